@@ -21,6 +21,7 @@ from scalefair.cluster import (
 )
 
 # All methods are rounded by the same k-means.
+from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._kmeans import embedding_kmeans
 from scalefair.linalg import dc_admm
 from scalefair.metrics import (
@@ -108,11 +109,10 @@ def _estimator(problem: Problem, method: str, k: int, seed: int) -> Run:
     model = FairSpectralClustering(
         k,
         solver=SOLVERS[method],
-        regularization=0,
         tol=problem.tol,
-        assign_labels="kmeans",
         random_state=seed,
         **parameters,
+        **PAPERS_METHOD,
     )
     start = time.perf_counter()
     model.fit(fit_input, sensitive_features=problem.groups)

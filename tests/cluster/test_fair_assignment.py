@@ -15,9 +15,10 @@ from scalefair.cluster import (
 )
 from scalefair.cluster._assignment_dual import RELAXATION_GAP, maximise_dual
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.cluster._fair_assignment import GAP, _Problem, assign_rows
+from scalefair.cluster._fair_assignment import GAP, _FairSet, _Problem, assign_rows
 from scalefair.cluster._share_bounds import ShareBounds, dearest_counts, round_sizes
 from scalefair.datasets import make_fair_sbm
+from scalefair.kernels import largest_fair_set
 from scalefair.metrics import balance_score
 
 
@@ -351,6 +352,48 @@ def test_dual_against_the_linear_program(tolerance, h, sample, monkeypatch):
     for scale in (0.01, 0.3, 10.0):
         x = dual.multipliers + scale * rng.exponential(size=dual.multipliers.shape)
         assert bound(x) <= exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.2, 1.0])
+def test_whole_counts_gain_at_most_the_best_mix_and_rounding(tolerance):
+    rng = np.random.default_rng(0)
+    codes, reached = np.arange(3)[:, None], 0
+    bounds = ShareBounds.of(codes, np.array([5, 7, 2]), tolerance)
+    for _ in range(10):
+        gains = rng.normal(size=3)
+        of_row, of_rounding = bounds.best_mix(gains)
+        for counts in itertools.islice(itertools.product(range(10), repeat=3), 1, None):
+            size = np.array([sum(counts)])
+            low, high = bounds.counts(size)
+            if (low[:, 0] <= counts).all() and (counts <= high[:, 0]).all():
+                assert gains @ counts <= size[0] * of_row + of_rounding + 1e-9
+                reached += gains @ counts > size[0] * of_row + 1e-9
+    assert reached
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fair_sets_of_some_sizes_bound_those_of_all(seed):
+    rng = np.random.default_rng(seed)
+    n, h = 40, 2 + seed % 2
+    whole = whole_problem(*problem(seed, n, 2, h), 0.2)
+    values = whole.C[:, 0] + rng.normal(0.3 - 0.1 * (seed % 8), 1, n)
+    gains = np.full((h, n + 1), -np.inf)
+    for s in range(h):
+        of_kind = np.sort((values - whole.C[:, 0])[whole.kinds == s])[::-1]
+        gains[s, : of_kind.size] = of_kind
+    low, high = whole.bounds.counts(np.arange(1, n + 1))
+    counts = np.zeros(h, np.int64)
+    exact = largest_fair_set(gains, low, high, counts)
+    for most in (3, 10, 25, n):
+        found = _FairSet.best(whole, 0, values, most)
+        assert found.gain >= exact - 1e-12
+        gained = (values - whole.C[:, 0])[found.rows].sum()
+        assert found.is_exact <= (abs(found.gain - exact) < 1e-9)
+        assert found.is_exact == (gained >= found.gain - 1e-9)
+        np.testing.assert_array_equal(
+            np.bincount(whole.kinds[found.rows], minlength=h), found.counts
+        )
+    assert found.is_exact  # of all sizes
 
 
 @pytest.mark.parametrize("seed", range(4))

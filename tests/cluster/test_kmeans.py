@@ -148,7 +148,7 @@ def test_fewer_distinct_rows_than_clusters(rows):
 def test_social_networks(fetch):
     data = fetch()
     model = FairSpectralClustering(
-        20, assign_labels="fair", connected_components="largest", random_state=0
+        20, regularization=0, connected_components="largest", random_state=0
     ).fit(data.graph, sensitive_features=data.sensitive_features)
     kept = model.labels_ >= 0
     degrees = data.graph[kept][:, kept].sum(axis=1)
@@ -156,5 +156,5 @@ def test_social_networks(fetch):
     best = KMeans(20, n_init=10, random_state=0).fit(U).inertia_
     assert _cost(U, embedding_kmeans(U, 20, random_state=0)) <= 1.01 * best
     assert model.assignment_.max_violation == 0.0
-    # What is proved; on Deezer integer counts of handfuls leave a gap.
-    assert model.assignment_.gap <= (1e-3 if fetch is fetch_lastfm_asia else 2e-2)
+    # What is proved; where handfuls compete for nodes the bound is weaker.
+    assert model.assignment_.gap <= 2e-2

@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 from scalefair.cluster import FairSpectralClustering
+from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import (
     fetch_deezer_europe,
     fetch_diabetes,
@@ -25,6 +26,7 @@ pytestmark = [
 
 
 def _fit(data, k, **options):
+    options = {**PAPERS_METHOD, **options}
     model = FairSpectralClustering(
         k, connected_components="largest", random_state=0, **options
     )
@@ -80,6 +82,7 @@ def test_diabetes_nearest_neighbor_graph():
         affinity="nearest_neighbors",
         connected_components="largest",
         dtype=np.float32,
+        **PAPERS_METHOD,
         tol=1e-3,
         random_state=0,
     ).fit(data.data, sensitive_features=data.sensitive_features)

@@ -85,7 +85,7 @@ def test_only_exchanges_with_several_attributes():
     rng = np.random.default_rng(0)
     W, labels = random_graph(200, 0), rng.integers(0, 4, 200)
     groups = rng.integers(0, 2, (200, 2))
-    found = refine(W, labels, groups, attributes="each")
+    found = refine(W, labels, groups, attributes="each", tolerance=5.0)
     assert found.n_moved > 0
     kinds = groups @ [2, 1]
     np.testing.assert_array_equal(
@@ -93,6 +93,13 @@ def test_only_exchanges_with_several_attributes():
     )
     moved = refine(W, labels, groups, tolerance=5.0)
     assert (counts_of(kinds, labels) != counts_of(kinds, moved.labels)).any()
+
+
+def test_no_cluster_is_emptied(graphs):
+    # Twelve leaves without their hub: whoever joins it lowers the cut.
+    labels = (np.arange(60) >= 48).astype(int)
+    found = refine(graphs.star(60), labels, np.arange(60) % 2, tolerance=5.0)
+    assert np.bincount(found.labels)[1] == 3  # a tenth of the average
 
 
 @pytest.mark.parametrize("equal", [False, True])
