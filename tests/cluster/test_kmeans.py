@@ -157,4 +157,4 @@ def test_social_networks(fetch):
     assert _cost(U, embedding_kmeans(U, 20, random_state=0)) <= 1.01 * best
     assert model.assignment_.max_violation == 0.0
     # What is proved; where handfuls compete for nodes the bound is weaker.
-    assert model.assignment_.gap <= 2e-2
+    assert model.assignment_.gap <= 5e-2

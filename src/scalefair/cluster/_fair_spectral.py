@@ -492,7 +492,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
                 codes,
                 self.balance_tolerance,
                 weights,
-                smallest_size(problem.n, len(means)),
+                smallest_size(problem.n, len(means)) if weights is not None else 1,
             )
             labels, prices = self.assignment_.labels, self.assignment_.prices
             clusters = np.arange(len(means))
