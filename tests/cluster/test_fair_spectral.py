@@ -107,6 +107,7 @@ def test_group_of_one_node(solver, named):
     np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_constrained_directions_cannot_enter(solver, graphs):
     # All fair eigenvalues but the first are negative; span F must stay out.
