@@ -40,12 +40,8 @@ MAX_START_GAP = 10 * GAP
 MAX_SET_SIZE = 600
 # Sizes that are tried at once are at most this far from those before.
 SIZE_WINDOW = 12
-# A count that is beyond its bound by less than this part of a row meets it.
-ROUNDING = 1e-9
 # Sizes that lower the cost by less than this part are not worth another flow.
 COST_RTOL = GAP / 10
-# Nodes of the integer program that rounds the counts of several attributes.
-MAX_MILP_NODES = 200
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,8 @@ def min_cost_flow(
     """Cheapest labels whose counts of kinds in columns are within bounds.
 
     Successive shortest paths (Ahuja, Magnanti, Orlin 1993, section 9.7) between the
-    pairs of a kind s and a column a. An arc (s, a) -> (s, b) moves the row for which
+    pairs of a kind s and a column a, each from one pair to the nearest: a path then
+    visits few of many columns. An arc (s, a) -> (s, b) moves the row for which
     that is cheapest; an arc (s, a) -> (r, a) costs nothing and moves one of the places
     `wanted`, whose sums over kinds are the sizes of the columns, within `low` and
     `high`. On entry, and after each path, `labels` minimise ``C + prices`` and `wanted`
@@ -224,21 +225,18 @@ def min_cost_flow(
     floor = np.full((h, k, k), np.inf)  # no other row's move costs less
     distance, parent = np.empty(h * k), np.empty(h * k, np.int64)
     done = np.empty(h * k, np.bool_)
-    n_paths = 0
+    n_paths, source = 0, 0
     while True:
-        # Dijkstra's algorithm from all surpluses to the nearest deficit.
-        heap = [(0.0, 0)]
-        heap.pop()
-        is_short = False
-        for u in range(h * k):
-            s, a = u // k, u % k
-            distance[u], parent[u], done[u] = np.inf, -1, False
-            if counts[s, a] > wanted[s, a]:
-                distance[u] = 0.0
-                heapq.heappush(heap, (0.0, u))
-            is_short = is_short or counts[s, a] < wanted[s, a]
-        if not is_short:
+        while source < h * k:
+            if counts[source // k, source % k] > wanted[source // k, source % k]:
+                break
+            source += 1
+        if source == h * k:
             return n_paths
+        # Dijkstra's algorithm from one surplus to the nearest deficit.
+        distance[:], done[:] = np.inf, False
+        distance[source], parent[source] = 0.0, -1
+        heap = [(0.0, source)]
         end = -1
         while heap:
             length, u = heapq.heappop(heap)
