@@ -217,9 +217,10 @@ def test_flow_of_more_rows_than_are_listed():
 
 
 def test_flow_of_places_that_do_not_add_up():
-    labels, two = np.zeros(3, np.int64), np.array([[2, 2]])
-    flow = np.zeros((3, 2)), np.zeros(3, np.int64), np.zeros((1, 2)), two, two, two
-    assert min_cost_flow(*flow, labels) == -1
+    # Two rows of kind 0 for one place, which no bound lets pass from kind 1.
+    kinds, places = np.array([0, 0, 1]), np.array([[1], [2]])
+    flow = np.zeros((3, 1)), kinds, np.zeros((2, 1)), places, places, places.copy()
+    assert min_cost_flow(*flow, np.zeros(3, np.int64)) == -1
 
 
 @pytest.mark.parametrize("weighted", [False, True])
