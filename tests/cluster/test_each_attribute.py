@@ -11,6 +11,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from scalefair.cluster import FairSpectralClustering, fair_assignment
 from scalefair.cluster._base import PAPERS_METHOD
+from scalefair.cluster._fair_assignment import GAP
 from scalefair.cluster._share_bounds import ShareBounds, round_counts
 from scalefair.cluster._solvers import FairProblem, independent_groups
 from scalefair.datasets import make_fair_sbm
@@ -205,6 +206,9 @@ def test_fair_labels_against_enumeration(n, k, seed, tolerance):
     assert found.lower_bound <= optimum * (1 + 1e-9)
     if found.max_violation == 0:
         assert found.cost >= optimum * (1 - 1e-9)
+    if optimum < np.inf:
+        assert found.max_violation == 0
+        assert found.cost <= optimum * (1 + 6 * GAP)
 
 
 @pytest.mark.parametrize(

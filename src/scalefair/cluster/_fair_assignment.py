@@ -16,6 +16,7 @@ from scalefair._groups import combinations, compared_attributes
 from scalefair.cluster._assignment_dual import DualSolution, maximise_dual
 from scalefair.cluster._share_bounds import (
     ShareBounds,
+    cheapest_counts,
     check_tolerance,
     dearest_counts,
     round_counts,
@@ -34,14 +35,16 @@ Ints = NDArray[np.int64]
 
 # Sizes of clusters are searched until the gap to the lower bound is this part of cost.
 GAP = 1e-3
-# A start whose cost is farther from the bound than this is not the only one tried.
-MAX_START_GAP = 10 * GAP
+# Cost farther than this from the bound is worth another start, or an integer program.
+MAX_START_GAP = 5 * GAP
 # Fair sets of clusters of at most so many rows are found size by size.
 MAX_SET_SIZE = 600
 # Sizes that are tried at once are at most this far from those before.
 SIZE_WINDOW = 12
 # Sizes that lower the cost by less than this part are not worth another flow.
 COST_RTOL = GAP / 10
+# Rows x clusters x kinds up to which an integer program takes about a second at most.
+MAX_MILP_SIZE = 20_000
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,8 @@ def fair_assignment(
     given sizes the problem is a min-cost flow between pairs of a group and a cluster,
     which is solved exactly by successive shortest paths [1]_; while the gap to the
     bound is more than a thousandth of the cost, dynamic programming finds sizes at
-    which the bounds round more favourably. With ``attributes="each"`` counts are those
+    which the bounds round more favourably. Of few rows, 20,000 by clusters and groups,
+    an integer program finds the counts where that is not enough. With ``attributes="each"`` counts are those
     of combinations, the bounds hold for sums of them, and counts are rounded by an
     integer program before the flow; counts for which all bounds hold need not exist
     then, and `FairAssignment.max_violation` says by how much one is missed. Memory:
@@ -339,6 +343,14 @@ class _Problem:
                 best = flow
             else:
                 window //= 2
+        # Few rows: the relaxation says little of clusters of a handful.
+        is_far = best.cost - lower_bound > MAX_START_GAP * best.cost
+        if is_far and self.C.size * len(bounds.sizes) <= MAX_MILP_SIZE:
+            counts, bound = cheapest_counts(self.C, self.kinds, bounds, self.min_size)
+            lower_bound = max(lower_bound, bound)
+            if len(counts) and bounds.excess(counts) == 0:
+                flow, n_flows = self._flow_to(best.prices, counts), n_flows + 1
+                best = min(best, flow, key=lambda flow: flow.cost)
         prices = best.prices
         if bounds.n_attributes > 1:  # those of its combinations, but for few rows
             above, below = np.split(starts[0].multipliers, 2)
@@ -349,13 +361,23 @@ class _Problem:
 
     def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> _Flow:
         """Solve the problem for given sizes, from prices and counts to be near."""
-        n, bounds = len(self.C), self.bounds
-        if bounds.n_attributes == 1:
-            low, high = bounds.counts(sizes)
-            places = dearest_counts(prices, low, high, sizes, np.rint(counts))
-        else:
-            low = high = round_counts(bounds, counts, sizes)
-            places = low.copy()
+        if self.bounds.n_attributes > 1:
+            return self._flow_to(prices, round_counts(self.bounds, counts, sizes))
+        low, high = self.bounds.counts(sizes)
+        places = dearest_counts(prices, low, high, sizes, np.rint(counts))
+        return self._flow_to(prices, places, low, high)
+
+    def _flow_to(
+        self,
+        prices: Array,
+        places: Ints,
+        low: Ints | None = None,
+        high: Ints | None = None,
+    ) -> _Flow:
+        """Cheapest labels with counts within bounds, by default just `places`."""
+        n, places = len(self.C), places.copy()
+        low = places.copy() if low is None else low
+        high = low if high is None else high
         prices, labels, values = prices.copy(), np.empty(n, np.int64), np.empty(n)
         best_columns(self.C, self.kinds, prices, labels, values)
         rounding = 1e-14 * float(np.abs(values).max())

@@ -21,8 +21,10 @@ Ints = NDArray[np.int64]
 ROUNDING = 1e-9
 # Clusters are tiny below this fraction of the average size.
 MIN_SIZE_FRACTION = 0.1
-# Nodes of the integer program that rounds the counts of several attributes.
-MAX_MILP_NODES = 200
+# Nodes of an integer program for counts; the relative gap that ends it.
+MAX_MILP_NODES, MILP_GAP = 100, 1e-3
+# Constraints are met to 1e-6 only: less than one row is less by more than that.
+MILP_MARGIN = 1e-5
 
 
 def _outer(shares: Array, sizes: Ints) -> Array:
@@ -203,3 +205,51 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
         raise RuntimeError(f"The counts were not rounded: {result.message}")
     whole: Ints = np.rint(result.x[:m]).astype(np.int64).reshape(c, k)
     return whole
+
+
+def cheapest_counts(
+    C: Array, kinds: Ints, bounds: ShareBounds, min_size: int
+) -> tuple[Ints, float]:
+    """Counts (c, k) of the cheapest assignment of few rows, and a lower bound on it.
+
+    An integer program over counts only: for given counts the rows are a transport
+    problem, whose vertices are whole. Of no counts, and infinite, if none were found.
+    """
+    (n, k), A, c = C.shape, bounds.constraints, len(bounds.sizes)
+    clusters, of_counts = sparse.eye_array(k), sparse.eye_array(c * k)
+    is_kind = sparse.csr_array((np.ones(n), (kinds, np.arange(n))), shape=(c, n))
+
+    def constraint(of_rows: Any, of_counts: Any, low: Any, high: Any) -> Any:
+        return LinearConstraint(sparse.hstack([of_rows, of_counts]), low, high)
+
+    def none(n_constraints: int, size: int) -> Any:
+        return sparse.csr_array((n_constraints, size))
+
+    unit = float(C.mean()) or 1.0  # the solver's tolerances are absolute
+    result = milp(
+        np.append(C / unit, np.zeros((c, k))),
+        integrality=np.append(np.zeros(n * k), np.ones(c * k)),
+        bounds=Bounds(0, np.inf),
+        constraints=[
+            # Every row is in one cluster, and counted there.
+            constraint(
+                sparse.kron(sparse.eye_array(n), np.ones((1, k))), none(n, c * k), 1, 1
+            ),
+            constraint(sparse.kron(is_kind, clusters), -1 * of_counts, 0, 0),
+            # Less than one row beyond the shares is what rounding allows.
+            constraint(
+                none(A.shape[1] * k, n * k),
+                sparse.kron(A.T, clusters),
+                -np.inf,
+                1 - MILP_MARGIN,
+            ),
+            constraint(
+                none(k, n * k), sparse.kron(np.ones((1, c)), clusters), min_size, n
+            ),
+        ],
+        options={"node_limit": MAX_MILP_NODES, "mip_rel_gap": MILP_GAP},
+    )
+    if result.x is None:
+        return np.empty((0, k), np.int64), -np.inf
+    counts: Ints = np.rint(result.x[n * k :]).astype(np.int64).reshape(c, k)
+    return counts, unit * float(result.mip_dual_bound)
