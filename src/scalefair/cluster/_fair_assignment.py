@@ -154,11 +154,12 @@ def fair_assignment(
     which is solved exactly by successive shortest paths [1]_; while the gap to the
     bound is more than a thousandth of the cost, dynamic programming finds sizes at
     which the bounds round more favourably. Of few rows, 20,000 by clusters and groups,
-    an integer program finds the counts where that is not enough. With ``attributes="each"`` counts are those
-    of combinations, the bounds hold for sums of them, and counts are rounded by an
-    integer program before the flow; counts for which all bounds hold need not exist
-    then, and `FairAssignment.max_violation` says by how much one is missed. Memory:
-    8 n k bytes of squared distances, about 100 n and a sorted copy of `X`.
+    an integer program finds the counts where that is not enough. With
+    ``attributes="each"`` counts are those of combinations, the bounds hold for sums of
+    them, and counts are rounded by an integer program before the flow; counts for which
+    all bounds hold need not exist then, and `FairAssignment.max_violation` says by how
+    much one is missed. Memory: 8 n k bytes of squared distances, about 100 n and a
+    sorted copy of `X`.
 
     References
     ----------

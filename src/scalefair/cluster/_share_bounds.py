@@ -210,7 +210,7 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
 def cheapest_counts(
     C: Array, kinds: Ints, bounds: ShareBounds, min_size: int
 ) -> tuple[Ints, float]:
-    """Counts (c, k) of the cheapest assignment of few rows, and a lower bound on it.
+    """Return counts (c, k) of the cheapest labels of few rows, and a lower bound.
 
     An integer program over counts only: for given counts the rows are a transport
     problem, whose vertices are whole. Of no counts, and infinite, if none were found.
