@@ -12,12 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._messages import listed
+
 # Integers are counted if their range is at most this, or four times their number.
 _COUNTED_RANGE = 4096
 # So many words or objects are hashed instead of sorted; fewer do not need pandas.
 _HASHED = 2**15
-# Combinations of attributes that have fewer rows are warned of, so many by name.
-_FEW_ROWS, _NAMED = 10, 5
+# Combinations of attributes that have fewer rows are warned of.
+_MIN_COMBINATION_ROWS = 10
+# In a group of fewer a share has a standard error of up to 0.09.
+FEW_ROWS = 30
 # More numbers than this measure something, as 73 ages do; 42 departments are groups.
 MAX_NUMERIC_GROUPS = 50
 # Fractions and dates are seldom groups: a few levels of a scale, say.
@@ -242,17 +246,52 @@ def warn_few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> None:
 
 def few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> str:
     """Name groups of few rows, the smallest first; nothing if there are none."""
-    small = np.flatnonzero(sizes < _FEW_ROWS)
-    if not small.size:
+    small = sizes < _MIN_COMBINATION_ROWS
+    if not small.any():
         return ""
-    small = small[np.argsort(sizes[small], kind="stable")]
-    named = [f"{groups[k].item()!r} ({sizes[k]})" for k in small[:_NAMED]]
-    more = f" and {small.size - _NAMED} more" if small.size > _NAMED else ""
     return (
-        f"{small.size} of the {len(groups)} groups, combinations of several "
-        f"attributes, have fewer than {_FEW_ROWS} rows: {', '.join(named)}{more}. What "
-        "is found for so few is mostly chance: join values, or leave an attribute out."
+        f"{small.sum()} of the {len(groups)} groups, combinations of several "
+        f"attributes, have fewer than {_MIN_COMBINATION_ROWS} rows: "
+        f"{smallest([*map(repr, groups.tolist())], sizes, small)}. What is found for "
+        "so few is mostly chance: join values, or leave an attribute out."
     )
+
+
+def smallest(
+    names: Sequence[Any], sizes: NDArray[np.integer], small: NDArray[np.bool_]
+) -> str:
+    """Name those of some groups that have the fewest rows, with their sizes."""
+    order = np.argsort(sizes, kind="stable")
+    return listed(f"{names[k]} ({sizes[k]})" for k in order[small[order]])
+
+
+def check_group_count(
+    n_groups: int, max_groups: int, of: str = "sensitive_features"
+) -> None:
+    """Raise a ValueError for so many groups that they are a number, no category."""
+    if n_groups > max_groups:
+        raise ValueError(
+            f"{of} has {n_groups:,} different values, more than "
+            f"max_groups={max_groups}: is it a number or an identifier, not a "
+            "category? Every group takes constraints and weights of its own. "
+            "Put the values into a few ranges or kinds, or pass max_groups="
+            f"{n_groups} if all of them are meant."
+        )
+
+
+def check_group_sizes(
+    names: Sequence[Any], sizes: NDArray[Any], min_size: int, within: str = ""
+) -> None:
+    """Raise a ValueError for groups of fewer rows than `min_group_size`."""
+    small = sizes < min_size
+    if small.any():
+        raise ValueError(
+            f"{small.sum()} of the {sizes.size} groups of sensitive_features have"
+            f"{within} fewer rows than min_group_size={min_size}: "
+            f"{smallest(names, sizes, small)}. Shares of so few rows cannot be "
+            "compared: join them with others or leave them out. "
+            f"min_group_size={sizes.min()} takes them as they are."
+        )
 
 
 def check_two_groups(groups: NDArray[Any], instead: str) -> None:
@@ -275,17 +314,11 @@ def known_codes(
     unseen = [group for group in groups.tolist() if group not in codes]
     if unseen:
         raise ValueError(
-            f"{given} {len(unseen)} group(s) that fit did not see: {listed(unseen)}. "
-            f"It saw {listed(list(codes))}. Leave such rows out, or fit with some."
+            f"{given} {len(unseen)} group(s) that fit did not see: "
+            f"{listed(unseen, repr)}. It saw {listed(codes, repr)}. Leave such rows "
+            "out, or fit with some."
         )
     return np.array([codes[group] for group in groups.tolist()], np.int64)
-
-
-def listed(values: list[Any], most: int = 10) -> str:
-    """Values for a message, the first ones if there are many."""
-    shown = ", ".join(map(repr, values[:most]))
-    rest = len(values) - most
-    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:

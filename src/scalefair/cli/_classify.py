@@ -20,11 +20,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair import metrics
-from scalefair._digits import apart
 from scalefair._memory import peak_memory
+from scalefair._messages import apart, listed
 from scalefair.cli import _errors, _fit, _report, _rows
 from scalefair.cli import _options as opt
-from scalefair.files._text import listed
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
@@ -268,7 +267,7 @@ def _check_labels(rows: _rows.Rows) -> None:
     if len(labels) != 2 or (labels.dtype.kind == "f" and (labels % 1 != 0).any()):
         raise _errors.Failure(
             f"{rows.target_from}: has {len(labels):,} different labels ("
-            f"{listed(map(repr, labels.tolist()))}), but "
+            f"{listed(labels.tolist(), repr)}), but "
             "two words or whole numbers are needed. Join labels, or leave rows out."
         )
 

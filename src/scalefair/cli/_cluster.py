@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._memory import peak_memory, reset_peak_memory
+from scalefair._messages import listed
 from scalefair.cli import _fit, _report
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, note, warn
@@ -23,7 +24,6 @@ from scalefair.cli._output import write_table
 from scalefair.cli._rows import encode, fit_encoder, read_rows, say_notes
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, read_graph
-from scalefair.files._text import listed
 from scalefair.files._values import as_values, find_source, join_values, read_values
 from scalefair.metrics import balance_score, normalized_cut_score
 

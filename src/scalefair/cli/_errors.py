@@ -17,6 +17,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
+from scalefair._messages import listed
 from scalefair._writing import PLACING, abandon
 
 NOT_CONVERGED = 3
@@ -58,14 +59,12 @@ class Failure(click.ClickException):
 
 def refuse_unknown(rows: Any, role: str, what: str, like: Any) -> None:
     """Refuse groups or labels that did not occur in training."""
-    from scalefair.files._text import listed  # not for --help
-
     known = sorted({*getattr(like, role).tolist()})
     for value in sorted({*getattr(rows, role).tolist()}):
         if value not in known:
             raise Failure(
                 f"{getattr(rows, f'{role}_from')}: the {what} {listed([repr(value)])} "
-                f"does not occur in TRAIN (known: {listed(map(repr, known))}). "
+                f"does not occur in TRAIN (known: {listed(known, repr)}). "
                 "Leave it out."
             )
 

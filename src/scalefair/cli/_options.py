@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from scalefair._groups import check_interval
+from scalefair._messages import listed
 from scalefair.cli._errors import EXIT_CODES, Failure, debug_option
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -149,8 +150,7 @@ class Reading:
 
 def own_columns(path: Path, names: Sequence[str], roles: Any) -> dict[str, list[str]]:
     """Return which columns hold target and groups; the others must be files."""
-    from scalefair.files._text import listed  # not for --help
-    from scalefair.files._values import find_source
+    from scalefair.files._values import find_source  # not for --help
 
     own = {}
     for role in ("target", "groups"):

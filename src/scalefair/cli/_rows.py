@@ -20,13 +20,14 @@ from scipy import sparse
 from scalefair._entries import not_finite
 from scalefair._groups import few_rows
 from scalefair._memory import array_limit
+from scalefair._messages import listed
 from scalefair.cli._errors import Failure, note, refuse_unknown, warn
 from scalefair.cli._fit import watch_passes
 from scalefair.cli._options import Reading, own_columns, translate
 from scalefair.files import FileError, NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
-from scalefair.files._text import listed, quote
+from scalefair.files._text import quote
 from scalefair.files._values import ID_NAMES, as_values, join_values, read_values
 from scalefair.streaming import RowReader
 

@@ -21,6 +21,7 @@ from scipy.sparse import csgraph
 
 from scalefair import metrics
 from scalefair._memory import array_limit
+from scalefair._messages import listed
 from scalefair.cli import _errors, _fit, _output, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure
@@ -28,7 +29,6 @@ from scalefair.files import FileError, reading
 from scalefair.files import _matrices as matrices
 from scalefair.files._graphs import are_times, read_graph, read_new_nodes
 from scalefair.files._tables import TableFile
-from scalefair.files._text import listed
 from scalefair.files._values import ID_NAMES, as_values
 from scalefair.streaming import RowReader
 

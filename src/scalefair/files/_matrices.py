@@ -18,8 +18,9 @@ from scipy import sparse
 
 from scalefair._entries import not_finite
 from scalefair._memory import require_memory
+from scalefair._messages import listed
 from scalefair.files._source import FileError, reading
-from scalefair.files._text import is_number, listed, open_bytes, quote
+from scalefair.files._text import is_number, open_bytes, quote
 
 # What a stored entry of text becomes, and a row of any format: places and pointers.
 _ENTRY_BYTES, _ROW_BYTES = 24, 16

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._messages import listed
 from scalefair.files._matrices import checked_header, read_rows
 from scalefair.files._rows_sparse import NpzReader, SvmlightReader
 from scalefair.files._source import (
@@ -21,7 +22,6 @@ from scalefair.files._source import (
     check_max_bytes,
     cut_evenly,
 )
-from scalefair.files._text import listed
 from scalefair.streaming import RowReader
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
@@ -212,12 +212,12 @@ class ParquetReader(RowReader):
         if missing:
             raise FileError(
                 f"{path}: has no column {listed(missing)}. It has "
-                f"{listed(map(repr, types))}."
+                f"{listed(types, repr)}."
             )
         if words:
             raise FileError(
                 f"{path}: {len(words)} column(s) do not hold numbers: "
-                f"{listed(map(repr, words))}. Choose others by columns=[...]."
+                f"{listed(words, repr)}. Choose others by columns=[...]."
             )
         single = all(kinds.is_float32(types[name]) for name in names)
         return np.dtype(np.float32 if single else np.float64)

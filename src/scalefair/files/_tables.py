@@ -13,6 +13,7 @@ import numpy as np
 import pandas
 from pandas.api.types import is_numeric_dtype
 
+from scalefair._messages import listed
 from scalefair.files._matrices import file_format
 from scalefair.files._source import FileError, reading
 from scalefair.files._text import (
@@ -20,7 +21,6 @@ from scalefair.files._text import (
     EdgeText,
     find_layout,
     is_number,
-    listed,
     open_bytes,
     open_text,
     quote,

@@ -11,9 +11,9 @@ import io
 import lzma
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -33,8 +33,6 @@ _MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _MARKS[codecs.BOM_UTF8] = "utf-8-sig"
 # Spellings of delimiters; None is any white space.
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "space": None, " ": None}
-# Characters of a list in a message, which may have two and is to stay below 400.
-_LISTED = 90
 # Records that are looked at before a table is read.
 _PEEK = 500
 
@@ -98,15 +96,6 @@ def with_point(cell: str) -> str:
 def quote(text: str) -> str:
     """Return a text, or its start, as it can stand in a message."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
-
-
-def listed(items: Iterable[Any]) -> str:
-    """Return the first of many names, up to five, as they can stand in a message."""
-    names = [str(item) for item in items]
-    ends = accumulate(len(name) + 2 for name in names[:5])
-    n = max(1, sum(end <= _LISTED for end in ends))
-    shown = ", ".join(names[:n])[:_LISTED]
-    return shown + f" and {len(names) - n} more" * (len(names) > n)
 
 
 @dataclass(frozen=True)

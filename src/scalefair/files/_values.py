@@ -12,10 +12,11 @@ import pandas
 from numpy.typing import NDArray
 
 from scalefair._groups import encode_groups, few_rows
+from scalefair._messages import listed
 from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._source import FileError
 from scalefair.files._tables import TableFile
-from scalefair.files._text import is_number, listed
+from scalefair.files._text import is_number
 
 _Say = Callable[[str], None]
 # Names of a column that holds ids, or values, in a header.
