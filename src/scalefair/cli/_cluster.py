@@ -19,12 +19,12 @@ from scalefair._memory import peak_memory, reset_peak_memory
 from scalefair._messages import listed
 from scalefair.cli import _fit, _report
 from scalefair.cli import _options as opt
-from scalefair.cli._errors import Failure, note, warn
+from scalefair.cli._errors import Failure, warn
 from scalefair.cli._output import write_table
-from scalefair.cli._rows import encode, fit_encoder, read_rows, say_notes
+from scalefair.cli._rows import encode, fit_encoder, read_rows, say_notes, type_values
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, read_graph
-from scalefair.files._values import as_values, find_source, join_values, read_values
+from scalefair.files._values import find_source, read_values
 from scalefair.metrics import balance_score, normalized_cut_score
 
 _EPILOG = """\b
@@ -157,17 +157,21 @@ def _read(
 def read_groups(graph: Graph, reading: opt.Reading, kind: str | None = None) -> Any:
     """Read groups of nodes, if any, of a kind if told; say the notes of their graph."""
     say_notes(graph)
-    if reading.groups is None:
+    source = reading.groups
+    if source is None:
         return None
-    if graph.nodes is not None and not find_source(reading.groups)[0].exists():
-        return node_attributes(graph, reading.groups, kind, reading.attributes)
-    how: dict[str, Any] = {"header": reading.groups_header, "kind": kind, "say": note}
-    how["each"] = reading.attributes == "each"
-    how |= {"encoding": reading.encoding, "na_values": reading.na_values}
-    return read_values(reading.groups, graph, "group", **how)
+    if graph.nodes is None or find_source(source)[0].exists():
+        values = read_values(source, graph, "group", **reading.values("groups"))
+    else:
+        values = node_attributes(graph, source)
+    if isinstance(values, np.ndarray):
+        return values
+    kinds = [kind] if values.shape[1] == 1 else [None] * values.shape[1]
+    groups, _, each = type_values(values, source, kinds, reading.attributes)
+    return groups if each is None else each
 
 
-def node_attributes(graph: Graph, given: str, kind: str | None, attributes: str) -> Any:
+def node_attributes(graph: Graph, given: str) -> Any:
     """Take groups from attributes of nodes that the graph's file has."""
     nodes: Any = graph.nodes
     for name in (names := opt.split_names(given, list(nodes))):
@@ -181,10 +185,7 @@ def node_attributes(graph: Graph, given: str, kind: str | None, attributes: str)
                 f"{graph.path}: {len(lacking)} node(s) have no {name}, such as "
                 f"{lacking[0]}. Give each one."
             )
-    if len(names) == 1:
-        return as_values(nodes[names[0]], kind)
-    joined, _, values = join_values(nodes[names])
-    return values if attributes == "each" else joined
+    return nodes[names]
 
 
 def run_both(

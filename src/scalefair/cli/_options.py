@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from scalefair._groups import check_interval
 from scalefair._messages import listed
-from scalefair.cli._errors import EXIT_CODES, Failure, debug_option
+from scalefair.cli._errors import EXIT_CODES, Failure, debug_option, note
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -140,6 +140,12 @@ class Reading:
     def edges(self) -> dict[str, Any]:
         """What becomes of the weights of edges, likewise."""
         return {"directed": self.directed, "weights": self.weights}
+
+    def values(self, role: str) -> dict[str, Any]:
+        """Options about values in a file of their own, as `read_values` takes them."""
+        how = {name: getattr(self, name) for name in ("encoding", "na_values")}
+        how |= {"header": getattr(self, f"{role}_header"), "say": note}
+        return {**how, "joint": self.attributes == "joint"}
 
     @classmethod
     def take(cls, options: dict[str, Any], **others: Any) -> Self:

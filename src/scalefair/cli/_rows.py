@@ -18,17 +18,17 @@ from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
 from scalefair._entries import not_finite
-from scalefair._groups import few_rows
+from scalefair._groups import encode_groups, few_rows
 from scalefair._memory import array_limit
 from scalefair._messages import listed
 from scalefair.cli._errors import Failure, note, refuse_unknown, warn
 from scalefair.cli._fit import watch_passes
 from scalefair.cli._options import Reading, own_columns, translate
-from scalefair.files import FileError, NpyReader, NpzReader, SvmlightReader, clean_table
+from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
 from scalefair.files._text import quote
-from scalefair.files._values import ID_NAMES, as_values, join_values, read_values
+from scalefair.files._values import ID_NAMES, as_values, read_values
 from scalefair.streaming import RowReader
 
 # More are hardly groups, or categories: ids, free text, a number taken for a name.
@@ -99,7 +99,8 @@ def read_rows(
     kind = rows_format(path, reading.svmlight)
     if columns is None and like is not None:
         columns = like.names
-    if like and like.n_rows and rows_format(like.path, reading.svmlight) != kind:
+    is_training = like is None or like.n_rows > 0  # a saved model has no rows
+    if like and is_training and rows_format(like.path, reading.svmlight) != kind:
         raise Failure(f"{path}: is in another format than {like.path}.")
     if kind == "table":
         rows, table = _read_table(path, reading, like, columns)
@@ -113,17 +114,24 @@ def read_rows(
         names = listed(sorted(others))
         raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
     for role in _ROLES:
-        if isinstance(found := getattr(rows, role), pandas.DataFrame):
-            _join_groups(rows, found, like, reading)
-        elif isinstance(found, pandas.Series):
-            codes = "U" if found.name in reading.categorical else None
-            as_train = codes if like is None else getattr(like, role).dtype.kind
-            setattr(rows, role, as_values(found, as_train))
+        if not isinstance(values := getattr(rows, role), pandas.DataFrame):
+            continue
+        kinds: Any = ["U" if name in reading.categorical else None for name in values]
+        if like is not None:
+            several = like.group_kinds if role == "groups" else ""
+            kinds = several or getattr(like, role).dtype.kind
+        if len(kinds) != values.shape[1]:
+            raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
+        source = getattr(rows, f"{role}_from")
+        how = source, kinds, reading.attributes, is_training
+        typed, kinds, values = type_values(values, *how)
+        setattr(rows, role, typed)
+        if role == "groups":
+            rows.group_kinds, rows.each = kinds, values
     if rows.groups is None:
         return rows
     names = np.unique(rows.groups).tolist()
-    least = 2 if like is None or like.n_rows else 1  # a saved model has no rows
-    if not least <= len(names) <= _MAX_GROUPS:
+    if not 1 + is_training <= len(names) <= _MAX_GROUPS:
         raise Failure(
             f"{rows.groups_from}: has {len(names):,} group(s), such as {names[0]!r}; "
             f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
@@ -133,24 +141,30 @@ def read_rows(
     return rows
 
 
-def _join_groups(
-    rows: Rows, frame: pandas.DataFrame, like: Rows | None, reading: Reading
-) -> None:
-    """Make each combination of values in the columns of groups a group."""
-    codes = ["U" if name in reading.categorical else None for name in frame]
-    kinds: Any = codes if like is None else like.group_kinds
-    if len(kinds) != frame.shape[1]:
-        raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
+def type_values(
+    frame: pandas.DataFrame,
+    source: str,
+    kinds: Sequence[str | None],
+    attributes: str,
+    warns: bool = True,
+) -> tuple[NDArray[Any], str, pandas.DataFrame | None]:
+    """Type words by kinds; of several columns name combinations, or return "each"."""
+    columns = zip(frame, kinds, strict=True)
+    values = {name: as_values(frame[name], kind) for name, kind in columns}
+    kinds = "".join(column.dtype.kind for column in values.values())
+    if len(values) == 1:
+        return values.popitem()[1], kinds, None
+    table = pandas.DataFrame(values)
     try:
-        rows.groups, rows.group_kinds, values = join_values(frame, kinds)
-    except FileError as error:  # a column holds no groups
-        context = click.get_current_context(silent=True)
-        message = translate(str(error), context)
-        raise Failure(f"{rows.groups_from}: {message}") from error
-    rows.each = values if reading.attributes == "each" else None
-    few = few_rows(*np.unique(rows.groups, return_counts=True))
-    if few and rows.each is None and (like is None or like.n_rows):  # of no model
-        warn(f"{rows.groups_from}: {few}")
+        names, codes = encode_groups(table, len(frame), warn=False)
+    except ValueError as error:  # a column holds no groups
+        message = translate(str(error), click.get_current_context(silent=True))
+        raise Failure(f"{source}: {message}") from error
+    if attributes == "each":
+        return names[codes], kinds, table
+    if warns and (few := few_rows(names, np.bincount(codes))):
+        warn(f"{source}: {few}")
+    return names[codes], kinds, None
 
 
 def _read_table(
@@ -193,13 +207,13 @@ def _read_table(
         is_stored=is_large,
     )
     for role in own.keys() & _ROLES:
-        setattr(rows, role, frame[own[role]].astype(object).squeeze(axis=1))
+        setattr(rows, role, frame[own[role]].astype(object))
         setattr(rows, f"{role}_from", f"{_named('column', own[role])} of {path}")
     for kept in own["groups"] if reading.keep_groups else ():
         values = frame[kept].astype(object)
         if kept not in known and as_values(values.dropna()).dtype.kind != "U":
             rows.X = rows.X.assign(**{kept: pandas.to_numeric(values)})
-    _read_files(rows, reading, like)
+    _read_files(rows, reading)
     return rows, table
 
 
@@ -218,17 +232,14 @@ def _named(what: str, names: Sequence[str]) -> str:
     return f"{what}{'s' * (len(names) > 1)} {listed(names)}"
 
 
-def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
+def _read_files(rows: Rows, reading: Reading) -> None:
     """Read targets and groups that are in files of their own."""
     for role in _ROLES:
         given, what = getattr(reading, role), role.removesuffix("s")
         if given is not None and getattr(rows, role) is None:
-            kind = None if like is None else getattr(like, role).dtype.kind
-            how = {"header": getattr(reading, f"{role}_header"), "kind": kind}
-            how["each"] = reading.attributes == "each"
-            how["by_row"] = reading.id_column == "row"  # as predict writes it
-            how |= {"encoding": reading.encoding, "na_values": reading.na_values}
-            setattr(rows, role, read_values(given, rows, what, say=note, **how))
+            by_row = reading.id_column == "row"  # as predict writes it
+            how = reading.values(role)
+            setattr(rows, role, read_values(given, rows, what, by_row=by_row, **how))
             setattr(rows, f"{role}_from", given)
             rows.from_files.append(role)
 
@@ -303,9 +314,8 @@ def _treat_missing(
         if is_numeric_dtype(x) and (infinite := np.isinf(x)).any():
             raise Failure(f"{table.where(infinite.argmax(), name)} is infinite.")
     roles = [getattr(rows, role) for role in _ROLES]
-    tables = [pandas.DataFrame(x) for x in roles if hasattr(x, "isna")]
-    columns = [table[name] for table in tables for name in table]
-    must = [values.name for values in columns]  # nothing can take their place
+    columns = [x[j] for x in roles if isinstance(x, pandas.DataFrame) for j in x]
+    must = [x.name for x in columns if x.hasnans]  # nothing can take their place
     columns += [] if keep_missing else [rows.X[name] for name in rows.names]
     gaps = pandas.DataFrame({x.name: x.isna() for x in columns if x.hasnans})
     if gaps.empty:
@@ -389,7 +399,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
             values[name] = numbers = whole if (whole == numbers).all() else numbers
         setattr(rows, role, pandas.DataFrame(values) if len(values) > 1 else numbers)
         setattr(rows, f"{role}_from", where)
-    _read_files(rows, reading, like)
+    _read_files(rows, reading)
     if len(features) < n:
         known = {*features}
         kept = [j for j, name in enumerate(names) if name in known]
