@@ -149,7 +149,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     rows = parts["train"]
     _check_labels(rows)
     if "test" in parts:
-        _errors.refuse_unknown(parts["test"], "target", "label", rows)
+        _rows.refuse_unknown(parts["test"], "target", "label", rows)
     seconds = {"read": time.perf_counter() - start}
     how = {"standardize": standardize, "impute": reading.missing == "impute"}
     how["dense"] = options.get("estimator") == "boosting"

@@ -21,10 +21,17 @@ from scalefair.cli import _fit, _report
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, warn
 from scalefair.cli._output import write_table
-from scalefair.cli._rows import encode, fit_encoder, read_rows, say_notes, type_values
+from scalefair.cli._rows import (
+    encode,
+    fit_encoder,
+    own_columns,
+    read_rows,
+    say_notes,
+    type_values,
+)
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, read_graph
-from scalefair.files._values import find_source, read_values
+from scalefair.files._values import read_values
 from scalefair.metrics import balance_score, normalized_cut_score
 
 _EPILOG = """\b
@@ -157,35 +164,23 @@ def _read(
 def read_groups(graph: Graph, reading: opt.Reading, kind: str | None = None) -> Any:
     """Read groups of nodes, if any, of a kind if told; say the notes of their graph."""
     say_notes(graph)
-    source = reading.groups
-    if source is None:
+    if reading.groups is None:
         return None
-    if graph.nodes is None or find_source(source)[0].exists():
-        values = read_values(source, graph, "group", **reading.values("groups"))
+    nodes: Any = pandas.DataFrame() if graph.nodes is None else graph.nodes
+    if names := own_columns(graph.path, list(nodes), reading).get("groups"):
+        values = nodes[names]
+        if lacking := graph.ids[values.isna().any(axis=1)].tolist():
+            raise Failure(
+                f"{graph.path}: {len(lacking)} node(s) have no {' or '.join(names)}: "
+                f"{listed(lacking)}. Give each one."
+            )
     else:
-        values = node_attributes(graph, source)
+        values = read_values(reading.groups, graph, "group", **reading.values("groups"))
     if isinstance(values, np.ndarray):
         return values
     kinds = [kind] if values.shape[1] == 1 else [None] * values.shape[1]
-    groups, _, each = type_values(values, source, kinds, reading.attributes)
+    groups, _, each = type_values(values, reading.groups, kinds, reading.attributes)
     return groups if each is None else each
-
-
-def node_attributes(graph: Graph, given: str) -> Any:
-    """Take groups from attributes of nodes that the graph's file has."""
-    nodes: Any = graph.nodes
-    for name in (names := opt.split_names(given, list(nodes))):
-        if name not in nodes:
-            raise Failure(
-                f"{name}: neither an attribute of the nodes of {graph.path} "
-                f"({listed(nodes)}) nor a file. Check --groups."
-            )
-        if lacking := graph.ids[nodes[name].isna()].tolist():
-            raise Failure(
-                f"{graph.path}: {len(lacking)} node(s) have no {name}, such as "
-                f"{lacking[0]}. Give each one."
-            )
-    return nodes[names]
 
 
 def run_both(

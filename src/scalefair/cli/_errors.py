@@ -17,7 +17,6 @@ from typing import IO, Any, TypeVar
 
 import click
 
-from scalefair._messages import listed
 from scalefair._writing import PLACING, abandon
 
 NOT_CONVERGED = 3
@@ -55,18 +54,6 @@ class Failure(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it on stderr."""
         click.echo(f"error: {self.message}", file=file, err=file is None)
-
-
-def refuse_unknown(rows: Any, role: str, what: str, like: Any) -> None:
-    """Refuse groups or labels that did not occur in training."""
-    known = sorted({*getattr(like, role).tolist()})
-    for value in sorted({*getattr(rows, role).tolist()}):
-        if value not in known:
-            raise Failure(
-                f"{getattr(rows, f'{role}_from')}: the {what} {listed([repr(value)])} "
-                f"does not occur in TRAIN (known: {listed(known, repr)}). "
-                "Leave it out."
-            )
 
 
 class Lazy(click.Command):
@@ -149,10 +136,11 @@ def _interrupted(ctx: click.Context) -> str:
 
 
 def _as_failure(error: BaseException) -> Failure:
-    if isinstance(error, ValueError):
+    if isinstance(error, (ValueError, ImportError)):
         from scalefair.files import FileError  # not for --help
 
-        if isinstance(error, FileError):
+        # An ImportError says what to install; a module of ours is not found.
+        if isinstance(error, FileError) or type(error) is ImportError:
             return Failure(str(error))
     if isinstance(error, MemoryError):
         detail = f" ({error})" if str(error) else ""

@@ -21,14 +21,14 @@ from scalefair._entries import not_finite
 from scalefair._groups import encode_groups, few_rows
 from scalefair._memory import array_limit
 from scalefair._messages import listed
-from scalefair.cli._errors import Failure, note, refuse_unknown, warn
+from scalefair.cli._errors import Failure, note, warn
 from scalefair.cli._fit import watch_passes
-from scalefair.cli._options import Reading, own_columns, translate
+from scalefair.cli._options import Reading, split_names, translate
 from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
 from scalefair.files._text import quote
-from scalefair.files._values import ID_NAMES, as_values, read_values
+from scalefair.files._values import ID_NAMES, as_values, find_source, read_values
 from scalefair.streaming import RowReader
 
 # More are hardly groups, or categories: ids, free text, a number taken for a name.
@@ -141,6 +141,17 @@ def read_rows(
     return rows
 
 
+def refuse_unknown(rows: Any, role: str, what: str, like: Any) -> None:
+    """Refuse groups or labels that did not occur in training."""
+    known = np.unique(getattr(like, role)).tolist()
+    values = np.unique(getattr(rows, role)).tolist()
+    if new := [value for value in values if value not in known]:
+        raise Failure(
+            f"{getattr(rows, f'{role}_from')}: the {what} {listed(new[:1], repr)} does "
+            f"not occur in TRAIN (known: {listed(known, repr)}). Leave it out."
+        )
+
+
 def type_values(
     frame: pandas.DataFrame,
     source: str,
@@ -165,6 +176,26 @@ def type_values(
     if warns and (few := few_rows(names, np.bincount(codes))):
         warn(f"{source}: {few}")
     return names[codes], kinds, None
+
+
+def own_columns(path: Path, names: Sequence[str], roles: Any) -> dict[str, list[str]]:
+    """Return which columns hold target and groups; the others must be files."""
+    own = {}
+    for role in ("target", "groups"):
+        if (source := getattr(roles, role)) is None:
+            continue
+        chosen = [source] if role == "target" else split_names(source, names)
+        lacking = [name for name in chosen if name not in names]
+        if not lacking:
+            own[role] = chosen
+        elif not find_source(source)[0].exists():
+            raise Failure(
+                f"{listed(lacking)}: neither a column of {path} (columns: "
+                f"{listed(names)}) nor a file. Check --{role}, or pass FILE:COLUMN."
+            )
+    if {*own.get("target", ())} & {*own.get("groups", ())}:
+        raise click.UsageError("--target and --groups name the same column.")
+    return own
 
 
 def _read_table(
@@ -365,7 +396,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
             labels, zero_based = X.labels, X.zero_based
         else:
             X, labels, zero_based = read_svmlight(path, base)
-        own["target"] = ({"target": labels}, f"the labels of {path}")
+        own["target"] = pandas.DataFrame(labels), f"the labels of {path}"
     elif kind == "npz":
         X = NpzReader(path, max_bytes=size) if is_large else read_sparse(path, "value")
     else:
@@ -387,17 +418,17 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
     for role, chosen in columns.items():
         at = [names.index(name) for name in chosen]
         # The product is dense, whatever the rows are.
-        found = [block[:, at] @ np.eye(len(at)) for block in _blocks(X)]
-        where = f"{_named('feature', chosen)} of {path}"
-        own[role] = (dict(zip(chosen, np.concatenate(found).T, strict=True)), where)
+        blocks = [block[:, at] @ np.eye(len(at)) for block in _blocks(X)]
+        values = pandas.DataFrame(np.concatenate(blocks), columns=chosen)
+        own[role] = values, f"{_named('feature', chosen)} of {path}"
     for role, (values, where) in own.items():
-        for name, numbers in values.items():
-            if not (finite := np.isfinite(numbers)).all():
-                row = f"row {finite.argmin()} (counted from 0)"
-                raise Failure(f"{where}: {row} is NaN or infinite.")
-            whole = numbers.astype(np.int64)
-            values[name] = numbers = whole if (whole == numbers).all() else numbers
-        setattr(rows, role, pandas.DataFrame(values) if len(values) > 1 else numbers)
+        infinite = np.argwhere(~np.isfinite(values))
+        if infinite.size:
+            row = f"row {infinite[0, 0]} (counted from 0)"
+            raise Failure(f"{where}: {row} is NaN or infinite.")
+        whole = values.astype(np.int64)
+        values = whole.where(whole == values, values)
+        setattr(rows, role, values if values.shape[1] > 1 else values.to_numpy()[:, 0])
         setattr(rows, f"{role}_from", where)
     _read_files(rows, reading)
     if len(features) < n:

@@ -306,7 +306,7 @@ def _look(
         frame = table.frame(table.names, (), n_rows=_MOST if is_large else None)
         for name in table.names:
             try:
-                frame[name] = table.typed(frame[name])
+                frame[name] = table.typed(frame[[name]])[name]
             except FileError as error:
                 _errors.warn(str(error))
                 damaged.append(name)

@@ -26,10 +26,6 @@ from scalefair.files._tables import TableFile, as_words
 from scalefair.files._text import open_bytes, quote
 
 _Array = NDArray[Any]
-# First lines that are taken for a header whatever stands below.
-_NAMES = "source target,src dst,from to,fromnodeid tonodeid,node_1 node_2,node1 node2"
-_NAMES += ",id_1 id_2,id1 id2,u v,i j"
-_HEADERS = [(first, second) for first, second in map(str.split, _NAMES.split(","))]
 _MATRICES = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}
 # Weights of two mentions of an edge that differ by less are the same.
 _ROUNDING = 1e-8
@@ -144,7 +140,7 @@ def read_graph(
         language, encoding = str(start.lastgroup), options.get("encoding")
         return _read_language(path, language, encoding or "utf-8-sig", **how)
     if kind in ("text", "parquet"):
-        table = TableFile(path, known_headers=_HEADERS, of_edges=True, **options)
+        table = TableFile(path, of_edges=True, **options)
         if len(table.names) in (2, 3):
             return _read_edges(table, **how)
         matrix, notes = _read_square(table), table.notes
@@ -175,7 +171,7 @@ def read_new_nodes(path: Path, ids: _Array, named: bool, **options: Any) -> Grap
             )
         return Graph(path, matrix, np.arange(matrix.shape[0]), named=False, notes=[])
     how = {k: options.pop(k) for k in ("directed", "weights") if k in options}
-    table = TableFile(path, known_headers=_HEADERS, of_edges=True, **options)
+    table = TableFile(path, of_edges=True, **options)
     if not named or len(table.names) not in (2, 3):
         wanted = f"a matrix (npz, npy, mtx) of new nodes x {n} nodes of the fit"
         wanted += ", or lines `source target [weight]`" * named

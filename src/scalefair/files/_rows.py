@@ -21,6 +21,7 @@ from scalefair.files._source import (
     block_type,
     check_max_bytes,
     cut_evenly,
+    open_parquet,
 )
 from scalefair.streaming import RowReader
 
@@ -225,15 +226,9 @@ class ParquetReader(RowReader):
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         with self._source.opened() as file:
-            try:
-                from pyarrow import parquet
-            except ImportError as error:
-                raise ImportError(
-                    f"{self._source.path}: parquet files need pyarrow: pip install "
-                    '"scalefair[data]".'
-                ) from error
             # Pages are read as they are needed, not whole row groups before.
-            yield parquet.ParquetFile(file, pre_buffer=False, buffer_size=2**20)
+            how = {"pre_buffer": False, "buffer_size": 2**20}
+            yield open_parquet(self._source.path, file, **how)
 
 
 def _numbers(column: Any) -> NDArray[Any]:

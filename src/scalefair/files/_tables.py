@@ -15,7 +15,7 @@ from pandas.api.types import is_numeric_dtype
 
 from scalefair._messages import listed
 from scalefair.files._matrices import file_format
-from scalefair.files._source import FileError, reading
+from scalefair.files._source import FileError, open_parquet, reading
 from scalefair.files._text import (
     MISSING,
     EdgeText,
@@ -84,10 +84,6 @@ class TableFile:
         name = f" ({column})" if self.has_header else ""
         return f"{place}: column {self.names.index(column) + 1}{name}"
 
-    def typed(self, values: pandas.Series) -> pandas.Series:
-        """Make a column of `frame` one of numbers or of words, as `read` does."""
-        return self._typed(values.to_frame(), ())[values.name]
-
     def line(self, row: int) -> int:
         """Line of a row of text, which is read again up to it."""
         assert self._text is not None
@@ -99,7 +95,7 @@ class TableFile:
     ) -> pandas.DataFrame:
         """Return columns (None: all) of all rows, typed; those in `words` are words."""
         columns = self.names if columns is None else columns
-        frame = self._typed(self.frame(columns, words), words)
+        frame = self.typed(self.frame(columns, words), words)
         if frame.empty:
             raise FileError(f"{self.path}: is empty: it has no rows.")
         return frame
@@ -108,14 +104,14 @@ class TableFile:
         self, columns: Sequence[str], words: Collection[str], folder: Path
     ) -> pandas.DataFrame:
         """Do as `read`, by the first rows, with the numbers in a nameless file."""
-        sample = self._typed(self.frame(columns, words, _SAMPLE), words)
+        sample = self.typed(self.frame(columns, words, _SAMPLE), words)
         words = [column for column in columns if not is_numeric_dtype(sample[column])]
         numbers = [column for column in columns if column not in words]
         texts: dict[str, list[Any]] = {column: [] for column in words}
         n_rows, size = 0, max(1, _PIECE // max(1, len(columns)))
         with tempfile.TemporaryFile(dir=folder) as file:
             for piece in self._pieces(columns, words, size):
-                frame = self._typed(piece, words, n_rows, numbers)
+                frame = self.typed(piece, words, n_rows, numbers)
                 try:
                     file.write(np.ascontiguousarray(frame[numbers], np.float64).data)
                     file.flush()
@@ -204,10 +200,10 @@ class TableFile:
         frame.columns = self.names
         return frame[list(columns)]
 
-    def _typed(
+    def typed(
         self,
         frame: pandas.DataFrame,
-        words: Collection[str],
+        words: Collection[str] = (),
         start: int = 0,
         numbers: Collection[str] = (),
     ) -> pandas.DataFrame:
@@ -338,15 +334,8 @@ def as_words(
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[Any]:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise FileError(
-            f'{path}: parquet files need pyarrow: pip install "scalefair[data]" '
-            f"({error}). Or save the table as csv."
-        ) from error
     with reading(path, "a parquet file"), open_bytes(path) as file:
-        yield parquet.ParquetFile(file)
+        yield open_parquet(path, file)
 
 
 def _parquet_names(path: Path) -> list[str]:

@@ -202,7 +202,8 @@ def _check_same_classes(model: Any) -> None:
     if not np.array_equal(known, model.classes_):
         raise ValueError(
             f"y has the labels {listed(model.classes_.tolist(), repr)}, the estimator "
-            f"was fitted to {listed(np.asarray(known).tolist(), repr)}: give the same."
+            f"was fitted to {listed(np.asarray(known).tolist(), repr)}: give it the "
+            "same."
         )
 
 
