@@ -14,9 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._messages import listed
 
-# Integers are counted if their range is at most this, or four times their number.
-_COUNTED_RANGE = 4096
-# So many words or objects are hashed instead of sorted; fewer do not need pandas.
+# So many values are hashed instead of sorted; fewer do not need pandas.
 _HASHED = 2**15
 # Combinations of attributes that have fewer rows are warned of.
 _MIN_COMBINATION_ROWS = 10
@@ -223,7 +221,7 @@ def combinations(
     cells = codes[0].astype(np.int64, copy=False)
     n_cells, n = sizes[0], len(cells)
     for other, size in zip(codes[1:], sizes[1:], strict=True):
-        if n_cells * size > max(_COUNTED_RANGE, 4 * n):
+        if n_cells * size > np.iinfo(np.int64).max // 2:
             # Those that occur: at most n, so that the product cannot overflow.
             found, cells = encode_values(cells, name="codes")
             n_cells = len(found)
@@ -405,18 +403,6 @@ def _encode_column(label: str, column: Any) -> Attribute:
     return Attribute(label, *encode_values(values, name=name))
 
 
-def _unique(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return what `numpy.unique` does; of many words or objects it sorts only few."""
-    if values.dtype.kind not in "OSU" or values.size < _HASHED:
-        return np.unique(values, return_inverse=True)
-    import pandas
-
-    items = values.astype(object, copy=False)
-    codes, found = pandas.factorize(items, use_na_sentinel=False)
-    distinct, rank = np.unique(found.astype(values.dtype), return_inverse=True)
-    return distinct, rank[codes]
-
-
 def _text(value: Any) -> str:
     """Return a value as it stands in the name of a combination; 1.0 is 1."""
     if isinstance(value, (float, np.floating)):
@@ -430,44 +416,23 @@ def encode_values(
     values: NDArray[Any], *, name: str
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the sorted distinct values and the index of each value among them."""
-    if values.dtype.kind in "biu" and values.size:
-        low, high = int(values.min()), int(values.max())  # of any size, exact
-        if high - low <= max(_COUNTED_RANGE, 4 * values.size):
-            return _encode_counted(values, low, high)
     try:
-        distinct, codes = _unique(values)
+        if values.dtype.kind not in "biuOSU" or values.size < _HASHED:
+            distinct, codes = np.unique(values, return_inverse=True)
+        else:
+            import pandas
+
+            is_text = values.dtype.kind in "SU"
+            items = values.astype(object) if is_text else values
+            order, words = pandas.factorize(items, use_na_sentinel=False)
+            distinct, ranks = np.unique(words.astype(values.dtype), return_inverse=True)
+            codes = ranks[order]
     except TypeError as error:
         raise ValueError(
             f"{name} mixes values that cannot be ordered, such as strings and "
             f"numbers ({error}). Convert them to one type."
         ) from error
     return distinct, codes.astype(np.int64, copy=False)
-
-
-def _encode_counted(
-    values: NDArray[Any], low: int, high: int
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Values of a small range: counted instead of sorted."""
-    if values.dtype == np.uint64:  # may be too large for int64: subtract before
-        codes = (values - np.uint64(low)).astype(np.int64)
-    else:  # may be too small a type for the range: subtract after
-        codes = values.astype(np.int64)
-        if low != 0:
-            codes -= low
-    # Two neighbours are both there: they are the ends of the range.
-    present = np.ones(high - low + 1, bool)
-    if present.size > 2:
-        present = np.bincount(codes) > 0
-    offsets = np.flatnonzero(present)
-    if len(offsets) < len(present):
-        position = np.zeros(len(present), np.int64)
-        position[offsets] = np.arange(len(offsets))
-        codes = position[codes]
-    if values.dtype.kind == "b":
-        return (offsets + low).astype(bool), codes
-    distinct = offsets.astype(values.dtype)
-    distinct += low  # wraps around to the values, for the narrow types too
-    return distinct, codes
 
 
 def _is_missing(value: Any) -> bool:
