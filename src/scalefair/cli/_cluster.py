@@ -24,7 +24,6 @@ from scalefair.cli._output import write_table
 from scalefair.cli._rows import (
     encode,
     fit_encoder,
-    own_columns,
     read_rows,
     say_notes,
     type_values,
@@ -166,16 +165,19 @@ def read_groups(graph: Graph, reading: opt.Reading, kind: str | None = None) -> 
     say_notes(graph)
     if reading.groups is None:
         return None
-    nodes: Any = pandas.DataFrame() if graph.nodes is None else graph.nodes
-    if names := own_columns(graph.path, list(nodes), reading).get("groups"):
-        values = nodes[names]
-        if lacking := graph.ids[values.isna().any(axis=1)].tolist():
-            raise Failure(
-                f"{graph.path}: {len(lacking)} node(s) have no {' or '.join(names)}: "
-                f"{listed(lacking)}. Give each one."
-            )
-    else:
+    nodes: Any = graph.nodes
+    place, names = f"the nodes of {graph.path}", None
+    if nodes is not None:
+        names = opt.own_columns(place, list(nodes), reading).get("groups")
+    if not names:
         values = read_values(reading.groups, graph, "group", **reading.values("groups"))
+    elif lacking := graph.ids[nodes[names].isna().any(axis=1)].tolist():
+        raise Failure(
+            f"{graph.path}: {len(lacking)} node(s) have no {' or '.join(names)}: "
+            f"{listed(lacking)}. Give each one."
+        )
+    else:
+        values = nodes[names]
     if isinstance(values, np.ndarray):
         return values
     kinds = [kind] if values.shape[1] == 1 else [None] * values.shape[1]

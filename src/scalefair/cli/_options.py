@@ -16,7 +16,8 @@ import click
 from click.core import ParameterSource
 
 from scalefair._groups import check_interval
-from scalefair.cli._errors import EXIT_CODES, debug_option, note
+from scalefair._messages import listed
+from scalefair.cli._errors import EXIT_CODES, Failure, debug_option, note
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -151,6 +152,28 @@ class Reading:
         """Take the options that are about files out of all options of a command."""
         names = {entry.name for entry in fields(cls)} & options.keys()
         return cls(**{name: options.pop(name) for name in names}, **others)
+
+
+def own_columns(place: Any, names: Sequence[str], roles: Any) -> dict[str, list[str]]:
+    """Return which columns hold target and groups; the others must be files."""
+    from scalefair.files._values import find_source  # not for --help
+
+    own = {}
+    for role in ("target", "groups"):
+        if (source := getattr(roles, role)) is None:
+            continue
+        chosen = [source] if role == "target" else split_names(source, names)
+        lacking = [name for name in chosen if name not in names]
+        if not lacking:
+            own[role] = chosen
+        elif not find_source(source)[0].exists():
+            raise Failure(
+                f"{listed(lacking)}: neither a column of {place} (columns: "
+                f"{listed(names)}) nor a file. Check --{role}, or pass FILE:COLUMN."
+            )
+    if {*own.get("target", ())} & {*own.get("groups", ())}:
+        raise click.UsageError("--target and --groups name the same column.")
+    return own
 
 
 class _Option(click.Option):

@@ -23,12 +23,12 @@ from scalefair._memory import array_limit
 from scalefair._messages import listed
 from scalefair.cli._errors import Failure, note, warn
 from scalefair.cli._fit import watch_passes
-from scalefair.cli._options import Reading, split_names, translate
+from scalefair.cli._options import Reading, own_columns, translate
 from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
 from scalefair.files._text import quote
-from scalefair.files._values import ID_NAMES, as_values, find_source, read_values
+from scalefair.files._values import ID_NAMES, as_values, read_values
 from scalefair.streaming import RowReader
 
 # More are hardly groups, or categories: ids, free text, a number taken for a name.
@@ -122,9 +122,9 @@ def read_rows(
             kinds = several or getattr(like, role).dtype.kind
         if len(kinds) != values.shape[1]:
             raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
+        how = kinds, reading.attributes, is_training
         source = getattr(rows, f"{role}_from")
-        how = source, kinds, reading.attributes, is_training
-        typed, kinds, values = type_values(values, *how)
+        typed, kinds, values = type_values(values, source, *how)
         setattr(rows, role, typed)
         if role == "groups":
             rows.group_kinds, rows.each = kinds, values
@@ -144,8 +144,8 @@ def read_rows(
 def refuse_unknown(rows: Any, role: str, what: str, like: Any) -> None:
     """Refuse groups or labels that did not occur in training."""
     known = np.unique(getattr(like, role)).tolist()
-    values = np.unique(getattr(rows, role)).tolist()
-    if new := [value for value in values if value not in known]:
+    new = [x for x in np.unique(getattr(rows, role)).tolist() if x not in known]
+    if new:
         raise Failure(
             f"{getattr(rows, f'{role}_from')}: the {what} {listed(new[:1], repr)} does "
             f"not occur in TRAIN (known: {listed(known, repr)}). Leave it out."
@@ -178,26 +178,6 @@ def type_values(
     return names[codes], kinds, None
 
 
-def own_columns(path: Path, names: Sequence[str], roles: Any) -> dict[str, list[str]]:
-    """Return which columns hold target and groups; the others must be files."""
-    own = {}
-    for role in ("target", "groups"):
-        if (source := getattr(roles, role)) is None:
-            continue
-        chosen = [source] if role == "target" else split_names(source, names)
-        lacking = [name for name in chosen if name not in names]
-        if not lacking:
-            own[role] = chosen
-        elif not find_source(source)[0].exists():
-            raise Failure(
-                f"{listed(lacking)}: neither a column of {path} (columns: "
-                f"{listed(names)}) nor a file. Check --{role}, or pass FILE:COLUMN."
-            )
-    if {*own.get("target", ())} & {*own.get("groups", ())}:
-        raise click.UsageError("--target and --groups name the same column.")
-    return own
-
-
 def _read_table(
     path: Path, reading: Reading, like: Rows | None, columns: Sequence[str] | None
 ) -> tuple[Rows, TableFile]:
@@ -207,14 +187,11 @@ def _read_table(
     own = own_columns(path, table.names, reading)
     if reading.keep_groups and "groups" not in own:
         raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
-    ids, first = reading.id_column, table.names[0]
-    if ids is not None:
-        own["ids"] = [table.find(ids, "--id-column")]
-    elif (
-        table.has_header
-        and first.lower() in ID_NAMES | {""}
-        and first not in chain(*own.values())
-    ):
+    first = table.names[0]
+    is_id = table.has_header and first.lower() in ID_NAMES | {""}
+    if reading.id_column is not None:
+        own["ids"] = [table.find(reading.id_column, "--id-column")]
+    elif is_id and first not in chain(*own.values()):
         own["ids"] = [first]
     features = _features(path, table.names, reading, own, columns)
     known = {*reading.categorical, *(() if like is None else like.words)}
