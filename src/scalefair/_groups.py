@@ -60,8 +60,6 @@ def encode_groups(
         ordered, or they are quantities, identifiers or probabilities, not groups.
     """
     attributes = encode_attributes(sensitive_features, n_samples)
-    if not isinstance(sensitive_features, GroupCodes):
-        check_are_groups(attributes)
     groups, codes = join_attributes(attributes)
     if warn and len(attributes) > 1:
         warn_few_rows(groups, np.bincount(codes))
@@ -83,8 +81,12 @@ def encode_attributes(
             f"for {n_samples} samples.{hint}"
         )
     if len(columns) == 1:
-        return [Attribute(name, *encode_values(x, name=name)) for name, x in columns]
-    return list(starmap(_encode_column, columns))
+        encoded = [Attribute(name, *encode_values(x, name=name)) for name, x in columns]
+    else:
+        encoded = list(starmap(_encode_column, columns))
+    if not isinstance(sensitive_features, GroupCodes):
+        check_are_groups(encoded)
+    return encoded
 
 
 def compared_attributes(
@@ -98,10 +100,7 @@ def compared_attributes(
     if attributes not in ("joint", "each"):
         raise ValueError(f'attributes must be "joint" or "each", got {attributes!r}.')
     if attributes == "each":
-        encoded = encode_attributes(sensitive_features, n_samples)
-        if not isinstance(sensitive_features, GroupCodes):
-            check_are_groups(encoded)
-        return encoded
+        return encode_attributes(sensitive_features, n_samples)
     groups, codes = encode_groups(sensitive_features, n_samples, warn=warn)
     return [Attribute("sensitive_features", groups, codes)]
 
@@ -171,14 +170,15 @@ def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.
 
 
 def check_compared(compared: Sequence[Attribute], instead: str) -> None:
-    """Raise a ValueError for an attribute of one group, as `check_two_groups` does."""
+    """Raise a ValueError for fewer than two groups; `instead` says what to use."""
     for name, groups, _ in compared:
-        if len(compared) > 1 and len(groups) < 2:
+        if len(groups) < 2:
+            remedy = f"For one group use {instead}."
             raise ValueError(
                 f"{_describe(name, compared)} has only one group "
-                f"({groups.tolist()[0]!r}): fairness compares groups. Leave it out."
+                f"({groups.tolist()[0]!r}): fairness compares groups. "
+                f"{'Leave it out.' if len(compared) > 1 else remedy}"
             )
-        check_two_groups(groups, instead)
 
 
 def join_attributes(
@@ -289,15 +289,6 @@ def check_group_sizes(
             f"{smallest(names, sizes, small)}. Shares of so few rows cannot be "
             "compared: join them with others or leave them out. "
             f"min_group_size={sizes.min()} takes them as they are."
-        )
-
-
-def check_two_groups(groups: NDArray[Any], instead: str) -> None:
-    """Raise a ValueError for fewer than two groups; `instead` says what to use."""
-    if len(groups) < 2:
-        raise ValueError(
-            f"sensitive_features has only one group ({groups.tolist()[0]!r}): "
-            f"fairness compares groups. For one group use {instead}."
         )
 
 

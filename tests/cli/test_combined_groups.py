@@ -79,7 +79,7 @@ def test_evaluate_and_describe(people):
     result = people.invoke("describe", path, "--groups", "sex,old")
     assert "--groups sex,old --drop" in " ".join(result.stdout.split())
     result = people.invoke("describe", path, "--groups", "sex,odl")
-    assert "no column is named 'odl'" in result.stderr
+    assert "odl: neither a column of" in result.stderr
 
 
 def test_groups_of_nodes_in_two_columns(workspace):

@@ -81,16 +81,7 @@ _OPTIONS = [
     opt.option("Fairness", "--method", type=_METHODS, default="linear", help=_METHOD),
     *opt.estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
     *opt.estimator_options(PartiallyFairClassifier, _LINEAR, given=_GIVEN),
-    *(
-        opt.option(
-            "Training, --method calibrated",
-            f"--{name.replace('_', '-')}",
-            type=kind,
-            default=default,
-            help=told,
-        )
-        for name, (kind, default, told) in _CALIBRATED.items()
-    ),
+    *opt.option_table("Training, --method calibrated", _CALIBRATED),
     *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.BASELINE),
     *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
 ]

@@ -212,6 +212,17 @@ def option(section: str, *declarations: str, **attributes: Any) -> Any:
     return click.option(*declarations, cls=_Option, section=section, **attributes)
 
 
+def option_table(section: str, rows: Mapping[str, tuple[Any, Any, str]]) -> list[Any]:
+    """Options with type, default and help, by names such as ``"-k,--n-clusters"``."""
+    options = []
+    for names, (kind, default, told) in rows.items():
+        name, *more = names.split(",")
+        how = {"type": kind, "default": default, "help": told}
+        first = name if name.startswith("-") else _spell(name)
+        options.append(option(section, first, *more, **how))
+    return options
+
+
 def add_options(command: Function, options: Sequence[Any]) -> Function:
     """Add all options to a command, or its function, in the order of the help."""
     # Of a function click takes the last decorator first.

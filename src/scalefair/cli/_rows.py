@@ -54,7 +54,7 @@ class Rows:
     target: Any = None
     groups_from: str = ""
     target_from: str = ""
-    group_kinds: str = ""  # of several columns, as `as_values` takes them
+    kinds: dict[str, str] = field(default_factory=dict)  # of the columns of roles
     n_columns: int = 0  # of the file
     has_header: bool = True
     zero_based: bool = False
@@ -118,16 +118,13 @@ def read_rows(
             continue
         kinds: Any = ["U" if name in reading.categorical else None for name in values]
         if like is not None:
-            several = like.group_kinds if role == "groups" else ""
-            kinds = several or getattr(like, role).dtype.kind
+            kinds = like.kinds.get(role) or getattr(like, role).dtype.kind
         if len(kinds) != values.shape[1]:
             raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
         how = kinds, reading.attributes, is_training
         source = getattr(rows, f"{role}_from")
-        typed, kinds, values = type_values(values, source, *how)
+        typed, rows.kinds[role], rows.each = type_values(values, source, *how)
         setattr(rows, role, typed)
-        if role == "groups":
-            rows.group_kinds, rows.each = kinds, values
     if rows.groups is None:
         return rows
     names = np.unique(rows.groups).tolist()

@@ -180,7 +180,11 @@ class TableFile:
             try:
                 with pandas.read_csv(text, **options) as pieces:
                     for piece in pieces:
-                        yield self._renamed(piece, columns)
+                        if not self._is_even and piece.iloc[:, -1].isna().any():
+                            layout.refuse_uneven()  # so look cells not there
+                            self._is_even = True
+                        piece.columns = self.names
+                        yield piece[list(columns)]
             except (pandas.errors.ParserError, UnicodeDecodeError):
                 layout.refuse_uneven()  # which says where it is
                 raise
@@ -189,16 +193,6 @@ class TableFile:
                     note = f"{self.path}: {n} line(s) between the edges start with # "
                     note += "or %, and were taken for comments."
                     self.notes += [note] * (note not in self.notes)
-
-    def _renamed(
-        self, frame: pandas.DataFrame, columns: Sequence[str]
-    ) -> pandas.DataFrame:
-        assert self._text is not None
-        if not self._is_even and frame.iloc[:, -1].isna().any():
-            self._text.refuse_uneven()  # so look cells that are not there
-            self._is_even = True
-        frame.columns = self.names
-        return frame[list(columns)]
 
     def typed(
         self,

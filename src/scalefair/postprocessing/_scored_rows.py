@@ -28,10 +28,11 @@ from sklearn.utils.validation import (
 from scalefair._entries import check_features, naming_words
 from scalefair._groups import (
     FEW_ROWS,
+    Attribute,
+    check_compared,
     check_group_count,
     check_group_sizes,
     check_interval,
-    check_two_groups,
     encode_groups,
     smallest,
 )
@@ -208,7 +209,8 @@ def _check_same_classes(model: Any) -> None:
 
 
 def _check_groups(model: Any, codes: NDArray[np.int64]) -> None:
-    check_two_groups(model.groups_, "sklearn.isotonic.IsotonicRegression")
+    groups = Attribute("sensitive_features", model.groups_, codes)
+    check_compared([groups], "sklearn.isotonic.IsotonicRegression")
     check_group_count(len(model.groups_), model.max_groups)
     names = list(map(repr, model.groups_.tolist()))
     check_group_sizes(names, np.bincount(codes), model.min_group_size)

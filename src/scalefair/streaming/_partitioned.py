@@ -507,7 +507,6 @@ def _encoded(
     with _naming(number):
         if what == "group":
             found = encode_attributes(values)
-            check_are_groups(found)
             names = [attribute.name for attribute in found]
             if attributes == "joint":
                 found = [Attribute(name, *join_attributes(found))]
