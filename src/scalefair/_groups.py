@@ -37,12 +37,7 @@ class Attribute(NamedTuple):
 
 
 class GroupCodes(np.ndarray):
-    """Codes of groups that are known to be such, however many there are."""
-
-    @classmethod
-    def of(cls, codes: NDArray[np.integer]) -> GroupCodes:
-        """View codes as such."""
-        return codes.view(cls)
+    """A view of codes that are known to be groups, however many there are."""
 
 
 def encode_groups(
@@ -139,34 +134,33 @@ def _describe(name: str, attributes: Sequence[Any]) -> str:
     return f"Column {name} of " * (len(attributes) > 1) + "sensitive_features"
 
 
-def one_or_each(found: list[Any]) -> Any:
+def squeeze_single(values: list[Any]) -> Any:
     """Return what belongs to the attributes: of a single one by itself, else a list."""
-    return found if len(found) > 1 else found[0]
+    return values if len(values) > 1 else values[0]
 
 
-def each_of(given: Any) -> list[Any]:
-    """Return a list of what belongs to each attribute, as of `one_or_each`."""
-    return given if isinstance(given, list) else [given]
+def as_list(values: Any) -> list[Any]:
+    """Return a list of what belongs to each attribute, as of `squeeze_single`."""
+    return values if isinstance(values, list) else [values]
 
 
 def fitted_groups(compared: Sequence[Attribute]) -> Any:
     """Return `groups_` of an estimator: an array, or a list of one per attribute."""
-    return one_or_each([attribute.groups for attribute in compared])
+    return squeeze_single([attribute.groups for attribute in compared])
 
 
 def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.int64]]:
     """Return of each attribute its groups as indices into those that `fit` saw."""
-    known = each_of(fitted)
-    if len(compared) != len(known):
+    fitted = as_list(fitted)
+    if len(compared) != len(fitted):
         raise ValueError(
             f"sensitive_features has {len(compared)} attribute(s), fit saw "
-            f"{len(known)}: give the same ones in the same order."
+            f"{len(fitted)}: give the same ones in the same order."
         )
-    found = []
-    for (name, groups, _), own in zip(compared, known, strict=True):
-        given = f"{_describe(name, compared)} has"
-        found.append(known_codes(groups, own, given=given))
-    return found
+    return [
+        known_codes(groups, seen, subject=f"{_describe(name, compared)} has")
+        for (name, groups, _), seen in zip(compared, fitted, strict=True)
+    ]
 
 
 def check_compared(compared: Sequence[Attribute], instead: str) -> None:
@@ -192,11 +186,11 @@ def join_attributes(
     if len(attributes) == 1:
         return attributes[0].groups, attributes[0].codes
     row, codes = combinations(
-        [own.codes for own in attributes], [len(own.groups) for own in attributes]
+        [a.codes for a in attributes], [len(a.groups) for a in attributes]
     )
     words = [
-        np.array([_text(group) for group in groups], object)[own[row]]
-        for _, groups, own in attributes
+        np.array([_text(group) for group in groups], object)[values[row]]
+        for _, groups, values in attributes
     ]
     names = np.array([", ".join(parts) for parts in zip(*words, strict=True)], np.str_)
     order = np.argsort(names)
@@ -223,12 +217,12 @@ def combinations(
     for other, size in zip(codes[1:], sizes[1:], strict=True):
         if n_cells * size > np.iinfo(np.int64).max // 2:
             # Those that occur: at most n, so that the product cannot overflow.
-            found, cells = encode_values(cells, name="codes")
-            n_cells = len(found)
+            distinct, cells = encode_values(cells, name="codes")
+            n_cells = len(distinct)
         cells = cells * size + other
         n_cells *= size
-    found, cells = encode_values(cells, name="codes")
-    row = np.empty(len(found), np.int64)
+    distinct, cells = encode_values(cells, name="codes")
+    row = np.empty(len(distinct), np.int64)
     row[cells] = np.arange(n)
     return row, cells
 
@@ -294,16 +288,16 @@ def check_group_sizes(
 
 def known_codes(
     groups: NDArray[Any],
-    known: NDArray[Any],
+    seen: NDArray[Any],
     *,
-    given: str = "sensitive_features has",
+    subject: str = "sensitive_features has",
 ) -> NDArray[np.int64]:
     """Return distinct groups as indices into those that `fit` saw; refuse others."""
-    codes = {group: code for code, group in enumerate(known.tolist())}
+    codes = {group: code for code, group in enumerate(seen.tolist())}
     unseen = [group for group in groups.tolist() if group not in codes]
     if unseen:
         raise ValueError(
-            f"{given} {len(unseen)} group(s) that fit did not see: "
+            f"{subject} {len(unseen)} group(s) that fit did not see: "
             f"{listed(unseen, repr)}. It saw {listed(codes, repr)}. Leave such rows "
             "out, or fit with some."
         )
@@ -362,18 +356,18 @@ def _as_array(values: Any, name: str, what: str) -> NDArray[Any]:
 
 def _columns(sensitive_features: Any) -> list[tuple[str, Any]]:
     """Return columns with their names; a single one is checked already."""
-    given, name = sensitive_features, "sensitive_features"
-    if hasattr(given, "columns") and hasattr(given, "compute"):
-        given = given.compute()  # a data frame of Dask
-    labels = getattr(given, "columns", ())
-    if len(labels) > 1 and hasattr(given, "iloc"):
-        columns = [given.iloc[:, j] for j in range(len(labels))]
-    elif len(labels) > 1 and hasattr(given, "get_columns"):  # of Polars
-        columns = given.get_columns()
+    values, name = sensitive_features, "sensitive_features"
+    if hasattr(values, "columns") and hasattr(values, "compute"):
+        values = values.compute()  # a data frame of Dask
+    labels = getattr(values, "columns", ())
+    if len(labels) > 1 and hasattr(values, "iloc"):
+        columns = [values.iloc[:, j] for j in range(len(labels))]
+    elif len(labels) > 1 and hasattr(values, "get_columns"):  # of Polars
+        columns = values.get_columns()
     else:
-        array = _as_array(given, name, "group")
+        array = _as_array(values, name, "group")
         if array.ndim != 2 or array.shape[1] < 2:
-            return [(name, check_values(given, name=name, what="group"))]
+            return [(name, check_values(values, name=name, what="group"))]
         labels, columns = range(array.shape[1]), list(array.T)
     return list(zip(map(str, labels), columns, strict=True))
 

@@ -168,7 +168,7 @@ def read_groups(graph: Graph, reading: opt.Reading, kind: str | None = None) -> 
     nodes: Any = graph.nodes
     place, names = f"the nodes of {graph.path}", None
     if nodes is not None:
-        names = opt.own_columns(place, list(nodes), reading).get("groups")
+        names = opt.role_columns(place, list(nodes), reading).get("groups")
     if not names:
         values = read_values(reading.groups, graph, "group", **reading.values("groups"))
     elif lacking := graph.ids[nodes[names].isna().any(axis=1)].tolist():

@@ -154,26 +154,26 @@ class Reading:
         return cls(**{name: options.pop(name) for name in names}, **others)
 
 
-def own_columns(place: Any, names: Sequence[str], roles: Any) -> dict[str, list[str]]:
+def role_columns(place: Any, names: Sequence[str], roles: Any) -> dict[str, list[str]]:
     """Return which columns hold target and groups; the others must be files."""
     from scalefair.files._values import find_source  # not for --help
 
-    own = {}
+    columns = {}
     for role in ("target", "groups"):
         if (source := getattr(roles, role)) is None:
             continue
         chosen = [source] if role == "target" else split_names(source, names)
         lacking = [name for name in chosen if name not in names]
         if not lacking:
-            own[role] = chosen
+            columns[role] = chosen
         elif not find_source(source)[0].exists():
             raise Failure(
                 f"{listed(lacking)}: neither a column of {place} (columns: "
                 f"{listed(names)}) nor a file. Check --{role}, or pass FILE:COLUMN."
             )
-    if {*own.get("target", ())} & {*own.get("groups", ())}:
+    if {*columns.get("target", ())} & {*columns.get("groups", ())}:
         raise click.UsageError("--target and --groups name the same column.")
-    return own
+    return columns
 
 
 class _Option(click.Option):

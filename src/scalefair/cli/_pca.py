@@ -11,7 +11,7 @@ import numpy as np
 import pandas
 from sklearn.pipeline import Pipeline
 
-from scalefair._groups import each_of
+from scalefair._groups import as_list
 from scalefair._memory import peak_memory
 from scalefair.cli import _fit, _report, _rows
 from scalefair.cli import _options as opt
@@ -146,7 +146,7 @@ def _compare(model: Any, plain: Any, counts: Any, of: Any) -> dict[str, Any]:
 
 def _groups(model: Any) -> Any:
     """Names of the groups of all attributes."""
-    each = [groups.astype(np.str_) for groups in each_of(model.groups_)]
+    each = [groups.astype(np.str_) for groups in as_list(model.groups_)]
     return np.concatenate(each)
 
 

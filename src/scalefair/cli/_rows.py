@@ -23,7 +23,7 @@ from scalefair._memory import array_limit
 from scalefair._messages import listed
 from scalefair.cli._errors import Failure, note, warn
 from scalefair.cli._fit import watch_passes
-from scalefair.cli._options import Reading, own_columns, translate
+from scalefair.cli._options import Reading, role_columns, translate
 from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
@@ -60,7 +60,6 @@ class Rows:
     zero_based: bool = False
     is_stored: bool = False
     from_files: list[str] = field(default_factory=list)
-
     unit: ClassVar[str] = "row"
     ordered: ClassVar[bool] = True
 
@@ -181,20 +180,20 @@ def _read_table(
     """Read a table; groups and target that are columns of it remain such."""
     table = TableFile(path, **reading.text)
     say_notes(table)
-    own = own_columns(path, table.names, reading)
-    if reading.keep_groups and "groups" not in own:
+    roles = role_columns(path, table.names, reading)
+    if reading.keep_groups and "groups" not in roles:
         raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
     first = table.names[0]
     is_id = table.has_header and first.lower() in ID_NAMES | {""}
     if reading.id_column is not None:
-        own["ids"] = [table.find(reading.id_column, "--id-column")]
-    elif is_id and first not in chain(*own.values()):
-        own["ids"] = [first]
-    features = _features(path, table.names, reading, own, columns)
-    known = {*reading.categorical, *(() if like is None else like.words)}
-    words = {table.find(name, "--categorical") for name in known}.union(*own.values())
-    wanted = list(dict.fromkeys(chain(features, *own.values())))
-    table.ids = own.get("ids", [])
+        roles["ids"] = [table.find(reading.id_column, "--id-column")]
+    elif is_id and first not in chain(*roles.values()):
+        roles["ids"] = [first]
+    features = _features(path, table.names, reading, roles, columns)
+    coded = {*reading.categorical, *(() if like is None else like.words)}
+    words = {table.find(name, "--categorical") for name in coded}.union(*roles.values())
+    wanted = list(dict.fromkeys(chain(features, *roles.values())))
+    table.ids = ids = roles.get("ids", [])
     is_large = _GROWTH * size_of(path) > array_limit(reading.memory_limit)
     if is_large:
         frame = table.store(wanted, words, reading.folder)
@@ -205,18 +204,18 @@ def _read_table(
         path,
         frame[features] if len(wanted) > len(features) else frame,
         features,
-        _ids(table, frame[own["ids"][0]]) if "ids" in own else np.arange(len(frame)),
-        named="ids" in own,
+        _ids(table, frame[ids[0]]) if ids else np.arange(len(frame)),
+        named=bool(ids),
         n_columns=len(table.names),
         has_header=table.has_header,
         is_stored=is_large,
     )
-    for role in own.keys() & _ROLES:
-        setattr(rows, role, frame[own[role]].astype(object))
-        setattr(rows, f"{role}_from", f"{_named('column', own[role])} of {path}")
-    for kept in own["groups"] if reading.keep_groups else ():
+    for role in roles.keys() & _ROLES:
+        setattr(rows, role, frame[roles[role]].astype(object))
+        setattr(rows, f"{role}_from", f"{_named('column', roles[role])} of {path}")
+    for kept in roles["groups"] if reading.keep_groups else ():
         values = frame[kept].astype(object)
-        if kept not in known and as_values(values.dropna()).dtype.kind != "U":
+        if kept not in coded and as_values(values.dropna()).dtype.kind != "U":
             rows.X = rows.X.assign(**{kept: pandas.to_numeric(values)})
     _read_files(rows, reading)
     return rows, table
@@ -240,12 +239,12 @@ def _named(what: str, names: Sequence[str]) -> str:
 def _read_files(rows: Rows, reading: Reading) -> None:
     """Read targets and groups that are in files of their own."""
     for role in _ROLES:
-        given, what = getattr(reading, role), role.removesuffix("s")
-        if given is not None and getattr(rows, role) is None:
+        source, what = getattr(reading, role), role.removesuffix("s")
+        if source is not None and getattr(rows, role) is None:
             by_row = reading.id_column == "row"  # as predict writes it
             how = reading.values(role)
-            setattr(rows, role, read_values(given, rows, what, by_row=by_row, **how))
-            setattr(rows, f"{role}_from", given)
+            setattr(rows, role, read_values(source, rows, what, by_row=by_row, **how))
+            setattr(rows, f"{role}_from", source)
             rows.from_files.append(role)
 
 
@@ -253,7 +252,7 @@ def _features(
     path: Path,
     names: Sequence[str],
     reading: Reading,
-    own: Mapping[str, list[str]],
+    roles: Mapping[str, list[str]],
     columns: Sequence[str] | None,
 ) -> list[str]:
     """Columns that are features: those that are known to be, or what is left."""
@@ -264,10 +263,10 @@ def _features(
             f"{listed(lacking)}. Check the header, or --drop."
         )
     if columns is None:
-        kept = {*own["groups"]} if reading.keep_groups else set()
-        left_out = {*chain(*own.values())} - kept | {*reading.drop}
+        kept = {*roles["groups"]} if reading.keep_groups else set()
+        left_out = {*chain(*roles.values())} - kept | {*reading.drop}
         columns = [name for name in names if name not in left_out]
-    if {*own.get("target", ())} & {*columns}:
+    if {*roles.get("target", ())} & {*columns}:
         raise Failure(f"{path}: --target {reading.target} is a feature of the model.")
     if not columns:
         raise Failure(f"{path}: no column is left as a feature. Check --drop.")
@@ -361,7 +360,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
     limit = array_limit(reading.memory_limit)
     size = max(1, min(_BLOCK, limit // 4))
     is_large = size_of(path) * (_GROWTH if kind == "svmlight" else 1) > limit
-    own: dict[str, Any] = {}
+    roles: dict[str, Any] = {}
     zero_based, prefix = True, "x"
     if kind == "svmlight":
         prefix, base = "", None if like is None else like.zero_based
@@ -370,7 +369,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
             labels, zero_based = X.labels, X.zero_based
         else:
             X, labels, zero_based = read_svmlight(path, base)
-        own["target"] = pandas.DataFrame(labels), f"the labels of {path}"
+        roles["target"] = pandas.DataFrame(labels), f"the labels of {path}"
     elif kind == "npz":
         X = NpzReader(path, max_bytes=size) if is_large else read_sparse(path, "value")
     else:
@@ -385,7 +384,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
             note(f"{path}: {beyond} value(s) of features TRAIN lacks were ignored.")
         X, n = _map(X, lambda block: block @ same), like.n_columns
     names = [f"{prefix}{j + (not zero_based)}" for j in range(n)]
-    columns = own_columns(path, names, reading)
+    columns = role_columns(path, names, reading)
     features = _features(path, names, reading, columns, getattr(like, "names", None))
     rows = Rows(path, X, features, np.arange(m), n_columns=n, zero_based=zero_based)
     rows.has_header = False
@@ -394,8 +393,8 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         # The product is dense, whatever the rows are.
         blocks = [block[:, at] @ np.eye(len(at)) for block in _blocks(X)]
         values = pandas.DataFrame(np.concatenate(blocks), columns=chosen)
-        own[role] = values, f"{_named('feature', chosen)} of {path}"
-    for role, (values, where) in own.items():
+        roles[role] = values, f"{_named('feature', chosen)} of {path}"
+    for role, (values, where) in roles.items():
         infinite = np.argwhere(~np.isfinite(values))
         if infinite.size:
             row = f"row {infinite[0, 0]} (counted from 0)"
@@ -406,8 +405,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
         setattr(rows, f"{role}_from", where)
     _read_files(rows, reading)
     if len(features) < n:
-        known = {*features}
-        kept = [j for j, name in enumerate(names) if name in known]
+        kept = np.flatnonzero(np.isin(names, features))
         rows.X = _map(X, lambda block: block[:, kept])
     return rows
 
@@ -561,7 +559,10 @@ def say_unknown(path: Path, words: pandas.Series, vocabulary: Any, is_new: str) 
         note(f"{shown}.")
         return
     shown += f", and none has another (known: {listed(vocabulary)})"
-    raise Failure(f"{shown}. Spell them as there, or train without this column.")
+    raise Failure(
+        f"{shown}. Spell them as there, put such rows into a table with others, where "
+        "they count as none of these, or train without this column."
+    )
 
 
 @contextmanager

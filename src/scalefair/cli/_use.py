@@ -257,7 +257,7 @@ def describe(table: Path, svmlight: bool, **text: Any) -> None:
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
     if columns and read.get("header") and frame.columns[0].lower() in ID_NAMES | {""}:
         columns[0]["role"] = "id"
-    for role, chosen in opt.own_columns(table, [*frame], opt.Reading(**roles)).items():
+    for role, chosen in opt.role_columns(table, [*frame], opt.Reading(**roles)).items():
         for column in columns:
             column["role"] = role if column["column"] in chosen else column["role"]
     plan = _plan(table, columns, read, **roles)

@@ -517,7 +517,9 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         columns = codes.reshape(len(codes), -1).T  # one for each attribute
         balance = np.array(
             [
-                balance_score(labels, sensitive_features=GroupCodes.of(c), average=None)
+                balance_score(
+                    labels, sensitive_features=c.view(GroupCodes), average=None
+                )
                 for c in columns
             ]
         )

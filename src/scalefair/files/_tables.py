@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import tempfile
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -115,13 +114,9 @@ class TableFile:
                 try:
                     file.write(np.ascontiguousarray(frame[numbers], np.float64).data)
                     file.flush()
-                except OSError as error:
-                    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                        raise
-                    raise FileError(
-                        f"{folder}: no space left for a temporary copy of {self.path}. "
-                        "Free some, or write the output to another disk."
-                    ) from error
+                except OSError as error:  # no space, as a rule
+                    error.filename = str(folder)
+                    raise
                 for column in words:
                     texts[column].append(frame[column].astype("category"))
                 n_rows += len(frame)
