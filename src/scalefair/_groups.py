@@ -321,7 +321,9 @@ def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
     if array.dtype.kind in "biu":
         return array  # nothing can be missing
     if array.dtype.kind == "O":
-        missing = np.fromiter((_is_missing(v) for v in array), bool, len(array))
+        import pandas
+
+        missing = pandas.isna(array)
     else:  # NaN and NaT are the values that differ from themselves
         missing = array != array
     _refuse_missing(missing, name, what)
@@ -418,13 +420,6 @@ def encode_values(
             f"numbers ({error}). Convert them to one type."
         ) from error
     return distinct, codes.astype(np.int64, copy=False)
-
-
-def _is_missing(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except TypeError:  # pandas.NA has no truth value
-        return True
 
 
 def check_interval(interval: Any) -> tuple[float, float]:

@@ -237,12 +237,9 @@ def _describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
     found = {name: getattr(model, f"{name}_") for name in _FITTED}
     found |= {"residual_max": np.max(model.residuals_), "affinity": model.affinity}
     if (assignment := model.assignment_) is not None:
-        kept = {
-            k: v
-            for k, v in vars(assignment).items()
-            if k not in ("labels", "prices", "rounded")
-        }
-        found["assignment"] = {**kept, "gap": assignment.gap}
+        found["assignment"] = {**vars(assignment), "gap": assignment.gap}
+        for of_each_node in ("labels", "prices", "rounded"):
+            del found["assignment"][of_each_node]
     return {name: value for name, value in found.items() if value is not None}
 
 

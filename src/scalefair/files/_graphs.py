@@ -143,7 +143,9 @@ def read_graph(
         table = TableFile(path, of_edges=True, **options)
         if len(table.names) in (2, 3):
             return _read_edges(table, **how)
-        matrix, notes = _read_square(table), table.notes
+        matrix, notes = _square(path, table.read().to_numpy()), table.notes
+        n_nodes = matrix.shape[0]
+        notes.append(f"{path}: was taken for a matrix of weights of {n_nodes} nodes.")
     else:
         matrix, notes = _square(path, _MATRICES[kind](path)), []
     if weights is False:
@@ -194,28 +196,17 @@ def read_new_nodes(path: Path, ids: _Array, named: bool, **options: Any) -> Grap
 
 
 def _square(path: Path, X: Any) -> sparse.csr_array:
+    """Return the matrix of a graph; rows of features or words are none."""
     if sparse.issparse(X):
         return X  # the estimator says what is wrong with its shape
-    if X.ndim != 2 or X.shape[0] != X.shape[1]:
+    if X.ndim != 2 or X.shape[0] != X.shape[1] or X.dtype == object:
+        words = " with words" * (X.dtype == object)
         raise FileError(
-            f"{path}: the matrix of a graph is square, found shape {X.shape}. For rows "
-            "of features choose an --affinity, such as nearest_neighbors."
+            f"{path}: expected `source target [weight]`, or a square matrix; found "
+            f"shape {X.shape}{words}. For rows of features choose an --affinity, such "
+            "as nearest_neighbors."
         )
     return as_matrix(path, X, "weight")
-
-
-def _read_square(table: TableFile) -> sparse.csr_array:
-    """Take a table with as many rows as columns for the matrix of a graph."""
-    path, n, frame = table.path, len(table.names), table.read()
-    words = [c for c in frame if not pandas.api.types.is_numeric_dtype(frame[c])]
-    if len(frame) != n or words:
-        found = f"column {words[0]} of words" if words else f"{len(frame)} rows"
-        raise FileError(
-            f"{path}: expected `source target [weight]`, or a square matrix; found {n} "
-            f"columns and {found}. For rows of features choose an --affinity."
-        )
-    table.notes.append(f"{path}: was taken for a matrix of weights of {n} nodes.")
-    return _square(path, frame.to_numpy(np.float64))
 
 
 def _read_edges(table: TableFile, as_spelled: bool = False, **how: Any) -> Graph:
