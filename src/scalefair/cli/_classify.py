@@ -100,9 +100,7 @@ _MEASURES = {
 }
 _AMONG = {None: "", "positive": " among positives", "label": " given the label"}
 _COLUMNS = {
-    "attribute": ("attribute", ""),
-    "group": ("group", ""),
-    "n_rows": ("rows", ",d"),
+    **_report.GROUP_COLUMNS,
     "positive_rate": ("positive", ".1%"),
     "selection_rate": ("selected", ".1%"),
     "accuracy": ("accuracy", ".1%"),

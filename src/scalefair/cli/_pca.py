@@ -40,9 +40,7 @@ _OPTIONS = [
     *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
 ]
 _COLUMNS = {
-    "attribute": ("attribute", ""),
-    "group": ("group", ""),
-    "n_rows": ("rows", ",d"),
+    **_report.GROUP_COLUMNS,
     "pca_loss": ("loss,\nPCA", ".4g"),
     "loss": ("loss,\nfair PCA", ".4g"),
     "pca_reconstruction_error": ("error,\nPCA", ".4g"),

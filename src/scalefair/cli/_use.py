@@ -443,12 +443,8 @@ def evaluate(result: Path, **options: Any) -> None:
         known = {key: title for key, title in _MEASURES.items() if key in found}
         report.facts += [(title, f"{found[key]:.4g}") for key, title in known.items()]
         report.title = f"KS distance of the groups' scores {found['ks']:.3f}"
-        titles = {
-            "attribute": ("attribute", ""),
-            "group": ("group", ""),
-            "n_rows": ("rows", ",d"),
-        }
-        titles |= {key: (title, ".4g") for key, title in known.items()}
+        titles = {key: (title, ".4g") for key, title in known.items()}
+        titles = {**_report.GROUP_COLUMNS, **titles}
         report.tables = [_report.Table("Groups", found["groups"], titles, True)]
     content |= found
     _fit.finish(report, written, {}, show=show)
