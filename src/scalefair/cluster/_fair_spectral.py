@@ -517,10 +517,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         # One column for each attribute.
         columns = codes.reshape(len(codes), -1).T.view(GroupCodes)
         balance = np.array(
-            [
-                balance_score(labels, sensitive_features=column, average=None)
-                for column in columns
-            ]
+            [balance_score(labels, sensitive_features=c, average=None) for c in columns]
         )
         self.balance_ = balance.min(axis=0)
         self.minimum_balance_ = float(balance.min())
