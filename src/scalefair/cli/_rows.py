@@ -560,8 +560,8 @@ def say_unknown(path: Path, words: pandas.Series, vocabulary: Any, is_new: str) 
         return
     shown += f", and none has another (known: {listed(vocabulary)})"
     raise Failure(
-        f"{shown}. Spell them as there, put such rows into a table with others, where "
-        "they count as none of these, or train without this column."
+        f"{shown}. Spell them as there, predict them beside rows that have these, or "
+        "train without this column."
     )
 
 
