@@ -4,7 +4,7 @@ Products of entries whose finiteness is not known are taken under `judged_later`
 judged. Without it the warning is NumPy's, and not even the same everywhere: whether
 BLAS raises the floating-point flags for an infinite entry depends on the processor.
 
-Every floor above uses this module; it imports nothing of the package.
+Every floor above uses this module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import check_array as _check_array
+from sklearn.utils.validation import _check_feature_names, _check_n_features
 from sklearn.utils.validation import validate_data as _validate_data
+
+from scalefair._messages import listed
 
 SQUARES_OVERFLOW = "The squares of the entries of X overflow: rescale its features."
 
@@ -116,11 +119,10 @@ def naming_words(X: Any) -> Iterator[None]:
             numbers = pandas.to_numeric(column.astype(object), errors="coerce")
             wrong = column[numbers.isna() & column.notna()]
             words += [f"{name!r} ({value!r})" for value in wrong.head(1).tolist()]
-        rest = f" and {len(words) - 5} more" if len(words) > 5 else ""
         raise ValueError(
-            f"X has words in column(s) {', '.join(words[:5])}{rest}: encode them as "
-            "numbers, by pandas.get_dummies or sklearn.preprocessing.OneHotEncoder, or "
-            "leave them out."
+            f"X has words in column(s) {listed(words)}: encode them as numbers, by "
+            "pandas.get_dummies or sklearn.preprocessing.OneHotEncoder, or leave them "
+            "out."
         ) from error
 
 
@@ -144,30 +146,13 @@ def validate_data(
 
 def check_features(estimator: Any, rows: Any, *, reset: bool) -> None:
     """Set or compare names and number of features, as scikit-learn, also of parts."""
-    n_features, names = rows.shape[1], rows.feature_names
-    if reset:
-        estimator.n_features_in_ = n_features
-        vars(estimator).pop("feature_names_in_", None)
-        if names is not None:
-            estimator.feature_names_in_ = np.asarray(names, dtype=object)
-        return
-    if n_features != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {n_features} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input."
-        )
-    fitted = getattr(estimator, "feature_names_in_", None)
-    if names is not None and fitted is not None and list(names) != list(fitted):
-        raise ValueError(
-            "The feature names should match those that were passed during fit; the "
-            f"first that differs is {_first_difference(names, fitted)}."
-        )
+    import pandas
 
-
-def _first_difference(names: Any, fitted: Any) -> str:
-    pairs = zip(names, fitted, strict=True)
-    i, (name, expected) = next((i, p) for i, p in enumerate(pairs) if p[0] != p[1])
-    return f"{name!r} instead of {expected!r} (column {i})"
+    _check_n_features(estimator, rows, reset=reset)
+    is_named = rows.feature_names is not None
+    if reset or (is_named and hasattr(estimator, "feature_names_in_")):
+        frame = pandas.DataFrame(columns=rows.feature_names)
+        _check_feature_names(estimator, frame if is_named else rows, reset=reset)
 
 
 def equal_weight(data: NDArray[Any]) -> float | None:
@@ -185,25 +170,23 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
     if all(hasattr(graph, name) for name in ("is_multigraph", "nodes", "edges")):
         nodes, several = list(graph.nodes), graph.is_multigraph()
         edges = graph.edges(data="weight", default=1)
-        remedy = "networkx.to_scipy_sparse_array(G)"
-        if graph.is_directed():
-            remedy = f"A + A.T, where A = {remedy}"
+        convert = "networkx.to_scipy_sparse_array(G)"
+        remedies = convert, f"A + A.T, where A = {convert}"
     elif all(hasattr(graph, name) for name in ("vs", "es", "has_multiple")):
         nodes, several = list(range(graph.vcount())), graph.has_multiple()
         weighted = "weight" in graph.es.attributes()
         weights = graph.es["weight"] if weighted else [1] * graph.ecount()
         pairs = zip(graph.get_edgelist(), weights, strict=True)
         edges = ((i, j, weight) for (i, j), weight in pairs)
-        remedy = "G.simplify(loops=False, combine_edges='sum')"
-        if graph.is_directed():
-            remedy = "G.as_undirected(combine_edges='sum')"
+        how = "combine_edges='sum'"
+        remedies = f"G.simplify(loops=False, {how})", f"G.as_undirected({how})"
     else:
         return graph, groups
     if graph.is_directed() or several:
         fault = "directed" if graph.is_directed() else "a multigraph"
         raise ValueError(
             f"The graph is {fault}, but fair clusters need one weight for each pair of "
-            f"nodes. To add weights up pass {remedy}."
+            f"nodes. To add weights up pass {remedies[graph.is_directed()]}."
         )
     index = {node: i for i, node in enumerate(nodes)}
     entries = [(index[u], index[v], weight) for u, v, weight in edges]

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Integers are counted if their range is at most this, or four times their number.
-_COUNTED_RANGE = 4096
-# So many words or objects are hashed instead of sorted; fewer do not need pandas.
+from scalefair._messages import listed
+
+# So many values are hashed instead of sorted; fewer do not need pandas.
 _HASHED = 2**15
-# Combinations of attributes that have fewer rows are warned of, so many by name.
-_FEW_ROWS, _NAMED = 10, 5
+# Combinations of attributes that have fewer rows are warned of.
+_MIN_COMBINATION_ROWS = 10
+# In a group of fewer a share has a standard error of up to 0.09.
+FEW_ROWS = 30
 # More numbers than this measure something, as 73 ages do; 42 departments are groups.
 MAX_NUMERIC_GROUPS = 50
 # Fractions and dates are seldom groups: a few levels of a scale, say.
@@ -35,12 +37,7 @@ class Attribute(NamedTuple):
 
 
 class GroupCodes(np.ndarray):
-    """Codes of groups that are known to be such, however many there are."""
-
-    @classmethod
-    def of(cls, codes: NDArray[np.integer]) -> GroupCodes:
-        """View codes as such."""
-        return codes.view(cls)
+    """A view of codes that are known to be groups, however many there are."""
 
 
 def encode_groups(
@@ -58,8 +55,6 @@ def encode_groups(
         ordered, or they are quantities, identifiers or probabilities, not groups.
     """
     attributes = encode_attributes(sensitive_features, n_samples)
-    if not isinstance(sensitive_features, GroupCodes):
-        check_are_groups(attributes)
     groups, codes = join_attributes(attributes)
     if warn and len(attributes) > 1:
         warn_few_rows(groups, np.bincount(codes))
@@ -81,8 +76,12 @@ def encode_attributes(
             f"for {n_samples} samples.{hint}"
         )
     if len(columns) == 1:
-        return [Attribute(name, *encode_values(x, name=name)) for name, x in columns]
-    return list(starmap(_encode_column, columns))
+        encoded = [Attribute(name, *encode_values(x, name=name)) for name, x in columns]
+    else:
+        encoded = list(starmap(_encode_column, columns))
+    if not isinstance(sensitive_features, GroupCodes):
+        check_are_groups(encoded)
+    return encoded
 
 
 def compared_attributes(
@@ -96,10 +95,7 @@ def compared_attributes(
     if attributes not in ("joint", "each"):
         raise ValueError(f'attributes must be "joint" or "each", got {attributes!r}.')
     if attributes == "each":
-        encoded = encode_attributes(sensitive_features, n_samples)
-        if not isinstance(sensitive_features, GroupCodes):
-            check_are_groups(encoded)
-        return encoded
+        return encode_attributes(sensitive_features, n_samples)
     groups, codes = encode_groups(sensitive_features, n_samples, warn=warn)
     return [Attribute("sensitive_features", groups, codes)]
 
@@ -138,45 +134,45 @@ def _describe(name: str, attributes: Sequence[Any]) -> str:
     return f"Column {name} of " * (len(attributes) > 1) + "sensitive_features"
 
 
-def one_or_each(found: list[Any]) -> Any:
+def squeeze_single(values: list[Any]) -> Any:
     """Return what belongs to the attributes: of a single one by itself, else a list."""
-    return found if len(found) > 1 else found[0]
+    return values if len(values) > 1 else values[0]
 
 
-def each_of(given: Any) -> list[Any]:
-    """Return a list of what belongs to each attribute, as of `one_or_each`."""
-    return given if isinstance(given, list) else [given]
+def as_list(values: Any) -> list[Any]:
+    """Return a list of what belongs to each attribute, as of `squeeze_single`."""
+    return values if isinstance(values, list) else [values]
 
 
 def fitted_groups(compared: Sequence[Attribute]) -> Any:
     """Return `groups_` of an estimator: an array, or a list of one per attribute."""
-    return one_or_each([attribute.groups for attribute in compared])
+    return squeeze_single([attribute.groups for attribute in compared])
 
 
 def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.int64]]:
     """Return of each attribute its groups as indices into those that `fit` saw."""
-    known = each_of(fitted)
-    if len(compared) != len(known):
+    fitted = as_list(fitted)
+    if len(compared) != len(fitted):
         raise ValueError(
             f"sensitive_features has {len(compared)} attribute(s), fit saw "
-            f"{len(known)}: give the same ones in the same order."
+            f"{len(fitted)}: give the same ones in the same order."
         )
-    found = []
-    for (name, groups, _), own in zip(compared, known, strict=True):
-        given = f"{_describe(name, compared)} has"
-        found.append(known_codes(groups, own, given=given))
-    return found
+    return [
+        known_codes(groups, seen, subject=f"{_describe(name, compared)} has")
+        for (name, groups, _), seen in zip(compared, fitted, strict=True)
+    ]
 
 
 def check_compared(compared: Sequence[Attribute], instead: str) -> None:
-    """Raise a ValueError for an attribute of one group, as `check_two_groups` does."""
+    """Raise a ValueError for fewer than two groups; `instead` says what to use."""
     for name, groups, _ in compared:
-        if len(compared) > 1 and len(groups) < 2:
+        if len(groups) < 2:
+            remedy = f"For one group use {instead}."
             raise ValueError(
                 f"{_describe(name, compared)} has only one group "
-                f"({groups.tolist()[0]!r}): fairness compares groups. Leave it out."
+                f"({groups.tolist()[0]!r}): fairness compares groups. "
+                f"{'Leave it out.' if len(compared) > 1 else remedy}"
             )
-        check_two_groups(groups, instead)
 
 
 def join_attributes(
@@ -190,11 +186,11 @@ def join_attributes(
     if len(attributes) == 1:
         return attributes[0].groups, attributes[0].codes
     row, codes = combinations(
-        [own.codes for own in attributes], [len(own.groups) for own in attributes]
+        [a.codes for a in attributes], [len(a.groups) for a in attributes]
     )
     words = [
-        np.array([_text(group) for group in groups], object)[own[row]]
-        for _, groups, own in attributes
+        np.array([_text(group) for group in groups], object)[values[row]]
+        for _, groups, values in attributes
     ]
     names = np.array([", ".join(parts) for parts in zip(*words, strict=True)], np.str_)
     order = np.argsort(names)
@@ -219,14 +215,14 @@ def combinations(
     cells = codes[0].astype(np.int64, copy=False)
     n_cells, n = sizes[0], len(cells)
     for other, size in zip(codes[1:], sizes[1:], strict=True):
-        if n_cells * size > max(_COUNTED_RANGE, 4 * n):
+        if n_cells * size > np.iinfo(np.int64).max // 2:
             # Those that occur: at most n, so that the product cannot overflow.
-            found, cells = encode_values(cells, name="codes")
-            n_cells = len(found)
+            distinct, cells = encode_values(cells, name="codes")
+            n_cells = len(distinct)
         cells = cells * size + other
         n_cells *= size
-    found, cells = encode_values(cells, name="codes")
-    row = np.empty(len(found), np.int64)
+    distinct, cells = encode_values(cells, name="codes")
+    row = np.empty(len(distinct), np.int64)
     row[cells] = np.arange(n)
     return row, cells
 
@@ -242,50 +238,70 @@ def warn_few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> None:
 
 def few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> str:
     """Name groups of few rows, the smallest first; nothing if there are none."""
-    small = np.flatnonzero(sizes < _FEW_ROWS)
-    if not small.size:
+    small = sizes < _MIN_COMBINATION_ROWS
+    if not small.any():
         return ""
-    small = small[np.argsort(sizes[small], kind="stable")]
-    named = [f"{groups[k].item()!r} ({sizes[k]})" for k in small[:_NAMED]]
-    more = f" and {small.size - _NAMED} more" if small.size > _NAMED else ""
     return (
-        f"{small.size} of the {len(groups)} groups, combinations of several "
-        f"attributes, have fewer than {_FEW_ROWS} rows: {', '.join(named)}{more}. What "
-        "is found for so few is mostly chance: join values, or leave an attribute out."
+        f"{small.sum()} of the {len(groups)} groups, combinations of several "
+        f"attributes, have fewer than {_MIN_COMBINATION_ROWS} rows: "
+        f"{smallest([*map(repr, groups.tolist())], sizes, small)}. What is found for "
+        "so few is mostly chance: join values, or leave an attribute out."
     )
 
 
-def check_two_groups(groups: NDArray[Any], instead: str) -> None:
-    """Raise a ValueError for fewer than two groups; `instead` says what to use."""
-    if len(groups) < 2:
+def smallest(
+    names: Sequence[Any], sizes: NDArray[np.integer], small: NDArray[np.bool_]
+) -> str:
+    """Name those of some groups that have the fewest rows, with their sizes."""
+    order = np.argsort(sizes, kind="stable")
+    return listed(f"{names[k]} ({sizes[k]})" for k in order[small[order]])
+
+
+def check_group_count(
+    n_groups: int, max_groups: int, of: str = "sensitive_features"
+) -> None:
+    """Raise a ValueError for so many groups that they are a number, no category."""
+    if n_groups > max_groups:
         raise ValueError(
-            f"sensitive_features has only one group ({groups.tolist()[0]!r}): "
-            f"fairness compares groups. For one group use {instead}."
+            f"{of} has {n_groups:,} different values, more than "
+            f"max_groups={max_groups}: is it a number or an identifier, not a "
+            "category? Every group takes constraints and weights of its own. "
+            "Put the values into a few ranges or kinds, or pass max_groups="
+            f"{n_groups} if all of them are meant."
+        )
+
+
+def check_group_sizes(
+    names: Sequence[Any], sizes: NDArray[Any], min_size: int, within: str = ""
+) -> None:
+    """Raise a ValueError for groups of fewer rows than `min_group_size`."""
+    small = sizes < min_size
+    if small.any():
+        raise ValueError(
+            f"{small.sum()} of the {sizes.size} groups of sensitive_features have"
+            f"{within} fewer rows than min_group_size={min_size}: "
+            f"{smallest(names, sizes, small)}. Shares of so few rows cannot be "
+            "compared: join them with others or leave them out. "
+            f"min_group_size={sizes.min()} takes them as they are."
         )
 
 
 def known_codes(
     groups: NDArray[Any],
-    known: NDArray[Any],
+    seen: NDArray[Any],
     *,
-    given: str = "sensitive_features has",
+    subject: str = "sensitive_features has",
 ) -> NDArray[np.int64]:
     """Return distinct groups as indices into those that `fit` saw; refuse others."""
-    codes = {group: code for code, group in enumerate(known.tolist())}
+    codes = {group: code for code, group in enumerate(seen.tolist())}
     unseen = [group for group in groups.tolist() if group not in codes]
     if unseen:
         raise ValueError(
-            f"{given} {len(unseen)} group(s) that fit did not see: {listed(unseen)}. "
-            f"It saw {listed(list(codes))}. Leave such rows out, or fit with some."
+            f"{subject} {len(unseen)} group(s) that fit did not see: "
+            f"{listed(unseen, repr)}. It saw {listed(codes, repr)}. Leave such rows "
+            "out, or fit with some."
         )
     return np.array([codes[group] for group in groups.tolist()], np.int64)
-
-
-def listed(values: list[Any], most: int = 10) -> str:
-    """Values for a message, the first ones if there are many."""
-    shown = ", ".join(map(repr, values[:most]))
-    rest = len(values) - most
-    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
@@ -305,7 +321,9 @@ def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
     if array.dtype.kind in "biu":
         return array  # nothing can be missing
     if array.dtype.kind == "O":
-        missing = np.fromiter((_is_missing(v) for v in array), bool, len(array))
+        import pandas
+
+        missing = pandas.isna(array)
     else:  # NaN and NaT are the values that differ from themselves
         missing = array != array
     _refuse_missing(missing, name, what)
@@ -340,18 +358,18 @@ def _as_array(values: Any, name: str, what: str) -> NDArray[Any]:
 
 def _columns(sensitive_features: Any) -> list[tuple[str, Any]]:
     """Return columns with their names; a single one is checked already."""
-    given, name = sensitive_features, "sensitive_features"
-    if hasattr(given, "columns") and hasattr(given, "compute"):
-        given = given.compute()  # a data frame of Dask
-    labels = getattr(given, "columns", ())
-    if len(labels) > 1 and hasattr(given, "iloc"):
-        columns = [given.iloc[:, j] for j in range(len(labels))]
-    elif len(labels) > 1 and hasattr(given, "get_columns"):  # of Polars
-        columns = given.get_columns()
+    values, name = sensitive_features, "sensitive_features"
+    if hasattr(values, "columns") and hasattr(values, "compute"):
+        values = values.compute()  # a data frame of Dask
+    labels = getattr(values, "columns", ())
+    if len(labels) > 1 and hasattr(values, "iloc"):
+        columns = [values.iloc[:, j] for j in range(len(labels))]
+    elif len(labels) > 1 and hasattr(values, "get_columns"):  # of Polars
+        columns = values.get_columns()
     else:
-        array = _as_array(given, name, "group")
+        array = _as_array(values, name, "group")
         if array.ndim != 2 or array.shape[1] < 2:
-            return [(name, check_values(given, name=name, what="group"))]
+            return [(name, check_values(values, name=name, what="group"))]
         labels, columns = range(array.shape[1]), list(array.T)
     return list(zip(map(str, labels), columns, strict=True))
 
@@ -372,18 +390,6 @@ def _encode_column(label: str, column: Any) -> Attribute:
     return Attribute(label, *encode_values(values, name=name))
 
 
-def _unique(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return what `numpy.unique` does; of many words or objects it sorts only few."""
-    if values.dtype.kind not in "OSU" or values.size < _HASHED:
-        return np.unique(values, return_inverse=True)
-    import pandas
-
-    items = values.astype(object, copy=False)
-    codes, found = pandas.factorize(items, use_na_sentinel=False)
-    distinct, rank = np.unique(found.astype(values.dtype), return_inverse=True)
-    return distinct, rank[codes]
-
-
 def _text(value: Any) -> str:
     """Return a value as it stands in the name of a combination; 1.0 is 1."""
     if isinstance(value, (float, np.floating)):
@@ -397,51 +403,23 @@ def encode_values(
     values: NDArray[Any], *, name: str
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the sorted distinct values and the index of each value among them."""
-    if values.dtype.kind in "biu" and values.size:
-        low, high = int(values.min()), int(values.max())  # of any size, exact
-        if high - low <= max(_COUNTED_RANGE, 4 * values.size):
-            return _encode_counted(values, low, high)
     try:
-        distinct, codes = _unique(values)
+        if values.dtype.kind not in "biuOSU" or values.size < _HASHED:
+            distinct, codes = np.unique(values, return_inverse=True)
+        else:
+            import pandas
+
+            is_text = values.dtype.kind in "SU"
+            items = values.astype(object) if is_text else values
+            order, words = pandas.factorize(items, use_na_sentinel=False)
+            distinct, ranks = np.unique(words.astype(values.dtype), return_inverse=True)
+            codes = ranks[order]
     except TypeError as error:
         raise ValueError(
             f"{name} mixes values that cannot be ordered, such as strings and "
             f"numbers ({error}). Convert them to one type."
         ) from error
     return distinct, codes.astype(np.int64, copy=False)
-
-
-def _encode_counted(
-    values: NDArray[Any], low: int, high: int
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Values of a small range: counted instead of sorted."""
-    if values.dtype == np.uint64:  # may be too large for int64: subtract before
-        codes = (values - np.uint64(low)).astype(np.int64)
-    else:  # may be too small a type for the range: subtract after
-        codes = values.astype(np.int64)
-        if low != 0:
-            codes -= low
-    # Two neighbours are both there: they are the ends of the range.
-    present = np.ones(high - low + 1, bool)
-    if present.size > 2:
-        present = np.bincount(codes) > 0
-    offsets = np.flatnonzero(present)
-    if len(offsets) < len(present):
-        position = np.zeros(len(present), np.int64)
-        position[offsets] = np.arange(len(offsets))
-        codes = position[codes]
-    if values.dtype.kind == "b":
-        return (offsets + low).astype(bool), codes
-    distinct = offsets.astype(values.dtype)
-    distinct += low  # wraps around to the values, for the narrow types too
-    return distinct, codes
-
-
-def _is_missing(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except TypeError:  # pandas.NA has no truth value
-        return True
 
 
 def check_interval(interval: Any) -> tuple[float, float]:

@@ -364,4 +364,4 @@ def test_attributes_of_nodes_are_groups(workspace):
     found = workspace.done(path, groups="party")["input"]["groups"]
     assert found == {f"g{g}": int((groups == g).sum()) for g in (0, 1)}
     result = workspace.run(path, groups="wing")
-    assert (result.exit_code, "attribute of the nodes" in result.stderr) == (1, True)
+    assert (result.exit_code, "column of the nodes of" in result.stderr) == (1, True)

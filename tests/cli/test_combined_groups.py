@@ -8,6 +8,7 @@ import pandas
 import pytest
 
 from scalefair.cli._options import split_names
+from scalefair.cli._rows import type_values
 from scalefair.files._values import read_values
 from scalefair.metrics import balance_score
 
@@ -78,7 +79,7 @@ def test_evaluate_and_describe(people):
     result = people.invoke("describe", path, "--groups", "sex,old")
     assert "--groups sex,old --drop" in " ".join(result.stdout.split())
     result = people.invoke("describe", path, "--groups", "sex,odl")
-    assert "no column is named 'odl'" in result.stderr
+    assert "odl: neither a column of" in result.stderr
 
 
 def test_groups_of_nodes_in_two_columns(workspace):
@@ -116,7 +117,9 @@ def test_attributes_of_values_with_commas(tmp_path):
     frame.iloc[[2, 0, 3, 1]].to_csv(path, index_label="id")
     people = SimpleNamespace(unit="row", ids=np.arange(4), path="rows.csv")
     people.ordered = people.named = True
-    found = read_values(path, people, "group", each=True, say=print)
+    found = read_values(path, people, "group", joint=False, say=print)
+    _, kinds, found = type_values(found, "groups.csv", [None, None], "each")
+    assert kinds == "Ui"
     assert found.to_numpy().tolist() == frame.to_numpy().tolist()
 
 

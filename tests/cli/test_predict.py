@@ -179,7 +179,7 @@ def test_columns_of_unknown_words_only(models, words):
     models.fit(table, "--no-interactions")
     frame["job"] = np.where(frame["job"], *words)
     frame.to_csv(table, index=False)
-    words = (f"{table}: column job: 80 row(s)", "known: False, True", "Spell them")
+    words = (f"{table}: column job: 80 row(s)", "known: False, True", "beside rows")
     models.fails(models.predict(table), *words)
     models.fails(models.predict(table, "--memory-limit", "1kB"), *words)
 

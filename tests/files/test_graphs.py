@@ -251,7 +251,7 @@ def test_languages_without_networkx(write, monkeypatch, language):
 
 def test_rows_of_features_are_no_graph(write, tmp_path):
     refuses(write("one\n"), "source target")
-    refuses(write("1,2,3,4\n5,6,7,8\n"), "4 columns and 2 rows", "--affinity")
+    refuses(write("1,2,3,4\n5,6,7,8\n"), "shape (2, 4)", "--affinity")
     refuses(write("a,b,c,d\n1,2,3,x\n4,5,6,y\n"), "--affinity")
     np.save(tmp_path / "rows.npy", np.ones((3, 2)))
     refuses(tmp_path / "rows.npy", "square", "(3, 2)", "--affinity")

@@ -371,7 +371,7 @@ def test_truth_values_have_one_reading(tmp_path, monkeypatch, kind, spelling, mi
         found.read(words=["holds"])["holds"],
         found.store(found.names, (), tmp_path)["holds"],
         found.store(found.names, ["holds"], tmp_path)["holds"],
-        found.typed(found.frame(found.names, ())["holds"]),
+        found.typed(found.frame(found.names, ()))["holds"],
         clean_table(frame, ["holds"], ["holds"])["holds"],
     ]
     for column in read:

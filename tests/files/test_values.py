@@ -22,6 +22,11 @@ ROWS = units([0, 1, 2], named=False)
 TEN = units(list(range(10)))
 
 
+def values_of(source, nodes, **options):
+    values = read_values(source, nodes, "group", say=print, **options)
+    return values.agg(", ".join, axis=1).to_numpy()
+
+
 @pytest.fixture
 def read(tmp_path):
     """Return a function that reads a text, or an array: its values, and notes."""
@@ -37,7 +42,7 @@ def read(tmp_path):
             )
         notes = []
         values = read_values(path, nodes, "group", say=notes.append, **options)
-        return values.tolist(), notes
+        return np.ravel(values).tolist(), notes
 
     return read_content
 
@@ -96,7 +101,7 @@ def test_columns_of_a_table_with_more(read, tmp_path):
 
     def column(content, name, nodes, **options):
         path.write_text(content)
-        return read_values(f"{path}:{name}", nodes, "group", say=print, **options)
+        return values_of(f"{path}:{name}", nodes, **options)
 
     rows = units(range(4), named=False)
     assert column(PEOPLE, "sex", rows).tolist() == ["f", "m", "f", "m"]
@@ -114,7 +119,7 @@ def test_columns_of_a_table_with_more(read, tmp_path):
     named = PEOPLE.replace("age", "id")
     assert column(named, "town", units([4, 1])).tolist() == ["oslo", "oslo"]
     path.with_name("a:b").write_text("f\nm\nf\n")  # a file's own name comes first
-    assert read_values(f"{path.with_name('a:b')}", ROWS, "group", say=print)[1] == "m"
+    assert values_of(path.with_name("a:b"), ROWS)[1] == "m"
 
 
 def test_tables_of_nodes_with_more_columns(read, tmp_path):
@@ -122,11 +127,11 @@ def test_tables_of_nodes_with_more_columns(read, tmp_path):
     path = tmp_path / "nodes.csv"
     lines = [f"{i},{'mf'[i % 2]},{1449 - 7 * i}\n" for i in reversed(range(10))]
     path.write_text("new_id,sex,days\n" + "".join(lines))
-    found = read_values(f"{path}:sex", TEN, "group", say=print)
+    found = values_of(f"{path}:sex", TEN)
     assert found.tolist() == ["m", "f"] * 5
     with pytest.raises(FileError, match=r"10 combinations of sex, days.*:COLUMN"):
-        read_values(path, TEN, "group", header=True, say=print)
-    frame = read_values(path, TEN, "group", header=True, each=True, say=print)
+        values_of(path, TEN, header=True)
+    frame = read_values(path, TEN, "group", header=True, joint=False, say=print)
     assert frame["sex"].tolist() == found.tolist()
 
 

@@ -20,11 +20,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair import metrics
-from scalefair._digits import apart
 from scalefair._memory import peak_memory
+from scalefair._messages import apart, listed
 from scalefair.cli import _errors, _fit, _report, _rows
 from scalefair.cli import _options as opt
-from scalefair.files._text import listed
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
@@ -82,16 +81,7 @@ _OPTIONS = [
     opt.option("Fairness", "--method", type=_METHODS, default="linear", help=_METHOD),
     *opt.estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
     *opt.estimator_options(PartiallyFairClassifier, _LINEAR, given=_GIVEN),
-    *(
-        opt.option(
-            "Training, --method calibrated",
-            f"--{name.replace('_', '-')}",
-            type=kind,
-            default=default,
-            help=told,
-        )
-        for name, (kind, default, told) in _CALIBRATED.items()
-    ),
+    *opt.option_table("Training, --method calibrated", _CALIBRATED),
     *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.BASELINE),
     *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
 ]
@@ -110,9 +100,7 @@ _MEASURES = {
 }
 _AMONG = {None: "", "positive": " among positives", "label": " given the label"}
 _COLUMNS = {
-    "attribute": ("attribute", ""),
-    "group": ("group", ""),
-    "n_rows": ("rows", ",d"),
+    **_report.GROUP_COLUMNS,
     "positive_rate": ("positive", ".1%"),
     "selection_rate": ("selected", ".1%"),
     "accuracy": ("accuracy", ".1%"),
@@ -150,7 +138,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     rows = parts["train"]
     _check_labels(rows)
     if "test" in parts:
-        _errors.refuse_unknown(parts["test"], "target", "label", rows)
+        _rows.refuse_unknown(parts["test"], "target", "label", rows)
     seconds = {"read": time.perf_counter() - start}
     how = {"standardize": standardize, "impute": reading.missing == "impute"}
     how["dense"] = options.get("estimator") == "boosting"
@@ -268,7 +256,7 @@ def _check_labels(rows: _rows.Rows) -> None:
     if len(labels) != 2 or (labels.dtype.kind == "f" and (labels % 1 != 0).any()):
         raise _errors.Failure(
             f"{rows.target_from}: has {len(labels):,} different labels ("
-            f"{listed(map(repr, labels.tolist()))}), but "
+            f"{listed(labels.tolist(), repr)}), but "
             "two words or whole numbers are needed. Join labels, or leave rows out."
         )
 

@@ -16,15 +16,21 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._memory import peak_memory, reset_peak_memory
+from scalefair._messages import listed
 from scalefair.cli import _fit, _report
 from scalefair.cli import _options as opt
-from scalefair.cli._errors import Failure, note, warn
+from scalefair.cli._errors import Failure, warn
 from scalefair.cli._output import write_table
-from scalefair.cli._rows import encode, fit_encoder, read_rows, say_notes
+from scalefair.cli._rows import (
+    encode,
+    fit_encoder,
+    read_rows,
+    say_notes,
+    type_values,
+)
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, read_graph
-from scalefair.files._text import listed
-from scalefair.files._values import as_values, find_source, join_values, read_values
+from scalefair.files._values import read_values
 from scalefair.metrics import balance_score, normalized_cut_score
 
 _EPILOG = """\b
@@ -159,32 +165,24 @@ def read_groups(graph: Graph, reading: opt.Reading, kind: str | None = None) -> 
     say_notes(graph)
     if reading.groups is None:
         return None
-    if graph.nodes is not None and not find_source(reading.groups)[0].exists():
-        return node_attributes(graph, reading.groups, kind, reading.attributes)
-    how: dict[str, Any] = {"header": reading.groups_header, "kind": kind, "say": note}
-    how["each"] = reading.attributes == "each"
-    how |= {"encoding": reading.encoding, "na_values": reading.na_values}
-    return read_values(reading.groups, graph, "group", **how)
-
-
-def node_attributes(graph: Graph, given: str, kind: str | None, attributes: str) -> Any:
-    """Take groups from attributes of nodes that the graph's file has."""
     nodes: Any = graph.nodes
-    for name in (names := opt.split_names(given, list(nodes))):
-        if name not in nodes:
-            raise Failure(
-                f"{name}: neither an attribute of the nodes of {graph.path} "
-                f"({listed(nodes)}) nor a file. Check --groups."
-            )
-        if lacking := graph.ids[nodes[name].isna()].tolist():
-            raise Failure(
-                f"{graph.path}: {len(lacking)} node(s) have no {name}, such as "
-                f"{lacking[0]}. Give each one."
-            )
-    if len(names) == 1:
-        return as_values(nodes[names[0]], kind)
-    joined, _, values = join_values(nodes[names])
-    return values if attributes == "each" else joined
+    place, names = f"the nodes of {graph.path}", None
+    if nodes is not None:
+        names = opt.role_columns(place, list(nodes), reading).get("groups")
+    if not names:
+        values = read_values(reading.groups, graph, "group", **reading.values("groups"))
+    elif lacking := graph.ids[nodes[names].isna().any(axis=1)].tolist():
+        raise Failure(
+            f"{graph.path}: {len(lacking)} node(s) have no {' or '.join(names)}: "
+            f"{listed(lacking)}. Give each one."
+        )
+    else:
+        values = nodes[names]
+    if isinstance(values, np.ndarray):
+        return values
+    kinds = [kind] if values.shape[1] == 1 else [None] * values.shape[1]
+    groups, _, each = type_values(values, reading.groups, kinds, reading.attributes)
+    return groups if each is None else each
 
 
 def run_both(
@@ -239,12 +237,9 @@ def _describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
     found = {name: getattr(model, f"{name}_") for name in _FITTED}
     found |= {"residual_max": np.max(model.residuals_), "affinity": model.affinity}
     if (assignment := model.assignment_) is not None:
-        kept = {
-            k: v
-            for k, v in vars(assignment).items()
-            if k not in ("labels", "prices", "rounded")
-        }
-        found["assignment"] = {**kept, "gap": assignment.gap}
+        found["assignment"] = {**vars(assignment), "gap": assignment.gap}
+        for of_each_node in ("labels", "prices", "rounded"):
+            del found["assignment"][of_each_node]
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -21,18 +21,15 @@ from scalefair.cli._report import Report, Table, describe_run, draw
 from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 
-_SIZES: list[tuple[tuple[str, ...], Any, Any, str]] = [
-    (("--nodes", "n_nodes"), opt.Count(), 100_000, "Nodes of the graph."),
-    (("-k", "--n-clusters"), opt.Count(2), 50, "Clusters, planted and sought."),
-    (("--groups-count", "n_groups"), opt.Count(2), 5, "Groups of equal size."),
-    (("--average-degree",), opt.Finite(0), 30.0, "Expected edges of a node."),
-    (("--random-state",), opt.Count(0, 2**32 - 1), 0, "Seed of graph and labels."),
-    (("--output-dir",), opt.PATH, Path("scalefair-demo"), "Folder for the results."),
-]
-_OPTIONS = [
-    opt.option("Sizes", *names, type=kind, default=value, show_default=True, help=told)
-    for names, kind, value, told in _SIZES
-]
+_SIZES: dict[str, tuple[Any, Any, str]] = {
+    "nodes,n_nodes": (opt.Count(), 100_000, "Nodes of the graph."),
+    "-k,--n-clusters": (opt.Count(2), 50, "Clusters, planted and sought."),
+    "groups-count,n_groups": (opt.Count(2), 5, "Groups of equal size."),
+    "average-degree": (opt.Finite(0), 30.0, "Expected edges of a node."),
+    "random-state": (opt.Count(0, 2**32 - 1), 0, "Seed of graph and labels."),
+    "output-dir": (opt.PATH, Path("scalefair-demo"), "Folder for the results."),
+}
+_OPTIONS = opt.option_table("Sizes", _SIZES)
 _FILES = ("labels.csv", "report.json", "report.html", "figure.png")
 _COLUMNS = {
     "method": ("", ""),

@@ -56,20 +56,6 @@ class Failure(click.ClickException):
         click.echo(f"error: {self.message}", file=file, err=file is None)
 
 
-def refuse_unknown(rows: Any, role: str, what: str, like: Any) -> None:
-    """Refuse groups or labels that did not occur in training."""
-    from scalefair.files._text import listed  # not for --help
-
-    known = sorted({*getattr(like, role).tolist()})
-    for value in sorted({*getattr(rows, role).tolist()}):
-        if value not in known:
-            raise Failure(
-                f"{getattr(rows, f'{role}_from')}: the {what} {listed([repr(value)])} "
-                f"does not occur in TRAIN (known: {listed(map(repr, known))}). "
-                "Leave it out."
-            )
-
-
 class Lazy(click.Command):
     """Command of which the group knows a line; its module is imported when it runs."""
 
@@ -150,10 +136,11 @@ def _interrupted(ctx: click.Context) -> str:
 
 
 def _as_failure(error: BaseException) -> Failure:
-    if isinstance(error, ValueError):
+    if isinstance(error, (ValueError, ImportError)):
         from scalefair.files import FileError  # not for --help
 
-        if isinstance(error, FileError):
+        # An ImportError says what to install; a module of ours is not found.
+        if isinstance(error, FileError) or type(error) is ImportError:
             return Failure(str(error))
     if isinstance(error, MemoryError):
         detail = f" ({error})" if str(error) else ""

@@ -170,8 +170,7 @@ def describe(rows: Any, X: Any) -> dict[str, Any]:
 def describe_columns(rows: Any, reading: Any) -> dict[str, Any]:
     """Say what a saved model needs to read other rows as its own were read."""
     options = {k: x for k, x in asdict(reading).items() if k not in _OF_ONE_FILE}
-    known = ["words", "n_columns", "has_header", "zero_based", "groups_from"]
-    known += ["group_kinds"]
+    known = ["words", "n_columns", "has_header", "zero_based", "groups_from", "kinds"]
     return {
         "columns": list(rows.names),
         **{name: getattr(rows, name) for name in known},

@@ -16,7 +16,8 @@ import click
 from click.core import ParameterSource
 
 from scalefair._groups import check_interval
-from scalefair.cli._errors import EXIT_CODES, Failure, debug_option
+from scalefair._messages import listed
+from scalefair.cli._errors import EXIT_CODES, Failure, debug_option, note
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -140,6 +141,12 @@ class Reading:
         """What becomes of the weights of edges, likewise."""
         return {"directed": self.directed, "weights": self.weights}
 
+    def values(self, role: str) -> dict[str, Any]:
+        """Options about values in a file of their own, as `read_values` takes them."""
+        how = {name: getattr(self, name) for name in ("encoding", "na_values")}
+        how |= {"header": getattr(self, f"{role}_header"), "say": note}
+        return {**how, "joint": self.attributes == "joint"}
+
     @classmethod
     def take(cls, options: dict[str, Any], **others: Any) -> Self:
         """Take the options that are about files out of all options of a command."""
@@ -147,27 +154,26 @@ class Reading:
         return cls(**{name: options.pop(name) for name in names}, **others)
 
 
-def own_columns(path: Path, names: Sequence[str], roles: Any) -> dict[str, list[str]]:
+def role_columns(place: Any, names: Sequence[str], roles: Any) -> dict[str, list[str]]:
     """Return which columns hold target and groups; the others must be files."""
-    from scalefair.files._text import listed  # not for --help
-    from scalefair.files._values import find_source
+    from scalefair.files._values import find_source  # not for --help
 
-    own = {}
+    columns = {}
     for role in ("target", "groups"):
-        if (given := getattr(roles, role)) is None:
+        if (source := getattr(roles, role)) is None:
             continue
-        chosen = [given] if role == "target" else split_names(given, names)
+        chosen = [source] if role == "target" else split_names(source, names)
         lacking = [name for name in chosen if name not in names]
         if not lacking:
-            own[role] = chosen
-        elif not find_source(given)[0].exists():
+            columns[role] = chosen
+        elif not find_source(source)[0].exists():
             raise Failure(
-                f"{listed(lacking)}: neither a column of {path} (columns: "
+                f"{listed(lacking)}: neither a column of {place} (columns: "
                 f"{listed(names)}) nor a file. Check --{role}, or pass FILE:COLUMN."
             )
-    if {*own.get("target", ())} & {*own.get("groups", ())}:
+    if {*columns.get("target", ())} & {*columns.get("groups", ())}:
         raise click.UsageError("--target and --groups name the same column.")
-    return own
+    return columns
 
 
 class _Option(click.Option):
@@ -204,6 +210,17 @@ class SectionedCommand(click.Command):
 def option(section: str, *declarations: str, **attributes: Any) -> Any:
     """Return a decorator that adds an option listed in a section of the help."""
     return click.option(*declarations, cls=_Option, section=section, **attributes)
+
+
+def option_table(section: str, rows: Mapping[str, tuple[Any, Any, str]]) -> list[Any]:
+    """Options with type, default and help, by names such as ``"-k,--n-clusters"``."""
+    options = []
+    for names, (kind, default, told) in rows.items():
+        name, *more = names.split(",")
+        how = {"type": kind, "default": default, "help": told}
+        first = name if name.startswith("-") else _spell(name)
+        options.append(option(section, first, *more, **how))
+    return options
 
 
 def add_options(command: Function, options: Sequence[Any]) -> Function:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas
 from sklearn.pipeline import Pipeline
 
-from scalefair._groups import each_of
+from scalefair._groups import as_list
 from scalefair._memory import peak_memory
 from scalefair.cli import _fit, _report, _rows
 from scalefair.cli import _options as opt
@@ -40,9 +40,7 @@ _OPTIONS = [
     *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
 ]
 _COLUMNS = {
-    "attribute": ("attribute", ""),
-    "group": ("group", ""),
-    "n_rows": ("rows", ",d"),
+    **_report.GROUP_COLUMNS,
     "pca_loss": ("loss,\nPCA", ".4g"),
     "loss": ("loss,\nfair PCA", ".4g"),
     "pca_reconstruction_error": ("error,\nPCA", ".4g"),
@@ -146,7 +144,7 @@ def _compare(model: Any, plain: Any, counts: Any, of: Any) -> dict[str, Any]:
 
 def _groups(model: Any) -> Any:
     """Names of the groups of all attributes."""
-    each = [groups.astype(np.str_) for groups in each_of(model.groups_)]
+    each = [groups.astype(np.str_) for groups in as_list(model.groups_)]
     return np.concatenate(each)
 
 

@@ -19,12 +19,12 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 
 from scalefair._memory import peak_memory
+from scalefair._messages import listed
 from scalefair.cli import _errors, _fit, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.files import reading
 from scalefair.files._matrices import rows_format
 from scalefair.files._tables import as_words
-from scalefair.files._text import listed
 from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor
 

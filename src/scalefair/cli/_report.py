@@ -240,6 +240,9 @@ def draw(drawn: Figure, file: BinaryIO, **how: Any) -> None:
 
 # What commands have in common.
 
+GROUP_COLUMNS = {"attribute": ("attribute", ""), "group": ("group", "")}
+GROUP_COLUMNS["n_rows"] = "rows", ",d"
+
 
 def describe_run(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Say what ran: command, version, parameters; and what it said so far."""

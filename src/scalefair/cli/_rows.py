@@ -18,16 +18,17 @@ from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
 from scalefair._entries import not_finite
-from scalefair._groups import few_rows
+from scalefair._groups import encode_groups, few_rows
 from scalefair._memory import array_limit
-from scalefair.cli._errors import Failure, note, refuse_unknown, warn
+from scalefair._messages import listed
+from scalefair.cli._errors import Failure, note, warn
 from scalefair.cli._fit import watch_passes
-from scalefair.cli._options import Reading, own_columns, translate
-from scalefair.files import FileError, NpyReader, NpzReader, SvmlightReader, clean_table
+from scalefair.cli._options import Reading, role_columns, translate
+from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._tables import TableFile
-from scalefair.files._text import listed, quote
-from scalefair.files._values import ID_NAMES, as_values, join_values, read_values
+from scalefair.files._text import quote
+from scalefair.files._values import ID_NAMES, as_values, read_values
 from scalefair.streaming import RowReader
 
 # More are hardly groups, or categories: ids, free text, a number taken for a name.
@@ -53,13 +54,12 @@ class Rows:
     target: Any = None
     groups_from: str = ""
     target_from: str = ""
-    group_kinds: str = ""  # of several columns, as `as_values` takes them
+    kinds: dict[str, str] = field(default_factory=dict)  # of the columns of roles
     n_columns: int = 0  # of the file
     has_header: bool = True
     zero_based: bool = False
     is_stored: bool = False
     from_files: list[str] = field(default_factory=list)
-
     unit: ClassVar[str] = "row"
     ordered: ClassVar[bool] = True
 
@@ -98,7 +98,8 @@ def read_rows(
     kind = rows_format(path, reading.svmlight)
     if columns is None and like is not None:
         columns = like.names
-    if like and like.n_rows and rows_format(like.path, reading.svmlight) != kind:
+    is_training = like is None or like.n_rows > 0  # a saved model has no rows
+    if like and is_training and rows_format(like.path, reading.svmlight) != kind:
         raise Failure(f"{path}: is in another format than {like.path}.")
     if kind == "table":
         rows, table = _read_table(path, reading, like, columns)
@@ -112,17 +113,21 @@ def read_rows(
         names = listed(sorted(others))
         raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
     for role in _ROLES:
-        if isinstance(found := getattr(rows, role), pandas.DataFrame):
-            _join_groups(rows, found, like, reading)
-        elif isinstance(found, pandas.Series):
-            codes = "U" if found.name in reading.categorical else None
-            as_train = codes if like is None else getattr(like, role).dtype.kind
-            setattr(rows, role, as_values(found, as_train))
+        if not isinstance(values := getattr(rows, role), pandas.DataFrame):
+            continue
+        kinds: Any = ["U" if name in reading.categorical else None for name in values]
+        if like is not None:
+            kinds = like.kinds.get(role) or getattr(like, role).dtype.kind
+        if len(kinds) != values.shape[1]:
+            raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
+        how = kinds, reading.attributes, is_training
+        source = getattr(rows, f"{role}_from")
+        typed, rows.kinds[role], rows.each = type_values(values, source, *how)
+        setattr(rows, role, typed)
     if rows.groups is None:
         return rows
     names = np.unique(rows.groups).tolist()
-    least = 2 if like is None or like.n_rows else 1  # a saved model has no rows
-    if not least <= len(names) <= _MAX_GROUPS:
+    if not 1 + is_training <= len(names) <= _MAX_GROUPS:
         raise Failure(
             f"{rows.groups_from}: has {len(names):,} group(s), such as {names[0]!r}; "
             f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
@@ -132,24 +137,41 @@ def read_rows(
     return rows
 
 
-def _join_groups(
-    rows: Rows, frame: pandas.DataFrame, like: Rows | None, reading: Reading
-) -> None:
-    """Make each combination of values in the columns of groups a group."""
-    codes = ["U" if name in reading.categorical else None for name in frame]
-    kinds: Any = codes if like is None else like.group_kinds
-    if len(kinds) != frame.shape[1]:
-        raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
+def refuse_unknown(rows: Any, role: str, what: str, like: Any) -> None:
+    """Refuse groups or labels that did not occur in training."""
+    known = np.unique(getattr(like, role)).tolist()
+    new = [x for x in np.unique(getattr(rows, role)).tolist() if x not in known]
+    if new:
+        raise Failure(
+            f"{getattr(rows, f'{role}_from')}: the {what} {listed(new[:1], repr)} does "
+            f"not occur in TRAIN (known: {listed(known, repr)}). Leave it out."
+        )
+
+
+def type_values(
+    frame: pandas.DataFrame,
+    source: str,
+    kinds: Sequence[str | None],
+    attributes: str,
+    warns: bool = True,
+) -> tuple[NDArray[Any], str, pandas.DataFrame | None]:
+    """Type words by kinds; of several columns name combinations, or return "each"."""
+    columns = zip(frame, kinds, strict=True)
+    values = {name: as_values(frame[name], kind) for name, kind in columns}
+    kinds = "".join(column.dtype.kind for column in values.values())
+    if len(values) == 1:
+        return values.popitem()[1], kinds, None
+    table = pandas.DataFrame(values)
     try:
-        rows.groups, rows.group_kinds, values = join_values(frame, kinds)
-    except FileError as error:  # a column holds no groups
-        context = click.get_current_context(silent=True)
-        message = translate(str(error), context)
-        raise Failure(f"{rows.groups_from}: {message}") from error
-    rows.each = values if reading.attributes == "each" else None
-    few = few_rows(*np.unique(rows.groups, return_counts=True))
-    if few and rows.each is None and (like is None or like.n_rows):  # of no model
-        warn(f"{rows.groups_from}: {few}")
+        names, codes = encode_groups(table, len(frame), warn=False)
+    except ValueError as error:  # a column holds no groups
+        message = translate(str(error), click.get_current_context(silent=True))
+        raise Failure(f"{source}: {message}") from error
+    if attributes == "each":
+        return names[codes], kinds, table
+    if warns and (few := few_rows(names, np.bincount(codes))):
+        warn(f"{source}: {few}")
+    return names[codes], kinds, None
 
 
 def _read_table(
@@ -158,23 +180,20 @@ def _read_table(
     """Read a table; groups and target that are columns of it remain such."""
     table = TableFile(path, **reading.text)
     say_notes(table)
-    own = own_columns(path, table.names, reading)
-    if reading.keep_groups and "groups" not in own:
+    roles = role_columns(path, table.names, reading)
+    if reading.keep_groups and "groups" not in roles:
         raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
-    ids, first = reading.id_column, table.names[0]
-    if ids is not None:
-        own["ids"] = [table.find(ids, "--id-column")]
-    elif (
-        table.has_header
-        and first.lower() in ID_NAMES | {""}
-        and first not in chain(*own.values())
-    ):
-        own["ids"] = [first]
-    features = _features(path, table.names, reading, own, columns)
-    known = {*reading.categorical, *(() if like is None else like.words)}
-    words = {table.find(name, "--categorical") for name in known}.union(*own.values())
-    wanted = list(dict.fromkeys(chain(features, *own.values())))
-    table.ids = own.get("ids", [])
+    first = table.names[0]
+    is_id = table.has_header and first.lower() in ID_NAMES | {""}
+    if reading.id_column is not None:
+        roles["ids"] = [table.find(reading.id_column, "--id-column")]
+    elif is_id and first not in chain(*roles.values()):
+        roles["ids"] = [first]
+    features = _features(path, table.names, reading, roles, columns)
+    coded = {*reading.categorical, *(() if like is None else like.words)}
+    words = {table.find(name, "--categorical") for name in coded}.union(*roles.values())
+    wanted = list(dict.fromkeys(chain(features, *roles.values())))
+    table.ids = ids = roles.get("ids", [])
     is_large = _GROWTH * size_of(path) > array_limit(reading.memory_limit)
     if is_large:
         frame = table.store(wanted, words, reading.folder)
@@ -185,20 +204,20 @@ def _read_table(
         path,
         frame[features] if len(wanted) > len(features) else frame,
         features,
-        _ids(table, frame[own["ids"][0]]) if "ids" in own else np.arange(len(frame)),
-        named="ids" in own,
+        _ids(table, frame[ids[0]]) if ids else np.arange(len(frame)),
+        named=bool(ids),
         n_columns=len(table.names),
         has_header=table.has_header,
         is_stored=is_large,
     )
-    for role in own.keys() & _ROLES:
-        setattr(rows, role, frame[own[role]].astype(object).squeeze(axis=1))
-        setattr(rows, f"{role}_from", f"{_named('column', own[role])} of {path}")
-    for kept in own["groups"] if reading.keep_groups else ():
+    for role in roles.keys() & _ROLES:
+        setattr(rows, role, frame[roles[role]].astype(object))
+        setattr(rows, f"{role}_from", f"{_named('column', roles[role])} of {path}")
+    for kept in roles["groups"] if reading.keep_groups else ():
         values = frame[kept].astype(object)
-        if kept not in known and as_values(values.dropna()).dtype.kind != "U":
+        if kept not in coded and as_values(values.dropna()).dtype.kind != "U":
             rows.X = rows.X.assign(**{kept: pandas.to_numeric(values)})
-    _read_files(rows, reading, like)
+    _read_files(rows, reading)
     return rows, table
 
 
@@ -217,18 +236,15 @@ def _named(what: str, names: Sequence[str]) -> str:
     return f"{what}{'s' * (len(names) > 1)} {listed(names)}"
 
 
-def _read_files(rows: Rows, reading: Reading, like: Rows | None) -> None:
+def _read_files(rows: Rows, reading: Reading) -> None:
     """Read targets and groups that are in files of their own."""
     for role in _ROLES:
-        given, what = getattr(reading, role), role.removesuffix("s")
-        if given is not None and getattr(rows, role) is None:
-            kind = None if like is None else getattr(like, role).dtype.kind
-            how = {"header": getattr(reading, f"{role}_header"), "kind": kind}
-            how["each"] = reading.attributes == "each"
-            how["by_row"] = reading.id_column == "row"  # as predict writes it
-            how |= {"encoding": reading.encoding, "na_values": reading.na_values}
-            setattr(rows, role, read_values(given, rows, what, say=note, **how))
-            setattr(rows, f"{role}_from", given)
+        source, what = getattr(reading, role), role.removesuffix("s")
+        if source is not None and getattr(rows, role) is None:
+            by_row = reading.id_column == "row"  # as predict writes it
+            how = reading.values(role)
+            setattr(rows, role, read_values(source, rows, what, by_row=by_row, **how))
+            setattr(rows, f"{role}_from", source)
             rows.from_files.append(role)
 
 
@@ -236,7 +252,7 @@ def _features(
     path: Path,
     names: Sequence[str],
     reading: Reading,
-    own: Mapping[str, list[str]],
+    roles: Mapping[str, list[str]],
     columns: Sequence[str] | None,
 ) -> list[str]:
     """Columns that are features: those that are known to be, or what is left."""
@@ -247,10 +263,10 @@ def _features(
             f"{listed(lacking)}. Check the header, or --drop."
         )
     if columns is None:
-        kept = {*own["groups"]} if reading.keep_groups else set()
-        left_out = {*chain(*own.values())} - kept | {*reading.drop}
+        kept = {*roles["groups"]} if reading.keep_groups else set()
+        left_out = {*chain(*roles.values())} - kept | {*reading.drop}
         columns = [name for name in names if name not in left_out]
-    if {*own.get("target", ())} & {*columns}:
+    if {*roles.get("target", ())} & {*columns}:
         raise Failure(f"{path}: --target {reading.target} is a feature of the model.")
     if not columns:
         raise Failure(f"{path}: no column is left as a feature. Check --drop.")
@@ -302,9 +318,8 @@ def _treat_missing(
         if is_numeric_dtype(x) and (infinite := np.isinf(x)).any():
             raise Failure(f"{table.where(infinite.argmax(), name)} is infinite.")
     roles = [getattr(rows, role) for role in _ROLES]
-    tables = [pandas.DataFrame(x) for x in roles if hasattr(x, "isna")]
-    columns = [table[name] for table in tables for name in table]
-    must = [values.name for values in columns]  # nothing can take their place
+    columns = [x[j] for x in roles if isinstance(x, pandas.DataFrame) for j in x]
+    must = [x.name for x in columns if x.hasnans]  # nothing can take their place
     columns += [] if keep_missing else [rows.X[name] for name in rows.names]
     gaps = pandas.DataFrame({x.name: x.isna() for x in columns if x.hasnans})
     if gaps.empty:
@@ -345,7 +360,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
     limit = array_limit(reading.memory_limit)
     size = max(1, min(_BLOCK, limit // 4))
     is_large = size_of(path) * (_GROWTH if kind == "svmlight" else 1) > limit
-    own: dict[str, Any] = {}
+    roles: dict[str, Any] = {}
     zero_based, prefix = True, "x"
     if kind == "svmlight":
         prefix, base = "", None if like is None else like.zero_based
@@ -354,7 +369,7 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
             labels, zero_based = X.labels, X.zero_based
         else:
             X, labels, zero_based = read_svmlight(path, base)
-        own["target"] = ({"target": labels}, f"the labels of {path}")
+        roles["target"] = pandas.DataFrame(labels), f"the labels of {path}"
     elif kind == "npz":
         X = NpzReader(path, max_bytes=size) if is_large else read_sparse(path, "value")
     else:
@@ -369,29 +384,28 @@ def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> 
             note(f"{path}: {beyond} value(s) of features TRAIN lacks were ignored.")
         X, n = _map(X, lambda block: block @ same), like.n_columns
     names = [f"{prefix}{j + (not zero_based)}" for j in range(n)]
-    columns = own_columns(path, names, reading)
+    columns = role_columns(path, names, reading)
     features = _features(path, names, reading, columns, getattr(like, "names", None))
     rows = Rows(path, X, features, np.arange(m), n_columns=n, zero_based=zero_based)
     rows.has_header = False
     for role, chosen in columns.items():
         at = [names.index(name) for name in chosen]
         # The product is dense, whatever the rows are.
-        found = [block[:, at] @ np.eye(len(at)) for block in _blocks(X)]
-        where = f"{_named('feature', chosen)} of {path}"
-        own[role] = (dict(zip(chosen, np.concatenate(found).T, strict=True)), where)
-    for role, (values, where) in own.items():
-        for name, numbers in values.items():
-            if not (finite := np.isfinite(numbers)).all():
-                row = f"row {finite.argmin()} (counted from 0)"
-                raise Failure(f"{where}: {row} is NaN or infinite.")
-            whole = numbers.astype(np.int64)
-            values[name] = numbers = whole if (whole == numbers).all() else numbers
-        setattr(rows, role, pandas.DataFrame(values) if len(values) > 1 else numbers)
+        blocks = [block[:, at] @ np.eye(len(at)) for block in _blocks(X)]
+        values = pandas.DataFrame(np.concatenate(blocks), columns=chosen)
+        roles[role] = values, f"{_named('feature', chosen)} of {path}"
+    for role, (values, where) in roles.items():
+        infinite = np.argwhere(~np.isfinite(values))
+        if infinite.size:
+            row = f"row {infinite[0, 0]} (counted from 0)"
+            raise Failure(f"{where}: {row} is NaN or infinite.")
+        whole = values.astype(np.int64)
+        values = whole.where(whole == values, values)
+        setattr(rows, role, values if values.shape[1] > 1 else values.to_numpy()[:, 0])
         setattr(rows, f"{role}_from", where)
-    _read_files(rows, reading, like)
+    _read_files(rows, reading)
     if len(features) < n:
-        known = {*features}
-        kept = [j for j, name in enumerate(names) if name in known]
+        kept = np.flatnonzero(np.isin(names, features))
         rows.X = _map(X, lambda block: block[:, kept])
     return rows
 
@@ -545,7 +559,10 @@ def say_unknown(path: Path, words: pandas.Series, vocabulary: Any, is_new: str) 
         note(f"{shown}.")
         return
     shown += f", and none has another (known: {listed(vocabulary)})"
-    raise Failure(f"{shown}. Spell them as there, or train without this column.")
+    raise Failure(
+        f"{shown}. Spell them as there, predict them beside rows that have these, or "
+        "train without this column."
+    )
 
 
 @contextmanager

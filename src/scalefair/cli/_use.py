@@ -21,6 +21,7 @@ from scipy.sparse import csgraph
 
 from scalefair import metrics
 from scalefair._memory import array_limit
+from scalefair._messages import listed
 from scalefair.cli import _errors, _fit, _output, _report, _rows
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure
@@ -28,7 +29,6 @@ from scalefair.files import FileError, reading
 from scalefair.files import _matrices as matrices
 from scalefair.files._graphs import are_times, read_graph, read_new_nodes
 from scalefair.files._tables import TableFile
-from scalefair.files._text import listed
 from scalefair.files._values import ID_NAMES, as_values
 from scalefair.streaming import RowReader
 
@@ -55,30 +55,25 @@ _DESCRIBED = [
 ]
 _DESCRIBED += [*opt.INPUT[3:], opt.SVMLIGHT, opt.REPORT]
 _DESCRIBED += [opt.option("Files", "--quiet", is_flag=True, help="Print nothing.")]
-_MEASURED: list[tuple[str, Any, Any, str]] = [
-    ("labels", str, None, "Column of clusters.  [default: label]"),
-    ("scores", str, None, "Column of scores.  [default: score, or prediction]"),
-    ("target", str, None, "Column or file of what was to be predicted."),
-    ("graph", opt.PATH, None, "Graph whose nodes have the labels, for the cut."),
-    ("interval", opt.ranks, "0,1", "Ranks a,b that the gaps are about, 0 at the top."),
-    (
-        "given",
+_MEASURED: dict[str, tuple[Any, Any, str]] = {
+    "labels": (str, None, "Column of clusters.  [default: label]"),
+    "scores": (str, None, "Column of scores.  [default: score, or prediction]"),
+    "target": (str, None, "Column or file of what was to be predicted."),
+    "graph": (opt.PATH, None, "Graph whose nodes have the labels, for the cut."),
+    "interval": (opt.ranks, "0,1", "Ranks a,b of the gaps, 0 at the top."),
+    "given": (
         click.Choice(["positive", "label"]),
         None,
         "Compare the positive rows only, or those of the same label.",
     ),
-    ("threshold", opt.Finite(), 0.0, "Scores above are decisions in favour."),
-    (
-        "attributes",
+    "threshold": (opt.Finite(), 0.0, "Scores above are decisions in favour."),
+    "attributes": (
         click.Choice(["joint", "each"]),
         "joint",
         "Of several columns of groups compare combinations, or each by itself.",
     ),
-]
-_EVALUATED = [
-    opt.option("Measures", f"--{name}", type=kind, default=default, help=told)
-    for name, kind, default, told in _MEASURED
-]
+}
+_EVALUATED = opt.option_table("Measures", _MEASURED)
 _EVALUATED += [opt.GROUPS[0], opt.GROUPS[2], opt.TARGET[1], *opt.INPUT[1:]]
 _EVALUATED += [*opt.EDGES, opt.REPORT, opt.QUIET]
 # Rows of a large table that are described, and distinct words that are few.
@@ -224,7 +219,7 @@ def _read_features(
     frame = frame.astype(dict.fromkeys(saved["words"], object))
     of: dict[str, Any] = {name: saved[name] for name in own}
     of |= {"groups": _groups_of(saved), "target": saved.get("classes")}
-    of["group_kinds"] = saved.get("group_kinds", "")
+    of["kinds"] = saved.get("kinds", {})
     like = _rows.Rows(model_file, frame, names, np.arange(0), **of)
     rows = _rows.read_rows(table, how, like=like)
     return rows, _rows.encode(saved["encoder"], rows), rows.compared
@@ -262,15 +257,7 @@ def describe(table: Path, svmlight: bool, **text: Any) -> None:
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
     if columns and read.get("header") and frame.columns[0].lower() in ID_NAMES | {""}:
         columns[0]["role"] = "id"
-    for role, given in roles.items():
-        if given is None:
-            continue
-        chosen = [given] if role == "target" else opt.split_names(given, [*frame])
-        if lacking := [name for name in chosen if name not in frame]:
-            raise Failure(
-                f"{table}: no column is named {lacking[0]!r} (columns: "
-                f"{listed(frame.columns)})."
-            )
+    for role, chosen in opt.role_columns(table, [*frame], opt.Reading(**roles)).items():
         for column in columns:
             column["role"] = role if column["column"] in chosen else column["role"]
     plan = _plan(table, columns, read, **roles)
@@ -306,7 +293,7 @@ def _look(
         frame = table.frame(table.names, (), n_rows=_MOST if is_large else None)
         for name in table.names:
             try:
-                frame[name] = table.typed(frame[name])
+                frame[name] = table.typed(frame[[name]])[name]
             except FileError as error:
                 _errors.warn(str(error))
                 damaged.append(name)
@@ -456,12 +443,8 @@ def evaluate(result: Path, **options: Any) -> None:
         known = {key: title for key, title in _MEASURES.items() if key in found}
         report.facts += [(title, f"{found[key]:.4g}") for key, title in known.items()]
         report.title = f"KS distance of the groups' scores {found['ks']:.3f}"
-        titles = {
-            "attribute": ("attribute", ""),
-            "group": ("group", ""),
-            "n_rows": ("rows", ",d"),
-        }
-        titles |= {key: (title, ".4g") for key, title in known.items()}
+        titles = {key: (title, ".4g") for key, title in known.items()}
+        titles = {**_report.GROUP_COLUMNS, **titles}
         report.tables = [_report.Table("Groups", found["groups"], titles, True)]
     content |= found
     _fit.finish(report, written, {}, show=show)

@@ -514,12 +514,10 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         self, labels: NDArray[np.int32], codes: NDArray[np.int64]
     ) -> None:
         """Measure the balance; warn of useless sizes and of unfair clusters."""
-        columns = codes.reshape(len(codes), -1).T  # one for each attribute
+        # One column for each attribute.
+        columns = codes.reshape(len(codes), -1).T.view(GroupCodes)
         balance = np.array(
-            [
-                balance_score(labels, sensitive_features=GroupCodes.of(c), average=None)
-                for c in columns
-            ]
+            [balance_score(labels, sensitive_features=c, average=None) for c in columns]
         )
         self.balance_ = balance.min(axis=0)
         self.minimum_balance_ = float(balance.min())

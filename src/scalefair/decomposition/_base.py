@@ -31,9 +31,9 @@ from scalefair._entries import (
 )
 from scalefair._groups import (
     Attribute,
+    as_list,
     check_compared,
     compared_attributes,
-    each_of,
     fitted_groups,
 )
 from scalefair.streaming import (
@@ -196,7 +196,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             moments in a list not of the same rows.
         """
         estimator = cls(**parameters)
-        each = each_of(moments)
+        each = as_list(moments)
         if len(each) > 1 and "attributes" in estimator.get_params():
             estimator.set_params(attributes="each")
         estimator._validate_params()

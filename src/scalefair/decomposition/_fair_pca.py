@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
-from scalefair._groups import Attribute, each_of, fitted_groups, one_or_each
+from scalefair._groups import Attribute, as_list, fitted_groups, squeeze_single
 from scalefair.decomposition._base import (
     TEXTS,
     BaseGroupPCA,
@@ -57,7 +57,7 @@ def _solved(name: str) -> Any:
 
     def solve_all(estimator: FairPCA) -> Any:
         check_is_fitted(estimator, "moments_")
-        warning = estimator._fit_moments(each_of(estimator.moments_))
+        warning = estimator._fit_moments(as_list(estimator.moments_))
         if warning:
             warnings.warn(warning, ConvergenceWarning, stacklevel=3)
         return vars(estimator)[name]
@@ -248,8 +248,8 @@ class FairPCA(BaseGroupPCA):
         each = GroupMoments._compared(X, sensitive_features, self.attributes)
         # Those so far may be the caller's own (`from_moments`): they do not change.
         each = each if first else self._merged(each)
-        self.moments_ = one_or_each(each)
-        self.groups_ = one_or_each([moments.groups for moments in each])
+        self.moments_ = squeeze_single(each)
+        self.groups_ = squeeze_single([moments.groups for moments in each])
         self.mean_, self.solver_ = each[0].mean, "gram"
         for name, attribute in vars(FairPCA).items():
             if isinstance(attribute, cached_property):
@@ -258,7 +258,7 @@ class FairPCA(BaseGroupPCA):
 
     def _merged(self, each: list[GroupMoments]) -> list[GroupMoments]:
         """Moments so far with those of more rows."""
-        known = each_of(self.moments_)
+        known = as_list(self.moments_)
         if len(known) != len(each):
             raise ValueError(
                 f"sensitive_features has {len(each)} attribute(s), the rows before had "

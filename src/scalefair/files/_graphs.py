@@ -26,10 +26,6 @@ from scalefair.files._tables import TableFile, as_words
 from scalefair.files._text import open_bytes, quote
 
 _Array = NDArray[Any]
-# First lines that are taken for a header whatever stands below.
-_NAMES = "source target,src dst,from to,fromnodeid tonodeid,node_1 node_2,node1 node2"
-_NAMES += ",id_1 id_2,id1 id2,u v,i j"
-_HEADERS = [(first, second) for first, second in map(str.split, _NAMES.split(","))]
 _MATRICES = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}
 # Weights of two mentions of an edge that differ by less are the same.
 _ROUNDING = 1e-8
@@ -144,10 +140,12 @@ def read_graph(
         language, encoding = str(start.lastgroup), options.get("encoding")
         return _read_language(path, language, encoding or "utf-8-sig", **how)
     if kind in ("text", "parquet"):
-        table = TableFile(path, known_headers=_HEADERS, of_edges=True, **options)
+        table = TableFile(path, of_edges=True, **options)
         if len(table.names) in (2, 3):
             return _read_edges(table, **how)
-        matrix, notes = _read_square(table), table.notes
+        matrix, notes = _square(path, table.read().to_numpy()), table.notes
+        n_nodes = matrix.shape[0]
+        notes.append(f"{path}: was taken for a matrix of weights of {n_nodes} nodes.")
     else:
         matrix, notes = _square(path, _MATRICES[kind](path)), []
     if weights is False:
@@ -175,7 +173,7 @@ def read_new_nodes(path: Path, ids: _Array, named: bool, **options: Any) -> Grap
             )
         return Graph(path, matrix, np.arange(matrix.shape[0]), named=False, notes=[])
     how = {k: options.pop(k) for k in ("directed", "weights") if k in options}
-    table = TableFile(path, known_headers=_HEADERS, of_edges=True, **options)
+    table = TableFile(path, of_edges=True, **options)
     if not named or len(table.names) not in (2, 3):
         wanted = f"a matrix (npz, npy, mtx) of new nodes x {n} nodes of the fit"
         wanted += ", or lines `source target [weight]`" * named
@@ -198,28 +196,17 @@ def read_new_nodes(path: Path, ids: _Array, named: bool, **options: Any) -> Grap
 
 
 def _square(path: Path, X: Any) -> sparse.csr_array:
+    """Return the matrix of a graph; rows of features or words are none."""
     if sparse.issparse(X):
         return X  # the estimator says what is wrong with its shape
-    if X.ndim != 2 or X.shape[0] != X.shape[1]:
+    if X.ndim != 2 or X.shape[0] != X.shape[1] or X.dtype == object:
+        words = " with words" * (X.dtype == object)
         raise FileError(
-            f"{path}: the matrix of a graph is square, found shape {X.shape}. For rows "
-            "of features choose an --affinity, such as nearest_neighbors."
+            f"{path}: expected `source target [weight]`, or a square matrix; found "
+            f"shape {X.shape}{words}. For rows of features choose an --affinity, such "
+            "as nearest_neighbors."
         )
     return as_matrix(path, X, "weight")
-
-
-def _read_square(table: TableFile) -> sparse.csr_array:
-    """Take a table with as many rows as columns for the matrix of a graph."""
-    path, n, frame = table.path, len(table.names), table.read()
-    words = [c for c in frame if not pandas.api.types.is_numeric_dtype(frame[c])]
-    if len(frame) != n or words:
-        found = f"column {words[0]} of words" if words else f"{len(frame)} rows"
-        raise FileError(
-            f"{path}: expected `source target [weight]`, or a square matrix; found {n} "
-            f"columns and {found}. For rows of features choose an --affinity."
-        )
-    table.notes.append(f"{path}: was taken for a matrix of weights of {n} nodes.")
-    return _square(path, frame.to_numpy(np.float64))
 
 
 def _read_edges(table: TableFile, as_spelled: bool = False, **how: Any) -> Graph:

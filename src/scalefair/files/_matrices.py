@@ -18,8 +18,9 @@ from scipy import sparse
 
 from scalefair._entries import not_finite
 from scalefair._memory import require_memory
+from scalefair._messages import listed
 from scalefair.files._source import FileError, reading
-from scalefair.files._text import is_number, listed, open_bytes, quote
+from scalefair.files._text import is_number, open_bytes, quote
 
 # What a stored entry of text becomes, and a row of any format: places and pointers.
 _ENTRY_BYTES, _ROW_BYTES = 24, 16
@@ -244,7 +245,9 @@ def checked_header(file: IO[bytes]) -> Header:
 
 def read_array(file: IO[bytes]) -> NDArray[Any]:
     """Read an array that a whole file holds; a memory map could end the process."""
-    return _read(file, checked_header(file))
+    checked_header(file)
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def read_rows(
@@ -304,13 +307,4 @@ def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     if header.stop > _SMALL or header.dtype.hasobject:
         raise ValueError(f"{name} is not what it should be")
     with archive.open(f"{name}.npy") as file:
-        file.seek(header.offset)
-        return _read(file, header)
-
-
-def _read(file: IO[bytes], header: Header) -> NDArray[Any]:
-    """Read the numbers of an array, where they start."""
-    shape = header.shape[::-1] if header.fortran_order else header.shape
-    values = np.empty(shape, header.dtype)
-    fill(file, values)
-    return values.T if header.fortran_order else values
+        return np.lib.format.read_array(file, allow_pickle=False)

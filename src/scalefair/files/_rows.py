@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalefair._messages import listed
 from scalefair.files._matrices import checked_header, read_rows
 from scalefair.files._rows_sparse import NpzReader, SvmlightReader
 from scalefair.files._source import (
@@ -20,8 +21,8 @@ from scalefair.files._source import (
     block_type,
     check_max_bytes,
     cut_evenly,
+    open_parquet,
 )
-from scalefair.files._text import listed
 from scalefair.streaming import RowReader
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
@@ -212,12 +213,12 @@ class ParquetReader(RowReader):
         if missing:
             raise FileError(
                 f"{path}: has no column {listed(missing)}. It has "
-                f"{listed(map(repr, types))}."
+                f"{listed(types, repr)}."
             )
         if words:
             raise FileError(
                 f"{path}: {len(words)} column(s) do not hold numbers: "
-                f"{listed(map(repr, words))}. Choose others by columns=[...]."
+                f"{listed(words, repr)}. Choose others by columns=[...]."
             )
         single = all(kinds.is_float32(types[name]) for name in names)
         return np.dtype(np.float32 if single else np.float64)
@@ -225,15 +226,9 @@ class ParquetReader(RowReader):
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         with self._source.opened() as file:
-            try:
-                from pyarrow import parquet
-            except ImportError as error:
-                raise ImportError(
-                    f"{self._source.path}: parquet files need pyarrow: pip install "
-                    '"scalefair[data]".'
-                ) from error
             # Pages are read as they are needed, not whole row groups before.
-            yield parquet.ParquetFile(file, pre_buffer=False, buffer_size=2**20)
+            how = {"pre_buffer": False, "buffer_size": 2**20}
+            yield open_parquet(self._source.path, file, **how)
 
 
 def _numbers(column: Any) -> NDArray[Any]:

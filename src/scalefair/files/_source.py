@@ -86,6 +86,18 @@ def one_line(error: BaseException) -> str:
     return text[:120] or type(error).__name__
 
 
+def open_parquet(path: AnyPath, file: Any, **options: Any) -> Any:
+    """Return the reader that pyarrow has for an open file."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError(
+            f"{os.fspath(path)}: parquet files need pyarrow: pip install "
+            f'"scalefair[data]" ({error}). Or save the table in another format.'
+        ) from error
+    return parquet.ParquetFile(file, **options)
+
+
 class SourceFile:
     """A file that keeps its size, time and place; the last not in other processes."""
 

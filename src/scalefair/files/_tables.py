@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import tempfile
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -13,14 +12,14 @@ import numpy as np
 import pandas
 from pandas.api.types import is_numeric_dtype
 
+from scalefair._messages import listed
 from scalefair.files._matrices import file_format
-from scalefair.files._source import FileError, reading
+from scalefair.files._source import FileError, open_parquet, reading
 from scalefair.files._text import (
     MISSING,
     EdgeText,
     find_layout,
     is_number,
-    listed,
     open_bytes,
     open_text,
     quote,
@@ -84,10 +83,6 @@ class TableFile:
         name = f" ({column})" if self.has_header else ""
         return f"{place}: column {self.names.index(column) + 1}{name}"
 
-    def typed(self, values: pandas.Series) -> pandas.Series:
-        """Make a column of `frame` one of numbers or of words, as `read` does."""
-        return self._typed(values.to_frame(), ())[values.name]
-
     def line(self, row: int) -> int:
         """Line of a row of text, which is read again up to it."""
         assert self._text is not None
@@ -99,7 +94,7 @@ class TableFile:
     ) -> pandas.DataFrame:
         """Return columns (None: all) of all rows, typed; those in `words` are words."""
         columns = self.names if columns is None else columns
-        frame = self._typed(self.frame(columns, words), words)
+        frame = self.typed(self.frame(columns, words), words)
         if frame.empty:
             raise FileError(f"{self.path}: is empty: it has no rows.")
         return frame
@@ -108,24 +103,20 @@ class TableFile:
         self, columns: Sequence[str], words: Collection[str], folder: Path
     ) -> pandas.DataFrame:
         """Do as `read`, by the first rows, with the numbers in a nameless file."""
-        sample = self._typed(self.frame(columns, words, _SAMPLE), words)
+        sample = self.typed(self.frame(columns, words, _SAMPLE), words)
         words = [column for column in columns if not is_numeric_dtype(sample[column])]
         numbers = [column for column in columns if column not in words]
         texts: dict[str, list[Any]] = {column: [] for column in words}
         n_rows, size = 0, max(1, _PIECE // max(1, len(columns)))
         with tempfile.TemporaryFile(dir=folder) as file:
             for piece in self._pieces(columns, words, size):
-                frame = self._typed(piece, words, n_rows, numbers)
+                frame = self.typed(piece, words, n_rows, numbers)
                 try:
                     file.write(np.ascontiguousarray(frame[numbers], np.float64).data)
                     file.flush()
-                except OSError as error:
-                    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                        raise
-                    raise FileError(
-                        f"{folder}: no space left for a temporary copy of {self.path}. "
-                        "Free some, or write the output to another disk."
-                    ) from error
+                except OSError as error:  # no space, as a rule
+                    error.filename = str(folder)
+                    raise
                 for column in words:
                     texts[column].append(frame[column].astype("category"))
                 n_rows += len(frame)
@@ -184,7 +175,11 @@ class TableFile:
             try:
                 with pandas.read_csv(text, **options) as pieces:
                     for piece in pieces:
-                        yield self._renamed(piece, columns)
+                        if not self._is_even and piece.iloc[:, -1].isna().any():
+                            layout.refuse_uneven()  # so look cells not there
+                            self._is_even = True
+                        piece.columns = self.names
+                        yield piece[list(columns)]
             except (pandas.errors.ParserError, UnicodeDecodeError):
                 layout.refuse_uneven()  # which says where it is
                 raise
@@ -194,20 +189,10 @@ class TableFile:
                     note += "or %, and were taken for comments."
                     self.notes += [note] * (note not in self.notes)
 
-    def _renamed(
-        self, frame: pandas.DataFrame, columns: Sequence[str]
-    ) -> pandas.DataFrame:
-        assert self._text is not None
-        if not self._is_even and frame.iloc[:, -1].isna().any():
-            self._text.refuse_uneven()  # so look cells that are not there
-            self._is_even = True
-        frame.columns = self.names
-        return frame[list(columns)]
-
-    def _typed(
+    def typed(
         self,
         frame: pandas.DataFrame,
-        words: Collection[str],
+        words: Collection[str] = (),
         start: int = 0,
         numbers: Collection[str] = (),
     ) -> pandas.DataFrame:
@@ -338,15 +323,8 @@ def as_words(
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[Any]:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise FileError(
-            f'{path}: parquet files need pyarrow: pip install "scalefair[data]" '
-            f"({error}). Or save the table as csv."
-        ) from error
     with reading(path, "a parquet file"), open_bytes(path) as file:
-        yield parquet.ParquetFile(file)
+        yield open_parquet(path, file)
 
 
 def _parquet_names(path: Path) -> list[str]:

@@ -11,9 +11,9 @@ import io
 import lzma
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -25,6 +25,9 @@ _PACKED: dict[bytes, Any]
 _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+# First words of a list of edges that are a header, whatever stands below.
+_EDGE_HEADERS = "source target,src dst,from to,fromnodeid tonodeid,node_1 node_2,"
+_EDGE_HEADERS += "node1 node2,id_1 id_2,id1 id2,u v,i j"
 _COMMENT = ("#", "%")
 _COMMENTS = re.compile(r"^[ \t]*[#%].*\n?", re.M)
 # First bytes that tell an encoding; those of UTF-32 start like those of UTF-16.
@@ -33,8 +36,6 @@ _MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _MARKS[codecs.BOM_UTF8] = "utf-8-sig"
 # Spellings of delimiters; None is any white space.
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "space": None, " ": None}
-# Characters of a list in a message, which may have two and is to stay below 400.
-_LISTED = 90
 # Records that are looked at before a table is read.
 _PEEK = 500
 
@@ -100,15 +101,6 @@ def quote(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
-def listed(items: Iterable[Any]) -> str:
-    """Return the first of many names, up to five, as they can stand in a message."""
-    names = [str(item) for item in items]
-    ends = accumulate(len(name) + 2 for name in names[:5])
-    n = max(1, sum(end <= _LISTED for end in ends))
-    shown = ", ".join(names[:n])[:_LISTED]
-    return shown + f" and {len(names) - n} more" * (len(names) > n)
-
-
 @dataclass(frozen=True)
 class Layout:
     """How the cells of a text are told apart."""
@@ -124,10 +116,33 @@ class Layout:
     of_edges: bool  # so that lines between them may be comments
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield line and cells of each record below the header."""
-        how = self.delimiter, self.skipped, self.of_edges
-        found = _records(self.path, self.encoding, *how)
-        yield from islice(found, 0 if self.names is None else 1, None)
+        """Yield line and cells of each record below the header that is not blank."""
+        rows = csv.reader(
+            islice(_lines(self.path, self.encoding), self.skipped, None),
+            delimiter=self.delimiter or " ",
+            skipinitialspace=True,
+            strict=True,
+        )
+        is_first = self.names is not None
+        while True:
+            line = self.skipped + rows.line_num + 1
+            try:
+                row = next(rows, None)
+            except csv.Error as error:
+                raise FileError(
+                    f"{self.path}:{line}: unreadable line ({error}). Close the "
+                    "quotation, or leave the line out."
+                ) from None
+            if row is None:
+                return
+            cells = [cell.strip() for cell in row]
+            if self.delimiter is None:
+                cells = [cell for cell in cells if cell]
+            is_comment = self.of_edges and "".join(cells[:1]).startswith(_COMMENT)
+            if cells and cells != [""] and not is_comment:
+                if not is_first:
+                    yield line, cells
+                is_first = False
 
     def refuse_uneven(self, most: int | None = None) -> None:
         """Raise for the first record, among so many, of too few or too many cells."""
@@ -149,12 +164,10 @@ def find_layout(
     skip_lines: int = 0,
     encoding: str | None = None,
     missing: Collection[str] = (),
-    known_headers: Sequence[tuple[str, ...]] = (),
     of_edges: bool = False,
 ) -> Layout:
     """Look at the first records of a text; what is None is found out."""
-    # `known_headers` are first names, in lower case, of sure headers; `of_edges`
-    # words above words are none.
+    # `of_edges` words above words are no header.
     skipped, notes = skip_lines, []
     with reading(path, "text"), open_bytes(path) as file:
         start = file.read(4)
@@ -184,8 +197,9 @@ def find_layout(
             f"{path}: a delimiter is one character, tab or space, and a decimal mark a "
             f"point or a comma, not {delimiter!r} and {decimal!r}."
         )
-    how = delimiter, skipped, of_edges
-    found = list(islice(_records(path, encoding, *how), _PEEK))
+    content: Any = notes, encoding, of_edges
+    layout = Layout(path, delimiter, ".", skipped, None, 0, *content)
+    found = list(islice(layout.records(), _PEEK))
     top, first = found[0]
     records = [["" if c in missing else c for c in record] for _, record in found]
     if decimal is None:
@@ -199,22 +213,21 @@ def find_layout(
     if decimal == ",":
         records = [[with_point(cell) for cell in record] for record in records]
     if header is None:
-        header, doubt = _is_header(records, known_headers, of_edges)
+        header, doubt = _is_header(records, of_edges)
         if doubt:
             taken = "data; if it is a header, pass --header"
             taken = "the header; else pass --no-header" if header else taken
             shown = quote(",".join(first))
             notes.append(f"{path}: the first line, {shown}, was taken for {taken}.")
     names = [" ".join(name.split()) for name in first] if header else None
-    if names is not None and len(found) == 1:
+    if names is not None and len(records) == 1:
         raise FileError(f"{path}: has no rows below the header on line {top}.")
     if twice := repeated(names or []):
         raise FileError(
             f"{path}:{top}: several columns are named {twice}. Rename them; if the "
             "line is no header, pass --no-header."
         )
-    content: Any = names, len(first), notes, encoding, of_edges
-    layout = Layout(path, delimiter, decimal, skipped, *content)
+    layout = replace(layout, decimal=decimal, names=names, n_columns=len(first))
     layout.refuse_uneven(_PEEK)
     return layout
 
@@ -224,16 +237,14 @@ def repeated(names: Sequence[str]) -> str:
     return next((repr(name) for name in names if names.count(name) > 1), "")
 
 
-def _is_header(
-    records: list[list[str]], known: Sequence[tuple[str, ...]], words_are_rows: bool
-) -> tuple[bool, bool]:
+def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     """Whether the first record is a header, and whether that is doubtful.
 
     It differs in kind from all others: a word above numbers, or numbers that count up
     above fractions, or beside a word that does not come again.
     """
     first, others = records[0], records[1:]
-    if tuple(cell.lower() for cell in first[:2]) in known:
+    if of_edges and " ".join(first[:2]).lower() in _EDGE_HEADERS.split(","):
         return True, False
     columns = [
         [record[j] for record in others if j < len(record) and record[j] not in MISSING]
@@ -244,16 +255,16 @@ def _is_header(
     numbers = [first[j] for j in at]
     words = [j for j, c in enumerate(first) if j not in at and c not in MISSING]
     new = bool(words) and not any(first[j] in columns[j] for j in words)
-    if any(numeric[j] for j in words) and not (numbers and words_are_rows):
+    if any(numeric[j] for j in words) and not (numbers and of_edges):
         return True, bool(numbers)
     if len(set(first)) < len(first) or not all(first[1:]):
         return False, False
-    if not numbers and words_are_rows:
+    if not numbers and of_edges:
         return False, new
     if not numbers:
         return True, not any(numeric)
-    if words_are_rows or not all(cell.isdecimal() for cell in numbers):
-        return False, new and len(others) > 2 and not words_are_rows
+    if of_edges or not all(cell.isdecimal() for cell in numbers):
+        return False, new and len(others) > 2 and not of_edges
     steps = {int(b) - int(a) for a, b in pairwise(numbers)}
     rises = steps == {1}
     fractions = not any(cell.isdecimal() for j in at for cell in columns[j])
@@ -278,32 +289,3 @@ def _lines(path: Path, encoding: str) -> Iterator[str]:
                 f"{path}:{number}: not {name} text. In Windows-1252 (Latin-1) it says "
                 f"{shown}: if that is right pass --encoding cp1252, else another one."
             ) from None
-
-
-def _records(
-    path: Path, encoding: str, delimiter: str | None, skipped: int, of_edges: bool
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield first line and cells of each record that is not blank, or a comment."""
-    rows = csv.reader(
-        islice(_lines(path, encoding), skipped, None),
-        delimiter=delimiter or " ",
-        skipinitialspace=True,
-        strict=True,
-    )
-    while True:
-        line = skipped + rows.line_num + 1
-        try:
-            row = next(rows, None)
-        except csv.Error as error:
-            raise FileError(
-                f"{path}:{line}: unreadable line ({error}). Close the quotation, or "
-                "leave the line out."
-            ) from None
-        if row is None:
-            return
-        cells = [cell.strip() for cell in row]
-        if delimiter is None:
-            cells = [cell for cell in cells if cell]
-        is_comment = of_edges and "".join(cells[:1]).startswith(_COMMENT)
-        if cells and cells != [""] and not is_comment:
-            yield line, cells

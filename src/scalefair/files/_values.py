@@ -11,11 +11,11 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from scalefair._groups import encode_groups, few_rows
+from scalefair._messages import listed
 from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._source import FileError
-from scalefair.files._tables import TableFile
-from scalefair.files._text import is_number, listed
+from scalefair.files._tables import TableFile, as_words
+from scalefair.files._text import is_number
 
 _Say = Callable[[str], None]
 # Names of a column that holds ids, or values, in a header.
@@ -39,126 +39,119 @@ def read_values(
     what: str,
     *,
     header: bool | None = None,
-    kind: str | None = None,
-    each: bool = False,
     by_row: bool = False,
+    joint: bool = True,
     say: _Say,
     **text: Any,
 ) -> Any:
     """Read a value, called `what`, for each unit: ``id,value``, a column, or an array.
 
-    Of groups ``id,value,value`` or columns of an array, too: their combinations, or
-    for `each` a frame. ``FILE:COLUMN`` is of a table with more; `by_row` its rows go
-    by number. `units` are rows or a `Graph`. `header` of None takes a first line for
-    it that is of no unit; `kind` is that of `as_values`; `say` is told what was
-    ignored; `text` goes to `TableFile`.
+    Words are a frame, of groups also of several columns, whose combinations are told if
+    they are `joint` groups. ``FILE:COLUMN`` is of a table with more; `by_row`
+    its rows go by number. `units` are rows or a `Graph`. `header` of None takes a first
+    line for it that is of no unit; `text` goes to `TableFile`.
     """
     path, column = find_source(source)
-    n, unit, joined = len(units.ids), units.unit, None
+    n, unit, table, keys = len(units.ids), units.unit, None, None
     if file_format(path) == "npy":
         array = read_dense(path)
-        if array.ndim == 2 and what == "group" and array.shape[1] > 1:
-            array, _, joined = join_values(_named(pandas.DataFrame(array)))
-            names = array
-        if array.ndim != 1 or array.dtype.kind not in "biufmMSU":
+        is_wide = array.ndim == 2 and what == "group" and array.shape[1] > 1
+        if not (is_wide or array.ndim == 1) or array.dtype.kind not in "biufmMSU":
             raise FileError(
                 f"{path}: expected one {what} per {unit}, numbers or strings, found "
                 f"shape {array.shape} and dtype {array.dtype}."
             )
-        table, keys, values = None, None, pandas.Series(array)
+        values = _named(pandas.DataFrame(array))
     else:
-        how = {**text, "header": header, "by_row": by_row}
-        table, keys, values = _read_text(path, column, units, what, how, say)
+        table = TableFile(path, header=header if column else bool(header), **text)
+        if column:
+            keys, values = _read_columns(table, column, units, by_row)
+        else:
+            keys, values = _read_all(table, units, what, header, say)
     if keys is None and not units.ordered:
         raise FileError(
             f"{path}: has {what}s without ids, but the nodes of an edge list have no "
             f"order. Write lines `id,{what}`."
         )
-    missing = np.flatnonzero(pandas.DataFrame(values).isna().any(axis=1))
+    missing = np.flatnonzero(values.isna().any(axis=1))
     if missing.size:
         at = values.index[missing[0]]
         raise FileError(
             f"{table.where(at) if table else f'{path}: position {at}'}: {missing.size} "
             f"{what}(s) are missing, the first here. Give each {unit} a {what}."
         )
-    if isinstance(values, pandas.DataFrame):
-        names, _, joined = join_values(values)
-        values = pandas.Series(names, values.index)
     if table is not None and keys is not None:
-        values = _in_order(table, keys, values, units, what, say)
+        values = values.loc[_rows_of_units(table, keys, values, units, what, say)]
     elif len(values) != n:
         hint = " If the first is a header, say so." if len(values) == n + 1 else ""
         raise FileError(
             f"{path}: has {len(values)} {what}s for the {n} {unit}s of {units.path}; "
             f"give one per {unit}, in the order of the rows.{hint}"
         )
-    found = array if table is None else as_values(values, kind)
-    if joined is not None and each:
-        distinct, first = np.unique(names, return_index=True)
-        joined = joined.iloc[first[np.searchsorted(distinct, found)]]
-        return joined.reset_index(drop=True)
-    if joined is not None and table is not None and not (each or column):
-        spelling, columns = f"{path}:COLUMN", list(joined)
-        told = f"{len(np.unique(found))} combinations of {listed(columns)}"
-        if 2 * len(np.unique(found)) > len(found) > 2 * len(columns):
+    if table is None and array.ndim == 1:
+        return array
+    if values.shape[1] > 1 and table and joint and not column:
+        spelling, n_groups = f"{path}:COLUMN", len(values.drop_duplicates())
+        combinations = f"{n_groups} combinations of {listed(values)}"
+        if 2 * n_groups > n > 2 * values.shape[1]:
             raise FileError(
-                f"{path}: the {n} {unit}s would have {told} for groups, most of one "
-                f"{unit}. Name the column that holds the groups, as in {spelling}."
+                f"{path}: the {n} {unit}s would have {combinations} for groups, most "
+                f"of one {unit}. Name the column that holds the groups, as in "
+                f"{spelling}."
             )
-        say(f"{path}: the {told} are the groups; for one column pass {spelling}.")
-    if joined is not None and (few := few_rows(*np.unique(found, return_counts=True))):
-        say(f"{path}: {few}")
-    return found
+        say(f"{path}: the {combinations} are the groups; for one pass {spelling}.")
+    return values
 
 
-def _read_text(
-    path: Path, column: str, units: Any, what: str, how: dict[str, Any], say: _Say
-) -> tuple[TableFile, pandas.Series | None, Any]:
-    """Read ids, if there are any, and values: all columns, or those that are named."""
-    by_row, header = how.pop("by_row"), how.pop("header")
-    table = TableFile(path, header=header if column else bool(header), **how)
-    ids, chosen = table.names[:1], table.names[1:]
-    if column:
-        chosen = [column] if column in table.names else next(csv.reader([column]))
-        chosen = [table.find(name.strip(), f"{path}:{column}") for name in chosen]
-        is_named = ids[0].lower() in ID_NAMES | {""}
-        if units.named and not (by_row or is_named):  # ids by another name, perhaps
-            first = table.frame(ids, ids)[ids[0]].str.strip()
-            is_named = first.is_unique and {*map(str, units.ids.tolist())} <= {*first}
-        ids = ids * (is_named and not by_row)
-    elif not chosen:
-        ids, chosen = [], ids
+def _read_columns(
+    table: TableFile, column: str, units: Any, by_row: bool
+) -> tuple[pandas.Series | None, pandas.DataFrame]:
+    """Read columns of a table with more, and ids or row numbers if units have names."""
+    names = next(csv.reader([column], skipinitialspace=True))
+    names = [column] if column in table.names else names
+    chosen = [table.find(name.strip(), f"{table.path}:{column}") for name in names]
+    if not units.named:
+        return None, table.read(chosen, chosen)
+    first, unit_ids = table.names[0], {*map(str, units.ids.tolist())}
+    table.ids = [first]
+    keys = as_words(table.frame([first], [first])[first], [""], spelled=True)
+    is_named = first.lower() in ID_NAMES | {""}  # or ids by another name, perhaps
+    if by_row or not (is_named or (keys.is_unique and unit_ids <= {*keys})):
+        table.ids, keys = [], pandas.Series(np.arange(len(keys)).astype(str))
+        if not by_row and {*keys} != unit_ids:
+            raise FileError(
+                f"{table.path}: has no ids to be matched to those of {units.path}. "
+                "Call their column id, and put it first."
+            )
+    return keys, table.read(chosen, chosen)
+
+
+def _read_all(
+    table: TableFile, units: Any, what: str, header: bool | None, say: _Say
+) -> tuple[pandas.Series | None, pandas.DataFrame]:
+    """Read lines ``id,value`` or values alone, above which may stand a header."""
+    table.ids = table.names[:1] if len(table.names) > 1 else []
+    chosen = table.names[len(table.ids) :]
     if len(chosen) > 1 and what != "group":
-        raise FileError(f"{path}: expected `id,{what}`, found {len(chosen)} values.")
-    table.ids = ids
-    frame = table.read(wanted := list(dict.fromkeys([*ids, *chosen])), wanted)
-    values = frame[chosen] if len(chosen) > 1 else frame[chosen[0]]
-    keys = frame[ids[0]] if ids else None
-    if column:
-        if keys is None:
-            keys = pandas.Series(frame.index.astype(str))
-            is_row = by_row or {*keys} == {*map(str, units.ids.tolist())}
-            if units.named and not is_row:
-                raise FileError(
-                    f"{path}: has no ids to be matched to those of {units.path}. Call "
-                    "their column id, and put it first."
-                )
-        return table, keys if units.named else None, values
-    top = frame.iloc[0, 0]
-    top = "" if pandas.isna(top) else top.lower()
-    if ids:  # above which pandas writes nothing
-        names, is_new = ID_NAMES - set(map(str, units.ids.tolist())), top == ""
+        raise FileError(
+            f"{table.path}: expected `id,{what}`, found {len(chosen)} values."
+        )
+    frame = table.read(words=table.names)
+    values, top = frame[chosen], str(frame.iloc[0, 0] or "").lower()
+    if table.ids:  # above which pandas writes nothing
+        names, is_new = ID_NAMES - {*map(str, units.ids.tolist())}, top == ""
     else:
         # One line more than there are units, whose word does not come again.
-        is_new = len(values) == len(units.ids) + 1 and (values[1:] != values[0]).all()
+        is_new = len(values) == len(units.ids) + 1 and values[1:].ne(values.loc[0])
+        is_new = bool(np.all(is_new))
         names = _VALUE_NAMES if len(values) != len(units.ids) else set()
     start = int(header is None and (top in names or is_new))
     if start and top not in names:
-        say(f"{path}: the first line, {top!r}, was taken for a header.")
+        say(f"{table.path}: the first line, {top!r}, was taken for a header.")
     if len(chosen) > 1:
         heads = chosen if table.has_header else ()
         values = _named(values, values.iloc[0] if start else heads)
-    return table, None if keys is None else keys[start:], values[start:]
+    return frame[table.ids[0]][start:] if table.ids else None, values[start:]
 
 
 def _named(values: pandas.DataFrame, names: Sequence[Any] = ()) -> pandas.DataFrame:
@@ -169,10 +162,15 @@ def _named(values: pandas.DataFrame, names: Sequence[Any] = ()) -> pandas.DataFr
     return values.set_axis(names, axis=1)
 
 
-def _in_order(
-    table: TableFile, keys: Any, values: Any, units: Any, what: str, say: _Say
+def _rows_of_units(
+    table: TableFile,
+    keys: pandas.Series,
+    values: pandas.DataFrame,
+    units: Any,
+    what: str,
+    say: _Say,
 ) -> pandas.Series:
-    """Bring values to the order of the units."""
+    """Return for each unit the row that has its id."""
     if (lacking := keys.isna()).any():
         raise FileError(f"{table.where(lacking.idxmax())}: the id is missing.")
     if units.ids.dtype.kind in "iu":  # 007 is 7
@@ -189,42 +187,30 @@ def _in_order(
         )
     if unknown.size:
         why = "" if units.ordered else " (nodes without an edge cannot be clustered)"
-        found = f"{unknown.size} id(s) are not in {units.path}"
-        say(f"{table.path}: {found} and were ignored{why}.")
-    pairs = pandas.DataFrame({"key": keys, "value": values})[at >= 0].drop_duplicates()
+        say(
+            f"{table.path}: {unknown.size} id(s) are not in {units.path} and were "
+            f"ignored{why}."
+        )
+    pairs = values.set_axis(range(values.shape[1]), axis=1).assign(key=keys)
+    pairs = pairs[at >= 0].drop_duplicates()
     twice = pairs.index[pairs["key"].duplicated()]
     if len(twice):
         row, key = twice[0], keys[twice[0]]
         before = pairs.index[pairs["key"] == key][0]
+        here, there = (", ".join(values.loc[i]) for i in (row, before))
         raise FileError(
-            f"{table.where(row)}: {units.unit} {key} has {what} {values[row]!r} here "
-            f"and {values[before]!r} on line {table.line(before)}. Keep one of them."
+            f"{table.where(row)}: {units.unit} {key} has {what} {here!r} here and "
+            f"{there!r} on line {table.line(before)}. Keep one of them."
         )
-    ordered = pairs.set_index("key")["value"].reindex(index)
-    lacking = ordered.index[ordered.isna()]
+    rows = pandas.Series(pairs.index, pairs["key"]).reindex(index)
+    lacking = rows.index[rows.isna()]
     if len(lacking):
         raise FileError(
             f"{table.path}: {len(lacking)} of the {len(index)} {units.unit}s of "
             f"{units.path} have no {what}: {listed(lacking)}. Add a line "
             f"`id,{what}` for each."
         )
-    return ordered
-
-
-def join_values(
-    frame: pandas.DataFrame, kinds: Sequence[str | None] | None = None
-) -> tuple[NDArray[Any], str, pandas.DataFrame]:
-    """Name the combination of words in each row; return kinds and values, too."""
-    kinds = [None] * frame.shape[1] if kinds is None else kinds
-    columns = zip(frame, kinds, strict=True)
-    values = {name: as_values(frame[name], kind) for name, kind in columns}
-    table = pandas.DataFrame(values)
-    try:
-        names, codes = encode_groups(table, len(frame), warn=False)
-    except ValueError as error:  # a column holds no groups
-        raise FileError(str(error)) from error
-    found = "".join(column.dtype.kind for column in values.values())
-    return names[codes], found, table
+    return rows
 
 
 def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:

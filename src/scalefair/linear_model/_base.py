@@ -26,10 +26,10 @@ from scalefair._entries import (
     validate_data,
 )
 from scalefair._groups import (
+    as_list,
     check_interval,
     combinations,
     compared_attributes,
-    each_of,
     fitted_groups,
     known_groups,
 )
@@ -387,7 +387,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
                 sensitive_features, X.shape[0], self.attributes, warn=False
             )
         known = known_groups(given, self.groups_)
-        n_each = [len(groups) for groups in each_of(self.groups_)]
+        n_each = [len(groups) for groups in as_list(self.groups_)]
         return (known, n_each), [codes for *_, codes in given]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair._digits import apart
+from scalefair._messages import apart
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._parity_problem import (
     ParityProblem,

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from scalefair._digits import apart
 from scalefair._memory import require_memory
+from scalefair._messages import apart
 from scalefair.linear_model._oracle import OracleValue, RowOracle
 from scalefair.linear_model._weights import Array, ridge_factors
 from scalefair.optimize import ConstrainedValue, DCProblem

@@ -366,7 +366,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     def _gap(self, scores: Array, rows: TrainingRows) -> float:
         return partial_parity_gap(
             scores,
-            sensitive_features=GroupCodes.of(rows.compared_codes),
+            sensitive_features=rows.compared_codes.view(GroupCodes),
             attributes="each",
             y_true=rows.signs,
             given=self.given,

@@ -17,9 +17,9 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import indexable
 
 from scalefair._decorators import fit_context
-from scalefair._digits import apart
 from scalefair._docs import documented
 from scalefair._groups import check_interval
+from scalefair._messages import apart
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import Solution
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier

@@ -14,20 +14,18 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.random import sample_without_replacement
 
 from scalefair._entries import canonical, check_array
-from scalefair._group_limits import (
-    FEW_ROWS,
-    check_group_count,
-    check_group_sizes,
-    smallest,
-)
 from scalefair._groups import (
+    FEW_ROWS,
     Attribute,
     check_compared,
+    check_group_count,
+    check_group_sizes,
     check_values,
     combinations,
     encode_values,
-    listed,
+    smallest,
 )
+from scalefair._messages import listed
 from scalefair.linear_model._oracle import (
     PartitionedOracle,
     ScoreOracle,
@@ -219,7 +217,7 @@ def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
     if kind != "binary" or len(classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is "
-            f"{kind}, with {len(classes)} classes: {listed(classes.tolist())}."
+            f"{kind}, with {len(classes)} classes: {listed(classes.tolist(), repr)}."
         )
     if len(classes) < 2:
         raise ValueError(

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _check_sample_weight
 
 from scalefair._docs import documented
-from scalefair._groups import check_interval, check_values, encode_values, listed
+from scalefair._groups import check_interval, check_values, encode_values
+from scalefair._messages import listed
 from scalefair.metrics._score_gaps import (
     TEXTS,
     check_scores,
@@ -436,7 +437,7 @@ def samples_by_label(
     if labels.shape[0] != 2:
         raise ValueError(
             f"y_true must hold two labels, negative and positive, but has "
-            f"{labels.shape[0]}: {listed(labels.tolist(), 5)}."
+            f"{labels.shape[0]}: {listed(labels.tolist(), repr)}."
         )
     found = {"negative": label_codes == 0, "positive": label_codes == 1}
     for kind in kinds:
@@ -474,6 +475,6 @@ def _check_weight_of_groups(
     if empty.size:
         raise ValueError(
             f"sample_weight is 0 for all {kind + ' ' * bool(kind)}samples of "
-            f"{empty.size} group(s): {listed(empty.tolist())}. Leave them out: they "
-            "have no shares."
+            f"{empty.size} group(s): {listed(empty.tolist(), repr)}. Leave them out: "
+            "they have no shares."
         )

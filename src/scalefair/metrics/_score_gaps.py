@@ -150,7 +150,7 @@ def moment_gaps(
         rows = np.asarray(rows)[:, None]
     if attributes == "joint":  # two groups at least, few rows warned of
         ((_, _, codes),) = encode_compared(sensitive_features, rows.shape[0])
-        sensitive_features = GroupCodes.of(codes)
+        sensitive_features = codes.view(GroupCodes)
     each = GroupMoments._compared(rows, sensitive_features, attributes)
     gaps = []
     for moments in each:

@@ -8,7 +8,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scalefair._digits import apart
+from scalefair._messages import apart
 from scalefair.kernels import single_blas_thread
 from scalefair.optimize._simplex import Array
 

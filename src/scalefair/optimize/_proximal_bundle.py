@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from scalefair._digits import apart
 from scalefair._docs import documented
+from scalefair._messages import apart
 from scalefair.kernels import single_blas_thread
 from scalefair.optimize._dc_problem import (
     TEXTS,

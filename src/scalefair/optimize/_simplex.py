@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog, nnls
 
-from scalefair._digits import apart
+from scalefair._messages import apart
 
 Array = NDArray[np.float64]
 Oracle = Callable[[Array], tuple[float, Array, Array | None]]

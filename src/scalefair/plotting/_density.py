@@ -218,7 +218,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         of: dict[str, Any] = {"interval": interval, "y_true": y_true, "given": given}
         # Encoded, so that small groups are warned of once.
         codes = np.column_stack([own.codes for own in each])
-        of["sensitive_features"] = GroupCodes.of(codes)
+        of["sensitive_features"] = codes.view(GroupCodes)
         gap = partial_parity_gap(values, attributes="each", **of)
         compared = _models.compared_rows(given, y_true, len(values))
         drawn = list(product(compared.items(), each))
@@ -422,7 +422,7 @@ class OutputDensityDisplay(_DensityDisplay):
                 filter(None, map(_models.series_name, given.values())), "output"
             )
         distances = [
-            statistical_parity_ks(values, sensitive_features=GroupCodes.of(codes))
+            statistical_parity_ks(values, sensitive_features=codes.view(GroupCodes))
             for values in outputs
         ]
         display = cls(

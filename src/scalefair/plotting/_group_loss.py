@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
-from scalefair._groups import each_of
+from scalefair._groups import as_list
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.plotting import _draw
 from scalefair.streaming import GroupMoments
@@ -203,7 +203,7 @@ class GroupLossDisplay:
         if n_components is None:
             n_components = range(1, estimator.n_components + 1)
         methods = {"PCA": GroupPCA(), "FairPCA": estimator}
-        each, centering = each_of(estimator.moments_), estimator.centering
+        each, centering = as_list(estimator.moments_), estimator.centering
         display = cls._of_fits(each, n_components, centering, methods)
         return display.plot(axes, legend=legend, **line_kwargs)
 

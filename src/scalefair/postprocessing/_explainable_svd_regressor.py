@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
-from scalefair._groups import each_of
+from scalefair._groups import as_list
 from scalefair._random_state import check_random_state
 from scalefair.postprocessing._fair_layer import check_room, fair_layer
 from scalefair.postprocessing._hosts import find_host
@@ -286,7 +286,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             self._old_layers[last] = (host.weight(last), host.bias(last))
         refits = self.refit_last is not None and self.layer_ != last
         remedy = "choose a layer of fewer inputs."
-        sizes = [len(groups) for groups in each_of(rows.groups)]
+        sizes = [len(groups) for groups in as_list(rows.groups)]
         check_room(host, self.layer_, sizes, remedy)
         if refits:
             check_room(host, last, sizes, "use refit_last=None.")

@@ -274,7 +274,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         self._shares = sums / sums.sum()
         self.partial_parity_gap_ = partial_demographic_parity_gap(
             self._outputs_of(rows.scores, rows.codes),
-            sensitive_features=GroupCodes.of(rows.codes),
+            sensitive_features=rows.codes.view(GroupCodes),
             interval=interval,
             sample_weight=rows.weights,
         )

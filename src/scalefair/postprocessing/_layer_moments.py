@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._entries import judged_later
-from scalefair._groups import each_of
+from scalefair._groups import as_list
 from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
@@ -33,7 +33,7 @@ class LayerMoments:
     """
 
     def __init__(self, moments: Moments) -> None:
-        each = each_of(moments)
+        each = as_list(moments)
         each = [m for j, m in enumerate(each) if not any(_same(m, o) for o in each[:j])]
         self.moments = each[0]
         self.counts, self.means, self.scatters = (

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._groups import GroupCodes, each_of, one_or_each
+from scalefair._groups import GroupCodes, as_list, squeeze_single
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
@@ -146,10 +146,10 @@ class ModelRows:
 
     def _named(self, totals: list[GroupMoments]) -> Moments:
         """Moments of codes as those of the groups that these stand for."""
-        found: Moments = one_or_each(
+        found: Moments = squeeze_single(
             [
                 GroupMoments(groups[m.groups], m.counts, m.means, m.scatters)
-                for groups, m in zip(each_of(self.groups), totals, strict=True)
+                for groups, m in zip(as_list(self.groups), totals, strict=True)
             ]
         )
         return found
@@ -308,7 +308,7 @@ def _added(
 ) -> list[GroupMoments]:
     """Add the moments of a batch, whose groups may be others than those before."""
     try:
-        moments = GroupMoments._compared(A, GroupCodes.of(codes[rows]), "each")
+        moments = GroupMoments._compared(A, codes[rows].view(GroupCodes), "each")
         return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
         raise ValueError(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._groups import each_of
+from scalefair._groups import as_list
 from scalefair.postprocessing._direct import direct_weights
 from scalefair.postprocessing._fair_layer import reduced, within_each, worthwhile
 from scalefair.postprocessing._layer_host import LayerHost
@@ -91,7 +91,7 @@ def refit_last_layer(
     divided by them; the weight is the one within them with the smallest squared error.
     """
     n = weight.shape[1]
-    each = each_of(moments)
+    each = as_list(moments)
     joint = each[0]
     inputs = LayerMoments(
         [

@@ -26,18 +26,17 @@ from sklearn.utils.validation import (
 )
 
 from scalefair._entries import check_features, naming_words
-from scalefair._group_limits import (
+from scalefair._groups import (
     FEW_ROWS,
+    Attribute,
+    check_compared,
     check_group_count,
     check_group_sizes,
+    check_interval,
+    encode_groups,
     smallest,
 )
-from scalefair._groups import (
-    check_interval,
-    check_two_groups,
-    encode_groups,
-    listed,
-)
+from scalefair._messages import listed
 from scalefair.kernels import long_blas_call
 from scalefair.streaming import PartitionedRows, is_partitioned
 
@@ -194,7 +193,7 @@ def _two(classes: NDArray[Any], where: str = "y") -> NDArray[Any]:
     if len(classes) != 2:
         raise ValueError(
             f"Only binary classification is supported: {where} must have two labels, "
-            f"got {len(classes)} class(es): {listed(classes.tolist())}."
+            f"got {len(classes)} class(es): {listed(classes.tolist(), repr)}."
         )
     return classes
 
@@ -203,13 +202,15 @@ def _check_same_classes(model: Any) -> None:
     known = getattr(model.estimator_, "classes_", model.classes_)
     if not np.array_equal(known, model.classes_):
         raise ValueError(
-            f"y has the labels {listed(model.classes_.tolist())}, the estimator was "
-            f"fitted to {listed(np.asarray(known).tolist())}: give it the same."
+            f"y has the labels {listed(model.classes_.tolist(), repr)}, the estimator "
+            f"was fitted to {listed(np.asarray(known).tolist(), repr)}: give it the "
+            "same."
         )
 
 
 def _check_groups(model: Any, codes: NDArray[np.int64]) -> None:
-    check_two_groups(model.groups_, "sklearn.isotonic.IsotonicRegression")
+    groups = Attribute("sensitive_features", model.groups_, codes)
+    check_compared([groups], "sklearn.isotonic.IsotonicRegression")
     check_group_count(len(model.groups_), model.max_groups)
     names = list(map(repr, model.groups_.tolist()))
     check_group_sizes(names, np.bincount(codes), model.min_group_size)
@@ -250,7 +251,7 @@ def _check_weights(
     if empty:
         raise ValueError(
             f"sample_weight is 0 for all rows of {len(empty)} group(s): "
-            f"{listed(empty)}. Leave them out: they have no shares."
+            f"{listed(empty, repr)}. Leave them out: they have no shares."
         )
     return weights
 

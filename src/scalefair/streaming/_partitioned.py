@@ -21,9 +21,9 @@ from scalefair._groups import (
     encode_attributes,
     encode_values,
     join_attributes,
-    listed,
     warn_few_rows,
 )
+from scalefair._messages import listed
 from scalefair.streaming._blocks import check_rows
 from scalefair.streaming._dask import (
     DaskParts,
@@ -507,7 +507,6 @@ def _encoded(
     with _naming(number):
         if what == "group":
             found = encode_attributes(values)
-            check_are_groups(found)
             names = [attribute.name for attribute in found]
             if attributes == "joint":
                 found = [Attribute(name, *join_attributes(found))]
@@ -538,8 +537,8 @@ def _merged(
     if any(own != names[0] for own in names):
         other = next(own for own in names if own != names[0])
         raise ValueError(
-            f"{name} has the columns {listed(names[0])} in one partition and "
-            f"{listed(other)} in another: all must have the same."
+            f"{name} has the columns {listed(names[0], repr)} in one partition and "
+            f"{listed(other, repr)} in another: all must have the same."
         )
     is_joint = len(names[0]) > len(found[0])
     merged = []

@@ -174,7 +174,7 @@ class UnifiedFairSpectralClustering(GraphComparator):
             connected_components="all",
             random_state=rng,
             **PAPERS_METHOD,
-        ).fit(W, sensitive_features=GroupCodes.of(problem.group_codes))
+        ).fit(W, sensitive_features=problem.group_codes.view(GroupCodes))
         state = _Alternation(W, problem, self, start)
         history: list[float] = []
         converged = False

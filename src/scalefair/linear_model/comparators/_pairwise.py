@@ -15,8 +15,8 @@ from scipy.linalg import cholesky, solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair._digits import apart
 from scalefair._docs import documented
+from scalefair._messages import apart
 from scalefair.kernels import row_scores, row_table, weighted_row_sums
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle

@@ -217,7 +217,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
                 )
             sensitive_features = self.group_predictor_.predict(X)
         groups, codes = encode_groups(sensitive_features, len(scores), warn=False)
-        codes = known_codes(groups, self.groups_, given=given)[codes]
+        codes = known_codes(groups, self.groups_, subject=given)[codes]
         return self._moved(scores, codes, check_random_state(self.random_state))
 
     def score(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalefair._digits import apart
+from scalefair._messages import apart
 
 
 @pytest.mark.parametrize(
