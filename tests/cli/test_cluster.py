@@ -281,7 +281,8 @@ def test_regularization(workspace):
         ran(workspace.run(workspace.npz, *how, k=k))
         report = workspace.read_report()
         assert report["input"]["n_nodes_left_out"] == 0
-        assert (10 in [entry["size"] for entry in report["clusters"]]) == alone
+        smallest = min(entry["size"] for entry in report["clusters"])
+        assert (smallest in (9, 10)) == alone  # one may be elsewhere, to be fair
         assert ("normalized_cut" in report) != alone
         model = FairSpectralClustering(k, regularization=0.1, random_state=0)
         model.fit(W, sensitive_features=workspace.data.sensitive_features)

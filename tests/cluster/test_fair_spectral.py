@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scalefair.cluster import FairSpectralClustering
+from scalefair.cluster import FairSpectralClustering, _solvers
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
@@ -153,6 +153,34 @@ def test_float32_agrees_with_float64(planted):
     )
     assert fits[0].residuals_.max() <= 1e-7
     assert subspace_angles(fits[0].embedding_, fits[1].embedding_).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("n_least", "tol", "same"),
+    [(100, 1e-4, "float32"), (100, 1e-6, "float64"), (10**5, 1e-4, "float64")],
+)
+def test_dtype_is_chosen_by_size_and_tolerance(
+    n_least, tol, same, planted, monkeypatch
+):
+    monkeypatch.setattr(_solvers, "_SINGLE_NODES", n_least)
+    groups = planted.sensitive_features
+    options = {"solver": "chebyshev", "tol": tol, "random_state": 0}
+    auto, other = (
+        FairSpectralClustering(5, dtype=dtype, **options).fit(
+            planted.graph, sensitive_features=groups
+        )
+        for dtype in ("auto", same)
+    )
+    np.testing.assert_array_equal(auto.embedding_, other.embedding_)
+    assert auto.n_products_ == other.n_products_
+    operator = aslinearoperator(planted.graph)  # an operator is not asked for float32
+    auto, other = (
+        FairSpectralClustering(5, dtype=dtype, **options).fit(
+            operator, sensitive_features=groups
+        )
+        for dtype in ("auto", "float64")
+    )
+    np.testing.assert_array_equal(auto.embedding_, other.embedding_)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -71,7 +71,7 @@ _CHANGED: dict[str, dict[str, Any]] = {
     "n_clusters": {"required": True},
     "solver": {"metavar": "[auto|chebyshev|lobpcg|lanczos|nullspace|...]"},
     "affinity": {"type": click.Choice(["precomputed", *_ROWS])},
-    "dtype": {"type": click.Choice(["float32", "float64"])},
+    "dtype": {"type": click.Choice(["auto", "float32", "float64"])},
 }
 _OPTIONS = [
     *(*opt.GROUPS, opt.STANDARDIZE, opt.output_option("the labels")),

@@ -133,9 +133,11 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         Most iterations of the solver. None: 100 filter sweeps of ``"chebyshev"``,
         10 n restarts of ``"lanczos"``, 500 steps of ``"lobpcg"``, 1000 of ``"dual"``
         and 10 of ``"admm"``, as in [3]_, which is seldom enough for `tol`.
-    dtype : {np.float64, np.float32}, default=np.float64
+    dtype : {"auto", np.float64, np.float32}, default="auto"
         Type in which ``"chebyshev"`` iterates and ``"lanczos"`` multiplies. float32
-        takes about half the memory and time; ``"chebyshev"`` still finishes in float64.
+        takes about half the memory; ``"chebyshev"`` still finishes in float64, and
+        ``"auto"`` has it iterate so on stored graphs of 20,000 nodes or more if `tol`
+        is at least 2e-5.
     n_init : int, default=10
         Attempts of k-means on all rows: starts, and attempts to mend the best.
     %(attributes)s
@@ -259,7 +261,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "dtype": [
             Options(type, {np.float32, np.float64}),
-            StrOptions({"float32", "float64"}),
+            StrOptions({"auto", "float32", "float64"}),
         ],
         "attributes": [StrOptions({"joint", "each"})],
         "assign_labels": [StrOptions({"kmeans", "fair"})],
@@ -280,7 +282,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         regularization: float = 0.1,
         tol: float = 1e-4,
         max_iter: int | None = None,
-        dtype: Any = np.float64,
+        dtype: Any = "auto",
         n_init: int = 10,
         attributes: str = "joint",
         assign_labels: str = "fair",

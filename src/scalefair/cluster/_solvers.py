@@ -38,6 +38,8 @@ Array = NDArray[np.float64]
 
 # float32 iterations are not asked for residuals below this.
 _SINGLE_TOL = 2e-5
+# With fewer nodes blocks stay in the caches, and float32 gains nothing.
+_SINGLE_NODES = 20_000
 _GIB = 2**30
 # omega of remark 2.3 of the paper: M + (1 + omega) I is positive definite.
 _OMEGA = 0.01
@@ -119,6 +121,13 @@ class SolverOptions:
     dtype: Any
     rng: np.random.RandomState
     callback: Callable[[int, float], object]
+
+    def is_single(self, problem: FairProblem) -> bool:
+        """Whether iterations in float32 are asked for, or pay."""
+        if self.dtype != "auto":
+            return bool(np.dtype(self.dtype) == np.float32)
+        is_stored = isinstance(problem.affinity, NormalizedAffinity)
+        return is_stored and problem.n >= _SINGLE_NODES and self.tol >= _SINGLE_TOL
 
     def keywords(self) -> dict[str, Any]:
         """Keyword arguments of the iterative solvers of `scalefair.linalg`."""
@@ -220,7 +229,8 @@ def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
 
 def _lanczos(problem: FairProblem, options: SolverOptions) -> EigenResult:
     """Restarted Lanczos on the projected operator (s-FSC, Wang et al. 2023)."""
-    affinity = problem.affinity.astype(options.dtype)
+    is_auto = options.dtype == "auto"  # nothing would confirm float32
+    affinity = problem.affinity.astype(np.float64 if is_auto else options.dtype)
     result = lanczos(
         Projected(affinity, problem.Q, constrained_value=-1.0),
         problem.k,
@@ -250,7 +260,7 @@ def _chebyshev(
     # At the lower end the constrained directions are not wanted (interlacing), nor do
     # they widen the interval the filter works on.
     value, coarse = bounds.lower, None
-    if np.dtype(options.dtype) == np.float32:
+    if options.is_single(problem):
         single = problem.affinity.astype(np.float32)
         low = Projected(single, problem.Q, constrained_value=value)
         common["tol"] = max(options.tol, _SINGLE_TOL)
