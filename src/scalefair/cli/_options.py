@@ -150,6 +150,8 @@ class Reading:
     @classmethod
     def take(cls, options: dict[str, Any], **others: Any) -> Self:
         """Take the options that are about files out of all options of a command."""
+        if column := options.pop("group_column", None):
+            options["groups"] = f"{options['groups']}:{column}"
         names = {entry.name for entry in fields(cls)} & options.keys()
         return cls(**{name: options.pop(name) for name in names}, **others)
 
@@ -380,6 +382,7 @@ def parameters_in_force(
 
 # What commands share: section, name and value of an option, and its help.
 _SHARED = {
+    "Columns --group-column COLUMN": "Column of the FILE of groups, as in FILE:COLUMN.",
     "Columns --keep-groups": "Keep the column of the groups as a feature.",
     "Files --groups-header/--no-groups-header": "Whether their file has a header.",
     "Files --target-header/--no-target-header": "Whether its file has a header.",
@@ -449,9 +452,9 @@ _GROUPS = "Column with the group of each row, then no feature, or several as sex
 _GROUPS += "whose combinations are the groups; or a file of groups."
 GROUPS = [
     _share("Required --groups COLUMN|FILE", _GROUPS, required=True),
-    *_pick("keep-groups groups-header"),
+    *_pick("group-column keep-groups groups-header"),
 ]
-GROUPS_IF_ANY = [_share("Columns --groups COLUMN|FILE", _GROUPS), *GROUPS[1:]]
+GROUPS_IF_ANY = [_share("Columns --groups COLUMN|FILE", _GROUPS), *GROUPS[2:]]
 TARGET = [_share("Required --target COLUMN|FILE", _TARGET), *_pick("target-header")]
 ROLES = [*TARGET, *GROUPS, *_pick("categorical")]
 INPUT = _pick(
