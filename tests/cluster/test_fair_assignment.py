@@ -135,7 +135,8 @@ def test_clusters_that_are_dust():
     groups = (rng.random(n) < 0.35) | (rng.random(n) < 0.3)
     result = checked(X, centers, groups)
     assert result.gap <= GAP
-    checked(X, centers, groups, min_size=25)
+    # Sets below the least size do not count: with them the gap is 0.7.
+    assert checked(X, centers, groups, min_size=60).gap <= 2 * GAP
     with pytest.raises(ValueError, match="min_size must be an integer from 1 to 250"):
         checked(X, centers, groups, min_size=251)
 
@@ -392,7 +393,7 @@ def test_fair_sets_of_some_sizes_bound_those_of_all(seed):
         gains[s, : of_kind.size] = of_kind
     low, high = whole.bounds.counts(np.arange(1, n + 1))
     counts = np.zeros(h, np.int64)
-    exact = largest_fair_set(gains, low, high, counts)
+    exact = largest_fair_set(gains, low, high, 1, counts)
     for most in (3, 10, 25, n):
         found = _FairSet.best(whole, 0, values, most)
         assert found.gain >= exact - 1e-12

@@ -136,20 +136,22 @@ def test_ties_are_shared(rounding):
 def test_largest_fair_set(seed):
     rng = np.random.default_rng(seed)
     h, m = rng.integers(1, 4), rng.integers(1, 7)
+    least = rng.integers(1, m + 1)
     gains = -np.sort(-rng.normal(size=(h, m + 1)), axis=1)
     gains[0, rng.integers(1, m + 2) :] = -np.inf
     low = rng.integers(0, 2, (h, m))
     high = low + rng.integers(0, 4, (h, m))
     sums = np.concatenate([np.zeros((h, 1)), np.cumsum(gains, axis=1)], axis=1)
     best, found = -np.inf, np.zeros(h, np.int64)
-    for z in range(1, m + 1):
+    for z in range(least, m + 1):
         ranges = (
             range(a, b + 1) for a, b in zip(low[:, z - 1], high[:, z - 1], strict=True)
         )
         for counts in itertools.product(*ranges):
             if sum(counts) == z:
                 best = max(best, sum(sums[s, c] for s, c in enumerate(counts)))
-    assert largest_fair_set(gains, low, high, found) == pytest.approx(best)
+    gain = largest_fair_set(gains, low, high, least, found)
+    assert gain == pytest.approx(best)
     if np.isfinite(best):
         assert sums[np.arange(h), found].sum() == pytest.approx(best)
         z = found.sum() - 1

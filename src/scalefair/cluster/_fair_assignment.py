@@ -503,7 +503,7 @@ class _FairSet:
     def best(cls, problem: _Problem, cluster: int, v: Array, most: int) -> _FairSet:
         """Find the set for gains ``v - C[:, cluster]``, among those of few rows."""
         bounds, offsets, n = problem.bounds, problem.offsets, len(problem.C)
-        h, most = len(offsets) - 1, min(most, MAX_SET_SIZE, n)
+        h, most = len(offsets) - 1, max(min(most, MAX_SET_SIZE, n), problem.min_size)
         gains, rows = np.full((h, most + 1), -np.inf), []
         for s in range(h):
             part = slice(offsets[s], offsets[s + 1])
@@ -515,7 +515,7 @@ class _FairSet:
             rows.append(offsets[s] + kept)
         low, high = bounds.counts(np.arange(1, most + 1))
         counts = np.zeros(h, np.int64)
-        gain = largest_fair_set(gains, low, high, counts)
+        gain = largest_fair_set(gains, low, high, problem.min_size, counts)
         each, is_exact = np.arange(h), True
         if most < n:
             # Larger sets gain at most by a tangent of the concave sums of the gains.

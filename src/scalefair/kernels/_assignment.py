@@ -153,9 +153,9 @@ def share_ties(
 
 @cached_njit(nogil=True)
 def largest_fair_set(
-    gains: Float64Array, low: IntArray, high: IntArray, counts: IntArray
+    gains: Float64Array, low: IntArray, high: IntArray, min_size: int, counts: IntArray
 ) -> float:
-    """Most that a set of rows can gain if its counts of groups are within bounds.
+    """Most that `min_size` rows or more gain if their counts are within bounds.
 
     `gains` (h, m + 1) are those of the rows of each group, falling, -inf where there is
     none; `low` and `high` (h, m) bound the counts by the size of the set, from 1.
@@ -164,7 +164,7 @@ def largest_fair_set(
     """
     h, m = low.shape
     best, chosen = -np.inf, np.empty(h, np.int64)
-    for z in range(m):
+    for z in range(min_size - 1, m):
         missing, value = z + 1, 0.0
         for s in range(h):
             chosen[s] = low[s, z]
