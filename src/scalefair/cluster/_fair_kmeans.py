@@ -35,7 +35,9 @@ Ints = NDArray[np.int64]
 
 # Starts are compared on a sample of so many rows, or so many for each cluster: the
 # means of a sample are as good to start from, and take a fraction of the time.
-SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER = 10_000, 200
+SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER = 5_000, 200
+# After so many iterations the best start is known, and goes on alone.
+START_ITERATIONS = 3
 
 
 @documented()
@@ -56,10 +58,10 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         Largest relative deviation of a group's share in a cluster from that in the
         population, up to one row.
     min_balance : float, default=None
-        Least balance of a cluster, up to one row: members of its smallest group for
-        each one of its largest. At most b, the balance of the population; the shares
-        are then within (b - min_balance) / (b + min_balance), too, which implies it
-        and is stricter than it need be.
+        Least balance of a cluster as well, up to one row: members of its smallest
+        group for each one of its largest; at most that of the population. All shares
+        are held between a and a / `min_balance` for one a: just that for two groups,
+        and more than it takes for others. A large `balance_tolerance` leaves it alone.
     n_init : int, default=4
         Number of starts.
     max_iter : int, default=100
@@ -116,7 +118,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "balance_tolerance": [Interval(Real, 0, None, closed="left")],
-        "min_balance": [Interval(Real, 0, 1, closed="both"), None],
+        "min_balance": [Interval(Real, 0, 1, closed="right"), None],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -170,22 +172,18 @@ class FairKMeans(ClusterMixin, BaseEstimator):
             If an argument does not fit, there are fewer rows than clusters, or
             `min_balance` is above the balance of the population.
         """
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        rows: Array = X
+        rows: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         n, k = len(rows), self.n_clusters
-        if n < k:
+        if k > n:
             raise ValueError(f"n_clusters={k} must be at most n_samples={n}.")
         compared = compared_attributes(sensitive_features, n, self.attributes)
         check_compared(compared, "sklearn.cluster.KMeans")
         self.groups_ = fitted_groups(compared)
         codes = np.column_stack([attribute.codes for attribute in compared])
-        rng = check_random_state(self.random_state)
-        sample = _sample(codes, max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * k), rng)
-        limits = self._limits(codes)
-        centres = self._start(rows[sample], codes[sample], limits, rng)
-        settled, self.n_iter_ = self._iterate(rows, codes, centres, limits)
-        centres = cluster_means(rows, settled.labels)
-        last = assign_rows(rows, centres, codes, limits)
+        problem = rows, codes, self._limits(codes)
+        centres = self._start(*problem, check_random_state(self.random_state))
+        settled, self.n_iter_ = self._iterate(*problem, centres, self.max_iter)
+        last = assign_rows(rows, cluster_means(rows, settled.labels), *problem[1:])
 
         def inertia(assignment: FairAssignment) -> float:
             means = cluster_means(rows, assignment.labels)
@@ -220,61 +218,65 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         return labels
 
     def _limits(self, codes: Ints) -> Array:
-        """Least and largest multiple (2, h) of the share of each group."""
-        limits = []
+        """Return the least and largest multiple (2, h) of the share of each group."""
+        limits, ratio = [], self.min_balance
         for counts in map(np.bincount, codes.T):
-            low = np.full(len(counts), max(1 - self.balance_tolerance, 0.0))
-            high = np.full(len(counts), 1 + self.balance_tolerance)
-            least, (rare, common) = self.min_balance, (counts.min(), counts.max())
-            if least is not None:
-                if least > rare / common:
+            shares = counts / len(codes)
+            low = np.full(len(shares), max(1 - self.balance_tolerance, 0.0))
+            high = np.full(len(shares), 1 + self.balance_tolerance)
+            rare, common = shares.min(), shares.max()
+            if ratio is not None:
+                if ratio > rare / common:
                     raise ValueError(
-                        f"min_balance={least:g} is above the balance of the "
+                        f"min_balance={ratio:g} is above the balance of the "
                         f"population, {rare / common:.4g}: no clustering has it."
                     )
-                # Counts from a to a / b, in units of those expected: such that the
-                # rarest may have a where the most common has a / b.
-                share = (rare + common) / (1 + least) / counts
-                low = np.maximum(low, least * share)
-                high = np.minimum(high, share)
+                # Shares from a to a / ratio: the rarest group is bounded more tightly
+                # than the most common one, as it has fewer rows. No share is above
+                # 1 - a (h - 1) with h groups, so a need not be larger than this.
+                a = (1 + ratio) * rare * common / (rare + common)
+                a = min(a, ratio / (1 + ratio * (len(shares) - 1)))
+                low = np.maximum(low, a / shares)
+                high = np.minimum(high, a / ratio / shares)
             limits.append([low, high])
         return np.hstack(limits)
 
     def _start(
         self, rows: Array, codes: Ints, limits: Array, rng: np.random.RandomState
     ) -> Array:
-        """Centres of the best of several starts."""
-        k = self.n_clusters
-        _, cells = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
-        largest = rows[cells == np.bincount(cells).argmax()]
-        largest = rows if len(largest) < k else largest
-        starts = [
-            cluster_means(rows, embedding_kmeans(rows, k, n_init=2, random_state=rng))
-        ]
+        """Return centres of the best of several starts, on a sample of the rows."""
+        n, k = len(rows), self.n_clusters
+        if n > (size := max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * k)):
+            present, _ = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
+            sample = np.union1d(present, rng.choice(n, size, replace=False))
+            rows, codes = rows[sample], codes[sample]
+        largest = rows[codes[:, 0] == np.bincount(codes[:, 0]).argmax()]
+        if len(largest) < k:
+            largest = rows
+        labels = embedding_kmeans(rows, k, n_init=2, random_state=rng)
+        means = cluster_means(rows, labels)  # fewer if many rows are equal
+        more = rng.choice(len(rows), k - len(means), replace=False)
+        starts = [np.vstack([means, rows[more]])]
         for _ in range(self.n_init - 1):
             starts.append(kmeans_plusplus(largest, k, random_state=rng)[0])
-        runs = [self._iterate(rows, codes, start, limits)[0] for start in starts]
-        return cluster_means(rows, min(runs, key=lambda run: run.cost).labels)
+
+        def iterate(centres: Array, max_iter: int) -> FairAssignment:
+            return self._iterate(rows, codes, limits, centres, max_iter)[0]
+
+        runs = [iterate(centres, START_ITERATIONS) for centres in starts]
+        best = min(runs, key=lambda run: run.cost)
+        best = iterate(cluster_means(rows, best.labels), self.max_iter)
+        return cluster_means(rows, best.labels)
 
     def _iterate(
-        self, rows: Array, codes: Ints, centres: Array, limits: Array
+        self, rows: Array, codes: Ints, limits: Array, centres: Array, max_iter: int
     ) -> tuple[FairAssignment, int]:
-        """The cheapest assignment of Lloyd's iterations, and how many there were."""
+        """Return the cheapest assignment of Lloyd's iterations, and their number."""
         best = assign_rows(rows, centres, codes, limits, search_sizes=False)
-        for n_iter in range(2, self.max_iter + 1):
+        for n_iter in range(2, max_iter + 1):
             centres, before = cluster_means(rows, best.labels), best.cost
             new = assign_rows(rows, centres, codes, limits, search_sizes=False)
             best = min(new, best, key=lambda assignment: assignment.cost)
             if before - best.cost <= self.tol * before:
                 return best, n_iter
-        return best, self.max_iter
-
-
-def _sample(codes: Ints, size: int, rng: np.random.RandomState) -> Ints:
-    """About so many rows, as many of each kind as there are, and one at least."""
-    _, kinds = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
-    order = rng.permutation(len(kinds))
-    order = order[np.argsort(kinds[order], kind="stable")]
-    counts = np.bincount(kinds)
-    ranks = np.arange(len(kinds)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.sort(order[ranks % -(-len(kinds) // size) == 0])
+        return best, max_iter
