@@ -9,16 +9,26 @@ from sklearn.cluster import KMeans
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scalefair.cluster import FairKMeans, fair_assignment
-from scalefair.cluster import _fair_kmeans as module
+from scalefair.cluster import (
+    FairKMeans,
+    _fair_assignment,
+    _fair_kmeans,
+    fair_assignment,
+)
+
+
+@pytest.fixture(autouse=True)
+def integer_programs_of_tiny_problems_only(monkeypatch):
+    """Save the seconds that the last assignment would take."""
+    monkeypatch.setattr(_fair_assignment, "MAX_MILP_SIZE", 100)
 
 
 @pytest.fixture(scope="module")
 def people():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(900, 3)) + 4 * rng.integers(0, 4, 900)[:, None]
-    groups = np.where(X[:, 0] + 6 * rng.random(900) > 9, "a", "b")
-    groups[rng.random(900) < 0.2] = "c"
+    X = rng.normal(size=(300, 3)) + 4 * rng.integers(0, 4, 300)[:, None]
+    groups = np.where(X[:, 0] + 6 * rng.random(300) > 9, "a", "b")
+    groups[rng.random(300) < 0.2] = "c"
     return X, groups
 
 
@@ -117,9 +127,9 @@ def test_min_balance_of_two_groups_binds_no_further():
 
 def test_a_sample_of_the_rows_to_start_from(people, monkeypatch):
     X, groups = people
-    groups = np.where(np.arange(900) == 0, "d", groups)  # a group of one row
-    monkeypatch.setattr(module, "SAMPLE_ROWS", 100)
-    monkeypatch.setattr(module, "SAMPLE_ROWS_PER_CLUSTER", 10)
+    groups = np.where(np.arange(300) == 0, "d", groups)  # a group of one row
+    monkeypatch.setattr(_fair_kmeans, "SAMPLE_ROWS", 80)
+    monkeypatch.setattr(_fair_kmeans, "SAMPLE_ROWS_PER_CLUSTER", 10)
     model = fit(X, groups)
     assert within(model.labels_, groups, 0.1)
     assert model.assignment_.rounded.any()
@@ -138,8 +148,8 @@ def test_the_same_seed_gives_the_same_labels(people):
 
 
 def test_several_attributes(people):
-    X, groups = (array[:200] for array in people)
-    both = np.column_stack([groups, np.arange(200) % 2])
+    X, groups = (array[:100] for array in people)
+    both = np.column_stack([groups, np.arange(100) % 2])
     model = fit(X, both, 3, attributes="each", max_iter=3)
     assert len(model.groups_) == 2
     assert model.assignment_.max_violation == 0

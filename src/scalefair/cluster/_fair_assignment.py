@@ -328,7 +328,8 @@ class ShareLimits(ShareBounds):
     @cached_property
     def upper(self) -> Array:
         """Largest share of each group in a cluster."""
-        return np.minimum(self.tolerance[1] * self._shares, 1.0)
+        largest: Array = np.minimum(self.tolerance[1] * self._shares, 1.0)
+        return largest
 
     def rounded(self, counts: Ints) -> NDArray[np.bool_]:
         """Where counts are within the bounds, but the share beyond the limits."""
