@@ -42,7 +42,7 @@ START_ITERATIONS = 3
 
 @documented()
 class FairKMeans(ClusterMixin, BaseEstimator):
-    """k-means in which every cluster mirrors the population.
+    """Fair k-means: every cluster mirrors the population.
 
     Lloyd's iterations with `fair_assignment` in place of the nearest centre: every row
     goes to a centre such that each cluster holds each group in its share of the
