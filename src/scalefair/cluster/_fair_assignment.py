@@ -314,7 +314,8 @@ class _Flow(NamedTuple):
 class ShareLimits(ShareBounds):
     """Bounds by the least and the largest multiple of the share of each group.
 
-    The `tolerance` (2, h) are these multiples.
+    The `tolerance` (2, h) are these multiples. Bounds are rounded inwards where the
+    expected count is still within them: so whole counts exist that meet them all.
     """
 
     tolerance: Any
@@ -330,6 +331,16 @@ class ShareLimits(ShareBounds):
         """Largest share of each group in a cluster."""
         largest: Array = np.minimum(self.tolerance[1] * self._shares, 1.0)
         return largest
+
+    def counts(self, size: Ints) -> tuple[Ints, Ints]:
+        """Fewest and most rows of each group, (h, ...), in clusters by their sizes."""
+        low, high = super().counts(size)
+        expected = np.multiply.outer(self._shares, size)
+        least = np.ceil(np.multiply.outer(self.lower, size) - ROUNDING)
+        most = np.floor(np.multiply.outer(self.upper, size) + ROUNDING)
+        low = np.where(least <= expected + ROUNDING, least, low).astype(np.int64)
+        high = np.where(most >= expected - ROUNDING, most, high).astype(np.int64)
+        return low, high
 
     def rounded(self, counts: Ints) -> NDArray[np.bool_]:
         """Where counts are within the bounds, but the share beyond the limits."""

@@ -32,6 +32,7 @@ from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Limits = float | Array
 
 # Starts are compared on a sample of so many rows, or so many for each cluster: the
 # means of a sample are as good to start from, and take a fraction of the time.
@@ -58,10 +59,11 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         Largest relative deviation of a group's share in a cluster from that in the
         population, up to one row.
     min_balance : float, default=None
-        Least balance of a cluster as well, up to one row: members of its smallest
-        group for each one of its largest; at most that of the population. All shares
-        are held between a and a / `min_balance` for one a: just that for two groups,
-        and more than it takes for others. A large `balance_tolerance` leaves it alone.
+        Least balance of a cluster as well, members of its smallest group for each one
+        of its largest; at most that of the population. It holds but for a row in
+        clusters too small for it. All shares are held between a and a / `min_balance`
+        for one a: just what it takes for two groups, and more than that for others. A
+        large `balance_tolerance` leaves it alone.
     n_init : int, default=4
         Number of starts.
     max_iter : int, default=100
@@ -111,7 +113,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
     >>> X = rng.normal(size=(1000, 2)) + groups[:, None]
     >>> model = FairKMeans(3, min_balance=0.8, random_state=0)
     >>> labels = model.fit_predict(X, sensitive_features=groups)
-    >>> model.minimum_balance_ > 0.8
+    >>> model.minimum_balance_ >= 0.8
     True
     """
 
@@ -217,32 +219,31 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         labels: NDArray[np.int32] = distances.argmin(axis=1).astype(np.int32)
         return labels
 
-    def _limits(self, codes: Ints) -> Array:
-        """Return the least and largest multiple (2, h) of the share of each group."""
-        limits, ratio = [], self.min_balance
+    def _limits(self, codes: Ints) -> Limits:
+        """Return the tolerance, or least and largest multiples (2, h) of the shares."""
+        tolerance, ratio = self.balance_tolerance, self.min_balance
+        if ratio is None:
+            return tolerance
+        limits = []
         for counts in map(np.bincount, codes.T):
             shares = counts / len(codes)
-            low = np.full(len(shares), max(1 - self.balance_tolerance, 0.0))
-            high = np.full(len(shares), 1 + self.balance_tolerance)
             rare, common = shares.min(), shares.max()
-            if ratio is not None:
-                if ratio > rare / common:
-                    raise ValueError(
-                        f"min_balance={ratio:g} is above the balance of the "
-                        f"population, {rare / common:.4g}: no clustering has it."
-                    )
-                # Shares from a to a / ratio: the rarest group is bounded more tightly
-                # than the most common one, as it has fewer rows. No share is above
-                # 1 - a (h - 1) with h groups, so a need not be larger than this.
-                a = (1 + ratio) * rare * common / (rare + common)
-                a = min(a, ratio / (1 + ratio * (len(shares) - 1)))
-                low = np.maximum(low, a / shares)
-                high = np.minimum(high, a / ratio / shares)
-            limits.append([low, high])
+            if ratio > rare / common:
+                raise ValueError(
+                    f"min_balance={ratio:g} is above the balance of the population, "
+                    f"{rare / common:.4g}: no clustering has it."
+                )
+            # Shares from a to a / ratio: the rarest group is bounded more tightly than
+            # the most common one, as it has fewer rows. No share is above 1 - a (h - 1)
+            # with h groups, so a need not be larger than this.
+            a = (1 + ratio) * rare * common / (rare + common)
+            a = min(a, ratio / (1 + ratio * (len(shares) - 1)))
+            low = np.maximum(1 - tolerance, a / shares)
+            limits.append([low, np.minimum(1 + tolerance, a / ratio / shares)])
         return np.hstack(limits)
 
     def _start(
-        self, rows: Array, codes: Ints, limits: Array, rng: np.random.RandomState
+        self, rows: Array, codes: Ints, limits: Limits, rng: np.random.RandomState
     ) -> Array:
         """Return centres of the best of several starts, on a sample of the rows."""
         n, k = len(rows), self.n_clusters
@@ -251,25 +252,21 @@ class FairKMeans(ClusterMixin, BaseEstimator):
             sample = np.union1d(present, rng.choice(n, size, replace=False))
             rows, codes = rows[sample], codes[sample]
         largest = rows[codes[:, 0] == np.bincount(codes[:, 0]).argmax()]
-        if len(largest) < k:
-            largest = rows
+        largest = largest if len(largest) >= k else rows
         labels = embedding_kmeans(rows, k, n_init=2, random_state=rng)
         means = cluster_means(rows, labels)  # fewer if many rows are equal
         more = rng.choice(len(rows), k - len(means), replace=False)
         starts = [np.vstack([means, rows[more]])]
         for _ in range(self.n_init - 1):
             starts.append(kmeans_plusplus(largest, k, random_state=rng)[0])
-
-        def iterate(centres: Array, max_iter: int) -> FairAssignment:
-            return self._iterate(rows, codes, limits, centres, max_iter)[0]
-
-        runs = [iterate(centres, START_ITERATIONS) for centres in starts]
-        best = min(runs, key=lambda run: run.cost)
-        best = iterate(cluster_means(rows, best.labels), self.max_iter)
-        return cluster_means(rows, best.labels)
+        for max_iter in (START_ITERATIONS, self.max_iter):
+            runs = [self._iterate(rows, codes, limits, c, max_iter)[0] for c in starts]
+            best = min(runs, key=lambda run: run.cost)
+            starts = [cluster_means(rows, best.labels)]
+        return starts[0]
 
     def _iterate(
-        self, rows: Array, codes: Ints, limits: Array, centres: Array, max_iter: int
+        self, rows: Array, codes: Ints, limits: Limits, centres: Array, max_iter: int
     ) -> tuple[FairAssignment, int]:
         """Return the cheapest assignment of Lloyd's iterations, and their number."""
         best = assign_rows(rows, centres, codes, limits, search_sizes=False)
