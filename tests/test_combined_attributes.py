@@ -42,6 +42,10 @@ def labels(estimator, groups):
     return fitted(estimator, groups, W).labels_
 
 
+def clusters(estimator, groups):
+    return fitted(estimator, groups, X).labels_
+
+
 def losses(estimator, groups):
     return estimator.fit(X, sensitive_features=groups).group_losses_
 
@@ -67,6 +71,7 @@ def estimators():
         cluster.UnifiedFairSpectralClustering(2, n_init=1, **few, **seed),
     ):
         yield estimator, labels
+    yield cluster.FairKMeans(2, **seed), clusters
     yield decomposition.FairPCA(1), losses
     yield decomposition.GroupPCA(1), losses
     yield decomposition.SemidefiniteFairPCA(1), losses

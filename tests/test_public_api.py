@@ -11,6 +11,7 @@ PUBLIC = {
     "scalefair.cluster": [
         "CoordinateDescentFairClustering",
         "FairAssignment",
+        "FairKMeans",
         "FairSpectralClustering",
         "RefinedPartition",
         "UnifiedFairSpectralClustering",

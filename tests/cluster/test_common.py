@@ -1,5 +1,7 @@
 """What all clustering estimators promise: input, components, groups, repeatability."""
 
+import inspect
+
 import numba
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from scalefair.cluster import (
     CoordinateDescentFairClustering,
+    FairKMeans,
     FairSpectralClustering,
     UnifiedFairSpectralClustering,
 )
@@ -31,13 +34,16 @@ every = pytest.mark.parametrize("estimator", ESTIMATORS)
 def with_groups(estimator):
     """Subclass for checks that do not know sensitive_features: two groups alternate."""
 
+    predict = getattr(estimator, "predict", None)
+    asks = predict and "sensitive_features" in inspect.signature(predict).parameters
+
     class WithGroups(estimator):
         def fit(self, W, y=None, *, sensitive_features=None):
             if sensitive_features is None:
                 sensitive_features = np.arange(_num_samples(W)) % 2
             return super().fit(W, y, sensitive_features=sensitive_features)
 
-        if hasattr(estimator, "predict"):
+        if asks:
 
             def predict(self, W, *, sensitive_features=None):
                 if self.assign_labels == "fair" and sensitive_features is None:
@@ -51,14 +57,14 @@ def with_groups(estimator):
     return WithGroups
 
 
-SPECTRAL, DESCENT, UNIFIED = map(with_groups, ESTIMATORS)
+SPECTRAL, DESCENT, UNIFIED, KMEANS = map(with_groups, [*ESTIMATORS, FairKMeans])
 NEIGHBORS = {"affinity": "nearest_neighbors", "n_neighbors": 4}
 # The random matrices of the checks have isolated nodes.
 ALL = {"n_init": 2, "connected_components": "all"}
 
 
 def expected_failures(estimator):
-    if estimator.affinity == "precomputed":
+    if getattr(estimator, "affinity", None) == "precomputed":
         return {"check_clustering": "it passes rows of features, not an affinity"}
     return {}
 
@@ -74,6 +80,8 @@ def expected_failures(estimator):
         DESCENT(2, **ALL, **NEIGHBORS),
         UNIFIED(2, tol=0.1, **ALL),
         UNIFIED(2, tol=0.1, **ALL, **NEIGHBORS),
+        KMEANS(2),
+        KMEANS(2, min_balance=0.2),
     ],
     expected_failed_checks=expected_failures,
 )

@@ -13,9 +13,10 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._entries import canonical, equal_weight, validate_data
-from scalefair._groups import encode_values
+from scalefair._groups import GroupCodes, encode_values
 from scalefair.cluster._neighbors import neighbors_graph, with_small_indices
 from scalefair.kernels import csr_is_symmetric
+from scalefair.metrics import balance_score
 from scalefair.operators import PartitionedMatrix
 from scalefair.streaming import PartitionedRows
 
@@ -175,6 +176,16 @@ def kept_groups(
             "use sklearn.cluster.SpectralClustering."
         )
     return groups, codes
+
+
+def cluster_balances(
+    labels: NDArray[np.integer], codes: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Balance of each cluster, a row for each attribute, by columns of codes."""
+    columns = codes.T.view(GroupCodes)
+    return np.array(
+        [balance_score(labels, sensitive_features=c, average=None) for c in columns]
+    )
 
 
 def partitioned_affinity(W: Any) -> PartitionedMatrix:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from scalefair._entries import check_array
 from scalefair._groups import combinations, compared_attributes
 from scalefair.cluster._assignment_dual import DualSolution, maximise_dual
 from scalefair.cluster._share_bounds import (
+    ROUNDING,
     ShareBounds,
     cheapest_counts,
     check_tolerance,
@@ -196,22 +198,27 @@ def assign_rows(
     rows: Array,
     centers: Array,
     codes: Ints,
-    tolerance: float,
+    tolerance: float | Array,
     weights: Array | None = None,
     min_size: int = 1,
+    *,
+    search_sizes: bool = True,
 ) -> FairAssignment:
     """Assign checked rows, each of whose squared distances counts `weights` times.
 
     `codes` (n, n_attributes) are the groups; no cluster has fewer than `min_size` rows.
+    In place of a tolerance there may be `ShareLimits`. Without `search_sizes` the sizes
+    of clusters are those of the relaxation: quicker, for centres that will move.
     """
     n, k = len(rows), len(centers)
     first, cells = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
     order = np.argsort(cells, kind="stable")
-    bounds = ShareBounds.of(codes[first], np.bincount(cells), tolerance)
+    kind_of_bounds: Any = ShareBounds if np.ndim(tolerance) == 0 else ShareLimits
+    bounds = kind_of_bounds.of(codes[first], np.bincount(cells), tolerance)
     weights = np.ones(n) if weights is None else weights
     rows, cells, weights = rows[order], cells[order], weights[order]
     costs = squared_distances(rows, centers) * weights[:, None]
-    problem = _Problem(costs, cells, bounds, min_size)
+    problem = _Problem(costs, cells, bounds, min_size, search_sizes)
     nearest = problem.C.argmin(axis=1)
     cost_of = _Cost(rows, centers, weights)
     nearest_cost = cost_of(nearest)
@@ -304,6 +311,45 @@ class _Flow(NamedTuple):
     counts: Ints  # (c, k)
 
 
+class ShareLimits(ShareBounds):
+    """Bounds by the least and the largest multiple of the share of each group.
+
+    The `tolerance` (2, h) are these multiples. Bounds are rounded inwards where the
+    expected count is still within them: so whole counts exist that meet them all.
+    """
+
+    tolerance: Any
+
+    @cached_property
+    def lower(self) -> Array:
+        """Least share of each group in a cluster."""
+        least: Array = self.tolerance[0] * self._shares
+        return least
+
+    @cached_property
+    def upper(self) -> Array:
+        """Largest share of each group in a cluster."""
+        largest: Array = np.minimum(self.tolerance[1] * self._shares, 1.0)
+        return largest
+
+    def counts(self, size: Ints) -> tuple[Ints, Ints]:
+        """Fewest and most rows of each group, (h, ...), in clusters by their sizes."""
+        low, high = super().counts(size)
+        expected = np.multiply.outer(self._shares, size)
+        least = np.ceil(np.multiply.outer(self.lower, size) - ROUNDING)
+        most = np.floor(np.multiply.outer(self.upper, size) + ROUNDING)
+        low = np.where(least <= expected + ROUNDING, least, low).astype(np.int64)
+        high = np.where(most >= expected - ROUNDING, most, high).astype(np.int64)
+        return low, high
+
+    def rounded(self, counts: Ints) -> NDArray[np.bool_]:
+        """Where counts are within the bounds, but the share beyond the limits."""
+        shares = self.members @ counts / counts.sum(axis=0)
+        low, high = self.lower[:, None] - ROUNDING, self.upper[:, None] + ROUNDING
+        result: NDArray[np.bool_] = (shares < low) | (shares > high)
+        return result
+
+
 @dataclass(frozen=True)
 class _Problem:
     """Rows sorted by kind, which go to one of k clusters each, within the bounds."""
@@ -312,6 +358,7 @@ class _Problem:
     kinds: Ints
     bounds: ShareBounds
     min_size: int
+    search_sizes: bool = True
 
     @property
     def offsets(self) -> Ints:
@@ -336,7 +383,7 @@ class _Problem:
                 break
         best, n_flows = min(flows, key=lambda flow: flow.cost), len(flows)
         # Other sizes, at which the bounds round more favourably.
-        window = SIZE_WINDOW * (bounds.n_attributes == 1)
+        window = SIZE_WINDOW * (self.search_sizes and bounds.n_attributes == 1)
         while window > 0 and best.cost - lower_bound > GAP * best.cost:
             sizes = self._favourable_sizes(best, window)
             flow, n_flows = self.flow(best.prices, best.counts, sizes), n_flows + 1
@@ -346,7 +393,8 @@ class _Problem:
                 window //= 2
         # Few rows: the relaxation says little of clusters of a handful.
         is_far = best.cost - lower_bound > MAX_START_GAP * best.cost
-        if is_far and self.C.size * len(bounds.sizes) <= MAX_MILP_SIZE:
+        is_few = self.C.size * len(bounds.sizes) <= MAX_MILP_SIZE
+        if self.search_sizes and is_far and is_few:
             counts, bound = cheapest_counts(self.C, self.kinds, bounds, self.min_size)
             lower_bound = max(lower_bound, bound)
             if len(counts) and bounds.excess(counts) == 0:
@@ -399,7 +447,7 @@ class _Problem:
         """
         sizes = np.bincount(self.C.argmin(axis=1), minlength=self.C.shape[1])
         is_small = sizes <= min(MAX_SET_SIZE, 0.5 * sizes.mean())
-        is_small &= self.bounds.n_attributes == 1
+        is_small &= self.search_sizes and self.bounds.n_attributes == 1
         starts = []
         if is_small.any():
             # Rows are worth what they cost in the large clusters.

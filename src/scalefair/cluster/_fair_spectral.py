@@ -19,12 +19,13 @@ from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOp
 from scalefair._decorators import CallbackSupportMixin, fit_context, with_callbacks
 from scalefair._docs import documented
 from scalefair._entries import graph_as_matrix
-from scalefair._groups import Attribute, GroupCodes, compared_attributes, fitted_groups
+from scalefair._groups import Attribute, compared_attributes, fitted_groups
 from scalefair._random_state import check_random_state
 from scalefair.cluster._base import (
     TEXTS,
     GraphClustering,
     check_square,
+    cluster_balances,
     kept_groups,
     partitioned_affinity,
 )
@@ -35,7 +36,6 @@ from scalefair.cluster._new_nodes import NystroemExtension, PredictingClustering
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
-from scalefair.metrics import balance_score
 from scalefair.operators import (
     NormalizedAffinity,
     NormalizedOperator,
@@ -516,14 +516,11 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         self, labels: NDArray[np.int32], codes: NDArray[np.int64]
     ) -> None:
         """Measure the balance; warn of useless sizes and of unfair clusters."""
-        # One column for each attribute.
-        columns = codes.reshape(len(codes), -1).T.view(GroupCodes)
-        balance = np.array(
-            [balance_score(labels, sensitive_features=c, average=None) for c in columns]
-        )
+        codes = codes.reshape(len(codes), -1)
+        balance = cluster_balances(labels, codes)
         self.balance_ = balance.min(axis=0)
         self.minimum_balance_ = float(balance.min())
-        sizes, counts = np.bincount(labels), [np.bincount(c) for c in columns]
+        sizes, counts = np.bincount(labels), [np.bincount(c) for c in codes.T]
         sizes = sizes[sizes > 0]
         n, k = labels.size, self.n_clusters
         tiny = np.sort(sizes[sizes < smallest_size(n, k)])

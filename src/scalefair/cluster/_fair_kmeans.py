@@ -1,0 +1,279 @@
+"""k-means whose clusters mirror the population."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.cluster import kmeans_plusplus
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from scalefair._decorators import fit_context
+from scalefair._docs import documented
+from scalefair._entries import validate_data
+from scalefair._groups import (
+    check_compared,
+    combinations,
+    compared_attributes,
+    fitted_groups,
+)
+from scalefair._random_state import check_random_state
+from scalefair.cluster._base import cluster_balances
+from scalefair.cluster._fair_assignment import (
+    FairAssignment,
+    assign_rows,
+    squared_distances,
+)
+from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Limits = float | Array
+
+# Starts are compared on a sample of so many rows, or so many for each cluster: the
+# means of a sample are as good to start from, and take a fraction of the time.
+SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER = 5_000, 200
+# After so many iterations the best start is known, and goes on alone.
+START_ITERATIONS = 3
+
+
+@documented()
+class FairKMeans(ClusterMixin, BaseEstimator):
+    """Fair k-means: every cluster mirrors the population.
+
+    Lloyd's iterations with `fair_assignment` in place of the nearest centre: every row
+    goes to a centre such that each cluster holds each group in its share of the
+    population, to `balance_tolerance` and one row, and centres become means, until the
+    cost settles. Of several starts the best on a sample of the rows is followed:
+    ordinary k-means, and k-means++ among the largest group, as in [1]_.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters; none is empty.
+    balance_tolerance : float, default=0.1
+        Largest relative deviation of a group's share in a cluster from that in the
+        population, up to one row.
+    min_balance : float, default=None
+        Least balance of a cluster as well, members of its smallest group for each one
+        of its largest; at most that of the population. It holds but for a row in
+        clusters too small for it. All shares are held between a and a / `min_balance`
+        for one a: just what it takes for two groups, and more than that for others. A
+        large `balance_tolerance` leaves it alone.
+    n_init : int, default=4
+        Number of starts.
+    max_iter : int, default=100
+        Most iterations from a start, and again on all rows.
+    tol : float, default=1e-4
+        Relative decrease of the cost below which the iterations end.
+    %(attributes)s
+    %(random_state)s
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n,), int32
+        Cluster of each row.
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+        Means of the clusters.
+    inertia_ : float
+        Sum of the squared distances of the rows to these.
+    n_iter_ : int
+        Iterations on all rows.
+    balance_ : ndarray of shape (n_clusters,)
+        Balance of each cluster (:func:`scalefair.metrics.balance_score`), between 0
+        and 1, the smallest over attributes with ``attributes="each"``.
+    minimum_balance_ : float
+        The smallest of these.
+    assignment_ : FairAssignment
+        The last assignment: its lower bound is for the centres before.
+    %(groups_each_)s
+    %(n_features_in_)s
+    %(feature_names_in_)s
+
+    See Also
+    --------
+    fair_assignment : The assignment to given centres.
+    FairSpectralClustering : Clusters of a graph.
+
+    References
+    ----------
+    .. [1] Mantuano, Kammermann, Baumann (2026), "Fast and effective algorithms for fair
+       clustering at scale", arXiv:2605.13759.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scalefair.cluster import FairKMeans
+    >>> rng = np.random.default_rng(0)
+    >>> groups = rng.integers(0, 2, 1000)
+    >>> X = rng.normal(size=(1000, 2)) + groups[:, None]
+    >>> model = FairKMeans(3, min_balance=0.8, random_state=0)
+    >>> labels = model.fit_predict(X, sensitive_features=groups)
+    >>> model.minimum_balance_ >= 0.8
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "balance_tolerance": [Interval(Real, 0, None, closed="left")],
+        "min_balance": [Interval(Real, 0, 1, closed="right"), None],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "attributes": [StrOptions({"joint", "each"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        balance_tolerance: float = 0.1,
+        min_balance: float | None = None,
+        n_init: int = 4,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        attributes: str = "joint",
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.balance_tolerance = balance_tolerance
+        self.min_balance = min_balance
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.attributes = attributes
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: ArrayLike, y: Any = None, *, sensitive_features: ArrayLike
+    ) -> FairKMeans:
+        """Cluster rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Rows.
+        %(y_ignored)s
+        sensitive_features : array-like of shape (n,) or (n, k)
+            Group of each row, at least two; of k columns see `attributes`.
+
+        Returns
+        -------
+        FairKMeans
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If an argument does not fit, there are fewer rows than clusters, or
+            `min_balance` is above the balance of the population.
+        """
+        rows: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        n, k = len(rows), self.n_clusters
+        if k > n:
+            raise ValueError(f"n_clusters={k} must be at most n_samples={n}.")
+        compared = compared_attributes(sensitive_features, n, self.attributes)
+        check_compared(compared, "sklearn.cluster.KMeans")
+        self.groups_ = fitted_groups(compared)
+        codes = np.column_stack([attribute.codes for attribute in compared])
+        problem = rows, codes, self._limits(codes)
+        centres = self._start(*problem, check_random_state(self.random_state))
+        settled, self.n_iter_ = self._iterate(*problem, centres, self.max_iter)
+        last = assign_rows(rows, cluster_means(rows, settled.labels), *problem[1:])
+
+        def inertia(assignment: FairAssignment) -> float:
+            means = cluster_means(rows, assignment.labels)
+            differences = rows - means[assignment.labels]
+            return float(np.vdot(differences, differences))
+
+        self.assignment_ = min(settled, last, key=inertia)
+        self.labels_ = self.assignment_.labels
+        self.cluster_centers_ = cluster_means(rows, self.labels_)
+        self.inertia_ = inertia(self.assignment_)
+        self.balance_ = cluster_balances(self.labels_, codes).min(axis=0)
+        self.minimum_balance_ = float(self.balance_.min())
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Nearest centres of rows; shares of groups among new rows are not bounded.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (m,), int32
+            Clusters: those of rows of the fit may differ from `labels_`.
+        """
+        check_is_fitted(self)
+        rows: Any = validate_data(self, X, dtype=np.float64, reset=False)
+        distances = squared_distances(rows, self.cluster_centers_)
+        labels: NDArray[np.int32] = distances.argmin(axis=1).astype(np.int32)
+        return labels
+
+    def _limits(self, codes: Ints) -> Limits:
+        """Return the tolerance, or least and largest multiples (2, h) of the shares."""
+        tolerance, ratio = self.balance_tolerance, self.min_balance
+        if ratio is None:
+            return tolerance
+        limits = []
+        for counts in map(np.bincount, codes.T):
+            shares = counts / len(codes)
+            rare, common = shares.min(), shares.max()
+            if ratio > rare / common:
+                raise ValueError(
+                    f"min_balance={ratio:g} is above the balance of the population, "
+                    f"{rare / common:.4g}: no clustering has it."
+                )
+            # Shares from a to a / ratio: the rarest group is bounded more tightly than
+            # the most common one, as it has fewer rows. No share is above 1 - a (h - 1)
+            # with h groups, so a need not be larger than this.
+            a = (1 + ratio) * rare * common / (rare + common)
+            a = min(a, ratio / (1 + ratio * (len(shares) - 1)))
+            low = np.maximum(1 - tolerance, a / shares)
+            limits.append([low, np.minimum(1 + tolerance, a / ratio / shares)])
+        return np.hstack(limits)
+
+    def _start(
+        self, rows: Array, codes: Ints, limits: Limits, rng: np.random.RandomState
+    ) -> Array:
+        """Return centres of the best of several starts, on a sample of the rows."""
+        n, k = len(rows), self.n_clusters
+        if n > (size := max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * k)):
+            present, _ = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
+            sample = np.union1d(present, rng.choice(n, size, replace=False))
+            rows, codes = rows[sample], codes[sample]
+        largest = rows[codes[:, 0] == np.bincount(codes[:, 0]).argmax()]
+        largest = largest if len(largest) >= k else rows
+        labels = embedding_kmeans(rows, k, n_init=2, random_state=rng)
+        means = cluster_means(rows, labels)  # fewer if many rows are equal
+        more = rng.choice(len(rows), k - len(means), replace=False)
+        starts = [np.vstack([means, rows[more]])]
+        for _ in range(self.n_init - 1):
+            starts.append(kmeans_plusplus(largest, k, random_state=rng)[0])
+        for max_iter in (START_ITERATIONS, self.max_iter):
+            runs = [self._iterate(rows, codes, limits, c, max_iter)[0] for c in starts]
+            best = min(runs, key=lambda run: run.cost)
+            starts = [cluster_means(rows, best.labels)]
+        return starts[0]
+
+    def _iterate(
+        self, rows: Array, codes: Ints, limits: Limits, centres: Array, max_iter: int
+    ) -> tuple[FairAssignment, int]:
+        """Return the cheapest assignment of Lloyd's iterations, and their number."""
+        best = assign_rows(rows, centres, codes, limits, search_sizes=False)
+        for n_iter in range(2, max_iter + 1):
+            centres, before = cluster_means(rows, best.labels), best.cost
+            new = assign_rows(rows, centres, codes, limits, search_sizes=False)
+            best = min(new, best, key=lambda assignment: assignment.cost)
+            if before - best.cost <= self.tol * before:
+                return best, n_iter
+        return best, max_iter

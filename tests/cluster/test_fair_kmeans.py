@@ -1,0 +1,210 @@
+"""k-means whose clusters mirror the population."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.cluster import KMeans
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from scalefair.cluster import (
+    FairKMeans,
+    _fair_assignment,
+    _fair_kmeans,
+    fair_assignment,
+)
+
+
+@pytest.fixture(autouse=True)
+def integer_programs_of_tiny_problems_only(monkeypatch):
+    """Save the seconds that the last assignment would take."""
+    monkeypatch.setattr(_fair_assignment, "MAX_MILP_SIZE", 100)
+
+
+def make_people(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)) + 4 * rng.integers(0, 4, n)[:, None]
+    groups = np.where(X[:, 0] + 6 * rng.random(n) > 9, "a", "b")
+    groups[rng.random(n) < 0.2] = "c"
+    return X, groups
+
+
+@pytest.fixture(scope="module")
+def people():
+    return make_people(300, 0)
+
+
+def fit(X, groups, k=4, **options):
+    return FairKMeans(k, random_state=0, **options).fit(X, sensitive_features=groups)
+
+
+def counts(labels, groups):
+    _, codes = np.unique(groups, return_inverse=True)
+    N = np.zeros((codes.max() + 1, labels.max() + 1), int)
+    np.add.at(N, (codes, labels), 1)
+    return N
+
+
+def within(labels, groups, tolerance):
+    N = counts(labels, groups)
+    expected = N.sum(axis=1, keepdims=True) / N.sum() * N.sum(axis=0)
+    low = np.floor((1 - tolerance) * expected + 1e-9)
+    high = np.ceil((1 + tolerance) * expected - 1e-9)
+    return ((low <= N) & (high >= N)).all()
+
+
+def inertia(X, labels):
+    parts = [X[labels == c] for c in np.unique(labels)]
+    return sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.05, 0.5])
+def test_shares_are_within_the_tolerance_up_to_one_row(people, tolerance):
+    X, groups = people
+    model = fit(X, groups, balance_tolerance=tolerance)
+    assert within(model.labels_, groups, tolerance)
+    assert model.labels_.dtype == np.int32
+    assert list(model.groups_) == ["a", "b", "c"]
+    means = [X[model.labels_ == c].mean(axis=0) for c in range(4)]
+    np.testing.assert_allclose(model.cluster_centers_, means)
+    assert model.inertia_ == pytest.approx(inertia(X, model.labels_))
+    N = counts(model.labels_, groups)
+    np.testing.assert_allclose(model.balance_, N.min(axis=0) / N.max(axis=0))
+    assert model.minimum_balance_ == model.balance_.min()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_worse_than_fair_assignment_to_centres_of_k_means(seed):
+    X, groups = make_people(1000, seed)
+    centers = KMeans(4, n_init=10, random_state=0).fit(X).cluster_centers_
+    once = fair_assignment(X, centers, sensitive_features=groups).labels
+    assert fit(X, groups).inertia_ <= inertia(X, once)
+
+
+def test_it_is_k_means_where_that_is_fair(people):
+    X, groups = people
+    model = fit(X, groups, balance_tolerance=1e9)
+    plain = KMeans(4, n_init=10, random_state=0).fit(X)
+    assert model.inertia_ <= 1.01 * plain.inertia_
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_best_of_all_clusterings_of_few_rows(seed):
+    rng = np.random.default_rng(seed)
+    X, groups = rng.normal(size=(9, 2)), np.arange(9) % 2
+    costs = [
+        inertia(X, labels)
+        for labels in map(np.array, itertools.product(range(2), repeat=9))
+        if 0 < labels.sum() < 9 and within(labels, groups, 0.1)
+    ]
+    model = fit(X, groups, 2, n_init=10)
+    assert within(model.labels_, groups, 0.1)
+    # Lloyd's iterations end in a local optimum.
+    assert min(costs) - 1e-9 <= model.inertia_ <= 1.1 * min(costs)
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.25])
+def test_min_balance(people, ratio):
+    X, groups = people
+    model = fit(X, groups, balance_tolerance=9, min_balance=ratio)
+    assert model.minimum_balance_ >= ratio
+    free = fit(X, groups, balance_tolerance=9)
+    assert free.minimum_balance_ < ratio
+    assert free.inertia_ < model.inertia_
+    # Both parameters hold, and shares are bounded by the stricter one.
+    both = fit(X, groups, balance_tolerance=0.01, min_balance=ratio)
+    assert within(both.labels_, groups, 0.01)
+
+
+def test_min_balance_of_two_groups_binds_no_further():
+    # Of two groups in 3 to 7, clusters of 7 to 3 have the balance of the population.
+    X = np.repeat([[0.0], [1.0]], [70, 130], axis=0)
+    groups = np.repeat([0, 1, 0, 1], [21, 49, 67, 63])
+    assert fit(X, groups, 2, balance_tolerance=9, min_balance=0.42).inertia_ == 0
+
+
+def test_a_sample_of_the_rows_to_start_from(people, monkeypatch):
+    X, groups = people
+    groups = np.where(np.arange(300) == 0, "d", groups)  # a group of one row
+    monkeypatch.setattr(_fair_kmeans, "SAMPLE_ROWS", 80)
+    monkeypatch.setattr(_fair_kmeans, "SAMPLE_ROWS_PER_CLUSTER", 10)
+    model = fit(X, groups)
+    assert within(model.labels_, groups, 0.1)
+    assert model.assignment_.rounded.any()
+    monkeypatch.undo()
+    assert model.inertia_ <= 1.02 * fit(X, groups).inertia_
+
+
+def test_the_same_seed_gives_the_same_labels(people):
+    X, groups = people
+    one, again = fit(X, groups), fit(X, list(groups))
+    np.testing.assert_array_equal(one.labels_, again.labels_)
+    assert one.inertia_ == again.inertia_
+    model = FairKMeans(4, random_state=0)
+    labels = model.fit_predict(X, sensitive_features=groups)
+    np.testing.assert_array_equal(labels, one.labels_)
+
+
+def test_several_attributes(people):
+    X, groups = (array[:100] for array in people)
+    both = np.column_stack([groups, np.arange(100) % 2])
+    model = fit(X, both, 3, attributes="each", max_iter=3)
+    assert len(model.groups_) == 2
+    assert model.assignment_.max_violation == 0
+    assert within(model.labels_, both[:, 0], 0.1)
+    assert within(model.labels_, both[:, 1], 0.1)
+    options = {"attributes": "each", "balance_tolerance": 9, "max_iter": 3}
+    model = fit(X, both, 3, min_balance=0.2, **options)
+    for column in both.T:
+        N = counts(model.labels_, column)
+        assert (N.min(axis=0) + 1 >= 0.2 * (N.max(axis=0) - 1)).all()
+    assert len(fit(X, both, 3).groups_) == 6
+
+
+def test_equal_rows_and_one_cluster():
+    groups = np.arange(40) % 2
+    model = fit(np.ones((40, 2)), groups, 3)
+    assert model.inertia_ == 0
+    assert within(model.labels_, groups, 0.1)
+    assert len(np.unique(model.labels_)) == 3
+    X = np.arange(40.0)[:, None]
+    model = fit(X, groups, 1)
+    assert model.cluster_centers_ == pytest.approx(X.mean())
+    assert model.balance_ == pytest.approx([1.0])
+    assert len(np.unique(fit(X, groups, 40).labels_)) == 40
+
+
+def test_predict_takes_the_nearest_centre(people):
+    X, groups = people
+    model = fit(X, groups)
+    centres = model.cluster_centers_
+    nearest = ((X[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    np.testing.assert_array_equal(model.predict(X), nearest)
+
+
+def test_metadata_routing(people):
+    X, groups = people
+    with config_context(enable_metadata_routing=True):
+        model = FairKMeans(4, random_state=0).set_fit_request(sensitive_features=True)
+        pipeline = make_pipeline(StandardScaler(), model)
+        pipeline.fit(X, sensitive_features=groups)
+    assert within(pipeline[-1].labels_, groups, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "groups", "message"),
+    [
+        ({"n_clusters": 5}, [0, 1, 0, 1], "n_clusters=5 must be at most n_samples=4"),
+        ({"min_balance": 0.5}, [0, 1, 1, 1], "min_balance=0.5 .*population, 0.3333"),
+        ({"min_balance": 0}, [0, 1, 1, 1], "'min_balance' parameter"),
+        ({"balance_tolerance": -1}, [0, 1, 1, 1], "'balance_tolerance' parameter"),
+        ({}, [1, 1, 1, 1], r"only one group \(1\).*sklearn.cluster.KMeans"),
+        ({}, [0, 1, 1], "3 groups for 4 samples"),
+    ],
+)
+def test_mistakes(options, groups, message):
+    X = [[0.0], [1.0], [2.0], [3.0]]
+    with pytest.raises(ValueError, match=message):
+        FairKMeans(**{"n_clusters": 2, **options}).fit(X, sensitive_features=groups)
