@@ -364,6 +364,28 @@ def test_dual_against_the_linear_program(tolerance, h, sample, monkeypatch):
         assert bound(x) <= exact * (1 + 1e-9)
 
 
+def test_dual_of_equal_rows_and_from_another_start():
+    # Curvature vanishes between equal rows: Newton's steps are long, and once were
+    # taken even where the line search failed.
+    rng = np.random.default_rng(18)
+    sizes = rng.dirichlet(np.full(8, 0.4))
+    own, centers = rng.choice(8, 600, p=sizes), 3 * rng.normal(size=(8, 3))
+    X = np.round(centers[own] + 0.3 * rng.normal(size=(600, 3)))
+    groups = (rng.random(600) < rng.random(8)[own]).astype(int)
+    whole = whole_problem(X, centers, groups, 0.1)
+    how = whole.offsets, whole.bounds.constraints
+
+    def bound(solution, C):
+        low = (C + solution.prices[whole.kinds]).min(axis=1).sum()
+        return low - solution.multipliers.sum()
+
+    cold = maximise_dual(whole.C, *how)
+    assert bound(cold, whole.C) == pytest.approx(by_program(whole), rel=1e-3)
+    warm = maximise_dual(1.01 * whole.C, *how, cold)
+    assert warm.n_passes < cold.n_passes / 2
+    assert bound(warm, 1.01 * whole.C) >= 1.01 * bound(cold, whole.C) * (1 - 1e-3)
+
+
 @pytest.mark.parametrize("tolerance", [0.0, 0.2, 1.0])
 def test_whole_counts_gain_at_most_the_best_mix_and_rounding(tolerance):
     rng = np.random.default_rng(0)

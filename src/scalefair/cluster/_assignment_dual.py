@@ -39,7 +39,7 @@ MAX_STAGES, MAX_STEPS = 30, 8
 # is needed only roughly (Nocedal and Wright, section 7.1).
 MAX_CG_ITERATIONS, CG_TOL = 300, 0.1
 # Least decrease of the line search, in units of the predicted one; its shortest step.
-SUFFICIENT_DECREASE, MIN_STEP = 0.1, 1e-4
+SUFFICIENT_DECREASE, MIN_STEP = 0.1, 1e-8
 # Rows of the sample on which the first stages work; rows of a chunk, summed by itself.
 SAMPLE_ROWS, CHUNK_ROWS = 20_000, 2048
 
@@ -52,6 +52,10 @@ class DualSolution:
     prices: Array  # (c, k) of the kinds
     counts: Array  # (c, k): rows of each kind in each cluster, not whole
     n_passes: int  # over the rows or their sample
+    # Where the iteration ended, for another one near by to start from:
+    interior: Array | None = None  # multipliers, > 0
+    temperature: float = 0.0
+    barrier: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,14 @@ class _Rows:
         return float(weights @ values), merge @ counts, by_kind
 
 
-def maximise_dual(C: Array, offsets: NDArray[np.int64], A: Array) -> DualSolution:
+def maximise_dual(
+    C: Array, offsets: NDArray[np.int64], A: Array, start: DualSolution | None = None
+) -> DualSolution:
     """Maximise the lower bound to within `RELAXATION_GAP`, or as far as it goes.
 
     `C` (n, k), k > 1, are the costs of rows sorted by kind, `offsets` (c + 1,) where
-    kinds begin, `A` (c, m) the bounds: ``A^T N <= 1`` in every column of N.
+    kinds begin, `A` (c, m) the bounds: ``A^T N <= 1`` in every column of N. `start` is
+    the solution for costs that differ little.
     """
     n, k = C.shape
     step = -(-n // SAMPLE_ROWS)
@@ -110,6 +117,10 @@ def maximise_dual(C: Array, offsets: NDArray[np.int64], A: Array) -> DualSolutio
     temperature = max(0.3 * wide, gap)
     barrier = 3e-3 * temperature * max(n / k, 1.0)
     x = np.full((A.shape[1], k), 0.1 * gap)
+    if start is not None and start.interior is not None:  # two stages before its end
+        temperature = start.temperature / TEMPERATURE_FACTOR**2
+        barrier = start.barrier / BARRIER_FACTOR**2
+        x = np.maximum(start.interior, barrier * k / n)
     n_passes = 0
 
     def evaluate(x: Array) -> tuple[float, Array, Array]:
@@ -120,7 +131,7 @@ def maximise_dual(C: Array, offsets: NDArray[np.int64], A: Array) -> DualSolutio
 
     for _ in range(MAX_STAGES):
         value, N, H = evaluate(x)
-        plain, is_settled = 0.0, False
+        plain, is_settled, is_stuck = 0.0, False, False
         for _ in range(MAX_STEPS):
             gradient = A.T @ N - 1 + barrier / x
             direction = _newton_direction(A, H, x, gradient, barrier)
@@ -136,29 +147,34 @@ def maximise_dual(C: Array, offsets: NDArray[np.int64], A: Array) -> DualSolutio
                 trial = x + length * direction
                 new = evaluate(trial)
                 enough = value + SUFFICIENT_DECREASE * length * predicted
-                if new[0] >= enough or length < MIN_STEP:
+                is_stuck = new[0] < enough and length < MIN_STEP
+                if new[0] >= enough or is_stuck:
                     break
                 length *= 0.4
+            if is_stuck:  # rounding, or flat: the point before is as good as it gets
+                break
             x, (value, N, H) = trial, new
         plain = rows.minima(A @ x, 0.0)[0] - float(x.sum())
         n_passes += 1
+        if is_stuck and not is_sample:
+            break
         if not (is_sample or is_settled):  # more steps
             continue
         # What smoothing and barrier may still hide of the bound.
         loss = max(plain - value + barrier * np.log(x).sum(), barrier * x.size)
         if loss <= RELAXATION_GAP * plain and not is_sample:
             break
-        if loss <= 10 * RELAXATION_GAP * plain and is_sample:
+        if is_sample and (is_stuck or loss <= 10 * RELAXATION_GAP * plain):
             rows, is_sample = _Rows.of(C, offsets), False
-        if loss > RELAXATION_GAP * plain:
+        if loss > RELAXATION_GAP * plain and not is_stuck:
             temperature *= TEMPERATURE_FACTOR
             barrier *= BARRIER_FACTOR
     # Of a bound with more than a row to spare the multiplier is 0 but for the barrier;
     # without it prices that should be equal are, which leaves the flow fewer paths.
-    few = np.where(x < barrier, 0.0, x)
+    interior, few = x, np.where(x < barrier, 0.0, x)
     if rows.minima(A @ few, 0.0)[0] - few.sum() >= plain - RELAXATION_GAP * abs(plain):
         x = few
-    return DualSolution(x, A @ x, N, n_passes)
+    return DualSolution(x, A @ x, N, n_passes, interior, temperature, barrier)
 
 
 def _newton_direction(

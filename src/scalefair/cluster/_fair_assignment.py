@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -91,6 +91,7 @@ class FairAssignment:
     n_moved: int
     prices: Array
     message: str
+    _dual: DualSolution | None = field(default=None, repr=False)
 
     @property
     def gap(self) -> float:
@@ -203,12 +204,14 @@ def assign_rows(
     min_size: int = 1,
     *,
     search_sizes: bool = True,
+    start: FairAssignment | None = None,
 ) -> FairAssignment:
     """Assign checked rows, each of whose squared distances counts `weights` times.
 
     `codes` (n, n_attributes) are the groups; no cluster has fewer than `min_size` rows.
     In place of a tolerance there may be `ShareLimits`. Without `search_sizes` the sizes
-    of clusters are those of the relaxation: quicker, for centres that will move.
+    of clusters are those of the relaxation: quick, for centres that will move. `start`
+    is the assignment to centres that were near.
     """
     n, k = len(rows), len(centers)
     first, cells = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
@@ -218,15 +221,17 @@ def assign_rows(
     weights = np.ones(n) if weights is None else weights
     rows, cells, weights = rows[order], cells[order], weights[order]
     costs = squared_distances(rows, centers) * weights[:, None]
-    problem = _Problem(costs, cells, bounds, min_size, search_sizes)
+    near = None if start is None else start._dual
+    problem = _Problem(costs, cells, bounds, min_size, search_sizes, near)
     nearest = problem.C.argmin(axis=1)
     cost_of = _Cost(rows, centers, weights)
     nearest_cost = cost_of(nearest)
     labels, message = nearest, "The nearest centres meet the bounds."
     lower_bound, prices = nearest_cost, np.zeros((bounds.members.shape[0], k))
+    dual = None
     smallest = np.bincount(nearest, minlength=k).min()
     if bounds.excess(problem.count(nearest)) > 0 or smallest < min_size:
-        labels, prices, lower_bound, message = problem.solve()
+        labels, prices, lower_bound, message, dual = problem.solve()
         lower_bound = max(lower_bound, nearest_cost)
     cost = cost_of(labels)
     moved = problem.C[np.arange(n), labels] > problem.C[np.arange(n), nearest]
@@ -243,6 +248,7 @@ def assign_rows(
         n_moved=int(moved.sum()),
         prices=prices,
         message=message,
+        _dual=dual,
     )
 
 
@@ -299,7 +305,7 @@ class _Start(NamedTuple):
     lower_bound: float
     prices: Array  # (c, k)
     counts: Array  # (c, k), not whole
-    multipliers: Array  # of the share bounds, (2 h, k)
+    dual: DualSolution
 
 
 class _Flow(NamedTuple):
@@ -359,6 +365,7 @@ class _Problem:
     bounds: ShareBounds
     min_size: int
     search_sizes: bool = True
+    near: DualSolution | None = None
 
     @property
     def offsets(self) -> Ints:
@@ -370,8 +377,8 @@ class _Problem:
         c, k = len(self.bounds.sizes), self.C.shape[1]
         return np.bincount(self.kinds * k + labels, minlength=c * k).reshape(c, k)
 
-    def solve(self) -> tuple[Ints, Array, float, str]:
-        """Return labels, prices of the groups, the lower bound, and how it went."""
+    def solve(self) -> tuple[Ints, Array, float, str, DualSolution]:
+        """Return labels, prices of the groups, the bound, how it went, and the dual."""
         bounds = self.bounds
         starts = sorted(self._starts(), key=lambda start: -start.lower_bound)
         lower_bound = starts[0].lower_bound
@@ -402,11 +409,11 @@ class _Problem:
                 best = min(best, flow, key=lambda flow: flow.cost)
         prices = best.prices
         if bounds.n_attributes > 1:  # those of its combinations, but for few rows
-            above, below = np.split(starts[0].multipliers, 2)
+            above, below = np.split(starts[0].dual.multipliers, 2)
             shared = bounds.upper @ above - bounds.lower @ below
             prices = above - below - shared / bounds.n_attributes
         message = f"Lower bound from {len(starts)} dual(s), then {n_flows} flow(s)."
-        return best.labels, prices, lower_bound, message
+        return best.labels, prices, lower_bound, message, starts[0].dual
 
     def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> _Flow:
         """Solve the problem for given sizes, from prices and counts to be near."""
@@ -461,7 +468,7 @@ class _Problem:
             of_large = max(len(self.C) - counts[:, is_small].sum(), 1.0)
             counts[:, ~is_small] *= of_large / counts[:, ~is_small].sum()
             bound = float(values.sum() - gain)
-            starts.append(_Start(bound, prices, counts, dual.multipliers))
+            starts.append(_Start(bound, prices, counts, dual))
             rows = np.concatenate([fair.rows for fair in sets.values()])
             is_disjoint = np.unique(rows).size == rows.size
             if is_disjoint and all(fair.is_exact for fair in sets.values()):
@@ -473,7 +480,7 @@ class _Problem:
         gain = sum(fair.gain for fair in sets.values())
         gain += float(dual.multipliers[:, ~is_small].sum())
         bound = float(values.sum()) - gain
-        return [*starts, _Start(bound, dual.prices, dual.counts, dual.multipliers)]
+        return [*starts, _Start(bound, dual.prices, dual.counts, dual)]
 
     def _dual(self, is_in: NDArray[np.bool_]) -> DualSolution:
         """Dual of the relaxation to some clusters; the others have infinite prices."""
@@ -484,10 +491,11 @@ class _Problem:
             prices[:, is_in], counts[:, is_in] = 0.0, self.bounds.sizes[:, None]
             return DualSolution(multipliers, prices, counts, 0)
         C = self.C if is_in.all() else self.C[:, is_in]
-        dual = maximise_dual(C, self.offsets, self.bounds.constraints)
+        near = self.near if is_in.all() else None
+        dual = maximise_dual(C, self.offsets, self.bounds.constraints, near)
         prices[:, is_in], counts[:, is_in] = dual.prices, dual.counts
         multipliers[:, is_in] = dual.multipliers
-        return DualSolution(multipliers, prices, counts, dual.n_passes)
+        return replace(dual, multipliers=multipliers, prices=prices, counts=counts)
 
     def _fair_sets(
         self, clusters: Ints, sizes: Ints, values: Array

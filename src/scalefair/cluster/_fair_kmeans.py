@@ -272,7 +272,9 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         best = assign_rows(rows, centres, codes, limits, search_sizes=False)
         for n_iter in range(2, max_iter + 1):
             centres, before = cluster_means(rows, best.labels), best.cost
-            new = assign_rows(rows, centres, codes, limits, search_sizes=False)
+            new = assign_rows(
+                rows, centres, codes, limits, search_sizes=False, start=best
+            )
             best = min(new, best, key=lambda assignment: assignment.cost)
             if before - best.cost <= self.tol * before:
                 return best, n_iter
