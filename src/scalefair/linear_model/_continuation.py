@@ -79,8 +79,9 @@ class Solution:
     @property
     def is_flat(self) -> bool:
         """Whether the scores are no better than constant ones, though gaps count."""
-        objective = (1 - _SETTLED) * self.problem.constant_objective
-        return self.kappa < 1 and self.result.objective > objective
+        constant = self.problem.constant_objective
+        better = max(_SETTLED * constant, self.problem.gain_by_chance)
+        return self.kappa < 1 and self.result.objective > constant - better
 
     @property
     def weights(self) -> Array:
@@ -190,8 +191,7 @@ class _Search:
         self._solver = solver
         self._measure = measure
         self._kappa = kappa
-        problem = solver.problem
-        self._worthwhile = (1 - _SETTLED) * problem.constant_objective
+        self._worthwhile = (1 - _SETTLED) * solver.problem.constant_objective
         self.n_left = _MOST
 
     def trial(
@@ -393,9 +393,10 @@ def warn_unfinished(
         )
     elif found.is_flat:
         messages.append(
-            "All rows have nearly the same score, which is fair and of no use: nothing "
-            "better was as fair. Take a larger kappa, or fewer groups; if that changes "
-            "nothing, the features say nothing of the labels."
+            "The scores fit the labels no better than the same score for all rows: "
+            "chance makes such a difference. Nothing better was as fair. Take a larger "
+            "kappa, or fewer groups; if that changes nothing, the features say nothing "
+            "of the labels."
         )
     if found.gap > _ALLOWED * found.kappa:
         noise = null_parity_gap(list(rows.set_sizes), interval=problem.interval)
