@@ -95,7 +95,7 @@ class ParityProblem(DCProblem):
         the standard error of a mean, 1/sqrt(m).
         """
         m = float(self.oracle.cell_sizes.sum())
-        return min(self.oracle.n_weights - 1, m**0.5) / m
+        return float(min(self.oracle.n_weights - 1, m**0.5) / m)
 
     @abstractmethod
     def start(self) -> Array:
