@@ -331,19 +331,47 @@ def test_groups_that_chance_tells_apart_do_not_make_scores_constant(seed):
     model = PartiallyFairClassifier(interactions=False)
     model, messages = fit(model, (X, y, group))
     check_gap(model, messages, X, group)
+    assert model.converged_
+    assert not any("no better than" in message for message in messages)
     scores = model.decision_function(X)
     assert np.ptp(scores) > 0.05
     assert roc_auc_score(y, scores) > 0.75
+
+
+def useless(model, rows):
+    """Whether scores are said to be as good as constant ones, which do not converge."""
+    model, messages = fit(model, rows)
+    said = [m for m in messages if "no better than the same score" in m]
+    assert all("larger kappa" in message for message in said)
+    assert bool(said) <= (not model.converged_)
+    return bool(said)
 
 
 def test_constant_scores_are_said_to_be_of_no_use():
     rng = np.random.default_rng(0)
     X, group, y = rng.standard_normal((400, 1)), np.arange(400) % 2, np.arange(400) % 4
     rows = X, y > 1, group
-    model, messages = fit(classifier(surrogate_width=1.0, alpha=100.0), rows)
-    assert not model.converged_
-    (message,) = [m for m in messages if "nearly the same score" in m]
-    assert "larger kappa" in message
+    assert useless(classifier(surrogate_width=1.0, alpha=100.0), rows)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("n_groups", "by_group", "interactions"),
+    [(24, 0.0, False), (24, 0.0, True), (2, 2.0, True), (3, 2.0, True)],
+)
+def test_scores_that_fit_as_chance_does_are_said_to_be_of_no_use(
+    seed, n_groups, by_group, interactions
+):
+    # The features say nothing of the labels but by the groups, or nothing at all.
+    rng = np.random.default_rng(seed)
+    group = np.arange(1500) % n_groups
+    shift = by_group * (2 * group / (n_groups - 1) - 1)
+    X = rng.standard_normal((1500, 2)) + shift[:, None]
+    y = rng.standard_normal(1500) + shift / 2 > 0
+    model = classifier(interactions=interactions)
+    if by_group:  # unfair scores are of use
+        assert not useless(clone(model).set_params(kappa=0.99), (X, y, group))
+    assert useless(model, (X, y, group))
 
 
 def test_advice_does_not_ask_for_an_absurd_tolerance(monkeypatch):

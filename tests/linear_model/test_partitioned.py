@@ -446,7 +446,7 @@ def test_weak_criterion_where_the_sample_lacks_a_class(small_samples):
     y = np.zeros(20_000, int)
     y[[100, 5001, 12_000, 19_001]] = 1
     model = PartiallyFairClassifier((0, 0.25), criterion="weak", random_state=0)
-    with pytest.warns(ConvergenceWarning, match="nearly the same score"):
+    with pytest.warns(ConvergenceWarning, match="than the same score"):
         model.fit(in_parts(X), y, sensitive_features=group)
     rate = 4 / 20_000
     best = -rate * np.log(rate) - (1 - rate) * np.log1p(-rate)  # of a constant score

@@ -47,7 +47,7 @@ from scalefair.kernels._dense_rows import (
 )
 from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
 from scalefair.kernels._lapack import add_gram, eigenvalues, leading_eigh, matmul
-from scalefair.kernels._level_cuts import cuts_between, split_at_levels
+from scalefair.kernels._level_cuts import split_at_levels
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
 from scalefair.kernels._refinement import degrees_and_inner_weights, refine_pass
 from scalefair.kernels._score_bins import (
@@ -90,7 +90,6 @@ __all__ = [
     "csr_rows_scatter",
     "csr_rows_transpose",
     "csr_scale",
-    "cuts_between",
     "deflate_rows",
     "degrees_and_inner_weights",
     "dense_rows_gram",

@@ -53,12 +53,9 @@ _NARROWER = 0.7
 # Gaps above this multiple of kappa ask for a narrower surrogate, those below it for a
 # lower bound: one that aims at this part of kappa, but is lowered at most so far.
 _FAR, _AIM, _LEAST = 1.3, 0.95, 0.3
-# A gap that falls by less than this part of what was aimed at does not follow the
-# bound, which is then halved; the surrogate is narrowed after so many of these, which
-# are also the higher bounds tried where the gap is needlessly low.
-_STUCK, _LESS, _RETRIES = 0.25, 0.5, 2
-# Problems solved at most; with gaps below this part of kappa a higher bound is tried.
-_MOST, _TOO_LOW = 14, 0.9
+# Problems solved at most; with gaps below this part of kappa so many higher bounds are
+# tried.
+_MOST, _TOO_LOW, _RETRIES = 14, 0.9, 2
 # Gaps above this multiple of kappa are warned of.
 _ALLOWED = 1.05
 
@@ -79,8 +76,9 @@ class Solution:
     @property
     def is_flat(self) -> bool:
         """Whether the scores are no better than constant ones, though gaps count."""
-        objective = (1 - _SETTLED) * self.problem.constant_objective
-        return self.kappa < 1 and self.result.objective > objective
+        constant = self.problem.constant_objective
+        better = max(_SETTLED * constant, self.problem.gain_by_chance)
+        return self.kappa < 1 and self.result.objective > constant - better
 
     @property
     def weights(self) -> Array:
@@ -190,8 +188,7 @@ class _Search:
         self._solver = solver
         self._measure = measure
         self._kappa = kappa
-        problem = solver.problem
-        self._worthwhile = (1 - _SETTLED) * problem.constant_objective
+        self._worthwhile = (1 - _SETTLED) * solver.problem.constant_objective
         self.n_left = _MOST
 
     def trial(
@@ -213,15 +210,11 @@ class _Search:
         if multipliers is not None and multipliers.size != problem.n_constraints:
             multipliers = None
         found = self._solver.smooth(problem, v, multipliers)
-        if not found.converged and multipliers is not None:
-            found = self._solver.smooth(problem, v, None)
         is_flat = found.objective > self._worthwhile
         if last is not None and (is_flat or found.infeasibility > self._solver.tol):
             return None
         gap = self._measure(problem.weights(found.x))
-        # Those of a search that failed have grown without bound.
-        multipliers = found.multipliers if found.converged else None
-        return _Trial(problem, found.x, multipliers, found.objective, gap)
+        return _Trial(problem, found.x, found.multipliers, found.objective, gap)
 
     def first(self) -> _Trial:
         """Solve from zero; allow larger gaps until scores are not all alike."""
@@ -233,12 +226,9 @@ class _Search:
                 return found
             bound = min(2 * bound, 1.0)
 
-    def _is_stuck(self, before: float, after: float) -> bool:
-        return before - after < _STUCK * (before - _AIM * self._kappa)
-
-    def lowered(self, last: _Trial, share: float) -> _Trial | None:
-        """Lower the surrogate's bound to a share, or 0: in proportion to the gap."""
-        share = share or max(_AIM * self._kappa / last.gap, _LEAST)
+    def lowered(self, last: _Trial) -> _Trial | None:
+        """Lower the surrogate's bound, in proportion to the gap."""
+        share = max(_AIM * self._kappa / last.gap, _LEAST)
         return self.trial(last, share * last.problem.kappa, last.problem.width)
 
     def widths(self, last: _Trial) -> list[float]:
@@ -252,27 +242,17 @@ class _Search:
 
     def run(self, first: _Trial) -> list[_Trial]:
         """Return trials, of which the last has the gap, if one has."""
-        trials, is_lowered, can_narrow, n_stuck = [first], False, True, 0
+        trials, can_narrow = [first], True
         while trials[-1].gap > self._kappa and self.n_left > 0:
-            last = trials[-1]
-            is_stuck = is_lowered and self._is_stuck(trials[-2].gap, last.gap)
-            n_stuck += is_stuck
-            is_far = not is_lowered and last.gap > _FAR * self._kappa
-            widths = []
-            if can_narrow and (is_far or n_stuck >= _RETRIES):
-                widths = self.widths(last)
-            if widths:
+            last, found = trials[-1], None
+            is_far = last.gap > _FAR * self._kappa
+            if can_narrow and is_far and (widths := self.widths(last)):
                 found = self.trial(last, self._kappa, widths[0], is_denser=True)
-                is_lowered, can_narrow, n_stuck = False, found is not None, 0
-                if found is None:
-                    continue
-            else:
-                if n_stuck > _RETRIES:
-                    break
-                found = self.lowered(last, _LESS if is_stuck else 0.0)
-                is_lowered = True
-                if found is None:
-                    break
+                can_narrow = found is not None
+            if found is None:
+                found = self.lowered(last)
+            if found is None:
+                break
             trials.append(found)
         return trials
 
@@ -359,22 +339,24 @@ def meet_gap(
     fairest = min(trials, key=lambda trial: trial.gap)
     is_fair = fairest.gap <= kappa
     best = search.raised(trials[-1], trials) if is_fair else fairest
-    problem = best.problem
-    if best is not first or certified is None:
-        problem, certified = solver.certify_near(problem, best.x)
-    found = Solution(problem, certified, measure(problem.weights(certified.x)), kappa)
-    bound, last = best.problem.kappa, found
-    for _ in range(_RETRIES):
-        if found.gap <= kappa or not is_fair:
+
+    def solution(trial: _Trial) -> Solution:
+        problem, result = trial.problem, certified
+        if trial is not first or result is None:
+            problem, result = solver.certify_near(problem, trial.x)
+        return Solution(problem, result, measure(problem.weights(result.x)), kappa)
+
+    found = last = solution(best)
+    bound = best.problem.kappa
+    for _ in range(_RETRIES * is_fair):
+        if found.gap <= kappa:
             break
         # The certified solution is another one than that of the smoothed problem.
         bound *= _AIM * kappa / last.gap
         tighter = search.trial(best, bound, best.problem.width)
         if tighter is None:
             break
-        problem, certified = solver.certify_near(tighter.problem, tighter.x)
-        gap = measure(problem.weights(certified.x))
-        last = Solution(problem, certified, gap, kappa)
+        last = solution(tighter)
         found = min(found, last, key=lambda solution: solution.gap)
     return found
 
@@ -393,9 +375,10 @@ def warn_unfinished(
         )
     elif found.is_flat:
         messages.append(
-            "All rows have nearly the same score, which is fair and of no use: nothing "
-            "better was as fair. Take a larger kappa, or fewer groups; if that changes "
-            "nothing, the features say nothing of the labels."
+            "The scores fit the labels no better than the same score for all rows: "
+            "chance makes such a difference. Nothing better was as fair. Take a larger "
+            "kappa, or fewer groups; if that changes nothing, the features say nothing "
+            "of the labels."
         )
     if found.gap > _ALLOWED * found.kappa:
         noise = null_parity_gap(list(rows.set_sizes), interval=problem.interval)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -79,12 +80,22 @@ class ParityProblem(DCProblem):
             "join groups, or take fewer thresholds or features, or no interactions.",
         )
 
-    @property
+    @cached_property
     def constant_objective(self) -> float:
         """Objective of constant scores, which are fair and of no use."""
         v = self.start()
         v[self.oracle.n_features] = self.constant
         return self.smoothed(v, 0.0).objective
+
+    @property
+    def gain_by_chance(self) -> float:
+        """How much less than the constant's may be a loss that means nothing.
+
+        1/m for each weight [Akaike 1974]; of many weights, of which that does not hold,
+        the standard error of a mean, 1/sqrt(m).
+        """
+        m = float(self.oracle.cell_sizes.sum())
+        return float(min(self.oracle.n_weights - 1, m**0.5) / m)
 
     @abstractmethod
     def start(self) -> Array:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair.kernels import cuts_between, split_at_levels
+from scalefair.kernels import split_at_levels
 
 # By which levels may differ in rounding.
 _ROUNDING = 1e-13
@@ -236,7 +237,8 @@ class _Chains:
     def _positions(self, bounds: NDArray[np.integer]) -> NDArray[np.float64]:
         """How far each cut has come in its block: above, within, below the interval.
 
-        At one position the levels of two chains differ by no more than at the ends.
+        At one position the levels of two chains differ by no more than at the ends. In
+        block b it is from 4 b to 4 b + 3.
         """
         zones = np.stack([self.ranks.clip(max=0.0), self.levels, self.ranks.clip(1.0)])
         position = np.zeros_like(self.ranks)
@@ -244,12 +246,34 @@ class _Chains:
             cut = np.arange(start + 1, self.ends[k] + 1)
             block = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds[:, k]))
             first, last = bounds[block, k], bounds[block + 1, k]
+            position[cut] = 4 * block
             for zone, upper in zip(zones, (0.0, 1.0, np.inf), strict=True):
                 length = zone[last] - zone[first]
                 share = (self.ranks[cut] > upper).astype(float)
                 np.divide(zone[cut] - zone[first], length, where=length > 0, out=share)
                 position[cut] += share
         return position
+
+    def _cuts_between(
+        self, bounds: NDArray[Any], ranges: tuple[Any, Any], width: float
+    ) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+        """List allowed cuts at ever further positions in blocks, and their blocks.
+
+        Each chain takes its last cut that is not further; the first bound is left out.
+        """
+        positions = self._positions(bounds)
+        at = np.unique(np.delete(positions, self.starts))
+        cuts = np.column_stack(
+            [
+                start + np.searchsorted(positions[start + 1 : end + 1], at, "right")
+                for start, end in zip(self.starts, self.ends, strict=True)
+            ]
+        )
+        blocks = at.astype(np.int64) // 4
+        low, high = (limits[cuts] for limits in ranges)
+        is_end = np.append(np.diff(blocks) > 0, True)
+        is_allowed = (low.max(axis=1) - high.min(axis=1) <= width) | is_end
+        return cuts[is_allowed], blocks[is_allowed]
 
     def solve(self, kappa: float) -> ParityIsotonicResult:
         """Split the samples into blocks; fit the mean of its block to each."""
@@ -268,7 +292,7 @@ class _Chains:
         means = np.minimum.accumulate(means)  # equal ones may differ in rounding
         values = means + self.centre
         bounds = np.vstack([starts, bounds])
-        cuts, blocks = cuts_between(*ranges, self._positions(bounds), bounds, width)
+        cuts, blocks = self._cuts_between(bounds, ranges, width)
         kept = _thinned(blocks)
         cuts, blocks = np.vstack([starts, cuts[kept]]), blocks[kept]
         block_of = np.empty(self.levels.size, np.int64)
