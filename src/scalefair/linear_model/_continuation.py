@@ -206,12 +206,11 @@ class _Search:
         if last is not None:
             thresholds = np.array(last.problem.thresholds(last.x))
             v = problem.with_thresholds(last.problem.weights(last.x), thresholds)
-            multipliers = last.multipliers
-        if multipliers is not None and multipliers.size != problem.n_constraints:
-            multipliers = None
+            if last.problem.n_constraints == problem.n_constraints:
+                multipliers = last.multipliers
         found = self._solver.smooth(problem, v, multipliers)
-        is_flat = found.objective > self._worthwhile
-        if last is not None and (is_flat or found.infeasibility > self._solver.tol):
+        is_worse = found.objective > self._worthwhile
+        if last is not None and (is_worse or found.infeasibility > self._solver.tol):
             return None
         gap = self._measure(problem.weights(found.x))
         return _Trial(problem, found.x, found.multipliers, found.objective, gap)
@@ -256,11 +255,9 @@ class _Search:
             trials.append(found)
         return trials
 
-    def raised(self, best: _Trial, trials: list[_Trial]) -> _Trial:
+    def raised(self, best: _Trial) -> _Trial:
         """Return the best fair trial, after raising a bound that is needlessly low."""
-        width = best.problem.width
-        same = [t.problem.kappa for t in trials if t.problem.width == width]
-        above = min([k for k in same if k > best.problem.kappa], default=None)
+        above = None
         for _ in range(_RETRIES):
             low = best.problem.kappa
             if best.gap >= _TOO_LOW * self._kappa or low >= self._kappa:
@@ -268,7 +265,7 @@ class _Search:
             bound = min(self._kappa, low * _AIM * self._kappa / max(best.gap, 1e-12))
             if above is not None:
                 bound = float(np.sqrt(above * low))
-            found = self.trial(best, bound, width)
+            found = self.trial(best, bound, best.problem.width)
             if found is None or found.gap > self._kappa:
                 above = bound
             elif found.objective < best.objective:
@@ -338,7 +335,7 @@ def meet_gap(
     trials = search.run(first)
     fairest = min(trials, key=lambda trial: trial.gap)
     is_fair = fairest.gap <= kappa
-    best = search.raised(trials[-1], trials) if is_fair else fairest
+    best = search.raised(trials[-1]) if is_fair else fairest
 
     def solution(trial: _Trial) -> Solution:
         problem, result = trial.problem, certified
