@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -16,8 +15,8 @@ from scalefair._entries import check_array
 from scalefair._groups import combinations, compared_attributes
 from scalefair.cluster._assignment_dual import DualSolution, maximise_dual
 from scalefair.cluster._share_bounds import (
-    ROUNDING,
     ShareBounds,
+    ShareLimits,
     cheapest_counts,
     check_tolerance,
     dearest_counts,
@@ -315,45 +314,6 @@ class _Flow(NamedTuple):
     labels: Ints
     prices: Array  # (c, k), at which every row has its label
     counts: Ints  # (c, k)
-
-
-class ShareLimits(ShareBounds):
-    """Bounds by the least and the largest multiple of the share of each group.
-
-    The `tolerance` (2, h) are these multiples. Bounds are rounded inwards where the
-    expected count is still within them: so whole counts exist that meet them all.
-    """
-
-    tolerance: Any
-
-    @cached_property
-    def lower(self) -> Array:
-        """Least share of each group in a cluster."""
-        least: Array = self.tolerance[0] * self._shares
-        return least
-
-    @cached_property
-    def upper(self) -> Array:
-        """Largest share of each group in a cluster."""
-        largest: Array = np.minimum(self.tolerance[1] * self._shares, 1.0)
-        return largest
-
-    def counts(self, size: Ints) -> tuple[Ints, Ints]:
-        """Fewest and most rows of each group, (h, ...), in clusters by their sizes."""
-        low, high = super().counts(size)
-        expected = np.multiply.outer(self._shares, size)
-        least = np.ceil(np.multiply.outer(self.lower, size) - ROUNDING)
-        most = np.floor(np.multiply.outer(self.upper, size) + ROUNDING)
-        low = np.where(least <= expected + ROUNDING, least, low).astype(np.int64)
-        high = np.where(most >= expected - ROUNDING, most, high).astype(np.int64)
-        return low, high
-
-    def rounded(self, counts: Ints) -> NDArray[np.bool_]:
-        """Where counts are within the bounds, but the share beyond the limits."""
-        shares = self.members @ counts / counts.sum(axis=0)
-        low, high = self.lower[:, None] - ROUNDING, self.upper[:, None] + ROUNDING
-        result: NDArray[np.bool_] = (shares < low) | (shares > high)
-        return result
 
 
 @dataclass(frozen=True)

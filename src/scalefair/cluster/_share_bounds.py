@@ -124,6 +124,45 @@ class ShareBounds:
         return float(mix @ gains), float(np.abs(gains - theta).sum())
 
 
+class ShareLimits(ShareBounds):
+    """Bounds by the least and the largest multiple of the share of each group.
+
+    The `tolerance` (2, h) are these multiples. Bounds are rounded inwards where the
+    expected count is still within them: so whole counts exist that meet them all.
+    """
+
+    tolerance: Any
+
+    @cached_property
+    def lower(self) -> Array:
+        """Least share of each group in a cluster."""
+        least: Array = self.tolerance[0] * self._shares
+        return least
+
+    @cached_property
+    def upper(self) -> Array:
+        """Largest share of each group in a cluster."""
+        largest: Array = np.minimum(self.tolerance[1] * self._shares, 1.0)
+        return largest
+
+    def counts(self, size: Ints) -> tuple[Ints, Ints]:
+        """Fewest and most rows of each group, (h, ...), in clusters by their sizes."""
+        low, high = super().counts(size)
+        expected = _outer(self._shares, size)
+        least = np.ceil(_outer(self.lower, size) - ROUNDING)
+        most = np.floor(_outer(self.upper, size) + ROUNDING)
+        low = np.where(least <= expected + ROUNDING, least, low).astype(np.int64)
+        high = np.where(most >= expected - ROUNDING, most, high).astype(np.int64)
+        return low, high
+
+    def rounded(self, counts: Ints) -> NDArray[np.bool_]:
+        """Where counts are within the bounds, but the share beyond the limits."""
+        shares = self.members @ counts / counts.sum(axis=0)
+        low, high = self.lower[:, None] - ROUNDING, self.upper[:, None] + ROUNDING
+        result: NDArray[np.bool_] = (shares < low) | (shares > high)
+        return result
+
+
 def round_sizes(sizes: Array, n: int, min_size: int) -> Ints:
     """Whole numbers of sum n, none below a least one, near the given ones."""
     whole = np.maximum(np.floor(sizes + ROUNDING).astype(np.int64), min_size)
