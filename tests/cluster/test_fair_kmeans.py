@@ -125,6 +125,32 @@ def test_min_balance_of_two_groups_binds_no_further():
     assert fit(X, groups, 2, balance_tolerance=9, min_balance=0.42).inertia_ == 0
 
 
+def test_min_balance_of_three_groups_binds_no_further():
+    # Shares (.2, .4, .4) and (.5, .25, .25): no a has all between a and 2 a.
+    X = np.repeat([[0.0], [1.0]], 100, axis=0)
+    groups = np.repeat([0, 1, 2, 0, 1, 2], [20, 40, 40, 50, 25, 25])
+    model = fit(X, groups, 2, balance_tolerance=9, min_balance=0.5)
+    assert model.inertia_ == 0
+    assert model.minimum_balance_ == 0.5
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_best_of_all_balanced_clusterings_of_few_rows(n_groups, seed):
+    rng = np.random.default_rng(seed)
+    X, groups = rng.normal(size=(12, 2)), np.arange(12) % n_groups
+    costs = [
+        inertia(X, labels)
+        for labels in map(np.array, itertools.product(range(2), repeat=12))
+        if 0 < labels.sum() < 12
+        and (N := counts(labels, groups)).min(axis=0).min() > 0
+        and (N.min(axis=0) >= 0.5 * N.max(axis=0)).all()
+    ]
+    model = fit(X, groups, 2, n_init=10, balance_tolerance=9, min_balance=0.5)
+    assert model.minimum_balance_ >= 0.5
+    assert min(costs) - 1e-9 <= model.inertia_ <= 1.1 * min(costs)
+
+
 def test_a_sample_of_the_rows_to_start_from(people, monkeypatch):
     X, groups = people
     groups = np.where(np.arange(300) == 0, "d", groups)  # a group of one row

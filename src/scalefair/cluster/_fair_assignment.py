@@ -16,7 +16,6 @@ from scalefair._groups import combinations, compared_attributes
 from scalefair.cluster._assignment_dual import DualSolution, maximise_dual
 from scalefair.cluster._share_bounds import (
     ShareBounds,
-    ShareLimits,
     cheapest_counts,
     check_tolerance,
     dearest_counts,
@@ -198,25 +197,25 @@ def assign_rows(
     rows: Array,
     centers: Array,
     codes: Ints,
-    tolerance: float | Array,
+    tolerance: float,
     weights: Array | None = None,
     min_size: int = 1,
     *,
+    ratio: float = 0.0,
     search_sizes: bool = True,
     start: FairAssignment | None = None,
 ) -> FairAssignment:
     """Assign checked rows, each of whose squared distances counts `weights` times.
 
     `codes` (n, n_attributes) are the groups; no cluster has fewer than `min_size` rows.
-    In place of a tolerance there may be `ShareLimits`. Without `search_sizes` the sizes
-    of clusters are those of the relaxation: quick, for centres that will move. `start`
-    is the assignment to centres that were near.
+    `ratio` bounds the balance of each cluster from below. Without `search_sizes` the
+    sizes of clusters are those of the relaxation: quick, for centres that will move.
+    `start` is the assignment to centres that were near.
     """
     n, k = len(rows), len(centers)
     first, cells = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
     order = np.argsort(cells, kind="stable")
-    kind_of_bounds: Any = ShareBounds if np.ndim(tolerance) == 0 else ShareLimits
-    bounds = kind_of_bounds.of(codes[first], np.bincount(cells), tolerance)
+    bounds = ShareBounds.of(codes[first], np.bincount(cells), tolerance, ratio)
     weights = np.ones(n) if weights is None else weights
     rows, cells, weights = rows[order], cells[order], weights[order]
     costs = squared_distances(rows, centers) * weights[:, None]
@@ -350,7 +349,7 @@ class _Problem:
                 break
         best, n_flows = min(flows, key=lambda flow: flow.cost), len(flows)
         # Other sizes, at which the bounds round more favourably.
-        window = SIZE_WINDOW * (self.search_sizes and bounds.n_attributes == 1)
+        window = SIZE_WINDOW * (self.search_sizes and bounds.is_box)
         while window > 0 and best.cost - lower_bound > GAP * best.cost:
             sizes = self._favourable_sizes(best, window)
             flow, n_flows = self.flow(best.prices, best.counts, sizes), n_flows + 1
@@ -369,17 +368,19 @@ class _Problem:
                 best = min(best, flow, key=lambda flow: flow.cost)
         prices = best.prices
         if bounds.n_attributes > 1:  # those of its combinations, but for few rows
-            above, below = np.split(starts[0].dual.multipliers, 2)
-            shared = bounds.upper @ above - bounds.lower @ below
-            prices = above - below - shared / bounds.n_attributes
+            prices = bounds.of_groups @ starts[0].dual.multipliers
         message = f"Lower bound from {len(starts)} dual(s), then {n_flows} flow(s)."
         return best.labels, prices, lower_bound, message, starts[0].dual
 
     def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> _Flow:
         """Solve the problem for given sizes, from prices and counts to be near."""
-        if self.bounds.n_attributes > 1:
+        if self.bounds.is_box:
+            low, high = self.bounds.counts(sizes)
+        elif self.search_sizes:
             return self._flow_to(prices, round_counts(self.bounds, counts, sizes))
-        low, high = self.bounds.counts(sizes)
+        else:  # to about a row, without an integer program
+            low = np.maximum(np.floor(counts).astype(np.int64) - 1, 0)
+            high = np.minimum(np.ceil(counts).astype(np.int64) + 1, sizes)
         places = dearest_counts(prices, low, high, sizes, np.rint(counts))
         return self._flow_to(prices, places, low, high)
 
@@ -414,7 +415,7 @@ class _Problem:
         """
         sizes = np.bincount(self.C.argmin(axis=1), minlength=self.C.shape[1])
         is_small = sizes <= min(MAX_SET_SIZE, 0.5 * sizes.mean())
-        is_small &= self.search_sizes and self.bounds.n_attributes == 1
+        is_small &= self.search_sizes and self.bounds.is_box
         starts = []
         if is_small.any():
             # Rows are worth what they cost in the large clusters.

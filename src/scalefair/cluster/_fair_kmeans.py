@@ -32,7 +32,6 @@ from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Limits = float | Array
 
 # Starts are compared on a sample of so many rows, or so many for each cluster: the
 # means of a sample are as good to start from, and take a fraction of the time.
@@ -182,17 +181,25 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         check_compared(compared, "sklearn.cluster.KMeans")
         self.groups_ = fitted_groups(compared)
         codes = np.column_stack([attribute.codes for attribute in compared])
-        problem = rows, codes, self._limits(codes)
+        if (ratio := self.min_balance or 0.0) > (most := _balances(codes).min()):
+            raise ValueError(
+                f"min_balance={ratio:g} is above the balance of the population, "
+                f"{most:.4g}: no clustering has it."
+            )
+        problem = rows, codes, ratio
         centres = self._start(*problem, check_random_state(self.random_state))
         settled, self.n_iter_ = self._iterate(*problem, centres, self.max_iter)
-        last = assign_rows(rows, cluster_means(rows, settled.labels), *problem[1:])
+        means = cluster_means(rows, settled.labels)
+        last = self._assign(*problem, means, search_sizes=True, start=settled)
 
         def inertia(assignment: FairAssignment) -> float:
             means = cluster_means(rows, assignment.labels)
             differences = rows - means[assignment.labels]
             return float(np.vdot(differences, differences))
 
-        self.assignment_ = min(settled, last, key=inertia)
+        # Lloyd's assignments may be a row beyond ratios, or bounds of attributes.
+        best = min(settled, last, key=lambda a: (a.max_violation, inertia(a)))
+        self.assignment_ = best
         self.labels_ = self.assignment_.labels
         self.cluster_centers_ = cluster_means(rows, self.labels_)
         self.inertia_ = inertia(self.assignment_)
@@ -219,37 +226,16 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         labels: NDArray[np.int32] = distances.argmin(axis=1).astype(np.int32)
         return labels
 
-    def _limits(self, codes: Ints) -> Limits:
-        """Return the tolerance, or least and largest multiples (2, h) of the shares."""
-        tolerance, ratio = self.balance_tolerance, self.min_balance
-        if ratio is None:
-            return tolerance
-        limits = []
-        for counts in map(np.bincount, codes.T):
-            shares = counts / len(codes)
-            rare, common = shares.min(), shares.max()
-            if ratio > rare / common:
-                raise ValueError(
-                    f"min_balance={ratio:g} is above the balance of the population, "
-                    f"{rare / common:.4g}: no clustering has it."
-                )
-            # Shares from a to a / ratio: the rarest group is bounded more tightly than
-            # the most common one, as it has fewer rows. No share is above 1 - a (h - 1)
-            # with h groups, so a need not be larger than this.
-            a = (1 + ratio) * rare * common / (rare + common)
-            a = min(a, ratio / (1 + ratio * (len(shares) - 1)))
-            low = np.maximum(1 - tolerance, a / shares)
-            limits.append([low, np.minimum(1 + tolerance, a / ratio / shares)])
-        return np.hstack(limits)
-
     def _start(
-        self, rows: Array, codes: Ints, limits: Limits, rng: np.random.RandomState
+        self, rows: Array, codes: Ints, ratio: float, rng: np.random.RandomState
     ) -> Array:
         """Return centres of the best of several starts, on a sample of the rows."""
         n, k = len(rows), self.n_clusters
         if n > (size := max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * k)):
             present, _ = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
             sample = np.union1d(present, rng.choice(n, size, replace=False))
+            # Groups may be a little rarer in the sample: so is what is asked of it.
+            ratio *= min(1.0, (_balances(codes[sample]) / _balances(codes)).min())
             rows, codes = rows[sample], codes[sample]
         largest = rows[codes[:, 0] == np.bincount(codes[:, 0]).argmax()]
         largest = largest if len(largest) >= k else rows
@@ -260,22 +246,46 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         for _ in range(self.n_init - 1):
             starts.append(kmeans_plusplus(largest, k, random_state=rng)[0])
         for max_iter in (START_ITERATIONS, self.max_iter):
-            runs = [self._iterate(rows, codes, limits, c, max_iter)[0] for c in starts]
+            runs = [self._iterate(rows, codes, ratio, c, max_iter)[0] for c in starts]
             best = min(runs, key=lambda run: run.cost)
             starts = [cluster_means(rows, best.labels)]
         return starts[0]
 
     def _iterate(
-        self, rows: Array, codes: Ints, limits: Limits, centres: Array, max_iter: int
+        self, rows: Array, codes: Ints, ratio: float, centres: Array, max_iter: int
     ) -> tuple[FairAssignment, int]:
         """Return the cheapest assignment of Lloyd's iterations, and their number."""
-        best = assign_rows(rows, centres, codes, limits, search_sizes=False)
+        best = self._assign(rows, codes, ratio, centres)
         for n_iter in range(2, max_iter + 1):
             centres, before = cluster_means(rows, best.labels), best.cost
-            new = assign_rows(
-                rows, centres, codes, limits, search_sizes=False, start=best
-            )
+            new = self._assign(rows, codes, ratio, centres, start=best)
             best = min(new, best, key=lambda assignment: assignment.cost)
             if before - best.cost <= self.tol * before:
                 return best, n_iter
         return best, max_iter
+
+    def _assign(
+        self,
+        rows: Array,
+        codes: Ints,
+        ratio: float,
+        centres: Array,
+        search_sizes: bool = False,
+        start: FairAssignment | None = None,
+    ) -> FairAssignment:
+        """Assign rows to centres within both bounds."""
+        return assign_rows(
+            rows,
+            centres,
+            codes,
+            self.balance_tolerance,
+            ratio=ratio,
+            search_sizes=search_sizes,
+            start=start,
+        )
+
+
+def _balances(codes: Ints) -> Array:
+    """Rows of the smallest group for each one of the largest, of each attribute."""
+    counts = [np.bincount(column) for column in codes.T]
+    return np.array([count.min() / count.max() for count in counts])

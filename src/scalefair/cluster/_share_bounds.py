@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import block_diag
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 Array = NDArray[np.float64]
@@ -49,22 +50,39 @@ class ShareBounds:
     """``floor((1 - t) z_s n_l) <= N_sl <= ceil((1 + t) z_s n_l)``: the bounds.
 
     Kinds of rows are the groups; with several attributes combinations, and the bounds
-    are on sums of their rows.
+    are on sums of their rows. With a ratio ``ratio * N_sl <= N_tl``, too, for any two
+    groups of an attribute; of two groups in all that is a bound on shares.
     """
 
     sizes: Ints  # (c,): rows of each kind
     members: Any  # (h, c), sparse, 0 or 1: kinds in each group, attributes stacked
     tolerance: float
+    ratio: float
+    pairs: Array  # (p, h): ``pairs @ N_l <= 0``, the ratios of more than two groups
 
     @classmethod
-    def of(cls, groups: Ints, sizes: Ints, tolerance: float) -> ShareBounds:
+    def of(
+        cls, groups: Ints, sizes: Ints, tolerance: float, ratio: float = 0.0
+    ) -> ShareBounds:
         """Take the groups (c, n_attributes) of each kind, and how many rows it has."""
         starts = np.append(0, np.cumsum(groups.max(axis=0) + 1))
         at = (groups + starts[:-1]).ravel()
         kinds = np.repeat(np.arange(len(groups)), groups.shape[1])
         shape = (starts[-1], len(groups))
         members = sparse.csr_array((np.ones(at.size, np.int64), (at, kinds)), shape)
-        return cls(sizes, members, tolerance)
+        pairs = np.zeros((0, starts[-1]))
+        if ratio > 0 and starts[-1] > 2:
+            of_attributes = []
+            for h in np.diff(starts):
+                s, t = np.nonzero(~np.eye(h, dtype=bool))
+                of_attributes.append(ratio * np.eye(h)[s] - np.eye(h)[t])
+            pairs = block_diag(*of_attributes)
+        return cls(sizes, members, tolerance, ratio, pairs)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether there are bounds on the count of each kind, and no others."""
+        return self.n_attributes == 1 and len(self.pairs) == 0
 
     @property
     def n_attributes(self) -> int:
@@ -74,12 +92,18 @@ class ShareBounds:
     @cached_property
     def lower(self) -> Array:
         """Least share of each group in a cluster."""
-        return max(1 - self.tolerance, 0.0) * self._shares
+        return np.maximum(max(1 - self.tolerance, 0.0) * self._shares, self._least)
 
     @cached_property
     def upper(self) -> Array:
         """Largest share of each group in a cluster."""
-        return np.minimum((1 + self.tolerance) * self._shares, 1.0)
+        return np.minimum((1 + self.tolerance) * self._shares, 1.0 - self._least)
+
+    @property
+    def _least(self) -> float:
+        """Least share that the ratio leaves to one of two groups, 0 for more."""
+        is_of_two = self.members.shape[0] == 2
+        return self.ratio / (1 + self.ratio) if is_of_two else 0.0
 
     @property
     def _shares(self) -> Array:
@@ -90,26 +114,42 @@ class ShareBounds:
         """Fewest and most rows of each group, (h, ...), in clusters by their sizes."""
         low = np.floor(_outer(self.lower, size) + ROUNDING)
         high = np.ceil(_outer(self.upper, size) - ROUNDING)
+        if self._least > 0:  # rounded inwards where the expected count allows it
+            inwards = np.ceil(self._least * size - ROUNDING)
+            is_possible = inwards <= _outer(self._shares, size) + ROUNDING
+            least = np.where(is_possible, inwards, np.floor(self._least * size))
+            low, high = np.maximum(low, least), np.minimum(high, size - least[::-1])
         return low.astype(np.int64), np.minimum(high.astype(np.int64), size)
 
     def excess(self, counts: Ints) -> float:
         """Most rows by which the counts (c, k) of kinds are beyond a bound."""
         low, high = self.counts(counts.sum(axis=0))
         of_groups = self.members @ counts
-        return float(max(0, (low - of_groups).max(), (of_groups - high).max()))
+        of_pairs = np.ceil(self.pairs @ of_groups - MILP_MARGIN).max(initial=0)
+        beyond = max((low - of_groups).max(), (of_groups - high).max())
+        return float(max(0, of_pairs, beyond))
 
     def rounded(self, counts: Ints) -> NDArray[np.bool_]:
-        """Where counts are within the bounds, but the share beyond the tolerance."""
-        expected = _outer(self._shares, counts.sum(axis=0))
-        deviation = np.abs(self.members @ counts - expected)
-        result: NDArray[np.bool_] = (deviation - ROUNDING) / expected > self.tolerance
+        """Where counts are within the bounds, but the share beyond its limits."""
+        shares = self.members @ counts / counts.sum(axis=0)
+        low, high = self.lower[:, None] - ROUNDING, self.upper[:, None] + ROUNDING
+        result: NDArray[np.bool_] = (shares < low) | (shares > high)
         return result
 
     @property
+    def of_groups(self) -> Array:
+        """Columns b, (h, 2 h + p), of the relaxation for groups: ``b . n_l <= 1``."""
+        unit, m = np.eye(len(self.lower)), self.n_attributes
+        shares = np.hstack([unit - self.upper / m, self.lower / m - unit])
+        # Beside ratios those that are no bounds, shares of 0 and 1, are left out.
+        is_bound = np.append(self.upper < 1, self.lower > 0) | (len(self.pairs) == 0)
+        return np.hstack([shares[:, is_bound], self.pairs.T])
+
+    @property
     def constraints(self) -> Array:
-        """Columns a, (c, 2 h), of the relaxation ``a . N_l <= 1``: see the dual."""
-        of_kinds = self.members.T.toarray().astype(np.float64)
-        return np.hstack([of_kinds - self.upper, self.lower - of_kinds])
+        """Columns a, (c, 2 h + p), of the same for the kinds: ``a . N_l <= 1``."""
+        columns: Array = self.members.T @ self.of_groups
+        return columns
 
     def best_mix(self, gains: Array) -> tuple[float, float]:
         """Most that a row gains in a mix within the shares; what rounding may add."""
@@ -122,45 +162,6 @@ class ShareBounds:
             if mix.sum() >= 1.0 - ROUNDING:
                 break
         return float(mix @ gains), float(np.abs(gains - theta).sum())
-
-
-class ShareLimits(ShareBounds):
-    """Bounds by the least and the largest multiple of the share of each group.
-
-    The `tolerance` (2, h) are these multiples. Bounds are rounded inwards where the
-    expected count is still within them: so whole counts exist that meet them all.
-    """
-
-    tolerance: Any
-
-    @cached_property
-    def lower(self) -> Array:
-        """Least share of each group in a cluster."""
-        least: Array = self.tolerance[0] * self._shares
-        return least
-
-    @cached_property
-    def upper(self) -> Array:
-        """Largest share of each group in a cluster."""
-        largest: Array = np.minimum(self.tolerance[1] * self._shares, 1.0)
-        return largest
-
-    def counts(self, size: Ints) -> tuple[Ints, Ints]:
-        """Fewest and most rows of each group, (h, ...), in clusters by their sizes."""
-        low, high = super().counts(size)
-        expected = _outer(self._shares, size)
-        least = np.ceil(_outer(self.lower, size) - ROUNDING)
-        most = np.floor(_outer(self.upper, size) + ROUNDING)
-        low = np.where(least <= expected + ROUNDING, least, low).astype(np.int64)
-        high = np.where(most >= expected - ROUNDING, most, high).astype(np.int64)
-        return low, high
-
-    def rounded(self, counts: Ints) -> NDArray[np.bool_]:
-        """Where counts are within the bounds, but the share beyond the limits."""
-        shares = self.members @ counts / counts.sum(axis=0)
-        low, high = self.lower[:, None] - ROUNDING, self.upper[:, None] + ROUNDING
-        result: NDArray[np.bool_] = (shares < low) | (shares > high)
-        return result
 
 
 def round_sizes(sizes: Array, n: int, min_size: int) -> Ints:
@@ -209,7 +210,7 @@ def dearest_counts(
 
 
 def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
-    """Whole counts (c, k) near others, of given sums, for several attributes.
+    """Whole counts (c, k) near others, of given sums, for attributes or ratios.
 
     An integer program; where no counts meet the bounds, those that miss them by the
     fewest rows.
@@ -217,6 +218,7 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
     (c, k), m = counts.shape, counts.size
     kinds, clusters = sparse.eye_array(c), sparse.eye_array(k)
     of_groups = sparse.kron(bounds.members, clusters, format="csr")
+    of_pairs = sparse.kron(bounds.pairs @ bounds.members, clusters, format="csr")
     sums = sparse.vstack(
         [sparse.kron(kinds, np.ones((1, k))), sparse.kron(np.ones((1, c)), clusters)]
     )
@@ -228,6 +230,8 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
     missed = sparse.csr_array(np.ones((of_groups.shape[0], 1)))
     wide = sparse.hstack([of_groups, sparse.csr_array((of_groups.shape[0], 2 * m))])
     deviation = sparse.hstack([unit, -1 * unit, unit, sparse.csr_array((m, 1))])
+    p = of_pairs.shape[0]
+    ratios = [of_pairs, sparse.csr_array((p, 2 * m)), -1 * np.ones((p, 1))]
     result = milp(
         np.concatenate([np.zeros(m), np.ones(2 * m), [4.0 * m]]),
         integrality=np.concatenate([np.ones(m), np.zeros(2 * m), [1]]),
@@ -235,6 +239,7 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
         constraints=[
             LinearConstraint(sparse.hstack([wide, -1 * missed]), -np.inf, most),
             LinearConstraint(sparse.hstack([wide, missed]), least, np.inf),
+            LinearConstraint(sparse.hstack(ratios), -np.inf, 0),
             LinearConstraint(sparse.hstack([sums, none]), totals, totals),
             LinearConstraint(deviation, counts.ravel(), counts.ravel()),
         ],
