@@ -55,7 +55,7 @@ class DualSolution:
     # Where the iteration ended, for another one near by to start from:
     interior: Array | None = None  # multipliers, > 0
     temperature: float = 0.0
-    barrier: float = 0.0
+    barrier: float = 0.0  # for each row
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def maximise_dual(
     x = np.full((A.shape[1], k), 0.1 * gap)
     if start is not None and start.interior is not None:  # two stages before its end
         temperature = start.temperature / TEMPERATURE_FACTOR**2
-        barrier = start.barrier / BARRIER_FACTOR**2
+        barrier = max(n * start.barrier / BARRIER_FACTOR**2, 1e-300)
         x = np.maximum(start.interior, barrier * k / n)
     n_passes = 0
 
@@ -174,7 +174,7 @@ def maximise_dual(
     interior, few = x, np.where(x < barrier, 0.0, x)
     if rows.minima(A @ few, 0.0)[0] - few.sum() >= plain - RELAXATION_GAP * abs(plain):
         x = few
-    return DualSolution(x, A @ x, N, n_passes, interior, temperature, barrier)
+    return DualSolution(x, A @ x, N, n_passes, interior, temperature, barrier / n)
 
 
 def _newton_direction(

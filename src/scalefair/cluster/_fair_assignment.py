@@ -359,13 +359,14 @@ class _Problem:
                 window //= 2
         # Few rows: the relaxation says little of clusters of a handful.
         is_far = best.cost - lower_bound > MAX_START_GAP * best.cost
+        is_far |= bounds.excess(best.counts) > 0
         is_few = self.C.size * len(bounds.sizes) <= MAX_MILP_SIZE
         if self.search_sizes and is_far and is_few:
             counts, bound = cheapest_counts(self.C, self.kinds, bounds, self.min_size)
             lower_bound = max(lower_bound, bound)
             if len(counts) and bounds.excess(counts) == 0:
                 flow, n_flows = self._flow_to(best.prices, counts), n_flows + 1
-                best = min(best, flow, key=lambda flow: flow.cost)
+                best = min(best, flow, key=lambda f: (bounds.excess(f.counts), f.cost))
         prices = best.prices
         if bounds.n_attributes > 1:  # those of its combinations, but for few rows
             prices = bounds.of_groups @ starts[0].dual.multipliers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -60,9 +61,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
     min_balance : float, default=None
         Least balance of a cluster as well, members of its smallest group for each one
         of its largest; at most that of the population. It holds but for a row in
-        clusters too small for it. All shares are held between a and a / `min_balance`
-        for one a: just what it takes for two groups, and more than that for others. A
-        large `balance_tolerance` leaves it alone.
+        clusters too small for it. A large `balance_tolerance` leaves it alone.
     n_init : int, default=4
         Number of starts.
     max_iter : int, default=100
@@ -186,11 +185,13 @@ class FairKMeans(ClusterMixin, BaseEstimator):
                 f"min_balance={ratio:g} is above the balance of the population, "
                 f"{most:.4g}: no clustering has it."
             )
-        problem = rows, codes, ratio
-        centres = self._start(*problem, check_random_state(self.random_state))
-        settled, self.n_iter_ = self._iterate(*problem, centres, self.max_iter)
+        rng = check_random_state(self.random_state)
+        centres, start = self._start(rows, codes, ratio, rng)
+        settled, self.n_iter_ = self._iterate(rows, codes, ratio, centres, start)
         means = cluster_means(rows, settled.labels)
-        last = self._assign(*problem, means, search_sizes=True, start=settled)
+        last = assign_rows(
+            rows, means, codes, self.balance_tolerance, ratio=ratio, start=settled
+        )
 
         def inertia(assignment: FairAssignment) -> float:
             means = cluster_means(rows, assignment.labels)
@@ -228,8 +229,8 @@ class FairKMeans(ClusterMixin, BaseEstimator):
 
     def _start(
         self, rows: Array, codes: Ints, ratio: float, rng: np.random.RandomState
-    ) -> Array:
-        """Return centres of the best of several starts, on a sample of the rows."""
+    ) -> tuple[Array, FairAssignment]:
+        """Return centres and assignment of the best start, on a sample of the rows."""
         n, k = len(rows), self.n_clusters
         if n > (size := max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * k)):
             present, _ = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
@@ -245,44 +246,41 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         starts = [np.vstack([means, rows[more]])]
         for _ in range(self.n_init - 1):
             starts.append(kmeans_plusplus(largest, k, random_state=rng)[0])
-        for max_iter in (START_ITERATIONS, self.max_iter):
-            runs = [self._iterate(rows, codes, ratio, c, max_iter)[0] for c in starts]
-            best = min(runs, key=lambda run: run.cost)
-            starts = [cluster_means(rows, best.labels)]
-        return starts[0]
+        runs = [
+            self._iterate(rows, codes, ratio, centres, max_iter=START_ITERATIONS)[0]
+            for centres in starts
+        ]
+        best = min(runs, key=lambda run: run.cost)
+        centres = cluster_means(rows, best.labels)
+        best, _ = self._iterate(rows, codes, ratio, centres, best)
+        return cluster_means(rows, best.labels), best
 
     def _iterate(
-        self, rows: Array, codes: Ints, ratio: float, centres: Array, max_iter: int
-    ) -> tuple[FairAssignment, int]:
-        """Return the cheapest assignment of Lloyd's iterations, and their number."""
-        best = self._assign(rows, codes, ratio, centres)
-        for n_iter in range(2, max_iter + 1):
-            centres, before = cluster_means(rows, best.labels), best.cost
-            new = self._assign(rows, codes, ratio, centres, start=best)
-            best = min(new, best, key=lambda assignment: assignment.cost)
-            if before - best.cost <= self.tol * before:
-                return best, n_iter
-        return best, max_iter
-
-    def _assign(
         self,
         rows: Array,
         codes: Ints,
         ratio: float,
         centres: Array,
-        search_sizes: bool = False,
         start: FairAssignment | None = None,
-    ) -> FairAssignment:
-        """Assign rows to centres within both bounds."""
-        return assign_rows(
+        max_iter: int | None = None,
+    ) -> tuple[FairAssignment, int]:
+        """Return the cheapest assignment of Lloyd's iterations, and their number."""
+        assign = partial(
+            assign_rows,
             rows,
-            centres,
-            codes,
-            self.balance_tolerance,
+            codes=codes,
+            tolerance=self.balance_tolerance,
             ratio=ratio,
-            search_sizes=search_sizes,
-            start=start,
+            search_sizes=False,
         )
+        best, max_iter = assign(centres, start=start), max_iter or self.max_iter
+        for n_iter in range(2, max_iter + 1):
+            before = best.cost
+            new = assign(cluster_means(rows, best.labels), start=best)
+            best = min(new, best, key=lambda assignment: assignment.cost)
+            if before - best.cost <= self.tol * before:
+                return best, n_iter
+        return best, max_iter
 
 
 def _balances(codes: Ints) -> Array:

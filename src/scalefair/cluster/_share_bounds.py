@@ -261,6 +261,7 @@ def cheapest_counts(
     """
     (n, k), A, c = C.shape, bounds.constraints, len(bounds.sizes)
     clusters, of_counts = sparse.eye_array(k), sparse.eye_array(c * k)
+    of_pairs = sparse.kron(bounds.pairs @ bounds.members, clusters)
     is_kind = sparse.csr_array((np.ones(n), (kinds, np.arange(n))), shape=(c, n))
 
     def constraint(of_rows: Any, of_counts: Any, low: Any, high: Any) -> Any:
@@ -290,6 +291,7 @@ def cheapest_counts(
             constraint(
                 none(k, n * k), sparse.kron(np.ones((1, c)), clusters), min_size, n
             ),
+            constraint(none(of_pairs.shape[0], n * k), of_pairs, -np.inf, 0),
         ],
         options={"node_limit": MAX_MILP_NODES, "mip_rel_gap": MILP_GAP},
     )
