@@ -74,6 +74,7 @@ SUITES = {
     "fair_classifiers": "Fair classifiers",
     "fair_regression": "Fair regression",
     "rounding": "Fair assignment",
+    "kmeans": "Fair k-means",
     "eigensolvers": "Eigensolvers",
     "block_lbfgs": "L-BFGS on blocks",
     "dc_solvers": "Difference-of-convex solvers",

@@ -96,6 +96,8 @@ _FACTS = {
 }
 _FITTED = ["affinity_error", "neighbors", "neighbors_recall", "solver", "converged"]
 _FITTED += ["n_iter", "n_products", "fairness_violation", "history", "eigenvalues"]
+_ASSIGNED = ["cost", "nearest_cost", "lower_bound", "gap", "max_violation", "n_moved"]
+_ASSIGNED += ["message"]
 
 
 @opt.command(_OPTIONS, _EPILOG, data="DATA")
@@ -237,9 +239,7 @@ def _describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
     found = {name: getattr(model, f"{name}_") for name in _FITTED}
     found |= {"residual_max": np.max(model.residuals_), "affinity": model.affinity}
     if (assignment := model.assignment_) is not None:
-        found["assignment"] = {**vars(assignment), "gap": assignment.gap}
-        for of_each_node in ("labels", "prices", "rounded"):
-            del found["assignment"][of_each_node]
+        found["assignment"] = {name: getattr(assignment, name) for name in _ASSIGNED}
     return {name: value for name, value in found.items() if value is not None}
 
 
