@@ -151,6 +151,21 @@ def test_best_of_all_balanced_clusterings_of_few_rows(n_groups, seed):
     assert min(costs) - 1e-9 <= model.inertia_ <= 1.1 * min(costs)
 
 
+@pytest.mark.parametrize(
+    ("n", "k", "shares"), [(1500, 4, [0.68, 0.3, 0.02]), (60, 10, [0.5, 0.3, 0.2])]
+)
+def test_min_balance_with_a_rare_group_and_in_small_clusters(n, k, shares, monkeypatch):
+    monkeypatch.undo()  # the integer program finds the counts of small clusters
+    rng = np.random.default_rng(0)
+    groups = rng.choice(3, n, p=shares)
+    X = rng.normal(size=(n, 2)) + 1.5 * (groups == 0)[:, None]
+    sizes = np.bincount(groups)
+    ratio = 0.8 * sizes.min() / sizes.max()
+    model = fit(X, groups, k, balance_tolerance=9, min_balance=ratio)
+    assert model.minimum_balance_ >= ratio
+    assert model.assignment_.max_violation == 0
+
+
 def test_a_sample_of_the_rows_to_start_from(people, monkeypatch):
     X, groups = people
     groups = np.where(np.arange(300) == 0, "d", groups)  # a group of one row

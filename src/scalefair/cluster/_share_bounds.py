@@ -143,7 +143,9 @@ class ShareBounds:
         shares = np.hstack([unit - self.upper / m, self.lower / m - unit])
         # Beside ratios those that are no bounds, shares of 0 and 1, are left out.
         is_bound = np.append(self.upper < 1, self.lower > 0) | (len(self.pairs) == 0)
-        return np.hstack([shares[:, is_bound], self.pairs.T])
+        # One row of the larger group to spare: of a rare one it would be worth many.
+        pairs = self.pairs.T / (self.ratio or 1.0)
+        return np.hstack([shares[:, is_bound], pairs])
 
     @property
     def constraints(self) -> Array:
@@ -226,6 +228,8 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
     least, most = (side.ravel() for side in bounds.counts(sizes))
     # Variables: counts, by how much they are above and below the given ones, and the
     # number of rows by which bounds are missed.
+    # A row of the smaller group is worth 1 / ratio of the larger one.
+    missed_cost = 4.0 * m / (bounds.ratio or 1.0)
     unit, none = sparse.eye_array(m), sparse.csr_array((sums.shape[0], 2 * m + 1))
     missed = sparse.csr_array(np.ones((of_groups.shape[0], 1)))
     wide = sparse.hstack([of_groups, sparse.csr_array((of_groups.shape[0], 2 * m))])
@@ -233,7 +237,7 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
     p = of_pairs.shape[0]
     ratios = [of_pairs, sparse.csr_array((p, 2 * m)), -1 * np.ones((p, 1))]
     result = milp(
-        np.concatenate([np.zeros(m), np.ones(2 * m), [4.0 * m]]),
+        np.concatenate([np.zeros(m), np.ones(2 * m), [missed_cost]]),
         integrality=np.concatenate([np.ones(m), np.zeros(2 * m), [1]]),
         bounds=Bounds(0, np.inf),
         constraints=[
