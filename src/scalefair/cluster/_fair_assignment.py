@@ -176,7 +176,7 @@ def fair_assignment(
     array([0, 0, 0, 1, 1, 1], dtype=int32)
     >>> tight = fair_assignment(X, centers, sensitive_features=groups, tolerance=0.0)
     >>> tight.labels, tight.n_moved, tight.max_violation
-    (array([0, 0, 0, 0, 1, 1], dtype=int32), 1, 0.0)
+    (array([0, 1, 0, 1, 1, 1], dtype=int32), 1, 0.0)
     """
     rows: Any = check_array(X, dtype=np.float64, input_name="X")
     means: Any = check_array(centers, dtype=np.float64, input_name="centers")
