@@ -38,7 +38,8 @@ MAX_STAGES, MAX_STEPS = 30, 8
 # Iterations of conjugate gradients, and the residual that ends them: Newton's direction
 # is needed only roughly (Nocedal and Wright, section 7.1).
 MAX_CG_ITERATIONS, CG_TOL = 300, 0.1
-# Least decrease of the line search, in units of the predicted one; its shortest step.
+# Least increase in the line search, in units of the predicted one; its shortest step,
+# in units of the first.
 SUFFICIENT_DECREASE, MIN_STEP = 0.1, 1e-8
 # Rows of the sample on which the first stages work; rows of a chunk, summed by itself.
 SAMPLE_ROWS, CHUNK_ROWS = 20_000, 2048
@@ -143,15 +144,15 @@ def maximise_dual(
                 break
             # Step to at most nine tenths of the way to the boundary, then backtrack.
             length = min(1.0, 0.9 / max(float((-direction / x).max()), 1e-300))
-            while True:
+            shortest = MIN_STEP * length
+            while length >= shortest:
                 trial = x + length * direction
                 new = evaluate(trial)
-                enough = value + SUFFICIENT_DECREASE * length * predicted
-                is_stuck = new[0] < enough and length < MIN_STEP
-                if new[0] >= enough or is_stuck:
+                if new[0] >= value + SUFFICIENT_DECREASE * length * predicted:
                     break
                 length *= 0.4
-            if is_stuck:  # rounding, or flat: the point before is as good as it gets
+            else:  # rounding, or flat: the point before is as good as it gets
+                is_stuck = True
                 break
             x, (value, N, H) = trial, new
         plain = rows.minima(A @ x, 0.0)[0] - float(x.sum())
