@@ -39,7 +39,7 @@ def refine(W, labels, groups, **options):
     assert found.cut_after <= found.cut_before
     assert found.labels.dtype == np.int32
     assert found.n_moved == (found.labels != labels).sum()
-    assert 1 <= found.n_passes <= options.get("max_iter", 10)
+    assert 1 <= found.n_passes <= options.get("max_iter", 20)
     sizes = np.bincount(labels), np.bincount(found.labels)
     least = np.ceil(0.1 * len(labels) / len(sizes[0]))
     assert (sizes[1] >= np.minimum(sizes[0], least)).all()

@@ -49,7 +49,7 @@ from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
 from scalefair.kernels._lapack import add_gram, eigenvalues, leading_eigh, matmul
 from scalefair.kernels._level_cuts import split_at_levels
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
-from scalefair.kernels._refinement import degrees_and_inner_weights, refine_pass
+from scalefair.kernels._refinement import degrees_and_inner_weights, refine
 from scalefair.kernels._score_bins import (
     HINGE,
     LOGISTIC,
@@ -114,7 +114,7 @@ __all__ = [
     "rbf_columns",
     "rbf_matmat",
     "rbf_tiles",
-    "refine_pass",
+    "refine",
     "rotate_ritz",
     "row_scores",
     "row_table",

@@ -11,6 +11,8 @@ from scalefair.kernels._arrays import Float64Array, FloatArray, IntArray
 
 # Nodes remembered for each kind and pair of clusters, with whom others change places.
 N_PARTNERS = 6
+# A pass that lowers the cut by less than this part is the last.
+CUT_RTOL = 5e-4
 # The cut must fall by more than its rounding, or nodes could cycle.
 MIN_GAIN = 1e-12
 # A count that is beyond its bound by less than this part of a node meets it.
@@ -42,7 +44,7 @@ def degrees_and_inner_weights(
 
 
 @cached_njit(nogil=True)
-def refine_pass(
+def refine(
     indptr: IntArray,
     indices: IntArray,
     data: FloatArray,
@@ -58,7 +60,8 @@ def refine_pass(
     counts: IntArray,
     volumes: Float64Array,
     inner: Float64Array,
-) -> float:
+    max_iter: int,
+) -> tuple[float, int]:
     """Move nodes, or let two of a kind change places, where the normalised cut falls.
 
     The cut is ``sum_l 1 - inner_l / volumes_l`` for the weights of a symmetric CSR
@@ -67,18 +70,28 @@ def refine_pass(
     moves only if all `counts` (n_kinds, k) of both clusters stay within
     ``lower * size`` and ``upper * size``, rounded outwards, and the cluster that it
     leaves keeps `min_size` nodes; two of a kind that change places change no count.
-    Visits all nodes in `order`, twice: those seen in the first round are partners in
-    the second. Overwrites the last four arguments and returns by how much the cut has
-    fallen.
+    Passes visit the nodes in `order`: all in the first two, so that every node meets
+    its partners, then those next to a change. One that lowers the cut by less than
+    `CUT_RTOL` of it is the last. Overwrites `labels`, `counts`, `volumes` and `inner`,
+    and returns the cut and the number of passes.
     """
     n, (n_kinds, k) = len(degrees), counts.shape
     sizes = counts.sum(axis=0)
     partners = np.full((n_kinds, k, k, N_PARTNERS), -1)
     worth = np.full((n_kinds, k, k, N_PARTNERS), -np.inf)
     links, touched, seen = np.zeros(k), np.empty(k, np.int64), np.full(k, -1)
-    total = 0.0
-    for visit in range(2 * n):
+    active = np.ones(n, np.bool_)
+    cut = (1 - inner / volumes).sum()
+    last = cut
+    for visit in range(max_iter * n):
+        if visit % n == 0 and visit >= 2 * n:
+            if last - cut <= CUT_RTOL * cut:
+                return cut, visit // n
+            last = cut
         i = order[visit % n]
+        if not active[i]:
+            continue
+        active[i] = visit < n
         a, s = labels[i], kinds[i]
         # Weights of the edges to each cluster, of those that there are.
         loop, n_touched = constant, 0
@@ -150,7 +163,7 @@ def refine_pass(
                 partners[s, a, b, least], worth[s, a, b, least] = i, gain
         if to < 0:
             continue
-        b, j, total = to, partner, total + best
+        b, j, cut = to, partner, cut - best
         moved = degrees[i]
         if j < 0:
             inner[a] = leaves
@@ -167,10 +180,16 @@ def refine_pass(
             inner[b] += change_b
             moved -= degrees[j]
             labels[j] = a
+            active[j] = True
+            for e in range(indptr[j], indptr[j + 1]):
+                active[indices[e]] = True
         labels[i] = b
+        active[i] = True
+        for e in range(indptr[i], indptr[i + 1]):
+            active[indices[e]] = True
         volumes[a] -= moved
         volumes[b] += moved
-    return total
+    return cut, max_iter
 
 
 @cached_njit(nogil=True)
