@@ -35,6 +35,8 @@ RELAXATION_GAP = 1e-4
 # Temperature and barrier after a stage, in units of before (Nocedal and Wright, 19.3).
 TEMPERATURE_FACTOR, BARRIER_FACTOR = 0.3, 0.2
 MAX_STAGES, MAX_STEPS = 30, 8
+# Stages by which it starts before the end of another one, for rows that were near.
+STAGES_BACK = 1
 # Iterations of conjugate gradients, and the residual that ends them: Newton's direction
 # is needed only roughly (Nocedal and Wright, section 7.1).
 MAX_CG_ITERATIONS, CG_TOL = 300, 0.1
@@ -112,15 +114,14 @@ def maximise_dual(
     # Scales of prices: how far apart the clusters of a row are, and the two nearest.
     near = np.partition(rows.C, min(1, k - 1), axis=1)
     wide = float(np.mean(rows.C.max(axis=1) - near[:, 0]))
-    gap = max(
-        float(np.median(near[:, min(1, k - 1)] - near[:, 0])), 1e-3 * wide, 1e-300
-    )
+    wide = max(wide, 1e-300)
+    gap = max(float(np.median(near[:, min(1, k - 1)] - near[:, 0])), 1e-3 * wide)
     temperature = max(0.3 * wide, gap)
     barrier = 3e-3 * temperature * max(n / k, 1.0)
     x = np.full((A.shape[1], k), 0.1 * gap)
-    if start is not None and start.interior is not None:  # two stages before its end
-        temperature = start.temperature / TEMPERATURE_FACTOR**2
-        barrier = max(n * start.barrier / BARRIER_FACTOR**2, 1e-300)
+    if start is not None and start.interior is not None:
+        temperature = start.temperature / TEMPERATURE_FACTOR**STAGES_BACK
+        barrier = max(n * start.barrier / BARRIER_FACTOR**STAGES_BACK, 1e-300)
         x = np.maximum(start.interior, barrier * k / n)
     n_passes = 0
 
@@ -142,8 +143,10 @@ def maximise_dual(
             ):
                 is_settled = True
                 break
-            # Step to at most nine tenths of the way to the boundary, then backtrack.
-            length = min(1.0, 0.9 / max(float((-direction / x).max()), 1e-300))
+            # At most nine tenths of the way to the boundary, and no prices change by
+            # more than costs differ; then backtrack.
+            to_boundary, change = (-direction / x).max(), abs(A @ direction).max()
+            length = 1 / max(1.0, float(to_boundary) / 0.9, float(change) / wide)
             shortest = MIN_STEP * length
             while length >= shortest:
                 trial = x + length * direction
@@ -166,10 +169,12 @@ def maximise_dual(
         if loss <= RELAXATION_GAP * plain and not is_sample:
             break
         if is_sample and (is_stuck or loss <= 10 * RELAXATION_GAP * plain):
-            rows, is_sample = _Rows.of(C, offsets), False
-        if loss > RELAXATION_GAP * plain and not is_stuck:
-            temperature *= TEMPERATURE_FACTOR
-            barrier *= BARRIER_FACTOR
+            # The sample lacks rows of small clusters: their prices are far off.
+            rows, is_sample, n_stages = _Rows.of(C, offsets), False, -STAGES_BACK
+        else:
+            n_stages = int(loss > RELAXATION_GAP * plain and not is_stuck)
+        temperature *= TEMPERATURE_FACTOR**n_stages
+        barrier *= BARRIER_FACTOR**n_stages
     # Of a bound with more than a row to spare the multiplier is 0 but for the barrier;
     # without it prices that should be equal are, which leaves the flow fewer paths.
     interior, few = x, np.where(x < barrier, 0.0, x)
@@ -181,8 +186,11 @@ def maximise_dual(
 def _newton_direction(
     A: Array, H: Array, x: Array, gradient: Array, barrier: float
 ) -> Array:
-    """Solve ``(A^T H A + barrier / x^2) d = gradient`` in units of the barrier."""
-    scale = x / math.sqrt(barrier)
+    """Solve ``(A^T H A + barrier / x^2) d = gradient`` in units of the barrier.
+
+    The preconditioner leaves out of H what couples different clusters.
+    """
+    (c, m), scale = A.shape, x / math.sqrt(barrier)
 
     def multiply(v: Array) -> Array:
         v = v.reshape(x.shape)
@@ -190,9 +198,25 @@ def _newton_direction(
         product: Array = v + scale * (A.T @ HAv)
         return product.ravel()
 
-    system = LinearOperator((x.size, x.size), matvec=multiply, dtype=np.float64)
+    # Inverses of 1 + B^T B for the clusters, by the smaller side of B.
+    B = np.sqrt(np.einsum("saa->as", H))[:, :, None] * A * scale.T[:, None, :]
+    Bt = B.transpose(0, 2, 1)
+    if c < m:
+        inverses = np.eye(m) - Bt @ np.linalg.solve(np.eye(c) + B @ Bt, B)
+    else:
+        inverses = np.linalg.inv(np.eye(m) + Bt @ B)
+
+    def precondition(v: Array) -> Array:
+        columns: Array = inverses @ v.reshape(x.shape).T[:, :, None]
+        return columns[:, :, 0].T.ravel()
+
+    shape = (x.size, x.size)
     d, _ = cg(
-        system, (scale * gradient).ravel(), rtol=CG_TOL, maxiter=MAX_CG_ITERATIONS
+        LinearOperator(shape, matvec=multiply, dtype=np.float64),
+        (scale * gradient).ravel(),
+        rtol=CG_TOL,
+        maxiter=MAX_CG_ITERATIONS,
+        M=LinearOperator(shape, matvec=precondition, dtype=np.float64),
     )
     direction: Array = scale * d.reshape(x.shape)
     return direction
