@@ -181,7 +181,8 @@ def test_residual_is_of_the_last_problem(criterion, surrogate):
     same.set_params(n_thresholds=model.thresholds_.size)
     same, _ = fit(same, rows)
     assert same.n_iter_ <= 10  # thresholds are fitted anew
-    assert same.objective_ == pytest.approx(model.objective_, rel=2e-3)  # both to tol
+    # Both to tol; steps that make the gap of the scores too large are not taken.
+    assert same.objective_ == pytest.approx(model.objective_, rel=5e-3)
 
 
 def test_path_is_monotone():

@@ -1,8 +1,9 @@
 """Solving the training problem, and tightening it until the scores' own gap is small.
 
 The constraints are on a surrogate, which is kind to gaps that hide between its ranks
-and in the width of its ramp. `meet_gap` narrows the ramp and lowers the surrogate's
-bound until the gap of the scores themselves is at most kappa.
+and in the width of its ramp. `meet_gap` is a continuation in that width; at the first
+width at which the measured gap is near kappa, safeguarded steps change the surrogate's
+bound until it is there. What is returned is chosen by the measured gap alone.
 """
 
 from __future__ import annotations
@@ -46,16 +47,19 @@ _MARGIN, _STATIONARY = 0.1, 0.5
 # Change of the objective, as a share, after which rounds end, and steps of a round.
 _SETTLED, _INNER = 1e-3, 80
 
-# Widths of the surrogate after the first, as parts of the spread of the scores; each
-# is at most this part of the one before.
-_WIDTHS = (0.5, 0.2, 0.1, 0.05)
-_NARROWER = 0.7
-# Gaps above this multiple of kappa ask for a narrower surrogate, those below it for a
-# lower bound: one that aims at this part of kappa, but is lowered at most so far.
-_FAR, _AIM, _LEAST = 1.3, 0.95, 0.3
-# Problems solved at most; with gaps below this part of kappa so many higher bounds are
-# tried.
-_MOST, _TOO_LOW, _RETRIES = 14, 0.9, 2
+# Widths of the surrogate after the first, each half of the one before.
+_N_WIDTHS = 4
+# Gaps above this multiple of kappa ask for a narrower surrogate, those below it for
+# another bound: at most so many are tried at a width, which aim at this part of kappa.
+_FAR, _N_BOUNDS, _AIM = 1.3, 5, 0.95
+# The gap follows a power of the bound, below 1: with 1 steps stall, with 2 overshoot.
+_POWER = 1.5
+# Where the bound would fall below this part of kappa it is the width that is wrong.
+_LOWEST = 0.5
+# Violations of an accepted solution, in units of the tolerance.
+_ACCEPTED = 5
+# Points tried between a fair solution and one that loses less.
+_HALVINGS = 5
 # Gaps above this multiple of kappa are warned of.
 _ALLOWED = 1.05
 
@@ -98,6 +102,11 @@ class Solver:
         self._before = problem.oracle.n_calls
         self._records: list[DCRecord] = []
 
+    def of(self, problem: ParityProblem) -> Solver:
+        """Return the same solvers of another problem."""
+        options = {"tol": self.tol, "max_iter": self._max_iter}
+        return Solver(problem, inner_solver=self._inner_solver, **options)
+
     @property
     def n_calls(self) -> int:
         return self.problem.oracle.n_calls - self._before
@@ -123,14 +132,6 @@ class Solver:
             for objective, infeasibility, calls in found.history
         ]
         return found
-
-    def certify_near(
-        self, problem: ParityProblem, v: Array
-    ) -> tuple[ParityProblem, DCResult]:
-        """Certify a smoothed problem's solution, with room between bound and it."""
-        if violation_at(problem, v) <= self.tol:
-            problem, v = with_room(problem, v, _MARGIN * self.tol)
-        return problem, self.certify(problem, v)
 
     def certify(self, problem: ParityProblem, v: Array) -> DCResult:
         """Solve a problem by the DC algorithm, from a feasible point or from zero."""
@@ -178,98 +179,158 @@ class _Trial:
     x: Array
     multipliers: Array | None
     objective: float
+    infeasibility: float
     gap: float
+
+    @property
+    def bound(self) -> float:
+        return self.problem.kappa
+
+    @property
+    def weights(self) -> Array:
+        return self.problem.weights(self.x)
+
+    @property
+    def thresholds(self) -> Array:
+        return np.array(self.problem.thresholds(self.x))
 
 
 class _Search:
-    """Problems with ever other surrogates, each solved from the last solution."""
+    """Problems with ever other surrogates, each solved from the solution of another."""
 
     def __init__(self, solver: Solver, measure: Measure, kappa: float) -> None:
         self._solver = solver
         self._measure = measure
         self._kappa = kappa
-        self._worthwhile = (1 - _SETTLED) * solver.problem.constant_objective
-        self.n_left = _MOST
+        self.trials: list[_Trial] = []
 
-    def trial(
-        self, last: _Trial | None, kappa: float, width: float, is_denser: bool = False
-    ) -> _Trial | None:
-        """Solve the problem with another surrogate; None where that fails."""
-        self.n_left -= 1
+    def trial(self, last: _Trial | None, bound: float, width: float) -> _Trial:
+        """Solve the problem with another surrogate, and remember the solution."""
         problem = last.problem if last is not None else self._solver.problem
         n_ranks = problem.n_thresholds
         # What a surrogate allows between two ranks is their distance.
-        if is_denser and 1 / n_ranks > self._kappa:
+        if width < problem.width and 1 / n_ranks > self._kappa:
             n_ranks *= 2
-        problem = problem.with_surrogate(kappa, width, n_ranks)
+        problem = problem.with_surrogate(bound, width, n_ranks)
         v, multipliers = problem.start(), None
-        if last is not None:
-            thresholds = np.array(last.problem.thresholds(last.x))
-            v = problem.with_thresholds(last.problem.weights(last.x), thresholds)
-            if last.problem.n_constraints == problem.n_constraints:
-                multipliers = last.multipliers
+        if last is not None and last.problem.n_constraints == problem.n_constraints:
+            v, multipliers = last.x, last.multipliers
+        elif last is not None:
+            v = problem.with_thresholds(last.weights, last.thresholds)
         found = self._solver.smooth(problem, v, multipliers)
-        is_worse = found.objective > self._worthwhile
-        if last is not None and (is_worse or found.infeasibility > self._solver.tol):
-            return None
         gap = self._measure(problem.weights(found.x))
-        return _Trial(problem, found.x, found.multipliers, found.objective, gap)
+        solved = found.x, found.multipliers, found.objective, found.infeasibility
+        self.trials.append(_Trial(problem, *solved, gap))
+        return self.trials[-1]
+
+    def is_met(self, trial: _Trial) -> bool:
+        """Whether the gap of an accepted trial is kappa, or little less."""
+        within = 2 * _AIM - 1 <= trial.gap / self._kappa <= 1
+        return within and self.is_accepted(trial)
+
+    def is_accepted(self, trial: _Trial) -> bool:
+        """Whether the problem is solved, by scores of some use."""
+        constant = self._solver.problem.constant_objective
+        is_feasible = trial.infeasibility <= _ACCEPTED * self._solver.tol
+        return is_feasible and trial.objective < constant
+
+    @property
+    def best(self) -> _Trial:
+        """The fair trial that loses least; if there is none, the fairest."""
+
+        def rank(trial: _Trial) -> tuple[bool, float, float]:
+            excess = max(trial.gap, self._kappa)
+            return not self.is_accepted(trial), excess, trial.objective
+
+        return min(self.trials, key=rank)
 
     def first(self) -> _Trial:
         """Solve from zero; allow larger gaps until scores are not all alike."""
         bound = self._kappa
         while True:
             found = self.trial(None, bound, 1.0)
-            assert found is not None  # not from zero
-            if found.objective <= self._worthwhile or bound == 1:
+            if self.is_accepted(found) or bound == 1:
                 return found
             bound = min(2 * bound, 1.0)
 
-    def lowered(self, last: _Trial) -> _Trial | None:
-        """Lower the surrogate's bound, in proportion to the gap."""
-        share = max(_AIM * self._kappa / last.gap, _LEAST)
-        return self.trial(last, share * last.problem.kappa, last.problem.width)
-
-    def widths(self, last: _Trial) -> list[float]:
-        """Narrower widths of the surrogate, parts of the spread of the scores."""
-        scores = last.problem.oracle.scores(last.problem.weights(last.x))
-        low, high = last.problem.interval
-        ranks = [max(1 - high, 0.02), min(1 - low, 0.98)]  # not the outermost scores
-        spread = max(float(np.ptp(np.quantile(scores, ranks))), 1e-3)
-        least = _NARROWER * last.problem.width
-        return [part * spread for part in _WIDTHS if part * spread <= least]
-
-    def run(self, first: _Trial) -> list[_Trial]:
-        """Return trials, of which the last has the gap, if one has."""
-        trials, can_narrow = [first], True
-        while trials[-1].gap > self._kappa and self.n_left > 0:
-            last, found = trials[-1], None
-            is_far = last.gap > _FAR * self._kappa
-            if can_narrow and is_far and (widths := self.widths(last)):
-                found = self.trial(last, self._kappa, widths[0], is_denser=True)
-                can_narrow = found is not None
-            if found is None:
-                found = self.lowered(last)
-            if found is None:
+    def run(self, current: _Trial) -> None:
+        """Narrow the surrogate, then change its bound, until the gap is kappa."""
+        highest, n_known = max(self._kappa, current.bound), len(self.trials) - 1
+        for n_left in reversed(range(_N_WIDTHS + 1)):
+            is_near = self.is_accepted(current) and current.gap <= _FAR * self._kappa
+            if is_near or n_left == 0:
+                self._change_bound(current, highest, is_last=n_left == 0)
+            is_fair = any(
+                self.is_accepted(trial) and trial.gap <= self._kappa
+                for trial in self.trials[n_known:]
+            )
+            if n_left == 0 or is_fair:
                 break
-            trials.append(found)
-        return trials
+            if not self.is_accepted(current):
+                current = self.best
+            width = min(self._spread(current), self.trials[-1].problem.width) / 2
+            current = self.trial(current, highest, width)
 
-    def raised(self, best: _Trial) -> _Trial:
-        """Return the best fair trial, after raising a bound that is needlessly low."""
-        above = None
-        for _ in range(_RETRIES):
-            low = best.problem.kappa
-            if best.gap >= _TOO_LOW * self._kappa or low >= self._kappa:
+    def _spread(self, trial: _Trial) -> float:
+        """Width of the scores between the ranks, without the outermost ones."""
+        scores = trial.problem.oracle.scores(trial.weights)
+        low, high = trial.problem.interval
+        ranks = [max(1 - high, 0.02), min(1 - low, 0.98)]
+        return max(float(np.ptp(np.quantile(scores, ranks))), 1e-3)
+
+    def _change_bound(self, trial: _Trial, highest: float, *, is_last: bool) -> None:
+        """Solve gap(bound) = kappa at a width, by steps in log(bound)."""
+        fair, unfair = None, None  # bounds
+        width, kappa = trial.problem.width, self._kappa
+        solved = [trial]
+        for _ in range(_N_BOUNDS):
+            if self.is_met(trial):
                 break
-            bound = min(self._kappa, low * _AIM * self._kappa / max(best.gap, 1e-12))
-            if above is not None:
-                bound = float(np.sqrt(above * low))
-            found = self.trial(best, bound, best.problem.width)
-            if found is None or found.gap > self._kappa:
-                above = bound
-            elif found.objective < best.objective:
-                best = found
+            if self.is_accepted(trial) and trial.gap > kappa:
+                unfair = trial.bound
+            else:  # or too low to be met
+                fair = trial.bound
+            if fair is None:
+                bound = trial.bound * max((_AIM * kappa / trial.gap) ** _POWER, _LOWEST)
+            elif unfair is None:
+                bound = min(fair / _LOWEST, highest)
+            else:
+                bound = float(np.sqrt(fair * unfair))
+            if bound == fair or (bound < _LOWEST * kappa and not is_last):
+                break
+            nearest = min(solved, key=lambda t: abs(np.log(t.bound / bound)))
+            trial = self.trial(nearest, bound, width)
+            if self.is_accepted(trial):
+                solved.append(trial)
+
+    def improve(self) -> _Trial:
+        """Go from the best trial towards unfair ones that lose less, while it is fair.
+
+        Losses are convex, so that they fall on the way; gaps are measured.
+        """
+        best = fair = self.best
+        if fair.gap > self._kappa:
+            return fair
+        for other in [t for t in self.trials if t.objective < fair.objective]:
+            if other.gap <= self._kappa:
+                continue
+            low, high = 0.0, 1.0
+            for _ in range(_HALVINGS):
+                part = (low + high) / 2
+                w = (1 - part) * fair.weights + part * other.weights
+                gap = self._measure(w)
+                if gap > self._kappa:
+                    high = part
+                    continue
+                low = part
+                x = fair.x.copy()
+                x[: w.size] = w
+                objective = fair.problem.smoothed(x, _CORNER).objective
+                if objective < best.objective:
+                    best = replace(fair, x=x, objective=objective, gap=gap)
+        if best is not fair:
+            x = best.problem.with_thresholds(best.weights, best.thresholds)
+            best = replace(best, x=x)
         return best
 
 
@@ -282,6 +343,7 @@ class Start:
     weights: Array | None = None
     thresholds: Array | None = None
     multipliers: Array | None = None
+    is_nested: bool = False  # whether they are of a smaller model
 
     @classmethod
     def like(cls, last: Solution, kappa: float) -> Start:
@@ -311,51 +373,49 @@ def solve_fixed(solver: Solver, start: Start, *, smooth: bool) -> DCResult:
 def meet_gap(
     solver: Solver, measure: Measure, kappa: float, start: Start, *, smooth: bool
 ) -> Solution:
-    """Solve with ever tighter surrogates until the measured gap is at most kappa.
+    """Solve with ever other surrogates until the measured gap is at most kappa.
 
     First by the smoothed problem, or by the DC algorithm from what is feasible or
-    without `smooth`. The last surrogate's problem is the one that is certified.
+    without `smooth`. The problem of the surrogate that is best is certified; the
+    weights stay those of the search where its solution has a larger gap.
     """
     search = _Search(solver, measure, kappa)
     problem, n_ranks = solver.problem, 0
     if start.thresholds is not None:  # of ranks that may have become denser
         n_ranks = max(start.thresholds.size // problem.n_families, problem.n_thresholds)
     problem = problem.with_surrogate(start.kappa, start.width, n_ranks)
-    v = start.variables(problem)
-    first, certified = None, None
-    if not smooth or (v is not None and violation_at(problem, v) <= solver.tol):
-        certified = solver.certify(problem, problem.start() if v is None else v)
-        gap = measure(problem.weights(certified.x))
-        end = certified.x, certified.multipliers, certified.objective
-        first = _Trial(problem, *end, gap)
-    elif v is not None:
-        known = _Trial(problem, v, start.multipliers, np.inf, np.inf)
-        first = search.trial(known, start.kappa, start.width)
-    first = first or search.first()
-    trials = search.run(first)
-    fairest = min(trials, key=lambda trial: trial.gap)
-    is_fair = fairest.gap <= kappa
-    best = search.raised(trials[-1]) if is_fair else fairest
-
-    def solution(trial: _Trial) -> Solution:
-        problem, result = trial.problem, certified
-        if trial is not first or result is None:
-            problem, result = solver.certify_near(problem, trial.x)
-        return Solution(problem, result, measure(problem.weights(result.x)), kappa)
-
-    found = last = solution(best)
-    bound = best.problem.kappa
-    for _ in range(_RETRIES * is_fair):
-        if found.gap <= kappa:
-            break
-        # The certified solution is another one than that of the smoothed problem.
-        bound *= _AIM * kappa / last.gap
-        tighter = search.trial(best, bound, best.problem.width)
-        if tighter is None:
-            break
-        last = solution(tighter)
-        found = min(found, last, key=lambda solution: solution.gap)
-    return found
+    known, certified = None, None
+    if (v := start.variables(problem)) is not None:
+        value = problem.smoothed(v, _CORNER)
+        end = v, start.multipliers, value.objective, float(value.constraints.max())
+        known = _Trial(problem, *end, measure(problem.weights(v)))
+        search.trials.append(known)
+    if known is None or start.is_nested or not search.is_met(known):
+        is_feasible = known is not None and violation_at(problem, v) <= solver.tol
+        if not smooth or (is_feasible and not start.is_nested):
+            certified = solver.certify(problem, problem.start() if v is None else v)
+            end = certified.x, certified.multipliers, certified.objective
+            gap = measure(problem.weights(certified.x))
+            first = _Trial(problem, *end, certified.infeasibility, gap)
+            search.trials.append(first)
+        elif known is not None:
+            first = search.trial(known, start.kappa, start.width)
+        else:
+            first = search.first()
+        search.run(first)
+    best = search.improve()
+    if certified is not None and best.x is certified.x:
+        return Solution(problem, certified, best.gap, kappa)
+    problem, x = with_room(best.problem, best.x, _MARGIN * solver.tol)
+    result = solver.certify(problem, x)
+    gap = measure(problem.weights(result.x))
+    if gap > max(kappa, best.gap):
+        gap = best.gap
+        violation = max(violation_at(problem, x), 0.0)
+        result = replace(
+            result, x=x, objective=best.objective, infeasibility=violation
+        )
+    return Solution(problem, result, gap, kappa)
 
 
 def warn_unfinished(

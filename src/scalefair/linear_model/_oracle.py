@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -134,6 +135,14 @@ class RowOracle(ABC):
         self.n_weights = layout.n_weights
         self.n_groups = layout.n_groups
         self.n_calls = 0  # of `evaluate`
+
+    def without_interactions(self) -> Self:
+        """Return the oracle of the model in which all groups share their weights."""
+        shared = sparse.csr_array(np.ones((self.n_groups, 1)))
+        other = copy(self)
+        layout = self.layout._replace(members=shared)
+        RowOracle.__init__(other, layout, self.cell_sizes, list(self.compared.sets))
+        return other
 
     @abstractmethod
     def scores(self, w: Array) -> Array:
@@ -326,6 +335,11 @@ class PartitionedOracle(RowOracle):
     ) -> None:
         super().__init__(layout, cell_sizes, families)
         self._oracles = oracles
+
+    def without_interactions(self) -> Self:
+        other = super().without_interactions()
+        other._oracles = self._oracles.map(ScoreOracle.without_interactions)
+        return other
 
     def scores(self, w: Array) -> Array:
         w = self.layout.rows(w).ravel()
