@@ -89,23 +89,18 @@ class Solution:
         return self.problem.weights(self.result.x)
 
 
+@dataclass
 class Solver:
     """Solvers of problems with one oracle, and a record of what they did."""
 
-    def __init__(
-        self, problem: ParityProblem, *, inner_solver: str, tol: float, max_iter: int
-    ) -> None:
-        self.problem = problem
-        self.tol = tol
-        self._inner_solver = inner_solver
-        self._max_iter = max_iter
-        self._before = problem.oracle.n_calls
-        self._records: list[DCRecord] = []
+    problem: ParityProblem
+    inner_solver: str
+    tol: float
+    max_iter: int
 
-    def of(self, problem: ParityProblem) -> Solver:
-        """Return the same solvers of another problem."""
-        options = {"tol": self.tol, "max_iter": self._max_iter}
-        return Solver(problem, inner_solver=self._inner_solver, **options)
+    def __post_init__(self) -> None:
+        self._before = self.problem.oracle.n_calls
+        self._records: list[DCRecord] = []
 
     @property
     def n_calls(self) -> int:
@@ -141,23 +136,23 @@ class Solver:
             if violation_at(problem, v) > self.tol:
                 v = problem.start()
             before = self.n_calls
-            options: dict[str, Any] = {"tol": self.tol, "max_iter": self._max_iter}
-            if self._inner_solver == "direct":
+            options: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter}
+            if self.inner_solver == "direct":
                 options["max_iter"] *= _STEPS
                 result = direct_switching_subgradient(
                     problem, v, eps=_EPSILON, **options
                 )
             else:
-                if self._inner_solver == "ssg":
+                if self.inner_solver == "ssg":
                     options |= {"inner": "switching_subgradient", "eps": _EPSILON}
                 result = idca(problem, v, **options)
         self._records += [
             replace(r, n_calls=r.n_calls + before) for r in result.history
         ]
         remedy = "Raise max_iter, or take a larger kappa"
-        if self._inner_solver != "bundle":
+        if self.inner_solver != "bundle":
             remedy = 'Take inner_solver="bundle"'
-        elif result.n_iter < self._max_iter:
+        elif result.n_iter < self.max_iter:
             remedy = "No step improves it: take a larger kappa"
         residual = max(result.kkt_residual, result.infeasibility)
         if residual < 1:  # above it says nothing of the solution
@@ -218,6 +213,12 @@ class _Search:
         elif last is not None:
             v = problem.with_thresholds(last.weights, last.thresholds)
         found = self._solver.smooth(problem, v, multipliers)
+        return self.add(problem, found)
+
+    def add(
+        self, problem: ParityProblem, found: AugmentedLagrangianResult | DCResult
+    ) -> _Trial:
+        """Remember a solution, and the gap of its scores."""
         gap = self._measure(problem.weights(found.x))
         solved = found.x, found.multipliers, found.objective, found.infeasibility
         self.trials.append(_Trial(problem, *solved, gap))
@@ -386,18 +387,16 @@ def meet_gap(
     problem = problem.with_surrogate(start.kappa, start.width, n_ranks)
     known, certified = None, None
     if (v := start.variables(problem)) is not None:
-        value = problem.smoothed(v, _CORNER)
+        value = problem.smoothed(v, 0.0)
         end = v, start.multipliers, value.objective, float(value.constraints.max())
         known = _Trial(problem, *end, measure(problem.weights(v)))
         search.trials.append(known)
     if known is None or start.is_nested or not search.is_met(known):
-        is_feasible = known is not None and violation_at(problem, v) <= solver.tol
+        is_feasible = known is not None and known.infeasibility <= solver.tol
         if not smooth or (is_feasible and not start.is_nested):
-            certified = solver.certify(problem, problem.start() if v is None else v)
-            end = certified.x, certified.multipliers, certified.objective
-            gap = measure(problem.weights(certified.x))
-            first = _Trial(problem, *end, certified.infeasibility, gap)
-            search.trials.append(first)
+            x = problem.start() if known is None else known.x
+            certified = solver.certify(problem, x)
+            first = search.add(problem, certified)
         elif known is not None:
             first = search.trial(known, start.kappa, start.width)
         else:
@@ -412,9 +411,7 @@ def meet_gap(
     if gap > max(kappa, best.gap):
         gap = best.gap
         violation = max(violation_at(problem, x), 0.0)
-        result = replace(
-            result, x=x, objective=best.objective, infeasibility=violation
-        )
+        result = replace(result, x=x, objective=best.objective, infeasibility=violation)
     return Solution(problem, result, gap, kappa)
 
 

@@ -320,38 +320,33 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             )
         smooth = self._starts_alone
         if width == "auto":
-            found = meet_gap(solver, measure, kappa, start, smooth=smooth)
-            if smooth and found.gap > kappa and layout.shape[0] > 1:
-                other = self._from_nested(solver, measure, rows)
-                calls = other.result.n_calls
-                found = min((found, other), key=lambda s: (s.is_flat, s.gap))
-                found = replace(found, result=replace(found.result, n_calls=calls))
-            return found
+            solution = meet_gap(solver, measure, kappa, start, smooth=smooth)
+            if smooth and solution.gap > kappa and layout.shape[0] > 1:
+                return self._not_behind_nested(solution, solver, measure, rows)
+            return solution
         found = solve_fixed(solver, start, smooth=smooth)
         gap = measure(problem.weights(found.x))
         return Solution(solver.problem, found, gap, kappa, is_fixed=True)
 
-    def _from_nested(
-        self, solver: Solver, measure: Measure, rows: TrainingRows
+    def _not_behind_nested(
+        self, found: Solution, solver: Solver, measure: Measure, rows: TrainingRows
     ) -> Solution:
-        """Solve from the solution of the model without interactions."""
+        """Solve again, from the model without interactions, where that is fairer."""
         oracle, kappa = solver.problem.oracle, float(self.kappa)
         problem = self._problem(oracle.without_interactions(), rows)
-        smaller = solver.of(problem)
+        smaller = replace(solver, problem=problem)
 
         def gap(w: Array) -> float:
             return self._gap(problem.oracle.scores(w), rows)
 
         nested = meet_gap(smaller, gap, kappa, Start(kappa), smooth=True)
-        shared = np.zeros(oracle.layout.shape)
-        shared[0] = problem.oracle.layout.rows(nested.weights)[0]
-        start = replace(
-            Start.like(nested, kappa),
-            weights=oracle.layout.parameters(shared),
-            is_nested=True,
-        )
-        found = meet_gap(solver, measure, kappa, start, smooth=True)
-        calls = found.result.n_calls + smaller.n_calls
+        if nested.gap < found.gap and not nested.is_flat:
+            shared = np.zeros(oracle.layout.shape)
+            shared[0] = problem.oracle.layout.rows(nested.weights)[0]
+            weights = oracle.layout.parameters(shared)
+            start = replace(Start.like(nested, kappa), weights=weights, is_nested=True)
+            found = meet_gap(solver, measure, kappa, start, smooth=True)
+        calls = solver.n_calls + smaller.n_calls
         return replace(found, result=replace(found.result, n_calls=calls))
 
     def _may_go_on(self, problem: ParityProblem) -> bool:
