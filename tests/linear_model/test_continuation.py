@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
@@ -390,3 +391,40 @@ def test_advice_does_not_ask_for_an_absurd_tolerance(monkeypatch):
         assert "larger kappa" in message
         assert ("tol=0.023 would" in message) == (residual < 1)
         assert "raise tol" not in message.lower()
+
+
+def test_larger_model_is_not_behind_the_nested_one():
+    """Weights of the model without interactions are weights of the one with them."""
+    n_behind = 0
+    for seed in range(6):
+        rows = make_biased_rows(600, 4, n_groups=3, random_state=seed)
+        rows = rows.data, rows.target, rows.sensitive_features
+        options = {"interval": (0.05, 0.3), "kappa": 0.03, "max_iter": 20}
+        with_interactions, messages = fit(classifier(**options), rows)
+        check_gap(with_interactions, messages, rows[0], rows[2])
+        nested, _ = fit(classifier(**options, interactions=False), rows)
+        gaps = [m.partial_parity_gap_ for m in (with_interactions, nested)]
+        # Where both meet kappa, or the larger one misses it by more than the other.
+        n_behind += gaps[0] > max(gaps[1], 0.03) * (1 + 1e-9)
+    assert n_behind == 0
+
+
+@pytest.mark.parametrize("interaction_alpha", [None, 1.0])
+def test_what_groups_add_is_penalised_by_itself(interaction_alpha):
+    X, y, group = rows = table("three", 400)
+    options = {"kappa": 1.0, "interaction_alpha": interaction_alpha, "tol": 1e-4}
+    options["tune_intercept"] = False
+    model, _ = fit(classifier(**options), rows)
+    loose, _ = fit(classifier(**{**options, "interaction_alpha": 1e-6}), rows)
+    added, free = (np.abs(m.coef_[1:]).sum() for m in (model, loose))
+    assert added < (0.1 if interaction_alpha else 0.9) * free
+    # Gradient of the penalised loss, by hand: coefficients of standardized features.
+    scale = X.std(axis=0)
+    scores = model.decision_function(X, sensitive_features=group)
+    penalty = interaction_alpha or 16 / len(X)
+    slopes = expit(scores) - y
+    standard = (X - X.mean(axis=0)) / scale
+    for k in (1, 2):
+        gradient = standard[group == k].T @ slopes[group == k] / len(X)
+        gradient = gradient + penalty * model.coef_[k] * scale
+        assert np.abs(gradient).max() < 5e-3

@@ -13,6 +13,7 @@ from scalefair._groups import encode_attributes
 from scalefair.linear_model import PartiallyFairClassifier, PartiallyFairClassifierCV
 from scalefair.linear_model._parity_problem import StrongParity
 from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
+from scalefair.linear_model._weights import ridge_factors
 from scalefair.metrics import partial_parity_gap
 from scalefair.plotting import ParetoFrontDisplay, ScoreDensityDisplay
 from scalefair.streaming import PartitionedRows
@@ -112,8 +113,9 @@ def test_gradients_of_attributes_that_share_rows(surrogate, given):
     compared = encode_attributes(attributes)
     rows = TrainingRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
     oracle = rows.oracle(surrogate=surrogate)
+    ridge = ridge_factors(oracle.layout, 0.3)
     problem = StrongParity(
-        oracle, INTERVAL, 0.1, 0.3, 0.0, n_thresholds=3, surrogate=surrogate
+        oracle, INTERVAL, 0.1, ridge, 0.0, n_thresholds=3, surrogate=surrogate
     )
     rng = np.random.default_rng(1)
     v, d = rng.standard_normal((2, problem.n_variables))

@@ -19,6 +19,7 @@ from scalefair.linear_model import _training_rows as training_rows
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import StrongParity, WeakParity
 from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
+from scalefair.linear_model._weights import ridge_factors
 from scalefair.metrics import (
     null_parity_gap,
     partial_equal_opportunity_gap,
@@ -81,7 +82,7 @@ def test_constraints_and_gradients(kind, surrogate, interactions):
     options = {"surrogate": surrogate, "interactions": interactions}
     options = {**rows.oracle_options(options), "families": families}
     oracle = ScoreOracle(X, rows.signs, rows.codes, 3, **options)
-    common = oracle, INTERVAL, 0.1, 0.3, 0.0
+    common = oracle, INTERVAL, 0.1, ridge_factors(oracle.layout, 0.3), 0.0
     slack = 0.05
     for problem in (
         StrongParity(*common, n_thresholds=4, surrogate=surrogate),

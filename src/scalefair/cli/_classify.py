@@ -46,7 +46,7 @@ The output is for `scalefair predict`, or joblib.load (only if you trust it):
 _SHARED = {"Fairness": "interval kappa", "Advanced": "random_state"}
 _LINEAR = {
     "Training, --method linear": "given attributes criterion threshold n_thresholds "
-    "interactions loss alpha tol max_iter",
+    "interactions loss alpha interaction_alpha tol max_iter",
     "Advanced": "surrogate surrogate_width start tune_intercept max_groups "
     "min_group_size inner_solver,--solver",
 }

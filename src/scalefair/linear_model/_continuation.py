@@ -52,6 +52,8 @@ _N_WIDTHS = 4
 # Gaps above this multiple of kappa ask for a narrower surrogate, those below it for
 # another bound: at most so many are tried at a width, which aim at this part of kappa.
 _FAR, _N_BOUNDS, _AIM = 1.3, 5, 0.95
+# Problems solved at most.
+_MOST = 14
 # The gap follows a power of the bound, below 1: with 1 steps stall, with 2 overshoot.
 _POWER = 1.5
 # Where the bound would fall below this part of kappa it is the width that is wrong.
@@ -265,7 +267,7 @@ class _Search:
                 self.is_accepted(trial) and trial.gap <= self._kappa
                 for trial in self.trials[n_known:]
             )
-            if n_left == 0 or is_fair:
+            if n_left == 0 or is_fair or len(self.trials) > _MOST:
                 break
             if not self.is_accepted(current):
                 current = self.best

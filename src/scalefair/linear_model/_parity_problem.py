@@ -13,7 +13,7 @@ import numpy as np
 from scalefair._memory import require_memory
 from scalefair._messages import apart
 from scalefair.linear_model._oracle import OracleValue, RowOracle
-from scalefair.linear_model._weights import Array, ridge_factors
+from scalefair.linear_model._weights import Array
 from scalefair.optimize import ConstrainedValue, DCProblem
 
 Part = tuple[Array, Array]
@@ -45,7 +45,7 @@ class ParityProblem(DCProblem):
         oracle: RowOracle,
         interval: tuple[float, float],
         kappa: float,
-        ridge: float,
+        ridge: Array,
         constant: float,
     ) -> None:
         self.oracle = oracle
@@ -53,7 +53,7 @@ class ParityProblem(DCProblem):
         self.interval = interval
         self.n_families = oracle.compared.n_families
         self.n_sets = oracle.compared.n_sets
-        self.ridge = ridge_factors(oracle.layout, ridge).ravel()
+        self.ridge = ridge.ravel()
         self._set_surrogate(kappa, 1.0)
 
     def _set_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> None:

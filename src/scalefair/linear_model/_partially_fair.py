@@ -34,9 +34,12 @@ from scalefair.linear_model._parity_problem import (
     given_start,
 )
 from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
-from scalefair.linear_model._weights import Array
+from scalefair.linear_model._weights import Array, ridge_factors
 from scalefair.metrics import partial_parity_gap
 from scalefair.streaming import is_partitioned
+
+# Deviation that coefficients added by groups, of features of deviation 1, may have.
+_DEVIATION = 0.25
 
 
 @documented(**TEXTS)
@@ -72,6 +75,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         they are doubled where the gap between them is too large.
     alpha : float, default=1e-4
         Factor of half the squared norm of the coefficients of standardized features.
+    interaction_alpha : float or None, default=None
+        The same for what groups add to the shared coefficients. None is at least
+        ``16 / m``, as if what they add had a normal prior of deviation 1/4 (of small
+        groups little else is known), or 0 if `alpha` is.
     inner_solver : {"bundle", "ssg", "direct"}, default="bundle"
         Solver of the convex subproblems: proximal bundle, certified, or switching
         subgradients; ``"direct"`` applies these to the problem itself, unguaranteed.
@@ -150,6 +157,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         "kappa": [Interval(Real, 0, 1, closed="right")],
         "given": [StrOptions({"positive", "label"}), None],
         "attributes": [StrOptions({"joint", "each"})],
+        "interaction_alpha": [Interval(Real, 0, None, closed="left"), None],
         "inner_solver": [StrOptions({"bundle", "ssg", "direct"})],
         "start": [StrOptions({"auto", "zero"}), "array-like"],
         "surrogate_width": [
@@ -176,6 +184,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         surrogate_width: Any = "auto",
         n_thresholds: int = 25,
         alpha: float = 1e-4,
+        interaction_alpha: float | None = None,
         inner_solver: str = "bundle",
         start: Any = "auto",
         tune_intercept: bool = True,
@@ -198,6 +207,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.surrogate_width = surrogate_width
         self.n_thresholds = n_thresholds
         self.alpha = alpha
+        self.interaction_alpha = interaction_alpha
         self.inner_solver = inner_solver
         self.start = start
         self.tune_intercept = tune_intercept
@@ -272,8 +282,13 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     def _problem(self, oracle: RowOracle, rows: TrainingRows) -> ParityProblem:
         """Return the problem of an oracle's rows; labels are those of `rows`."""
         interval = check_interval(self.interval)
-        numbers = float(self.kappa), float(self.alpha)
-        common = (oracle, interval, *numbers, best_constant(rows.signs, self.loss))
+        added = self.interaction_alpha
+        if added is None:
+            n_rows = int(oracle.cell_sizes.sum())
+            added = max(self.alpha, 1 / (_DEVIATION**2 * n_rows)) if self.alpha else 0.0
+        ridge = ridge_factors(oracle.layout, self.alpha, added)
+        constant = best_constant(rows.signs, self.loss)
+        common = (oracle, interval, float(self.kappa), ridge, constant)
         problem: ParityProblem
         if self.criterion == "weak":
             problem = WeakParity(*common, threshold=float(self.threshold))

@@ -222,8 +222,15 @@ def own_rows(codes: NDArray[Any], n_each: Sequence[int]) -> sparse.csr_array:
     return sparse.csr_array((np.ones(own.size), (own, rows)), shape=shape)
 
 
-def ridge_factors(layout: WeightLayout, alpha: float) -> Array:
-    """Penalty of each weight: `alpha`, 0 for the intercepts, shape (n_rows, n + 1)."""
+def ridge_factors(
+    layout: WeightLayout, alpha: float, interaction_alpha: float | None = None
+) -> Array:
+    """Penalty of each weight, (n_rows, n + 1): 0 for the intercepts.
+
+    That of what groups add to the shared weights, row 0, is another one if given.
+    """
     factors = np.full(layout.shape, float(alpha))
+    if interaction_alpha is not None:
+        factors[1:] = interaction_alpha
     factors[:, -1] = 0.0
     return factors
