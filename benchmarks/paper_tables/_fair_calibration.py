@@ -210,6 +210,7 @@ Method = Callable[[Split, Interval, tuple[float, ...]], Iterator[Outcome]]
 PLAIN, REPAIR = "logistic regression", "quantile repair of LR"
 LINEAR, BLIND = "linear", "linear (blind)"
 BARYCENTRE = "barycentre of LR"
+REWEIGHED, RESIDUALS = "reweighed LR", "LR of residuals"
 THRESHOLDS, REDUCTION = "ThresholdOptimizer", "ExponentiatedGradient"
 
 
@@ -224,6 +225,30 @@ def repair(split: Split, interval: Interval, kappas: Any) -> Iterator[Outcome]:
     scores, test = (s[:, 0] for s in split.scores(LOGISTIC, crossed=False))
     parts = ((scores, split.codes), (test, split.codes_test))
     yield Outcome(None, *(_repaired(scores, split.codes, *p, interval) for p in parts))
+
+
+def reweighed(split: Split, interval: Interval, kappas: Any) -> Iterator[Outcome]:
+    """Logistic regression of rows weighted as if label and group were independent.
+
+    Kamiran and Calders (2012).
+    """
+    cells = 2 * split.codes + split.y
+    sizes = np.bincount(cells, minlength=2 * (split.codes.max() + 1)).astype(float)
+    expected = np.bincount(split.codes)[:, None] * np.bincount(split.y) / len(cells)
+    weights = (expected.ravel() / np.maximum(sizes, 1.0))[cells]
+    model = logistic()
+    model.fit(split.X, split.y, logisticregression__sample_weight=weights)
+    yield Outcome(None, *map(model.decision_function, (split.X, split.X_test)))
+
+
+def residuals(split: Split, interval: Interval, kappas: Any) -> Iterator[Outcome]:
+    """Logistic regression of what group means do not explain of the features."""
+    means = np.array(
+        [split.X[split.codes == k].mean(axis=0) for k in range(split.codes.max() + 1)]
+    )
+    X, X_test = split.X - means[split.codes], split.X_test - means[split.codes_test]
+    model = logistic().fit(X, split.y)
+    yield Outcome(None, *map(model.decision_function, (X, X_test)))
 
 
 def _repaired(
@@ -338,6 +363,8 @@ def reduction(split: Split, interval: Interval, kappas: Any) -> Iterator[Outcome
 METHODS: dict[str, Method] = {
     PLAIN: plain,
     REPAIR: repair,
+    REWEIGHED: reweighed,
+    RESIDUALS: residuals,
     "calibrated LR": calibrated(LOGISTIC),
     "calibrated LR by group": calibrated(BY_GROUP),
     "calibrated boosting": calibrated(BOOSTING),
