@@ -9,6 +9,7 @@ from scipy.special import expit
 
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import StrongParity, WeakParity
+from scalefair.linear_model._weights import ridge_factors
 
 INTERVAL = (0.1, 0.6)
 
@@ -27,7 +28,8 @@ def strong(rows, surrogate="ramp", ridge=0.0, kind=StrongParity, **options):
     own = {"n_thresholds": 6, "surrogate": surrogate}
     if kind is WeakParity:
         own = {"threshold": 0.2}
-    return kind(oracle, INTERVAL, 0.1, ridge, 0.7, **own)
+    factors = ridge_factors(oracle.layout, ridge)
+    return kind(oracle, INTERVAL, 0.1, factors, 0.7, **own)
 
 
 weak = partial(strong, kind=WeakParity)
