@@ -13,6 +13,10 @@ from scalefair.kernels import split_at_levels
 
 # By which levels may differ in rounding.
 _ROUNDING = 1e-13
+# Cuts above which three chains under two conditions are compared at so many levels of
+# the first one only: the cost is the product of the two.
+_MAX_EXACT_CUTS = 100_000
+_N_LEVELS = 1000
 # Steps that a block is cut into at most.
 _STEPS = 4
 
@@ -40,9 +44,11 @@ class ParityIsotonicResult:
     kappas : ndarray of shape (n_chains, n_chains)
         Difference allowed to each pair: the mean of what each chain allows, which is
         `kappa` as given, or the chain's resolution if that is more. 0 for a chain
-        and itself.
+        and itself; of several conditions the largest.
     gap : float
         Largest difference of levels between chains, at any cut into steps.
+    gaps : ndarray of shape (n_chains, n_chains)
+        The same of each pair; of several conditions the largest.
     """
 
     fitted: NDArray[np.float64]
@@ -53,6 +59,7 @@ class ParityIsotonicResult:
     kappa: float
     kappas: NDArray[np.float64]
     gap: float
+    gaps: NDArray[np.float64]
 
 
 def parity_isotonic_regression(
@@ -62,6 +69,7 @@ def parity_isotonic_regression(
     *,
     kappa: float,
     interval: tuple[float, float] = (0.0, 1.0),
+    levels_of: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> ParityIsotonicResult:
     r"""Fit values that rise with the score in each chain, and are alike in all chains.
@@ -78,7 +86,9 @@ def parity_isotonic_regression(
     order on the samples, so the solution is an isotonic regression: it minimises every
     Bregman loss at once (log-loss, too, where y has zeros and ones), and for each c the
     samples with t > c are the best choice at the cost c. With kappa = 1 each chain is
-    fitted for itself, as by :class:`sklearn.isotonic.IsotonicRegression`.
+    fitted for itself, as by :class:`sklearn.isotonic.IsotonicRegression`. All that
+    holds, too, where shares are those of some samples only, `levels_of`: of the
+    positive ones (equal opportunity), or of both labels (equalized odds).
 
     Parameters
     ----------
@@ -96,6 +106,12 @@ def parity_isotonic_regression(
     interval : tuple of two floats, default=(0.0, 1.0)
         Shares :math:`0 \le \alpha < \beta \le 1` of a chain, counted from its highest
         score, between which levels are compared.
+    levels_of : array-like of bool, (n_samples,) or (n_samples, C), default=None
+        Samples whose shares are compared, :math:`n_k` of chain k; a column for each of
+        C conditions that hold at once, by default all samples. Three chains and more
+        take up to two conditions. They are compared exactly up to 1e5 different
+        scores; above that at 1,000 levels of the rarer condition: allowed, but not
+        quite the best.
     sample_weight : array-like of shape (n_samples,), default=None
         Positive weights; all 1 by default.
 
@@ -108,7 +124,7 @@ def parity_isotonic_regression(
     ------
     ValueError
         If lengths differ, a number is not finite, a weight not positive, a chain
-        empty, or kappa or the interval out of range.
+        empty or without a sample of a condition, or kappa or the interval out of range.
 
     Notes
     -----
@@ -116,7 +132,8 @@ def parity_isotonic_regression(
     be [1]_: a maximum flow for a general order, here a window that slides over the
     levels (a cut is allowed if some level is within half of what each chain allows),
     so that a split is linear in the samples and all of them take
-    :math:`O(n \log n)` as a rule.
+    :math:`O(n \log n)` as a rule. Of three chains under two conditions the second
+    window slides within the first, for each of its places.
 
     References
     ----------
@@ -138,7 +155,7 @@ def parity_isotonic_regression(
     0.4 [1.0, 1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0, 0.0]
     0.6 [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     """
-    return _Chains(y, scores, chains, interval, sample_weight).solve(kappa)
+    return _Chains(y, scores, chains, interval, levels_of, sample_weight).solve(kappa)
 
 
 def parity_isotonic_path(
@@ -148,6 +165,7 @@ def parity_isotonic_path(
     *,
     kappas: Iterable[float],
     interval: tuple[float, float] = (0.0, 1.0),
+    levels_of: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> list[ParityIsotonicResult]:
     """Solve `parity_isotonic_regression` for several kappas, from one sort.
@@ -158,7 +176,7 @@ def parity_isotonic_path(
         As of `parity_isotonic_regression`.
     kappas : iterable of float
         Largest differences of levels, from 0 to 1, in any order.
-    interval : tuple of two floats, default=(0.0, 1.0)
+    interval, levels_of
         As of `parity_isotonic_regression`.
     sample_weight : array-like of shape (n_samples,), default=None
         Positive weights; all 1 by default.
@@ -182,7 +200,7 @@ def parity_isotonic_path(
     >>> [result.fitted.round(2).tolist() for result in path]
     [[1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]]
     """
-    sorted_chains = _Chains(y, scores, chains, interval, sample_weight)
+    sorted_chains = _Chains(y, scores, chains, interval, levels_of, sample_weight)
     return [sorted_chains.solve(kappa) for kappa in kappas]
 
 
@@ -195,6 +213,7 @@ class _Chains:
         scores: ArrayLike,
         chains: ArrayLike,
         interval: tuple[float, float],
+        levels_of: ArrayLike | None,
         sample_weight: ArrayLike | None,
     ) -> None:
         y, scores, weights, codes = _check(y, scores, chains, sample_weight)
@@ -206,8 +225,9 @@ class _Chains:
         sizes = np.bincount(codes)
         if not sizes.all():
             raise ValueError(f"chains: none has the number {int(np.argmin(sizes))}.")
+        compared, counts = _check_conditions(levels_of, codes, sizes.size)
         # What is allowed to a chain is never more than all.
-        self.resolutions = np.minimum(1 / (sizes * (high - low)), 1.0)
+        self.resolutions = np.minimum(1 / (counts * (high - low)), 1.0)
 
         self.order = np.lexsort((-scores, codes))
         scores, codes = scores[self.order], codes[self.order]
@@ -227,35 +247,39 @@ class _Chains:
 
         chain_of = np.repeat(np.arange(sizes.size), self.ends - self.starts + 1)
         self.chain_of = chain_of
-        ranks = np.cumsum(self.weights)
-        ranks -= ranks[self.starts][chain_of]
-        ranks /= ranks[self.ends][chain_of]
+        shares = [
+            _sums(step_of, (weights * own)[self.order], n_cuts) for own in compared
+        ]
+        ranks = np.cumsum(shares, axis=1)  # (n_conditions, n_cuts)
+        ranks -= ranks[:, self.starts][:, chain_of]
+        ranks /= ranks[:, self.ends][:, chain_of]
         self.ranks = (ranks - low) / (high - low)
         self.levels = np.clip(self.ranks, 0.0, 1.0)
-        self.levels[self.ends] = 1.0
+        self.levels[:, self.ends] = 1.0
 
     def _positions(self, bounds: NDArray[np.integer]) -> NDArray[np.float64]:
         """How far each cut has come in its block: above, within, below the interval.
 
         At one position the levels of two chains differ by no more than at the ends. In
-        block b it is from 4 b to 4 b + 3.
+        block b it is from 4 b to 4 b + 3; of several conditions the mean.
         """
         zones = np.stack([self.ranks.clip(max=0.0), self.levels, self.ranks.clip(1.0)])
-        position = np.zeros_like(self.ranks)
+        position = np.zeros(self.weights.size)
         for k, start in enumerate(self.starts):
             cut = np.arange(start + 1, self.ends[k] + 1)
             block = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds[:, k]))
             first, last = bounds[block, k], bounds[block + 1, k]
             position[cut] = 4 * block
             for zone, upper in zip(zones, (0.0, 1.0, np.inf), strict=True):
-                length = zone[last] - zone[first]
-                share = (self.ranks[cut] > upper).astype(float)
-                np.divide(zone[cut] - zone[first], length, where=length > 0, out=share)
-                position[cut] += share
+                length = zone[:, last] - zone[:, first]
+                share = (self.ranks[:, cut] > upper).astype(float)
+                part = zone[:, cut] - zone[:, first]
+                np.divide(part, length, where=length > 0, out=share)
+                position[cut] += share.mean(axis=0)
         return position
 
     def _cuts_between(
-        self, bounds: NDArray[Any], ranges: tuple[Any, Any], width: float
+        self, bounds: NDArray[Any], enter: NDArray[Any], leave: NDArray[Any]
     ) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
         """List allowed cuts at ever further positions in blocks, and their blocks.
 
@@ -270,29 +294,50 @@ class _Chains:
             ]
         )
         blocks = at.astype(np.int64) // 4
-        low, high = (limits[cuts] for limits in ranges)
         is_end = np.append(np.diff(blocks) > 0, True)
-        is_allowed = (low.max(axis=1) - high.min(axis=1) <= width) | is_end
+        is_met = enter[:, cuts].max(axis=2) <= leave[:, cuts].min(axis=2)
+        is_allowed = is_met.all(axis=0) | is_end
         return cuts[is_allowed], blocks[is_allowed]
+
+    def _windows(
+        self, enter: NDArray[np.float64], leave: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return ranges for each cut that meet if those of all conditions do."""
+        if len(enter) == 1 or self.starts.size == 1:
+            return enter[:1], leave[:1]
+        if self.starts.size == 2:
+            # All conditions together allow each cut of the first chain a range of the
+            # second one's cuts: the positions of these are the levels.
+            second = self.starts[1]
+            low, high = np.empty((2, len(enter), enter.shape[1]))
+            low[:, second:] = high[:, second:] = np.arange(enter.shape[1] - second)
+            for c, (begins, ceases) in enumerate(zip(enter, leave, strict=True)):
+                low[c, :second] = np.searchsorted(ceases[second:], begins[:second])
+                place = np.searchsorted(begins[second:], ceases[:second], "right")
+                high[c, :second] = place - 1
+            return low.max(axis=0, keepdims=True), high.min(axis=0, keepdims=True)
+        if enter.shape[1] > _MAX_EXACT_CUTS:  # to levels of a grid, which are all used
+            enter[0] = np.ceil(enter[0] * _N_LEVELS) / _N_LEVELS
+            leave[0] = np.floor(leave[0] * _N_LEVELS) / _N_LEVELS
+        return enter, leave
 
     def solve(self, kappa: float) -> ParityIsotonicResult:
         """Split the samples into blocks; fit the mean of its block to each."""
         if not 0 <= kappa <= 1:
             raise ValueError(f"kappa must be from 0 to 1, got kappa={kappa!r}.")
-        allowed = np.maximum(kappa, self.resolutions)
-        kappas = np.add.outer(allowed, allowed) / 2
+        allowed = np.maximum(kappa, self.resolutions)  # (n_conditions, n_chains)
+        kappas = (allowed[:, :, None] + allowed[:, None]).max(axis=0) / 2
         np.fill_diagonal(kappas, 0.0)
-        # Half of the least is the reach of all chains, more that of small ones.
-        width, starts = allowed.min() + _ROUNDING, self.starts
-        further = ((allowed - allowed.min()) / 2)[self.chain_of]
-        ranges = self.levels - further, self.levels + further
+        # A cut is allowed if some level is within half of what each chain allows.
+        reach, starts = allowed[:, self.chain_of] / 2 + _ROUNDING, self.starts
+        enter, leave = self._windows(self.levels - reach, self.levels + reach)
         bounds, means = split_at_levels(
-            *ranges, self.sums, self.weights, starts, self.ends, width
+            enter, leave, self.sums, self.weights, starts, self.ends
         )
         means = np.minimum.accumulate(means)  # equal ones may differ in rounding
         values = means + self.centre
         bounds = np.vstack([starts, bounds])
-        cuts, blocks = self._cuts_between(bounds, ranges, width)
+        cuts, blocks = self._cuts_between(bounds, enter, leave)
         kept = _thinned(blocks)
         cuts, blocks = np.vstack([starts, cuts[kept]]), blocks[kept]
         block_of = np.empty(self.levels.size, np.int64)
@@ -301,6 +346,13 @@ class _Chains:
             block_of[start + 1 : end + 1] = np.repeat(np.arange(len(means)), lengths)
         fitted = np.empty(self.order.size)
         fitted[self.order] = values[block_of[self.step_of]]
+        levels = self.levels[:, cuts]  # (n_conditions, n_steps, n_chains)
+        gaps = np.array(
+            [
+                np.abs(levels - own[..., None]).max(axis=(0, 1))
+                for own in np.moveaxis(levels, 2, 0)
+            ]
+        )
         return ParityIsotonicResult(
             fitted,
             values,
@@ -309,7 +361,8 @@ class _Chains:
             blocks,
             float(kappas.max()),
             kappas,
-            float(np.ptp(self.levels[cuts], axis=1).max()),
+            float(gaps.max()),
+            gaps,
         )
 
 
@@ -366,3 +419,31 @@ def _check(
     if not (arrays["sample_weight"] > 0).all():
         raise ValueError("sample_weight must be positive: leave out the others.")
     return *arrays.values(), codes.astype(np.int64)
+
+
+def _check_conditions(
+    levels_of: ArrayLike | None, codes: NDArray[np.int64], n_chains: int
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Return which samples each condition compares, the rarest first, and how many."""
+    rows = np.ones(codes.size, bool) if levels_of is None else np.asarray(levels_of)
+    is_shaped = rows.ndim in (1, 2) and rows.size and len(rows) == codes.size
+    if rows.dtype != bool or not is_shaped:
+        raise ValueError(
+            f"levels_of must be booleans of shape {codes.shape}, or with a column for "
+            f"each condition, got {rows.dtype} of shape {rows.shape}."
+        )
+    compared = np.atleast_2d(rows.T)
+    if len(compared) > 2 and n_chains > 2:
+        raise ValueError(
+            f"levels_of has {len(compared)} conditions: {n_chains} chains take at most "
+            "2 at once."
+        )
+    counts = np.array([np.bincount(codes[own], minlength=n_chains) for own in compared])
+    if not counts.all():
+        condition, chain = np.argwhere(counts == 0)[0]
+        raise ValueError(
+            f"levels_of: chain {chain} has no sample of condition {condition}, so no "
+            "share of it is above a value."
+        )
+    order = np.argsort(counts.sum(axis=1), kind="stable")
+    return compared[order], counts[order]
