@@ -37,9 +37,6 @@ def split_at_levels(
     """
     n_chains = starts.size
     gains = np.empty(sums.size)
-    queue = np.empty(sums.size, np.int64)
-    pointers = np.empty((4, n_chains), np.int64)
-    cut = np.empty(n_chains, np.int64)
     bounds, means, n_blocks = np.empty((16, n_chains), np.int64), np.empty(16), 0
     below = np.empty((16, n_chains), np.int64)  # lower ends of the blocks to come
     above = starts.copy()
@@ -61,7 +58,7 @@ def split_at_levels(
                 gain += excess
                 absolute += abs(sums[j]) + abs(mean) * weights[j]
                 gains[j] = gain
-        gain = _best_cut(enter, leave, gains, above, end, queue, pointers, cut)
+        gain, cut = _best_cut(enter, leave, gains, above, end)
         # At the ends of a block, too, the gain may be more than that: of 10^6 terms.
         is_inside = np.any(cut != above) and np.any(cut != end)
         if gain > _ROUNDING * absolute and is_inside:
@@ -87,26 +84,19 @@ def _best_cut(
     gains: Float64Array,
     above: IntArray,
     end: IntArray,
-    queue: IntArray,
-    pointers: IntArray,
-    cut: IntArray,
-) -> float:
-    """Find the allowed cut of a block with the largest sum of gains; `cut` is it.
+) -> tuple[float, IntArray]:
+    """Find the allowed cut of a block with the largest sum of gains.
 
     At a level of the first condition each chain has a window of cuts; the second one
     is swept within these.
     """
     if enter.shape[0] == 1:
-        return _best_in_windows(
-            enter[0], leave[0], gains, above, end, queue, pointers, cut
-        )
-    first, last, trial = above.copy(), above - 1, np.empty_like(cut)
-    largest = -np.inf
-    while True:
+        return _best_in_windows(enter[0], leave[0], gains, above, end)
+    first, last = above.copy(), above - 1
+    largest, best = -np.inf, above
+    while np.all(first <= end):
         level, has_grown = np.inf, False
         for k in range(above.size):
-            if first[k] > end[k]:
-                return largest
             level = min(level, leave[0, first[k]])
         for k in range(above.size):
             while last[k] < end[k] and enter[0, last[k] + 1] <= level:
@@ -114,15 +104,13 @@ def _best_cut(
                 has_grown = True
         # Windows that have only shrunk hold nothing new.
         if has_grown and np.all(first <= last):
-            total = _best_in_windows(
-                enter[1], leave[1], gains, first, last, queue, pointers, trial
-            )
-            if total > largest:
-                largest = total
-                cut[:] = trial
+            gain, cut = _best_in_windows(enter[1], leave[1], gains, first, last)
+            if gain > largest:
+                largest, best = gain, cut
         for k in range(above.size):
             while first[k] <= end[k] and leave[0, first[k]] <= level:
                 first[k] += 1
+    return largest, best
 
 
 @cached_njit()
@@ -132,24 +120,20 @@ def _best_in_windows(
     gains: Float64Array,
     first: IntArray,
     last: IntArray,
-    queue: IntArray,
-    pointers: IntArray,
-    cut: IntArray,
-) -> float:
+) -> tuple[float, IntArray]:
     """Find the best of the joint cuts from `first` to `last` with a common level.
 
     As the level rises, each chain keeps the maximum of the gains of the cuts whose
     range it is in, in a queue of falling gains: linear in the cuts.
     """
-    head, tail, ahead, lowest = pointers[0], pointers[1], pointers[2], pointers[3]
-    for k in range(first.size):
-        head[k] = tail[k] = ahead[k] = lowest[k] = first[k]
-    largest = -np.inf
+    head, tail, ahead, lowest = first.copy(), first.copy(), first.copy(), first.copy()
+    queue = np.empty(gains.size, np.int64)  # of chain k from first[k] on
+    largest, best = -np.inf, first.copy()
     while True:
         level, total = np.inf, 0.0
         for k in range(first.size):
             if lowest[k] > last[k]:
-                return largest
+                return largest, best
             level = min(level, leave[lowest[k]])
         for k in range(first.size):
             while lowest[k] <= last[k] and leave[lowest[k]] <= level:
@@ -166,4 +150,4 @@ def _best_in_windows(
         if total > largest:
             largest = total
             for k in range(first.size):
-                cut[k] = queue[head[k]]
+                best[k] = queue[head[k]]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils.validation import _check_sample_weight
 
 from scalefair.kernels import split_at_levels
 
@@ -158,52 +158,6 @@ def parity_isotonic_regression(
     return _Chains(y, scores, chains, interval, levels_of, sample_weight).solve(kappa)
 
 
-def parity_isotonic_path(
-    y: ArrayLike,
-    scores: ArrayLike,
-    chains: ArrayLike,
-    *,
-    kappas: Iterable[float],
-    interval: tuple[float, float] = (0.0, 1.0),
-    levels_of: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-) -> list[ParityIsotonicResult]:
-    """Solve `parity_isotonic_regression` for several kappas, from one sort.
-
-    Parameters
-    ----------
-    y, scores, chains : array-like of shape (n_samples,)
-        As of `parity_isotonic_regression`.
-    kappas : iterable of float
-        Largest differences of levels, from 0 to 1, in any order.
-    interval, levels_of
-        As of `parity_isotonic_regression`.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Positive weights; all 1 by default.
-
-    Returns
-    -------
-    list of ParityIsotonicResult
-        In the order of `kappas`.
-
-    Raises
-    ------
-    ValueError
-        For the reasons of `parity_isotonic_regression`.
-
-    Examples
-    --------
-    >>> from scalefair.optimize import parity_isotonic_path
-    >>> y, scores = [1, 1, 1, 0, 1, 0, 0, 0], [4, 3, 2, 1, 4, 3, 2, 1]
-    >>> chains = [0, 0, 0, 0, 1, 1, 1, 1]
-    >>> path = parity_isotonic_path(y, scores, chains, kappas=[0.0, 0.5])
-    >>> [result.fitted.round(2).tolist() for result in path]
-    [[1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]]
-    """
-    sorted_chains = _Chains(y, scores, chains, interval, levels_of, sample_weight)
-    return [sorted_chains.solve(kappa) for kappa in kappas]
-
-
 class _Chains:
     """Samples sorted by chain and falling score, those with equal scores added up."""
 
@@ -236,9 +190,11 @@ class _Chains:
         is_cut = np.append(is_first[1:] | (scores[1:] < scores[:-1]), True)
         step_of = np.cumsum(is_cut) - is_cut + codes + 1  # of each sample
         n_cuts = int(step_of[-1]) + 1
-        self.weights = _sums(step_of, weights[self.order], n_cuts)
+        self.weights = np.bincount(step_of, weights[self.order], n_cuts)
         self.centre = np.average(y, weights=weights)  # small sums round less
-        self.sums = _sums(step_of, (weights * (y - self.centre))[self.order], n_cuts)
+        self.sums = np.bincount(
+            step_of, (weights * (y - self.centre))[self.order], n_cuts
+        )
         self.step_of, self.starts = step_of, step_of[is_first] - 1
         self.ends = np.append(self.starts[1:], n_cuts) - 1
         least = np.full(n_cuts, np.inf)
@@ -248,56 +204,41 @@ class _Chains:
         chain_of = np.repeat(np.arange(sizes.size), self.ends - self.starts + 1)
         self.chain_of = chain_of
         shares = [
-            _sums(step_of, (weights * own)[self.order], n_cuts) for own in compared
+            np.bincount(step_of, (weights * own)[self.order], n_cuts)
+            for own in compared
         ]
         ranks = np.cumsum(shares, axis=1)  # (n_conditions, n_cuts)
         ranks -= ranks[:, self.starts][:, chain_of]
         ranks /= ranks[:, self.ends][:, chain_of]
-        self.ranks = (ranks - low) / (high - low)
-        self.levels = np.clip(self.ranks, 0.0, 1.0)
+        self.levels = np.clip((ranks - low) / (high - low), 0.0, 1.0)
         self.levels[:, self.ends] = 1.0
 
-    def _positions(self, bounds: NDArray[np.integer]) -> NDArray[np.float64]:
-        """How far each cut has come in its block: above, within, below the interval.
-
-        At one position the levels of two chains differ by no more than at the ends. In
-        block b it is from 4 b to 4 b + 3; of several conditions the mean.
-        """
-        zones = np.stack([self.ranks.clip(max=0.0), self.levels, self.ranks.clip(1.0)])
-        position = np.zeros(self.weights.size)
-        for k, start in enumerate(self.starts):
-            cut = np.arange(start + 1, self.ends[k] + 1)
-            block = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds[:, k]))
-            first, last = bounds[block, k], bounds[block + 1, k]
-            position[cut] = 4 * block
-            for zone, upper in zip(zones, (0.0, 1.0, np.inf), strict=True):
-                length = zone[:, last] - zone[:, first]
-                share = (self.ranks[:, cut] > upper).astype(float)
-                part = zone[:, cut] - zone[:, first]
-                np.divide(part, length, where=length > 0, out=share)
-                position[cut] += share.mean(axis=0)
-        return position
-
-    def _cuts_between(
-        self, bounds: NDArray[Any], enter: NDArray[Any], leave: NDArray[Any]
+    def _steps(
+        self,
+        bounds: NDArray[np.integer],
+        block_of: NDArray[np.int64],
+        enter: NDArray[np.float64],
+        leave: NDArray[np.float64],
     ) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-        """List allowed cuts at ever further positions in blocks, and their blocks.
+        """Cut blocks into parts of equal shares where that is allowed.
 
-        Each chain takes its last cut that is not further; the first bound is left out.
+        Returns the lower ends of the steps, and their blocks.
         """
-        positions = self._positions(bounds)
-        at = np.unique(np.delete(positions, self.starts))
-        cuts = np.column_stack(
-            [
-                start + np.searchsorted(positions[start + 1 : end + 1], at, "right")
-                for start, end in zip(self.starts, self.ends, strict=True)
-            ]
-        )
-        blocks = at.astype(np.int64) // 4
-        is_end = np.append(np.diff(blocks) > 0, True)
+        above = np.cumsum(self.weights)
+        first, last = (above[bounds[block_of + i, self.chain_of]] for i in (0, 1))
+        positions = block_of + (above - first) / (last - first)  # block b: b to b + 1
+        number, end_of_block = np.arange(_STEPS * (len(bounds) - 1)), _STEPS - 1
+        cuts = np.empty((number.size, self.starts.size), np.int64)
+        for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            of_chain = positions[start + 1 : end + 1]
+            cuts[:, k] = np.searchsorted(of_chain, (number + 1) / _STEPS, "right")
+        cuts += self.starts
+        cuts[end_of_block::_STEPS] = bounds[1:]
         is_met = enter[:, cuts].max(axis=2) <= leave[:, cuts].min(axis=2)
-        is_allowed = is_met.all(axis=0) | is_end
-        return cuts[is_allowed], blocks[is_allowed]
+        is_new = np.diff(cuts, axis=0, prepend=bounds[:1]).any(axis=1)
+        kept = is_met.all(axis=0) & is_new
+        kept[end_of_block::_STEPS] = True
+        return cuts[kept], number[kept] // _STEPS
 
     def _windows(
         self, enter: NDArray[np.float64], leave: NDArray[np.float64]
@@ -337,13 +278,13 @@ class _Chains:
         means = np.minimum.accumulate(means)  # equal ones may differ in rounding
         values = means + self.centre
         bounds = np.vstack([starts, bounds])
-        cuts, blocks = self._cuts_between(bounds, enter, leave)
-        kept = _thinned(blocks)
-        cuts, blocks = np.vstack([starts, cuts[kept]]), blocks[kept]
-        block_of = np.empty(self.levels.size, np.int64)
+        block_of = np.empty(self.weights.size, np.int64)
         for k, (start, end) in enumerate(zip(starts, self.ends, strict=True)):
             lengths = np.diff(bounds[:, k])
             block_of[start + 1 : end + 1] = np.repeat(np.arange(len(means)), lengths)
+        block_of[starts] = block_of[starts + 1]
+        cuts, blocks = self._steps(bounds, block_of, enter, leave)
+        cuts = np.vstack([starts, cuts])
         fitted = np.empty(self.order.size)
         fitted[self.order] = values[block_of[self.step_of]]
         levels = self.levels[:, cuts]  # (n_conditions, n_steps, n_chains)
@@ -366,23 +307,6 @@ class _Chains:
         )
 
 
-def _thinned(blocks: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Keep the last of the steps of each block, and some others, evenly spaced."""
-    counts = np.bincount(blocks)
-    place = np.arange(blocks.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    n_steps = counts[blocks]
-    kept: NDArray[np.bool_] = (
-        place + 1
-    ) * _STEPS // n_steps > place * _STEPS // n_steps
-    return kept
-
-
-def _sums(
-    steps: NDArray[np.int64], values: NDArray[np.float64], n: int
-) -> NDArray[np.float64]:
-    return np.bincount(steps, values, n).astype(np.float64, copy=False)
-
-
 def _limits(
     least: NDArray[np.float64], starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.float64]:
@@ -400,25 +324,16 @@ def _check(
     y: ArrayLike, scores: ArrayLike, chains: ArrayLike, sample_weight: ArrayLike | None
 ) -> tuple[NDArray[np.float64], ...]:
     """Return targets, scores and weights as float64, and chains as int64."""
-    weights = np.ones(np.shape(y)) if sample_weight is None else sample_weight
-    given = {"y": y, "scores": scores, "sample_weight": weights}
-    arrays = {name: np.asarray(x, dtype=np.float64) for name, x in given.items()}
-    codes = np.asarray(chains)
-    if any(x.shape != codes.shape or x.ndim != 1 for x in arrays.values()):
-        shapes = [x.shape for x in arrays.values()]
-        raise ValueError(
-            f"y, scores, sample_weight and chains must be vectors of one length, got "
-            f"shapes {shapes} and {codes.shape}."
-        )
-    if codes.size == 0 or codes.dtype.kind not in "iu" or codes.min() < 0:
+    y, scores, codes = (column_or_1d(x) for x in (y, scores, chains))
+    check_consistent_length(y, scores, codes)
+    for name, values in (("y", y), ("scores", scores)):
+        assert_all_finite(values, input_name=name)
+    weights = _check_sample_weight(sample_weight, y, dtype=np.float64)
+    if codes.dtype.kind not in "iu" or codes.min() < 0:
         raise ValueError("chains must be numbers 0, 1, ..., at least one of them.")
-    for name, x in arrays.items():
-        if not np.isfinite(x).all():
-            bad = int(np.flatnonzero(~np.isfinite(x))[0])
-            raise ValueError(f"{name} is not finite at position {bad}: {x[bad]}.")
-    if not (arrays["sample_weight"] > 0).all():
+    if not (weights > 0).all():
         raise ValueError("sample_weight must be positive: leave out the others.")
-    return *arrays.values(), codes.astype(np.int64)
+    return y.astype(np.float64), scores.astype(np.float64), weights, codes
 
 
 def _check_conditions(
