@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +11,9 @@ from sklearn.utils import assert_all_finite, check_consistent_length, column_or_
 from sklearn.utils.validation import _check_sample_weight
 
 from scalefair.kernels import split_at_levels
+
+Array = NDArray[np.float64]
+Places = NDArray[np.integer]
 
 # By which levels may differ in rounding.
 _ROUNDING = 1e-13
@@ -39,27 +43,25 @@ class ParityIsotonicResult:
         to four in each, as more add noise and hardly any order.
     fine_blocks : ndarray of shape (n_steps,)
         Block of each step.
-    kappa : float
-        Largest difference of levels that was allowed between two chains.
     kappas : ndarray of shape (n_chains, n_chains)
-        Difference allowed to each pair: the mean of what each chain allows, which is
-        `kappa` as given, or the chain's resolution if that is more. 0 for a chain
-        and itself; of several conditions the largest.
-    gap : float
-        Largest difference of levels between chains, at any cut into steps.
+        Difference of levels allowed to each pair: the mean of what each chain allows,
+        which is `kappa` as given, or the chain's resolution if that is more. 0 for a
+        chain and itself; of several conditions the largest.
     gaps : ndarray of shape (n_chains, n_chains)
-        The same of each pair; of several conditions the largest.
+        Largest difference of levels of each pair, at any cut into steps.
+    kappa, gap : float
+        The largest of `kappas`, and of `gaps`.
     """
 
-    fitted: NDArray[np.float64]
-    values: NDArray[np.float64]
-    thresholds: NDArray[np.float64]
-    fine_thresholds: NDArray[np.float64]
-    fine_blocks: NDArray[np.integer]
+    fitted: Array
+    values: Array
+    thresholds: Array
+    fine_thresholds: Array
+    fine_blocks: Places
+    kappas: Array
+    gaps: Array
     kappa: float
-    kappas: NDArray[np.float64]
     gap: float
-    gaps: NDArray[np.float64]
 
 
 def parity_isotonic_regression(
@@ -132,8 +134,8 @@ def parity_isotonic_regression(
     be [1]_: a maximum flow for a general order, here a window that slides over the
     levels (a cut is allowed if some level is within half of what each chain allows),
     so that a split is linear in the samples and all of them take
-    :math:`O(n \log n)` as a rule. Of three chains under two conditions the second
-    window slides within the first, for each of its places.
+    :math:`O(n \log n)` as a rule; of three chains under two conditions a window slides
+    within another.
 
     References
     ----------
@@ -155,22 +157,17 @@ def parity_isotonic_regression(
     0.4 [1.0, 1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0, 0.0]
     0.6 [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     """
-    return _Chains(y, scores, chains, interval, levels_of, sample_weight).solve(kappa)
+    columns = y, scores, chains, sample_weight
+    return _Chains(columns, interval, levels_of).solve(kappa)
 
 
 class _Chains:
     """Samples sorted by chain and falling score, those with equal scores added up."""
 
     def __init__(
-        self,
-        y: ArrayLike,
-        scores: ArrayLike,
-        chains: ArrayLike,
-        interval: tuple[float, float],
-        levels_of: ArrayLike | None,
-        sample_weight: ArrayLike | None,
+        self, columns: tuple[Any, ...], interval: Any, levels_of: ArrayLike | None
     ) -> None:
-        y, scores, weights, codes = _check(y, scores, chains, sample_weight)
+        y, scores, codes, weights = _check(*columns)
         low, high = interval
         if not 0 <= low < high <= 1:
             raise ValueError(
@@ -190,11 +187,13 @@ class _Chains:
         is_cut = np.append(is_first[1:] | (scores[1:] < scores[:-1]), True)
         step_of = np.cumsum(is_cut) - is_cut + codes + 1  # of each sample
         n_cuts = int(step_of[-1]) + 1
-        self.weights = np.bincount(step_of, weights[self.order], n_cuts)
+
+        def add_up(values: Array) -> NDArray[Any]:
+            return np.bincount(step_of, values[self.order], n_cuts)
+
+        self.weights = add_up(weights)
         self.centre = np.average(y, weights=weights)  # small sums round less
-        self.sums = np.bincount(
-            step_of, (weights * (y - self.centre))[self.order], n_cuts
-        )
+        self.sums = add_up(weights * (y - self.centre))
         self.step_of, self.starts = step_of, step_of[is_first] - 1
         self.ends = np.append(self.starts[1:], n_cuts) - 1
         least = np.full(n_cuts, np.inf)
@@ -203,23 +202,16 @@ class _Chains:
 
         chain_of = np.repeat(np.arange(sizes.size), self.ends - self.starts + 1)
         self.chain_of = chain_of
-        shares = [
-            np.bincount(step_of, (weights * own)[self.order], n_cuts)
-            for own in compared
-        ]
-        ranks = np.cumsum(shares, axis=1)  # (n_conditions, n_cuts)
+        # (n_conditions, n_cuts)
+        ranks = np.cumsum([add_up(weights * own) for own in compared], axis=1)
         ranks -= ranks[:, self.starts][:, chain_of]
         ranks /= ranks[:, self.ends][:, chain_of]
         self.levels = np.clip((ranks - low) / (high - low), 0.0, 1.0)
         self.levels[:, self.ends] = 1.0
 
     def _steps(
-        self,
-        bounds: NDArray[np.integer],
-        block_of: NDArray[np.int64],
-        enter: NDArray[np.float64],
-        leave: NDArray[np.float64],
-    ) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+        self, bounds: Places, block_of: Places, enter: Array, leave: Array
+    ) -> tuple[Places, Places]:
         """Cut blocks into parts of equal shares where that is allowed.
 
         Returns the lower ends of the steps, and their blocks.
@@ -227,37 +219,36 @@ class _Chains:
         above = np.cumsum(self.weights)
         first, last = (above[bounds[block_of + i, self.chain_of]] for i in (0, 1))
         positions = block_of + (above - first) / (last - first)  # block b: b to b + 1
-        number, end_of_block = np.arange(_STEPS * (len(bounds) - 1)), _STEPS - 1
+        number = np.arange(_STEPS * (len(bounds) - 1))
         cuts = np.empty((number.size, self.starts.size), np.int64)
         for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
             of_chain = positions[start + 1 : end + 1]
             cuts[:, k] = np.searchsorted(of_chain, (number + 1) / _STEPS, "right")
         cuts += self.starts
-        cuts[end_of_block::_STEPS] = bounds[1:]
+        is_end = number % _STEPS == _STEPS - 1
+        cuts[is_end] = bounds[1:]
         is_met = enter[:, cuts].max(axis=2) <= leave[:, cuts].min(axis=2)
         is_new = np.diff(cuts, axis=0, prepend=bounds[:1]).any(axis=1)
-        kept = is_met.all(axis=0) & is_new
-        kept[end_of_block::_STEPS] = True
+        kept = (is_met.all(axis=0) & is_new) | is_end
         return cuts[kept], number[kept] // _STEPS
 
-    def _windows(
-        self, enter: NDArray[np.float64], leave: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _windows(self, enter: Array, leave: Array) -> tuple[Array, Array]:
         """Return ranges for each cut that meet if those of all conditions do."""
         if len(enter) == 1 or self.starts.size == 1:
             return enter[:1], leave[:1]
         if self.starts.size == 2:
             # All conditions together allow each cut of the first chain a range of the
             # second one's cuts: the positions of these are the levels.
-            second = self.starts[1]
-            low, high = np.empty((2, len(enter), enter.shape[1]))
-            low[:, second:] = high[:, second:] = np.arange(enter.shape[1] - second)
-            for c, (begins, ceases) in enumerate(zip(enter, leave, strict=True)):
-                low[c, :second] = np.searchsorted(ceases[second:], begins[:second])
-                place = np.searchsorted(begins[second:], ceases[:second], "right")
-                high[c, :second] = place - 1
-            return low.max(axis=0, keepdims=True), high.min(axis=0, keepdims=True)
-        if enter.shape[1] > _MAX_EXACT_CUTS:  # to levels of a grid, which are all used
+            one, two = slice(self.starts[1]), slice(self.starts[1], None)
+            places = np.arange(enter.shape[1] - self.starts[1], dtype=np.float64)
+            low = map(np.searchsorted, leave[:, two], enter[:, one])
+            high = (
+                np.searchsorted(a[two], b[one], "right") - 1
+                for a, b in zip(enter, leave, strict=True)
+            )
+            enter = np.append(np.max(list(low), axis=0), places)[None]
+            leave = np.append(np.min(list(high), axis=0), places)[None]
+        elif enter.shape[1] > _MAX_EXACT_CUTS:  # levels of a grid, which are all used
             enter[0] = np.ceil(enter[0] * _N_LEVELS) / _N_LEVELS
             leave[0] = np.floor(leave[0] * _N_LEVELS) / _N_LEVELS
         return enter, leave
@@ -288,57 +279,46 @@ class _Chains:
         fitted = np.empty(self.order.size)
         fitted[self.order] = values[block_of[self.step_of]]
         levels = self.levels[:, cuts]  # (n_conditions, n_steps, n_chains)
-        gaps = np.array(
-            [
-                np.abs(levels - own[..., None]).max(axis=(0, 1))
-                for own in np.moveaxis(levels, 2, 0)
-            ]
-        )
+        gaps = np.zeros_like(kappas)
+        for k in range(starts.size):
+            gaps[k] = np.abs(levels - levels[..., [k]]).max(axis=(0, 1))
+        limits = self.limits[bounds], self.limits[cuts]
+        kappa, gap = float(kappas.max()), float(gaps.max())
         return ParityIsotonicResult(
-            fitted,
-            values,
-            self.limits[bounds],
-            self.limits[cuts],
-            blocks,
-            float(kappas.max()),
-            kappas,
-            float(gaps.max()),
-            gaps,
+            fitted, values, *limits, blocks, kappas, gaps, kappa, gap
         )
 
 
-def _limits(
-    least: NDArray[np.float64], starts: NDArray[np.int64], ends: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _limits(least: Array, starts: Places, ends: Places) -> Array:
     """Limit of each cut: halfway to the next score below; infinite at the ends."""
     below = np.append(least[1:], 0.0)
     with np.errstate(invalid="ignore"):  # of infinite ends
         middle = least / 2 + below / 2
     # Between neighbouring numbers none is: the lower one, which is left out.
-    limits: NDArray[np.float64] = np.where(middle < least, middle, below)
+    limits: Array = np.where(middle < least, middle, below)
     limits[starts], limits[ends] = np.inf, -np.inf
     return limits
 
 
 def _check(
-    y: ArrayLike, scores: ArrayLike, chains: ArrayLike, sample_weight: ArrayLike | None
-) -> tuple[NDArray[np.float64], ...]:
-    """Return targets, scores and weights as float64, and chains as int64."""
-    y, scores, codes = (column_or_1d(x) for x in (y, scores, chains))
+    y: Any, scores: Any, chains: Any, sample_weight: Any
+) -> tuple[NDArray[Any], ...]:
+    """Return targets, scores, chains (as int64) and weights."""
+    y, scores, codes = map(column_or_1d, (y, scores, chains))
     check_consistent_length(y, scores, codes)
     for name, values in (("y", y), ("scores", scores)):
         assert_all_finite(values, input_name=name)
     weights = _check_sample_weight(sample_weight, y, dtype=np.float64)
-    if codes.dtype.kind not in "iu" or codes.min() < 0:
+    if codes.size == 0 or codes.dtype.kind not in "iu" or codes.min() < 0:
         raise ValueError("chains must be numbers 0, 1, ..., at least one of them.")
     if not (weights > 0).all():
         raise ValueError("sample_weight must be positive: leave out the others.")
-    return y.astype(np.float64), scores.astype(np.float64), weights, codes
+    return y.astype(np.float64), scores.astype(np.float64), codes.astype(int), weights
 
 
 def _check_conditions(
-    levels_of: ArrayLike | None, codes: NDArray[np.int64], n_chains: int
-) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    levels_of: ArrayLike | None, codes: Places, n_chains: int
+) -> tuple[NDArray[np.bool_], Places]:
     """Return which samples each condition compares, the rarest first, and how many."""
     rows = np.ones(codes.size, bool) if levels_of is None else np.asarray(levels_of)
     is_shaped = rows.ndim in (1, 2) and rows.size and len(rows) == codes.size

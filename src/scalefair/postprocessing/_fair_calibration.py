@@ -276,7 +276,6 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             If groups are so small that their gaps may exceed `kappa`, or `kappa` is
             less than `roc_distance_`.
         """
-        check_interval(self.interval)
         rows = score_rows(self, X, y, sensitive_features, sample_weight)
         self._calibrate(rows)
         warn_of_pairs(self, rows, stacklevel=4)
@@ -298,10 +297,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         self._limits = found.fine_thresholds
         self._outputs = _shifted(found.values, found.fine_blocks)
         weights = compared_rows(rows.labels, self.given) * rows.weights
-        sums, squares = (
-            np.array([np.bincount(rows.codes, own) for own in powers])
-            for powers in (weights, weights**2)
-        )
+        sums = np.array([np.bincount(rows.codes, own) for own in weights])
+        squares = np.array([np.bincount(rows.codes, own) for own in weights**2])
         # 1 / n_k of each condition; weighted rows count as fewer.
         self._variances = squares / sums**2
         self._shares = sums / rows.weights.sum()
@@ -321,7 +318,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             outputs[own] = self._outputs[step]
         return outputs
 
-    def _calibrated(self, X: Any, sensitive_features: ArrayLike) -> Any:
+    def _calibrated(self, X: Any, sensitive_features: ArrayLike) -> NDArray[np.float64]:
         """Return outputs for rows: of a Dask collection an array not computed yet."""
         check_is_fitted(self)
         scorer = Scorer(self.estimator_, scoring_method(self))
@@ -331,7 +328,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             groups, parts = rows.encode(sensitive_features, warn=False)
             known = known_codes(groups, self.groups_)
             args = _outputs_of_part, self, scorer, rows.feature_names, known
-            return rows.rowwise(*args, each=[parts])
+            found: NDArray[np.float64] = rows.rowwise(*args, each=[parts])
+            return found
         scores = scorer(X)  # the estimator says best what is wrong with X
         validate_data(self, X, skip_check_array=True, reset=False)
         n_samples = _num_samples(X)
@@ -358,7 +356,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         %(unseen)s
         """
         outputs = self._calibrated(X, sensitive_features)
-        return outputs - 0.5 if _gives_probabilities(self) else outputs
+        return outputs - 0.5 * _gives_probabilities(self)
 
     @available_if(lambda self: _gives_probabilities(self))
     def predict_proba(
@@ -402,7 +400,10 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         is_positive = (
             self.decision_function(X, sensitive_features=sensitive_features) > 0
         )
-        return np.where(is_positive, self.classes_[1:], self.classes_[:1])
+        found: NDArray[Any] = np.where(
+            is_positive, self.classes_[1:], self.classes_[:1]
+        )
+        return found
 
     def score(
         self,
@@ -535,7 +536,6 @@ def fair_calibration_path(
         )
     first = FairCalibratedClassifier(estimator, kappa=float(values[0]), **params)
     first._validate_params()
-    check_interval(first.interval)
     rows = score_rows(first, X, y, sensitive_features, sample_weight)
     models = [copy(first).set_params(kappa=float(kappa)) for kappa in values]
     for model in models:

@@ -40,7 +40,6 @@ from scalefair._groups import (
 )
 from scalefair._messages import listed
 from scalefair.kernels import long_blas_call
-from scalefair.metrics._score_gaps import share_above
 from scalefair.streaming import PartitionedRows, is_partitioned
 
 
@@ -74,7 +73,7 @@ class ScoredRows(NamedTuple):
 
     def counted(self) -> ScoredRows:
         """Return the rows whose weight is not zero."""
-        return ScoredRows(*(column[self.weights > 0] for column in self))
+        return ScoredRows._make(column[self.weights > 0] for column in self)
 
     def roc_distances(
         self, n_groups: int, interval: tuple[float, float]
@@ -84,12 +83,12 @@ class ScoredRows(NamedTuple):
         The points are the cuts of the group, rates those among the ranks of the
         interval, and a distance the larger difference of the two rates.
         """
-        curves = []
+        curves, (low, high) = [], interval
         for k in range(n_groups):
             scores, labels, _, weights = (column[self.codes == k] for column in self)
             how: dict[str, Any] = {"sample_weight": weights, "drop_intermediate": False}
             rates = np.array(roc_curve(labels, scores, **how)[:2])
-            curves.append(share_above(rates, *interval))
+            curves.append((rates.clip(low, high) - low) / (high - low))
         distances = np.zeros((n_groups, n_groups))
         for (k, points), (m, other) in permutations(enumerate(curves), 2):
             # The nearest points of a rising curve are those about as far along it.
@@ -102,8 +101,9 @@ class ScoredRows(NamedTuple):
 
 def compared_rows(labels: NDArray[np.int64], given: str | None) -> NDArray[np.bool_]:
     """Return which rows are compared under each condition, (n_conditions, m)."""
-    values = {None: labels[None] >= 0, "positive": labels[None] == 1}
-    return values.get(given, labels == [[0], [1]])
+    if given is None:
+        return np.ones((1, labels.size), bool)
+    return np.array([labels == y for y in (0, 1)[given == "positive" :]])
 
 
 def score_rows(
@@ -120,11 +120,11 @@ def score_rows(
             "groups that overlap, as women and the old do, the union need not be, so "
             'that no map of scores is best at all cuts. Take attributes="joint".'
         )
+    interval = check_interval(model.interval)
     score = _score_parts if is_partitioned(X) else _score_in_memory
     rows = score(model, X, y, sensitive_features, sample_weight).counted()
     model.roc_distance_ = None
     if model.given == "label":
-        interval = check_interval(model.interval)
         model._roc_distances = rows.roc_distances(len(model.groups_), interval)
         model.roc_distance_ = float(model._roc_distances.max())
     return rows
@@ -283,10 +283,9 @@ def warn_of_pairs(model: Any, rows: ScoredRows, *, stacklevel: int) -> None:
     low, high = check_interval(model.interval)
     kappa, messages = float(model.kappa), []
 
-    def worst(values: NDArray[np.float64]) -> tuple[int, int, str]:
-        k, m = map(int, np.unravel_index(values.argmax(), values.shape))
-        first, second = model.groups_[[k, m]].tolist()
-        return k, m, f"{first!r} and {second!r}"
+    def worst(values: NDArray[np.float64]) -> str:
+        pair = np.unravel_index(values.argmax(), values.shape)
+        return "{!r} and {!r}".format(*model.groups_[list(pair)].tolist())
 
     least = math.ceil(1 / ((kappa or 1 / FEW_ROWS) * (high - low)) - 1e-9)
     names, sizes = _sets(model, rows.labels, rows.codes)
@@ -294,18 +293,19 @@ def warn_of_pairs(model: Any, rows: ScoredRows, *, stacklevel: int) -> None:
         messages.append(
             f"Groups of too few rows for kappa={kappa:g}: "
             f"{smallest(names, sizes, small)}. Pairs with one of them may differ by "
-            f"more, since one row does: {worst(model.kappas_)[2]} by "
-            f"{model.kappa_:.2g} (`kappas_`); other pairs may not. Join such groups "
-            f"with others, or leave them out; min_group_size={least} refuses them."
+            f"more, since one row does: {worst(model.kappas_)} by {model.kappa_:.2g} "
+            "(`kappas_`); other pairs may not. Join such groups with others, or leave "
+            f"them out; min_group_size={least} refuses them."
         )
     if model.given == "label":
-        k, m, pair = worst(model._roc_distances - model.kappas_)
-        if model._roc_distances[k, m] > model.kappas_[k, m] + 1e-9:
+        excess = model._roc_distances - model.kappas_
+        if excess.max() > 1e-9:
+            distance = model._roc_distances.flat[excess.argmax()]
             messages.append(
                 f"kappa={kappa:g} is less than the distance of the ROC curves of "
-                f"{pair}, {model._roc_distances[k, m]:.2g} (`roc_distance_`): few cuts "
-                "are fair to both labels, which costs accuracy however many rows there "
-                'are. Raise kappa to that, or pass given="positive".'
+                f"{worst(excess)}, {distance:.2g} (`roc_distance_`): few cuts are fair "
+                "to both labels, which costs accuracy. Raise kappa to that, or pass "
+                'given="positive".'
             )
     for message in messages:
         warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
@@ -325,7 +325,7 @@ def _check_weights(
     _two(model.classes_[np.unique(labels[weights > 0])], "y of rows that have a weight")
     names, sizes = _sets(model, labels[weights > 0], codes[weights > 0])
     if not sizes.all():
-        empty = [names[k] for k in np.flatnonzero(sizes == 0)]
+        empty = np.array(names)[sizes == 0].tolist()
         raise ValueError(
             f"sample_weight is 0 for all rows of {len(empty)} group(s): "
             f"{listed(empty)}. Leave them out: they have no shares."
