@@ -497,13 +497,6 @@ def test_the_calibrated_classifier_is_the_estimators(people, estimator, target):
     assert report["parameters"] == {**chosen, "standardize": False}
 
 
-def test_attributes_are_calibrated_by_their_combinations(people):
-    both = people.save(people.frame.assign(old=people.X[:, 0] > 0), "both.csv")
-    told = ("--attributes", "each")
-    result = people.run(both, *CALIBRATED, *told, groups="sex,old")
-    people.fails(result, "--attributes each is not for calibration", "overlap")
-
-
 def test_sparse_rows_are_calibrated(people):
     saved, _ = done(people, people.npz, *CALIBRATED, **people.files)
     sparse_scores = saved["classifier"].decision_function(

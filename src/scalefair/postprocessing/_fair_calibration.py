@@ -397,12 +397,9 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         %(unseen)s
         """
-        is_positive = (
-            self.decision_function(X, sensitive_features=sensitive_features) > 0
-        )
-        found: NDArray[Any] = np.where(
-            is_positive, self.classes_[1:], self.classes_[:1]
-        )
+        middle = 0.5 * _gives_probabilities(self)
+        is_positive = self._calibrated(X, sensitive_features) > middle
+        found: NDArray[Any] = np.where(is_positive, *self.classes_[[[1], [0]]])
         return found
 
     def score(
