@@ -399,7 +399,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         """
         middle = 0.5 * _gives_probabilities(self)
         is_positive = self._calibrated(X, sensitive_features) > middle
-        found: NDArray[Any] = np.where(is_positive, *self.classes_[[[1], [0]]])
+        negative, positive = self.classes_[:1], self.classes_[1:]
+        found: NDArray[Any] = np.where(is_positive, positive, negative)
         return found
 
     def score(
