@@ -203,7 +203,7 @@ class _Chains:
         chain_of = np.repeat(np.arange(sizes.size), self.ends - self.starts + 1)
         self.chain_of = chain_of
         # (n_conditions, n_cuts)
-        ranks = np.cumsum([add_up(weights * own) for own in compared], axis=1)
+        ranks = np.cumsum([add_up(weights * rows) for rows in compared], axis=1)
         ranks -= ranks[:, self.starts][:, chain_of]
         ranks /= ranks[:, self.ends][:, chain_of]
         self.levels = np.clip((ranks - low) / (high - low), 0.0, 1.0)
@@ -333,7 +333,9 @@ def _check_conditions(
             f"levels_of has {len(compared)} conditions: {n_chains} chains take at most "
             "2 at once."
         )
-    counts = np.array([np.bincount(codes[own], minlength=n_chains) for own in compared])
+    counts = np.array(
+        [np.bincount(codes[kept], minlength=n_chains) for kept in compared]
+    )
     if not counts.all():
         condition, chain = np.argwhere(counts == 0)[0]
         raise ValueError(

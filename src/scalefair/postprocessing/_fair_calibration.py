@@ -283,7 +283,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
     def _calibrate(self, rows: ScoredRows) -> None:
         """Find the steps, and what they do to the rows."""
-        found = parity_isotonic_regression(
+        result = parity_isotonic_regression(
             rows.scores if self.target == "scores" else rows.labels,
             rows.scores,
             rows.codes,
@@ -292,17 +292,17 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             levels_of=compared_rows(rows.labels, self.given).T,
             sample_weight=rows.weights,
         )
-        self.kappa_, self.kappas_ = found.kappa, found.kappas
-        self.values_, self.thresholds_ = found.values, found.thresholds
-        self._limits = found.fine_thresholds
-        self._outputs = _shifted(found.values, found.fine_blocks)
+        self.kappa_, self.kappas_ = result.kappa, result.kappas
+        self.values_, self.thresholds_ = result.values, result.thresholds
+        self._limits = result.fine_thresholds
+        self._outputs = _shifted(result.values, result.fine_blocks)
         weights = compared_rows(rows.labels, self.given) * rows.weights
-        sums = np.array([np.bincount(rows.codes, own) for own in weights])
-        squares = np.array([np.bincount(rows.codes, own) for own in weights**2])
+        sums = np.array([np.bincount(rows.codes, w) for w in weights])
+        squares = np.array([np.bincount(rows.codes, w) for w in weights**2])
         # 1 / n_k of each condition; weighted rows count as fewer.
         self._variances = squares / sums**2
         self._shares = sums / rows.weights.sum()
-        self.partial_parity_gap_, self.partial_parity_gaps_ = found.gap, found.gaps
+        self.partial_parity_gap_, self.partial_parity_gaps_ = result.gap, result.gaps
         self.null_gap_ = self.null_gap(len(rows.codes))
 
     def _outputs_of(
@@ -328,8 +328,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             groups, parts = rows.encode(sensitive_features, warn=False)
             known = known_codes(groups, self.groups_)
             args = _outputs_of_part, self, scorer, rows.feature_names, known
-            found: NDArray[np.float64] = rows.rowwise(*args, each=[parts])
-            return found
+            outputs: NDArray[np.float64] = rows.rowwise(*args, each=[parts])
+            return outputs
         scores = scorer(X)  # the estimator says best what is wrong with X
         validate_data(self, X, skip_check_array=True, reset=False)
         n_samples = _num_samples(X)
@@ -400,8 +400,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         middle = 0.5 * _gives_probabilities(self)
         is_positive = self._calibrated(X, sensitive_features) > middle
         negative, positive = self.classes_[:1], self.classes_[1:]
-        found: NDArray[Any] = np.where(is_positive, positive, negative)
-        return found
+        labels: NDArray[Any] = np.where(is_positive, positive, negative)
+        return labels
 
     def score(
         self,

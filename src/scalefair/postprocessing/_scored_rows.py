@@ -271,10 +271,10 @@ def _sets(
     """Name the groups, or their rows of one label, that are compared; count rows."""
     names, n_groups = list(map(repr, model.groups_.tolist())), len(model.groups_)
     if model.given is not None:
-        compared = model.classes_.tolist()[-(1 + (model.given == "label")) :]
-        names = [f"{name} labelled {label!r}" for label in compared for name in names]
-    rows = compared_rows(labels, model.given)
-    sizes = [np.bincount(codes[own], minlength=n_groups) for own in rows]
+        classes = model.classes_.tolist()[model.given == "positive" :]
+        names = [f"{name} labelled {label!r}" for label in classes for name in names]
+    compared = compared_rows(labels, model.given)
+    sizes = [np.bincount(codes[rows], minlength=n_groups) for rows in compared]
     return names, np.concatenate(sizes)
 
 
