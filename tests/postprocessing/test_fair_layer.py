@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scalefair.postprocessing._explainable_svd import explainable_svd, svd_first_moment
-from scalefair.postprocessing._fair_layer import fair_layer, worthwhile
+from scalefair.postprocessing._fair_layer import GapBounds, fair_layer
 from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.streaming import GroupMoments
 
@@ -24,7 +24,7 @@ def layer(n=5, n_groups=2, seed=0, m=200):
 
 
 def change(method, weight, moments, mean=15.0, covariance=150.0, **options):
-    options = {"epsilon": 1e-5, "first_moment": "exact"} | options
+    options = {"noise_floor": False, "epsilon": 1e-5, "first_moment": "exact"} | options
     return fair_layer(
         weight,
         moments,
@@ -99,15 +99,14 @@ def test_lower_bound_of_what_the_direct_method_is_for(reduction, seed):
 
 
 def asked_for(weight, layer):
-    """What is left of both reductions."""
-    square = layer.output_change(weight, np.zeros_like(weight))
-    return worthwhile(weight, layer, layer.gaps(weight), square, (15.0, 150.0))
+    """Whether means and covariances have a bound."""
+    bounds = GapBounds.of(weight, layer, (15.0, 150.0), False)
+    return tuple(np.isfinite(bounds.limits[:, 0]))
 
 
 def test_gaps_that_are_rounding_are_left():
     X, _, moments, W = layer()
-    reductions = 15.0, 150.0
-    assert asked_for(W, LayerMoments(moments)) == reductions
+    assert asked_for(W, LayerMoments(moments)) == (True, True)
     twice = np.vstack([X, X[np.random.default_rng(0).permutation(len(X))]])
     halves = np.repeat([0, 1], len(X))
 
@@ -115,27 +114,27 @@ def test_gaps_that_are_rounding_are_left():
         return asked_for(W, LayerMoments(GroupMoments.from_data(rows, halves)))
 
     for offset in (0.0, 1e5):
-        assert kept(twice + offset) == (1.0, 1.0)
+        assert kept(twice + offset) == (False, False)
         same = GroupMoments.from_data(twice + offset, halves)
         for method in (directly, published):
             np.testing.assert_array_equal(method(W, same, np.inf).weight, W)
         # A true difference, however small beside the means, is not rounding.
         moved = twice + offset + 1e-3 * halves[:, None]
         moved[halves == 1] *= [1.01, 1, 1, 1, 1]
-        assert kept(moved) == reductions
+        assert kept(moved) == (True, True)
     # The means may differ though the covariances do not, and the reverse.
-    assert kept(twice + 2.0 * halves[:, None]) == (15.0, 1.0)
+    assert kept(twice + 2.0 * halves[:, None]) == (True, False)
     turned = np.vstack([X, -X]) - np.repeat([X.mean(axis=0), -X.mean(axis=0)], 200, 0)
     turned[200:, 0] *= 2
-    assert kept(turned) == (1.0, 150.0)
+    assert kept(turned) == (False, True)
     # A weight of zeros has no gap to reduce.
-    assert asked_for(0 * W, LayerMoments(moments)) == (1.0, 1.0)
+    assert asked_for(0 * W, LayerMoments(moments)) == (False, False)
     # Equal rows have covariances of rounding.
     rows = np.tile([0.1, 0.2, 0.3], (30, 1))
     alike = GroupMoments.from_data(rows, np.arange(30) % 2)
     alike.scatters[:] = 1e-45 * np.eye(3)
     alike.scatters[1] *= -1
-    assert asked_for(np.ones((1, 3)), LayerMoments(alike))[1] == 1.0
+    assert not asked_for(np.ones((1, 3)), LayerMoments(alike))[1]
 
 
 @both_methods

@@ -171,6 +171,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         "layer": [Integral, str],
         "mean_reduction": [Interval(Real, 1, None, closed="both")],
         "covariance_reduction": [Interval(Real, 1, None, closed="both")],
+        "noise_floor": ["boolean"],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "first_moment": [StrOptions({"exact", "svd"})],
         "refit_last": [StrOptions({"least_squares", "gradient"}), None],
@@ -188,6 +189,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         layer: int | str = -2,
         mean_reduction: float = 15.0,
         covariance_reduction: float = 150.0,
+        noise_floor: bool = True,
         epsilon: float = 1e-5,
         first_moment: str = "exact",
         refit_last: str | None = "least_squares",
@@ -201,6 +203,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.layer = layer
         self.mean_reduction = mean_reduction
         self.covariance_reduction = covariance_reduction
+        self.noise_floor = noise_floor
         self.epsilon = epsilon
         self.first_moment = first_moment
         self.refit_last = refit_last
@@ -374,6 +377,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             self.moments_,
             method=self.method,
             reductions=self._reductions(),
+            noise_floor=self.noise_floor,
             epsilon=float(self.epsilon),
             first_moment=self.first_moment,
         )
@@ -392,8 +396,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         """Fit the last layer; the published method does without bounds."""
         weight = rows.host.weight(rows.host.n_layers - 1)
         joint = rows.last_layer_moments(targets, self.layer_, kept)
-        bounds = self._reductions() if self.method == "direct" else (1.0, 1.0)
-        refit = refit_last_layer(joint, weight, str(self.refit_last), bounds)
+        kind, reductions = str(self.refit_last), (1.0, 1.0)
+        if self.method == "direct":
+            kind = "ridge" if kind == "least_squares" else kind
+            reductions = self._reductions()
+        refit = refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
         self.refit_gaps_before_ = refit.gaps_before
         self.refit_gaps_after_ = refit.gaps_after
         self.converged_ = self.converged_ and refit.converged
