@@ -26,7 +26,9 @@ def gaps_of(Z, codes):
     return moment_gaps(Z, sensitive_features=codes)
 
 
-def refit(moments, weight, kind="least_squares", reductions=(1.0, 1.0), noise_floor=False):
+def refit(
+    moments, weight, kind="least_squares", reductions=(1.0, 1.0), noise_floor=False
+):
     return refit_last_layer(moments, weight, kind, reductions, noise_floor)
 
 

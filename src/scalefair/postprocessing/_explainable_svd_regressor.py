@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -18,12 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
-from scalefair._groups import as_list
+from scalefair._groups import as_list, squeeze_single
+from scalefair._messages import listed
 from scalefair._random_state import check_random_state
+from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing._fair_layer import check_room, fair_layer
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_host import LayerHost
-from scalefair.postprocessing._layer_moments import LayerUnfairness
+from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
 from scalefair.postprocessing._passes import ModelRows, batches, predictions
 from scalefair.postprocessing._refit_last_layer import (
     LastLayer,
@@ -41,6 +45,8 @@ from scalefair.streaming import PartitionedRows, is_partitioned
 # Rows from which the unfairness of layers is estimated when the layer is given.
 _SAMPLED_ROWS = 1000
 _TRIAL_ROWS = 32
+# Largest power of the reductions for a distance, and by how many halvings it is found.
+_MAX_POWER, _BISECTIONS = 8, 6
 
 
 @documented()
@@ -171,6 +177,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         "layer": [Integral, str],
         "mean_reduction": [Interval(Real, 1, None, closed="both")],
         "covariance_reduction": [Interval(Real, 1, None, closed="both")],
+        "max_distance": [Interval(Real, 0, 1, closed="both"), None],
         "noise_floor": ["boolean"],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "first_moment": [StrOptions({"exact", "svd"})],
@@ -189,6 +196,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         layer: int | str = -2,
         mean_reduction: float = 15.0,
         covariance_reduction: float = 150.0,
+        max_distance: float | None = None,
         noise_floor: bool = True,
         epsilon: float = 1e-5,
         first_moment: str = "exact",
@@ -203,6 +211,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.layer = layer
         self.mean_reduction = mean_reduction
         self.covariance_reduction = covariance_reduction
+        self.max_distance = max_distance
         self.noise_floor = noise_floor
         self.epsilon = epsilon
         self.first_moment = first_moment
@@ -236,7 +245,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
                 of shape (N, d)
             Rows as the estimator takes them; memory-mapped rows are read in
             batches. Of rows in parts Dask's workers run their partitions through
-            the model; a reader's blocks are read anew in up to four passes.
+            the model; a reader's blocks are read anew in up to six passes.
         y : array-like or Dask collection of shape (N,) or (N, k), default=None
             Targets, to fit the last layer to, or the estimator if it is not fitted.
             Dask's are gathered here, 8 bytes each.
@@ -278,6 +287,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         random_state = check_random_state(self.random_state)
         sample = model_rows.sample(_SAMPLED_ROWS, random_state)
         trial = next(batches(sample.X.parts.gather()[0], _TRIAL_ROWS))[1]
+        targets = None
         if self.refit_last is not None:
             host.check_linear_output(trial)
             targets = checked_targets(y, rows.n_rows, host)
@@ -293,21 +303,25 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         check_room(host, self.layer_, sizes, remedy)
         if refits:
             check_room(host, last, sizes, "use refit_last=None.")
-        kept = self._change_layer(model_rows)
-        host = host.replaced({self.layer_: (self.weight_, None)})
-        changed = replace(model_rows, host=host)
-        self.refit_gaps_before_ = self.refit_gaps_after_ = None
-        if refits:
-            refit = self._refit(changed, targets, kept)
-            host = host.replaced({last: (refit.weight, refit.bias)})
-        elif self.refit_last is not None:  # of the layer changed, the bias alone
-            bias = host.bias(last) + changed.mean_residual(targets)
-            host = host.replaced({last: (host.weight(last), bias)})
-            gaps = self.mean_gap_after_, self.covariance_gap_after_
-            self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
+        self.moments_, kept = model_rows.layer_moments(self.layer_)
+        first = _one_prediction(host, trial)
+        # Of what is no prediction `predict` will complain.
+        self._one_prediction = np.zeros(()) if first is None else first
+        codes = np.concatenate(model_rows.codes.gather())
+        # Without a refit the last layer may not be linear.
+        start = None if targets is None else kept
+
+        def measure(host: LayerHost) -> tuple[float, Any]:
+            if first is None:
+                return float("nan"), None
+            outputs = replace(model_rows, host=host).outputs(self.layer_, start)
+            return _scores(outputs, targets, codes)
+
+        self.ks_before_, self.r2_before_ = measure(host)
+        host = self._search(model_rows, targets, kept, measure)
         self.estimator_ = host.estimator
-        self._one_prediction = _one_prediction(host, trial)
         self._sample = replace(sample, host=host)
+        self._warn_of_few_rows(host.layer_names[self.layer_])
         if not self.converged_:
             warnings.warn(
                 "The bounds on the gaps were not reached; reduce mean_reduction or "
@@ -369,14 +383,68 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         scores = [-1.0 if u is None else u.score for u in self._unfairness]
         return int(np.argmax(scores))
 
-    def _change_layer(self, rows: ModelRows) -> NDArray[Any] | None:
-        """Find the new weight, with what is told of it; return the inputs if kept."""
-        self.moments_, kept = rows.layer_moments(self.layer_)
+    def _search(
+        self, rows: ModelRows, targets: Any, kept: Any, measure: Callable[..., Any]
+    ) -> LayerHost:
+        """Change the model, with the least reductions that `max_distance` takes."""
+
+        def change(power: float) -> LayerHost:
+            host = self._change(rows, targets, kept, power)
+            self.ks_after_, self.r2_after_ = measure(host)
+            return host
+
+        power, host = 1.0, change(1.0)
+        if self.max_distance is None:
+            return host
+        too_low = 0.0
+        while self.ks_after_ > self.max_distance and power < _MAX_POWER:
+            too_low, power = power, 2 * power
+            host = change(power)
+        if self.ks_after_ > self.max_distance:
+            warnings.warn(
+                f"The distance of the groups' predictions is {self.ks_after_:.3g} with "
+                f"the reductions to the power {power:g}, not {self.max_distance:g}: "
+                "choose another layer, or merge groups of few rows.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+            return host
+        for _ in range(_BISECTIONS):
+            middle = (too_low + power) / 2
+            changed = change(middle)
+            if self.ks_after_ <= self.max_distance:
+                power, host = middle, changed
+            else:
+                too_low = middle
+        return change(power)
+
+    def _change(
+        self, rows: ModelRows, targets: Any, kept: Any, power: float
+    ) -> LayerHost:
+        """Change the layer, by powers of the reductions, and the last one."""
+        self._change_layer(rows, power)
+        host = rows.host.replaced({self.layer_: (self.weight_, None)})
+        last = host.n_layers - 1
+        self.refit_gaps_before_ = self.refit_gaps_after_ = None
+        if targets is None:
+            return host
+        changed = replace(rows, host=host)
+        if self.layer_ != last:
+            refit = self._refit(changed, targets, kept, power)
+            return host.replaced({last: (refit.weight, refit.bias)})
+        # Of the layer changed the bias alone is fitted.
+        bias = host.bias(last) + changed.mean_residual(targets)
+        gaps = self.mean_gap_after_, self.covariance_gap_after_
+        self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
+        return host.replaced({last: (host.weight(last), bias)})
+
+    def _change_layer(self, rows: ModelRows, power: float) -> None:
+        """Find the new weight, with what is told of it."""
         found = fair_layer(
             rows.host.weight(self.layer_),
             self.moments_,
             method=self.method,
-            reductions=self._reductions(),
+            reductions=self._reductions(power),
             noise_floor=self.noise_floor,
             epsilon=float(self.epsilon),
             first_moment=self.first_moment,
@@ -387,19 +455,52 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.output_change_ = found.change
         self.output_change_bound_ = found.change_bound
         self.converged_ = found.converged
-        return kept
+        by_pair = LayerMoments(self.moments_).matrices
+        self.mean_gap_noise_, self.covariance_gap_noise_ = (
+            squeeze_single(by_pair(noise)) for noise in found.noise
+        )
+        self._bounded = [pairs.any(axis=1) for pairs in by_pair(found.bounded)]
 
-    def _reductions(self) -> tuple[float, float]:
-        return float(self.mean_reduction), float(self.covariance_reduction)
+    def _warn_of_few_rows(self, name: str) -> None:
+        """Name the groups whose rows say little of the layer's outputs."""
+        n_outputs = len(self.weight_)
+        unbounded, few = [], []
+        for moments, bounded in zip(as_list(self.moments_), self._bounded, strict=True):
+            for group, n, is_bounded in zip(
+                moments.groups, moments.counts, bounded, strict=True
+            ):
+                text = f"{group!s} ({n:,} rows)"
+                unbounded += [text] * (not is_bounded)
+                few += [text] * bool(is_bounded and n < n_outputs)
+        where = f"the outputs of layer {name!r}"
+        asked = max(self._reductions(1.0)) > 1 and self.method == "direct"
+        if unbounded and asked and self.noise_floor:
+            warnings.warn(
+                f"In {where} the gaps of {listed(unbounded)} are no more than noise: "
+                "too few rows to tell, or no difference. They are left as they are; "
+                "merge these groups with others, or pass noise_floor=False.",
+                stacklevel=4,
+            )
+        if few:
+            warnings.warn(
+                f"{listed(few)} have fewer rows than {where}, {n_outputs}: their "
+                "covariances are mostly noise. Merge groups, or choose another layer.",
+                stacklevel=4,
+            )
 
-    def _refit(self, rows: ModelRows, targets: Any, kept: Any) -> LastLayer:
+    def _reductions(self, power: float) -> tuple[float, float]:
+        return float(self.mean_reduction) ** power, self.covariance_reduction**power
+
+    def _refit(
+        self, rows: ModelRows, targets: Any, kept: Any, power: float
+    ) -> LastLayer:
         """Fit the last layer; the published method does without bounds."""
         weight = rows.host.weight(rows.host.n_layers - 1)
         joint = rows.last_layer_moments(targets, self.layer_, kept)
         kind, reductions = str(self.refit_last), (1.0, 1.0)
         if self.method == "direct":
             kind = "ridge" if kind == "least_squares" else kind
-            reductions = self._reductions()
+            reductions = self._reductions(power)
         refit = refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
         self.refit_gaps_before_ = refit.gaps_before
         self.refit_gaps_after_ = refit.gaps_after
@@ -407,13 +508,32 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         return refit
 
 
-def _one_prediction(host: LayerHost, X_batch: Any) -> NDArray[Any]:
+def _scores(
+    outputs: NDArray[Any], targets: NDArray[np.float64] | None, codes: NDArray[Any]
+) -> tuple[float, Any]:
+    """Largest distance of groups, and R2 by group of each column of codes."""
+    groups = {"sensitive_features": codes, "attributes": "each"}
+    distance = max(statistical_parity_ks(column, **groups) for column in outputs.T)
+    if targets is None:
+        return distance, None
+    y = targets.reshape(outputs.shape)
+    r2 = [
+        np.array([_r2(y[own == code], outputs[own == code]) for code in np.unique(own)])
+        for own in codes.reshape(len(codes), -1).T
+    ]
+    return distance, squeeze_single(r2)
+
+
+def _r2(y: NDArray[Any], outputs: NDArray[Any]) -> float:
+    return float(r2_score(y, outputs)) if len(y) > 1 else float("nan")
+
+
+def _one_prediction(host: LayerHost, X_batch: Any) -> NDArray[Any] | None:
     """Return what is predicted for the first row, to know its shape and its type.
 
-    A model that gives something else than predictions may be changed all the same;
-    its prediction is taken to be a number, and `predict` will complain.
+    A model that gives something else than predictions may be changed all the same.
     """
     try:
         return np.asarray(np.asarray(host.outputs(X_batch))[0])
     except ValueError:
-        return np.zeros(())
+        return None

@@ -8,7 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._memory import require_memory
-from scalefair.postprocessing._direct import SMALLEST_SHARE, DirectResult, direct_weights
+from scalefair.postprocessing._direct import (
+    SMALLEST_SHARE,
+    DirectResult,
+    direct_weights,
+)
 from scalefair.postprocessing._direct_sqp import smallest_change
 from scalefair.postprocessing._explainable_svd import (
     exact_first_moment,
@@ -48,7 +52,8 @@ class FairLayer:
     change: float
     change_bound: float
     converged: bool  # whether the bounds on the gaps hold
-    bounds: GapBounds
+    noise: Array  # gaps of pairs that are alike, shape (2, P)
+    bounded: NDArray[np.bool_]  # pairs that a bound is on, shape (P,)
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,8 @@ def fair_layer(
         change=inputs.output_change(weight, changed) / square,
         change_bound=least / square,
         converged=converged,
-        bounds=bounds,
+        noise=inputs.noise(weight),
+        bounded=bounds.weights.any(axis=0),
     )
 
 

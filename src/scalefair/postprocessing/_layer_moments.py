@@ -137,7 +137,7 @@ class LayerMoments:
         return float(mean_gap), float(covariance_gap)
 
     def gaps_of_each(self, pair_gaps: Array) -> Array:
-        """Roots of the sums of squares over the pairs of each attribute, shape (2, k)."""
+        """Gaps of the attributes, shape (2, k), roots of sums of squares over pairs."""
         gaps = np.empty((2, self.n_attributes))
         for j in range(self.n_attributes):
             gaps[:, j] = np.linalg.norm(pair_gaps[:, self.attribute == j], axis=1)
@@ -155,7 +155,9 @@ class LayerMoments:
                 first, second = self.pairs.T
                 differences = covariances[second] - covariances[first]
             largest = np.abs(differences).max() or 1.0  # its square may be too large
-            covariance_gaps = np.linalg.norm(differences / largest, axis=(1, 2)) * largest
+            covariance_gaps = (
+                np.linalg.norm(differences / largest, axis=(1, 2)) * largest
+            )
             mean_gaps = np.linalg.norm(W @ self.differences, axis=0)
         gaps = np.stack([mean_gaps, covariance_gaps])
         if not np.isfinite(gaps).all():
