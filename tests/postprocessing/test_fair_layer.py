@@ -158,3 +158,63 @@ def test_inputs_or_weights_that_are_all_zero(n_groups, change):
         np.testing.assert_array_equal(found.weight, weight)
         assert found.converged
         assert found.change == 0
+
+
+def bounds_of(weight, moments, noise_floor=True, reductions=(15.0, 150.0)):
+    return GapBounds.of(weight, LayerMoments(moments), reductions, noise_floor)
+
+
+def test_gaps_below_noise_are_left():
+    """Two groups of the same rows, moved by less than chance would move them."""
+    X, _, _, W = layer()
+    halves = np.repeat([0, 1], len(X))
+    rows = np.vstack([X, X]) * (1 + 0.01 * halves[:, None]) + 0.01 * halves[:, None]
+    moments = GroupMoments.from_data(rows, halves)
+    assert (LayerMoments(moments).noise(W)[:, 0] > LayerMoments(moments).gaps(W)).all()
+    assert np.isinf(bounds_of(W, moments).limits).all()
+    found = directly(W, moments, noise_floor=True)
+    np.testing.assert_array_equal(found.weight, W)
+    assert found.converged
+    assert not found.bounded.any()
+    assert directly(W, moments).change > 0
+    # What is asked for without end is done.
+    equal = directly(W, moments, np.inf, 1.0, noise_floor=True)
+    assert equal.gaps_after[0] < 1e-10
+
+
+@pytest.mark.parametrize(("m", "reached"), [(200, "noise"), (20_000, "reduction")])
+def test_gaps_fall_to_the_noise_and_no_further(m, reached):
+    _, _, moments, W = layer(m=m, seed=3)
+    (before, _), noise = LayerMoments(moments).gaps(W), LayerMoments(moments).noise(W)
+    asked = before / np.sqrt(15)
+    assert (noise[0, 0] > asked) == (reached == "noise")
+    found = directly(W, moments, covariance=1.0, noise_floor=True)
+    assert found.gaps_after[0] == pytest.approx(max(asked, noise[0, 0]), rel=1e-3)
+    np.testing.assert_array_equal(found.noise, noise)
+
+
+def test_a_rare_group_leaves_the_others_their_bound():
+    """Twelve rows at random give a pair of large groups no slack, nor cost a change."""
+    X, codes, two, W = layer(m=4000)
+    rare = codes.copy()
+    rare[np.random.default_rng(0).choice(4000, 12, replace=False)] = 2
+    three = GroupMoments.from_data(X, rare)
+    weights = bounds_of(W, three).weights
+    assert (weights.max(axis=1) == 1).all()
+    # In the means both pairs with the rare group have the real gap of the other one.
+    assert weights[1, 0] == 1
+    assert (weights[1, 1:] < 0.8).all()
+    gap = LayerMoments(two).gaps
+    with_rare = directly(W, three, noise_floor=True)
+    assert gap(with_rare.weight)[0] <= 1.5 * gap(directly(W, two).weight)[0]
+    assert with_rare.change < directly(W, three).change
+
+
+def test_the_published_method_knows_no_noise():
+    _, _, moments, W = layer()
+    for first_moment in ("exact", "svd"):
+        with_floor, without = (
+            published(W, moments, noise_floor=floor, first_moment=first_moment)
+            for floor in (True, False)
+        )
+        np.testing.assert_array_equal(with_floor.weight, without.weight)

@@ -86,6 +86,15 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         What the squared gap of the covariances, :math:`d_v^2`, is divided by; 1.0
         leaves them alone. The direct method goes down to 1e-4 of :math:`d_v`, not
         further.
+    max_distance : float or None, default=None
+        Largest Kolmogorov-Smirnov distance between groups of predictions, from 0 to 1,
+        on the rows of `fit`. Both reductions are raised to the smallest power that
+        takes, up to 8; a warning tells if none does. None takes them as they are.
+    noise_floor : bool, default=True
+        With the direct method, do not bring a gap below what groups of so many rows
+        would have by chance (see `mean_gap_noise_`), unless the reduction is infinite:
+        pairs whose gap is not above that are left alone, and others weigh by the part
+        of the square that is.
     epsilon : float, default=1e-5
         Makes the root of ``d d^T`` invertible where ``first_moment="svd"``.
     first_moment : {"exact", "svd"}, default="exact"
@@ -94,10 +103,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     refit_last : {"least_squares", "gradient"} or None, default="least_squares"
         How the last layer is fitted to the target afterwards: by least squares, by
         fifty epochs' worth of gradient steps from the old weight, or not at all. With
-        ``method="direct"`` the fit keeps the bounds on the gaps of the predictions,
-        relative to what it would have without them; as published it is free, and
-        brings part of the unfairness back. If the changed layer is the last one,
-        only its bias is fitted.
+        ``method="direct"`` least squares have a ridge towards the old weight, by
+        generalised cross-validation, and the fit keeps bounds on the gaps of the
+        predictions, relative to what it would have without them; as published it is
+        free, and brings part of the unfairness back. If the changed layer is the last
+        one, only its bias is fitted.
     %(attributes)s
         The direct method then bounds the gaps of every attribute, over its pairs of
         groups; the published one bounds the sum of their squares. The gaps told are the
@@ -124,6 +134,16 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         d_e of the layer's outputs.
     covariance_gap_before_, covariance_gap_after_ : float
         d_v of the layer's outputs.
+    mean_gap_noise_, covariance_gap_noise_ : ndarray of shape (G, G), or list of them
+        Root mean square of each pair's part of d_e and d_v before, if the groups were
+        alike: from their numbers of rows and the covariance within them, as if rows
+        were normal.
+    ks_before_, ks_after_ : float
+        Largest Kolmogorov-Smirnov distance between groups of predictions, on the rows
+        of `fit`; nan if the model does not give predictions.
+    r2_before_, r2_after_ : ndarray of shape (G,), list of them, or None
+        Share of the targets' variance within each group that is explained, on the rows
+        of `fit`; nan for one row, None if the last layer is not fitted again.
     output_change_ : float
         Squared change of the layer's outputs on the training rows, as a share of
         their squares.
@@ -404,7 +424,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             warnings.warn(
                 f"The distance of the groups' predictions is {self.ks_after_:.3g} with "
                 f"the reductions to the power {power:g}, not {self.max_distance:g}: "
-                "choose another layer, or merge groups of few rows.",
+                "choose another layer, pass noise_floor=False, or merge small groups.",
                 ConvergenceWarning,
                 stacklevel=5,
             )
