@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from scalefair._memory import require_memory
 from scalefair.postprocessing._direct import (
-    SMALLEST_SHARE,
     DirectResult,
     direct_weights,
 )
@@ -28,6 +27,8 @@ Array = NDArray[np.float64]
 # the outputs is made small. Without it the change may lie in directions that hardly
 # occur in the training rows and are large in others.
 _NOISE = 1e-3
+# Share of a covariance gap below which nothing is asked for.
+_SMALLEST_SHARE = 1e-4
 # Gaps this small beside the outputs are rounding of the moments.
 _ROUNDING = 1e-12
 _EPS = float(np.finfo(np.float64).eps)
@@ -92,7 +93,7 @@ class GapBounds:
         weights = 1 - (noise / np.where(gaps > 0, gaps, 1.0)) ** 2
         weights *= asked[:, layer.attribute]
         goals = np.maximum(gaps / np.sqrt(reduction), noise)
-        goals[1] = np.maximum(goals[1], SMALLEST_SHARE * gaps[1])
+        goals[1] = np.maximum(goals[1], _SMALLEST_SHARE * gaps[1])
         limits = np.full(asked.shape, np.inf)
         for i, j in np.argwhere(asked):
             pairs = layer.attribute == j
@@ -143,7 +144,7 @@ def fair_layer(
         change_bound=least / square,
         converged=converged,
         noise=inputs.noise(weight),
-        bounded=bounds.weights.any(axis=0),
+        bounded=(bounds.weights > 0).max(axis=0),
     )
 
 
@@ -168,7 +169,7 @@ def _direct(
         layer.covariance_differences[0],
         found.multiplier,
         mean_bound=float(bounds.limits[0, 0]),
-        covariance_bound=found.covariance_bound,
+        covariance_bound=float(bounds.limits[1, 0]),
     )
     # Rounding, where S is ill-conditioned, may put it above what it bounds.
     least = min(proved, layer.output_change(weight, found.weight))
@@ -236,18 +237,16 @@ def _published(
 
     Of several attributes the sums over all pairs are bounded.
     """
-    no_means, no_covariances = np.isinf(bounds.limits).all(axis=1)
-    mean_reduction, covariance_reduction = reductions
-    changed, D = weight, layer.differences
-    eigenvalues, eigenvectors = layer.covariance_eigenpairs()
-    if not no_covariances:
-        gram = eigenvectors.T @ layer.second_moment @ eigenvectors
-        args = eigenvalues, eigenvectors, gram, covariance_reduction
+    changed, D, S = weight, layer.differences, layer.second_moment
+    if np.isfinite(bounds.limits[1]).any():
+        eigenvalues, eigenvectors = layer.covariance_eigenpairs()
+        gram = eigenvectors.T @ S @ eigenvectors
+        args = eigenvalues, eigenvectors, gram, reductions[1]
         changed = explainable_svd(weight, *args)
-    if no_means:
+    asked = np.isfinite(bounds.limits[0])
+    if not asked.any():
         return changed
     if first_moment == "svd":
-        S = layer.second_moment
-        return svd_first_moment(changed, D, S, epsilon, mean_reduction)
-    bound = bounds.limits[0, np.isfinite(bounds.limits[0])].sum()
-    return exact_first_moment(changed, D, layer.solve, float(bound))
+        return svd_first_moment(changed, D, S, epsilon, reductions[0])
+    bound = float(bounds.limits[0, asked].sum())
+    return exact_first_moment(changed, D, layer.solve, bound)
