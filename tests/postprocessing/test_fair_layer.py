@@ -175,7 +175,7 @@ def test_gaps_below_noise_are_left():
     found = directly(W, moments, noise_floor=True)
     np.testing.assert_array_equal(found.weight, W)
     assert found.converged
-    assert not found.bounded.any()
+    assert not found.weights.any()
     assert directly(W, moments).change > 0
     # What is asked for without end is done.
     equal = directly(W, moments, np.inf, 1.0, noise_floor=True)

@@ -45,8 +45,9 @@ from scalefair.streaming import PartitionedRows, is_partitioned
 # Rows from which the unfairness of layers is estimated when the layer is given.
 _SAMPLED_ROWS = 1000
 _TRIAL_ROWS = 32
-# Largest power of the reductions for a distance, and by how many halvings it is found.
-_MAX_POWER, _BISECTIONS = 8, 6
+# Most powers of the reductions for a distance, beyond the direct method with those of
+# the default, and how often the range is halved.
+_MAX_POWER, _BISECTIONS = 4.0, 7
 
 
 @documented()
@@ -89,7 +90,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     max_distance : float or None, default=None
         Largest Kolmogorov-Smirnov distance between groups of predictions, from 0 to 1,
         on the rows of `fit`. Both reductions are raised to the smallest power that
-        takes, up to 8; a warning tells if none does. None takes them as they are.
+        takes, up to 4; a warning tells if none does. None takes them as they are.
     noise_floor : bool, default=True
         With the direct method, do not bring a gap below what groups of so many rows
         would have by chance (see `mean_gap_noise_`), unless the reduction is infinite:
@@ -413,14 +414,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             self.ks_after_, self.r2_after_ = measure(host)
             return host
 
-        power, host = 1.0, change(1.0)
+        power, too_low = 1.0 if self.max_distance is None else _MAX_POWER, 0.0
+        host = change(power)
         if self.max_distance is None:
             return host
-        too_low = 0.0
-        while self.ks_after_ > self.max_distance and power < _MAX_POWER:
-            too_low, power = power, 2 * power
-            host = change(power)
-        if self.ks_after_ > self.max_distance:
+        if not self.ks_after_ <= self.max_distance:
             warnings.warn(
                 f"The distance of the groups' predictions is {self.ks_after_:.3g} with "
                 f"the reductions to the power {power:g}, not {self.max_distance:g}: "
@@ -431,9 +429,9 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             return host
         for _ in range(_BISECTIONS):
             middle = (too_low + power) / 2
-            changed = change(middle)
+            change(middle)
             if self.ks_after_ <= self.max_distance:
-                power, host = middle, changed
+                power = middle
             else:
                 too_low = middle
         return change(power)
@@ -479,37 +477,45 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.mean_gap_noise_, self.covariance_gap_noise_ = (
             squeeze_single(by_pair(noise)) for noise in found.noise
         )
-        self._bounded = [pairs.any(axis=1) for pairs in by_pair(found.bounded)]
+        self._bounded = [list(w.max(axis=1) > 0) for w in by_pair(found.weights)]
 
     def _warn_of_few_rows(self, name: str) -> None:
         """Name the groups whose rows say little of the layer's outputs."""
         n_outputs = len(self.weight_)
-        unbounded, few = [], []
+        unbounded: list[str] = []
+        few: list[str] = []
+        floor = self.noise_floor and self.method == "direct"
+        floor &= max(self._reductions(1.0)) > 1
         for moments, bounded in zip(as_list(self.moments_), self._bounded, strict=True):
-            for group, n, is_bounded in zip(
-                moments.groups, moments.counts, bounded, strict=True
-            ):
+            named = zip(moments.groups, moments.counts, bounded, strict=True)
+            for group, n, is_bounded in named:
                 text = f"{group!s} ({n:,} rows)"
-                unbounded += [text] * (not is_bounded)
-                few += [text] * bool(is_bounded and n < n_outputs)
-        where = f"the outputs of layer {name!r}"
-        asked = max(self._reductions(1.0)) > 1 and self.method == "direct"
-        if unbounded and asked and self.noise_floor:
-            warnings.warn(
-                f"In {where} the gaps of {listed(unbounded)} are no more than noise: "
-                "too few rows to tell, or no difference. They are left as they are; "
-                "merge these groups with others, or pass noise_floor=False.",
-                stacklevel=4,
-            )
-        if few:
-            warnings.warn(
-                f"{listed(few)} have fewer rows than {where}, {n_outputs}: their "
-                "covariances are mostly noise. Merge groups, or choose another layer.",
-                stacklevel=4,
-            )
+                if floor and not is_bounded:
+                    unbounded.append(text)
+                elif n < n_outputs:
+                    few.append(text)
+        layer = f"the {n_outputs} outputs of layer {name!r}"
+        for groups, remark in (
+            (
+                unbounded,
+                f"In {layer} gaps of these groups are no more than noise, and left as "
+                "they are: too few rows to tell, or no difference. Merge groups, or "
+                "pass noise_floor=False.",
+            ),
+            (
+                few,
+                f"These groups have fewer rows than {layer}: their covariances are "
+                "mostly noise. Merge groups, or choose another layer.",
+            ),
+        ):
+            if groups:
+                warnings.warn(f"{listed(groups)}: {remark}", stacklevel=4)
 
     def _reductions(self, power: float) -> tuple[float, float]:
-        return float(self.mean_reduction) ** power, self.covariance_reduction**power
+        given = np.array([self.mean_reduction, self.covariance_reduction], np.float64)
+        with np.errstate(over="ignore"):
+            mean, covariance = given**power
+        return float(mean), float(covariance)
 
     def _refit(
         self, rows: ModelRows, targets: Any, kept: Any, power: float
@@ -532,8 +538,10 @@ def _scores(
     outputs: NDArray[Any], targets: NDArray[np.float64] | None, codes: NDArray[Any]
 ) -> tuple[float, Any]:
     """Largest distance of groups, and R2 by group of each column of codes."""
-    groups = {"sensitive_features": codes, "attributes": "each"}
-    distance = max(statistical_parity_ks(column, **groups) for column in outputs.T)
+    distance = max(
+        statistical_parity_ks(column, sensitive_features=codes, attributes="each")
+        for column in outputs.T
+    )
     if targets is None:
         return distance, None
     y = targets.reshape(outputs.shape)

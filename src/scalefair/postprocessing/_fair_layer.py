@@ -54,7 +54,7 @@ class FairLayer:
     change_bound: float
     converged: bool  # whether the bounds on the gaps hold
     noise: Array  # gaps of pairs that are alike, shape (2, P)
-    bounded: NDArray[np.bool_]  # pairs that a bound is on, shape (P,)
+    weights: Array  # of pairs in the bounds, the larger one, shape (P,)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def fair_layer(
         change_bound=least / square,
         converged=converged,
         noise=inputs.noise(weight),
-        bounded=(bounds.weights > 0).max(axis=0),
+        weights=bounds.weights.max(axis=0),
     )
 
 
@@ -243,10 +243,9 @@ def _published(
         gram = eigenvectors.T @ S @ eigenvectors
         args = eigenvalues, eigenvectors, gram, reductions[1]
         changed = explainable_svd(weight, *args)
-    asked = np.isfinite(bounds.limits[0])
-    if not asked.any():
+    limits = bounds.limits[0, np.isfinite(bounds.limits[0])]
+    if not limits.size:
         return changed
     if first_moment == "svd":
         return svd_first_moment(changed, D, S, epsilon, reductions[0])
-    bound = float(bounds.limits[0, asked].sum())
-    return exact_first_moment(changed, D, layer.solve, bound)
+    return exact_first_moment(changed, D, layer.solve, float(limits.sum()))
