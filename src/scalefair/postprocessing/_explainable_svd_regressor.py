@@ -30,7 +30,6 @@ from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
 from scalefair.postprocessing._passes import ModelRows, batches, predictions
 from scalefair.postprocessing._refit_last_layer import (
-    LastLayer,
     checked_targets,
     refit_last_layer,
 )
@@ -190,6 +189,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
+    converged_: bool
     _unfairness: list[LayerUnfairness | None] | None
     _old_layers: dict[int, tuple[ArrayLike, ArrayLike | None]]
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -440,26 +440,35 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self, rows: ModelRows, targets: Any, kept: Any, power: float
     ) -> LayerHost:
         """Change the layer, by powers of the reductions, and the last one."""
-        self._change_layer(rows, power)
+        self._change_layer(rows.host.weight(self.layer_), power)
         host = rows.host.replaced({self.layer_: (self.weight_, None)})
-        last = host.n_layers - 1
         self.refit_gaps_before_ = self.refit_gaps_after_ = None
         if targets is None:
             return host
-        changed = replace(rows, host=host)
-        if self.layer_ != last:
-            refit = self._refit(changed, targets, kept, power)
-            return host.replaced({last: (refit.weight, refit.bias)})
-        # Of the layer changed the bias alone is fitted.
-        bias = host.bias(last) + changed.mean_residual(targets)
-        gaps = self.mean_gap_after_, self.covariance_gap_after_
-        self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
-        return host.replaced({last: (host.weight(last), bias)})
+        changed, last = replace(rows, host=host), host.n_layers - 1
+        weight, bias = host.weight(last), host.bias(last)
+        if self.layer_ == last:  # of the layer changed the bias alone is fitted
+            gaps = self.mean_gap_after_, self.covariance_gap_after_
+            self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
+            return host.replaced(
+                {last: (weight, bias + changed.mean_residual(targets))}
+            )
+        # The published method does without bounds.
+        kind, reductions = str(self.refit_last), (1.0, 1.0)
+        if self.method == "direct":
+            kind = "ridge" if kind == "least_squares" else kind
+            reductions = self._reductions(power)
+        joint = changed.last_layer_moments(targets, self.layer_, kept)
+        refit = refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
+        self.refit_gaps_before_ = refit.gaps_before
+        self.refit_gaps_after_ = refit.gaps_after
+        self.converged_ = self.converged_ and refit.converged
+        return host.replaced({last: (refit.weight, refit.bias)})
 
-    def _change_layer(self, rows: ModelRows, power: float) -> None:
+    def _change_layer(self, weight: NDArray[Any], power: float) -> None:
         """Find the new weight, with what is told of it."""
         found = fair_layer(
-            rows.host.weight(self.layer_),
+            weight,
             self.moments_,
             method=self.method,
             reductions=self._reductions(power),
@@ -477,61 +486,40 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.mean_gap_noise_, self.covariance_gap_noise_ = (
             squeeze_single(by_pair(noise)) for noise in found.noise
         )
-        self._bounded = [list(w.max(axis=1) > 0) for w in by_pair(found.weights)]
+        self._bounded = [w.max(axis=1) > 0 for w in by_pair(found.weights)]
 
     def _warn_of_few_rows(self, name: str) -> None:
         """Name the groups whose rows say little of the layer's outputs."""
         n_outputs = len(self.weight_)
-        unbounded: list[str] = []
-        few: list[str] = []
+        layer = f"the {n_outputs} outputs of layer {name!r}"
         floor = self.noise_floor and self.method == "direct"
         floor &= max(self._reductions(1.0)) > 1
         for moments, bounded in zip(as_list(self.moments_), self._bounded, strict=True):
-            named = zip(moments.groups, moments.counts, bounded, strict=True)
-            for group, n, is_bounded in named:
-                text = f"{group!s} ({n:,} rows)"
-                if floor and not is_bounded:
-                    unbounded.append(text)
-                elif n < n_outputs:
-                    few.append(text)
-        layer = f"the {n_outputs} outputs of layer {name!r}"
-        for groups, remark in (
-            (
-                unbounded,
-                f"In {layer} gaps of these groups are no more than noise, and left as "
-                "they are: too few rows to tell, or no difference. Merge groups, or "
-                "pass noise_floor=False.",
-            ),
-            (
-                few,
-                f"These groups have fewer rows than {layer}: their covariances are "
-                "mostly noise. Merge groups, or choose another layer.",
-            ),
-        ):
-            if groups:
-                warnings.warn(f"{listed(groups)}: {remark}", stacklevel=4)
+            left = ~bounded & floor
+            few = ~left & (moments.counts < n_outputs)
+            for chosen, remark in (
+                (
+                    left,
+                    f"In {layer} gaps of these groups are no more than noise, and left "
+                    "as they are: too few rows to tell, or no difference. Merge "
+                    "groups, or pass noise_floor=False.",
+                ),
+                (
+                    few,
+                    f"These groups have fewer rows than {layer}: their covariances "
+                    "are mostly noise. Merge groups, or choose another layer.",
+                ),
+            ):
+                named = zip(moments.groups[chosen], moments.counts[chosen], strict=True)
+                if chosen.any():
+                    groups = listed(f"{group!s} ({n:,} rows)" for group, n in named)
+                    warnings.warn(f"{groups}: {remark}", stacklevel=4)
 
     def _reductions(self, power: float) -> tuple[float, float]:
         given = np.array([self.mean_reduction, self.covariance_reduction], np.float64)
         with np.errstate(over="ignore"):
             mean, covariance = given**power
         return float(mean), float(covariance)
-
-    def _refit(
-        self, rows: ModelRows, targets: Any, kept: Any, power: float
-    ) -> LastLayer:
-        """Fit the last layer; the published method does without bounds."""
-        weight = rows.host.weight(rows.host.n_layers - 1)
-        joint = rows.last_layer_moments(targets, self.layer_, kept)
-        kind, reductions = str(self.refit_last), (1.0, 1.0)
-        if self.method == "direct":
-            kind = "ridge" if kind == "least_squares" else kind
-            reductions = self._reductions(power)
-        refit = refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
-        self.refit_gaps_before_ = refit.gaps_before
-        self.refit_gaps_after_ = refit.gaps_after
-        self.converged_ = self.converged_ and refit.converged
-        return refit
 
 
 def _scores(
