@@ -575,7 +575,7 @@ def test_distances_and_r2_of_the_rows_of_fit(layer):
 def test_r2_of_targets_attributes_and_groups_of_one_row():
     targets, lone = np.stack([Y, X[:, 3]], axis=1), np.arange(len(X)) == 7
     groups = np.column_stack([CODES, lone])
-    with pytest.warns(UserWarning, match=r"^0 \(299 rows\), 1 \(1 rows\): In the 6"):
+    with pytest.warns(UserWarning, match=r"^0 \(299 rows\), 1 \(1 rows\): In the o"):
         model = fair(mlp(targets=targets), X, targets, groups, attributes="each")
     predicted = model.predict(X)
     assert [len(r2) for r2 in model.r2_after_] == [2, 2]
@@ -588,7 +588,7 @@ def test_r2_of_targets_attributes_and_groups_of_one_row():
 def test_groups_that_rows_say_nothing_of_are_named():
     twice, alike = [np.vstack([X, X]), np.tile(Y, 2)], np.repeat(["u", "v"], len(X))
     twice[0][: len(X), 3] += 0.02
-    with pytest.warns(UserWarning, match=r"^u \(300 rows\), v .*'coefs_\[1\]' gaps"):
+    with pytest.warns(UserWarning, match=r"^u \(300 rows\), v .*\[1\]' \(6\) gaps"):
         model = fair(network(), *twice, alike)
     np.testing.assert_array_equal(model.weight_, network().coefs_[1].T)
     noise = LayerMoments(model.moments_).noise(network().coefs_[1].T)
@@ -598,7 +598,7 @@ def test_groups_that_rows_say_nothing_of_are_named():
     # Five rows, which differ, for six outputs.
     few = np.where(np.arange(len(X)) < 5, 2, CODES)
     rows = X + 9.0 * (few == 2)[:, None]
-    with pytest.warns(UserWarning, match=r"^2 \(5 rows\): .* fewer rows than the 6 o"):
+    with pytest.warns(UserWarning, match=r"^2 \(5 rows\): .* fewer rows .*6\)"):
         fair(network(), rows, codes=few)
 
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
-from scalefair._groups import as_list, squeeze_single
+from scalefair._groups import GroupCodes, as_list, squeeze_single
 from scalefair._messages import listed
 from scalefair._random_state import check_random_state
 from scalefair.metrics import statistical_parity_ks
@@ -491,7 +491,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     def _warn_of_few_rows(self, name: str) -> None:
         """Name the groups whose rows say little of the layer's outputs."""
         n_outputs = len(self.weight_)
-        layer = f"the {n_outputs} outputs of layer {name!r}"
+        layer = f"the outputs of layer {name!r} ({n_outputs})"
         floor = self.noise_floor and self.method == "direct"
         floor &= max(self._reductions(1.0)) > 1
         for moments, bounded in zip(as_list(self.moments_), self._bounded, strict=True):
@@ -526,8 +526,9 @@ def _scores(
     outputs: NDArray[Any], targets: NDArray[np.float64] | None, codes: NDArray[Any]
 ) -> tuple[float, Any]:
     """Largest distance of groups, and R2 by group of each column of codes."""
+    groups = codes.view(GroupCodes)
     distance = max(
-        statistical_parity_ks(column, sensitive_features=codes, attributes="each")
+        statistical_parity_ks(column, sensitive_features=groups, attributes="each")
         for column in outputs.T
     )
     if targets is None:
