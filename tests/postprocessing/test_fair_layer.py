@@ -210,6 +210,16 @@ def test_a_rare_group_leaves_the_others_their_bound():
     assert with_rare.change < directly(W, three).change
 
 
+def test_pairs_without_a_gap_have_no_weight():
+    """Two groups of the same rows beside a third one."""
+    X, _, _, W = layer()
+    rows = np.vstack([X, X, X + 5.0])
+    groups = np.repeat([0, 1, 2], len(X))
+    moments = GroupMoments.from_data(rows, groups)
+    assert bounds_of(W, moments).weights[0, 0] == 0
+    np.testing.assert_array_equal(bounds_of(W, moments, False).weights[0], 1)
+
+
 def test_the_published_method_knows_no_noise():
     _, _, moments, W = layer()
     for first_moment in ("exact", "svd"):

@@ -89,8 +89,9 @@ class GapBounds:
         rounding = _ROUNDING * np.sqrt([[square], [square * spread]])
         asked = (reduction > 1) & (layer.gaps_of_each(gaps) > rounding)
         floor = noise_floor & np.isfinite(reduction)
-        noise = np.where(floor, np.minimum(layer.noise(weight), gaps), 0.0)
-        weights = 1 - (noise / np.where(gaps > 0, gaps, 1.0)) ** 2
+        sizes = np.maximum(gaps, _TINY)
+        noise = np.where(floor, np.minimum(layer.noise(weight), sizes), 0.0)
+        weights = 1 - (noise / sizes) ** 2
         weights *= asked[:, layer.attribute]
         goals = np.maximum(gaps / np.sqrt(reduction), noise)
         goals[1] = np.maximum(goals[1], _SMALLEST_SHARE * gaps[1])
