@@ -89,7 +89,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     max_distance : float or None, default=None
         Largest Kolmogorov-Smirnov distance between groups of predictions, from 0 to 1,
         on the rows of `fit`. Both reductions are raised to the smallest power that
-        takes, up to 4; a warning tells if none does. None takes them as they are.
+        takes, up to 4; if none does, a warning tells, and they are left as they are.
+        Distances of groups of few rows are large by chance: merge such groups.
     noise_floor : bool, default=True
         With the direct method, do not bring a gap below what groups of so many rows
         would have by chance (see `mean_gap_noise_`), unless the reduction is infinite:
@@ -422,11 +423,12 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             warnings.warn(
                 f"The distance of the groups' predictions is {self.ks_after_:.3g} with "
                 f"the reductions to the power {power:g}, not {self.max_distance:g}: "
-                "choose another layer, pass noise_floor=False, or merge small groups.",
+                "they are left as they are. Choose another layer, pass "
+                "noise_floor=False, or merge small groups.",
                 ConvergenceWarning,
                 stacklevel=5,
             )
-            return host
+            return change(1.0)
         for _ in range(_BISECTIONS):
             middle = (too_low + power) / 2
             change(middle)
