@@ -194,6 +194,7 @@ def test_nothing_that_takes_groups_is_left_out():
     "ignore:Gaps of groups of fewer",
     "ignore:Groups of too few rows for kappa",
     "ignore:The clusters are of very different sizes",
+    "ignore:.*gaps of these groups are no more than noise",
     "ignore::sklearn.exceptions.ConvergenceWarning",
 )
 @pytest.mark.parametrize("name", TAKERS)

@@ -132,7 +132,6 @@ PUBLIC = {
         "maximize_quadratic_on_simplex",
         "minimax_on_fantope",
         "nearly_kkt_residual",
-        "parity_isotonic_path",
         "parity_isotonic_regression",
         "proximal_bundle",
         "switching_subgradient",

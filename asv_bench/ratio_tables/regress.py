@@ -116,7 +116,7 @@ def change(width=256, epochs=20):
             ).fit(X, y, sensitive_features=groups)
             ratio = published.covariance_gap_before_ / published.covariance_gap_after_
             direct = ExplainableSVDRegressor(
-                net, covariance_reduction=ratio**2, **options
+                net, covariance_reduction=ratio**2, noise_floor=False, **options
             ).fit(X, y, sensitive_features=groups)
             changes = published.output_change_, direct.output_change_
             cells = {"data": name, "reduction": f"{reduction:g}"}

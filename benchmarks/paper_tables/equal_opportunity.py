@@ -28,18 +28,20 @@ from _timing import timed
 
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.metrics import partial_parity_gap
+from scalefair.postprocessing import FairCalibratedClassifier
 
-_NAMES = ("a9a", "bank", "census", "compas")
+_NAMES = ("a9a", "bank", "census", "compas", "law")
 _GIVEN = ("positive", "label")
 _TITLES = {"positive": "equal opportunity", "label": "equalized odds"}
-_KAPPAS = (0.02, 0.05, 0.1, 0.2)
+_KAPPAS = (0.0, 0.02, 0.05, 0.1, 0.2)
 # Of fairlearn: constraints by their names, and fits of the reduction at most.
 _MOMENTS = {"positive": "TruePositiveRateParity", "label": "EqualizedOdds"}
 _WORDS = {"positive": "true_positive_rate_parity", "label": "equalized_odds"}
 _FITS = 20
 _COLUMNS = ("accuracy", "label gap", "fit label gap", "score gap", "seconds")
-_PLAIN, _THRESHOLDS, _REDUCTION = (
+_PLAIN, _CALIBRATED, _THRESHOLDS, _REDUCTION = (
     "logistic regression",
+    "calibrated",
     "ThresholdOptimizer",
     "ExponentiatedGradient, blind",
 )
@@ -49,7 +51,7 @@ _LINEAR = {
     for name, criterion in (("linear, one threshold", "weak"), ("linear", "strong"))
 }
 _FAIRLEARN = (_THRESHOLDS, _REDUCTION)
-_METHODS = (_PLAIN, *_LINEAR, *_FAIRLEARN)
+_METHODS = (_PLAIN, _CALIBRATED, *_LINEAR, *_FAIRLEARN)
 # Setting, seconds, decisions of the rows of training and of test: positive for 1.
 _Outcome = tuple[float | None, float, np.ndarray, np.ndarray]
 
@@ -78,7 +80,7 @@ def outcomes(
     elif method == _REDUCTION:
         from fairlearn import reductions
 
-        for kappa in kappas:
+        for kappa in filter(None, kappas):
             model = reductions.ExponentiatedGradient(
                 logistic(),
                 getattr(reductions, _MOMENTS[given])(difference_bound=kappa),
@@ -90,7 +92,13 @@ def outcomes(
             yield kappa, took, *(each - 0.5 for each in labels)
     else:
         for kappa in kappas:
-            model = PartiallyFairClassifier(kappa=kappa, given=given, **_LINEAR[method])
+            if method == _CALIBRATED:
+                model = FairCalibratedClassifier(logistic(), kappa=kappa, given=given)
+            elif kappa > 0:
+                options = {"kappa": kappa, "given": given, **_LINEAR[method]}
+                model = PartiallyFairClassifier(**options)
+            else:
+                continue
             took, _ = timed(lambda model=model: model.fit(split.X, split.y, **known))
             both = (split.X, known), (split.X_test, new)
             yield kappa, took, *(model.decision_function(X, **of) for X, of in both)

@@ -277,12 +277,13 @@ def check_group_sizes(
     """Raise a ValueError for groups of fewer rows than `min_group_size`."""
     small = sizes < min_size
     if small.any():
+        least = sizes.min()
+        remedy = f" min_group_size={least} takes them as they are." if least else ""
         raise ValueError(
             f"{small.sum()} of the {sizes.size} groups of sensitive_features have"
             f"{within} fewer rows than min_group_size={min_size}: "
             f"{smallest(names, sizes, small)}. Shares of so few rows cannot be "
-            "compared: join them with others or leave them out. "
-            f"min_group_size={sizes.min()} takes them as they are."
+            f"compared: join them with others or leave them out.{remedy}"
         )
 
 

@@ -265,15 +265,17 @@ def test_report(people):
     assert not {"test", "baseline"} & set(report)
 
 
+@pytest.mark.parametrize("method", ["linear", "calibrated"])
 @pytest.mark.parametrize("given", ["positive", "label"])
-def test_rows_of_one_label_are_compared(people, given):
+def test_rows_of_one_label_are_compared(people, given, method):
     train, test = split(people)
+    options = ("--given", given, "--method", method, "--kappa", 0.6)
     frame = pandas.read_csv(test, **_EXACTLY)
     frame.loc[frame["sex"] == "f", "hired"] = "no"
     none = people.save(frame, "none.csv")
-    result = people.run(train, "--given", given, "--test", none)
+    result = people.run(train, *options, "--test", none)
     people.fails(result, f"{none}: group(s) ['f'] have no positive samples")
-    saved, report = done(people, train, "--given", given, "--test", test)
+    saved, report = done(people, train, *options, "--test", test)
     model = saved["classifier"]
     assert model.given == report["parameters"]["given"] == given
     for name, rows in (("train", slice(0, 160)), ("test", slice(160, None))):
@@ -479,9 +481,11 @@ def test_the_calibrated_classifier_is_the_estimators(people, estimator, target):
     scores = model.decision_function(people.X, sensitive_features=people.sex)
     told = {"sensitive_features": people.sex}
     np.testing.assert_array_equal(found.decision_function(people.X, **told), scores)
-    for name in ("kappa", "partial_parity_gap", "null_gap"):
+    for name in ("kappa", "partial_parity_gap", "null_gap", "roc_distance"):
         assert report[name] == getattr(model, f"{name}_")
     assert report["partial_parity_gap"] <= 0.2
+    for name in ("kappas", "partial_parity_gaps"):
+        np.testing.assert_array_equal(report[name], getattr(model, f"{name}_"))
     for name, rows in (("train", slice(0, 160)), ("test", slice(160, None))):
         check_measures(report[name], model, people, rows, threshold=0)
         by_itself = model.estimator_
@@ -489,6 +493,7 @@ def test_the_calibrated_classifier_is_the_estimators(people, estimator, target):
         assert report[name]["null_gap"] == model.null_gap(len(people.sex[rows]))
     chosen = {"method": "calibrated", "interval": [0.1, 0.6], "kappa": 0.2, "cv": 4}
     chosen |= {"estimator": estimator, "calibrate_to": target, "random_state": 5}
+    chosen |= {"given": None, "attributes": "joint"}
     assert report["parameters"] == {**chosen, "standardize": False}
 
 

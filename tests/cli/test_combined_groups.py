@@ -232,4 +232,4 @@ def test_a_classifier_of_each_attribute_is_used(people):
     assert "Column sex of" in result.stderr
     line += ["--method", "calibrated"]
     result = people.run(path, *line, groups="sex,old")
-    assert "--attributes applies to --method linear only" in result.stderr
+    assert "--attributes each is not for calibration" in result.stderr

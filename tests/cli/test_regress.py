@@ -13,6 +13,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.datasets import dump_svmlight_file
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import r2_score
 from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -154,6 +155,11 @@ def test_report(wages, named_network):
             found_means = by_group[list(expected)]
             pandas.testing.assert_frame_equal(found_means, expected, check_names=False)
             assert by_group["n_rows"].sum() == len(y)
+            assert found[f"r2_{when}"] == pytest.approx(r2_score(y, predicted))
+            for sex, r2 in by_group[f"r2_{when}"].items():
+                own = wages.sex[rows] == sex
+                assert r2 == pytest.approx(r2_score(y[own], predicted[own]))
+            assert "square" not in by_group
     for when in ("before", "after"):
         gaps = getattr(model, f"refit_gaps_{when}_")
         for i, gap in enumerate(("mean_gap", "covariance_gap")):
@@ -162,6 +168,18 @@ def test_report(wages, named_network):
             assert report[f"{gap}_{when}"] == pytest.approx(of_layer)
     assert (report["layer"], report["layer_shape"]) == (1, [4, 6])
     assert (report["groups"], report["converged"]) == (["f", "m"], True)
+
+
+def test_a_distance_is_asked_for(wages):
+    """It is met on the rows of the fit, and said to be missed if it is not."""
+    before = wages.done(wages.csv)["train"]["ks_before"]
+    asked = f"{0.8 * before:.6f}"
+    report = wages.done(wages.csv, "--max-distance", asked, "--no-noise-floor")
+    assert report["train"]["ks_after"] <= float(asked)
+    assert report["parameters"]["noise_floor"] is False
+    assert np.shape(report["mean_gap_noise"]) == (2, 2)
+    said = "The distance of the groups' predictions is"
+    wages.done(wages.csv, "--max-distance", "0", said=said)
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,11 @@ def test_bank_marketing(load):
     groups = ["65 or older", "younger than 65", "younger than 65"]
     assert data.sensitive_features[:3].tolist() == groups
     np.testing.assert_array_equal(data.target, CLIENTS[:, 16])
+    # To classify clients their outcome is left out of the features.
+    fair = load(BANK, keep_outcome=False)
+    np.testing.assert_array_equal(fair.data, data.data[:, :-1])
+    np.testing.assert_array_equal(fair.target, data.target)
+    assert [*fair.feature_names, "y"] == data.feature_names
 
 
 @pytest.mark.parametrize("n_groups", [2, 3, 4, 6])

@@ -7,35 +7,45 @@ import pytest
 from sklearn.isotonic import IsotonicRegression
 
 from scalefair.metrics import partial_demographic_parity_gap
-from scalefair.optimize import parity_isotonic_path, parity_isotonic_regression
+from scalefair.optimize import _parity_isotonic, parity_isotonic_regression
 
 
-def allowed_gaps(chains, kappa, interval):
-    """Of each pair of chains: kappa, or what a sample of a small one makes of it."""
-    resolutions = 1 / (np.bincount(chains) * (interval[1] - interval[0]))
-    allowed = np.clip(resolutions, kappa, 1.0)
-    return np.add.outer(allowed, allowed) / 2 * (1 - np.eye(allowed.size))
+def conditions(levels_of, chains):
+    """Samples whose shares are compared, of each condition."""
+    if levels_of is None:
+        return np.ones((1, chains.size), bool)
+    return levels_of.reshape(chains.size, -1).T
 
 
-def allowed_cuts(scores, chains, weights, kappa, interval):
+def allowed_gaps(chains, kappa, interval, levels_of=None):
+    """Of each condition and pair of chains: kappa, or what a sample makes of it."""
+    gaps = []
+    for compared in conditions(levels_of, chains):
+        resolutions = 1 / (np.bincount(chains[compared]) * (interval[1] - interval[0]))
+        allowed = np.clip(resolutions, kappa, 1.0)
+        gaps.append(np.add.outer(allowed, allowed) / 2 * (1 - np.eye(allowed.size)))
+    return np.array(gaps)
+
+
+def allowed_cuts(scores, chains, weights, kappa, interval, levels_of=None):
     """Samples above each joint cut whose levels differ by what is allowed, as rows."""
     low, high = interval
-    gaps = allowed_gaps(chains, kappa, interval) + 1e-12
+    gaps = allowed_gaps(chains, kappa, interval, levels_of) + 1e-12
+    of_condition = conditions(levels_of, chains) * weights
     per_chain = []
     for k in range(chains.max() + 1):
         own = chains == k
         limits = [np.inf, *np.unique(scores[own])[::-1]]
-        above = [own & (scores >= limit) for limit in limits]
-        shares = [weights[rows].sum() / weights[own].sum() for rows in above]
+        above = np.array([own & (scores >= limit) for limit in limits])
+        shares = above @ of_condition.T / of_condition[:, own].sum(axis=1)
         levels = (np.clip(shares, low, high) - low) / (high - low)
         per_chain.append(list(zip(levels, above, strict=True)))
-    return np.array(
-        [
-            np.any([rows for _, rows in cut], axis=0)
-            for cut in itertools.product(*per_chain)
-            if (np.subtract.outer(*2 * [[level for level, _ in cut]]) <= gaps).all()
-        ]
-    )
+    allowed = []
+    for cut in itertools.product(*per_chain):
+        levels = np.array([own for own, _ in cut]).T  # (n_conditions, n_chains)
+        if (levels[:, :, None] - levels[:, None] <= gaps).all():
+            allowed.append(np.any([rows for _, rows in cut], axis=0))
+    return np.array(allowed)
 
 
 def small_problem(seed):
@@ -52,12 +62,46 @@ def small_problem(seed):
     return y, scores, chains, weights, [0.0, 0.13, 0.3, 1.0][seed % 4], interval
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_every_cut_is_the_best_allowed_one(seed):
+def some_conditions(n_conditions, chains, seed):
+    """Draw samples whose shares are compared, at least one in each chain; or None."""
+    if n_conditions == 0:
+        return None
+    rng = np.random.default_rng(seed)
+    drawn = rng.random((chains.size, n_conditions)) < 0.5
+    drawn[np.unique(chains, return_index=True)[1]] = True
+    return drawn if n_conditions > 1 or seed % 2 else drawn[:, 0]
+
+
+# Three conditions at once take no more than two chains.
+under_conditions = pytest.mark.parametrize(
+    ("n_conditions", "seed"),
+    [(c, s) for c in range(4) for s in range(24) if c < 3 or s % 3 < 2],
+)
+
+
+@under_conditions
+def test_every_cut_is_the_best_allowed_one(n_conditions, seed):
     y, scores, chains, weights, kappa, interval = small_problem(seed)
+    levels_of = some_conditions(n_conditions, chains, seed)
+    check_cuts(y, scores, chains, weights, kappa, interval, levels_of)
+
+
+@pytest.mark.parametrize("n_conditions", [0, 1, 2])
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 6), (1, 1, 5), (1, 4, 4)])
+def test_chains_of_one_sample(sizes, n_conditions):
+    chains, rng = np.repeat(np.arange(len(sizes)), sizes), np.random.default_rng(0)
+    y, scores = rng.normal(size=(2, chains.size))
+    levels_of = some_conditions(n_conditions, chains, 1)
+    weights = np.ones(chains.size)
+    check_cuts(y, scores, chains, weights, 0.1, (0.0, 1.0), levels_of)
+
+
+def check_cuts(y, scores, chains, weights, kappa, interval, levels_of):
     options = {"kappa": kappa, "interval": interval, "sample_weight": weights}
-    found = parity_isotonic_regression(y, scores, chains, **options)
-    cuts = allowed_cuts(scores, chains, weights, kappa, interval)
+    found = parity_isotonic_regression(
+        y, scores, chains, levels_of=levels_of, **options
+    )
+    cuts = allowed_cuts(scores, chains, weights, kappa, interval, levels_of)
     # This holds at all costs for the solution, and for nothing else.
     costs = (found.values[1:] + found.values[:-1]) / 2
     for cost in [*costs, found.values[0] + 1, found.values[-1] - 1]:
@@ -73,12 +117,19 @@ def test_every_cut_is_the_best_allowed_one(seed):
     assert (cuts @ left).max() <= 1e-12
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_steps_are_allowed_cuts_and_give_the_fitted_values(seed):
+@under_conditions
+def test_steps_are_allowed_cuts_and_give_the_fitted_values(n_conditions, seed):
     y, scores, chains, weights, kappa, interval = small_problem(seed)
+    levels_of = some_conditions(n_conditions, chains, seed)
     options = {"kappa": kappa, "interval": interval, "sample_weight": weights}
-    found = parity_isotonic_regression(y, scores, chains, **options)
-    cuts = allowed_cuts(scores, chains, weights, kappa, interval)
+    found = parity_isotonic_regression(
+        y, scores, chains, levels_of=levels_of, **options
+    )
+    allowed = allowed_gaps(chains, kappa, interval, levels_of)
+    np.testing.assert_allclose(found.kappas, allowed.max(axis=0), rtol=1e-14)
+    assert (found.kappa, found.gap) == (found.kappas.max(), found.gaps.max())
+    assert (found.gaps <= found.kappas + 1e-12).all()
+    cuts = allowed_cuts(scores, chains, weights, kappa, interval, levels_of)
     for limits in found.fine_thresholds:
         assert (cuts == (scores > limits[chains])).all(axis=1).any()
     for limits, values in (
@@ -145,22 +196,6 @@ def test_without_a_bound_each_chain_is_fitted_for_itself():
         )
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_path_equals_single_fits(seed):
-    y, scores, chains, weights, _, interval = small_problem(seed)
-    options = {"interval": interval, "sample_weight": weights}
-    kappas = [0.3, 0.0, 1.0, 0.3]
-    path = parity_isotonic_path(y, scores, chains, kappas=kappas, **options)
-    for kappa, found in zip(kappas, path, strict=True):
-        alone = parity_isotonic_regression(y, scores, chains, kappa=kappa, **options)
-        for name, value in vars(alone).items():
-            np.testing.assert_array_equal(getattr(found, name), value)
-        np.testing.assert_allclose(
-            found.kappas, allowed_gaps(chains, kappa, interval), rtol=1e-14
-        )
-        assert found.kappa == found.kappas.max()
-
-
 def test_scores_as_targets_of_one_chain_stay():
     scores = np.random.default_rng(0).normal(size=200)
     chains = np.zeros(200, int)
@@ -199,17 +234,46 @@ def test_equal_scores_of_all_samples_leave_one_value():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"y": [0, 1]}, "one length"),
-        ({"y": [0, 1, np.nan]}, "y is not finite at position 2"),
-        ({"scores": [0, np.inf, 1]}, "scores is not finite at position 1"),
+        ({"y": [0, 1]}, r"inconsistent numbers of samples: \[2, 3, 3\]"),
+        ({"y": [0, 1, np.nan]}, "Input y contains NaN"),
+        ({"scores": [0, np.inf, 1]}, "Input scores contains infinity"),
         ({"sample_weight": [1, 0, 1]}, "must be positive"),
         ({"chains": [0, 2, 2]}, "none has the number 1"),
         ({"chains": [0.0, 1.0, 1.0]}, "must be numbers 0, 1"),
         ({"kappa": 1.5}, "kappa=1.5"),
         ({"interval": (0.5, 0.5)}, "interval="),
+        ({"levels_of": [1, 1, 0]}, r"booleans of shape \(3,\).* got int64"),
+        ({"levels_of": [True, True]}, r"got bool of shape \(2,\)"),
+        ({"levels_of": np.ones((3, 0), bool)}, r"got bool of shape \(3, 0\)"),
+        ({"levels_of": [True, False, False]}, "chain 1 has no sample of condition 0"),
+        (
+            {"levels_of": [[True, False]] + 2 * [[True, True]]},
+            "chain 0 has no sample of condition 1",
+        ),
+        (
+            {"levels_of": np.ones((3, 3), bool), "chains": [0, 1, 2]},
+            "3 conditions: 3 chains take at most 2",
+        ),
     ],
 )
 def test_bad_input(changed, message):
     given = {"y": [0, 1, 1], "scores": [1, 2, 3], "chains": [0, 1, 1], "kappa": 0.1}
     with pytest.raises(ValueError, match=message):
         parity_isotonic_regression(**(given | changed))
+
+
+def test_many_cuts_of_three_chains_are_compared_at_some_levels(monkeypatch):
+    rng = np.random.default_rng(0)
+    chains = rng.integers(0, 3, 900)
+    scores = rng.normal(size=900) + chains / 2
+    y = (rng.random(900) < 1 / (1 + np.exp(-2 * scores))).astype(int)
+    options = {"kappa": 0.1, "levels_of": np.column_stack([y == 0, y == 1])}
+    exact = parity_isotonic_regression(y, scores, chains, **options)
+    monkeypatch.setattr(_parity_isotonic, "_MAX_EXACT_CUTS", 0)
+    monkeypatch.setattr(_parity_isotonic, "_N_LEVELS", 30)
+    found = parity_isotonic_regression(y, scores, chains, **options)
+    assert max(found.gap, exact.gap) <= 0.1 + 1e-12
+    losses = [np.mean((y - one.fitted) ** 2) for one in (exact, found)]
+    assert losses[0] < losses[1] < 1.01 * losses[0]
+    # Of the cuts at a level of the grid it is the best: means of blocks are kept.
+    assert np.mean(y - found.fitted) == pytest.approx(0, abs=1e-12)

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.linear_model import PartiallyFairClassifierCV
-from scalefair.metrics import partial_demographic_parity_gap
+from scalefair.metrics import partial_parity_gap
 from scalefair.plotting import (
     ClusterCompositionDisplay,
     FairnessAccuracyDisplay,
@@ -274,20 +274,29 @@ def test_estimators_are_fitted(draw, given):
         draw(*given, **({"sensitive_features": [0]} if takes_groups else {}))
 
 
+@pytest.mark.filterwarnings("ignore:Groups of too few rows")
+@pytest.mark.parametrize("given", [None, "positive"])
 @pytest.mark.parametrize("of", [GroupRateDisplay, ScoreDensityDisplay])
-def test_calibrated_classifiers_are_told_the_groups(of):
-    """Whose scores depend on them; and they are judged in their interval."""
+def test_calibrated_classifiers_are_told_the_groups(of, given):
+    """Their scores depend on them; judged in their interval, and what they compare."""
     X, y = SCORES[:, None], CODES + 3 * SCORES > 2
     told = {"sensitive_features": np.array(["f", "m"])[CODES % 2]}
-    model = FairCalibratedClassifier(LogisticRegression(), (0.1, 0.6), kappa=0.1)
+    options = {"interval": (0.1, 0.6), "kappa": 0.1, "given": given}
+    model = FairCalibratedClassifier(LogisticRegression(), **options)
     model.fit(X, y, **told)
-    display = of.from_estimator(model, X, **told, ax=figure_of(8, 5))
+    labels = {} if given is None else {"y_true": y}
+    display = of.from_estimator(model, X, **told, **labels, ax=figure_of(8, 5))
     assert display.interval == (0.1, 0.6)
-    gap = partial_demographic_parity_gap(
-        model.decision_function(X, **told), interval=(0.1, 0.6), **told
+    gap = partial_parity_gap(
+        model.decision_function(X, **told),
+        interval=(0.1, 0.6),
+        given=given,
+        **told,
+        **labels,
     )
     if of is GroupRateDisplay:
-        assert display.gaps == {"FairCalibratedClassifier": pytest.approx(gap)}
+        name = "FairCalibratedClassifier" + ", labelled True" * (given is not None)
+        assert display.gaps == {name: pytest.approx(gap)}
         assert display.kappa == 0.1
     else:
         assert display.gap == pytest.approx(gap)

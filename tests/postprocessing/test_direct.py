@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from scalefair.postprocessing._direct import direct_weights
 from scalefair.postprocessing._direct_sqp import smallest_change
 from scalefair.postprocessing._explainable_svd import exact_first_moment
+from scalefair.postprocessing._fair_layer import GapBounds
 from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.streaming import GroupMoments
 
@@ -127,9 +128,10 @@ def test_equal_covariances_as_far_as_promised(mean_bound):
     moments = layer(4)
     weight = np.random.default_rng(4).normal(size=(4, 6))
     before = moments.gaps(weight)[1]
-    found = solve(weight, moments, mean_bound, 0.0)
+    bounds = GapBounds.of(weight, moments, (1.0, np.inf), False)
+    assert bounds.limits[1, 0] == pytest.approx((1e-4 * before) ** 2)
+    found = solve(weight, moments, mean_bound, bounds.limits[1, 0])
     assert found.converged
-    assert found.covariance_bound == pytest.approx((1e-4 * before) ** 2)
     assert moments.gaps(found.weight)[1] <= 1.0001e-4 * before
 
 

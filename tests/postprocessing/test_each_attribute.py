@@ -38,6 +38,7 @@ def changed(moments, method="direct", mean=15.0, covariance=150.0):
         moments,
         method=method,
         reductions=(mean, covariance),
+        noise_floor=False,
         epsilon=1e-5,
         first_moment="exact",
     )
@@ -60,7 +61,7 @@ def test_bounds_of_each_at_the_smallest_change(reductions):
     if np.isinf(reductions[0]):
         return
     layer = LayerMoments(moments_of("sex", "place"))
-    S, before = layer.second_moment, np.array(layer.gaps_of_each(W)) ** 2
+    S, before = layer.second_moment, layer.gaps_of_each(layer.pair_gaps(W)) ** 2
     asked = np.array(reductions) > 1
 
     def change(w):
@@ -68,7 +69,7 @@ def test_bounds_of_each_at_the_smallest_change(reductions):
         return np.sum((step @ S) * step) / np.sum((W @ S) * W)
 
     def slack(w):
-        after = np.array(layer.gaps_of_each(w.reshape(W.shape))) ** 2
+        after = layer.gaps_of_each(layer.pair_gaps(w.reshape(W.shape))) ** 2
         return (1 / np.array(reductions)[:, None] - after / before)[asked].ravel()
 
     reference = minimize(
@@ -111,7 +112,7 @@ def net():
 
 def test_a_regressor(net, tmp_path):
     net, y = net
-    fair = ExplainableSVDRegressor(net, attributes="each")
+    fair = ExplainableSVDRegressor(net, attributes="each", noise_floor=False)
     fair.fit(X, y, sensitive_features=PEOPLE)
     assert [groups.tolist() for groups in fair.groups_] == [["f", "m"], [0, 1, 2]]
     assert [m.counts.sum() for m in fair.moments_] == [N, N]
@@ -144,7 +145,7 @@ def test_a_regressor(net, tmp_path):
     groups = [dask.delayed(PEOPLE[a:b]) for a, b in pairwise(cuts)]
     reader = open_rows(tmp_path / "X.npy", max_bytes=20000)
     for some, given in ((rows, groups), (reader, PEOPLE)):
-        parts = ExplainableSVDRegressor(net, attributes="each")
+        parts = ExplainableSVDRegressor(net, attributes="each", noise_floor=False)
         parts.fit(some, y, sensitive_features=given)
         np.testing.assert_allclose(parts.weight_, fair.weight_, atol=1e-4)
 

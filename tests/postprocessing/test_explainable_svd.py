@@ -278,8 +278,8 @@ def test_few_steps_to_the_multiplier(monkeypatch, spread, which):
             part = ((x / sigma.max()) ** 4).sum() / ((sigma / sigma.max()) ** 4).sum()
             assert part == pytest.approx(1 / reduction, rel=1e-13)
         steps.append(len(calls))
-    assert np.mean(steps) <= 6
-    assert max(steps) <= 20
+    assert np.mean(steps) <= 20
+    assert max(steps) <= 64
 
 
 @given(st.tuples(*[st.floats(-30, 30)] * 3))

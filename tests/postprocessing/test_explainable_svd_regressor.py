@@ -3,7 +3,7 @@
 import pickle
 import warnings
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -19,13 +19,14 @@ from sklearn.linear_model import (
     Ridge,
     SGDRegressor,
 )
+from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_score
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair import _memory
-from scalefair.metrics import moment_gaps
+from scalefair.metrics import moment_gaps, statistical_parity_ks
 from scalefair.postprocessing import (
     ExplainableSVDRegressor,
     _explainable_svd_regressor,
@@ -33,7 +34,9 @@ from scalefair.postprocessing import (
 )
 from scalefair.postprocessing._fair_layer import fair_layer
 from scalefair.postprocessing._hosts import find_host
+from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.postprocessing._passes import ModelRows
+from scalefair.postprocessing._refit_last_layer import refit_last_layer
 from scalefair.streaming import GroupMoments
 
 
@@ -139,8 +142,8 @@ def test_an_infinite_reduction_equalises_means(n_groups, method):
 
 @pytest.mark.parametrize("refit_last", ["least_squares", "gradient"])
 def test_gaps_of_the_refit(refit_last):
-    net = network()
-    model = fair(net, refit_last=refit_last)
+    net, exact = network(), {"noise_floor": False}
+    model = fair(net, refit_last=refit_last, **exact)
     changed = model.estimator_
     np.testing.assert_allclose(model.refit_gaps_after_, gaps_of(model.predict(X)))
     A = layer_inputs(changed, 2)
@@ -148,7 +151,7 @@ def test_gaps_of_the_refit(refit_last):
     assert model.predict(X).mean() == pytest.approx(Y.mean())
     # A fit without bounds, of the last layer alone.
     unbound = {"mean_reduction": 1.0, "covariance_reduction": 1.0}
-    only_layer = fair(net, refit_last=None).estimator_
+    only_layer = fair(net, refit_last=None, **exact).estimator_
     free = fair(only_layer, refit_last=refit_last, **unbound)
     for i, reduction in enumerate((15, 150)):
         bound = free.refit_gaps_after_[i] / reduction**0.5
@@ -156,7 +159,8 @@ def test_gaps_of_the_refit(refit_last):
     # As published, that is the fit.
     published = {"method": "explainable_svd"}
     only_layer = fair(net, refit_last=None, **published)
-    free = fair(only_layer.estimator_, refit_last=refit_last, **unbound)
+    options = published | unbound
+    free = fair(only_layer.estimator_, refit_last=refit_last, **options)
     model = fair(net, refit_last=refit_last, **published)
     np.testing.assert_allclose(model.predict(X), free.predict(X), rtol=1e-9)
     before, after = (np.mean((m.predict(X) - Y) ** 2) for m in (only_layer, model))
@@ -299,7 +303,7 @@ def test_prefit():
 def test_float32():
     rows = X.astype(np.float32)
     net = mlp(rows, Y.astype(np.float32))
-    model = fair(net, rows)
+    model = fair(net, rows, noise_floor=False)
     changed = model.estimator_
     assert {a.dtype for a in changed.coefs_ + changed.intercepts_} == {rows.dtype}
     assert model.weight_.dtype == np.float64
@@ -547,3 +551,92 @@ def test_metadata_routing():
         params = {"sensitive_features": CODES}
         scores = cross_val_score(model, X, Y, cv=2, params=params)
     assert np.isfinite(scores).all()
+
+
+def r2_by_group(predicted, targets=Y, codes=CODES):
+    return [
+        r2_score(targets[codes == g], predicted[codes == g]) for g in np.unique(codes)
+    ]
+
+
+@pytest.mark.parametrize("layer", [0, -2, -1])
+def test_distances_and_r2_of_the_rows_of_fit(layer):
+    net = network()
+    model = fair(net, layer=layer)
+    ks = {"sensitive_features": CODES}
+    for when, predicted in (("before", net.predict(X)), ("after", model.predict(X))):
+        distance = statistical_parity_ks(predicted, **ks)
+        assert getattr(model, f"ks_{when}_") == pytest.approx(distance, abs=1e-12)
+        r2 = r2_by_group(predicted)
+        np.testing.assert_allclose(getattr(model, f"r2_{when}_"), r2, rtol=1e-6)
+    assert fair(net, targets=None, refit_last=None).r2_after_ is None
+
+
+def test_r2_of_targets_attributes_and_groups_of_one_row():
+    targets, lone = np.stack([Y, X[:, 3]], axis=1), np.arange(len(X)) == 7
+    groups = np.column_stack([CODES, lone])
+    with pytest.warns(UserWarning, match=r"^0 \(299 rows\), 1 \(1 rows\): In the o"):
+        model = fair(mlp(targets=targets), X, targets, groups, attributes="each")
+    predicted = model.predict(X)
+    assert [len(r2) for r2 in model.r2_after_] == [2, 2]
+    np.testing.assert_allclose(model.r2_after_[0], r2_by_group(predicted, targets))
+    assert np.isnan(model.r2_after_[1][1])
+    assert [noise.shape for noise in model.mean_gap_noise_] == [(2, 2), (2, 2)]
+    assert np.isinf(model.covariance_gap_noise_[1][0, 1])
+
+
+def test_groups_that_rows_say_nothing_of_are_named():
+    twice, alike = [np.vstack([X, X]), np.tile(Y, 2)], np.repeat(["u", "v"], len(X))
+    twice[0][: len(X), 3] += 0.02
+    with pytest.warns(UserWarning, match=r"^u \(300 rows\), v .*\[1\]' \(6\) gaps"):
+        model = fair(network(), *twice, alike)
+    np.testing.assert_array_equal(model.weight_, network().coefs_[1].T)
+    noise = LayerMoments(model.moments_).noise(network().coefs_[1].T)
+    assert model.mean_gap_noise_[0, 1] == model.mean_gap_noise_[1, 0] == noise[0, 0]
+    for options in ({"noise_floor": False}, {"method": "explainable_svd"}):
+        assert fair(network(), *twice, alike, **options).output_change_ > 0
+    # Five rows, which differ, for six outputs.
+    few = np.where(np.arange(len(X)) < 5, 2, CODES)
+    rows = X + 9.0 * (few == 2)[:, None]
+    with pytest.warns(UserWarning, match=r"^2 \(5 rows\): .* fewer rows .*6\)"):
+        fair(network(), rows, codes=few)
+
+
+@pytest.mark.parametrize("distance", [0.15, 0.25])
+def test_a_distance_is_asked_for(distance):
+    net = network()
+    plain, asked = fair(net), fair(net, max_distance=distance)
+    assert distance < asked.ks_before_
+    assert asked.ks_after_ <= distance
+    # The smallest reductions that do.
+    if plain.ks_after_ < distance:
+        assert asked.output_change_ < plain.output_change_
+    assert asked.ks_after_ > 0.7 * distance
+    predicted = asked.predict(X)
+    found = statistical_parity_ks(predicted, sensitive_features=CODES)
+    assert found == pytest.approx(asked.ks_after_, abs=1e-12)
+
+
+def test_a_distance_that_no_reduction_reaches():
+    with pytest.warns(ConvergenceWarning, match=r"predictions is 0\.\d+ with .*not 0:"):
+        model = fair(network(), max_distance=0.0)
+    np.testing.assert_array_equal(model.predict(X), fair(network()).predict(X))
+
+
+def test_the_refit_as_published_has_a_ridge_of_its_own():
+    """One per cent of the mean eigenvalue, whatever cross-validation says."""
+    rows, targets, codes = table(m=60)
+    net = mlp(rows, targets)
+    options = {"method": "explainable_svd"}
+    only_layer = fair(net, rows, targets, codes, refit_last=None, **options)
+    found = fair(net, rows, targets, codes, **options).estimator_.coefs_[2].T
+    A = layer_inputs(only_layer.estimator_, 2, rows)
+    joint = GroupMoments.from_data(np.column_stack([A, targets]), codes)
+    by = partial(refit_last_layer, joint, net.coefs_[2].T, reductions=(1.0, 1.0))
+    fixed, validated = (
+        by(kind=kind, noise_floor=True).weight for kind in ("least_squares", "ridge")
+    )
+    np.testing.assert_allclose(found, fixed, rtol=1e-6)
+    direct = fair(net, rows, targets, codes, mean_reduction=1.0, covariance_reduction=1)
+    np.testing.assert_array_equal(direct.weight_, net.coefs_[1].T)
+    assert np.abs(validated - fixed).max() > 1e-3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scalefair.postprocessing._explainable_svd import explainable_svd, svd_first_moment
-from scalefair.postprocessing._fair_layer import fair_layer, worthwhile
+from scalefair.postprocessing._fair_layer import GapBounds, fair_layer
 from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.streaming import GroupMoments
 
@@ -24,7 +24,7 @@ def layer(n=5, n_groups=2, seed=0, m=200):
 
 
 def change(method, weight, moments, mean=15.0, covariance=150.0, **options):
-    options = {"epsilon": 1e-5, "first_moment": "exact"} | options
+    options = {"noise_floor": False, "epsilon": 1e-5, "first_moment": "exact"} | options
     return fair_layer(
         weight,
         moments,
@@ -99,15 +99,14 @@ def test_lower_bound_of_what_the_direct_method_is_for(reduction, seed):
 
 
 def asked_for(weight, layer):
-    """What is left of both reductions."""
-    square = layer.output_change(weight, np.zeros_like(weight))
-    return worthwhile(weight, layer, layer.gaps(weight), square, (15.0, 150.0))
+    """Whether means and covariances have a bound."""
+    bounds = GapBounds.of(weight, layer, (15.0, 150.0), False)
+    return tuple(np.isfinite(bounds.limits[:, 0]))
 
 
 def test_gaps_that_are_rounding_are_left():
     X, _, moments, W = layer()
-    reductions = 15.0, 150.0
-    assert asked_for(W, LayerMoments(moments)) == reductions
+    assert asked_for(W, LayerMoments(moments)) == (True, True)
     twice = np.vstack([X, X[np.random.default_rng(0).permutation(len(X))]])
     halves = np.repeat([0, 1], len(X))
 
@@ -115,27 +114,27 @@ def test_gaps_that_are_rounding_are_left():
         return asked_for(W, LayerMoments(GroupMoments.from_data(rows, halves)))
 
     for offset in (0.0, 1e5):
-        assert kept(twice + offset) == (1.0, 1.0)
+        assert kept(twice + offset) == (False, False)
         same = GroupMoments.from_data(twice + offset, halves)
         for method in (directly, published):
             np.testing.assert_array_equal(method(W, same, np.inf).weight, W)
         # A true difference, however small beside the means, is not rounding.
         moved = twice + offset + 1e-3 * halves[:, None]
         moved[halves == 1] *= [1.01, 1, 1, 1, 1]
-        assert kept(moved) == reductions
+        assert kept(moved) == (True, True)
     # The means may differ though the covariances do not, and the reverse.
-    assert kept(twice + 2.0 * halves[:, None]) == (15.0, 1.0)
+    assert kept(twice + 2.0 * halves[:, None]) == (True, False)
     turned = np.vstack([X, -X]) - np.repeat([X.mean(axis=0), -X.mean(axis=0)], 200, 0)
     turned[200:, 0] *= 2
-    assert kept(turned) == (1.0, 150.0)
+    assert kept(turned) == (False, True)
     # A weight of zeros has no gap to reduce.
-    assert asked_for(0 * W, LayerMoments(moments)) == (1.0, 1.0)
+    assert asked_for(0 * W, LayerMoments(moments)) == (False, False)
     # Equal rows have covariances of rounding.
     rows = np.tile([0.1, 0.2, 0.3], (30, 1))
     alike = GroupMoments.from_data(rows, np.arange(30) % 2)
     alike.scatters[:] = 1e-45 * np.eye(3)
     alike.scatters[1] *= -1
-    assert asked_for(np.ones((1, 3)), LayerMoments(alike))[1] == 1.0
+    assert not asked_for(np.ones((1, 3)), LayerMoments(alike))[1]
 
 
 @both_methods
@@ -159,3 +158,73 @@ def test_inputs_or_weights_that_are_all_zero(n_groups, change):
         np.testing.assert_array_equal(found.weight, weight)
         assert found.converged
         assert found.change == 0
+
+
+def bounds_of(weight, moments, noise_floor=True, reductions=(15.0, 150.0)):
+    return GapBounds.of(weight, LayerMoments(moments), reductions, noise_floor)
+
+
+def test_gaps_below_noise_are_left():
+    """Two groups of the same rows, moved by less than chance would move them."""
+    X, _, _, W = layer()
+    halves = np.repeat([0, 1], len(X))
+    rows = np.vstack([X, X]) * (1 + 0.01 * halves[:, None]) + 0.01 * halves[:, None]
+    moments = GroupMoments.from_data(rows, halves)
+    assert (LayerMoments(moments).noise(W)[:, 0] > LayerMoments(moments).gaps(W)).all()
+    assert np.isinf(bounds_of(W, moments).limits).all()
+    found = directly(W, moments, noise_floor=True)
+    np.testing.assert_array_equal(found.weight, W)
+    assert found.converged
+    assert not found.weights.any()
+    assert directly(W, moments).change > 0
+    # What is asked for without end is done.
+    equal = directly(W, moments, np.inf, 1.0, noise_floor=True)
+    assert equal.gaps_after[0] < 1e-10
+
+
+@pytest.mark.parametrize(("m", "reached"), [(200, "noise"), (20_000, "reduction")])
+def test_gaps_fall_to_the_noise_and_no_further(m, reached):
+    _, _, moments, W = layer(m=m, seed=3)
+    (before, _), noise = LayerMoments(moments).gaps(W), LayerMoments(moments).noise(W)
+    asked = before / np.sqrt(15)
+    assert (noise[0, 0] > asked) == (reached == "noise")
+    found = directly(W, moments, covariance=1.0, noise_floor=True)
+    assert found.gaps_after[0] == pytest.approx(max(asked, noise[0, 0]), rel=1e-3)
+    np.testing.assert_array_equal(found.noise, noise)
+
+
+def test_a_rare_group_leaves_the_others_their_bound():
+    """Twelve rows at random give a pair of large groups no slack, nor cost a change."""
+    X, codes, two, W = layer(m=4000)
+    rare = codes.copy()
+    rare[np.random.default_rng(0).choice(4000, 12, replace=False)] = 2
+    three = GroupMoments.from_data(X, rare)
+    weights = bounds_of(W, three).weights
+    assert (weights.max(axis=1) == 1).all()
+    # In the means both pairs with the rare group have the real gap of the other one.
+    assert weights[1, 0] == 1
+    assert (weights[1, 1:] < 0.8).all()
+    gap = LayerMoments(two).gaps
+    with_rare = directly(W, three, noise_floor=True)
+    assert gap(with_rare.weight)[0] <= 1.5 * gap(directly(W, two).weight)[0]
+    assert with_rare.change < directly(W, three).change
+
+
+def test_pairs_without_a_gap_have_no_weight():
+    """Two groups of the same rows beside a third one."""
+    X, _, _, W = layer()
+    rows = np.vstack([X, X, X + 5.0])
+    groups = np.repeat([0, 1, 2], len(X))
+    moments = GroupMoments.from_data(rows, groups)
+    assert bounds_of(W, moments).weights[0, 0] == 0
+    np.testing.assert_array_equal(bounds_of(W, moments, False).weights[0], 1)
+
+
+def test_the_published_method_knows_no_noise():
+    _, _, moments, W = layer()
+    for first_moment in ("exact", "svd"):
+        with_floor, without = (
+            published(W, moments, noise_floor=floor, first_moment=first_moment)
+            for floor in (True, False)
+        )
+        np.testing.assert_array_equal(with_floor.weight, without.weight)

@@ -145,3 +145,41 @@ def test_moments_that_overflow():
     moments.scatters *= 1e300
     with pytest.raises(ValueError, match="overflow: scale the targets"):
         LayerMoments(moments).gaps(1e10 * np.eye(6))
+
+
+def _shuffled_gaps(X, codes, weight, n_draws):
+    rng = np.random.default_rng(0)
+    return np.array(
+        [_layer(X, rng.permutation(codes)).pair_gaps(weight) for _ in range(n_draws)]
+    )
+
+
+def test_noise_against_permutations():
+    """Mean squares of both gaps where the groups are drawn at random."""
+    codes = np.repeat([0, 1, 2], [40, 150, 400])
+    X = np.random.default_rng(1).standard_normal((590, 4)) @ np.diag([1, 2, 3, 0.1])
+    weight = np.random.default_rng(2).standard_normal((3, 4))
+    squares = (_shuffled_gaps(X, codes, weight, 400) ** 2).mean(axis=0)
+    noise = _layer(X, codes).noise(weight)
+    assert noise.shape == (2, 3)
+    np.testing.assert_allclose(noise**2, squares, rtol=0.15)
+
+
+def test_noise_of_one_output():
+    """By hand: variances of a difference of means, and of variances of normal rows."""
+    X = np.array([[0.0], [2.0], [5.0], [7.0], [9.0], [11.0]])
+    codes = [0, 0, 1, 1, 1, 2]
+    variance = (2.0 + 8.0) / (6 - 3)
+    noise = _layer(X, codes).noise(np.array([[2.0]]))
+    assert noise[0, 0] ** 2 == pytest.approx(4 * variance * (1 / 2 + 1 / 3))
+    assert noise[1, 0] ** 2 == pytest.approx(2 * (4 * variance) ** 2 * (1 + 1 / 2))
+    assert np.isinf(noise[:, 1:]).all()  # of one row nothing is known
+
+
+def test_values_of_pairs_as_matrices():
+    each = [GroupMoments.from_data(np.eye(6), list(c)) for c in ("aabbcc", "xyxyyy")]
+    layer = LayerMoments([each[1], each[0], each[1]])
+    one, two, three = layer.matrices(np.array([9.0, 1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(one, [[0, 9], [9, 0]])
+    np.testing.assert_array_equal(two, [[0, 1, 2], [1, 0, 3], [2, 3, 0]])
+    np.testing.assert_array_equal(three, one)

@@ -354,10 +354,10 @@ def test_the_sample_does_not_depend_on_the_parts():
 
 def test_how_often_a_file_is_read():
     for options, n_passes in [
-        ({}, 3),  # the sample, the layer, the last layer
-        ({"layer": "auto"}, 4),
-        ({"layer": -1}, 3),
-        ({"refit_last": None}, 2),
+        ({}, 5),  # the sample, the layer, the last layer; predictions before and after
+        ({"layer": "auto"}, 6),
+        ({"layer": -1}, 5),
+        ({"refit_last": None}, 4),
     ]:
         reader = Blocks(X)
         model = fair(network(), reader, **options)

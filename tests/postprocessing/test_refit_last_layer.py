@@ -26,8 +26,10 @@ def gaps_of(Z, codes):
     return moment_gaps(Z, sensitive_features=codes)
 
 
-def refit(moments, weight, kind="least_squares", reductions=(1.0, 1.0)):
-    return refit_last_layer(moments, weight, kind, reductions)
+def refit(
+    moments, weight, kind="least_squares", reductions=(1.0, 1.0), noise_floor=False
+):
+    return refit_last_layer(moments, weight, kind, reductions, noise_floor)
 
 
 def ridge_of(A):
@@ -162,3 +164,51 @@ def test_inputs_that_vary_by_rounding_only(kind):
     found = refit(moments, old, kind, (15.0, 150.0))
     np.testing.assert_allclose(found.weight, old, rtol=1e-6)
     assert (A @ found.weight.T + found.bias).mean() == pytest.approx(y.mean())
+
+
+def hat_errors(A, y, old, ridges):
+    """Generalised cross-validation by the matrix that maps residuals to the fit."""
+    A, residual = A - A.mean(axis=0), y - y.mean(axis=0) - (A - A.mean(axis=0)) @ old.T
+    errors = []
+    for ridge in ridges:
+        hat = A @ np.linalg.solve(A.T @ A + ridge * np.eye(A.shape[1]), A.T)
+        rest = residual - hat @ residual
+        errors.append((rest**2).sum() / (len(A) - 1 - np.trace(hat)) ** 2)
+    return np.array(errors)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("distance", [0.0, 0.03, 1.0])
+def test_ridge_by_generalised_cross_validation(distance, k):
+    """The ridge of the least error on a grid, from the rows; the old weight is near."""
+    A, _, _, _, old = table(m=80, k=k)
+    rng = np.random.default_rng(5)
+    y = A @ (old + distance * rng.standard_normal(old.shape)).T
+    y += rng.standard_normal(y.shape)
+    moments = GroupMoments.from_data(np.hstack([A, y]), np.arange(80) % 2)
+    mean = ((A - A.mean(axis=0)) ** 2).sum() / 5
+    ridges = mean * np.geomspace(1e-6, 1e6, 121)
+    ridge = ridges[np.argmin(hat_errors(A, y, old, ridges))]
+    centred, S = A - A.mean(axis=0), np.cov(A.T) * 79
+    cross = centred.T @ (y - y.mean(axis=0)) + ridge * old.T
+    expected = np.linalg.solve(S + ridge * np.eye(5), cross).T
+    np.testing.assert_allclose(refit(moments, old, "ridge").weight, expected, rtol=1e-6)
+    if distance == 1.0:
+        plain = np.linalg.lstsq(centred, y - y.mean(axis=0), rcond=None)[0].T
+        np.testing.assert_allclose(expected, plain, atol=0.1)
+
+
+def test_few_rows_keep_the_old_weight_nearly():
+    """Least squares of thirty inputs from forty rows are far off; the ridge is not."""
+    errors = {"ridge": [], "least_squares": [], "old": []}
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        A, old = rng.standard_normal((40, 30)), rng.standard_normal((1, 30))
+        best = old + 0.02 * rng.standard_normal((1, 30))
+        y = A @ best.T + rng.standard_normal((40, 1))
+        moments = GroupMoments.from_data(np.hstack([A, y]), np.arange(40) % 2)
+        for kind in ("ridge", "least_squares"):
+            errors[kind].append(((refit(moments, old, kind).weight - best) ** 2).sum())
+        errors["old"].append(((old - best) ** 2).sum())
+    assert np.mean(errors["ridge"]) < np.mean(errors["least_squares"]) / 5
+    assert np.median(errors["ridge"]) < 5 * np.mean(errors["old"])

@@ -103,6 +103,8 @@ def _expected_failures(estimator):
 @pytest.mark.filterwarnings(
     "ignore:lbfgs failed to converge:sklearn.exceptions.ConvergenceWarning"
 )
+# Groups that alternate have no gaps above noise.
+@pytest.mark.filterwarnings("ignore:.*no more than noise")
 @parametrize_with_checks(
     [
         _ExplainableSVD(_network(), mean_reduction=2.0, covariance_reduction=4.0),

@@ -43,20 +43,20 @@ The output is for `scalefair predict`, or joblib.load (only if you trust it):
 """
 
 
-_SHARED = {"Fairness": "interval kappa", "Advanced": "random_state"}
+_SHARED = {"Fairness": "interval kappa given attributes", "Advanced": "random_state"}
 _LINEAR = {
-    "Training, --method linear": "given attributes criterion threshold n_thresholds "
-    "interactions loss alpha interaction_alpha tol max_iter",
+    "Training, --method linear": "criterion threshold n_thresholds interactions loss "
+    "alpha interaction_alpha tol max_iter",
     "Advanced": "surrogate surrogate_width start tune_intercept max_groups "
     "min_group_size inner_solver,--solver",
 }
 _CHANGED: dict[str, Any] = {
     "interval": {"type": opt.ranks, "default": "0,1", "metavar": "ALPHA,BETA"},
     "kappa": {"type": opt.Finite(0, 1, min_open=False, max_open=False)},
-}
-_GIVEN = {
-    "help": "Which rows of the groups are compared: all, the positive ones (equal "
-    "opportunity), or those of the same label (equalized odds)."
+    "given": {
+        "help": "Which rows of the groups are compared: all, the positive ones (equal "
+        "opportunity), or those of the same label (equalized odds)."
+    },
 }
 _METHODS = click.Choice(["linear", "calibrated"])
 _METHOD = "A linear classifier, trained to be fair; or a usual one whose scores are "
@@ -80,7 +80,7 @@ _OPTIONS = [
     *(*opt.ROLES, opt.output_option("the model")),
     opt.option("Fairness", "--method", type=_METHODS, default="linear", help=_METHOD),
     *opt.estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
-    *opt.estimator_options(PartiallyFairClassifier, _LINEAR, given=_GIVEN),
+    *opt.estimator_options(PartiallyFairClassifier, _LINEAR),
     *opt.option_table("Training, --method calibrated", _CALIBRATED),
     *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.BASELINE),
     *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
@@ -90,9 +90,10 @@ for _words in " ".join(_LINEAR.values()).split():
     _CONDITIONS[_words.partition(",")[0]] = ("method", ("linear",))
 _FITTED = {
     "linear": ["converged", "n_iter", "n_oracle_calls", "kkt_residual", "objective"],
-    "calibrated": ["kappa", "partial_parity_gap", "null_gap"],
+    "calibrated": ["kappa", "kappas", "partial_parity_gap", "partial_parity_gaps"],
 }
 _FITTED["linear"] += ["infeasibility", "history"]
+_FITTED["calibrated"] += ["null_gap", "roc_distance"]
 _MEASURES = {
     "accuracy": "accuracy",
     "partial_parity_gap": "partial parity gap{}",

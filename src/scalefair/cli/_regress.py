@@ -42,20 +42,22 @@ _TRUTH = {"True": True, "False": False}
 _LAYER: dict[str, Any] = {"default": "-2", "metavar": "NUMBER|NAME|auto"}
 _LAYER["type"] = lambda s: int(s) if s.lstrip("+-").isdigit() else s
 _PARAMETERS = {
-    "Layer": "layer method mean_reduction covariance_reduction refit_last,--refit "
-    "attributes random_state",
+    "Layer": "layer method mean_reduction covariance_reduction max_distance "
+    "noise_floor refit_last,--refit attributes random_state",
     "Advanced": "first_moment epsilon",
 }
 _OPTIONS = [*opt.ROLES, opt.output_option("the changed model (joblib)")]
 _OPTIONS += opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER)
 _OPTIONS += [*opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.REPORT, opt.QUIET]
 _CONDITIONS = {
+    "noise_floor": ("method", ("direct",)),
     "epsilon": ("first_moment", ("svd",)),
     "first_moment": ("method", ("explainable_svd",)),
 }
 _GAPS = ["mean_gap_before", "covariance_gap_before"]
 _GAPS += ["mean_gap_after", "covariance_gap_after"]
 _FITTED = ["layer", "groups", "output_change", "output_change_bound", "converged"]
+_FITTED += ["mean_gap_noise", "covariance_gap_noise"]
 _MEASURES = {"mse": "mean squared error", "ks": "KS distance"}
 
 
@@ -248,13 +250,25 @@ def _measure(
     groups: Any, y: NDArray[np.float64], outputs: dict[str, NDArray[Any]]
 ) -> dict[str, Any]:
     """Errors and distances of the groups' predictions, before and after."""
-    columns, found = {"mean_target": y}, {}
+    centre, variance = y.mean(), y.var()
+    columns, found = {"mean_target": y, "square": (y - centre) ** 2}, {}
     for when, values in outputs.items():
         columns |= {f"mean_{when}": values, f"mse_{when}": (values - y) ** 2}
         found[f"mse_{when}"] = columns[f"mse_{when}"].mean()
+        found[f"r2_{when}"] = _explained(found[f"mse_{when}"], variance)
         of = {"sensitive_features": groups, "attributes": "each"}
         found[f"ks_{when}"] = statistical_parity_ks(values, **of)
-    return {**found, "groups": _report.group_means(pandas.DataFrame(columns), groups)}
+    records = _report.group_means(pandas.DataFrame(columns), groups)
+    for record in records:
+        variance = record.pop("square") - (record["mean_target"] - centre) ** 2
+        for when in outputs:
+            record[f"r2_{when}"] = _explained(record[f"mse_{when}"], variance)
+    return {**found, "groups": records}
+
+
+def _explained(error: float, variance: float) -> float | None:
+    """R2, if targets differ."""
+    return 1 - error / variance if variance > 0 else None
 
 
 def _fill(report: _report.Report) -> None:

@@ -40,7 +40,11 @@ _OLD = 65
 
 @fetcher(BANK)
 def fetch_bank_marketing(
-    *, preprocess: bool = True, data_home: Home = None, download_if_missing: bool = True
+    *,
+    preprocess: bool = True,
+    keep_outcome: bool = True,
+    data_home: Home = None,
+    download_if_missing: bool = True,
 ) -> Bunch:
     """Load 45,211 calls of a bank's campaigns, with old and young clients as groups.
 
@@ -48,11 +52,14 @@ def fetch_bank_marketing(
     ----------
     preprocess : bool, default=True
         Standardise the features over all rows, with n - 1 in the variance.
+    keep_outcome : bool, default=True
+        Whether the outcome, `target`, is a feature, too, as in the papers on fair PCA.
+        Such a table is not for classification, which needs False.
 
     Returns
     -------
     data : Bunch
-        - data : ndarray of float64, shape (45211, 16), the outcome last
+        - data : ndarray of float64, shape (45211, 16), the outcome last; or 15
         - feature_names : list of str
         - sensitive_features : ndarray of str, shape (45211,), "65 or older" or
           "younger than 65"
@@ -60,7 +67,7 @@ def fetch_bank_marketing(
     """
     files = Files(BANK, data_home, download_if_missing)
     table = files.table("bank.csv", header=0, names=_BANK_COLUMNS)
-    names = _BANK_COLUMNS.split()[1:]
+    names = _BANK_COLUMNS.split()[1 : None if keep_outcome else -1]
     data = np.column_stack([table.integers(name) for name in names]).astype(np.float64)
     old = table.integers("age") >= _OLD
     return files.bunch(

@@ -142,8 +142,9 @@ deposit, with what the bank knew of the client.
 
 Groups are clients of 65 years or older (810, whom the papers on fair PCA call the
 younger ones) and younger ones (44401). Features are the 16 columns other than the age,
-categories as numbers; the outcome y is one of them, as in the papers. With
-`preprocess=True` each has mean 0 and variance 1 (divided by n - 1) over all rows.
+categories as numbers; the outcome y is one of them, as in the papers, unless
+`keep_outcome=False`. With `preprocess=True` each has mean 0 and variance 1 (divided by
+n - 1) over all rows.
 
 Moro, Cortez and Rita, "A data-driven approach to predict the success of bank
 telemarketing", Decision Support Systems 62, 2014. UCI Machine Learning Repository,

@@ -1,10 +1,10 @@
-"""Joint cuts through several chains, at about the same level in each.
+"""Joint cuts through several chains, at about the same levels in each.
 
-A chain has cuts 0, 1, ... of nondecreasing ranges of levels, from `low` to `high`. A
-joint cut takes one cut of each chain; it is allowed if no range begins more than a
-width above the end of another: some level is then within half of it of all (Helly).
-The chains lie one behind the other in arrays; `starts` and `ends` have the first and
-last cut of each.
+A chain has cuts 0, 1, ..., and for each of one or two conditions a range of levels for
+each cut, from `enter` to `leave`, both nondecreasing. A joint cut takes one cut of each
+chain; it is allowed if its ranges have a level in common, for each condition. The
+chains lie one behind the other in arrays; `starts` and `ends` have the first and last
+cut of each.
 """
 
 from __future__ import annotations
@@ -20,26 +20,23 @@ _ROUNDING = 1e-13
 
 @cached_njit()
 def split_at_levels(
-    low: Float64Array,
-    high: Float64Array,
+    enter: Float64Array,
+    leave: Float64Array,
     sums: Float64Array,
     weights: Float64Array,
     starts: IntArray,
     ends: IntArray,
-    width: float,
 ) -> tuple[IntArray, Float64Array]:
     """Split chains at allowed joint cuts, while the mean above one is larger.
 
     The recursive partitioning of isotonic regression, whose upper sets are here the
-    allowed cuts. `sums` and `weights` are those of what lies between a cut and the
-    one before it in its chain. Returns the lower end of each block, (n_blocks,
-    n_chains), and its mean, from the first cuts to the last.
+    allowed cuts. `enter` and `leave` are (n_conditions, n_cuts); `sums` and `weights`
+    are those of what lies between a cut and the one before it in its chain. Returns
+    the lower end of each block, (n_blocks, n_chains), and its mean, from the first
+    cuts to the last.
     """
     n_chains = starts.size
-    gains = np.empty(low.size)
-    queue = np.empty(low.size, np.int64)
-    pointers = np.empty((4, n_chains), np.int64)
-    cut = np.empty(n_chains, np.int64)
+    gains = np.empty(sums.size)
     bounds, means, n_blocks = np.empty((16, n_chains), np.int64), np.empty(16), 0
     below = np.empty((16, n_chains), np.int64)  # lower ends of the blocks to come
     above = starts.copy()
@@ -61,7 +58,7 @@ def split_at_levels(
                 gain += excess
                 absolute += abs(sums[j]) + abs(mean) * weights[j]
                 gains[j] = gain
-        gain = _best_cut(low, high, gains, above, end, width, queue, pointers, cut)
+        gain, cut = _best_cut(enter, leave, gains, above, end)
         # At the ends of a block, too, the gain may be more than that: of 10^6 terms.
         is_inside = np.any(cut != above) and np.any(cut != end)
         if gain > _ROUNDING * absolute and is_inside:
@@ -82,46 +79,75 @@ def split_at_levels(
 
 @cached_njit()
 def _best_cut(
-    low: Float64Array,
-    high: Float64Array,
+    enter: Float64Array,
+    leave: Float64Array,
     gains: Float64Array,
     above: IntArray,
     end: IntArray,
-    width: float,
-    queue: IntArray,
-    pointers: IntArray,
-    cut: IntArray,
-) -> float:
-    """Find the allowed cut of a block with the largest sum of gains; `cut` is it.
+) -> tuple[float, IntArray]:
+    """Find the allowed cut of a block with the largest sum of gains.
 
-    As the lowest end of a range rises, each chain keeps the maximum of its gains in the
-    window of that width in a queue of falling gains: linear in the block's cuts.
+    At a level of the first condition each chain has a window of cuts; the second one
+    is swept within these.
     """
-    head, tail, ahead, lowest = pointers[0], pointers[1], pointers[2], pointers[3]
-    for k in range(above.size):
-        head[k] = tail[k] = ahead[k] = lowest[k] = above[k]
-    largest = -np.inf
+    if enter.shape[0] == 1:
+        return _best_in_windows(enter[0], leave[0], gains, above, end)
+    first, last = above.copy(), above - 1
+    largest, best = -np.inf, above
+    while np.all(first <= end):
+        level, has_grown = np.inf, False
+        for k in range(above.size):
+            level = min(level, leave[0, first[k]])
+        for k in range(above.size):
+            while last[k] < end[k] and enter[0, last[k] + 1] <= level:
+                last[k] += 1
+                has_grown = True
+        # Windows that have only shrunk hold nothing new.
+        if has_grown and np.all(first <= last):
+            gain, cut = _best_in_windows(enter[1], leave[1], gains, first, last)
+            if gain > largest:
+                largest, best = gain, cut
+        for k in range(above.size):
+            while first[k] <= end[k] and leave[0, first[k]] <= level:
+                first[k] += 1
+    return largest, best
+
+
+@cached_njit()
+def _best_in_windows(
+    enter: Float64Array,
+    leave: Float64Array,
+    gains: Float64Array,
+    first: IntArray,
+    last: IntArray,
+) -> tuple[float, IntArray]:
+    """Find the best of the joint cuts from `first` to `last` with a common level.
+
+    As the level rises, each chain keeps the maximum of the gains of the cuts whose
+    range it is in, in a queue of falling gains: linear in the cuts.
+    """
+    head, tail, ahead, lowest = first.copy(), first.copy(), first.copy(), first.copy()
+    queue = np.empty(gains.size, np.int64)  # of chain k from first[k] on
+    largest, best = -np.inf, first.copy()
     while True:
-        level = np.inf
-        for k in range(above.size):
-            if lowest[k] <= end[k]:
-                level = min(level, high[lowest[k]])
-        if level == np.inf:
-            return largest
-        total = 0.0
-        for k in range(above.size):
-            while lowest[k] <= end[k] and high[lowest[k]] <= level:
+        level, total = np.inf, 0.0
+        for k in range(first.size):
+            if lowest[k] > last[k]:
+                return largest, best
+            level = min(level, leave[lowest[k]])
+        for k in range(first.size):
+            while lowest[k] <= last[k] and leave[lowest[k]] <= level:
                 lowest[k] += 1
-            while ahead[k] <= end[k] and low[ahead[k]] <= level + width:
+            while ahead[k] <= last[k] and enter[ahead[k]] <= level:
                 while tail[k] > head[k] and gains[queue[tail[k] - 1]] < gains[ahead[k]]:
                     tail[k] -= 1
                 queue[tail[k]] = ahead[k]
                 tail[k] += 1
                 ahead[k] += 1
-            while head[k] < tail[k] and high[queue[head[k]]] < level:
+            while head[k] < tail[k] and leave[queue[head[k]]] < level:
                 head[k] += 1
             total += gains[queue[head[k]]] if head[k] < tail[k] else -np.inf
         if total > largest:
             largest = total
-            for k in range(above.size):
-                cut[k] = queue[head[k]]
+            for k in range(first.size):
+                best[k] = queue[head[k]]

@@ -23,7 +23,6 @@ from scalefair.optimize._idca import (
 )
 from scalefair.optimize._parity_isotonic import (
     ParityIsotonicResult,
-    parity_isotonic_path,
     parity_isotonic_regression,
 )
 from scalefair.optimize._proximal_bundle import SubproblemResult, proximal_bundle
@@ -53,7 +52,6 @@ __all__ = [
     "maximize_quadratic_on_simplex",
     "minimax_on_fantope",
     "nearly_kkt_residual",
-    "parity_isotonic_path",
     "parity_isotonic_regression",
     "proximal_bundle",
     "switching_subgradient",

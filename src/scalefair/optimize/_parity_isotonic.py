@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils.validation import _check_sample_weight
 
 from scalefair.kernels import split_at_levels
 
+Array = NDArray[np.float64]
+Places = NDArray[np.integer]
+
 # By which levels may differ in rounding.
 _ROUNDING = 1e-13
+# Cuts above which three chains under two conditions are compared at so many levels of
+# the first one only: the cost is the product of the two.
+_MAX_EXACT_CUTS = 100_000
+_N_LEVELS = 1000
 # Steps that a block is cut into at most.
 _STEPS = 4
 
@@ -35,23 +43,24 @@ class ParityIsotonicResult:
         to four in each, as more add noise and hardly any order.
     fine_blocks : ndarray of shape (n_steps,)
         Block of each step.
-    kappa : float
-        Largest difference of levels that was allowed between two chains.
     kappas : ndarray of shape (n_chains, n_chains)
-        Difference allowed to each pair: the mean of what each chain allows, which is
-        `kappa` as given, or the chain's resolution if that is more. 0 for a chain
-        and itself.
-    gap : float
-        Largest difference of levels between chains, at any cut into steps.
+        Difference of levels allowed to each pair: the mean of what each chain allows,
+        which is `kappa` as given, or the chain's resolution if that is more. 0 for a
+        chain and itself; of several conditions the largest.
+    gaps : ndarray of shape (n_chains, n_chains)
+        Largest difference of levels of each pair, at any cut into steps.
+    kappa, gap : float
+        The largest of `kappas`, and of `gaps`.
     """
 
-    fitted: NDArray[np.float64]
-    values: NDArray[np.float64]
-    thresholds: NDArray[np.float64]
-    fine_thresholds: NDArray[np.float64]
-    fine_blocks: NDArray[np.integer]
+    fitted: Array
+    values: Array
+    thresholds: Array
+    fine_thresholds: Array
+    fine_blocks: Places
+    kappas: Array
+    gaps: Array
     kappa: float
-    kappas: NDArray[np.float64]
     gap: float
 
 
@@ -62,6 +71,7 @@ def parity_isotonic_regression(
     *,
     kappa: float,
     interval: tuple[float, float] = (0.0, 1.0),
+    levels_of: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> ParityIsotonicResult:
     r"""Fit values that rise with the score in each chain, and are alike in all chains.
@@ -78,7 +88,9 @@ def parity_isotonic_regression(
     order on the samples, so the solution is an isotonic regression: it minimises every
     Bregman loss at once (log-loss, too, where y has zeros and ones), and for each c the
     samples with t > c are the best choice at the cost c. With kappa = 1 each chain is
-    fitted for itself, as by :class:`sklearn.isotonic.IsotonicRegression`.
+    fitted for itself, as by :class:`sklearn.isotonic.IsotonicRegression`. All that
+    holds, too, where shares are those of some samples only, `levels_of`: of the
+    positive ones (equal opportunity), or of both labels (equalized odds).
 
     Parameters
     ----------
@@ -96,6 +108,12 @@ def parity_isotonic_regression(
     interval : tuple of two floats, default=(0.0, 1.0)
         Shares :math:`0 \le \alpha < \beta \le 1` of a chain, counted from its highest
         score, between which levels are compared.
+    levels_of : array-like of bool, (n_samples,) or (n_samples, C), default=None
+        Samples whose shares are compared, :math:`n_k` of chain k; a column for each of
+        C conditions that hold at once, by default all samples. Three chains and more
+        take up to two conditions. They are compared exactly up to 1e5 different
+        scores; above that at 1,000 levels of the rarer condition: allowed, but not
+        quite the best.
     sample_weight : array-like of shape (n_samples,), default=None
         Positive weights; all 1 by default.
 
@@ -108,7 +126,7 @@ def parity_isotonic_regression(
     ------
     ValueError
         If lengths differ, a number is not finite, a weight not positive, a chain
-        empty, or kappa or the interval out of range.
+        empty or without a sample of a condition, or kappa or the interval out of range.
 
     Notes
     -----
@@ -116,7 +134,8 @@ def parity_isotonic_regression(
     be [1]_: a maximum flow for a general order, here a window that slides over the
     levels (a cut is allowed if some level is within half of what each chain allows),
     so that a split is linear in the samples and all of them take
-    :math:`O(n \log n)` as a rule.
+    :math:`O(n \log n)` as a rule; of three chains under two conditions a window slides
+    within another.
 
     References
     ----------
@@ -138,66 +157,17 @@ def parity_isotonic_regression(
     0.4 [1.0, 1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0, 0.0]
     0.6 [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     """
-    return _Chains(y, scores, chains, interval, sample_weight).solve(kappa)
-
-
-def parity_isotonic_path(
-    y: ArrayLike,
-    scores: ArrayLike,
-    chains: ArrayLike,
-    *,
-    kappas: Iterable[float],
-    interval: tuple[float, float] = (0.0, 1.0),
-    sample_weight: ArrayLike | None = None,
-) -> list[ParityIsotonicResult]:
-    """Solve `parity_isotonic_regression` for several kappas, from one sort.
-
-    Parameters
-    ----------
-    y, scores, chains : array-like of shape (n_samples,)
-        As of `parity_isotonic_regression`.
-    kappas : iterable of float
-        Largest differences of levels, from 0 to 1, in any order.
-    interval : tuple of two floats, default=(0.0, 1.0)
-        As of `parity_isotonic_regression`.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Positive weights; all 1 by default.
-
-    Returns
-    -------
-    list of ParityIsotonicResult
-        In the order of `kappas`.
-
-    Raises
-    ------
-    ValueError
-        For the reasons of `parity_isotonic_regression`.
-
-    Examples
-    --------
-    >>> from scalefair.optimize import parity_isotonic_path
-    >>> y, scores = [1, 1, 1, 0, 1, 0, 0, 0], [4, 3, 2, 1, 4, 3, 2, 1]
-    >>> chains = [0, 0, 0, 0, 1, 1, 1, 1]
-    >>> path = parity_isotonic_path(y, scores, chains, kappas=[0.0, 0.5])
-    >>> [result.fitted.round(2).tolist() for result in path]
-    [[1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]]
-    """
-    sorted_chains = _Chains(y, scores, chains, interval, sample_weight)
-    return [sorted_chains.solve(kappa) for kappa in kappas]
+    columns = y, scores, chains, sample_weight
+    return _Chains(columns, interval, levels_of).solve(kappa)
 
 
 class _Chains:
     """Samples sorted by chain and falling score, those with equal scores added up."""
 
     def __init__(
-        self,
-        y: ArrayLike,
-        scores: ArrayLike,
-        chains: ArrayLike,
-        interval: tuple[float, float],
-        sample_weight: ArrayLike | None,
+        self, columns: tuple[Any, ...], interval: Any, levels_of: ArrayLike | None
     ) -> None:
-        y, scores, weights, codes = _check(y, scores, chains, sample_weight)
+        y, scores, codes, weights = _check(*columns)
         low, high = interval
         if not 0 <= low < high <= 1:
             raise ValueError(
@@ -206,8 +176,9 @@ class _Chains:
         sizes = np.bincount(codes)
         if not sizes.all():
             raise ValueError(f"chains: none has the number {int(np.argmin(sizes))}.")
+        compared, counts = _check_conditions(levels_of, codes, sizes.size)
         # What is allowed to a chain is never more than all.
-        self.resolutions = np.minimum(1 / (sizes * (high - low)), 1.0)
+        self.resolutions = np.minimum(1 / (counts * (high - low)), 1.0)
 
         self.order = np.lexsort((-scores, codes))
         scores, codes = scores[self.order], codes[self.order]
@@ -216,9 +187,13 @@ class _Chains:
         is_cut = np.append(is_first[1:] | (scores[1:] < scores[:-1]), True)
         step_of = np.cumsum(is_cut) - is_cut + codes + 1  # of each sample
         n_cuts = int(step_of[-1]) + 1
-        self.weights = _sums(step_of, weights[self.order], n_cuts)
+
+        def add_up(values: Array) -> NDArray[Any]:
+            return np.bincount(step_of, values[self.order], n_cuts)
+
+        self.weights = add_up(weights)
         self.centre = np.average(y, weights=weights)  # small sums round less
-        self.sums = _sums(step_of, (weights * (y - self.centre))[self.order], n_cuts)
+        self.sums = add_up(weights * (y - self.centre))
         self.step_of, self.starts = step_of, step_of[is_first] - 1
         self.ends = np.append(self.starts[1:], n_cuts) - 1
         least = np.full(n_cuts, np.inf)
@@ -227,142 +202,145 @@ class _Chains:
 
         chain_of = np.repeat(np.arange(sizes.size), self.ends - self.starts + 1)
         self.chain_of = chain_of
-        ranks = np.cumsum(self.weights)
-        ranks -= ranks[self.starts][chain_of]
-        ranks /= ranks[self.ends][chain_of]
-        self.ranks = (ranks - low) / (high - low)
-        self.levels = np.clip(self.ranks, 0.0, 1.0)
-        self.levels[self.ends] = 1.0
+        # (n_conditions, n_cuts)
+        ranks = np.cumsum([add_up(weights * rows) for rows in compared], axis=1)
+        ranks -= ranks[:, self.starts][:, chain_of]
+        ranks /= ranks[:, self.ends][:, chain_of]
+        self.levels = np.clip((ranks - low) / (high - low), 0.0, 1.0)
+        self.levels[:, self.ends] = 1.0
 
-    def _positions(self, bounds: NDArray[np.integer]) -> NDArray[np.float64]:
-        """How far each cut has come in its block: above, within, below the interval.
+    def _steps(
+        self, bounds: Places, block_of: Places, enter: Array, leave: Array
+    ) -> tuple[Places, Places]:
+        """Cut blocks into parts of equal shares where that is allowed.
 
-        At one position the levels of two chains differ by no more than at the ends. In
-        block b it is from 4 b to 4 b + 3.
+        Returns the lower ends of the steps, and their blocks.
         """
-        zones = np.stack([self.ranks.clip(max=0.0), self.levels, self.ranks.clip(1.0)])
-        position = np.zeros_like(self.ranks)
-        for k, start in enumerate(self.starts):
-            cut = np.arange(start + 1, self.ends[k] + 1)
-            block = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds[:, k]))
-            first, last = bounds[block, k], bounds[block + 1, k]
-            position[cut] = 4 * block
-            for zone, upper in zip(zones, (0.0, 1.0, np.inf), strict=True):
-                length = zone[last] - zone[first]
-                share = (self.ranks[cut] > upper).astype(float)
-                np.divide(zone[cut] - zone[first], length, where=length > 0, out=share)
-                position[cut] += share
-        return position
+        above = np.cumsum(self.weights)
+        first, last = (above[bounds[block_of + i, self.chain_of]] for i in (0, 1))
+        positions = block_of + (above - first) / (last - first)  # block b: b to b + 1
+        number = np.arange(_STEPS * (len(bounds) - 1))
+        cuts = np.empty((number.size, self.starts.size), np.int64)
+        for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            of_chain = positions[start + 1 : end + 1]
+            cuts[:, k] = np.searchsorted(of_chain, (number + 1) / _STEPS, "right")
+        cuts += self.starts
+        is_end = number % _STEPS == _STEPS - 1
+        cuts[is_end] = bounds[1:]
+        is_met = enter[:, cuts].max(axis=2) <= leave[:, cuts].min(axis=2)
+        is_new = np.diff(cuts, axis=0, prepend=bounds[:1]).any(axis=1)
+        kept = (is_met.all(axis=0) & is_new) | is_end
+        return cuts[kept], number[kept] // _STEPS
 
-    def _cuts_between(
-        self, bounds: NDArray[Any], ranges: tuple[Any, Any], width: float
-    ) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-        """List allowed cuts at ever further positions in blocks, and their blocks.
-
-        Each chain takes its last cut that is not further; the first bound is left out.
-        """
-        positions = self._positions(bounds)
-        at = np.unique(np.delete(positions, self.starts))
-        cuts = np.column_stack(
-            [
-                start + np.searchsorted(positions[start + 1 : end + 1], at, "right")
-                for start, end in zip(self.starts, self.ends, strict=True)
-            ]
-        )
-        blocks = at.astype(np.int64) // 4
-        low, high = (limits[cuts] for limits in ranges)
-        is_end = np.append(np.diff(blocks) > 0, True)
-        is_allowed = (low.max(axis=1) - high.min(axis=1) <= width) | is_end
-        return cuts[is_allowed], blocks[is_allowed]
+    def _windows(self, enter: Array, leave: Array) -> tuple[Array, Array]:
+        """Return ranges for each cut that meet if those of all conditions do."""
+        if len(enter) == 1 or self.starts.size == 1:
+            return enter[:1], leave[:1]
+        if self.starts.size == 2:
+            # All conditions together allow each cut of the first chain a range of the
+            # second one's cuts: the positions of these are the levels.
+            one, two = slice(self.starts[1]), slice(self.starts[1], None)
+            places = np.arange(enter.shape[1] - self.starts[1], dtype=np.float64)
+            low = map(np.searchsorted, leave[:, two], enter[:, one])
+            high = (
+                np.searchsorted(a[two], b[one], "right") - 1
+                for a, b in zip(enter, leave, strict=True)
+            )
+            enter = np.append(np.max(list(low), axis=0), places)[None]
+            leave = np.append(np.min(list(high), axis=0), places)[None]
+        elif enter.shape[1] > _MAX_EXACT_CUTS:  # levels of a grid, which are all used
+            enter[0] = np.ceil(enter[0] * _N_LEVELS) / _N_LEVELS
+            leave[0] = np.floor(leave[0] * _N_LEVELS) / _N_LEVELS
+        return enter, leave
 
     def solve(self, kappa: float) -> ParityIsotonicResult:
         """Split the samples into blocks; fit the mean of its block to each."""
         if not 0 <= kappa <= 1:
             raise ValueError(f"kappa must be from 0 to 1, got kappa={kappa!r}.")
-        allowed = np.maximum(kappa, self.resolutions)
-        kappas = np.add.outer(allowed, allowed) / 2
+        allowed = np.maximum(kappa, self.resolutions)  # (n_conditions, n_chains)
+        kappas = (allowed[:, :, None] + allowed[:, None]).max(axis=0) / 2
         np.fill_diagonal(kappas, 0.0)
-        # Half of the least is the reach of all chains, more that of small ones.
-        width, starts = allowed.min() + _ROUNDING, self.starts
-        further = ((allowed - allowed.min()) / 2)[self.chain_of]
-        ranges = self.levels - further, self.levels + further
+        # A cut is allowed if some level is within half of what each chain allows.
+        reach, starts = allowed[:, self.chain_of] / 2 + _ROUNDING, self.starts
+        enter, leave = self._windows(self.levels - reach, self.levels + reach)
         bounds, means = split_at_levels(
-            *ranges, self.sums, self.weights, starts, self.ends, width
+            enter, leave, self.sums, self.weights, starts, self.ends
         )
         means = np.minimum.accumulate(means)  # equal ones may differ in rounding
         values = means + self.centre
         bounds = np.vstack([starts, bounds])
-        cuts, blocks = self._cuts_between(bounds, ranges, width)
-        kept = _thinned(blocks)
-        cuts, blocks = np.vstack([starts, cuts[kept]]), blocks[kept]
-        block_of = np.empty(self.levels.size, np.int64)
+        block_of = np.empty(self.weights.size, np.int64)
         for k, (start, end) in enumerate(zip(starts, self.ends, strict=True)):
             lengths = np.diff(bounds[:, k])
             block_of[start + 1 : end + 1] = np.repeat(np.arange(len(means)), lengths)
+        block_of[starts] = block_of[starts + 1]
+        cuts, blocks = self._steps(bounds, block_of, enter, leave)
+        cuts = np.vstack([starts, cuts])
         fitted = np.empty(self.order.size)
         fitted[self.order] = values[block_of[self.step_of]]
+        levels = self.levels[:, cuts]  # (n_conditions, n_steps, n_chains)
+        gaps = np.zeros_like(kappas)
+        for k in range(starts.size):
+            gaps[k] = np.abs(levels - levels[..., [k]]).max(axis=(0, 1))
+        limits = self.limits[bounds], self.limits[cuts]
+        kappa, gap = float(kappas.max()), float(gaps.max())
         return ParityIsotonicResult(
-            fitted,
-            values,
-            self.limits[bounds],
-            self.limits[cuts],
-            blocks,
-            float(kappas.max()),
-            kappas,
-            float(np.ptp(self.levels[cuts], axis=1).max()),
+            fitted, values, *limits, blocks, kappas, gaps, kappa, gap
         )
 
 
-def _thinned(blocks: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Keep the last of the steps of each block, and some others, evenly spaced."""
-    counts = np.bincount(blocks)
-    place = np.arange(blocks.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    n_steps = counts[blocks]
-    kept: NDArray[np.bool_] = (
-        place + 1
-    ) * _STEPS // n_steps > place * _STEPS // n_steps
-    return kept
-
-
-def _sums(
-    steps: NDArray[np.int64], values: NDArray[np.float64], n: int
-) -> NDArray[np.float64]:
-    return np.bincount(steps, values, n).astype(np.float64, copy=False)
-
-
-def _limits(
-    least: NDArray[np.float64], starts: NDArray[np.int64], ends: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _limits(least: Array, starts: Places, ends: Places) -> Array:
     """Limit of each cut: halfway to the next score below; infinite at the ends."""
     below = np.append(least[1:], 0.0)
     with np.errstate(invalid="ignore"):  # of infinite ends
         middle = least / 2 + below / 2
     # Between neighbouring numbers none is: the lower one, which is left out.
-    limits: NDArray[np.float64] = np.where(middle < least, middle, below)
+    limits: Array = np.where(middle < least, middle, below)
     limits[starts], limits[ends] = np.inf, -np.inf
     return limits
 
 
 def _check(
-    y: ArrayLike, scores: ArrayLike, chains: ArrayLike, sample_weight: ArrayLike | None
-) -> tuple[NDArray[np.float64], ...]:
-    """Return targets, scores and weights as float64, and chains as int64."""
-    weights = np.ones(np.shape(y)) if sample_weight is None else sample_weight
-    given = {"y": y, "scores": scores, "sample_weight": weights}
-    arrays = {name: np.asarray(x, dtype=np.float64) for name, x in given.items()}
-    codes = np.asarray(chains)
-    if any(x.shape != codes.shape or x.ndim != 1 for x in arrays.values()):
-        shapes = [x.shape for x in arrays.values()]
-        raise ValueError(
-            f"y, scores, sample_weight and chains must be vectors of one length, got "
-            f"shapes {shapes} and {codes.shape}."
-        )
+    y: Any, scores: Any, chains: Any, sample_weight: Any
+) -> tuple[NDArray[Any], ...]:
+    """Return targets, scores, chains (as int64) and weights."""
+    y, scores, codes = map(column_or_1d, (y, scores, chains))
+    check_consistent_length(y, scores, codes)
+    for name, values in (("y", y), ("scores", scores)):
+        assert_all_finite(values, input_name=name)
+    weights = _check_sample_weight(sample_weight, y, dtype=np.float64)
     if codes.size == 0 or codes.dtype.kind not in "iu" or codes.min() < 0:
         raise ValueError("chains must be numbers 0, 1, ..., at least one of them.")
-    for name, x in arrays.items():
-        if not np.isfinite(x).all():
-            bad = int(np.flatnonzero(~np.isfinite(x))[0])
-            raise ValueError(f"{name} is not finite at position {bad}: {x[bad]}.")
-    if not (arrays["sample_weight"] > 0).all():
+    if not (weights > 0).all():
         raise ValueError("sample_weight must be positive: leave out the others.")
-    return *arrays.values(), codes.astype(np.int64)
+    return y.astype(np.float64), scores.astype(np.float64), codes.astype(int), weights
+
+
+def _check_conditions(
+    levels_of: ArrayLike | None, codes: Places, n_chains: int
+) -> tuple[NDArray[np.bool_], Places]:
+    """Return which samples each condition compares, the rarest first, and how many."""
+    rows = np.ones(codes.size, bool) if levels_of is None else np.asarray(levels_of)
+    is_shaped = rows.ndim in (1, 2) and rows.size and len(rows) == codes.size
+    if rows.dtype != bool or not is_shaped:
+        raise ValueError(
+            f"levels_of must be booleans of shape {codes.shape}, or with a column for "
+            f"each condition, got {rows.dtype} of shape {rows.shape}."
+        )
+    compared = np.atleast_2d(rows.T)
+    if len(compared) > 2 and n_chains > 2:
+        raise ValueError(
+            f"levels_of has {len(compared)} conditions: {n_chains} chains take at most "
+            "2 at once."
+        )
+    counts = np.array(
+        [np.bincount(codes[kept], minlength=n_chains) for kept in compared]
+    )
+    if not counts.all():
+        condition, chain = np.argwhere(counts == 0)[0]
+        raise ValueError(
+            f"levels_of: chain {chain} has no sample of condition {condition}, so no "
+            "share of it is above a value."
+        )
+    order = np.argsort(counts.sum(axis=1), kind="stable")
+    return compared[order], counts[order]

@@ -13,8 +13,6 @@ from scalefair.postprocessing._explainable_svd import exact_first_moment
 
 Array = NDArray[np.float64]
 
-# Share of the covariance gap below which nothing is asked for.
-SMALLEST_SHARE = 1e-4
 # Further rows are left as they are if without them the gaps end this near, in
 # multiples of the accuracy.
 _NEAR = 3.0
@@ -41,7 +39,6 @@ class DirectResult:
 
     weight: Array  # (m, n)
     multiplier: Array  # (m, m), of the outputs' covariances of the last pair
-    covariance_bound: float  # c_v, or what was taken for it
     converged: bool  # whether both bounds hold
 
 
@@ -73,8 +70,6 @@ def direct_weights(
     if mean_bound in (0, np.inf):
         means = np.empty((root.shape[1], 0))
     problem = _Problem.of(start, root, means, forms)
-    smallest = SMALLEST_SHARE * float(np.linalg.norm(weight @ forms @ weight.T))
-    covariance_bound = max(covariance_bound, smallest**2)
     bounds = _Bounds(float(np.sqrt(mean_bound)), float(np.sqrt(covariance_bound)))
     V, multiplier = _nearest_means(problem, bounds), np.zeros((len(start),) * 2)
     if not bounds.hold(problem, V):
@@ -85,7 +80,6 @@ def direct_weights(
     return DirectResult(
         weight=weight + step,
         multiplier=multiplier,
-        covariance_bound=covariance_bound,
         converged=bounds.hold(problem, V),
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import toms748
 
 Array = NDArray[np.float64]
 
@@ -20,14 +21,8 @@ _ZERO_TOL = 1e-12
 # What costs less than this part of the dearest costs nothing.
 _FREE = 1e-100
 _EPS = float(np.finfo(np.float64).eps)
-# An error of the logarithm of a sum that may not fall any further.
-_ROUNDING = 64 * _EPS
-# By as much a bracket is widened at both ends.
-_MARGIN = 1e-12
 # Beyond it k x is beneath the rounding of the cubic: 2 gamma x^3 = k sigma is left.
 _PURE_CUBE = 1e30
-# Most evaluations of a function whose root is sought; halving brackets would take 70.
-_MAX_ITER = 200
 
 
 def explainable_svd(
@@ -75,19 +70,15 @@ def shrunk_values(k: Array, sigma: Array, reduction: float) -> Array:
 def _multiplier(k: Array, sigma: Array, total: float, target: float) -> float:
     """Root of ``sum x_i(gamma)^4 = target``, total the sum at zero."""
 
-    def fourth_powers(gamma: float) -> tuple[float, float]:
-        x = cubic_root(k, sigma, gamma)
-        slope = -8.0 * float((x**6 / (6.0 * gamma * x**2 + k)).sum())
-        return float((x**4).sum()), slope
+    def fourth_powers(gamma: float) -> float:
+        return float((cubic_root(k, sigma, gamma) ** 4).sum())
 
     # A value shrinks by the factor y, q y^3 + y = 1, at gamma = q k / (2 sigma^2). If
     # all shrink by y = (target / total)^(1/4) or more, the sum is small enough.
     logarithm = math.log(target / total) / 4
     q = -math.expm1(logarithm) * math.exp(-3.0 * logarithm)
     alone = q * (k / sigma / (2.0 * sigma))
-    return monotone_root(
-        fourth_powers, target, float(alone.min()), float(alone.max()), power=0.75
-    )
+    return monotone_root(fourth_powers, target, float(alone.min()), float(alone.max()))
 
 
 def exact_first_moment(
@@ -183,21 +174,13 @@ def shrinkage(squares: Array, k: Array, target: float) -> Array:
         return np.where(moved, 1.0, math.sqrt(share))
     unit, sizes = k[moved] / float(k.max()), squares[moved] / costly
 
-    def sum_of_squares(gamma: float) -> tuple[float, float]:
-        factors = unit / (unit + gamma)
-        terms = sizes * factors**2
-        return float(terms.sum()), -2.0 * float((terms / (unit + gamma)).sum())
+    def sum_of_squares(gamma: float) -> float:
+        return float((sizes * (unit / (unit + gamma)) ** 2).sum())
 
     # The root if all the k were equal, 1 / factor - 1 times k.
     alone = math.expm1(-math.log(target / costly) / 2) * unit
-    gamma = monotone_root(
-        sum_of_squares,
-        target / costly,
-        float(alone.min()),
-        float(alone.max()),
-        power=0.5,
-    )
-    gamma *= float(k.max())
+    ends = float(alone.min()), float(alone.max())
+    gamma = monotone_root(sum_of_squares, target / costly, *ends) * float(k.max())
     return k / (k + gamma)
 
 
@@ -231,41 +214,18 @@ def cubic_root(k: Array, sigma: Array, gamma: float) -> Array:
 
 
 def monotone_root(
-    function: Callable[[float], tuple[float, float]],
-    target: float,
-    lower: float,
-    upper: float,
-    *,
-    power: float,
+    function: Callable[[float], float], target: float, lower: float, upper: float
 ) -> float:
-    """Return where a positive decreasing function takes a value, between two ends.
+    """Where a decreasing function takes a value, between two positive ends."""
 
-    `function` gives the value and its slope, and falls like gamma^(-1/power) far out.
-    """
-    # Newton's method on f^(-power), which is nearly linear. A step that leaves the
-    # bracket, or one after a step that did not halve the logarithm of the error, is
-    # replaced by the geometric mean of the ends of the bracket.
-    gamma, last = lower, math.inf
-    # A root at an end must not be stepped over for its rounding.
-    lower, upper = lower * (1 - _MARGIN), upper * (1 + _MARGIN)
-    for _ in range(_MAX_ITER):
-        value, slope = function(gamma)
-        error = math.log(value / target) if value > 0 else -math.inf
-        halved = abs(error) <= last / 2
-        if abs(error) <= 2 * _EPS or (abs(error) <= _ROUNDING and not halved):
-            return gamma
-        if error > 0:
-            lower = gamma
-        else:
-            upper = gamma
-        if upper <= lower * (1 + 2 * _EPS):
-            return upper
-        step = math.nan
-        if slope < 0 and halved:
-            step = gamma - math.expm1(power * error) * (value / (power * slope))
-        last = abs(error)
-        if not lower < step < upper:
-            step = math.sqrt(lower) * math.sqrt(upper)
-            last = math.inf
-        gamma = step
-    return upper
+    # Where both logarithms are nearly linear.
+    def excess(logarithm: float) -> float:
+        return math.log(max(function(lower * math.exp(logarithm)), _FREE) / target)
+
+    width = math.log(upper / lower)
+    if excess(0.0) <= 0:  # a root at an end, but for rounding
+        return lower
+    if excess(width) >= 0:
+        return upper
+    root = toms748(excess, 0.0, width, xtol=_EPS, rtol=4 * _EPS)
+    return lower * math.exp(root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -18,15 +20,16 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
-from scalefair._groups import as_list
+from scalefair._groups import GroupCodes, as_list, squeeze_single
+from scalefair._messages import listed
 from scalefair._random_state import check_random_state
+from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing._fair_layer import check_room, fair_layer
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_host import LayerHost
-from scalefair.postprocessing._layer_moments import LayerUnfairness
+from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
 from scalefair.postprocessing._passes import ModelRows, batches, predictions
 from scalefair.postprocessing._refit_last_layer import (
-    LastLayer,
     checked_targets,
     refit_last_layer,
 )
@@ -41,6 +44,9 @@ from scalefair.streaming import PartitionedRows, is_partitioned
 # Rows from which the unfairness of layers is estimated when the layer is given.
 _SAMPLED_ROWS = 1000
 _TRIAL_ROWS = 32
+# Most powers of the reductions for a distance, beyond the direct method with those of
+# the default, and how often the range is halved.
+_MAX_POWER, _BISECTIONS = 4.0, 7
 
 
 @documented()
@@ -80,6 +86,16 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         What the squared gap of the covariances, :math:`d_v^2`, is divided by; 1.0
         leaves them alone. The direct method goes down to 1e-4 of :math:`d_v`, not
         further.
+    max_distance : float or None, default=None
+        Largest Kolmogorov-Smirnov distance between groups of predictions, from 0 to 1,
+        on the rows of `fit`. Both reductions are raised to the smallest power that
+        takes, up to 4; if none does, a warning tells, and they are left as they are.
+        Distances of groups of few rows are large by chance: merge such groups.
+    noise_floor : bool, default=True
+        With the direct method, do not bring a gap below what groups of so many rows
+        would have by chance (see `mean_gap_noise_`), unless the reduction is infinite:
+        pairs whose gap is not above that are left alone, and others weigh by the part
+        of the square that is.
     epsilon : float, default=1e-5
         Makes the root of ``d d^T`` invertible where ``first_moment="svd"``.
     first_moment : {"exact", "svd"}, default="exact"
@@ -88,10 +104,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     refit_last : {"least_squares", "gradient"} or None, default="least_squares"
         How the last layer is fitted to the target afterwards: by least squares, by
         fifty epochs' worth of gradient steps from the old weight, or not at all. With
-        ``method="direct"`` the fit keeps the bounds on the gaps of the predictions,
-        relative to what it would have without them; as published it is free, and
-        brings part of the unfairness back. If the changed layer is the last one,
-        only its bias is fitted.
+        ``method="direct"`` least squares have a ridge towards the old weight, by
+        generalised cross-validation, and the fit keeps bounds on the gaps of the
+        predictions, relative to what it would have without them; as published it is
+        free, and brings part of the unfairness back. If the changed layer is the last
+        one, only its bias is fitted.
     %(attributes)s
         The direct method then bounds the gaps of every attribute, over its pairs of
         groups; the published one bounds the sum of their squares. The gaps told are the
@@ -118,6 +135,16 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         d_e of the layer's outputs.
     covariance_gap_before_, covariance_gap_after_ : float
         d_v of the layer's outputs.
+    mean_gap_noise_, covariance_gap_noise_ : ndarray of shape (G, G), or list of them
+        Root mean square of each pair's part of d_e and d_v before, if the groups were
+        alike: from their numbers of rows and the covariance within them, as if rows
+        were normal.
+    ks_before_, ks_after_ : float
+        Largest Kolmogorov-Smirnov distance between groups of predictions, on the rows
+        of `fit`; nan if the model does not give predictions.
+    r2_before_, r2_after_ : ndarray of shape (G,), list of them, or None
+        Share of the targets' variance within each group that is explained, on the rows
+        of `fit`; nan for one row, None if the last layer is not fitted again.
     output_change_ : float
         Squared change of the layer's outputs on the training rows, as a share of
         their squares.
@@ -163,6 +190,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
+    converged_: bool
     _unfairness: list[LayerUnfairness | None] | None
     _old_layers: dict[int, tuple[ArrayLike, ArrayLike | None]]
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -171,6 +199,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         "layer": [Integral, str],
         "mean_reduction": [Interval(Real, 1, None, closed="both")],
         "covariance_reduction": [Interval(Real, 1, None, closed="both")],
+        "max_distance": [Interval(Real, 0, 1, closed="both"), None],
+        "noise_floor": ["boolean"],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "first_moment": [StrOptions({"exact", "svd"})],
         "refit_last": [StrOptions({"least_squares", "gradient"}), None],
@@ -188,6 +218,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         layer: int | str = -2,
         mean_reduction: float = 15.0,
         covariance_reduction: float = 150.0,
+        max_distance: float | None = None,
+        noise_floor: bool = True,
         epsilon: float = 1e-5,
         first_moment: str = "exact",
         refit_last: str | None = "least_squares",
@@ -201,6 +233,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.layer = layer
         self.mean_reduction = mean_reduction
         self.covariance_reduction = covariance_reduction
+        self.max_distance = max_distance
+        self.noise_floor = noise_floor
         self.epsilon = epsilon
         self.first_moment = first_moment
         self.refit_last = refit_last
@@ -233,7 +267,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
                 of shape (N, d)
             Rows as the estimator takes them; memory-mapped rows are read in
             batches. Of rows in parts Dask's workers run their partitions through
-            the model; a reader's blocks are read anew in up to four passes.
+            the model; a reader's blocks are read anew in up to six passes.
         y : array-like or Dask collection of shape (N,) or (N, k), default=None
             Targets, to fit the last layer to, or the estimator if it is not fitted.
             Dask's are gathered here, 8 bytes each.
@@ -275,6 +309,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         random_state = check_random_state(self.random_state)
         sample = model_rows.sample(_SAMPLED_ROWS, random_state)
         trial = next(batches(sample.X.parts.gather()[0], _TRIAL_ROWS))[1]
+        targets = None
         if self.refit_last is not None:
             host.check_linear_output(trial)
             targets = checked_targets(y, rows.n_rows, host)
@@ -290,21 +325,25 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         check_room(host, self.layer_, sizes, remedy)
         if refits:
             check_room(host, last, sizes, "use refit_last=None.")
-        kept = self._change_layer(model_rows)
-        host = host.replaced({self.layer_: (self.weight_, None)})
-        changed = replace(model_rows, host=host)
-        self.refit_gaps_before_ = self.refit_gaps_after_ = None
-        if refits:
-            refit = self._refit(changed, targets, kept)
-            host = host.replaced({last: (refit.weight, refit.bias)})
-        elif self.refit_last is not None:  # of the layer changed, the bias alone
-            bias = host.bias(last) + changed.mean_residual(targets)
-            host = host.replaced({last: (host.weight(last), bias)})
-            gaps = self.mean_gap_after_, self.covariance_gap_after_
-            self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
+        self.moments_, kept = model_rows.layer_moments(self.layer_)
+        first = _one_prediction(host, trial)
+        # Of what is no prediction `predict` will complain.
+        self._one_prediction = np.zeros(()) if first is None else first
+        codes = np.concatenate(model_rows.codes.gather())
+        # Without a refit the last layer may not be linear.
+        start = None if targets is None else kept
+
+        def measure(host: LayerHost) -> tuple[float, Any]:
+            if first is None:
+                return float("nan"), None
+            outputs = replace(model_rows, host=host).outputs(self.layer_, start)
+            return _scores(outputs, targets, codes)
+
+        self.ks_before_, self.r2_before_ = measure(host)
+        host = self._search(model_rows, targets, kept, measure)
         self.estimator_ = host.estimator
-        self._one_prediction = _one_prediction(host, trial)
         self._sample = replace(sample, host=host)
+        self._warn_of_few_rows(host.layer_names[self.layer_])
         if not self.converged_:
             warnings.warn(
                 "The bounds on the gaps were not reached; reduce mean_reduction or "
@@ -366,14 +405,76 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         scores = [-1.0 if u is None else u.score for u in self._unfairness]
         return int(np.argmax(scores))
 
-    def _change_layer(self, rows: ModelRows) -> NDArray[Any] | None:
-        """Find the new weight, with what is told of it; return the inputs if kept."""
-        self.moments_, kept = rows.layer_moments(self.layer_)
+    def _search(
+        self, rows: ModelRows, targets: Any, kept: Any, measure: Callable[..., Any]
+    ) -> LayerHost:
+        """Change the model, with the least reductions that `max_distance` takes."""
+
+        def change(power: float) -> LayerHost:
+            host = self._change(rows, targets, kept, power)
+            self.ks_after_, self.r2_after_ = measure(host)
+            return host
+
+        power, too_low = 1.0 if self.max_distance is None else _MAX_POWER, 0.0
+        host = change(power)
+        if self.max_distance is None:
+            return host
+        if not self.ks_after_ <= self.max_distance:
+            warnings.warn(
+                f"The distance of the groups' predictions is {self.ks_after_:.3g} with "
+                f"the reductions to the power {power:g}, not {self.max_distance:g}: "
+                "they are left as they are. Choose another layer, pass "
+                "noise_floor=False, or merge small groups.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+            return change(1.0)
+        for _ in range(_BISECTIONS):
+            middle = (too_low + power) / 2
+            change(middle)
+            if self.ks_after_ <= self.max_distance:
+                power = middle
+            else:
+                too_low = middle
+        return change(power)
+
+    def _change(
+        self, rows: ModelRows, targets: Any, kept: Any, power: float
+    ) -> LayerHost:
+        """Change the layer, by powers of the reductions, and the last one."""
+        self._change_layer(rows.host.weight(self.layer_), power)
+        host = rows.host.replaced({self.layer_: (self.weight_, None)})
+        self.refit_gaps_before_ = self.refit_gaps_after_ = None
+        if targets is None:
+            return host
+        changed, last = replace(rows, host=host), host.n_layers - 1
+        weight, bias = host.weight(last), host.bias(last)
+        if self.layer_ == last:  # of the layer changed the bias alone is fitted
+            gaps = self.mean_gap_after_, self.covariance_gap_after_
+            self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
+            return host.replaced(
+                {last: (weight, bias + changed.mean_residual(targets))}
+            )
+        # The published method does without bounds.
+        kind, reductions = str(self.refit_last), (1.0, 1.0)
+        if self.method == "direct":
+            kind = "ridge" if kind == "least_squares" else kind
+            reductions = self._reductions(power)
+        joint = changed.last_layer_moments(targets, self.layer_, kept)
+        refit = refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
+        self.refit_gaps_before_ = refit.gaps_before
+        self.refit_gaps_after_ = refit.gaps_after
+        self.converged_ = self.converged_ and refit.converged
+        return host.replaced({last: (refit.weight, refit.bias)})
+
+    def _change_layer(self, weight: NDArray[Any], power: float) -> None:
+        """Find the new weight, with what is told of it."""
         found = fair_layer(
-            rows.host.weight(self.layer_),
+            weight,
             self.moments_,
             method=self.method,
-            reductions=self._reductions(),
+            reductions=self._reductions(power),
+            noise_floor=self.noise_floor,
             epsilon=float(self.epsilon),
             first_moment=self.first_moment,
         )
@@ -383,30 +484,75 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.output_change_ = found.change
         self.output_change_bound_ = found.change_bound
         self.converged_ = found.converged
-        return kept
+        by_pair = LayerMoments(self.moments_).matrices
+        self.mean_gap_noise_, self.covariance_gap_noise_ = (
+            squeeze_single(by_pair(noise)) for noise in found.noise
+        )
+        self._bounded = [w.max(axis=1) > 0 for w in by_pair(found.weights)]
 
-    def _reductions(self) -> tuple[float, float]:
-        return float(self.mean_reduction), float(self.covariance_reduction)
+    def _warn_of_few_rows(self, name: str) -> None:
+        """Name the groups whose rows say little of the layer's outputs."""
+        n_outputs = len(self.weight_)
+        layer = f"the outputs of layer {name!r} ({n_outputs})"
+        floor = self.noise_floor and self.method == "direct"
+        floor &= max(self._reductions(1.0)) > 1
+        for moments, bounded in zip(as_list(self.moments_), self._bounded, strict=True):
+            left = ~bounded & floor
+            few = ~left & (moments.counts < n_outputs)
+            for chosen, remark in (
+                (
+                    left,
+                    f"In {layer} gaps of these groups are no more than noise, and left "
+                    "as they are: too few rows to tell, or no difference. Merge "
+                    "groups, or pass noise_floor=False.",
+                ),
+                (
+                    few,
+                    f"These groups have fewer rows than {layer}: their covariances "
+                    "are mostly noise. Merge groups, or choose another layer.",
+                ),
+            ):
+                named = zip(moments.groups[chosen], moments.counts[chosen], strict=True)
+                if chosen.any():
+                    groups = listed(f"{group!s} ({n:,} rows)" for group, n in named)
+                    warnings.warn(f"{groups}: {remark}", stacklevel=4)
 
-    def _refit(self, rows: ModelRows, targets: Any, kept: Any) -> LastLayer:
-        """Fit the last layer; the published method does without bounds."""
-        weight = rows.host.weight(rows.host.n_layers - 1)
-        joint = rows.last_layer_moments(targets, self.layer_, kept)
-        bounds = self._reductions() if self.method == "direct" else (1.0, 1.0)
-        refit = refit_last_layer(joint, weight, str(self.refit_last), bounds)
-        self.refit_gaps_before_ = refit.gaps_before
-        self.refit_gaps_after_ = refit.gaps_after
-        self.converged_ = self.converged_ and refit.converged
-        return refit
+    def _reductions(self, power: float) -> tuple[float, float]:
+        given = np.array([self.mean_reduction, self.covariance_reduction], np.float64)
+        with np.errstate(over="ignore"):
+            mean, covariance = given**power
+        return float(mean), float(covariance)
 
 
-def _one_prediction(host: LayerHost, X_batch: Any) -> NDArray[Any]:
+def _scores(
+    outputs: NDArray[Any], targets: NDArray[np.float64] | None, codes: NDArray[Any]
+) -> tuple[float, Any]:
+    """Largest distance of groups, and R2 by group of each column of codes."""
+    groups = codes.view(GroupCodes)
+    distance = max(
+        statistical_parity_ks(column, sensitive_features=groups, attributes="each")
+        for column in outputs.T
+    )
+    if targets is None:
+        return distance, None
+    y = targets.reshape(outputs.shape)
+    r2 = [
+        np.array([_r2(y[own == code], outputs[own == code]) for code in np.unique(own)])
+        for own in codes.reshape(len(codes), -1).T
+    ]
+    return distance, squeeze_single(r2)
+
+
+def _r2(y: NDArray[Any], outputs: NDArray[Any]) -> float:
+    return float(r2_score(y, outputs)) if len(y) > 1 else float("nan")
+
+
+def _one_prediction(host: LayerHost, X_batch: Any) -> NDArray[Any] | None:
     """Return what is predicted for the first row, to know its shape and its type.
 
-    A model that gives something else than predictions may be changed all the same;
-    its prediction is taken to be a number, and `predict` will complain.
+    A model that gives something else than predictions may be changed all the same.
     """
     try:
         return np.asarray(np.asarray(host.outputs(X_batch))[0])
     except ValueError:
-        return np.zeros(())
+        return None

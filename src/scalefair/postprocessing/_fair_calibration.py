@@ -1,8 +1,7 @@
-"""Fair calibration: partial demographic parity, exactly, around any classifier."""
+"""Fair calibration: partial parity, exactly, around any classifier."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -19,15 +18,16 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from scalefair._decorators import available_if, fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
-from scalefair._groups import GroupCodes, check_interval, encode_groups, known_codes
-from scalefair.metrics import null_parity_gap, partial_demographic_parity_gap
-from scalefair.optimize import ParityIsotonicResult, parity_isotonic_path
+from scalefair._groups import check_interval, encode_groups, known_codes
+from scalefair.metrics import null_parity_gap
+from scalefair.optimize import parity_isotonic_regression
 from scalefair.postprocessing._scored_rows import (
     ScoredRows,
     Scorer,
+    compared_rows,
     score_rows,
     scoring_method,
-    warn_small,
+    warn_of_pairs,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
@@ -66,13 +66,14 @@ _SHIFT = 1e-6
 class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Calibrate the scores of any classifier so that groups are treated alike.
 
-    To partial demographic parity what isotonic calibration is to calibration: the
-    scores of each group are mapped by a function that rises with them, so that among
-    the ranks in `interval` the share of a group above any threshold differs between
-    groups by at most `kappa`, on the rows of `fit`, and nothing else that does so is
-    nearer to the labels. Every cut of the outputs is then the most accurate choice of
-    cuts by group that is fair. The group of a row must be known at prediction; where
-    that is not allowed use
+    To partial parity what isotonic calibration is to calibration: the scores of each
+    group are mapped by a function that rises with them, so that among the ranks in
+    `interval` the share of a group above any threshold differs between groups by at
+    most `kappa`, on the rows of `fit`, and nothing else that does so is nearer to the
+    labels. Shares are those of all rows, of the positive ones, or of both labels.
+    Every cut of the outputs is then the most accurate choice of cuts by group that is
+    fair. The group of a row must be known at prediction, its label in `fit` only;
+    where groups may not be used take
     :class:`~scalefair.linear_model.PartiallyFairClassifier` with
     ``interactions=False``.
 
@@ -87,6 +88,14 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Largest gap on the rows of `fit`, from 0 to 1. For a group of which one row
         makes more, the gap to another group is at most the mean of what is allowed to
         both (`kappas_`); other groups keep `kappa`. At 0 all is what rows make.
+    given : {"positive", "label"} or None, default=None
+        Which rows of the groups are compared: all (demographic parity), for
+        ``"positive"`` those labelled ``classes_[1]`` (equal opportunity), ``"label"``
+        those of the same label (equalized odds). Ranks are those among these rows. One
+        gap may widen where another is closed: measure what matters.
+    attributes : {"joint"}, default="joint"
+        Of several columns every combination that occurs is a group. ``"each"``, as
+        other estimators have it, is refused: fair cuts would have no order.
     target : {"labels", "scores"}, default="labels"
         What the outputs are near to in the mean square. ``"labels"`` is the most
         accurate, and calibrates: outputs are the shares of positive labels in blocks
@@ -105,8 +114,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     max_groups : int, default=100
         Most groups: more look like a number, such as an age, and are refused.
     min_group_size : int, default=1
-        Fewest rows of a group. Groups that get less than `kappa` are warned of in any
-        case, at ``kappa=0`` those of fewer than 30 rows within the interval.
+        Fewest rows of a group that are compared. Groups that get less than `kappa` are
+        warned of in any case, at ``kappa=0`` those of fewer than 30 in the interval.
 
     Attributes
     ----------
@@ -126,7 +135,13 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Scores of group k in ``(thresholds_[b + 1, k], thresholds_[b, k]]`` become
         ``values_[b]``.
     partial_parity_gap_ : float
-        Gap of the outputs for the scores of `fit`, measured: at most `kappa_`.
+        Gap of the outputs for the scores of `fit`: at most `kappa_`.
+    partial_parity_gaps_ : ndarray of shape (n_groups, n_groups)
+        The same of each pair of groups: at most `kappas_`.
+    roc_distance_ : float or None
+        With ``given="label"`` the largest distance of a point of a group's ROC curve
+        from another's, the larger difference of the two rates. Few cuts are fair if
+        `kappa` is less, which is warned of.
     null_gap_ : float
         `null_gap` for as many new rows as `fit` had: what sampling noise makes of a
         perfectly fair score. Expect `kappa_` plus about this much on new rows.
@@ -173,6 +188,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         ],
         "interval": [tuple, list],
         "kappa": [Interval(Real, 0, 1, closed="both")],
+        "given": [StrOptions({"positive", "label"}), None],
+        "attributes": [StrOptions({"joint", "each"})],
         "target": [StrOptions({"labels", "scores"})],
         "cv": ["cv_object", StrOptions({"prefit"})],
         "n_jobs": [None, Interval(Real, None, None, closed="neither")],
@@ -186,6 +203,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         interval: tuple[float, float] = (0.0, 1.0),
         kappa: float = 0.05,
         *,
+        given: str | None = None,
+        attributes: str = "joint",
         target: str = "labels",
         cv: Any = None,
         n_jobs: int | None = None,
@@ -195,6 +214,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         self.estimator = estimator
         self.interval = interval
         self.kappa = kappa
+        self.given = given
+        self.attributes = attributes
         self.target = target
         self.cv = cv
         self.n_jobs = n_jobs
@@ -245,39 +266,43 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         ------
         ValueError
             If there are not two labels, lengths differ, a group is missing or has no
-            weight, groups are one, too many or too small, a score is not finite, a
-            parameter is out of range, or rows in parts meet a classifier that is not
-            fitted.
+            weight, groups are one, too many or too small, or lack a label that is
+            compared, a score is not finite, a parameter is out of range, or rows in
+            parts meet a classifier that is not fitted.
 
         Warns
         -----
         UserWarning
-            If groups are so small that their gaps may exceed `kappa`.
+            If groups are so small that their gaps may exceed `kappa`, or `kappa` is
+            less than `roc_distance_`.
         """
-        interval = check_interval(self.interval)
         rows = score_rows(self, X, y, sensitive_features, sample_weight)
-        self._store(rows, *_solve(rows, interval, self.target, [self.kappa]))
-        warn_small(self, rows, self.kappa, stacklevel=4)
+        self._calibrate(rows)
+        warn_of_pairs(self, rows, stacklevel=4)
         return self
 
-    def _store(self, rows: ScoredRows, found: ParityIsotonicResult) -> None:
-        """Keep the steps, and measure what they do to the rows."""
-        interval = check_interval(self.interval)
-        self.kappa_, self.kappas_ = found.kappa, found.kappas
-        self.values_, self.thresholds_ = found.values, found.thresholds
-        self._limits = found.fine_thresholds
-        self._outputs = _shifted(found.values, found.fine_blocks)
-        sums = np.bincount(rows.codes, rows.weights)
-        squares = rows.weights if rows.weights is None else rows.weights**2
-        # 1 / n_k; weighted rows count as fewer.
-        self._variances = np.bincount(rows.codes, squares) / sums**2
-        self._shares = sums / sums.sum()
-        self.partial_parity_gap_ = partial_demographic_parity_gap(
-            self._outputs_of(rows.scores, rows.codes),
-            sensitive_features=rows.codes.view(GroupCodes),
-            interval=interval,
+    def _calibrate(self, rows: ScoredRows) -> None:
+        """Find the steps, and what they do to the rows."""
+        result = parity_isotonic_regression(
+            rows.scores if self.target == "scores" else rows.labels,
+            rows.scores,
+            rows.codes,
+            kappa=self.kappa,
+            interval=check_interval(self.interval),
+            levels_of=compared_rows(rows.labels, self.given).T,
             sample_weight=rows.weights,
         )
+        self.kappa_, self.kappas_ = result.kappa, result.kappas
+        self.values_, self.thresholds_ = result.values, result.thresholds
+        self._limits = result.fine_thresholds
+        self._outputs = _shifted(result.values, result.fine_blocks)
+        weights = compared_rows(rows.labels, self.given) * rows.weights
+        sums = np.array([np.bincount(rows.codes, w) for w in weights])
+        squares = np.array([np.bincount(rows.codes, w) for w in weights**2])
+        # 1 / n_k of each condition; weighted rows count as fewer.
+        self._variances = squares / sums**2
+        self._shares = sums / rows.weights.sum()
+        self.partial_parity_gap_, self.partial_parity_gaps_ = result.gap, result.gaps
         self.null_gap_ = self.null_gap(len(rows.codes))
 
     def _outputs_of(
@@ -293,16 +318,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             outputs[own] = self._outputs[step]
         return outputs
 
-    def _calibrated(
-        self,
-        X: Any,
-        sensitive_features: ArrayLike,
-        convert: Callable[[Any, NDArray[np.float64]], NDArray[Any]],
-        *,
-        shape: tuple[int, ...] = (),
-        dtype: Any = np.float64,
-    ) -> NDArray[Any]:
-        """Return what a function makes of the outputs; entries of a shape and type."""
+    def _calibrated(self, X: Any, sensitive_features: ArrayLike) -> NDArray[np.float64]:
+        """Return outputs for rows: of a Dask collection an array not computed yet."""
         check_is_fitted(self)
         scorer = Scorer(self.estimator_, scoring_method(self))
         if is_partitioned(X):
@@ -310,17 +327,15 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             check_features(self, rows, reset=False)
             groups, parts = rows.encode(sensitive_features, warn=False)
             known = known_codes(groups, self.groups_)
-            args = _converted_part, self, scorer, rows.feature_names, known, convert
-            found: NDArray[Any] = rows.rowwise(
-                *args, shape=shape, dtype=dtype, each=[parts]
-            )
-            return found
+            args = _outputs_of_part, self, scorer, rows.feature_names, known
+            outputs: NDArray[np.float64] = rows.rowwise(*args, each=[parts])
+            return outputs
         scores = scorer(X)  # the estimator says best what is wrong with X
         validate_data(self, X, skip_check_array=True, reset=False)
         n_samples = _num_samples(X)
         groups, codes = encode_groups(sensitive_features, n_samples, warn=False)
         known = known_codes(groups, self.groups_)
-        return convert(self, self._outputs_of(scores, known[codes]))
+        return self._outputs_of(scores, known[codes])
 
     def decision_function(
         self, X: Any, *, sensitive_features: ArrayLike
@@ -340,7 +355,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         %(unseen)s
         """
-        return self._calibrated(X, sensitive_features, _decisions)
+        outputs = self._calibrated(X, sensitive_features)
+        return outputs - 0.5 * _gives_probabilities(self)
 
     @available_if(lambda self: _gives_probabilities(self))
     def predict_proba(
@@ -362,7 +378,9 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         %(unseen)s
         """
-        return self._calibrated(X, sensitive_features, _probabilities, shape=(2,))
+        # Ties broken at the ends are outside of [0, 1].
+        outputs = self._calibrated(X, sensitive_features).clip(0.0, 1.0)
+        return np.stack([1.0 - outputs, outputs], axis=1)
 
     def predict(self, X: Any, *, sensitive_features: ArrayLike) -> NDArray[Any]:
         """Return the class of each row.
@@ -379,9 +397,11 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         %(unseen)s
         """
-        check_is_fitted(self)
-        dtype = self.classes_.dtype
-        return self._calibrated(X, sensitive_features, _labels, dtype=dtype)
+        middle = 0.5 * _gives_probabilities(self)
+        is_positive = self._calibrated(X, sensitive_features) > middle
+        negative, positive = self.classes_[:1], self.classes_[1:]
+        labels: NDArray[Any] = np.where(is_positive, positive, negative)
+        return labels
 
     def score(
         self,
@@ -414,19 +434,23 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         found = np.asarray(self.predict(X, sensitive_features=sensitive_features))
         return float(accuracy_score(y, found, sample_weight=sample_weight))
 
-    def null_gap(self, n_samples: int) -> float:
+    def null_gap(self, n_samples: int, groups: ArrayLike | None = None) -> float:
         r"""Return the gap that noise makes of a perfectly fair score on new rows.
 
         Parameters
         ----------
         n_samples : int
-            Number of all new rows, in groups of the shares that they had in `fit`.
+            Number of all new rows; those of groups, and of labels within them, have
+            the shares that they had in `fit`.
+        groups : array-like, default=None
+            Groups whose pairs count, such as two that matter; None takes all.
 
         Returns
         -------
         float
             Mean of the largest difference between Brownian bridges of the variances
-            :math:`1/n_k + 1/n'_k`, for the rows of group k in `fit` and the new ones:
+            :math:`1/n_k + 1/n'_k`, for the rows of group k in `fit` and the new ones
+            that are compared:
             the limit for scores that say nothing, calibrated with ``kappa=0``. Coarse
             steps give noise fewer places: gaps of few rows, or of the few blocks of
             labels, are smaller. Single samples scatter by about a third.
@@ -434,13 +458,15 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Raises
         ------
         ValueError
-            If `n_samples` is not positive.
+            If `n_samples` is not positive, or `fit` did not see a group.
         """
         check_is_fitted(self)
         if not n_samples > 0:
             raise ValueError(f"n_samples must be positive, got {n_samples!r}.")
-        variances = self._variances + 1 / (n_samples * self._shares)
-        return null_parity_gap(1 / variances, interval=check_interval(self.interval))
+        sizes = 1 / (self._variances + 1 / (n_samples * self._shares))
+        if groups is not None:
+            sizes = sizes[:, known_codes(np.asarray(groups), self.groups_)]
+        return null_parity_gap(list(sizes), interval=check_interval(self.interval))
 
 
 @documented(**TEXTS)
@@ -456,8 +482,8 @@ def fair_calibration_path(
 ) -> list[FairCalibratedClassifier]:
     """Calibrate for several kappas: a whole front of fairness and accuracy.
 
-    The classifier is fitted, rows are scored by models that know others, and scores
-    are sorted once for all.
+    The classifier is fitted, and rows are scored by models that know others, once for
+    all.
 
     Parameters
     ----------
@@ -508,59 +534,23 @@ def fair_calibration_path(
         )
     first = FairCalibratedClassifier(estimator, kappa=float(values[0]), **params)
     first._validate_params()
-    interval = check_interval(first.interval)
     rows = score_rows(first, X, y, sensitive_features, sample_weight)
     models = [copy(first).set_params(kappa=float(kappa)) for kappa in values]
-    solutions = _solve(rows, interval, first.target, values.tolist())
-    for model, found in zip(models, solutions, strict=True):
-        model._store(rows, found)
-    warn_small(first, rows, float(values.min()), stacklevel=2)
+    for model in models:
+        model._calibrate(rows)
+    warn_of_pairs(models[values.argmin()], rows, stacklevel=2)
     return models
 
 
-def _solve(
-    rows: ScoredRows, interval: tuple[float, float], target: str, kappas: list[float]
-) -> list[ParityIsotonicResult]:
-    return parity_isotonic_path(
-        rows.scores if target == "scores" else rows.labels,
-        rows.scores,
-        rows.codes,
-        kappas=kappas,
-        interval=interval,
-        sample_weight=rows.weights,
-    )
-
-
-def _converted_part(
+def _outputs_of_part(
     block: Any,
     model: FairCalibratedClassifier,
     scorer: Scorer,
     names: NDArray[Any] | None,
     known: NDArray[np.int64],
-    convert: Callable[[Any, NDArray[np.float64]], NDArray[Any]],
     codes: NDArray[np.integer],
-) -> NDArray[Any]:
-    return convert(model, model._outputs_of(scorer.of_part(block, names), known[codes]))
-
-
-def _decisions(
-    model: FairCalibratedClassifier, outputs: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    return outputs - 0.5 if _gives_probabilities(model) else outputs
-
-
-def _probabilities(
-    model: FairCalibratedClassifier, outputs: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    outputs = outputs.clip(0.0, 1.0)  # ties broken at the ends are outside
-    return np.column_stack([1.0 - outputs, outputs])
-
-
-def _labels(
-    model: FairCalibratedClassifier, outputs: NDArray[np.float64]
-) -> NDArray[Any]:
-    labels: NDArray[Any] = model.classes_[(_decisions(model, outputs) > 0).astype(int)]
-    return labels
+    return model._outputs_of(scorer.of_part(block, names), known[codes])
 
 
 def _gives_probabilities(model: FairCalibratedClassifier) -> bool:

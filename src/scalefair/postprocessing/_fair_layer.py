@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._memory import require_memory
-from scalefair.postprocessing._direct import SMALLEST_SHARE, direct_weights
+from scalefair.postprocessing._direct import (
+    DirectResult,
+    direct_weights,
+)
 from scalefair.postprocessing._direct_sqp import smallest_change
 from scalefair.postprocessing._explainable_svd import (
     exact_first_moment,
@@ -24,6 +27,8 @@ Array = NDArray[np.float64]
 # the outputs is made small. Without it the change may lie in directions that hardly
 # occur in the training rows and are large in others.
 _NOISE = 1e-3
+# Share of a covariance gap below which nothing is asked for.
+_SMALLEST_SHARE = 1e-4
 # Gaps this small beside the outputs are rounding of the moments.
 _ROUNDING = 1e-12
 _EPS = float(np.finfo(np.float64).eps)
@@ -48,6 +53,55 @@ class FairLayer:
     change: float
     change_bound: float
     converged: bool  # whether the bounds on the gaps hold
+    noise: Array  # gaps of pairs that are alike, shape (2, P)
+    weights: Array  # of pairs in the bounds, the larger one, shape (P,)
+
+
+@dataclass(frozen=True)
+class GapBounds:
+    """Bounds on both squared gaps of each attribute, shape (2, k); inf is none.
+
+    Those of pairs are summed with weights of shape (2, P), the largest one.
+    """
+
+    limits: Array
+    weights: Array
+
+    @classmethod
+    def of(
+        cls,
+        weight: Array,
+        layer: LayerMoments,
+        reductions: tuple[float, float],
+        noise_floor: bool,
+    ) -> GapBounds:
+        """Divide the squares by the reductions, finite ones not to less than noise.
+
+        A pair has the weight of the part of its square that is above noise. A gap that
+        is rounding has no bound: its removal may cost a large part of the outputs.
+        """
+        reduction = np.reshape(reductions, (2, 1))
+        gaps = layer.pair_gaps(weight)
+        square = layer.output_change(weight, np.zeros_like(weight))
+        square /= int(layer.moments.counts.sum())
+        spread = float(((weight @ layer.within) * weight).sum())
+        spread = max(spread, _EPS**2 * square)  # that of equal outputs, by rounding
+        rounding = _ROUNDING * np.sqrt([[square], [square * spread]])
+        asked = (reduction > 1) & (layer.gaps_of_each(gaps) > rounding)
+        floor = noise_floor & np.isfinite(reduction)
+        sizes = np.maximum(gaps, _TINY)
+        noise = np.where(floor, np.minimum(layer.noise(weight), sizes), 0.0)
+        weights = 1 - (noise / sizes) ** 2
+        weights *= asked[:, layer.attribute]
+        goals = np.maximum(gaps / np.sqrt(reduction), noise)
+        goals[1] = np.maximum(goals[1], _SMALLEST_SHARE * gaps[1])
+        limits = np.full(asked.shape, np.inf)
+        for i, j in np.argwhere(asked):
+            pairs = layer.attribute == j
+            if largest := weights[i, pairs].max():
+                weights[i, pairs] /= largest
+                limits[i, j] = weights[i, pairs] @ goals[i, pairs] ** 2
+        return cls(limits, weights)
 
 
 def check_room(host: LayerHost, layer: int, sizes: list[int], remedy: str) -> None:
@@ -69,178 +123,130 @@ def fair_layer(
     *,
     method: str,
     reductions: tuple[float, float],
+    noise_floor: bool,
     epsilon: float,
     first_moment: str,
 ) -> FairLayer:
     """Change a layer, given its weight (m, n) and the moments of its inputs."""
     inputs = LayerMoments(moments)
-    square = inputs.output_change(weight, np.zeros_like(weight))
-    gaps = inputs.gaps(weight)
-    reductions = worthwhile(weight, inputs, gaps, square, reductions)
-    if method == "direct":
-        changed, least, converged = _direct(weight, inputs, gaps, reductions)
+    direct = method == "direct"
+    bounds = GapBounds.of(weight, inputs, reductions, noise_floor and direct)
+    if direct:
+        changed, least, converged = _direct(weight, inputs, bounds)
     else:
-        changed = _published(weight, inputs, gaps, reductions, epsilon, first_moment)
+        changed = _published(weight, inputs, bounds, reductions, epsilon, first_moment)
         least, converged = float("nan"), True
-    square = square or 1.0
+    square = inputs.output_change(weight, np.zeros_like(weight)) or 1.0
     return FairLayer(
         weight=changed,
-        gaps_before=gaps,
+        gaps_before=inputs.gaps(weight),
         gaps_after=inputs.gaps(changed),
         change=inputs.output_change(weight, changed) / square,
         change_bound=least / square,
         converged=converged,
+        noise=inputs.noise(weight),
+        weights=bounds.weights.max(axis=0),
     )
 
 
 def _direct(
-    weight: Array,
-    layer: LayerMoments,
-    gaps: tuple[float, float],
-    reductions: tuple[float, float],
+    weight: Array, layer: LayerMoments, bounds: GapBounds
 ) -> tuple[Array, float, bool]:
-    """Meet both bounds at the smallest change of the outputs.
+    """Meet the bounds at the smallest change of the outputs.
 
     Returns the weight, a lower bound of the change (nan for more than two groups), and
     whether the bounds hold.
     """
     if len(weight) > weight.shape[1]:  # outputs that follow from fewer
         basis, triangle = np.linalg.qr(weight)
-        fewer, least, converged = _direct(triangle, layer, gaps, reductions)
+        fewer, least, converged = _direct(triangle, layer, bounds)
         return basis @ fewer, least, converged
-    M = layer.covariance_differences
-    whitening = layer.whitening(weight, _NOISE)
-    if layer.n_attributes > 1:
-        changed, converged = within_each(weight, *whitening, layer, reductions)
-        return changed, float("nan"), converged
-    mean_bound = reduced(gaps[0], reductions[0])
-    found = direct_weights(
-        weight,
-        *whitening,
-        layer.differences,
-        M,
-        mean_bound=mean_bound,
-        covariance_bound=reduced(gaps[1], reductions[1]),
-    )
-    if len(M) > 1:
+    found = meet_bounds(weight, *layer.whitening(weight, _NOISE), layer, bounds)
+    if len(layer.pairs) > 1:
         return found.weight, float("nan"), found.converged
     proved = smallest_change(
         *layer.whitening(weight),
         layer.differences[:, 0],
-        M[0],
+        layer.covariance_differences[0],
         found.multiplier,
-        mean_bound=mean_bound,
-        covariance_bound=found.covariance_bound,
+        mean_bound=float(bounds.limits[0, 0]),
+        covariance_bound=float(bounds.limits[1, 0]),
     )
     # Rounding, where S is ill-conditioned, may put it above what it bounds.
     least = min(proved, layer.output_change(weight, found.weight))
     return found.weight, least, found.converged
 
 
-def within_each(
+def meet_bounds(
     weight: Array,
     whitened: Array,
     root: Array,
     layer: LayerMoments,
-    reductions: tuple[float, float],
+    bounds: GapBounds,
     **options: float,
-) -> tuple[Array, bool]:
-    """Meet bounds on the gaps of each of several attributes; return whether they hold.
+) -> DirectResult:
+    """Smallest change within the bounds on the gaps, those of each attribute.
 
-    What is bounded is a weighted sum of all squares. Weights of attributes whose gaps
-    are above their own bounds grow, the others shrink, as multipliers would.
+    What is bounded is a weighted sum of all squares. Multipliers of attributes whose
+    gaps are above their bounds grow, the others shrink.
     """
-    before = np.array(layer.gaps_of_each(weight)) ** 2
-    reduction = np.reshape(reductions, (2, 1))
-    largest = before.max(axis=1, keepdims=True)
-    asked = (reduction > 1) & (before > _ROUNDING**2 * largest)
-    bounds = np.where(asked, before / reduction, 0.0)
-    bounds[1] = np.maximum(
-        bounds[1], np.where(asked[1], before[1] * SMALLEST_SHARE**2, 0)
-    )
-    positive = bounds > 0
-    weights = np.where(positive, 1 / np.where(positive, bounds, 1.0), asked)
+    limits, asked = bounds.limits, np.isfinite(bounds.limits)
+    positive = asked & (limits > 0)
+    multipliers = np.where(positive, 1 / np.where(positive, limits, 1.0), asked)
     M, margin = layer.covariance_differences, np.ones(2)
-    changed = weight
     for _ in range(_MOST_WEIGHTS):
-        weights /= np.maximum(weights.max(axis=1, keepdims=True), _TINY)
-        scales = np.sqrt(weights)[:, layer.attribute]
-        kept = scales > 0
-        limits = np.where(
-            asked.any(axis=1), margin * (weights * bounds).sum(axis=1), np.inf
-        )
-        forms = (M * scales[1][:, None, None])[kept[1]]
-        changed = direct_weights(
+        multipliers /= np.maximum(multipliers.max(axis=1, keepdims=True), _TINY)
+        scales = np.sqrt(bounds.weights * multipliers[:, layer.attribute])
+        sums = (multipliers * np.where(asked, limits, 0.0)).sum(axis=1)
+        sums = np.where(asked.any(axis=1), margin * sums, np.inf)
+        pairs = scales > 0
+        forms = M[pairs[1]] * scales[1, pairs[1], None, None]
+        found = direct_weights(
             weight,
             whitened,
             root,
-            (layer.differences * scales[0])[:, kept[0]],
+            (layer.differences * scales[0])[:, pairs[0]],
             forms if len(forms) else 0 * M[:1],
-            mean_bound=float(limits[0]),
-            covariance_bound=float(limits[1]),
+            mean_bound=float(sums[0]),
+            covariance_bound=float(sums[1]),
             **options,
-        ).weight
-        after = np.array(layer.gaps_of_each(changed)) ** 2
-        ratios = np.where(positive, after / np.where(positive, bounds, 1.0), 0.0)
+        )
+        if layer.n_attributes == 1:
+            return found
+        gaps = layer.pair_gaps(found.weight) * np.sqrt(bounds.weights)
+        after = layer.gaps_of_each(gaps) ** 2
+        ratios = np.where(positive, after / np.where(positive, limits, 1.0), 0.0)
         worst = ratios.max(axis=1)
         if worst.max() <= 1 + _INSIDE:
-            return changed, True
-        if worst.max() <= 1 + _NEAR:  # the weights are good enough
+            return replace(found, converged=True)
+        if worst.max() <= 1 + _NEAR:  # the multipliers are good enough
             margin *= (1 - _INSIDE) / np.maximum(worst, 1.0)
             continue
-        weights *= np.clip(ratios, 0.01, 100.0) ** _POWER
-    return changed, False
+        multipliers *= np.clip(ratios, 0.01, 100.0) ** _POWER
+    return replace(found, converged=False)
 
 
 def _published(
     weight: Array,
     layer: LayerMoments,
-    gaps: tuple[float, float],
+    bounds: GapBounds,
     reductions: tuple[float, float],
     epsilon: float,
     first_moment: str,
 ) -> Array:
-    """Algorithm 1 of the paper: second moment first, then the first moment."""
-    eigenvalues, eigenvectors = layer.covariance_eigenpairs()
-    gram = eigenvectors.T @ layer.second_moment @ eigenvectors
-    changed = explainable_svd(weight, eigenvalues, eigenvectors, gram, reductions[1])
-    D = layer.differences
-    if first_moment == "svd":
-        S = layer.second_moment
-        return svd_first_moment(changed, D, S, epsilon, reductions[0])
-    if reductions[0] > 1:
-        gap = gaps[0]
-        if layer.n_attributes > 1:  # the sum over all pairs is bounded
-            gap = float(np.linalg.norm(layer.gaps_of_each(weight)[0]))
-        bound = reduced(gap, reductions[0])
-        return exact_first_moment(changed, D, layer.solve, bound)
-    return changed
+    """Algorithm 1 of the paper: second moment first, then the first moment.
 
-
-def worthwhile(
-    weight: Array,
-    layer: LayerMoments,
-    gaps: tuple[float, float],
-    square: float,
-    reductions: tuple[float, float],
-) -> tuple[float, float]:
-    """Reductions in mean and covariance, 1 for a gap that is rounding.
-
-    Given both gaps of the outputs and the sum of their squares. To take
-    away what is not there may cost a large part of the outputs.
+    Of several attributes the sums over all pairs are bounded.
     """
-    square /= int(layer.moments.counts.sum())
-    spread = float(((weight @ layer.within) * weight).sum())
-    spread = max(spread, _EPS**2 * square)  # that of equal outputs, by their rounding
-    mean_gap, covariance_gap = gaps
-    no_means = mean_gap <= _ROUNDING * np.sqrt(square)
-    no_covariances = covariance_gap <= _ROUNDING * np.sqrt(square * spread)
-    return (
-        1.0 if no_means else reductions[0],
-        1.0 if no_covariances else reductions[1],
-    )
-
-
-def reduced(gap: float, reduction: float) -> float:
-    """Bound on the square of a gap; none for a reduction of 1."""
-    return float("inf") if reduction == 1 else gap**2 / reduction
+    changed, D, S = weight, layer.differences, layer.second_moment
+    if np.isfinite(bounds.limits[1]).any():
+        eigenvalues, eigenvectors = layer.covariance_eigenpairs()
+        gram = eigenvectors.T @ S @ eigenvectors
+        args = eigenvalues, eigenvectors, gram, reductions[1]
+        changed = explainable_svd(weight, *args)
+    limits = bounds.limits[0, np.isfinite(bounds.limits[0])]
+    if not limits.size:
+        return changed
+    if first_moment == "svd":
+        return svd_first_moment(changed, D, S, epsilon, reductions[0])
+    return exact_first_moment(changed, D, layer.solve, float(limits.sum()))

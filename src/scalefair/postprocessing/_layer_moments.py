@@ -33,8 +33,12 @@ class LayerMoments:
     """
 
     def __init__(self, moments: Moments) -> None:
-        each = as_list(moments)
-        each = [m for j, m in enumerate(each) if not any(_same(m, o) for o in each[:j])]
+        given = as_list(moments)
+        # For each attribute the first with the same moments.
+        first = [next(j for j, o in enumerate(given) if _same(m, o)) for m in given]
+        kept = sorted(set(first))
+        each = [given[j] for j in kept]
+        self.places = [kept.index(j) for j in first]  # of all attributes among these
         self.moments = each[0]
         self.counts, self.means, self.scatters = (
             np.concatenate([getattr(own, name) for own in each])
@@ -129,38 +133,66 @@ class LayerMoments:
 
     def gaps(self, weight: Array) -> tuple[float, float]:
         """Gaps d_e and d_v of the outputs, in mean and in covariance, the largest."""
-        mean_gaps, covariance_gaps = self.gaps_of_each(weight)
-        return float(mean_gaps.max()), float(covariance_gaps.max())
+        mean_gap, covariance_gap = self.gaps_of_each(self.pair_gaps(weight)).max(axis=1)
+        return float(mean_gap), float(covariance_gap)
 
-    def gaps_of_each(self, weight: Array) -> tuple[Array, Array]:
-        """Gaps d_e and d_v of the outputs for each attribute."""
+    def gaps_of_each(self, pair_gaps: Array) -> Array:
+        """Gaps of the attributes, shape (2, k), roots of sums of squares over pairs."""
+        gaps = np.empty((2, self.n_attributes))
+        for j in range(self.n_attributes):
+            gaps[:, j] = np.linalg.norm(pair_gaps[:, self.attribute == j], axis=1)
+        return gaps
+
+    def pair_gaps(self, weight: Array) -> Array:
+        """Gaps |W d_p| and |W M_p W^T|_F of the outputs for each pair, shape (2, P)."""
         W = _fewer_rows(weight)
         with judged_later():
             if len(self.pairs) == 1:  # the difference first: half the products
-                difference = W @ self.covariance_differences[0] @ W.T
-                covariances = np.stack([np.zeros_like(difference), difference])
+                differences = (W @ self.covariance_differences[0] @ W.T)[None]
             else:
                 covariances = W @ self.scatters @ W.T
                 covariances /= self._divisors[:, None, None]
-            largest = np.abs(covariances).max() or 1.0  # its square may be too large
-            covariances /= largest
-            squares = np.array(
-                [
-                    float(((covariances[b] - covariances[a]) ** 2).sum())
-                    for a, b in self.pairs
-                ]
+                first, second = self.pairs.T
+                differences = covariances[second] - covariances[first]
+            largest = np.abs(differences).max() or 1.0  # its square may be too large
+            covariance_gaps = (
+                np.linalg.norm(differences / largest, axis=(1, 2)) * largest
             )
-            differences = W @ self.differences
-            mean_gaps, covariance_gaps = np.empty((2, self.n_attributes))
-            for j in range(self.n_attributes):
-                own = self.attribute == j
-                mean_gaps[j] = np.linalg.norm(np.ascontiguousarray(differences[:, own]))
-                covariance_gaps[j] = largest * np.sqrt(sum(squares[own].tolist()))
-        if not (np.isfinite(mean_gaps).all() and np.isfinite(covariance_gaps).all()):
+            mean_gaps = np.linalg.norm(W @ self.differences, axis=0)
+        gaps = np.stack([mean_gaps, covariance_gaps])
+        if not np.isfinite(gaps).all():
             raise ValueError(
                 "The moments of the layer's outputs overflow: scale the targets."
             )
-        return mean_gaps, covariance_gaps
+        return gaps
+
+    def noise(self, weight: Array) -> Array:
+        """Root mean squares of both gaps between groups that are alike, shape (2, P).
+
+        From the covariance K of the outputs within groups, as if rows were normal;
+        infinite if a group has one row only.
+        """
+        W = _fewer_rows(weight)
+        n_rows, n = int(self.counts.sum()), self.counts[self.pairs].T
+        K = W @ self.within @ W.T * (n_rows / max(n_rows - len(self.counts), 1))
+        trace = float(np.trace(K))
+        with np.errstate(divide="ignore"):
+            mean = trace * (1 / n).sum(axis=0)
+            covariance = (trace**2 + float((K * K).sum())) * (1 / (n - 1)).sum(axis=0)
+        squares = np.where((n > 1).all(axis=0), [mean, covariance], np.inf)
+        return np.asarray(np.sqrt(squares))
+
+    def matrices(self, values: Array) -> list[Array]:
+        """Values of pairs, shape (P,), as a symmetric matrix for each attribute."""
+        square = np.zeros((len(self.counts),) * 2)
+        first, second = self.pairs.T
+        square[first, second] = square[second, first] = values
+        blocks = []
+        for j in self.places:
+            pairs = self.pairs[self.attribute == j]
+            groups = slice(pairs.min(), pairs.max() + 1)
+            blocks.append(square[groups, groups])
+        return blocks
 
     def output_change(self, weight: Array, changed: Array) -> float:
         """|X (W - W')^T|_F^2, the squared change summed over the rows."""

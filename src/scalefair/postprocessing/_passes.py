@@ -111,6 +111,11 @@ class ModelRows:
         parts = self._map(_moments_of_last_layer, layer, kept, each=each)
         return self._named(parts.reduce(GroupMoments._merge_each))
 
+    def outputs(self, layer: int, kept: NDArray[Any] | None) -> NDArray[Any]:
+        """Predictions for all rows, shape (N, k), from inputs of a layer if kept."""
+        parts = self._map(_outputs_of_part, layer, kept, each=[]).gather()
+        return np.concatenate([part.reshape(len(part), -1) for part in parts])
+
     def unfairness_by_layer(self) -> list[LayerUnfairness | None]:
         """Gaps of the outputs of every layer, from one pass.
 
@@ -297,6 +302,19 @@ def _outputs(
 ) -> NDArray[Any]:
     found = np.concatenate([host.outputs(part) for _, part in batches(X, batch_size)])
     return found.astype(found.dtype if dtype is None else dtype, copy=False)
+
+
+def _outputs_of_part(
+    host: LayerHost, X: Any, batch_size: int, layer: int, kept: NDArray[Any] | None
+) -> NDArray[Any]:
+    if kept is None or not host.goes_on:
+        return _outputs(host, X, batch_size)
+    last = host.n_layers - 1
+    weight, bias = host.weight(last).T, host.bias(last)
+    hidden = (
+        host.onward(part, kept[i], layer, last) for i, part in batches(X, batch_size)
+    )
+    return np.concatenate([A @ weight + bias for A in hidden])
 
 
 def _added(

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._groups import as_list
-from scalefair.postprocessing._direct import direct_weights
-from scalefair.postprocessing._fair_layer import reduced, within_each, worthwhile
+from scalefair.postprocessing._fair_layer import GapBounds, meet_bounds
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments, Moments
 from scalefair.streaming import GroupMoments, is_partitioned
@@ -20,9 +19,10 @@ Array = NDArray[np.float64]
 
 # Squares of covariances of outputs are added up: fourth powers.
 _LARGEST = 1e70
-# What the second moment's mean eigenvalue is multiplied by and added to it: the
-# inputs were trained on the same targets, and exact least squares overfits them.
+# Ridges relative to the second moment's mean eigenvalue: of plain least squares, as
+# the inputs were trained on the same targets, and those that are compared.
 _RIDGE = 1e-2
+_RIDGES = np.geomspace(1e-6, 1e6, 121)
 _LEAST = 1e-6
 # Accuracy of the bounds: the problem is small.
 _TOL = 1e-4
@@ -83,12 +83,17 @@ class LastLayer:
 
 
 def refit_last_layer(
-    moments: Moments, weight: Array, kind: str, reductions: tuple[float, float]
+    moments: Moments,
+    weight: Array,
+    kind: str,
+    reductions: tuple[float, float],
+    noise_floor: bool,
 ) -> LastLayer:
     """Fit the last layer from the moments of rows ``[a, y]``, its inputs and targets.
 
-    Bounds, if reductions are above 1, are those of the fitted weight's own gaps
-    divided by them; the weight is the one within them with the smallest squared error.
+    By "ridge", "least_squares" or "gradient", in the first two cases with a ridge
+    towards the old weight. Bounds, if reductions are above 1, are those of the fitted
+    weight's gaps; the weight is the one within them with the smallest squared error.
     """
     n = weight.shape[1]
     each = as_list(moments)
@@ -102,40 +107,29 @@ def refit_last_layer(
     S = _total_scatter(joint)
     values, vectors = np.linalg.eigh(S[:n, :n])
     values = np.maximum(values, 0.0)
-    # Least squares away from the old weight: S (w - w_old) = cross - S w_old, by a
-    # ridge that is small beside the inputs' second moment.
+    # Least squares away from the old weight: S (w - w_old) = cross - S w_old.
     rest = (S[n:, :n] - weight @ S[:n, :n]) @ vectors
     # Of the mean squares, means included: inputs that hardly vary say nothing.
-    square = values.sum() + joint.counts.sum() * float(joint.mean[:n] @ joint.mean[:n])
-    least = _LEAST * float(square) / n
-    ridge = max(_RIDGE * float(values.mean()), least) or 1.0
+    n_rows = int(joint.counts.sum())
+    square = values.sum() + n_rows * float(joint.mean[:n] @ joint.mean[:n])
+    least, ridge = _LEAST * float(square) / n, _RIDGE * float(values.mean())
+    if kind == "ridge":
+        step = np.hstack([-weight, np.eye(len(weight))])
+        residual = float(((step @ S) * step).sum())
+        ridge = _cross_validated_ridge(values, (rest**2).sum(axis=0), residual, n_rows)
+    ridge = max(ridge, least) or 1.0
     shares = 1 / (values + ridge)
     if kind == "gradient":
-        steps = _EPOCHS * max(1, int(joint.counts.sum()) // _BATCH)
+        steps = _EPOCHS * max(1, n_rows // _BATCH)
         shares = _walked(values, max(float(values.max()), least) or 1.0, steps)
     fitted = weight + (rest * shares) @ vectors.T
-    before = inputs.gaps(fitted)
-    square = inputs.output_change(fitted, np.zeros_like(fitted))
-    reductions = worthwhile(fitted, inputs, before, square, reductions)
+    bounds = GapBounds.of(fitted, inputs, reductions, noise_floor)
     converged = True
-    if max(reductions) > 1:
+    if np.isfinite(bounds.limits).any():
         sizes = np.sqrt(values + ridge)
         whitening = (fitted @ vectors) * sizes, vectors / sizes
-        if inputs.n_attributes > 1:
-            fitted, converged = within_each(
-                fitted, *whitening, inputs, reductions, tol=_TOL
-            )
-        else:
-            found = direct_weights(
-                fitted,
-                *whitening,
-                inputs.differences,
-                inputs.covariance_differences,
-                mean_bound=reduced(before[0], reductions[0]),
-                covariance_bound=reduced(before[1], reductions[1]),
-                tol=_TOL,
-            )
-            fitted, converged = found.weight, found.converged
+        found = meet_bounds(fitted, *whitening, inputs, bounds, tol=_TOL)
+        fitted, converged = found.weight, found.converged
     return LastLayer(
         weight=fitted,
         bias=joint.mean[n:] - fitted @ joint.mean[:n],
@@ -143,6 +137,22 @@ def refit_last_layer(
         gaps_after=inputs.gaps(fitted),
         converged=converged,
     )
+
+
+def _cross_validated_ridge(
+    values: Array, squares: Array, residual: float, n_rows: int
+) -> float:
+    """Ridge of the least generalised cross-validation error (Golub, Heath, Wahba 1979).
+
+    Given the eigenvalues of S, the squares of (cross - S w_old) along the eigenvectors,
+    and the sum of squared residuals of the old weight with the best bias.
+    """
+    # |y - A w|^2 / (N - 1 - df)^2, df = sum_i v_i / (v_i + ridge)
+    ridges = (float(values.mean()) or 1.0) * _RIDGES[:, None]
+    shrinkage = values / (values + ridges)
+    residuals = residual - ((2 - shrinkage) * squares / (values + ridges)).sum(axis=1)
+    errors = residuals / (n_rows - 1 - shrinkage.sum(axis=1)) ** 2
+    return float(ridges[np.argmin(errors), 0])
 
 
 def _total_scatter(moments: GroupMoments) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import roc_curve
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils import assert_all_finite
 from sklearn.utils.metadata_routing import process_routing
@@ -62,20 +64,46 @@ class Scorer(NamedTuple):
 
 
 class ScoredRows(NamedTuple):
-    """What calibration is to know of the rows: 24 bytes each, or 32 with weights."""
+    """What calibration is to know of the rows: 32 bytes each."""
 
     scores: NDArray[np.float64]
     labels: NDArray[np.int64]
     codes: NDArray[np.int64]
-    weights: NDArray[np.float64] | None
+    weights: NDArray[np.float64]
 
     def counted(self) -> ScoredRows:
         """Return the rows whose weight is not zero."""
-        if self.weights is None:
-            return self
-        kept = self.weights > 0
-        columns = self.scores[kept], self.labels[kept], self.codes[kept]
-        return ScoredRows(*columns, self.weights[kept])
+        return ScoredRows._make(column[self.weights > 0] for column in self)
+
+    def roc_distances(
+        self, n_groups: int, interval: tuple[float, float]
+    ) -> NDArray[np.float64]:
+        """Return how far a point of a group's ROC curve can be from another's.
+
+        The points are the cuts of the group, rates those among the ranks of the
+        interval, and a distance the larger difference of the two rates.
+        """
+        curves, (low, high) = [], interval
+        for k in range(n_groups):
+            scores, labels, _, weights = (column[self.codes == k] for column in self)
+            how: dict[str, Any] = {"sample_weight": weights, "drop_intermediate": False}
+            rates = np.array(roc_curve(labels, scores, **how)[:2])
+            curves.append((rates.clip(low, high) - low) / (high - low))
+        distances = np.zeros((n_groups, n_groups))
+        for (k, points), (m, other) in permutations(enumerate(curves), 2):
+            # The nearest points of a rising curve are those about as far along it.
+            after = np.searchsorted(other.sum(axis=0), points.sum(axis=0))
+            near = np.stack([after - 1, after]).clip(0, other.shape[1] - 1)
+            distance = np.abs(other[:, near] - points[:, None]).max(axis=0)
+            distances[k, m] = distance.min(axis=0).max()
+        return np.maximum(distances, distances.T)
+
+
+def compared_rows(labels: NDArray[np.int64], given: str | None) -> NDArray[np.bool_]:
+    """Return which rows are compared under each condition, (n_conditions, m)."""
+    if given is None:
+        return np.ones((1, labels.size), bool)
+    return np.array([labels == y for y in (0, 1)[given == "positive" :]])
 
 
 def score_rows(
@@ -83,10 +111,28 @@ def score_rows(
 ) -> ScoredRows:
     """Fit a calibrated classifier's `estimator_`; return rows scored by others.
 
-    Sets `classes_`, `groups_` and what there is to say of the features.
+    Sets `classes_`, `groups_`, `roc_distance_` and what there is to say of the
+    features.
     """
-    if is_partitioned(X):
-        return _score_parts(model, X, y, sensitive_features, sample_weight)
+    if model.attributes == "each":
+        raise ValueError(
+            'attributes="each" is not for calibration: of two cuts that are fair to '
+            "groups that overlap, as women and the old do, the union need not be, so "
+            'that no map of scores is best at all cuts. Take attributes="joint".'
+        )
+    interval = check_interval(model.interval)
+    score = _score_parts if is_partitioned(X) else _score_in_memory
+    rows = score(model, X, y, sensitive_features, sample_weight).counted()
+    model.roc_distance_ = None
+    if model.given == "label":
+        model._roc_distances = rows.roc_distances(len(model.groups_), interval)
+        model.roc_distance_ = float(model._roc_distances.max())
+    return rows
+
+
+def _score_in_memory(
+    model: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
+) -> ScoredRows:
     validate_data(model, X, skip_check_array=True)
     values = column_or_1d(y, warn=True)
     assert_all_finite(values, input_name="y")
@@ -99,12 +145,13 @@ def score_rows(
     classes, labels = np.unique(values, return_inverse=True)
     model.classes_ = _two(classes)
     model.groups_, codes = encode_groups(sensitive_features, n_samples)
-    _check_groups(model, codes)
+    _check_groups(model, labels, codes)
     weights = _check_weights(model, sample_weight, labels, codes)
     # As many threads as its own fit takes; it may encode words, or not.
     with long_blas_call(), naming_words(X):
-        scores = _fit_and_score(model, X, values, weights)
-    return ScoredRows(scores, labels, codes, weights).counted()
+        used = None if sample_weight is None else weights
+        scores = _fit_and_score(model, X, values, used)
+    return ScoredRows(scores, labels, codes, weights)
 
 
 def _fit_and_score(
@@ -154,13 +201,12 @@ def _score_parts(
         np.concatenate(column.gather()).astype(np.int64)
         for column in (label_parts, code_parts)
     )
-    _check_groups(model, codes)
+    _check_groups(model, labels, codes)
     weights = _check_weights(model, sample_weight, labels, codes)
     model.estimator_ = scorer.estimator
     _check_same_classes(model)
     scores = rows.map(_scores_of_part, scorer, rows.feature_names).gather()
-    found = ScoredRows(np.concatenate(scores), labels, codes, weights)
-    return found.counted()
+    return ScoredRows(np.concatenate(scores), labels, codes, weights)
 
 
 def _scores_of_part(
@@ -208,29 +254,61 @@ def _check_same_classes(model: Any) -> None:
         )
 
 
-def _check_groups(model: Any, codes: NDArray[np.int64]) -> None:
+def _check_groups(
+    model: Any, labels: NDArray[np.int64], codes: NDArray[np.int64]
+) -> None:
     groups = Attribute("sensitive_features", model.groups_, codes)
     check_compared([groups], "sklearn.isotonic.IsotonicRegression")
     check_group_count(len(model.groups_), model.max_groups)
-    names = list(map(repr, model.groups_.tolist()))
-    check_group_sizes(names, np.bincount(codes), model.min_group_size)
+    names, sizes = _sets(model, labels, codes)
+    within = ", within a label," * (model.given is not None)
+    check_group_sizes(names, sizes, model.min_group_size, within)
 
 
-def warn_small(model: Any, rows: ScoredRows, kappa: float, *, stacklevel: int) -> None:
-    """Warn of groups of which one row makes a larger gap than is asked."""
+def _sets(
+    model: Any, labels: NDArray[np.int64], codes: NDArray[np.int64]
+) -> tuple[list[str], NDArray[np.int64]]:
+    """Name the groups, or their rows of one label, that are compared; count rows."""
+    names, n_groups = list(map(repr, model.groups_.tolist())), len(model.groups_)
+    if model.given is not None:
+        classes = model.classes_.tolist()[model.given == "positive" :]
+        names = [f"{name} labelled {label!r}" for label in classes for name in names]
+    compared = compared_rows(labels, model.given)
+    sizes = [np.bincount(codes[rows], minlength=n_groups) for rows in compared]
+    return names, np.concatenate(sizes)
+
+
+def warn_of_pairs(model: Any, rows: ScoredRows, *, stacklevel: int) -> None:
+    """Warn of pairs of groups whose gap may be larger, or whose cuts hardly agree."""
     low, high = check_interval(model.interval)
+    kappa, messages = float(model.kappa), []
+
+    def worst(values: NDArray[np.float64]) -> str:
+        pair = np.unravel_index(values.argmax(), values.shape)
+        return "{!r} and {!r}".format(*model.groups_[list(pair)].tolist())
+
     least = math.ceil(1 / ((kappa or 1 / FEW_ROWS) * (high - low)) - 1e-9)
-    sizes = np.bincount(rows.codes)
+    names, sizes = _sets(model, rows.labels, rows.codes)
     if (small := sizes < least).any():
-        names = smallest(list(map(repr, model.groups_.tolist())), sizes, small)
-        warnings.warn(
-            f"Groups of too few rows for kappa={kappa:g}: {names}. Their gaps may be "
-            "larger, as `kappas_` says, since one row makes more; those between other "
-            "groups are not. Join such groups with others, or leave them out; "
-            f"min_group_size={least} refuses them.",
-            UserWarning,
-            stacklevel=stacklevel + 1,
+        messages.append(
+            f"Groups of too few rows for kappa={kappa:g}: "
+            f"{smallest(names, sizes, small)}. Pairs with one of them may differ by "
+            f"more, since one row does: {worst(model.kappas_)} by {model.kappa_:.2g} "
+            "(`kappas_`); other pairs may not. Join such groups with others, or leave "
+            f"them out; min_group_size={least} refuses them."
         )
+    if model.given == "label":
+        excess = model._roc_distances - model.kappas_
+        if excess.max() > 1e-9:
+            distance = model._roc_distances.flat[excess.argmax()]
+            messages.append(
+                f"kappa={kappa:g} is less than the distance of the ROC curves of "
+                f"{worst(excess)}, {distance:.2g} (`roc_distance_`): few cuts are fair "
+                "to both labels, which costs accuracy. Raise kappa to that, or pass "
+                'given="positive".'
+            )
+    for message in messages:
+        warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
 
 
 def _check_weights(
@@ -238,20 +316,19 @@ def _check_weights(
     sample_weight: Any,
     labels: NDArray[np.int64],
     codes: NDArray[np.int64],
-) -> NDArray[np.float64] | None:
-    if sample_weight is None:
-        return None
+) -> NDArray[np.float64]:
     if is_partitioned(sample_weight):
         sample_weight = np.asarray(sample_weight)  # computed, 8 bytes a row
     weights: NDArray[np.float64] = _check_sample_weight(
         sample_weight, labels, dtype=np.float64, ensure_non_negative=True
     )
     _two(model.classes_[np.unique(labels[weights > 0])], "y of rows that have a weight")
-    empty = model.groups_[np.bincount(codes, weights) == 0].tolist()
-    if empty:
+    names, sizes = _sets(model, labels[weights > 0], codes[weights > 0])
+    if not sizes.all():
+        empty = np.array(names)[sizes == 0].tolist()
         raise ValueError(
             f"sample_weight is 0 for all rows of {len(empty)} group(s): "
-            f"{listed(empty, repr)}. Leave them out: they have no shares."
+            f"{listed(empty)}. Leave them out: they have no shares."
         )
     return weights
 
