@@ -287,11 +287,11 @@ class _Search:
         width, kappa = trial.problem.width, self._kappa
         solved = [trial]
         for _ in range(_N_BOUNDS):
-            if self.is_met(trial):
+            if self.is_met(trial) or not self.is_accepted(trial):
                 break
-            if self.is_accepted(trial) and trial.gap > kappa:
+            if trial.gap > kappa:
                 unfair = trial.bound
-            else:  # or too low to be met
+            else:
                 fair = trial.bound
             if fair is None:
                 bound = trial.bound * max((_AIM * kappa / trial.gap) ** _POWER, _LOWEST)
