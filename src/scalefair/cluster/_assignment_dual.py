@@ -109,7 +109,8 @@ def maximise_dual(
     the solution for costs that differ little.
     """
     n, k = C.shape
-    step = -(-n // SAMPLE_ROWS)
+    interior = None if start is None else start.interior
+    step = -(-n // SAMPLE_ROWS) if interior is None else 1
     rows, is_sample = _Rows.of(C, offsets, step), step > 1
     # Scales of prices: how far apart the clusters of a row are, and the two nearest.
     near = np.partition(rows.C, min(1, k - 1), axis=1)
@@ -119,10 +120,10 @@ def maximise_dual(
     temperature = max(0.3 * wide, gap)
     barrier = 3e-3 * temperature * max(n / k, 1.0)
     x = np.full((A.shape[1], k), 0.1 * gap)
-    if start is not None and start.interior is not None:
+    if start is not None and interior is not None:
         temperature = start.temperature / TEMPERATURE_FACTOR**STAGES_BACK
         barrier = max(n * start.barrier / BARRIER_FACTOR**STAGES_BACK, 1e-300)
-        x = np.maximum(start.interior, barrier * k / n)
+        x = np.maximum(interior, barrier * k / n)
     n_passes = 0
 
     def evaluate(x: Array) -> tuple[float, Array, Array]:
