@@ -36,8 +36,8 @@ def fairness(y_true, scores, *, sensitive_features):
 def most_accurate_fair(results):
     """Index of the most accurate setting among those that are fair enough."""
     fair = results["mean_test_fairness"]
-    enough = fair >= min(LEAST_FAIRNESS, fair.max())
-    return int(np.argmax(np.where(enough, results["mean_test_accuracy"], -1)))
+    is_fair = fair >= min(LEAST_FAIRNESS, fair.max())
+    return int(np.argmax(np.where(is_fair, results["mean_test_accuracy"], -1)))
 
 
 # %%
@@ -103,9 +103,9 @@ for ax, measure in zip(axes, ("fairness", "accuracy"), strict=True):
     )
     ax.grid(color="0.9")
 axes[0].axhline(LEAST_FAIRNESS, color="black", linewidth=1, linestyle=":")
-enough = results["mean_test_fairness"] >= LEAST_FAIRNESS
+is_fair = results["mean_test_fairness"] >= LEAST_FAIRNESS
 axes[0].set_title(
-    f"{enough.sum()} of {enough.size} settings have\n"
+    f"{is_fair.sum()} of {is_fair.size} settings have\n"
     f"a fairness of at least {LEAST_FAIRNESS:g}"
 )
 best = results["mean_test_accuracy"][search.best_index_]

@@ -121,18 +121,25 @@ figure, axes = plt.subplot_mosaic(
     figsize=(10.5, 8.5),
     layout="constrained",
 )
-looks = [{"color": "#0072B2"}, {"color": "#E69F00", "hatch": "///"}]
+bar_styles = [{"color": "#0072B2"}, {"color": "#E69F00", "hatch": "///"}]
 for name, table in tables.items():
-    place, ax = np.arange(len(METRICS)), axes[name]
-    for shift, group, look in zip((-0.2, 0.2), table.index, looks, strict=True):
-        of = {"width": 0.38, "edgecolor": "white", "label": str(group), **look}
-        bars = ax.bar(place + shift, table.loc[group], **of)
+    positions, ax = np.arange(len(METRICS)), axes[name]
+    for shift, group, bar_style in zip(
+        (-0.2, 0.2), table.index, bar_styles, strict=True
+    ):
+        bar_options = {
+            "width": 0.38,
+            "edgecolor": "white",
+            "label": str(group),
+            **bar_style,
+        }
+        bars = ax.bar(positions + shift, table.loc[group], **bar_options)
         ax.bar_label(bars, fmt="%.2f", padding=2)
     gap = np.ptp(table["placed"])
     title = f"{name.capitalize()}:\nthe shares placed differ by {gap:.2f}"
     real = f"\n(made-up rows; by {STORED[name]:.2f} for a9a)" if made_up else ""
     ax.set_title(title + real)
-    ax.set_xticks(place, [textwrap.fill(metric, 15) for metric in METRICS])
+    ax.set_xticks(positions, [textwrap.fill(metric, 15) for metric in METRICS])
     ax.set_ylim(0, 1.1)
 axes["boosting"].set_ylabel("share of the rows")
 axes["calibrated"].legend(title="group", alignment="left", frameon=False)

@@ -68,17 +68,17 @@ def judge(scores, X, y, groups):
 # A path of gaps for the interval, and one for all ranks
 # ------------------------------------------------------
 X, y, groups = train
-found, models = {}, {}
+fronts, models = {}, {}
 for name, interval in ((CONTESTED, INTERVAL), (ALL, (0.0, 1.0))):
     models[name] = partial_fairness_path(
         X, y, sensitive_features=groups, kappas=KAPPAS, interval=interval
     )
-    judged = [
+    test_scores = [
         judge(model.decision_function(test[0], sensitive_features=test[2]), *test)
         for model in models[name]
     ]
-    found[name] = tuple(zip(*judged, strict=True))[::-1]
-    for model, (accuracy, fairness) in zip(models[name], judged, strict=True):
+    fronts[name] = tuple(zip(*test_scores, strict=True))[::-1]
+    for model, (accuracy, fairness) in zip(models[name], test_scores, strict=True):
         print(
             f"{name}, kappa {model.kappa}: accuracy {accuracy:.4f}, fairness "
             f"{fairness:.3f}, {model.n_oracle_calls_} passes over the rows"
@@ -93,7 +93,7 @@ print(f"logistic regression: accuracy {accuracy:.4f}, fairness {fairness:.3f}")
 # The titles compare the most accurate points that are as fair as both methods can be.
 # The gap is bounded on the rows learned from, whose rates are drawn; on others noise
 # adds to it.
-fronts = {"a9a, stored": STORED, "made-up rows": found} if made_up else {"a9a": found}
+fronts = {"a9a, stored": STORED, "made-up rows": fronts} if made_up else {"a9a": fronts}
 figure, axes = plt.subplots(
     len(fronts) + 1, 1, figsize=(7.5, 4 * len(fronts) + 4.5), layout="constrained"
 )
@@ -120,6 +120,6 @@ GroupRateDisplay.from_estimator(
 )
 axes[-1].set_title(
     f"{list(fronts)[-1]}: gap {fair.partial_parity_gap_:.3f} on those\n"
-    f"learned from (drawn), {1 - found[CONTESTED][0][1]:.3f} on others"
+    f"learned from (drawn), {1 - fronts[CONTESTED][0][1]:.3f} on others"
 )
 plt.show()

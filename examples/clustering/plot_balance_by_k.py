@@ -23,15 +23,15 @@ SIZES = (2, 4, 6, 8, 11, 15)
 # ------------------------------------------------
 balances, cuts = {}, {}
 for k in SIZES:
-    found = {
+    labelings = {
         "ordinary": SpectralClustering(
             k, affinity="precomputed", random_state=0
         ).fit_predict(graph),
     }
     for name, assign_labels in (("fair, k-means", "kmeans"), ("fair labels", "fair")):
         model = FairSpectralClustering(k, assign_labels=assign_labels, random_state=0)
-        found[name] = model.fit_predict(graph, sensitive_features=groups)
-    for name, labels in found.items():
+        labelings[name] = model.fit_predict(graph, sensitive_features=groups)
+    for name, labels in labelings.items():
         balance = balance_score(labels, sensitive_features=groups)
         balances.setdefault(name, []).append(balance)
         cuts.setdefault(name, []).append(normalized_cut_score(graph, labels) / k)

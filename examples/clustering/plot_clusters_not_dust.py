@@ -32,17 +32,19 @@ VARIANTS = {
 }
 
 
-def judged(graph, groups, k):
+def compare_variants(graph, groups, k):
     """Sizes of clusters, their mean balance and their cut, for each variant."""
-    found = {}
+    outcomes = {}
     for name, options in VARIANTS.items():
         model = FairSpectralClustering(k, random_state=0, tol=1e-3, **options)
         model.fit(graph, sensitive_features=groups)
         sizes = sorted(np.bincount(model.labels_).tolist())
         cut = normalized_cut_score(graph, model.labels_)
-        found[name] = sizes, round(float(model.balance_.mean()), 3), round(cut, 2)
-        print(f"{name:25s} balance {found[name][1]:.2f}, cut {cut:.2f}, sizes {sizes}")
-    return found
+        outcomes[name] = sizes, round(float(model.balance_.mean()), 3), round(cut, 2)
+        print(
+            f"{name:25s} balance {outcomes[name][1]:.2f}, cut {cut:.2f}, sizes {sizes}"
+        )
+    return outcomes
 
 
 # %%
@@ -64,10 +66,10 @@ friends = np.random.default_rng(0).choice(6000, 8, replace=False)
 members = 6000 + 5 * np.arange(8)
 graph[friends, members] = graph[members, friends] = 1
 groups = np.append(data.sensitive_features, np.arange(40) % 2)
-with warnings.catch_warnings(record=True) as said:
+with warnings.catch_warnings(record=True) as messages:
     warnings.simplefilter("always")
-    judged(sparse.csr_array(graph), groups, 4)
-print("Said:", said[0].message)
+    compare_variants(sparse.csr_array(graph), groups, 4)
+print("Said:", messages[0].message)
 
 # %%
 # Three networks of people
@@ -127,30 +129,32 @@ if "SCALEFAIR_DATA" in os.environ:
         largest = component == np.bincount(component).argmax()
         print(network)
         with warnings.catch_warnings(action="ignore"):
-            results[network] = judged(
+            results[network] = compare_variants(
                 data.graph[largest][:, largest], data.sensitive_features[largest], 10
             )
 
 # %%
 # Sizes, balance and cut
 # ----------------------
-looks = ("#D55E00", "s"), ("#0072B2", "o"), ("black", "^")
-styles = dict(zip(VARIANTS, looks, strict=True))
+markers = ("#D55E00", "s"), ("#0072B2", "o"), ("black", "^")
+styles = dict(zip(VARIANTS, markers, strict=True))
 figure, axes = plt.subplots(2, 3, figsize=(11, 6.4), layout="constrained")
-for (above, below), (network, found) in zip(axes.T, results.items(), strict=True):
-    for name, (sizes, balance, cut) in found.items():
+for (size_axes, balance_axes), (network, outcomes) in zip(
+    axes.T, results.items(), strict=True
+):
+    for name, (sizes, balance, cut) in outcomes.items():
         color, marker = styles[name]
-        above.semilogy(range(1, 11), sizes, marker + "-", color=color, label=name)
-        below.plot(cut, balance, marker, color=color, markersize=9)
-    smallest = {name: sizes[0] for name, (sizes, _, _) in found.items()}
-    above.set(
+        size_axes.semilogy(range(1, 11), sizes, marker + "-", color=color, label=name)
+        balance_axes.plot(cut, balance, marker, color=color, markersize=9)
+    smallest = {name: sizes[0] for name, (sizes, _, _) in outcomes.items()}
+    size_axes.set(
         xlabel="cluster, by size",
         title=f"{network}: the smallest cluster\ngrows from "
         f"{smallest['as published']} to {smallest['regularised']} people",
     )
-    below.margins(0.12)
-    below.set(xlabel="normalised cut", ylim=(0, None), xlim=(0, None))
-    for ax in (above, below):
+    balance_axes.margins(0.12)
+    balance_axes.set(xlabel="normalised cut", ylim=(0, None), xlim=(0, None))
+    for ax in (size_axes, balance_axes):
         ax.grid(color="0.9")
         ax.set_axisbelow(True)
 axes[0, 0].set_ylabel("people")

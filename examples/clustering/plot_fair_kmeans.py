@@ -31,8 +31,8 @@ models = {
     "balance 0.4": FairKMeans(6, min_balance=0.4, balance_tolerance=10, random_state=0),
 }
 for name, model in models.items():
-    known = {} if name == "k-means" else {"sensitive_features": groups}
-    model.fit(X, **known)
+    fit_options = {} if name == "k-means" else {"sensitive_features": groups}
+    model.fit(X, **fit_options)
     balance = minimum_balance_score(model.labels_, sensitive_features=groups)
     print(f"{name:18s} cost {model.inertia_:6,.0f}, least balance {balance:.2f}")
 

@@ -93,7 +93,7 @@ affinity = NormalizedAffinity(graph)
 pairs = chebyshev(affinity, N_CLUSTERS, tol=1e-3, random_state=0)
 embedding = pairs.vectors * affinity.inv_sqrt_degrees[:, None]
 ordinary = KMeans(N_CLUSTERS, n_init=10, random_state=0).fit_predict(embedding)
-found = {
+labelings = {
     "Ordinary": ordinary,
     "Fair, k-means": model.labels_[kept],
     "Fair labels": rounded.labels_[kept],
@@ -105,13 +105,13 @@ found = {
 population = np.bincount(groups[kept], minlength=4) / kept.sum()
 excess = {
     name: group_proportions(labels, sensitive_features=groups[kept]) - population
-    for name, labels in found.items()
+    for name, labels in labelings.items()
 }
 limit = 100 * max(np.abs(values).max() for values in excess.values())
 figure, axes = plt.subplots(1, 3, figsize=(10.5, 4), sharey=True, layout="constrained")
 for ax, (name, values) in zip(axes, excess.items(), strict=True):
     distance = np.abs(values).sum(axis=1) / 2  # total variation
-    cut = normalized_cut_score(graph, found[name])
+    cut = normalized_cut_score(graph, labelings[name])
     image = ax.imshow(
         100 * values[np.argsort(-distance)].T,
         cmap="PuOr",

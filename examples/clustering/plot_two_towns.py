@@ -64,10 +64,12 @@ for ax, (name, labels) in zip(axes, panels.items(), strict=True):
             )
     balance = balance_score(labels, sensitive_features=groups)
     ax.axhspan(1.4, 1.6, color="0.85", zorder=0)  # the river
-    agreements = {how: agreement(labels, half) for how, half in halves.items()}
-    how = max(agreements, key=agreements.get)
+    agreements = {
+        direction: agreement(labels, half) for direction, half in halves.items()
+    }
+    direction = max(agreements, key=agreements.get)
     ax.set(
-        title=f"{name}: {100 * agreements[how]:.1f} %\nare split {how},\n"
+        title=f"{name}: {100 * agreements[direction]:.1f} %\nare split {direction},\n"
         f"balance {balance:.2f}",
         xlabel="east (km)",
         aspect="equal",
