@@ -124,9 +124,13 @@ def test_imports_go_down():
                 )
 
 
-def test_groups_import_nothing_but_messages():
-    assert set(imported_packages(ROOT / "_groups.py")) == {"_messages"}
+def test_groups_import_messages_and_warnings_only():
+    assert set(imported_packages(ROOT / "_groups.py")) == {
+        "_messages",
+        "_user_warnings",
+    }
     assert not list(imported_packages(ROOT / "_messages.py"))
+    assert not list(imported_packages(ROOT / "_user_warnings.py"))
 
 
 def test_private_modules_of_other_packages_stay_private():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Sequence
 from itertools import starmap
 from numbers import Real
@@ -13,23 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._messages import listed
+from scalefair._user_warnings import warn_user
 
-# So many values are hashed instead of sorted; fewer do not need pandas.
-_HASHED = 2**15
-# Combinations of attributes that have fewer rows are warned of.
-_MIN_COMBINATION_ROWS = 10
-# In a group of fewer a share has a standard error of up to 0.09.
+# Rows of a combination of attributes below which the user is warned: a share of fewer
+# has a standard error of up to 0.16.
+MIN_COMBINATION_ROWS = 10
+# Rows of a group below which estimators warn: the standard error is up to 0.09.
 FEW_ROWS = 30
-# More numbers than this measure something, as 73 ages do; 42 departments are groups.
-MAX_NUMERIC_GROUPS = 50
-# Fractions and dates are seldom groups: a few levels of a scale, say.
-MAX_FRACTIONAL_GROUPS = 10
-# Packages whose calls are not the user's.
-_OURS = {"scalefair", "sklearn"}
 
 
 class Attribute(NamedTuple):
-    """A column of the sensitive features: its name, its groups, and each row's."""
+    """A column of the sensitive features: its name, its groups, the group of rows."""
 
     name: str
     groups: NDArray[Any]  # sorted
@@ -37,7 +29,7 @@ class Attribute(NamedTuple):
 
 
 class GroupCodes(np.ndarray):
-    """A view of codes that are known to be groups, however many there are."""
+    """Codes that are groups for certain: they are not checked for being quantities."""
 
 
 def encode_groups(
@@ -66,13 +58,13 @@ def encode_attributes(
 ) -> list[Attribute]:
     """Return the columns of the sensitive features, each encoded by itself."""
     columns = _columns(sensitive_features)
-    n_given = len(columns[0][1])
-    if n_given != (n_given if n_samples is None else n_samples):
+    n_rows = len(columns[0][1])
+    if n_samples is not None and n_rows != n_samples:
         hint = " Put columns side by side." * (len(columns) == n_samples)
         if isinstance(sensitive_features, list) and isinstance(columns[0][1][0], str):
             hint = " Names of columns are not taken: give the columns, X[names]."
         raise ValueError(
-            f"sensitive_features must have one group per sample, got {n_given} groups "
+            f"sensitive_features must have one group per sample, got {n_rows} groups "
             f"for {n_samples} samples.{hint}"
         )
     if len(columns) == 1:
@@ -116,10 +108,11 @@ def check_are_groups(attributes: Sequence[Attribute]) -> None:
             groups.dtype.kind == "O" and all(isinstance(v, Real) for v in groups)
         )
         if not (is_number or groups.dtype.kind in "mM"):
-            continue  # words may be as many as anybody likes
+            continue  # any number of strings
+        # 73 ages are a quantity and 42 departments are groups. Fractions and dates are
+        # seldom groups: a few levels of a scale, say.
         is_whole = is_number and not (groups % 1 != 0).any()
-        limit = MAX_NUMERIC_GROUPS if is_whole else MAX_FRACTIONAL_GROUPS
-        if len(groups) > limit:
+        if len(groups) > (50 if is_whole else 10):
             kind = "numbers" if is_number else "dates"
             raise ValueError(
                 f"{_describe(name, attributes)} has {len(groups):,} different {kind}, "
@@ -135,12 +128,12 @@ def _describe(name: str, attributes: Sequence[Any]) -> str:
 
 
 def squeeze_single(values: list[Any]) -> Any:
-    """Return what belongs to the attributes: of a single one by itself, else a list."""
+    """Return a list with an entry for each attribute; of a single one its entry."""
     return values if len(values) > 1 else values[0]
 
 
 def as_list(values: Any) -> list[Any]:
-    """Return a list of what belongs to each attribute, as of `squeeze_single`."""
+    """Return a list with an entry for each attribute: undo `squeeze_single`."""
     return values if isinstance(values, list) else [values]
 
 
@@ -150,7 +143,7 @@ def fitted_groups(compared: Sequence[Attribute]) -> Any:
 
 
 def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.int64]]:
-    """Return of each attribute its groups as indices into those that `fit` saw."""
+    """Return for each attribute its groups as indices into those that `fit` saw."""
     fitted = as_list(fitted)
     if len(compared) != len(fitted):
         raise ValueError(
@@ -163,11 +156,11 @@ def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.
     ]
 
 
-def check_compared(compared: Sequence[Attribute], instead: str) -> None:
-    """Raise a ValueError for fewer than two groups; `instead` says what to use."""
+def check_compared(compared: Sequence[Attribute], alternative: str) -> None:
+    """Raise a ValueError for fewer than two groups, with an alternative for one."""
     for name, groups, _ in compared:
         if len(groups) < 2:
-            remedy = f"For one group use {instead}."
+            remedy = f"For one group use {alternative}."
             raise ValueError(
                 f"{_describe(name, compared)} has only one group "
                 f"({groups.tolist()[0]!r}): fairness compares groups. "
@@ -178,7 +171,7 @@ def check_compared(compared: Sequence[Attribute], instead: str) -> None:
 def join_attributes(
     attributes: Sequence[Attribute],
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the combinations that occur, as sorted strings, and each row's.
+    """Return the combinations that occur, as sorted strings, and the code of each row.
 
     A combination is ``"f, 31"``, whatever else occurs: commas and backslashes within
     values have a backslash before them. A single attribute is returned as it is.
@@ -188,17 +181,18 @@ def join_attributes(
     row, codes = combinations(
         [a.codes for a in attributes], [len(a.groups) for a in attributes]
     )
-    words = [
+    texts = [
         np.array([_text(group) for group in groups], object)[values[row]]
         for _, groups, values in attributes
     ]
-    names = np.array([", ".join(parts) for parts in zip(*words, strict=True)], np.str_)
+    names = np.array([", ".join(parts) for parts in zip(*texts, strict=True)], np.str_)
     order = np.argsort(names)
     names = names[order]
-    if (same := names[1:] == names[:-1]).any():
+    is_repeated = names[1:] == names[:-1]
+    if is_repeated.any():
         raise ValueError(
             "sensitive_features has different values that are written alike, as in "
-            f"{names[1:][same].tolist()[0]!r}. Convert each column to one type."
+            f"{names[1:][is_repeated].tolist()[0]!r}. Convert each column to one type."
         )
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -208,15 +202,16 @@ def join_attributes(
 def combinations(
     codes: Sequence[NDArray[np.integer]], sizes: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return for each combination that occurs a row that has it, and each row's.
+    """Return a row of each combination that occurs, and the combination of each row.
 
-    `sizes` are the numbers of groups of the attributes, of which these are codes.
+    `codes` are those of the attributes, `sizes` their numbers of groups.
     """
+    # A combination is a number in mixed radix: cell = (code_1 * size_2 + code_2) * ...
     cells = codes[0].astype(np.int64, copy=False)
     n_cells, n = sizes[0], len(cells)
     for other, size in zip(codes[1:], sizes[1:], strict=True):
         if n_cells * size > np.iinfo(np.int64).max // 2:
-            # Those that occur: at most n, so that the product cannot overflow.
+            # Renumber the cells that occur. There are at most n: no product overflows.
             distinct, cells = encode_values(cells, name="codes")
             n_cells = len(distinct)
         cells = cells * size + other
@@ -230,20 +225,17 @@ def combinations(
 def warn_few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> None:
     """Warn the user of groups of few rows, as combinations of attributes may be."""
     if message := few_rows(groups, sizes):
-        level = 1  # of the first call from elsewhere
-        while sys._getframe(level).f_globals.get("__name__", "").split(".")[0] in _OURS:
-            level += 1
-        warnings.warn(message, UserWarning, stacklevel=level + 1)
+        warn_user(message)
 
 
 def few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> str:
     """Name groups of few rows, the smallest first; nothing if there are none."""
-    small = sizes < _MIN_COMBINATION_ROWS
+    small = sizes < MIN_COMBINATION_ROWS
     if not small.any():
         return ""
     return (
         f"{small.sum()} of the {len(groups)} groups, combinations of several "
-        f"attributes, have fewer than {_MIN_COMBINATION_ROWS} rows: "
+        f"attributes, have fewer than {MIN_COMBINATION_ROWS} rows: "
         f"{smallest([*map(repr, groups.tolist())], sizes, small)}. What is found for "
         "so few is mostly chance: join values, or leave an attribute out."
     )
@@ -258,12 +250,12 @@ def smallest(
 
 
 def check_group_count(
-    n_groups: int, max_groups: int, of: str = "sensitive_features"
+    n_groups: int, max_groups: int, name: str = "sensitive_features"
 ) -> None:
     """Raise a ValueError for so many groups that they are a number, no category."""
     if n_groups > max_groups:
         raise ValueError(
-            f"{of} has {n_groups:,} different values, more than "
+            f"{name} has {n_groups:,} different values, more than "
             f"max_groups={max_groups}: is it a number or an identifier, not a "
             "category? Every group takes constraints and weights of its own. "
             "Put the values into a few ranges or kinds, or pass max_groups="
@@ -277,8 +269,8 @@ def check_group_sizes(
     """Raise a ValueError for groups of fewer rows than `min_group_size`."""
     small = sizes < min_size
     if small.any():
-        least = sizes.min()
-        remedy = f" min_group_size={least} takes them as they are." if least else ""
+        minimum = sizes.min()
+        remedy = f" min_group_size={minimum} takes them as they are." if minimum else ""
         raise ValueError(
             f"{small.sum()} of the {sizes.size} groups of sensitive_features have"
             f"{within} fewer rows than min_group_size={min_size}: "
@@ -341,7 +333,7 @@ def _refuse_missing(missing: NDArray[np.bool_], name: str, what: str) -> None:
 
 
 def _as_array(values: Any, name: str, what: str) -> NDArray[Any]:
-    # NumPy takes what is under a mask.
+    # NumPy would take the values under a mask.
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
             f"{name} has masked entries. Give each sample a {what}, or drop it."
@@ -405,16 +397,18 @@ def encode_values(
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the sorted distinct values and the index of each value among them."""
     try:
-        if values.dtype.kind not in "biuOSU" or values.size < _HASHED:
+        # Many values are hashed, which is faster than to sort them. Few need no pandas.
+        if values.dtype.kind not in "biuOSU" or values.size < 2**15:
             distinct, codes = np.unique(values, return_inverse=True)
         else:
             import pandas
 
             is_text = values.dtype.kind in "SU"
             items = values.astype(object) if is_text else values
-            order, words = pandas.factorize(items, use_na_sentinel=False)
-            distinct, ranks = np.unique(words.astype(values.dtype), return_inverse=True)
-            codes = ranks[order]
+            codes, levels = pandas.factorize(items, use_na_sentinel=False)
+            levels = levels.astype(values.dtype)
+            distinct, ranks = np.unique(levels, return_inverse=True)
+            codes = ranks[codes]
     except TypeError as error:
         raise ValueError(
             f"{name} mixes values that cannot be ordered, such as strings and "
