@@ -1,3 +1,5 @@
+"""Display of the rates of two groups."""
+
 import numpy as np
 import pandas
 import pytest
@@ -162,9 +164,9 @@ PAIR = {"race": ("white", "asian")}
 
 
 def test_each_attribute_has_a_curve():
-    how = {"attributes": "each", "pair": PAIR, "interval": (0.1, 0.6)}
+    options = {"attributes": "each", "pair": PAIR, "interval": (0.1, 0.6)}
     models = {"plain": SCORES, "fair": -SCORES}
-    display = draw(models, PEOPLE, **how)
+    display = draw(models, PEOPLE, **options)
     assert list(display.gaps)[:4] == [
         *("plain, sex", "plain, race", "plain, age"),
         "fair, sex",
@@ -176,9 +178,9 @@ def test_each_attribute_has_a_curve():
             curve = display.rates[f"{model}, {name}"]
             np.testing.assert_array_equal(curve, alone.rates[model])
     two = PEOPLE[["sex", "age"]]
-    of = {"sensitive_features": two, "interval": (0.1, 0.6), "attributes": "each"}
-    gaps = draw(SCORES, two, attributes="each", interval=(0.1, 0.6)).gaps
-    assert max(gaps.values()) == pytest.approx(partial_parity_gap(SCORES, **of))
+    options = {"interval": (0.1, 0.6), "attributes": "each"}
+    gap = partial_parity_gap(SCORES, sensitive_features=two, **options)
+    assert max(draw(SCORES, two, **options).gaps.values()) == pytest.approx(gap)
     y = {"y_true": SCORES > 0, "given": "label"}
     gaps = draw(SCORES, two, attributes="each", **y).gaps
     assert "scores, age, labelled False" in gaps
@@ -196,12 +198,12 @@ def test_attributes_of_a_model(ax):
     model = PartiallyFairClassifier(kappa=0.9, attributes="each", interactions=False)
     two, X = PEOPLE[["sex", "age"]], SCORES[:, None]
     model.fit(X, SCORES > 0, sensitive_features=two)
-    how = {"sensitive_features": two, "ax": ax}
-    display = GroupRateDisplay.from_estimator(model, X, **how)
+    options = {"sensitive_features": two, "ax": ax}
+    display = GroupRateDisplay.from_estimator(model, X, **options)
     names = [f"PartiallyFairClassifier, {name}" for name in two]
     assert list(display.gaps) == names
-    how["pair"] = ("f, False", "m, True")
-    display = GroupRateDisplay.from_estimator(model, X, attributes="joint", **how)
+    options["pair"] = ("f, False", "m, True")
+    display = GroupRateDisplay.from_estimator(model, X, attributes="joint", **options)
     assert display.groups.tolist() == ["f, False", "m, True"]
 
 
@@ -236,14 +238,14 @@ def test_from_estimator(ax):
     same = draw(models["plain"].decision_function(X), GROUPS).rates["scores"]
     np.testing.assert_array_equal(display.rates["plain"], same)
     assert not np.array_equal(display.rates["aware"], same)
-    for found, interval, kappa in [
+    for drawing, interval, kappa in [
         (display, (0.1, 0.5), 0.2),
         (drawn("plain"), (0.0, 1.0), None),
         (drawn("aware", "other"), (0.0, 1.0), 0.2),  # they agree on one
         (drawn("other", interval=None), (0.1, 0.6), 0.2),
         (drawn("aware", interval=(0, 0.5), kappa=0.3), (0, 0.5), 0.3),
     ]:
-        assert (found.interval, found.kappa) == (interval, kappa)
+        assert (drawing.interval, drawing.kappa) == (interval, kappa)
     display = GroupRateDisplay.from_estimator(
         models["plain"], X, sensitive_features=GROUPS, ax=ax
     )
