@@ -1,4 +1,4 @@
-"""What is known of memory."""
+"""Peak memory, and limits where the system does not tell."""
 
 import numpy as np
 

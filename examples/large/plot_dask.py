@@ -60,7 +60,7 @@ panels = (
     (axes[0], sizes, losses, "Fair PCA: losses"),
     (axes[1], range(1, 9), eigenvalues, "Fair clusters: eigenvalues"),
 )
-for ax, x, values, what in panels:
+for ax, x, values, title in panels:
     memory, parts = (np.asarray(values[name]) for name in ("in memory", "in parts"))
     ax.plot(
         x, memory, "o", markersize=11, markerfacecolor="none", color="#0072B2",
@@ -68,7 +68,7 @@ for ax, x, values, what in panels:
     )  # fmt: skip
     ax.plot(x, parts, "x", markersize=6, color="#D55E00", label="in parts, by Dask")
     difference = np.abs(memory - parts).max() / np.abs(memory).max()
-    ax.set_title(f"{what} differ\nby at most {difference:.0e} of the largest")
+    ax.set_title(f"{title} differ\nby at most {difference:.0e} of the largest")
     ax.grid(color="0.9")
     ax.set_axisbelow(True)
 axes[0].set(xlabel="number of components", ylabel="largest loss of a group, per row")

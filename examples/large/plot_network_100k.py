@@ -21,7 +21,7 @@ from scalefair.operators import NormalizedAffinity
 from scalefair.plotting import ClusterCompositionDisplay
 
 N_CLUSTERS, N_GROUPS = 20, 5
-others, other_groups = N_CLUSTERS - 1, N_GROUPS - 1
+other_clusters, other_groups = N_CLUSTERS - 1, N_GROUPS - 1
 data = make_fair_sbm(
     100_000,
     n_clusters=N_CLUSTERS,
@@ -30,9 +30,9 @@ data = make_fair_sbm(
     # Chances of a tie: same cluster and group, same group, same cluster, neither.
     probabilities=(
         0.36,
-        0.34 / others,
+        0.34 / other_clusters,
         0.25 / other_groups,
-        0.05 / (others * other_groups),
+        0.05 / (other_clusters * other_groups),
     ),
     cohesion=[0.4] * 5 + [1.0] * 15,
     random_state=0,
@@ -66,17 +66,17 @@ model = FairSpectralClustering(
 model.fit(graph, sensitive_features=groups)
 seconds["Fair"] = time.perf_counter() - start
 labels = {"Ordinary": ordinary, "Fair": model.labels_}
-for name, found in labels.items():
-    balance = balance_score(found, sensitive_features=groups)
+for name, clusters in labels.items():
+    balance = balance_score(clusters, sensitive_features=groups)
     print(f"{name:8s} {seconds[name]:5.1f} s, average balance {balance:.2f}")
 
 # %%
-# What the clusters hold
-# ----------------------
+# The groups in each cluster
+# --------------------------
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
-for ax, (name, found) in zip(axes, labels.items(), strict=True):
+for ax, (name, clusters) in zip(axes, labels.items(), strict=True):
     ClusterCompositionDisplay.from_predictions(
-        found, sensitive_features=groups, ax=ax, name=name, legend=ax is axes[-1]
+        clusters, sensitive_features=groups, ax=ax, name=name, legend=ax is axes[-1]
     )
     ax.set_title(f"{ax.get_title()}, {seconds[name]:.0f} s")
 plt.show()

@@ -21,8 +21,8 @@ from scalefair.plotting import JointNumericalRangeDisplay
 rng = np.random.default_rng(0)
 n_features, sizes = 8, {"majority": 3000, "minority": 1000}
 spread = 2.0 * 0.7 ** np.arange(n_features)
-turn = 0.25 * rng.standard_normal((n_features, n_features))
-axes = np.linalg.qr(np.eye(n_features) + turn)[0]
+rotation = 0.25 * rng.standard_normal((n_features, n_features))
+axes = np.linalg.qr(np.eye(n_features) + rotation)[0]
 rows = [
     rng.standard_normal((sizes["majority"], n_features)) * spread,
     (rng.standard_normal((sizes["minority"], n_features)) * spread) @ axes,
@@ -47,9 +47,9 @@ for name, model in {"plain PCA": plain, "fair PCA": fair}.items():
 # of the dual weights of fair PCA lead to the fair point.
 covariances = fair.moments_.covariances("global")
 direction = np.arctan2(fair.dual_weights_[1], fair.dual_weights_[0])
-found = joint_numerical_range(*covariances, 3, angles=[direction])
+boundary = joint_numerical_range(*covariances, 3, angles=[direction])
 best = joint_numerical_range(*covariances, 3, angles=[0, np.pi / 2]).support
-print("losses at the boundary point in that direction:", best - found.points[0])
+print("losses at the boundary point in that direction:", best - boundary.points[0])
 
 # %%
 # A picture of it
@@ -67,13 +67,13 @@ for ax, view in zip(axes, ("all", "optimum"), strict=True):
         view=view,
         legend=ax is axes[-1],
     )
-whole, corner = axes
-times = np.ptp(whole.get_xlim()) / np.ptp(corner.get_xlim())
-whole.set_title(f"the whole region,\n{whole.get_title()}")
+region, corner = axes
+times = np.ptp(region.get_xlim()) / np.ptp(corner.get_xlim())
+region.set_title(f"the whole region,\n{region.get_title()}")
 corner.set_title(
     f"its marked corner, enlarged {times:.0f} times,\n{corner.get_title()}"
 )
-whole.indicate_inset(
+region.indicate_inset(
     (
         *(corner.get_xlim()[0], corner.get_ylim()[0]),
         *(np.ptp(corner.get_xlim()), np.ptp(corner.get_ylim())),
