@@ -65,9 +65,9 @@ def pca_picture() -> Picture:
         f"{n} components": {
             "PCA": [float(pca)],
             'combinations ("joint")': [float(joint)],
-            'each attribute ("each")': [float(each)],
+            'each attribute ("each")': [float(separate)],
         }
-        for n, pca, joint, each in cells_of("fair_pca", "| components | PCA |")
+        for n, pca, joint, separate in cells_of("fair_pca", "| components | PCA |")
     }
     return Picture(["largest loss of a sex or race in Adult, per row"], rows)
 
@@ -179,8 +179,8 @@ def main(arguments: list[str] | None = None) -> None:
     with rc_context(STYLE):
         for name, make in CHAPTERS.items():
             picture = make()
-            about = {"Date": None, "Description": picture.numbers()}
-            compare(picture).savefig(folder / f"{name}.svg", metadata=about)
+            metadata = {"Date": None, "Description": picture.numbers()}
+            compare(picture).savefig(folder / f"{name}.svg", metadata=metadata)
 
 
 if __name__ == "__main__":

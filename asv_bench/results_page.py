@@ -136,15 +136,15 @@ class Run(NamedTuple):
 
 def newest_results(folder: Path, machine: str = "", commit: str = "") -> Path:
     """File of the newest run of this machine and commit; of any where empty."""
-    found = [
+    paths = [
         path
         for path in folder.glob(f"{machine or '*'}/*.json")
         if path.name != "machine.json" and path.name.startswith(commit[:8])
     ]
-    if not found:
-        wanted = "".join(f" of {word}" for word in (machine, commit) if word)
-        raise SystemExit(f"no results{wanted} in {folder}: run `asv run` first")
-    return max(found, key=lambda path: max(_started(json.loads(path.read_text()))))
+    if not paths:
+        filters = "".join(f" of {name}" for name in (machine, commit) if name)
+        raise SystemExit(f"no results{filters} in {folder}: run `asv run` first")
+    return max(paths, key=lambda path: max(_started(json.loads(path.read_text()))))
 
 
 def _columns(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -163,22 +163,28 @@ def _started(results: dict[str, Any]) -> list[float]:
 def read_run(path: Path) -> Run:
     """Results in this file, described by benchmarks.json and machine.json near it."""
     results = json.loads(path.read_text())
-    known = json.loads((path.parents[1] / "benchmarks.json").read_text())
+    descriptions = json.loads((path.parents[1] / "benchmarks.json").read_text())
     measurements, repeats = [], []
     for name, record in sorted(_columns(results)):
-        if name not in known:  # a benchmark that is gone
+        if name not in descriptions:  # a benchmark that is gone
             continue
-        what = known[name]
+        description = descriptions[name]
         for values, value in zip(
             product(*record["params"]), record["result"], strict=True
         ):
             if value is None or math.isnan(value):  # failed, or not asked for
                 continue
             parameters = dict(
-                zip(what["param_names"], (v.strip("'\"") for v in values), strict=True)
+                zip(
+                    description["param_names"],
+                    (v.strip("'\"") for v in values),
+                    strict=True,
+                )
             )
             measurements.append(
-                Measurement(name, what["type"], what["unit"], parameters, value)
+                Measurement(
+                    name, description["type"], description["unit"], parameters, value
+                )
             )
         repeats += [n for n in record.get("stats_repeat") or [] if n]
     return Run(
@@ -265,17 +271,17 @@ def suite_table(measurements: list[Measurement]) -> list[str]:
 
 def machine_table(run: Run, packages: dict[str, str]) -> list[str]:
     """Lines that describe the machine, without its name."""
-    about = run.machine
+    machine = run.machine
     rows = {
-        "processor": f"{about.get('cpu', '?')}, {about.get('arch', '?')}",
-        "cores": about.get("num_cpu", "?"),
-        "system": about.get("os", "?").split()[0],
+        "processor": f"{machine.get('cpu', '?')}, {machine.get('arch', '?')}",
+        "cores": machine.get("num_cpu", "?"),
+        "system": machine.get("os", "?").split()[0],
         "commit": f"`{run.commit[:10]}`",
         "date": f"{run.started:%Y-%m-%d}",
         **packages,
     }
-    if about.get("ram", "").isdigit():
-        rows["memory"] = f"{int(about['ram']) / 2**30:.0f} GiB"
+    if machine.get("ram", "").isdigit():
+        rows["memory"] = f"{int(machine['ram']) / 2**30:.0f} GiB"
     return ["| | |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows.items())]
 
 
@@ -309,11 +315,11 @@ def page(run: Run, packages: dict[str, str], figures: dict[str, str]) -> str:
         lines += [f"![{caption}]({name})", ""]
     suites = dict.fromkeys([*SUITES, *(one.suite for one in run.measurements)])
     for suite in suites:
-        some = [one for one in run.measurements if one.suite == suite]
-        if not some:
+        measurements = [one for one in run.measurements if one.suite == suite]
+        if not measurements:
             continue
         lines += [f"## {_suite_title(suite)}", "", f"`-b '^{suite}\\.'`", ""]
-        lines += [*suite_table(some), ""]
+        lines += [*suite_table(measurements), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -332,61 +338,63 @@ def ratios_at_largest(run: Run) -> list[tuple[str, float, bool]]:
 
     And whether what stands beside it does an easier task.
     """
-    found: dict[tuple[str, ...], tuple[str, float, bool]] = {}
+    comparisons: dict[tuple[str, ...], tuple[str, float, bool]] = {}
     for one in run.measurements:
         peer = peer_of(one, run.measurements)
         if peer is None:
             continue
         # Numbers are sizes, which grow from row to row; words are methods.
         sizes = [v for v in one.parameters.values() if v.lstrip("(")[:1].isdigit()]
-        words = [v for v in one.parameters.values() if v not in sizes]
-        label = ", ".join([_suite_title(one.suite), *words])
+        methods = [v for v in one.parameters.values() if v not in sizes]
+        label = ", ".join([_suite_title(one.suite), *methods])
         text = f"{label} [{' x '.join(sizes)}]" if sizes else label
         method = one.name.rpartition(".")[2].partition("_")[2].replace("_", " ")
         text = f"{text}: {method}\nbeside {peer[0]}"
         ratio = one.value / peer[1].value
-        found[(one.name, *words)] = (text, ratio, peer[0] in EASIER)
-    return sorted(found.values(), key=lambda mark: -mark[1])
+        comparisons[(one.name, *methods)] = (text, ratio, peer[0] in EASIER)
+    return sorted(comparisons.values(), key=lambda mark: -mark[1])
 
 
 def fits(run: Run) -> list[tuple[str, float, bool]]:
     """Label and seconds of whole fits, and whether scikit-learn made them."""
-    found = []
+    times = []
     for one in reversed(run.measurements):
         if one.kind == "time" and one.suite in FITTED and "fit" in one.name:
-            words = list(one.parameters.values())
-            peer = PEER_VALUES.get(one.owner, ("", ""))[1] in words
-            label = f"{_suite_title(one.suite)}: {', '.join(words)}"
-            found.append((label, one.value, peer or "sklearn" in label))
-    return found
+            methods = list(one.parameters.values())
+            peer = PEER_VALUES.get(one.owner, ("", ""))[1] in methods
+            label = f"{_suite_title(one.suite)}: {', '.join(methods)}"
+            times.append((label, one.value, peer or "sklearn" in label))
+    return times
 
 
 def dots(
-    marks: list[tuple[str, float, bool]], words: Callable[[float], str], zero: float
+    marks: list[tuple[str, float, bool]],
+    format_value: Callable[[float], str],
+    zero: float,
 ) -> tuple[Figure, Axes]:
     """A line of text and a mark below it for each, on a logarithmic axis.
 
     Squares are those with a True. Narrow, with the words above the marks rather than
     beside them: a telephone shows it in full, in letters of their size.
     """
-    places, height = [], 0.0
+    heights, height = [], 0.0
     for label, *_ in marks:
-        places.append(height)
+        heights.append(height)
         height += 2.2 + label.count("\n")  # lines of text
     figure = Figure(figsize=(4.1, 1.1 + 0.145 * height), layout="constrained")
     ax = figure.add_subplot()
-    for y, (label, value, square) in zip(places, marks, strict=True):
+    for y, (label, value, square) in zip(heights, marks, strict=True):
         # Blue and vermilion differ for colour-blind readers; so do the marks.
         color = "#D55E00" if square else "#0072B2"
         ax.plot([zero, value], [y, y], color="0.85", linewidth=2, zorder=1)
         ax.plot(value, y, "s" if square else "o", color=color, markersize=5)
-        left = value < zero
+        is_smaller = value < zero
         ax.annotate(
-            words(value),
+            format_value(value),
             (value, y),
-            xytext=(-7 if left else 7, 0),
+            xytext=(-7 if is_smaller else 7, 0),
             textcoords="offset points",
-            ha="right" if left else "left",
+            ha="right" if is_smaller else "left",
             va="center",
         )
         clear = {"facecolor": "white", "edgecolor": "none", "pad": 0}
@@ -418,14 +426,14 @@ def draw(run: Run, folder: Path) -> dict[str, str]:
                 [ratio < 1 for _, ratio, other in pairs if other == kind]
                 for kind in (False, True)
             )
-            what = f"Less time for the same in {sum(same)} of {len(same)},"
-            what += f"\nthan for an easier task in {sum(easier)} of {len(easier)}"
+            caption = f"Less time for the same in {sum(same)} of {len(same)},"
+            caption += f"\nthan for an easier task in {sum(easier)} of {len(easier)}"
             label = "our time / theirs, at the largest size that ran\n"
             label += "(circles: the same answer, squares: an easier task)"
-            save("ratios.svg", figure, ax, what, label)
+            save("ratios.svg", figure, ax, caption, label)
         if marks := fits(run):
-            least = min(value for _, value, _ in marks) / 2
-            figure, ax = dots(marks, lambda value: quantity(value, "seconds"), least)
+            minimum = min(value for _, value, _ in marks) / 2
+            figure, ax = dots(marks, lambda value: quantity(value, "seconds"), minimum)
             label = "seconds (squares: scikit-learn, not fair)"
             save("fits.svg", figure, ax, "How long whole fits take", label)
     return captions

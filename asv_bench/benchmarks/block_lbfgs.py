@@ -44,29 +44,29 @@ class DualProblem:
             self.operator.apply(MV, MH, shift=self.shift)
             return 0.5 * inner(V, V) - roots.sum(), (V - MH).ravel()
 
-        found = minimize(
+        solution = minimize(
             value_and_gradient,
             self.start.ravel(),
             jac=True,
             method="L-BFGS-B",
             options={"gtol": 1e-3, "ftol": 1e-4, "maxcor": maxcor},
         )
-        return found.fun, found.nfev
+        return solution.fun, solution.nfev
 
     def ours(self, value=-np.inf):
         """Value that ours reaches, and its number of steps."""
         V = self.start.copy()
         objective = EnergyDual(self.operator, self.shift, V.shape[1])
-        found = lbfgs(
+        result = lbfgs(
             objective,
             V,
             ftol=1e-4 if value == -np.inf else -np.inf,
             gtol=1e-3 if value == -np.inf else 0,
-            callback=lambda _, reached: reached <= value,
+            callback=lambda _, current: current <= value,
         )
-        if value > -np.inf and not found.value <= value:
-            raise AssertionError(f"stopped at {found.value}, scipy reached {value}")
-        return found.value, found.n_iter
+        if value > -np.inf and not result.value <= value:
+            raise AssertionError(f"stopped at {result.value}, scipy reached {value}")
+        return result.value, result.n_iter
 
 
 class BlockLBFGS:

@@ -66,11 +66,11 @@ class Inner:
 
     def setup(self, n, method):
         self.problem = ParityOfHinges(2000, n)
-        found = solve(self.problem, method)
-        if method == "bundle" and not found.converged:
-            raise RuntimeError(found.message)
-        if found.infeasibility > RESIDUAL:
-            raise RuntimeError(f"violation {found.infeasibility:.1e}")
+        solution = solve(self.problem, method)
+        if method == "bundle" and not solution.converged:
+            raise RuntimeError(solution.message)
+        if solution.infeasibility > RESIDUAL:
+            raise RuntimeError(f"violation {solution.infeasibility:.1e}")
 
     def time_solve(self, n, method):
         solve(self.problem, method)

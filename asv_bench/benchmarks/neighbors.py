@@ -19,14 +19,14 @@ def clustered_rows(n_rows, n_features=50, seed=0):
 def recall(X, affinity, n_sampled=300, seed=1):
     """Share of the exact neighbours of some rows in a symmetric graph."""
     rows = np.random.default_rng(seed).choice(len(X), n_sampled, replace=False)
-    found = 0
+    n_exact = 0
     for row in rows:
         distances = ((X - X[row]) ** 2).sum(axis=1)
         distances[row] = np.inf
         reach = np.partition(distances, N_NEIGHBORS - 1)[N_NEIGHBORS - 1]
-        near = distances[affinity[[row]].indices] <= (1 + 1e-6) * reach
-        found += min(N_NEIGHBORS, np.count_nonzero(near))
-    return found / (n_sampled * N_NEIGHBORS)
+        is_exact = distances[affinity[[row]].indices] <= (1 + 1e-6) * reach
+        n_exact += min(N_NEIGHBORS, np.count_nonzero(is_exact))
+    return n_exact / (n_sampled * N_NEIGHBORS)
 
 
 class Graph:

@@ -29,8 +29,10 @@ def scored_rows(m, n_groups=2, ties=False):
 def isotonic_by_group(y, scores, groups):
     fitted = np.empty_like(scores)
     for k in np.unique(groups):
-        own = groups == k
-        fitted[own] = IsotonicRegression().fit_transform(scores[own], y[own])
+        members = groups == k
+        fitted[members] = IsotonicRegression().fit_transform(
+            scores[members], y[members]
+        )
     return fitted
 
 
@@ -114,12 +116,12 @@ class Calibration:
     def setup(self, n_groups, target, method):
         labels, scores, groups = scored_rows(1_000_000, n_groups)
         self.rows = labels if target == "labels" else scores, scores, groups
-        some = [column[:20_000] for column in self.rows]
-        alone = parity_isotonic_regression(*some, kappa=1.0).fitted
-        error = np.abs(alone - isotonic_by_group(*some)).max()
-        fair = parity_isotonic_regression(*some, kappa=0.05, interval=(0.05, 0.3))
+        sample = [column[:20_000] for column in self.rows]
+        alone = parity_isotonic_regression(*sample, kappa=1.0).fitted
+        error = np.abs(alone - isotonic_by_group(*sample)).max()
+        fair = parity_isotonic_regression(*sample, kappa=0.05, interval=(0.05, 0.3))
         gap = partial_demographic_parity_gap(
-            fair.fitted, sensitive_features=some[2], interval=(0.05, 0.3)
+            fair.fitted, sensitive_features=sample[2], interval=(0.05, 0.3)
         )
         if not (error <= 1e-9 and gap <= 0.05 + 1e-12):
             raise AssertionError(f"error {error:.1e}, gap {gap}")

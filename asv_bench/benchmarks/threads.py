@@ -86,8 +86,8 @@ class Settings:
     def track_beside_another_fit(self, benchmark):
         idle = measure(benchmark, ["as they come"], 1)
         with another_fit():
-            beside = measure(benchmark, ["as they come"], 1)
-        return beside["as they come"] / idle["as they come"]
+            loaded = measure(benchmark, ["as they come"], 1)
+        return loaded["as they come"] / idle["as they come"]
 
 
 def measure(name, settings, rounds):
@@ -96,10 +96,10 @@ def measure(name, settings, rounds):
     for _ in range(rounds):
         for key in settings:
             process = _child(name, **SETTINGS[key])
-            said, _ = process.communicate()
+            output, _ = process.communicate()
             if process.returncode:
                 raise RuntimeError(f"{name} with {key} failed")
-            seconds[key] += json.loads(said.splitlines()[-1])
+            seconds[key] += json.loads(output.splitlines()[-1])
     return {key: statistics.median(values) for key, values in seconds.items()}
 
 
@@ -115,11 +115,11 @@ def another_fit():
         process.wait()
 
 
-def _child(what, **environment):
+def _child(name, **environment):
     """A process that runs this file, below."""
     inherited = {key: v for key, v in os.environ.items() if key not in _UNSET}
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.threads", what],
+        [sys.executable, "-m", "benchmarks.threads", name],
         cwd=Path(__file__).parents[1],
         env={**inherited, **environment},
         stdout=subprocess.PIPE,

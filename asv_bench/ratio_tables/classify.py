@@ -27,7 +27,7 @@ PAPER = {"surrogate_width": 1.0, "n_thresholds": 10, "alpha": 0.0}
 def _rows(data, part=""):
     """Rows, labels and groups as keyword arguments of `fit` and `score`."""
     names = {"X": "data", "y": "target", "sensitive_features": "sensitive_features"}
-    return {word: data[f"{name}{part}"] for word, name in names.items()}
+    return {parameter: data[f"{name}{part}"] for parameter, name in names.items()}
 
 
 def _test_cells(model, data):
@@ -111,7 +111,7 @@ def front(
     rows = _rows(data)
     strata = 2 * (data.sensitive_features == "Male") + data.target
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=0)
-    found = []
+    results = []
     for n_thresholds, alpha in itertools.product(thresholds, alphas):
         options = {**PAPER, "n_thresholds": n_thresholds, "alpha": alpha}
         options |= {"start": "zero"}
@@ -123,8 +123,10 @@ def front(
                 interval=INTERVAL,
                 **options,
             )
-            rest = {name: values[held_out] for name, values in rows.items()}
-            scores.append([(m.partial_parity_gap_, m.score(**rest)) for m in models])
+            test_rows = {name: values[held_out] for name, values in rows.items()}
+            scores.append(
+                [(m.partial_parity_gap_, m.score(**test_rows)) for m in models]
+            )
         means = np.mean(scores, axis=0)
         for kappa, (gap, accuracy) in zip(kappas, means, strict=True):
             model = PartiallyFairClassifier(INTERVAL, kappa, **options)
@@ -135,9 +137,9 @@ def front(
                 "training gap": f"{gap:.3f}",
                 **_test_cells(model.fit(**rows), data),
             }
-            found.append((accuracy if gap <= 0.13 else -1.0, cells))
-    show("a9a, all settings", *(cells for _, cells in found))
-    show("a9a, the setting that is chosen", max(found, key=lambda pair: pair[0])[1])
+            results.append((accuracy if gap <= 0.13 else -1.0, cells))
+    show("a9a, all settings", *(cells for _, cells in results))
+    show("a9a, the setting that is chosen", max(results, key=lambda pair: pair[0])[1])
 
 
 def million_rows(m=1_000_000, n=200):

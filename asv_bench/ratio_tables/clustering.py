@@ -72,10 +72,10 @@ def cache_lines(n_nodes=1_000_000, columns=(15, 20, 25, 30, 55), repeats=5):
             X = rng.standard_normal((n_nodes, k)).astype(dtype)
             out, scale = np.empty_like(X), np.ones(n_nodes, dtype)
             ones = np.ndarray(W.nnz, dtype, np.ones(1, dtype), strides=(0,))
-            given = W.indptr, W.indices, ones, X, out, *map(dtype, (1, 0, 0)), scale
+            arguments = W.indptr, W.indices, ones, X, out, *map(dtype, (1, 0, 0)), scale
             runs = {
-                "packed": partial(csr_matmat, *given, np.empty_like(X)),
-                "lines": partial(csr_matmat, *given, csr_room(X, None, True)),
+                "packed": partial(csr_matmat, *arguments, np.empty_like(X)),
+                "lines": partial(csr_matmat, *arguments, csr_room(X, None, True)),
             }
             seconds, _ = alternate(repeats, runs)
             row[np.dtype(dtype).name] = f"{seconds['lines'] / seconds['packed']:.2f}"
@@ -123,13 +123,17 @@ def _numberings(name, W, groups, target, k, repeats):
     out = np.empty_like(X)
     runs = {order: partial(A.apply, X, out) for order, A in operators.items()}
     seconds, _ = alternate(repeats, runs)
-    given = seconds["given"]
+    base = seconds["given"]
     cells = {
-        order: f"{seconds[order] / given:.2f} ({cost[order] / given:.0f})"
+        order: f"{seconds[order] / base:.2f} ({cost[order] / base:.0f})"
         for order in cost
     }
     block = f"{X.nbytes / 1e6:.0f} MB"
-    return {"graph": name, "block": block, "given, ms": f"{1e3 * given:.2f}"} | cells
+    return {
+        "graph": name,
+        "block": block,
+        "given, ms": f"{1e3 * base:.2f}",
+    } | cells
 
 
 def _renumbered(W, order):
@@ -162,10 +166,14 @@ def _embeddings(title, W, groups, k, tol, solvers, peer, repeats, unconverged=()
             values, vectors = result
             used, products = "eigsh", ""
         else:
-            used, found = result
-            values, vectors, products = found.values, found.vectors, found.n_products
+            used, solution = result
+            values, vectors, products = (
+                solution.values,
+                solution.vectors,
+                solution.n_products,
+            )
         if name in unconverged:
-            residual = found.residual_norms.max()
+            residual = solution.residual_norms.max()
         else:
             residual = problem.check(values, vectors, 1.01 * tol)
         return {
@@ -219,17 +227,17 @@ def few_clusters(graphs=GRAPHS, repeats=3):
             _embeddings(title, W, groups, k, 1e-3, ours, "eigsh", repeats)
 
 
-def _all_graphs(names, others, n_nodes):
+def _all_graphs(names, made_graphs, n_nodes):
     """Real graphs, a block model, and neighbours of rows whose units are alike."""
     yield from _real_graphs(names)
-    if "block" in others:
+    if "block" in made_graphs:
         data = block_model(n_nodes, 20)
         yield "block model", data.graph, data.sensitive_features
-    if "patients" in others:
+    if "patients" in made_graphs:
         data = datasets.fetch_diabetes()
         W = neighbors_graph(StandardScaler().fit_transform(data.data), 10).affinity
         yield "patients", *largest_component(W, np.asarray(data.sensitive_features))
-    if "4area" in others:
+    if "4area" in made_graphs:
         points, groups = four_area_rows(None)
         W = neighbors_graph(StandardScaler().fit_transform(points), 10).affinity
         yield "4area", *largest_component(W, groups)
@@ -244,7 +252,7 @@ FOLDERS = {
 }
 
 
-def _network_graphs(names, others, n_nodes):
+def _network_graphs(names, made_graphs, n_nodes):
     """Real networks, those of edge lists among them, and others."""
     for name in names:
         if name not in FOLDERS:
@@ -260,12 +268,12 @@ def _network_graphs(names, others, n_nodes):
         W = W + W.T
         W.data[:] = 1.0  # whoever wrote to whom, and how often
         yield name, *largest_component(W, nodes[FOLDERS[name]].to_numpy())
-    yield from _all_graphs((), others, n_nodes)
+    yield from _all_graphs((), made_graphs, n_nodes)
 
 
 def networks(
     graphs=("facebooknet", *FOLDERS, *GRAPHS),
-    others=("block", "patients", "4area"),
+    made_graphs=("block", "patients", "4area"),
     clusters=(5, 10, 20, 50),
     n_nodes=100_000,
 ):
@@ -278,7 +286,7 @@ def networks(
         "default": {},
     }
     means = {}
-    for name, W, groups in _network_graphs(graphs, others, n_nodes):
+    for name, W, groups in _network_graphs(graphs, made_graphs, n_nodes):
         for k in clusters:
             if len(groups) < 10 * k:
                 continue
@@ -381,31 +389,38 @@ def _predicted(X, groups, repeats, **options):
     pairwise = options.get("affinity") is None
     old = X[~new][:, ~new] if pairwise else X[~new]
     rows = X[new][:, ~new] if pairwise else X[new]
-    model, whole = (FairSpectralClustering(**options) for _ in range(2))
+    model, full_model = (FairSpectralClustering(**options) for _ in range(2))
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):
             model.fit(old, sensitive_features=groups[~new])
-            refit = partial(whole.fit, X, sensitive_features=groups)
+            refit = partial(full_model.fit, X, sensitive_features=groups)
             predict = partial(model.predict, rows, sensitive_features=groups[new])
             seconds, _ = alternate(repeats, {"fit": refit, "predict": predict})
     except ValueError as error:  # no counts are so fair
         return {"agreement of fits": str(error).partition(":")[0]}
     labels = predict()
-    known = labels >= 0
-    found = {
-        "agreement of fits": adjusted_rand_score(whole.labels_[~new], model.labels_),
-        "of predict": adjusted_rand_score(whole.labels_[new][known], labels[known]),
+    is_labelled = labels >= 0
+    agreements = {
+        "agreement of fits": adjusted_rand_score(
+            full_model.labels_[~new], model.labels_
+        ),
+        "of predict": adjusted_rand_score(
+            full_model.labels_[new][is_labelled], labels[is_labelled]
+        ),
     }
     if options["assign_labels"] == "kmeans":
-        found["groups unknown"] = adjusted_rand_score(
-            whole.labels_[new][known], model.predict(rows)[known]
+        agreements["groups unknown"] = adjusted_rand_score(
+            full_model.labels_[new][is_labelled], model.predict(rows)[is_labelled]
         )
-    found["balance fitted"] = model.balance_.mean()
-    for title, of in (("of new nodes", labels), ("by the fit", whole.labels_[new])):
-        found[title] = balance_score(of, sensitive_features=groups[new])
+    agreements["balance fitted"] = model.balance_.mean()
+    for title, partition in (
+        ("of new nodes", labels),
+        ("by the fit", full_model.labels_[new]),
+    ):
+        agreements[title] = balance_score(partition, sensitive_features=groups[new])
     return {
-        **{title: f"{value:.2f}" for title, value in found.items()},
-        "no tie": str((~known).sum()),
+        **{title: f"{value:.2f}" for title, value in agreements.items()},
+        "no tie": str((~is_labelled).sum()),
         "fit, s": number(seconds["fit"], 2),
         "predict, s": number(seconds["predict"], 2),
     }
@@ -477,10 +492,10 @@ def neighbors(tables=("diabetes", "bank_additional"), repeats=3):
             for name in ("exact", "approximate")
         }
 
-        def facts(name, found, X=X):
-            if not (measured := recall(X, found.affinity)) >= 0.98:
+        def facts(name, neighbors, X=X):
+            if not (measured := recall(X, neighbors.affinity)) >= 0.98:
                 raise AssertionError(f"recall {measured}")
-            return {"recall": f"{found.recall:.4f}", "measured": f"{measured:.4f}"}
+            return {"recall": f"{neighbors.recall:.4f}", "measured": f"{measured:.4f}"}
 
         title = f"Ten neighbours of {X.shape[0]:,} x {X.shape[1]}, {table}"
         compare(title, runs, "exact", repeats, facts)
@@ -505,7 +520,7 @@ def neighbors_clusters(tables=("diabetes", "bank_additional"), seeds=range(5)):
                     10, tol=1e-3, connected_components="largest", random_state=seed
                 )
                 labels[name, seed] = model.fit_predict(W, sensitive_features=groups)
-            found = [labels[name, seed] for seed in seeds]
+            partitions = [labels[name, seed] for seed in seeds]
             same, other = (
                 [
                     adjusted_rand_score(labels["exact", a], labels[name, b])
@@ -516,14 +531,16 @@ def neighbors_clusters(tables=("diabetes", "bank_additional"), seeds=range(5)):
                 for equal in (True, False)
             )
             measures = {
-                "cut": [normalized_cut_score(exact, x) for x in found],
-                "balance": [balance_score(x, sensitive_features=groups) for x in found],
+                "cut": [normalized_cut_score(exact, x) for x in partitions],
+                "balance": [
+                    balance_score(x, sensitive_features=groups) for x in partitions
+                ],
             }
             rows.append(
                 {"graph": name}
                 | {"ARI, same seed": f"{np.mean(same):.3f} ({np.min(same):.3f})"}
                 | {"other seed": f"{np.mean(other):.3f} ({np.min(other):.3f})"}
-                | {what: f"{np.mean(x):.4f}" for what, x in measures.items()}
+                | {measure: f"{np.mean(x):.4f}" for measure, x in measures.items()}
             )
         show(f"Ten fair clusters, {table}: means (least) of {len(seeds)} seeds", *rows)
 
@@ -538,9 +555,9 @@ def million_neighbors(n=1_000_000, seeds=(0,)):
             found=neighbors_graph(X, 10, "approximate", 0)
         )
         cells = once(run)
-        found = keep["found"]
-        cells |= {"recall": f"{found.recall:.4f}", "found": found.neighbors}
-        cells["measured"] = f"{recall(X, found.affinity, 100):.4f}"
+        neighbors = keep["found"]
+        cells |= {"recall": f"{neighbors.recall:.4f}", "found": neighbors.neighbors}
+        cells["measured"] = f"{recall(X, neighbors.affinity, 100):.4f}"
         rows.append({"rows": f"{n:,}", "seed": seed} | cells)
     show("Ten approximate neighbours of rows x 50", *rows)
 
@@ -555,13 +572,13 @@ def lbfgs(n=100_000, repeats=5):
         {"scipy": problem.scipy, "scalefair": partial(problem.ours, value)},
         "scipy",
         repeats,
-        lambda name, found: {"value": f"{found[0]:.4f}", "steps": found[1]},
+        lambda name, outcome: {"value": f"{outcome[0]:.4f}", "steps": outcome[1]},
     )
 
 
 def kernels(rows=None, repeats=5):
     """Gaussian kernels of real points: fits, and products beside a stored kernel."""
-    found = []
+    fits = []
     for problem in (thyroid(rows), census(rows), four_area(rows)):
         X, gamma, groups = problem.points, problem.gamma, problem.groups
         for affinity, dtype in (
@@ -580,7 +597,7 @@ def kernels(rows=None, repeats=5):
             )
             cells = once(partial(model.fit, X, sensitive_features=groups))
             balance = balance_score(model.labels_, sensitive_features=groups)
-            found.append(
+            fits.append(
                 {"data": problem.name, "affinity": f"{affinity}, {np.dtype(dtype)}"}
                 | cells
                 | {"products": model.n_products_, "error": model.affinity_error_}
@@ -597,7 +614,7 @@ def kernels(rows=None, repeats=5):
         runs = {"implicit": partial(implicit.matmat, block), "stored": stored}
         compare(f"{problem.name}, product of width 30", runs, "stored", repeats)
         del K, stored, runs
-    show("Gaussian kernels, k = 25", *found)
+    show("Gaussian kernels, k = 25", *fits)
 
 
 def rounding(n=100_000, repeats=3):

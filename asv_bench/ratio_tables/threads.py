@@ -15,8 +15,8 @@ def threads(names=tuple(BENCHMARKS), rounds=3):
     for name in names:
         idle = measure(name, list(SETTINGS), rounds)
         with another_fit():
-            beside = measure(name, [came], rounds)[came]
+            loaded = measure(name, [came], rounds)[came]
         cells = {key: f"{1e3 * idle[key]:.1f} ms" for key in SETTINGS}
         cells["of the best"] = f"{idle[came] / min(idle.values()):.2f}"
-        cells["beside a fit"] = f"{1e3 * beside:.1f} ms"
-        show(name, cells | {"of idle": f"{beside / idle[came]:.2f}"})
+        cells["beside a fit"] = f"{1e3 * loaded:.1f} ms"
+        show(name, cells | {"of idle": f"{loaded / idle[came]:.2f}"})

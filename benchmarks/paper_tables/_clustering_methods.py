@@ -81,7 +81,7 @@ def run_admm(problem: Problem, k: int, seed: int, alpha: float, n_steps: int) ->
     start = time.perf_counter()
     M = NormalizedOperator(problem.operator)
     F = constraints(problem.groups, M.inv_sqrt_degrees)
-    found = dc_admm(
+    result = dc_admm(
         M,
         k,
         F,
@@ -90,11 +90,11 @@ def run_admm(problem: Problem, k: int, seed: int, alpha: float, n_steps: int) ->
         max_iter=n_steps,
         random_state=np.random.RandomState(seed),
     )
-    labels = _round(found.vectors, M.inv_sqrt_degrees, k, seed)
+    labels = _round(result.vectors, M.inv_sqrt_degrees, k, seed)
     seconds = time.perf_counter() - start
-    run = _measure(problem, seconds, labels, found.vectors, found.converged)
-    run.n_iter = float(found.n_iter)
-    run.product = float(found.history["constraint_product"][-1]) ** 2
+    run = _measure(problem, seconds, labels, result.vectors, result.converged)
+    run.n_iter = float(result.n_iter)
+    run.product = float(result.history["constraint_product"][-1]) ** 2
     return run
 
 
@@ -155,8 +155,8 @@ def _scalable(problem: Problem, k: int, seed: int) -> Run:
     try:
         _, H = eigsh(A, k, which="SA", tol=problem.tol, v0=v0)
     except ArpackNoConvergence as error:
-        found, converged = error.eigenvectors, False
-        H = np.linalg.qr(np.column_stack([found, v0[:, None]]))[0][:, :k]
+        eigenvectors, converged = error.eigenvectors, False
+        H = np.linalg.qr(np.column_stack([eigenvectors, v0[:, None]]))[0][:, :k]
     labels = _round(H, scale, k, seed)
     seconds = time.perf_counter() - start
     return _measure(problem, seconds, labels, H, converged)

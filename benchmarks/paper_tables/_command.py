@@ -35,9 +35,9 @@ class Command:
             self.parser.error(f"there is no folder {output.parent} for --output")
         return self.options
 
-    def skip(self, what: object) -> None:
+    def skip(self, remark: object) -> None:
         """Remember what was left out, and why."""
-        self.skipped.append(f"- Skipped: {what}")
+        self.skipped.append(f"- Skipped: {remark}")
 
     def write(
         self, tables: Iterable[Table], last: bool = False, head: str = ""
@@ -51,30 +51,30 @@ class Command:
             print(text)
 
 
-def progress(what: str, seconds: float) -> None:
+def progress(label: str, seconds: float) -> None:
     """Say what has been run, on standard error."""
-    print(f"{what}: {seconds:.2f} s", file=sys.stderr, flush=True)
+    print(f"{label}: {seconds:.2f} s", file=sys.stderr, flush=True)
 
 
-def among(known: Iterable[str], comma: str = ",") -> Callable[[str], list[str]]:
+def among(allowed: Iterable[str], comma: str = ",") -> Callable[[str], list[str]]:
     """Type of an option: some of the known names, with commas or others between."""
-    known = list(known)
+    allowed = list(allowed)
 
     def names(text: str) -> list[str]:
-        found = text.split(comma)
-        if unknown := [name for name in found if name not in known]:
-            raise argparse.ArgumentTypeError(f"{unknown} not among {known}")
-        return found
+        chosen = text.split(comma)
+        if unknown := [name for name in chosen if name not in allowed]:
+            raise argparse.ArgumentTypeError(f"{unknown} not among {allowed}")
+        return chosen
 
     return names
 
 
-def at_least(least: int) -> Callable[[str], int]:
+def at_least(minimum: int) -> Callable[[str], int]:
     """Type of an option: a number of things."""
 
     def count(text: str) -> int:
-        if not text.isdigit() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not at least {least}")
+        if not text.isdigit() or int(text) < minimum:
+            raise argparse.ArgumentTypeError(f"{text!r} is not at least {minimum}")
         return int(text)
 
     return count

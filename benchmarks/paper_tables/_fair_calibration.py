@@ -111,10 +111,10 @@ class Split:
             if not hasattr(model, method):
                 method = "predict_proba"
             fitted = model.fit(X, self.y)
-            found = getattr(fitted, method)(X)
+            train_scores = getattr(fitted, method)(X)
             if crossed:
-                found = cross_val_predict(model, X, self.y, method=method)
-            both = (found, getattr(fitted, method)(X_test))
+                train_scores = cross_val_predict(model, X, self.y, method=method)
+            both = (train_scores, getattr(fitted, method)(X_test))
             self._scores[key] = tuple(_two_columns(s) for s in both)
         return self._scores[key]
 
@@ -150,8 +150,8 @@ class GroupwiseClassifier(ClassifierMixin, BaseEstimator):
         """Score each row by its group's model."""
         scores = np.empty(len(X))
         for code in np.unique(X[:, -1]):
-            own = X[:, -1] == code
-            scores[own] = self.models_[code].decision_function(X[own, :-1])
+            members = X[:, -1] == code
+            scores[members] = self.models_[code].decision_function(X[members, :-1])
         return scores
 
     def predict(self, X: np.ndarray) -> np.ndarray:
@@ -265,14 +265,14 @@ def _repaired(
         return np.interp(1 - rank, _middles(len(pooled)), pooled)
 
     for k in np.unique(codes):
-        own = codes == k
+        members = codes == k
         values = np.sort(fitted[fitted_codes == k])
-        ranks = 1 - np.interp(scores[own], values, _middles(len(values)))
+        ranks = 1 - np.interp(scores[members], values, _middles(len(values)))
         low, high = interval
-        new[own] = np.select(
+        new[members] = np.select(
             [ranks < low, ranks < high],
-            [np.maximum(scores[own], quantile(low)), quantile(ranks)],
-            np.minimum(scores[own], quantile(high)),
+            [np.maximum(scores[members], quantile(low)), quantile(ranks)],
+            np.minimum(scores[members], quantile(high)),
         )
     return new
 
@@ -421,9 +421,9 @@ def auc_of_ranks(y: np.ndarray, scores: np.ndarray, interval: Interval) -> float
     """
     values, blocks = np.unique(-scores, return_inverse=True)
     counts = np.bincount(blocks, minlength=len(values))
-    found = np.bincount(blocks, y, len(values))
+    positives = np.bincount(blocks, y, len(values))
     ranks = np.append(0.0, np.cumsum(counts) / len(y))
-    recall = np.append(0.0, np.cumsum(found) / y.sum())
+    recall = np.append(0.0, np.cumsum(positives) / y.sum())
     rate = y.mean()
     grid = np.union1d(np.clip(np.append(ranks, rate), *interval), interval)
     gained = np.trapezoid(np.interp(grid, ranks, recall) - grid, grid)

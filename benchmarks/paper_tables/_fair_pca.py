@@ -153,8 +153,8 @@ def peers(data: Data, r: int) -> dict[str, Method]:
     }
     return {
         f"PCA {name}": partial(_pca, svd_solver=name)
-        for name, wanted in solvers.items()
-        if wanted
+        for name, is_used in solvers.items()
+        if is_used
     }
 
 
@@ -202,19 +202,19 @@ def published_error_weighted(data: Data, r: int, tol: float = 1e-6) -> Outcome:
     def errors(S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         U = np.linalg.eigh(S)[1][:, -r:]
         P = U @ U.T
-        found = [((block - block @ P) ** 2).sum() / len(block) for block in blocks]
-        return np.array(found), U.T
+        gaps = [((block - block @ P) ** 2).sum() / len(block) for block in blocks]
+        return np.array(gaps), U.T
 
     plain, U = errors(total)
     worse = int(plain.argmax())
     low, high = 0.0, 1.0
     while high - low > tol:  # both points anew, as there
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        found = []
-        for alpha in (left, right):
+        lower, upper = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        gaps = []
+        for alpha in (lower, upper):
             e, U = errors(alpha * total + (1 - alpha) * (C[worse] - C[1 - worse]))
-            found.append(abs(e[0] - e[1]))
-        low, high = (low, right) if found[0] < found[1] else (left, high)
+            gaps.append(abs(e[0] - e[1]))
+        low, high = (low, upper) if gaps[0] < gaps[1] else (lower, high)
     return Outcome(U, f"alpha {(low + high) / 2:.6f}")
 
 

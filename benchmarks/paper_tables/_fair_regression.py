@@ -97,8 +97,8 @@ def load(name: str, number: int, effort: Effort, quick: bool) -> Split:
     """Split a data set at random and train the network; the scaler sees train only."""
     data = _synthetic(name) if quick else _read(name)
     rows = np.arange(data.y.size)
-    train, rest = train_test_split(rows, test_size=0.3, random_state=number)
-    validation, test = train_test_split(rest, test_size=0.5, random_state=number)
+    train, held_out = train_test_split(rows, test_size=0.3, random_state=number)
+    validation, test = train_test_split(held_out, test_size=0.5, random_state=number)
     parts = [
         Part(data.X[i], data.y[i], data.groups[i]) for i in (train, validation, test)
     ]
@@ -296,7 +296,7 @@ def comparators(split: Split, effort: Effort) -> list[Outcome]:
     predictor, trained = None, 0.0
     if split.name != "law":
         trained, predictor = timed(group_network, split, effort)
-    found = []
+    outcomes = []
     for fit_on in ("scores", "targets"):
         options = {"group_predictor": predictor, "fit_on": fit_on, "random_state": 0}
         models = {
@@ -321,8 +321,10 @@ def comparators(split: Split, effort: Effort) -> list[Outcome]:
             for groups, predict in runs.items():
                 setting = f"fitted on {fit_on}, {groups} groups"
                 seconds = took + (trained if groups == "predicted" else 0.0)
-                found.append(measured(split, method, setting, predict, seconds=seconds))
-    return sorted(found, key=lambda outcome: outcome.method)
+                outcomes.append(
+                    measured(split, method, setting, predict, seconds=seconds)
+                )
+    return sorted(outcomes, key=lambda outcome: outcome.method)
 
 
 def published(split: Split, **parameters: Any) -> Outcome:
@@ -402,7 +404,7 @@ def of_table(split: Split) -> list[Outcome]:
         fine_tuned(split),
         fine_tuned(split, decay=0.8),
         published(split),
-        *(changed(split, svd, describe(each), each) for each in variants),
+        *(changed(split, svd, describe(variant), variant) for variant in variants),
         direct(split),
         direct(split, refit_last=None),
         direct(split, **_STRICT),
@@ -411,10 +413,12 @@ def of_table(split: Split) -> list[Outcome]:
     ]
 
 
-def grid(split: Split, known: Sequence[Outcome]) -> list[Outcome]:
+def grid(split: Split, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Direct settings to choose from; those that were run are not run again."""
-    done = {outcome.setting: outcome for outcome in known if outcome.method == DIRECT}
-    return [done.get(describe(each)) or direct(split, **each) for each in GRID]
+    done = {
+        outcome.setting: outcome for outcome in outcomes if outcome.method == DIRECT
+    }
+    return [done.get(describe(setting)) or direct(split, **setting) for setting in GRID]
 
 
 def chosen(outcomes: Sequence[Outcome], level: float) -> Outcome:
@@ -431,17 +435,17 @@ def chosen(outcomes: Sequence[Outcome], level: float) -> Outcome:
     return replace(best, setting=f"validation KS at most {level:g}", method=CHOSEN)
 
 
-def varied(split: Split, known: Sequence[Outcome]) -> list[Outcome]:
+def varied(split: Split, earlier: Sequence[Outcome]) -> list[Outcome]:
     """Three methods with one reduction varied, the other one at its default."""
     settings = [{"mean_reduction": c} for c in MEAN_REDUCTIONS]
     settings += [{"covariance_reduction": c} for c in COVARIANCE_REDUCTIONS]
-    done = {(outcome.method, outcome.setting) for outcome in known}
-    found = []
+    done = {(outcome.method, outcome.setting) for outcome in earlier}
+    outcomes = []
     runs = {FINE_TUNED: fine_tuned, PUBLISHED: published, DIRECT: direct}
     for method, run in runs.items():
-        for each in settings:
-            key = (method, name_setting(method, each))
+        for setting in settings:
+            key = (method, name_setting(method, setting))
             if key not in done:
                 done.add(key)
-                found.append(run(split, **each))
-    return found
+                outcomes.append(run(split, **setting))
+    return outcomes

@@ -67,10 +67,10 @@ def spread(outcomes: Sequence[Outcome], name: str) -> str:
 
 def points(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], list[Outcome]]:
     """Outcomes of each method and setting, in the order of their first split."""
-    found: dict[tuple[str, str], list[Outcome]] = {}
+    by_setting: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
-        found.setdefault((outcome.method, outcome.setting), []).append(outcome)
-    return found
+        by_setting.setdefault((outcome.method, outcome.setting), []).append(outcome)
+    return by_setting
 
 
 def method_table(data: str, outcomes: Sequence[Outcome]) -> Table:
@@ -100,7 +100,7 @@ def method_table(data: str, outcomes: Sequence[Outcome]) -> Table:
 
 def reduction_tables(outcomes: Sequence[Outcome]) -> list[Table]:
     """Table 3, and the numbers of figure 4, which is not printed as a table."""
-    found = points(outcomes)
+    by_setting = points(outcomes)
     tables = []
     for name, reductions, printed in (
         ("covariance_reduction", COVARIANCE_REDUCTIONS, PRINTED_BY_COVARIANCE),
@@ -118,7 +118,7 @@ def reduction_tables(outcomes: Sequence[Outcome]) -> list[Table]:
             cells = [_pair(p) for p in printed.get(reduction, (None, None))]
             for method in (FINE_TUNED, PUBLISHED, DIRECT):
                 setting = name_setting(method, {name: reduction})
-                those = found.get((method, setting), [])
+                those = by_setting.get((method, setting), [])
                 cells += [spread(those, m) for m in _MEASURES]
             if cells[2:] != [EMPTY] * 6:
                 table.add(f"{reduction:g}", *cells)
@@ -142,9 +142,9 @@ def target_table(outcomes: Sequence[Outcome]) -> Table:
             mse = statistics.fmean(run.mse for run in runs)
             ks = statistics.fmean(run.ks for run in runs)
             verdicts = [
-                f"{'met' if mse <= most and ks <= distance else 'not met'}: "
-                f"MSE {number(most, 3)}, KS {number(distance, 3)}"
-                for most in (error, third)
+                f"{'met' if mse <= limit and ks <= distance else 'not met'}: "
+                f"MSE {number(limit, 3)}, KS {number(distance, 3)}"
+                for limit in (error, third)
             ]
             spreads = [spread(runs, name) for name in _MEASURES]
             table.add(NAMES[data], method, setting, *spreads, *verdicts)

@@ -61,26 +61,26 @@ def shown(values: Iterable[float]) -> str:
 
 def settings(fronts: list[Front]) -> dict[str, list[Point]]:
     """Points of a method by setting, one of each split."""
-    found: dict[str, list[Point]] = {}
+    by_setting: dict[str, list[Point]] = {}
     for front in fronts:
         for p in front.points:
-            found.setdefault(p.setting, []).append(p)
-    return found
+            by_setting.setdefault(p.setting, []).append(p)
+    return by_setting
 
 
 def of(fronts: list[Front], data: str, criterion: str) -> dict[str, list[Front]]:
     """Fronts of one panel of the figure, by method."""
-    found: dict[str, list[Front]] = {}
+    by_method: dict[str, list[Front]] = {}
     for front in fronts:
         if (front.data, front.criterion) == (data, criterion):
-            found.setdefault(front.method, []).append(front)
-    return found
+            by_method.setdefault(front.method, []).append(front)
+    return by_method
 
 
 def panels(fronts: list[Front]) -> list[tuple[str, str]]:
     """List data and criterion of each panel there is."""
-    there = {(f.data, f.criterion) for f in fronts}
-    return [(d, c) for c in CRITERIA for d in NAMES if (d, c) in there]
+    present = {(f.data, f.criterion) for f in fronts}
+    return [(d, c) for c in CRITERIA for d in NAMES if (d, c) in present]
 
 
 def accuracy_and_fairness(
@@ -98,12 +98,12 @@ def accuracy_and_fairness(
 
 def times(fronts: list[Front]) -> Table:
     """Mean seconds of a method's front on one split."""
-    there = panels(fronts)
-    header = "|".join(["method", *(f"{NAMES[d]}, {c}" for d, c in there)])
+    present = panels(fronts)
+    header = "|".join(["method", *(f"{NAMES[d]}, {c}" for d, c in present)])
     table = Table("seconds for a front, one split, all settings tried", header)
     for method in dict.fromkeys(f.method for f in fronts):
         cells = []
-        for data, criterion in there:
+        for data, criterion in present:
             seconds = [f.seconds for f in of(fronts, data, criterion).get(method, [])]
             cells.append(number(np.mean(seconds), 3) if seconds else EMPTY)
         table.add(method, *cells)
@@ -150,8 +150,8 @@ def claim(fronts: list[Front]) -> tuple[Table, Table]:
     """Our accuracy at a comparator's fairness less its own; and how often it holds."""
     header = "data|criterion|comparator|setting|its fairness|difference|splits|claim"
     table = Table("ours less the comparator's accuracy, at equal fairness", header)
-    words = (HOLDS, WITHIN, FAILS, FAIRER)
-    summary = Table("the claim of figure 1, in points", "|".join(_HEAD + words))
+    verdicts = (HOLDS, WITHIN, FAILS, FAIRER)
+    summary = Table("the claim of figure 1, in points", "|".join(_HEAD + verdicts))
     counts: dict[tuple[str, str, str], dict[str, int]] = {}
     for data, criterion in panels(fronts):
         methods = of(fronts, data, criterion)
@@ -163,21 +163,21 @@ def claim(fronts: list[Front]) -> tuple[Table, Table]:
                 continue
             splits = [f.split for f in those]
             tally = counts.setdefault(
-                (data, criterion, method), dict.fromkeys(words, 0)
+                (data, criterion, method), dict.fromkeys(verdicts, 0)
             )
             for setting, points in settings(those).items():
                 pairs = [
                     accuracy_at(ours[split], p.test[1]) - p.test[0]
                     for split, p in zip(splits, points, strict=True)
                 ]
-                known = [d for d in pairs if not math.isnan(d)]
-                enough = len(known) >= min(2, len(pairs))
-                said = verdict(known) if enough else FAIRER
-                if enough:
-                    difference = shown(known)
+                differences = [d for d in pairs if not math.isnan(d)]
+                has_splits = len(differences) >= min(2, len(pairs))
+                result = verdict(differences) if has_splits else FAIRER
+                if has_splits:
+                    difference = shown(differences)
                 else:
                     difference = _beside_fairest([ours[s] for s in splits], points)
-                tally[said] += 1
+                tally[result] += 1
                 table.add(
                     NAMES[data],
                     criterion,
@@ -185,8 +185,8 @@ def claim(fronts: list[Front]) -> tuple[Table, Table]:
                     setting,
                     shown(p.test[1] for p in points),
                     difference,
-                    f"{len(known)} of {len(pairs)}",
-                    said,
+                    f"{len(differences)} of {len(pairs)}",
+                    result,
                 )
     for (data, criterion, method), tally in counts.items():
         summary.add(NAMES[data], criterion, method, *tally.values())
@@ -249,14 +249,14 @@ def _calls_row(ssg: History, bundle: History, limit: int) -> list[str]:
     residual = min(r["kkt_residual"] for r in until)
     violation = max(last["infeasibility"], 0.0)
     alone = [r["n_oracle_calls"] for r in bundle if r["kkt_residual"] <= residual]
-    reached = [
+    as_good = [
         r
         for r in bundle
         if r["kkt_residual"] <= residual
         and r["objective"] <= last["objective"]
         and r["infeasibility"] <= violation + _ROUNDING
     ]
-    end = reached[0] if reached else bundle[-1]
+    end = as_good[0] if as_good else bundle[-1]
     calls = f"{end['n_oracle_calls']:.0f}"
     ratio = last["n_oracle_calls"] / end["n_oracle_calls"]
     return [
@@ -265,9 +265,9 @@ def _calls_row(ssg: History, bundle: History, limit: int) -> list[str]:
         f"{last['objective']:.5f}",
         f"{violation:.1e}",
         f"{alone[0]:.0f}" if alone else EMPTY,
-        calls if reached else f"not in {calls}",
+        calls if as_good else f"not in {calls}",
         f"{end['kkt_residual']:.1e}",
         f"{end['objective']:.5f}",
         f"{max(end['infeasibility'], 0.0):.1e}",
-        f"{ratio:.1f}" if reached else EMPTY,
+        f"{ratio:.1f}" if as_good else EMPTY,
     ]

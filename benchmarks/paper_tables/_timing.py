@@ -28,11 +28,11 @@ def alternate(
     """
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     results = {}
-    for turn in range(repeats + 1):
+    for repeat in range(repeats + 1):
         for name, run in runs.items():
-            if turn and seconds[name][0] > _LONG:
+            if repeat and seconds[name][0] > _LONG:
                 continue
-            if turn and seconds[name][0] < _SHORT:
+            if repeat and seconds[name][0] < _SHORT:
                 run()
             took, results[name] = timed(run)
             seconds[name].append(took)

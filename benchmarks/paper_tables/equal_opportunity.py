@@ -57,10 +57,10 @@ _Outcome = tuple[float | None, float, np.ndarray, np.ndarray]
 
 
 def outcomes(
-    split: Split, method: str, given: str, kappas: Sequence[float]
+    split: Split, method: str, condition: str, kappas: Sequence[float]
 ) -> Iterator[_Outcome]:
     """Fit a method with each of its settings."""
-    known = {"sensitive_features": split.codes}
+    train_groups = {"sensitive_features": split.codes}
     new = {"sensitive_features": split.codes_test}
     if method == _PLAIN:
         took, model = timed(logistic().fit, split.X, split.y)
@@ -70,75 +70,92 @@ def outcomes(
 
         model = ThresholdOptimizer(
             estimator=logistic(),
-            constraints=_WORDS[given],
+            constraints=_WORDS[condition],
             predict_method="predict_proba",
         )
-        took, _ = timed(lambda: model.fit(split.X, split.y, **known))
-        both = (split.X, known), (split.X_test, new)
-        labels = [model.predict(X, **of, random_state=0) for X, of in both]
-        yield None, took, *(each - 0.5 for each in labels)
+        took, _ = timed(lambda: model.fit(split.X, split.y, **train_groups))
+        both = (split.X, train_groups), (split.X_test, new)
+        labels = [model.predict(X, **groups, random_state=0) for X, groups in both]
+        yield None, took, *(drawn - 0.5 for drawn in labels)
     elif method == _REDUCTION:
         from fairlearn import reductions
 
         for kappa in filter(None, kappas):
             model = reductions.ExponentiatedGradient(
                 logistic(),
-                getattr(reductions, _MOMENTS[given])(difference_bound=kappa),
+                getattr(reductions, _MOMENTS[condition])(difference_bound=kappa),
                 max_iter=_FITS,
                 sample_weight_name="logisticregression__sample_weight",
             )
-            took, _ = timed(lambda model=model: model.fit(split.X, split.y, **known))
+            took, _ = timed(
+                lambda model=model: model.fit(split.X, split.y, **train_groups)
+            )
             labels = [model.predict(X, random_state=0) for X in (split.X, split.X_test)]
-            yield kappa, took, *(each - 0.5 for each in labels)
+            yield kappa, took, *(drawn - 0.5 for drawn in labels)
     else:
         for kappa in kappas:
             if method == _CALIBRATED:
-                model = FairCalibratedClassifier(logistic(), kappa=kappa, given=given)
+                model = FairCalibratedClassifier(
+                    logistic(), kappa=kappa, given=condition
+                )
             elif kappa > 0:
-                options = {"kappa": kappa, "given": given, **_LINEAR[method]}
+                options = {"kappa": kappa, "given": condition, **_LINEAR[method]}
                 model = PartiallyFairClassifier(**options)
             else:
                 continue
-            took, _ = timed(lambda model=model: model.fit(split.X, split.y, **known))
-            both = (split.X, known), (split.X_test, new)
-            yield kappa, took, *(model.decision_function(X, **of) for X, of in both)
+            took, _ = timed(
+                lambda model=model: model.fit(split.X, split.y, **train_groups)
+            )
+            both = (split.X, train_groups), (split.X_test, new)
+            yield (
+                kappa,
+                took,
+                *(model.decision_function(X, **groups) for X, groups in both),
+            )
 
 
 def run(
-    split: Split, method: str, given: str, kappas: Sequence[float]
+    split: Split, method: str, condition: str, kappas: Sequence[float]
 ) -> list[dict[str, Any]]:
     """Measure all that a method gives on a split."""
-    found = []
-    for kappa, took, fitted, test in outcomes(split, method, given, kappas):
-        of = {"sensitive_features": split.codes_test, "y_true": split.y_test}
+    records = []
+    for kappa, took, fitted, test in outcomes(split, method, condition, kappas):
+        test_options = {"sensitive_features": split.codes_test, "y_true": split.y_test}
         of_fit = {"sensitive_features": split.codes, "y_true": split.y}
         values = (
             float(np.mean((test > 0) == split.y_test)),
-            partial_parity_gap(test, threshold=0.0, given=given, **of),
-            partial_parity_gap(fitted, threshold=0.0, given=given, **of_fit),
-            partial_parity_gap(test, given=given, **of),
+            partial_parity_gap(test, threshold=0.0, given=condition, **test_options),
+            partial_parity_gap(fitted, threshold=0.0, given=condition, **of_fit),
+            partial_parity_gap(test, given=condition, **test_options),
             took,
         )
-        names = {"data": split.name, "given": given, "method": method, "kappa": kappa}
-        found.append(names | dict(zip(_COLUMNS, values, strict=True)))
-    return found
+        names = {
+            "data": split.name,
+            "given": condition,
+            "method": method,
+            "kappa": kappa,
+        }
+        records.append(names | dict(zip(_COLUMNS, values, strict=True)))
+    return records
 
 
 def tables(runs: list[dict[str, Any]]) -> list[Table]:
     """Give a table for each data set and criterion."""
     made = []
-    for name, given in dict.fromkeys((one["data"], one["given"]) for one in runs):
-        panel = [one for one in runs if (one["data"], one["given"]) == (name, given)]
+    for name, condition in dict.fromkeys((one["data"], one["given"]) for one in runs):
+        panel = [
+            one for one in runs if (one["data"], one["given"]) == (name, condition)
+        ]
         columns = "|".join(("method", "kappa", *_COLUMNS))
-        table = Table(f"{name}, {_TITLES[given]}", columns)
+        table = Table(f"{name}, {_TITLES[condition]}", columns)
         for method, kappa in dict.fromkeys((o["method"], o["kappa"]) for o in panel):
-            own = [o for o in panel if (o["method"], o["kappa"]) == (method, kappa)]
-            means = {key: np.mean([one[key] for one in own]) for key in _COLUMNS}
+            repeats = [o for o in panel if (o["method"], o["kappa"]) == (method, kappa)]
+            means = {key: np.mean([one[key] for one in repeats]) for key in _COLUMNS}
             cells = [f"{means[key]:.4f}" for key in _COLUMNS[:-1]]
             cells.append(f"{means['seconds']:.2f}")
             table.add(method, EMPTY if kappa is None else f"{kappa:g}", *cells)
         table.notes = [
-            f"Means over {len(own)} split(s). Labels of fairlearn's methods are drawn, "
+            f"Means over {len(repeats)} split(s). Labels of fairlearn's methods are drawn, "
             "and have no other threshold."
         ]
         made.append(table)
@@ -150,8 +167,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = Command(__doc__)
     data, methods, kappas = list(_NAMES), list(_METHODS), list(map(str, _KAPPAS))
     command.option("--data", type=among(data), default=data, help=",".join(data))
-    told = {"help": "; ".join(methods), "metavar": "METHODS"}
-    command.option("--methods", type=among(methods, ";"), default=methods, **told)
+    method_help = {"help": "; ".join(methods), "metavar": "METHODS"}
+    command.option(
+        "--methods", type=among(methods, ";"), default=methods, **method_help
+    )
     command.option("--kappas", type=among(kappas), default=kappas, help="of these")
     command.option("--splits", type=at_least(1), default=3, help="random splits (3)")
     options = command.parse(arguments)
@@ -167,13 +186,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except OSError as error:
                 command.skip(f"{name}: {error}")
                 break
-            for given in _GIVEN:
+            for condition in _GIVEN:
                 for method in options.methods:
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # gaps are in the table
-                        took, new = timed(run, split, method, given, kappas)
+                        took, new = timed(run, split, method, condition, kappas)
                     runs += new
-                    progress(f"{name}, split {number}, {given}, {method}", took)
+                    progress(f"{name}, split {number}, {condition}, {method}", took)
                     command.write(tables(runs))
     command.write(tables(runs), last=True)
     return 0

@@ -104,8 +104,8 @@ def _warm_up() -> None:
 def _preamble(arguments: Sequence[str] | None) -> str:
     packages = ("numpy", "scipy", "scikit-learn", "numba")
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    command = " ".join(["python benchmarks/paper_tables/fair_clustering.py", *given])
+    options = sys.argv[1:] if arguments is None else list(arguments)
+    command = " ".join(["python benchmarks/paper_tables/fair_clustering.py", *options])
     machine = (
         f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else ''} "
         f"cores ({platform.machine()}), Python {platform.python_version()}, {versions}"

@@ -76,12 +76,12 @@ def check(data: Data, r: int, model: Any) -> tuple[float, float, float]:
     allowed = 1e-9 * loss + 1e-13 * float(data.spectra[:, 0].max())
     if not abs(loss - lower) <= allowed:
         faults.append(f"loss {loss:.12g} but dual value {lower:.12g}")
-    known = KNOWN.get((data.name, r)) if len(data.X) > 1000 else None
-    if known is not None:
-        if not abs(t - known[0]) <= 1e-6:  # the loss is of second order in t
-            faults.append(f"t* = {t:.12f}, known {known[0]:.12f}")
-        if not abs(loss - known[1]) <= 1e-9:
-            faults.append(f"loss {loss:.12f}, known {known[1]:.12f}")
+    reference = KNOWN.get((data.name, r)) if len(data.X) > 1000 else None
+    if reference is not None:
+        if not abs(t - reference[0]) <= 1e-6:  # the loss is of second order in t
+            faults.append(f"t* = {t:.12f}, known {reference[0]:.12f}")
+        if not abs(loss - reference[1]) <= 1e-9:
+            faults.append(f"loss {loss:.12f}, known {reference[1]:.12f}")
     if faults:
         raise WrongAnswerError(f"{data.name}, r = {r}: " + "; ".join(faults))
     return t, loss, ratio
@@ -102,7 +102,7 @@ def make_row(
     fastest = min(s for name, s in seconds.items() if name.startswith("PCA"))
     m, n = data.X.shape
     total = np.tensordot(data.shares, data.covariances, axes=1)
-    least = float(np.linalg.eigvalsh(total)[: n - r].sum())
+    minimum = float(np.linalg.eigvalsh(total)[: n - r].sum())
     header = (
         "method|loss_A|loss_B|abs(ratio - 1)|error increase (%)|seconds|"
         "of default PCA|of fastest PCA|of FairPCA|remark"
@@ -119,7 +119,7 @@ def make_row(
             number(losses[0], 6),
             number(losses[1], 6),
             f"{abs(losses[0] / losses[1] - 1):.1e}" if losses[1] > 0 else EMPTY,
-            f"{100 * (error / least - 1):.3f}" if least > 0 else EMPTY,
+            f"{100 * (error / minimum - 1):.3f}" if minimum > 0 else EMPTY,
             number(seconds[name], 3),
             number(seconds[name] / default, 3),
             number(seconds[name] / fastest, 3),

@@ -82,26 +82,26 @@ class Runs:
     def __init__(self) -> None:
         self.methods: dict[str, list[Outcome]] = {}
         self.varied: list[Outcome] = []
-        self.others: list[Outcome] = []
+        self.grid_runs: list[Outcome] = []
         self.chance: dict[str, list[float]] = {}
         self.groups: dict[str, np.ndarray] = {}
 
     def add(self, split: Split, effort: Effort, with_varied: bool) -> None:
         """Run everything on a split."""
-        found = [unprocessed(split), *comparators(split, effort), *of_table(split)]
-        options = grid(split, found)
+        outcomes = [unprocessed(split), *comparators(split, effort), *of_table(split)]
+        options = grid(split, outcomes)
         name = split.name
         best = chosen(options, level(name))
-        self.methods.setdefault(name, []).extend([*found, best])
+        self.methods.setdefault(name, []).extend([*outcomes, best])
         self.chance.setdefault(name, []).append(split.validation.distance_by_chance())
         self.groups.setdefault(name, split.test.groups)
-        self.others += options
+        self.grid_runs += options
         if with_varied:
-            self.varied += [*found, *varied(split, found)]
+            self.varied += [*outcomes, *varied(split, outcomes)]
 
     def records(self) -> list[dict[str, object]]:
         """Give all runs, each once."""
-        all_runs = [*chain(*self.methods.values()), *self.varied, *self.others]
+        all_runs = [*chain(*self.methods.values()), *self.varied, *self.grid_runs]
         once = {id(outcome): outcome for outcome in all_runs}
         return [outcome.record() for outcome in once.values()]
 
@@ -143,17 +143,17 @@ def tables(runs: Runs) -> list[Table]:
 def draw(runs: Runs, output: Path) -> None:
     """Draw errors against distances, figure 4 and densities, beside the output."""
     for name, outcomes in runs.methods.items():
-        wanted = [
+        drawn = [
             o
             for o in outcomes
             if o.method == CHOSEN or _DRAWN.get(o.method) == o.setting
         ]
         title = f"{NAMES[name]}, test rows"
-        _trade_off([{**o.record(), "setting": None} for o in wanted], title).savefig(
+        _trade_off([{**o.record(), "setting": None} for o in drawn], title).savefig(
             _beside(output, f"{name}_trade_off.png"), dpi=150
         )
-        number = wanted[0].split
-        outputs = {o.method: o.outputs for o in wanted if o.split == number}
+        number = drawn[0].split
+        outputs = {o.method: o.outputs for o in drawn if o.split == number}
         _densities(outputs, runs.groups[name]).savefig(
             _beside(output, f"{name}_densities.png"), dpi=150
         )
@@ -193,8 +193,8 @@ def _densities(outputs: dict[str, np.ndarray], groups: np.ndarray) -> Any:
     OutputDensityDisplay.from_predictions(
         outputs, sensitive_features=groups, kind="histogram", ax=axes
     )
-    for each in axes:
-        each.set_title(each.get_title().replace(", ", ",\n"), fontsize="small")
+    for ax in axes:
+        ax.set_title(ax.get_title().replace(", ", ",\n"), fontsize="small")
     return figure
 
 

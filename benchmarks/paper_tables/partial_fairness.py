@@ -138,9 +138,9 @@ def plot(fronts: list[Front], folder: Path) -> None:
         display.ax_.set_title(f"{heading}: {title}" if title else heading)
         # By the points: a wide bar shall not make the rest small.
         points = np.concatenate(list(display.means.values()))
-        (left, bottom), (right, top) = points.min(axis=0), points.max(axis=0)
-        display.ax_.set_xlim(left - 0.05, right + 0.05)
-        display.ax_.set_ylim(bottom - 0.01, top + 0.01)
+        (x_min, y_min), (x_max, y_max) = points.min(axis=0), points.max(axis=0)
+        display.ax_.set_xlim(x_min - 0.05, x_max + 0.05)
+        display.ax_.set_ylim(y_min - 0.01, y_max + 0.01)
         figure.savefig(folder / f"partial_fairness_{data}_{criterion}.png", dpi=150)
 
 
