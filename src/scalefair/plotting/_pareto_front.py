@@ -214,8 +214,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
             models = list(chain.from_iterable(paths.values()))
             if interval is None:
                 interval = _models.common_setting(models, "interval")
-            if given is None:
-                given = _models.common_setting(models, "given")
+            condition = given or _models.common_setting(models, "given")
             if attributes is None:
                 attributes = _models.common_setting(models, "attributes")
             groups = sensitive_features
@@ -232,7 +231,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
                     sensitive_features=groups,
                     y_true=y,
                     interval=(0.0, 1.0) if interval is None else interval,
-                    given=given,
+                    given=condition,
                     attributes=attributes or "joint",
                 )
                 return float(accuracy_score(y, labels)), 1 - gap
