@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy.stats import gaussian_kde, ks_2samp
-from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.plotting import OutputDensityDisplay, ScoreDensityDisplay
@@ -221,60 +220,6 @@ def test_the_axis_has_the_name_of_what_is_predicted(ax):
     ]:
         draw_outputs(ax, values, **options)
         assert ax.get_xlabel() == name
-
-
-class GroupAware:
-    """Mixed into models: their outputs depend on the group."""
-
-    interval = (0.1, 0.5)
-
-    def decision_function(self, X, *, sensitive_features=None):
-        return super().decision_function(X) + 3 * (sensitive_features == "f")
-
-    def predict(self, X, *, sensitive_features=None):
-        return super().predict(X) + 3 * (sensitive_features == "f")
-
-
-class AwareClassifier(GroupAware, LogisticRegression): ...
-
-
-class AwareRegressor(GroupAware, LinearRegression): ...
-
-
-def test_scores_of_an_estimator(ax):
-    X = SCORES[:, None]
-    draw = ScoreDensityDisplay.from_estimator
-    groups = {"sensitive_features": GROUPS}
-    model = AwareClassifier().fit(X, SCORES > 0)
-    display = draw(model, X, **groups, bins=20, ax=ax)
-    assert ax.get_title().startswith("AwareClassifier: gap 0.")
-    scores = model.decision_function(X, **groups)
-    expected = draw_scores(ax, scores, interval=(0.1, 0.5), bins=20)
-    np.testing.assert_array_equal(display.densities, expected.densities)
-    np.testing.assert_array_equal(display.score_ranges, expected.score_ranges)
-    plain = LogisticRegression().fit(X, SCORES > 0)
-    display = draw(plain, X, **groups, ax=ax, name="x")
-    assert ax.get_title().startswith("x: gap 0.")
-    assert display.interval == (0.0, 1.0)
-
-
-def test_outputs_of_estimators(axes):
-    X = SCORES[:, None]
-    options = {"sensitive_features": GROUPS, "kind": "histogram"}
-    models = {"plain": LinearRegression(), "aware": AwareRegressor()}
-    plain, aware = (model.fit(X, AFTER) for model in models.values())
-    draw = OutputDensityDisplay.from_estimator
-    display = draw(models, X, **options, ax=axes, output_name="wage")
-    assert axes[0].get_xlabel() == "wage"
-    outputs = [plain.predict(X), aware.predict(X, sensitive_features=GROUPS)]
-    named = dict(zip(models, outputs, strict=True))
-    expected = draw_outputs(axes, named, kind="histogram")
-    assert display.names == ["plain", "aware"]
-    np.testing.assert_array_equal(display.densities, expected.densities)
-    np.testing.assert_array_equal(display.distances, expected.distances)
-    for name, title in ((None, "LinearRegression"), ("x", "x")):
-        draw(plain, X, **options, ax=axes[0], name=name)
-        assert axes[0].get_title().startswith(f"{title}, KS = ")
 
 
 @both

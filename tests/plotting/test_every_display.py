@@ -13,7 +13,6 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.linear_model import PartiallyFairClassifierCV
-from scalefair.metrics import partial_parity_gap
 from scalefair.plotting import (
     ClusterCompositionDisplay,
     FairnessAccuracyDisplay,
@@ -26,7 +25,6 @@ from scalefair.plotting import (
 )
 from scalefair.plotting._draw import legend as draw_legend
 from scalefair.plotting._draw import literal
-from scalefair.postprocessing import FairCalibratedClassifier
 
 RNG = np.random.default_rng(0)
 LONG_NAMES = [
@@ -197,32 +195,52 @@ def test_estimators_are_fitted(draw, arguments):
         draw(*arguments, **({"sensitive_features": [0]} if takes_groups else {}))
 
 
-@pytest.mark.filterwarnings("ignore:Groups of too few rows")
-@pytest.mark.parametrize("given", [None, "positive"])
-@pytest.mark.parametrize("display_class", [GroupRateDisplay, ScoreDensityDisplay])
-def test_calibrated_classifiers_get_the_groups(display_class, given):
-    """Interval, bound and condition are those of the classifier."""
-    X, y = SCORES[:, None], CODES + 3 * SCORES > 1
-    groups = {"sensitive_features": groups_named(["f", "m"])}
-    options = {"interval": (0.1, 0.6), "kappa": 0.1, "given": given}
-    model = FairCalibratedClassifier(LogisticRegression(), **options)
-    model.fit(X, y, **groups)
-    labels = {} if given is None else {"y_true": y}
-    display = display_class.from_estimator(model, X, **groups, **labels, ax=new_axes())
-    assert display.interval == (0.1, 0.6)
-    gap = partial_parity_gap(
-        model.decision_function(X, **groups),
-        interval=(0.1, 0.6),
-        given=given,
-        **groups,
-        **labels,
-    )
-    if display_class is GroupRateDisplay:
-        name = "FairCalibratedClassifier" + ", labelled True" * (given is not None)
-        assert display.gaps == {name: pytest.approx(gap)}
-        assert display.kappa == 0.1
-    else:
-        assert display.gap == pytest.approx(gap)
+class GroupAware:
+    """Mixed into models: their outputs depend on the groups, and they have settings."""
+
+    interval, kappa = (0.1, 0.5), 0.2
+
+    def decision_function(self, X, *, sensitive_features):
+        return super().decision_function(X) + 3 * (sensitive_features == "f")
+
+    def predict(self, X, *, sensitive_features):
+        return super().predict(X) + 3 * (sensitive_features == "f")
+
+
+class AwareClassifier(GroupAware, LogisticRegression): ...
+
+
+class AwareRegressor(GroupAware, LinearRegression): ...
+
+
+@pytest.mark.parametrize(
+    ("display_class", "model", "method", "attribute"),
+    [
+        (GroupRateDisplay, AwareClassifier(), "decision_function", "rates"),
+        (ScoreDensityDisplay, AwareClassifier(), "decision_function", "densities"),
+        (OutputDensityDisplay, AwareRegressor(), "predict", "densities"),
+    ],
+)
+def test_from_estimator_draws_the_outputs(display_class, model, method, attribute):
+    X, groups = SCORES[:, None], {"sensitive_features": groups_named(["f", "m"])}
+    model.fit(X, SCORES > 0)
+    outputs = getattr(model, method)(X, **groups)
+    for name in (None, "mine"):
+        display = display_class.from_estimator(
+            model, X, name=name, ax=new_axes(), **groups
+        )
+        drawn_name = name or type(model).__name__
+        settings = {}
+        if display_class is not OutputDensityDisplay:
+            settings["interval"] = model.interval
+            assert display.interval == model.interval
+        expected = display_class.from_predictions(
+            outputs, name=drawn_name, ax=new_axes(), **groups, **settings
+        )
+        np.testing.assert_equal(
+            getattr(display, attribute), getattr(expected, attribute)
+        )
+        assert drawn_name in display.figure_.axes[0].get_title()
 
 
 @pytest.mark.parametrize(

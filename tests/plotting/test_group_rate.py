@@ -207,49 +207,35 @@ def test_attributes_of_a_model(ax):
     assert display.groups.tolist() == ["f, False", "m, True"]
 
 
-class GroupAware(LogisticRegression):
-    """Classifier with scores that depend on the group, and settings."""
-
-    interval = (0.1, 0.5)
-    kappa = 0.2
-
-    def decision_function(self, X, *, sensitive_features=None):
-        if sensitive_features is None:
-            raise ValueError("pass sensitive_features")
-        return super().decision_function(X) + 3 * (sensitive_features == "f")
+class WithSettings(LogisticRegression):
+    interval, kappa = (0.1, 0.5), 0.2
 
 
-class OtherSettings(GroupAware):
+class WithOtherInterval(WithSettings):
     interval = np.array([0.1, 0.6])
 
 
-def test_from_estimator(ax):
-    X, y = SCORES[:, None], SCORES > 0
-    kinds = {"plain": LogisticRegression, "aware": GroupAware, "other": OtherSettings}
-    models = {name: kind().fit(X, y) for name, kind in kinds.items()}
+PLAIN, SET, OTHER = LogisticRegression(), WithSettings(), WithOtherInterval()
 
-    def drawn(*names, **options):
-        chosen = {name: models[name] for name in names}
-        return GroupRateDisplay.from_estimator(
-            chosen, X, sensitive_features=GROUPS, ax=ax, **options
-        )
 
-    display = drawn("plain", "aware")
-    same = draw(models["plain"].decision_function(X), GROUPS).rates["scores"]
-    np.testing.assert_array_equal(display.rates["plain"], same)
-    assert not np.array_equal(display.rates["aware"], same)
-    for drawing, interval, kappa in [
-        (display, (0.1, 0.5), 0.2),
-        (drawn("plain"), (0.0, 1.0), None),
-        (drawn("aware", "other"), (0.0, 1.0), 0.2),  # they agree on one
-        (drawn("other", interval=None), (0.1, 0.6), 0.2),
-        (drawn("aware", interval=(0, 0.5), kappa=0.3), (0, 0.5), 0.3),
-    ]:
-        assert (drawing.interval, drawing.kappa) == (interval, kappa)
+@pytest.mark.parametrize(
+    ("models", "options", "interval", "kappa"),
+    [
+        ([PLAIN], {}, (0.0, 1.0), None),
+        ([PLAIN, SET], {}, (0.1, 0.5), 0.2),
+        ([SET, OTHER], {}, (0.0, 1.0), 0.2),  # they agree on one
+        ([OTHER], {"interval": None}, (0.1, 0.6), 0.2),
+        ([SET], {"interval": (0, 0.5), "kappa": 0.3}, (0, 0.5), 0.3),
+    ],
+)
+def test_settings_on_which_models_agree(ax, models, options, interval, kappa):
+    X = SCORES[:, None]
+    fitted = {str(i): model.fit(X, SCORES > 0) for i, model in enumerate(models)}
     display = GroupRateDisplay.from_estimator(
-        models["plain"], X, sensitive_features=GROUPS, ax=ax
+        fitted, X, sensitive_features=GROUPS, ax=ax, **options
     )
-    assert list(display.rates) == ["LogisticRegression"]
+    assert list(display.rates) == list(fitted)
+    assert (display.interval, display.kappa) == (interval, kappa)
 
 
 @pytest.mark.parametrize(
