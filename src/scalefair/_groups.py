@@ -94,6 +94,7 @@ def compared_attributes(
 
 def check_are_groups(attributes: Sequence[Attribute]) -> None:
     """Raise a ValueError for quantities, dates and probabilities, not groups."""
+    # Columns of fractions that add up to 1 are probabilities.
     if len(attributes) > 1 and all(a.groups.dtype.kind == "f" for a in attributes):
         total = sum(groups[codes] for _, groups, codes in attributes)
         is_mixed = any((a.groups % 1 != 0).any() for a in attributes)
@@ -103,6 +104,7 @@ def check_are_groups(attributes: Sequence[Attribute]) -> None:
                 "every row: probabilities of groups, not groups. Give each sample one, "
                 "such as the most likely, probabilities.argmax(axis=1)."
             )
+    # Many numbers or dates are a quantity.
     for name, groups, _ in attributes:
         is_number = groups.dtype.kind in "iuf" or (
             groups.dtype.kind == "O" and all(isinstance(v, Real) for v in groups)
@@ -178,25 +180,26 @@ def join_attributes(
     """
     if len(attributes) == 1:
         return attributes[0].groups, attributes[0].codes
+    # 1. Number the combinations that occur.
     row, codes = combinations(
         [a.codes for a in attributes], [len(a.groups) for a in attributes]
     )
+    # 2. Name each of them, by the values of a row that has it.
     texts = [
         np.array([_text(group) for group in groups], object)[values[row]]
         for _, groups, values in attributes
     ]
-    names = np.array([", ".join(parts) for parts in zip(*texts, strict=True)], np.str_)
-    order = np.argsort(names)
-    names = names[order]
-    is_repeated = names[1:] == names[:-1]
-    if is_repeated.any():
+    names = [", ".join(parts) for parts in zip(*texts, strict=True)]
+    # 3. Sort the names; `rank` maps combinations to sorted ones.
+    groups, rank, counts = np.unique(
+        np.array(names, np.str_), return_inverse=True, return_counts=True
+    )
+    if (counts > 1).any():
         raise ValueError(
             "sensitive_features has different values that are written alike, as in "
-            f"{names[1:][is_repeated].tolist()[0]!r}. Convert each column to one type."
+            f"{groups[counts > 1].tolist()[0]!r}. Convert each column to one type."
         )
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return names, rank[codes]
+    return groups, rank[codes]
 
 
 def combinations(
@@ -216,9 +219,10 @@ def combinations(
             n_cells = len(distinct)
         cells = cells * size + other
         n_cells *= size
+    # Renumber the cells that occur from 0, in their order.
     distinct, cells = encode_values(cells, name="codes")
     row = np.empty(len(distinct), np.int64)
-    row[cells] = np.arange(n)
+    row[cells] = np.arange(n)  # the last row of each
     return row, cells
 
 
@@ -244,7 +248,7 @@ def few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> str:
 def smallest(
     names: Sequence[Any], sizes: NDArray[np.integer], small: NDArray[np.bool_]
 ) -> str:
-    """Name those of some groups that have the fewest rows, with their sizes."""
+    """Name the groups that are small, with their sizes, the smallest first."""
     order = np.argsort(sizes, kind="stable")
     return listed(f"{names[k]} ({sizes[k]})" for k in order[small[order]])
 
@@ -252,7 +256,7 @@ def smallest(
 def check_group_count(
     n_groups: int, max_groups: int, name: str = "sensitive_features"
 ) -> None:
-    """Raise a ValueError for so many groups that they are a number, no category."""
+    """Raise a ValueError for more groups than a category has: it may be a number."""
     if n_groups > max_groups:
         raise ValueError(
             f"{name} has {n_groups:,} different values, more than "
@@ -323,20 +327,22 @@ def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
     return array
 
 
-def _refuse_missing(missing: NDArray[np.bool_], name: str, what: str) -> None:
+def _refuse_missing(missing: NDArray[np.bool_], name: str, noun: str) -> None:
+    """Raise a ValueError if values are missing, with the number and the first."""
     if missing.any():
         first = int(np.flatnonzero(missing)[0])
         raise ValueError(
             f"{name} has {int(missing.sum())} missing value(s) (NaN or None), the "
-            f"first at position {first}. Give each sample a {what}, or drop it."
+            f"first at position {first}. Give each sample a {noun}, or drop it."
         )
 
 
-def _as_array(values: Any, name: str, what: str) -> NDArray[Any]:
+def _as_array(values: Any, name: str, noun: str) -> NDArray[Any]:
+    """Return an array of the values; masked entries are refused."""
     # NumPy would take the values under a mask.
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
-            f"{name} has masked entries. Give each sample a {what}, or drop it."
+            f"{name} has masked entries. Give each sample a {noun}, or drop it."
         )
     array = np.asarray(values)
     is_list, of_columns = isinstance(values, (list, tuple)), array.shape[1:] > (1,)
@@ -350,7 +356,7 @@ def _as_array(values: Any, name: str, what: str) -> NDArray[Any]:
 
 
 def _columns(sensitive_features: Any) -> list[tuple[str, Any]]:
-    """Return columns with their names; a single one is checked already."""
+    """Return the columns with their names; a single one has been checked."""
     values, name = sensitive_features, "sensitive_features"
     if hasattr(values, "columns") and hasattr(values, "compute"):
         values = values.compute()  # a data frame of Dask
@@ -368,10 +374,10 @@ def _columns(sensitive_features: Any) -> list[tuple[str, Any]]:
 
 
 def _encode_column(label: str, column: Any) -> Attribute:
-    """Encode one of several columns."""
+    """Return one of several columns with its groups and codes."""
     name = f"Column {label} of sensitive_features"
     if hasattr(column, "factorize") and not isinstance(column.dtype, np.dtype):
-        # Words and categories of pandas, without an object for each row.
+        # Strings and categories of pandas, without an object for each row.
         codes, distinct = column.factorize()
         _refuse_missing(codes < 0, name, "group")
         groups, rank = encode_values(np.asarray(distinct), name=name)
@@ -384,9 +390,9 @@ def _encode_column(label: str, column: Any) -> Attribute:
 
 
 def _text(value: Any) -> str:
-    """Return a value as it stands in the name of a combination; 1.0 is 1."""
+    """Return the text of a value in the name of a combination; that of 1.0 is 1."""
     if isinstance(value, (float, np.floating)):
-        text = str(value + 0).removesuffix(".0")  # nor is there a -0
+        text = str(value + 0).removesuffix(".0")  # -0.0 is 0
     else:
         text = str(value)
     return text.replace("\\", r"\\").replace(",", r"\,")

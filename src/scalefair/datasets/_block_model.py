@@ -106,6 +106,7 @@ def make_fair_sbm(
     reason = "n_clusters * n_groups: every cluster holds every group"
     check_count("n_nodes", n_nodes, n_clusters * n_groups, reason)
     rng = random_generator(random_state)
+    # 1. Clusters and groups: a block is a cluster's part of a group.
     sizes = _block_sizes(n_nodes, n_clusters, n_groups)
     block_of = rng.permutation(np.repeat(np.arange(sizes.size), sizes.ravel()))
     cluster_of, group_of = np.divmod(block_of, n_groups)
@@ -116,9 +117,8 @@ def make_fair_sbm(
             f"cohesion must hold n_clusters = {n_clusters} numbers between 0 and 1, "
             f"got {cohesion!r}."
         )
-    edge_probabilities = _edge_probabilities(
-        sizes, factors, probabilities, average_degree
-    )
+    # 2. Edges of each kind of pairs, of probabilities a, b, c and d.
+    chosen = _edge_probabilities(sizes, factors, probabilities, average_degree)
     kinds = [
         _PairKind(block_of),
         _PairKind(group_of, cluster_of),
@@ -126,16 +126,11 @@ def make_fair_sbm(
         _PairKind(np.zeros_like(block_of), cluster_of, group_of),
     ]
     n_pairs = _count_pairs(sizes, np.ones(n_clusters, np.int64))
-    keys = np.concatenate(
-        [
-            kind.sample(n, p, rng)
-            for kind, n, p in zip(
-                kinds, n_pairs, edge_probabilities.tolist(), strict=True
-            )
-        ]
-    )
-    del kinds
-    if cohesion is not None:  # thinning keeps the edges independent
+    samples = zip(kinds, n_pairs, chosen.tolist(), strict=True)
+    keys = np.concatenate([kind.sample(n, p, rng) for kind, n, p in samples])
+    del kinds, samples
+    # 3. Thin out the edges within loose clusters: the others stay independent.
+    if cohesion is not None:
         is_kept = np.empty(keys.size, dtype=bool)
         for part in _chunks(keys.size):
             i, j = (cluster_of[nodes] for nodes in np.divmod(keys[part], n_nodes))
@@ -146,8 +141,8 @@ def make_fair_sbm(
         graph=_graph(keys, n_nodes),
         sensitive_features=group_of,
         target=cluster_of,
-        probabilities=edge_probabilities,
-        DESCR=_DESCR.format(*edge_probabilities, n_nodes, n_clusters, n_groups),
+        probabilities=chosen,
+        DESCR=_DESCR.format(*chosen, n_nodes, n_clusters, n_groups),
     )
 
 
@@ -165,7 +160,8 @@ def _graph(keys: Ints, n_nodes: int) -> sparse.csr_array:
     indices = np.empty(keys.size, index_type)
     for part in _chunks(keys.size):
         indices[part] = keys[part] % n_nodes
-    # Entries of one byte save memory; those of the result are made at the end.
+    # The upper triangle and its transpose have no entry in common. Entries of one byte
+    # save memory; those of the result are made at the end.
     upper = sparse.csr_array(
         (np.ones(keys.size, bool), indices, indptr), shape=(n_nodes, n_nodes)
     )
@@ -191,6 +187,7 @@ def _count_pairs(sizes: Ints, share: NDArray[Any]) -> list[Any]:
     """Unordered pairs of the four kinds; those in a cluster are times its `share`."""
 
     def within(sizes: Ints) -> Ints:
+        """Unordered pairs in sets of these sizes."""
         return sizes * (sizes - 1) // 2
 
     block = within(sizes).sum(axis=1)
@@ -206,6 +203,7 @@ class _PairKind:
     def __init__(self, class_of: Ints, *different: Ints) -> None:
         self.n_nodes = class_of.size
         self._different = different
+        # Ordered pairs are numbered class by class: n**2 for a class of n nodes.
         self._members = np.argsort(class_of, kind="stable")
         self._sizes = np.bincount(class_of)
         self._offsets = np.cumsum(self._sizes) - self._sizes
@@ -289,6 +287,7 @@ def _edge_probabilities(
         weights = np.array([1.0, 0.7, 0.4, 0.1]) * (math.log(n_nodes) / n_nodes) ** 0.1
     else:
         weights = _sparse_weights(*sizes.shape)
+    # Without a degree the weights are probabilities; else they are scaled to it.
     if average_degree is None:
         if weights[0] > 1:
             raise ValueError(
