@@ -25,8 +25,8 @@ feature_names_in_ : ndarray of shape (n_features_in_,)
     Names of the columns, when the input has names that are strings.""",
     "attributes": """\
 attributes : {"joint", "each"}, default="joint"
-    What is fair when `sensitive_features` has several columns. ``"joint"``: every
-    combination that occurs is a group. ``"each"``: the groups of each column by
+    Groups that are compared if `sensitive_features` has several columns. ``"joint"``:
+    every combination that occurs is a group. ``"each"``: the groups of each column by
     itself; nothing is promised for combinations.""",
     "groups_": """\
 groups_ : ndarray of shape (n_groups,)

@@ -83,7 +83,7 @@ def compared_attributes(
     *,
     warn: bool = True,
 ) -> list[Attribute]:
-    """Return what is compared: the columns joined into one, or each by itself."""
+    """Return the attributes compared: all columns joined, or each by itself."""
     if attributes not in ("joint", "each"):
         raise ValueError(f'attributes must be "joint" or "each", got {attributes!r}.')
     if attributes == "each":
@@ -302,7 +302,7 @@ def known_codes(
 
 
 def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
-    """Return the values as a one-dimensional array, or say what is wrong."""
+    """Return the values as a one-dimensional array; refuse missing ones."""
     array = _as_array(values, name, what)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]  # a data frame of one column
@@ -424,7 +424,7 @@ def encode_values(
 
 
 def check_interval(interval: Any) -> tuple[float, float]:
-    """Return the ends of an interval of ranks (0 is the top), or say what is wrong."""
+    """Return the ends of an interval of ranks, as floats; 0 is the top."""
     if isinstance(interval, str):
         interval = (interval,)
     try:

@@ -1,4 +1,4 @@
-"""Available and used memory; sizes of arrays; errors for what does not fit."""
+"""Available and used memory, sizes of arrays, and errors for too large ones."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def cached_njit(**options: Any) -> Callable[[_Function], _Function]:
     """Return `numba.njit` with a cache if there is a folder for it, else without.
 
-    The temporary folder is no place for it: other users could put code there.
+    Not in the temporary folder: other users could put code there.
     """
 
     def decorate(function: _Function) -> _Function:

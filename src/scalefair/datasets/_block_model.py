@@ -54,8 +54,8 @@ def make_fair_sbm(
     Parameters
     ----------
     n_nodes : int
-        Number of nodes, at least ``n_clusters * n_groups``. The sizes of the clusters,
-        of the groups and of what they share each differ by at most one.
+        Number of nodes, at least ``n_clusters * n_groups``. The sizes of the clusters
+        differ by at most one; so do those of the groups, and of their intersections.
     n_clusters : int
         Number of planted clusters, at least 2.
     n_groups : int

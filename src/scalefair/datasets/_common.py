@@ -95,7 +95,7 @@ random_state : int, RandomState instance or None, default=None
 _OUT_OF_RANGE = """Raises
 ------
 ValueError
-    If an argument is out of range; the message says what would fit."""
+    If an argument is out of range; the message states the range."""
 
 
 def fill_sections(**added: str) -> Callable[[Function], Function]:

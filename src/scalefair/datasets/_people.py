@@ -299,7 +299,7 @@ def fetch_compas(
     groups : {"binary", "all"}, default="binary"
         African-American defendants and "other"; or the six races of the file.
     features : {"plain", "paper"}, default="plain"
-        What was known before the scoring; or those of the paper on the explainable
+        Facts known before the scoring; or the features of the paper on the explainable
         SVD, some of which leak the target: see `DESCR`.
     screened : bool, default=True
         Leave out the defendants that ProPublica left out: see `DESCR`.

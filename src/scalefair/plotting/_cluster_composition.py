@@ -1,4 +1,4 @@
-"""The groups in each cluster, beside the groups in the population."""
+"""Shares of the groups in each cluster and in the population."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _TEXTS["named"] = _TEXTS["options"].replace("legend :", f"{_NAME}\nlegend :", 1)
 class ClusterCompositionDisplay:
     """Stacked bars of the share of each group in each cluster.
 
-    Dashed lines mark the shares in the population: the clustering is fair when all
-    bars meet them. Several attributes lie above each other, the first at the top.
-    Clusters are sorted by their most overrepresented group and, for each, by how much
-    it is. Use `from_predictions` or `from_estimator`.
+    Dashed lines mark the shares in the population: in a fair clustering all bars have
+    these heights. The bars of several attributes are stacked, the first at the top.
+    Clusters are sorted by their most overrepresented group, then by its excess. Use
+    `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class ClusterCompositionDisplay:
         %(options)s
         """
         ax = _draw.make_axes(self, ax)
-        # By most overrepresented group, then by how much.
+        # Sort by the most overrepresented group, then by its excess.
         excess = self.proportions - self.population
         order = np.lexsort((-excess.max(axis=1), excess.argmax(axis=1)))
         n, k = len(order), len(self.attributes)

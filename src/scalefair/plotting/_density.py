@@ -47,7 +47,7 @@ _SCORE_OPTIONS = f"""\
 _OUTPUT_OPTIONS = f"""\
 {_KIND.format("kde")}
 output_name : str or None, default=None
-    What is predicted, with its unit; None takes the name of a Series, or "output".
+    Name of the outputs, with the unit; None takes the name of a Series, or "output".
 {_TEXTS["axes"]}"""
 
 
@@ -329,7 +329,7 @@ class OutputDensityDisplay(_DensityDisplay):
     names : sequence of str or None, default=None
         Names of the regressors. None leaves a single one without name.
     output_name : str, default="output"
-        What is predicted, with its unit, for the horizontal axis.
+        Name of the outputs, with the unit, for the horizontal axis.
 
     Attributes
     ----------
@@ -487,7 +487,7 @@ class OutputDensityDisplay(_DensityDisplay):
             self.areas_[i].append(area)
 
     def _draw_overlaid(self, ax: Any, i: int, line_kwargs: dict[str, Any]) -> None:
-        """Draw lines of a regressor, with dashes of its own and markers of groups."""
+        """Draw lines of a regressor, with its dashes and the markers of the groups."""
         self.lines_.append([])
         self.areas_.append([])
         for g, group in enumerate(self.groups):

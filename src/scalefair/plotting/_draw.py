@@ -30,7 +30,7 @@ ImportError
 _OPTIONS = f"**{{}} : dict\n    Passed to ``Axes.{{}}``.\n\n{_DRAWN}"
 _DRAWING = f"{_WHERE}\n{_OPTIONS.format('line_kwargs', 'plot')}"
 TEXTS = {
-    # The end of what from_... and `plot` take, and what they return.
+    # The last parameters of from_... and of `plot`, and the result.
     "drawing": _DRAWING,
     "line_options": _OPTIONS.format("line_kwargs", "plot"),
     "bar_options": _OPTIONS.format("bar_kwargs", "bar"),
@@ -163,7 +163,7 @@ def label(axis: Any, ax: Any, text: str) -> None:
 def _wrap(text: Any, ax: Any, side: str) -> None:
     """Let matplotlib break a text to the width or height of the axes."""
     text.set_wrap(True)
-    # The public way breaks texts at the edge of the figure: titles in a row would meet.
+    # The public way breaks texts at the edge of the figure: titles would overlap.
     text._get_wrap_line_width = partial(getattr, ax.bbox, side)
 
 

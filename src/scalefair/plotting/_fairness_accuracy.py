@@ -37,7 +37,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         The distance between the groups.
     %(point_labels)s
     error_name, unfairness_name : str
-        What is measured, for the axes.
+        Names of the measures, for the axes.
 
     Attributes
     ----------

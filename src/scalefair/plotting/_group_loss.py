@@ -39,10 +39,11 @@ _LINE_WIDTHS = (5.0, 1.6)
 class GroupLossDisplay:
     """Loss of each group and total reconstruction error by number of components.
 
-    To the left what each group loses, per sample, against its own best basis; to the
-    right the mean reconstruction error of all rows, the price of equal losses. Colours
-    and markers tell groups, lines methods; of equal losses the wider lines show behind
-    the others. Use `from_data` to compare plain with fair PCA.
+    To the left the loss of each group, per sample, relative to the best basis of the
+    group; to the right the mean reconstruction error of all rows, the price of equal
+    losses. Groups have colours and markers, methods have lines; lines of equal losses
+    coincide, and the wider ones show behind the others. Use `from_data` to compare plain
+    with fair PCA.
 
     Parameters
     ----------

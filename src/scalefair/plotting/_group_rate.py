@@ -33,8 +33,8 @@ kappa : float or None, default=None
 interval : tuple of float or None, default=None
     Ranks, from the top, in which parity is asked for.
 kappa : float or None, default=None
-    Largest allowed gap. Of both, and of `given` and `attributes`, None takes what the
-    models have, if those that have one agree.
+    Largest allowed gap. For both, and for `given` and `attributes`, None takes the
+    value of the models, if those that have one agree.
 {_OPTIONS}""",
 )
 class GroupRateDisplay:

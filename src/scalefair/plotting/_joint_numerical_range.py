@@ -1,4 +1,4 @@
-"""What one basis can capture from two groups, and the fair choice."""
+"""Variances that one basis can capture from two groups, and the fair choice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JointNumericalRangeDisplay:
 
     Every orthonormal basis of r components is a point: the variance it captures from
     the first group to the right, from the second upwards. The axes above and to the
-    right measure losses, what is missing to the group's own best basis. Along a dotted
+    right measure losses, the difference to the best basis of the group. Along a dotted
     corner the larger loss is the same; the solid one touches the region in fair PCA
     only, on the line of equal losses. Use `from_covariances` or `from_estimator`.
 
@@ -307,7 +307,7 @@ class JointNumericalRangeDisplay:
         units = "(squared units of the features)"
         _draw.labels(ax, *(f"captured variance of group {g} {units}" for g in names))
         for g, axis in enumerate((ax.xaxis, ax.yaxis)):
-            # A power of ten at the end of an axis would meet other texts.
+            # A power of ten at the end of an axis would overlap other texts.
             axis.set_major_formatter("{x:.6g}")
             axis.get_major_locator().set_params(nbins=5)
             self._draw_loss_axis(ax, g, names[g], float(high[g] - low[g]))
@@ -382,7 +382,7 @@ class JointNumericalRangeDisplay:
         """Add an axis, at the top or to the right, that measures a group's loss."""
         best = float(self.best[g])
 
-        def convert(value: Any) -> Any:  # its own inverse
+        def convert(value: Any) -> Any:  # from variance to loss, and back
             return best - value
 
         if g == 0:

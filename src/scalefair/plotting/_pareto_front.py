@@ -166,7 +166,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
         legend: bool = True,
         **line_kwargs: Any,
     ) -> ParetoFrontDisplay:
-        """Draw what a search over allowed gaps found, or fitted classifiers on rows.
+        """Draw the results of a search over allowed gaps, or of fitted classifiers.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
             rows `X`; or several such lists, by their names. Each is given the groups
             if it takes them.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows to judge classifiers by. None draws a search.
+            Rows on which classifiers are compared. None draws a search.
         y : array-like of shape (n_samples,), default=None
             True labels of the rows.
         sensitive_features : array-like of shape (n,) or (n, k), default=None
@@ -191,7 +191,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
             Whether of several columns combinations are compared, or the groups of each
             by itself; None takes that of the classifiers.
         name : str or None, default=None
-            What the legend says; None takes "cross-validation", or the class.
+            Name in the legend; None takes "cross-validation", or the class.
         %(confidence)s
         label_points : bool, default=True
             Whether to write the allowed gap beside each point.

@@ -19,7 +19,7 @@ TEXTS = {
     **_draw.TEXTS,
     "point_labels": """\
 point_labels : mapping of str to sequence, or None, default=None
-    What to write beside each point of the methods it names, where there is room.""",
+    Labels of the points, for some methods; those that would overlap are hidden.""",
     "measure": """\
 By name of the method; without repeats an array of shape (n_points,). Methods may
 have different numbers of settings and splits.""",
@@ -57,7 +57,7 @@ class TradeOffDisplay:
     # Names of the measures of fairness and accuracy, in the title and on the axes.
     _names: tuple[str, str]
     _axis_names: tuple[str, str]
-    # What the bars are, with a place for the number of splits.
+    # Describes the bars; ``{}`` stands for the number of splits.
     _bar_caption: str
     # Half the length of the bars, shaped as the means.
     _half_lengths: Measures
@@ -69,7 +69,7 @@ class TradeOffDisplay:
         names: tuple[str, str],
         point_labels: Mapping[str, Any] | None,
     ) -> tuple[Measures, Measures]:
-        """Check both measures, which have these names, and keep means and labels."""
+        """Check both measures, named for messages; set the means and the labels."""
         x_name, y_name = names
         if not accuracy or list(accuracy) != list(fairness):
             raise ValueError(
@@ -162,7 +162,7 @@ class TradeOffDisplay:
         return line, list(bars.lines[2])
 
     def _title(self) -> str:
-        """Name the fairest and the most accurate point, and what the bars are."""
+        """Name the fairest and the most accurate point, and describe the bars."""
         points = np.vstack(list(self.means.values()))
         best = {}
         for adjective, column in (("fairest", 0), ("most accurate", 1)):
