@@ -21,13 +21,13 @@ from scalefair.datasets._common import (
 _DESCR = """\
 Modified stochastic block model (m-SBM) of Kleindessner et al. (2019).
 
-{4} nodes in {5} planted clusters and {6} groups, which every cluster
-holds in equal number (within one node). Edges are independent, of probability
+{n_nodes} nodes in {n_clusters} planted clusters and {n_groups} groups, which every
+cluster holds in equal number (within one node). Edges are independent, of probability
 
-same cluster, same group    a = {0:.6g}
-other cluster, same group   b = {1:.6g}
-same cluster, other group   c = {2:.6g}
-other cluster, other group  d = {3:.6g}
+same cluster, same group    a = {a:.6g}
+other cluster, same group   b = {b:.6g}
+same cluster, other group   c = {c:.6g}
+other cluster, other group  d = {d:.6g}
 
 With b > c the groups are easier to see than the clusters.
 """
@@ -142,7 +142,12 @@ def make_fair_sbm(
         sensitive_features=group_of,
         target=cluster_of,
         probabilities=chosen,
-        DESCR=_DESCR.format(*chosen, n_nodes, n_clusters, n_groups),
+        DESCR=_DESCR.format(
+            n_nodes=n_nodes,
+            n_clusters=n_clusters,
+            n_groups=n_groups,
+            **dict(zip("abcd", chosen, strict=True)),
+        ),
     )
 
 

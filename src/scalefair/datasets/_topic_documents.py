@@ -13,9 +13,9 @@ from scalefair.datasets import _common as common
 from scalefair.datasets._common import Floats, Ints
 
 _DESCR = """\
-Topic documents: {} sparse rows of tf-idf weights over {} words,
-drawn from {} topics that {} groups use with different frequencies.
-{} stored entries, density {:.3g}. `target` is the main topic of each document.
+Topic documents: {n_samples} sparse rows of tf-idf weights over {n_features} words,
+drawn from {n_topics} topics that {n_groups} groups use with different frequencies.
+{nnz} stored entries, density {density:.3g}. `target` is the main topic of each document.
 """
 
 
@@ -91,8 +91,12 @@ def make_topic_documents(
         sensitive_features=groups,
         target=topics[:, 0].copy(),
         DESCR=_DESCR.format(
-            *(n_samples, n_features, n_topics, shares.size),
-            *(X.nnz, X.nnz / (n_samples * n_features)),
+            n_samples=n_samples,
+            n_features=n_features,
+            n_topics=n_topics,
+            n_groups=shares.size,
+            nnz=X.nnz,
+            density=X.nnz / (n_samples * n_features),
         ),
     )
 

@@ -41,8 +41,8 @@ class GroupLossDisplay:
 
     To the left the loss of each group, per sample, relative to the best basis of the
     group; to the right the mean reconstruction error of all rows, the price of equal
-    losses. Groups have colours and markers, methods have lines; lines of equal losses
-    coincide, and the wider ones show behind the others. Use `from_data` to compare plain
+    losses. Groups have colours and markers, methods have lines. Lines of equal losses
+    coincide: the wider ones show behind the others. Use `from_data` to compare plain
     with fair PCA.
 
     Parameters
@@ -234,10 +234,12 @@ class GroupLossDisplay:
                 parameters = {"n_components": r, "centering": centering}
                 parameters = {**method.get_params(), **parameters}
                 fit = type(method).from_moments(moments, **parameters)
-                rounding = ROUNDING * fit.explained_variance_.sum()
+                # The total error is the mean over the groups of the first attribute.
                 error = np.hstack(fit.group_reconstruction_errors_)[: len(counts)]
                 error = error @ shares
                 loss = np.hstack(fit.group_losses_)
+                # Losses and errors that are rounding count as 0.
+                rounding = ROUNDING * fit.explained_variance_.sum()
                 losses[name].append(np.where(loss > rounding, loss, 0.0))
                 errors[name].append(error if error > rounding else 0.0)
         groups = np.concatenate([m.groups.astype(object) for m in moments])
