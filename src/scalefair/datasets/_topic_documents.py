@@ -15,7 +15,8 @@ from scalefair.datasets._common import Floats, Ints
 _DESCR = """\
 Topic documents: {n_samples} sparse rows of tf-idf weights over {n_features} words,
 drawn from {n_topics} topics that {n_groups} groups use with different frequencies.
-{nnz} stored entries, density {density:.3g}. `target` is the main topic of each document.
+{nnz} stored entries, density {density:.3g}. `target` is the main topic of each
+document.
 """
 
 
