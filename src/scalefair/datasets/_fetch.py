@@ -53,7 +53,6 @@ def fetcher(source: Source) -> Callable[[Callable[..., Bunch]], Callable[..., Bu
     """
 
     def decorate(read: Callable[..., Bunch]) -> Callable[..., Bunch]:
-        @functools.wraps(read)
         def fetch(
             *, data_home: Home = None, download_if_missing: bool = True, **options: Any
         ) -> Bunch:
@@ -62,13 +61,12 @@ def fetcher(source: Source) -> Callable[[Callable[..., Bunch]], Callable[..., Bu
             data.licence = source.licence
             return data
 
-        shared = list(
-            inspect.signature(fetch, follow_wrapped=False).parameters.values()
-        )
-        options = list(inspect.signature(read).parameters.values())[1:]
-        vars(fetch)["__signature__"] = inspect.Signature(
-            [*options, *shared[:-1]], return_annotation=Bunch
-        )
+        # The options of `read`, without the files, and the parameters of all fetchers.
+        _, *options = inspect.signature(read).parameters.values()
+        *shared, _ = inspect.signature(fetch).parameters.values()
+        signature = inspect.Signature([*options, *shared], return_annotation=Bunch)
+        functools.update_wrapper(fetch, read)
+        vars(fetch)["__signature__"] = signature
         return fill_sections(
             Parameters=_PARAMETERS,
             Returns="\n    - DESCR, source, licence : str",
