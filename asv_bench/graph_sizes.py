@@ -137,7 +137,9 @@ def draw(table, path):
             time_ax.plot(rows["nodes"], rows["cpu_ns_per_entry"], **style)
             memory_ax.plot(rows["nodes"], rows["peak_gib"], **style)
         sizes = table.drop_duplicates("nodes")
-        memory_ax.plot(sizes["nodes"], sizes["graph_gib"], "--", color="0.5", label="graph")
+        memory_ax.plot(
+            sizes["nodes"], sizes["graph_gib"], "--", color="0.5", label="graph"
+        )
         time_ax.set_title("Processor time per stored entry, ns", loc="left")
         time_ax.set_ylim(0)
         memory_ax.set_title("Peak memory beyond the graph, GiB", loc="left")

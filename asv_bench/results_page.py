@@ -97,11 +97,11 @@ FITTED = tuple(SUITES)[:4]  # whose whole fits are in a figure
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "pyamg", "dask")
 VERSIONS = """
 import importlib.metadata, importlib.util, json, platform, sys
-found = {"Python": platform.python_version()}
+versions = {"Python": platform.python_version()}
 for name in sys.argv[1:]:
     if importlib.util.find_spec({"scikit-learn": "sklearn"}.get(name, name)):
-        found[name] = importlib.metadata.version(name)
-print(json.dumps(found))
+        versions[name] = importlib.metadata.version(name)
+print(json.dumps(versions))
 """
 
 

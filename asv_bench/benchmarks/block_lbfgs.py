@@ -1,4 +1,4 @@
-"""L-BFGS on blocks beside scipy's L-BFGS-B on the flattened variable.
+"""L-BFGS on blocks against scipy's L-BFGS-B on the flattened variable.
 
 Both minimise the dual function of the fair embedding from the same start, with the
 same kernels for products and Gram matrices. scipy stops at the paper's tolerances

@@ -1,4 +1,4 @@
-"""Threads as they come: beside the best setting, and beside another process."""
+"""Threads as they come: against the best setting, and against another process."""
 
 import json
 import os

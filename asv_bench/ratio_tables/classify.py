@@ -51,7 +51,7 @@ def _solution_cells(model):
 
 
 def oracle(rows=32_561, columns=123, repeats=100):
-    """One oracle call, beside NumPy's and a product with its adjoint."""
+    """One oracle call, against NumPy's and a product with its adjoint."""
     name, shape = "score_oracle.Evaluate.time_evaluate", (rows, columns)
     methods = ("oracle", "numpy", "products")
     runs = {method: benchmark(name, shape, method) for method in methods}
@@ -79,7 +79,7 @@ def problem():
 
 
 def path(repeats=3):
-    """Front of five gaps on a9a, beside the single tightest fit."""
+    """Front of five gaps on a9a, against the single tightest fit."""
     rows = _rows(fetch_a9a())
     for options in ({}, PAPER, {**PAPER, "start": "zero", "n_thresholds": 25}):
         tightest = PartiallyFairClassifier(INTERVAL, KAPPAS[0], **options)

@@ -60,7 +60,7 @@ def spmm(sizes=(5_000, 20_000, 100_000), repeats=9):
 
 
 def cache_lines(n_nodes=1_000_000, columns=(15, 20, 25, 30, 55), repeats=5):
-    """A product whose gathered rows start at cache lines, beside one where they do not.
+    """Products whose gathered rows start at cache lines, against others.
 
     Of a graph without weights, whose affinity scales the rows first: both write them.
     """
@@ -219,7 +219,7 @@ def solvers(graphs=GRAPHS, repeats=3):
 
 
 def few_clusters(graphs=GRAPHS, repeats=3):
-    """Few eigenvectors of real graphs, in blocks and one at a time, beside eigsh."""
+    """Few eigenvectors of real graphs, in blocks and one at a time, against eigsh."""
     for name, W, groups in _real_graphs(graphs):
         for k in (5, 10):
             title = f"{name}, k = {k}"
@@ -355,7 +355,7 @@ def _clusters(W, groups, k, options):
 def new_nodes(
     graphs=("facebooknet", *GRAPHS), amounts=(0, 0.1), k=10, patients=True, repeats=3
 ):
-    """Clusters of a tenth of the nodes by predict, beside a fit of all of them."""
+    """Clusters of a tenth of the nodes by predict, against a fit of all of them."""
     problems = [(name, W, groups, {}) for name, W, groups in _real_graphs(graphs)]
     if patients:
         data = datasets.fetch_diabetes()
@@ -453,7 +453,7 @@ def _quality(data, labels):
 
 
 def fit(n=100_000, repeats=3):
-    """Whole fits beside scikit-learn's, which are not fair (minutes)."""
+    """Whole fits against scikit-learn's, which are not fair (minutes)."""
     bench = Fit()
     bench.setup(n, "scalefair-float32")
     bench.setup(n, "scalefair")
@@ -465,7 +465,7 @@ def fit(n=100_000, repeats=3):
 
 
 def auto(sizes=(150, 200, 400, 800, 1600), repeats=5):
-    """What solver="auto" chooses from: iterations beside dense, on small graphs."""
+    """What solver="auto" chooses from: iterations against dense, on small graphs."""
     for n in sizes:
         data = block_model(n, 2)
         W, groups = largest_component(data.graph, data.sensitive_features)
@@ -484,7 +484,7 @@ def auto(sizes=(150, 200, 400, 800, 1600), repeats=5):
 
 
 def neighbors(tables=("diabetes", "bank_additional"), repeats=3):
-    """Approximate neighbours of real rows beside exact ones."""
+    """Approximate neighbours of real rows against exact ones."""
     for table in tables:
         X = _standardized(table)[0]
         runs = {
@@ -508,7 +508,7 @@ def _standardized(table):
 
 
 def neighbors_clusters(tables=("diabetes", "bank_additional"), seeds=range(5)):
-    """Ten fair clusters of approximate graphs beside those of the exact graph."""
+    """Ten fair clusters of approximate graphs against those of the exact graph."""
     for table in tables:
         X, groups = _standardized(table)
         exact = neighbors_graph(X, 10).affinity
@@ -577,7 +577,7 @@ def lbfgs(n=100_000, repeats=5):
 
 
 def kernels(rows=None, repeats=5):
-    """Gaussian kernels of real points: fits, and products beside a stored kernel."""
+    """Gaussian kernels of real points: fits, and products against a stored kernel."""
     fits = []
     for problem in (thyroid(rows), census(rows), four_area(rows)):
         X, gamma, groups = problem.points, problem.gamma, problem.groups

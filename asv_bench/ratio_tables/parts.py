@@ -45,7 +45,7 @@ def _block_model(n, degree):
 
 
 def overhead(m=1_000_000, n=200):
-    """Fits and products on the threaded scheduler, beside those in memory."""
+    """Fits and products on the threaded scheduler, against those in memory."""
     for task in ("fit", "product"):
         runs = {
             where: benchmark(f"parts.DenseRows.time_{task}", m, n, where)

@@ -1,4 +1,4 @@
-"""Threads as they come, beside other settings and beside another process."""
+"""Threads as they come, against other settings and against another process."""
 
 from benchmarks.threads import BENCHMARKS, SETTINGS, another_fit, measure
 
@@ -6,7 +6,7 @@ from .runner import show
 
 
 def threads(names=tuple(BENCHMARKS), rounds=3):
-    """Threads as they come: of the best setting when idle, and beside a fit.
+    """Threads as they come: of the best setting when idle, and against a fit.
 
     Every figure is the median of the runs of three processes, which take turns among
     the settings; each process times its benchmark after it has checked the answer.

@@ -1,4 +1,4 @@
-"""Fair calibration beside other classifiers: tables, splits, methods, measures."""
+"""Fair calibration against other classifiers: tables, splits, methods, measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of fair regression: ours beside the printed numbers, and the targets."""
+"""Tables of fair regression: ours against the printed numbers, and the targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equal opportunity and equalized odds: accuracy against gap, beside fairlearn's.
+"""Equal opportunity and equalized odds: accuracy against gap, with fairlearn's.
 
     SCALEFAIR_DATA=... python benchmarks/paper_tables/equal_opportunity.py
     python benchmarks/paper_tables/equal_opportunity.py --data compas --splits 3

@@ -141,7 +141,7 @@ def tables(runs: Runs) -> list[Table]:
 
 
 def draw(runs: Runs, output: Path) -> None:
-    """Draw errors against distances, figure 4 and densities, beside the output."""
+    """Draw errors against distances, figure 4 and densities, near the output."""
     for name, outcomes in runs.methods.items():
         drawn = [
             o

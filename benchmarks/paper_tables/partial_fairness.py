@@ -41,7 +41,7 @@ from _partial_fairness_tables import (
     accuracy_and_fairness,
     calls,
     claim,
-    of,
+    panel_fronts,
     panels,
     times,
 )
@@ -70,7 +70,8 @@ def run(
 def tables(fronts: list[Front], options: argparse.Namespace) -> list[Table]:
     """All tables of the figure."""
     made = [
-        accuracy_and_fairness(*panel, of(fronts, *panel)) for panel in panels(fronts)
+        accuracy_and_fairness(*panel, panel_fronts(fronts, *panel))
+        for panel in panels(fronts)
     ]
     all_points, summary = claim(fronts)
     effort = QUICK if options.quick else Effort()
@@ -125,7 +126,7 @@ def plot(fronts: list[Front], folder: Path) -> None:
                 "accuracy": point.test[0],
                 "fairness": point.test[1],
             }
-            for method, those in of(fronts, data, criterion).items()
+            for method, those in panel_fronts(fronts, data, criterion).items()
             for front in those
             for point in front.points
         ]
