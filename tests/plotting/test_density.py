@@ -1,10 +1,11 @@
 """Both displays of densities: of scores and of outputs."""
 
 import numpy as np
+import pandas
 import pytest
 from scipy.stats import gaussian_kde, ks_2samp
 
-from scalefair.metrics import partial_demographic_parity_gap
+from scalefair.metrics import partial_demographic_parity_gap, partial_parity_gap
 from scalefair.plotting import OutputDensityDisplay, ScoreDensityDisplay
 
 RNG = np.random.default_rng(0)
@@ -138,6 +139,16 @@ def test_the_interval_is_marked(ax):
     assert path.vertices[:, 1].max() == pytest.approx(1)
 
 
+def test_each_attribute_has_densities(ax):
+    people = pandas.DataFrame({"sex": GROUPS, "age": np.arange(400) % 2})
+    display = draw_scores(ax, groups=people, attributes="each")
+    assert display.groups.tolist() == ["sex f", "sex m", "age 0", "age 1"]
+    gap = partial_parity_gap(SCORES, sensitive_features=people, attributes="each")
+    assert display.gap == pytest.approx(gap)
+    alone = draw_scores(ax, bins=display.grid)
+    np.testing.assert_allclose(display.densities[:2], alone.densities)
+
+
 def test_titles_of_scores(ax):
     display = draw_scores(ax, legend=False, linewidth=6)
     assert ax.get_legend() is None
@@ -211,7 +222,7 @@ def test_one_regressor(ax, name, title):
 
 
 def test_the_axis_has_the_name_of_what_is_predicted(ax):
-    series = pytest.importorskip("pandas").Series(SCORES, name="wage in dollars")
+    series = pandas.Series(SCORES, name="wage in dollars")
     for values, options, name in [
         (SCORES, {"output_name": "grade (points)"}, "grade (points)"),
         (series, {}, "wage in dollars"),

@@ -89,8 +89,16 @@ def test_front(ax, given):
     )
     [[fairness, _]] = display.means["Classifier"]
     assert fairness == pytest.approx(1 - GAPS[given])
-    gap = partial_parity_gap(SCORES, y_true=LABELS, given=given, **OPTIONS)
-    assert gap == pytest.approx(GAPS[given])
+    people = np.column_stack([GROUPS, np.arange(200) % 2])
+    options |= {"sensitive_features": people, "attributes": "each"}
+    display = ParetoFrontDisplay.from_estimator(
+        [Classifier()], SCORES[:, None], LABELS, **options
+    )
+    of_each = {"given": given, "interval": INTERVAL, "attributes": "each"}
+    gap = partial_parity_gap(
+        SCORES, y_true=LABELS, sensitive_features=people, **of_each
+    )
+    assert display.means["Classifier"][0, 0] == pytest.approx(1 - gap)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from itertools import combinations
 
 import numpy as np
+import pandas
 import pytest
 from scipy import stats
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -213,8 +214,6 @@ CLASSIFIERS = table_of(
 
 @pytest.mark.parametrize("form", ["records", "columns", "frame", "generator"])
 def test_from_results(ax, form):
-    pandas = pytest.importorskip("pandas")
-
     def as_form(rows):
         columns = {key: [row[key] for row in rows] for key in rows[0]}
         forms = {"records": rows, "columns": columns, "generator": iter(rows)}
@@ -391,6 +390,6 @@ def test_points_of_regressors(ax):
         np.testing.assert_allclose(display.means[name], expected)
     single = draw(models["all"], X, y, **groups, ax=ax).means["LinearRegression"]
     np.testing.assert_array_equal(single, display.means["all"])
-    series = pytest.importorskip("pandas").Series(y, name="wage")
+    series = pandas.Series(y, name="wage")
     FairnessAccuracyDisplay.from_predictions(series, y + 1, **groups, ax=ax)
     assert ax.get_ylabel() == "mean squared error of wage"
