@@ -16,6 +16,8 @@ try:
 except ImportError:  # before scikit-learn 1.9 there are no callbacks
 
     class _NoCallbacks:
+        """A context of callbacks that does nothing."""
+
         def subcontext(self, **_: Any) -> Self:
             return self
 

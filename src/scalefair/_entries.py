@@ -116,6 +116,7 @@ def naming_text_columns(X: Any) -> Iterator[None]:
             raise
         import pandas
 
+        # An example of each column that cannot be converted.
         frame = X if isinstance(X, pandas.DataFrame) else pandas.DataFrame(X)
         examples = []
         for name, column in frame.items():
@@ -174,6 +175,7 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
     Nodes keep their order; edges have the weight "weight", by default 1. Other graphs
     are returned as they are.
     """
+    # 1. Nodes and weighted edges, of NetworkX or of igraph.
     if all(hasattr(graph, name) for name in ("is_multigraph", "nodes", "edges")):
         nodes, is_multigraph = list(graph.nodes), graph.is_multigraph()
         edges = graph.edges(data="weight", default=1)
@@ -189,17 +191,20 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
         remedies = f"G.simplify(loops=False, {option})", f"G.as_undirected({option})"
     else:
         return graph, groups
+    # 2. One weight for each pair of nodes.
     if graph.is_directed() or is_multigraph:
         fault = "directed" if graph.is_directed() else "a multigraph"
         raise ValueError(
             f"The graph is {fault}, but fair clusters need one weight for each pair of "
             f"nodes. To add weights up pass {remedies[graph.is_directed()]}."
         )
+    # 3. Edges as entries of a matrix, in both directions.
     index = {node: i for i, node in enumerate(nodes)}
     entries = [(index[u], index[v], weight) for u, v, weight in edges]
     i, j, weights = zip(*entries, strict=True) if entries else ((), (), ())
     shape = len(nodes), len(nodes)
     A = sparse.csr_array((np.array(weights, np.float64), (i, j)), shape=shape)
+    # 4. Groups in the order of the nodes.
     if isinstance(groups, Mapping):
         missing = [node for node in nodes if node not in groups]
         if missing:

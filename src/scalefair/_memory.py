@@ -66,6 +66,7 @@ def peak_memory() -> int | None:
         import resource
     except ImportError:  # Windows
         return None
+    # Bytes on macOS, kB elsewhere.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

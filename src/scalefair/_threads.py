@@ -68,6 +68,7 @@ def parallel(
 
         @functools.wraps(function)
         def run(*args: Any) -> Any:
+            # 1. As many threads as the work pays for.
             max_threads = numba.get_num_threads()  # starts the threads if need be
             layer: str = numba.threading_layer()  # type: ignore[attr-defined]
             _refuse_fork(layer)
@@ -75,12 +76,14 @@ def parallel(
             n_threads = max(1, min(max_threads, n_threads))
             if n_threads < max_threads:
                 numba.set_num_threads(n_threads)
+            # 2. One kernel at a time where the layer needs it; BLAS on one thread.
             try:
                 with (
                     _KERNEL_LOCK if layer == "workqueue" else _NO_LIMIT,
                     _BLAS_LIMIT if blas else _NO_LIMIT,
                 ):
                     return compiled(*args)
+            # 3. The number of threads is that of the caller again.
             finally:
                 if n_threads < max_threads:
                     numba.set_num_threads(max_threads)
@@ -127,10 +130,12 @@ def long_blas_call(work: float = math.inf) -> AbstractContextManager[None]:
 class _SingleBlasThread:
     """Limit of BLAS to one thread: counts the contexts, in all and in this thread."""
 
+    # Invariant: the limit is set while `_depth` > 0, unless it is lifted.
+
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._depth = 0
-        self._in_thread = threading.local()
+        self._lock = threading.Lock()  # of all that follows
+        self._depth = 0  # contexts of all threads
+        self._in_thread = threading.local()  # its `depth`: contexts of this thread
         self._limit: Any = None
         self._is_lifted = False
 
@@ -145,7 +150,7 @@ class _SingleBlasThread:
     def __enter__(self) -> None:
         self._in_thread.depth = getattr(self._in_thread, "depth", 0) + 1
         with self._lock:
-            if self._depth == 0:
+            if self._depth == 0:  # the first context sets the limit
                 self._limit = _blas_controller().limit(limits=1)
             self._depth += 1
 
@@ -153,7 +158,7 @@ class _SingleBlasThread:
         self._in_thread.depth -= 1
         with self._lock:
             self._depth -= 1
-            if self._depth == 0:
+            if self._depth == 0:  # the last one removes it
                 self._limit.restore_original_limits()
                 self._limit = None
 
@@ -161,6 +166,7 @@ class _SingleBlasThread:
     def lifted(self) -> Iterator[None]:
         """Suspend the limit, if this thread is the only one that set it."""
         with self._lock:
+            # All contexts are of this thread, and no caller has lifted the limit.
             is_alone = 0 < self._depth == getattr(self._in_thread, "depth", 0)
             is_lifter = is_alone and not self._is_lifted
             if is_lifter:
@@ -181,6 +187,7 @@ class _SingleBlasThread:
 
 @functools.cache
 def _blas_controller() -> ThreadpoolController:
+    """Return the controller of the libraries of BLAS that are loaded."""
     # np.dot in kernels calls SciPy's BLAS, which must be loaded to be limited.
     importlib.import_module("scipy.linalg.cython_blas")
     return ThreadpoolController().select(user_api="blas")
@@ -212,6 +219,7 @@ def _find_tbb() -> None:
 
 
 def _after_fork() -> None:
+    """Set the state of a forked process: no contexts, and perhaps no kernels."""
     global _is_fork
     _BLAS_LIMIT.reset()
     with suppress(ValueError):  # no kernel had run

@@ -99,7 +99,10 @@ ValueError
 
 
 def fill_sections(**added: str) -> Callable[[Function], Function]:
-    """Add text to the sections of a docstring, and put them into numpydoc's order."""
+    """Add texts to sections of a docstring, and put the sections into numpydoc's order.
+
+    "FUNCTION" in a text stands for the name of the function.
+    """
 
     def fill(function: Function) -> Function:
         if function.__doc__ is not None:  # python -OO has none

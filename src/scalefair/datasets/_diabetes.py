@@ -128,6 +128,7 @@ def _encode(table: Table) -> Columns:
             # Rows that differ in one attribute are at distance 1.
             columns[f"{attribute}={category}"] = is_equal / np.sqrt(2.0)
 
+    # Codes by their meaning, then categories as in the file, then diagnoses.
     for name, codes in _CODES.items():
         meanings = {
             code: meaning for meaning in codes for code in codes[meaning].split()

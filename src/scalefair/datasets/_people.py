@@ -187,6 +187,7 @@ def fetch_credit_default(
 
 
 def _education_groups(table: Table, n_groups: int) -> Strings:
+    """Return groups by education, and by sex for four and six groups."""
     education = table.integers("EDUCATION")
     if n_groups == 2:
         return np.where(education <= 1, "graduate school", "other")
@@ -321,7 +322,8 @@ def fetch_compas(
     target = table.labels("two_year_recid")
     columns = _defendants(table, features)
     data = np.column_stack(list(columns.values()))
-    is_loaded = ~np.isnan(data).any(axis=1)  # a date may be missing
+    # Rows with all dates, and those that pass the filter.
+    is_loaded = ~np.isnan(data).any(axis=1)
     if screened:
         is_loaded &= _passes_filter(table)
     if groups == "binary":
@@ -426,6 +428,7 @@ def _read(path: Path, names: list[str]) -> tuple[sparse.csr_array, Ints, Strings
         X, labels = load_svmlight_file(str(path), n_features=len(names))
         if labels.size == 0:
             raise ValueError("it has no rows")
+    # Sorted int32 indices, labels 0 and 1, one sex in each row.
     index = (X.indices.astype(np.int32), X.indptr.astype(np.int32))
     X = sparse.csr_array((X.data, *index), shape=X.shape)
     X.sort_indices()

@@ -82,6 +82,7 @@ def make_biased_rows(
         raise ValueError(f"density must be in (0, 1], got {density}.")
     if not np.isfinite(bias):
         raise ValueError(f"bias must be finite, got {bias}.")
+    # 1. Coefficients, and the mean of each group along their signs.
     rng = random_generator(random_state)
     coef = rng.standard_normal(n_features)
     # The scores have standard deviation 2 within a group.
@@ -89,6 +90,7 @@ def make_biased_rows(
     expected_scores = bias * (np.linspace(0, 1, n_groups) - 0.5)
     deltas = expected_scores / (density * np.abs(coef).sum())
     means = deltas[:, None] * np.sign(coef)  # of the stored entries
+    # 2. Groups and rows.
     groups = rng.integers(0, n_groups, size=n_samples)
     groups[:n_groups] = np.arange(n_groups)  # none is empty
     groups = rng.permutation(groups)
@@ -98,6 +100,7 @@ def make_biased_rows(
         X = rng.standard_normal((n_samples, n_features))
         for rows in gen_batches(n_samples, _BATCH_SIZE):
             X[rows] += means[groups[rows]]
+    # 3. Labels of the logistic model.
     target = (rng.random(n_samples) < expit(X @ coef)).astype(np.int64)
     return Bunch(
         data=X,
@@ -111,7 +114,9 @@ def make_biased_rows(
 def _sparse_rows(
     groups: Ints, means: Floats, density: float, rng: np.random.Generator
 ) -> sparse.csr_array:
+    """Return normal rows, shifted by the mean of their group, stored entries only."""
     n_features = means.shape[1]
+    # 1. Stored entries, a batch of rows at a time.
     lengths, columns = [], []
     for rows in gen_batches(groups.size, _BATCH_SIZE):
         n_rows = rows.stop - rows.start
@@ -123,6 +128,7 @@ def _sparse_rows(
     indptr: NDArray[Any] = np.append(0, np.cumsum(np.concatenate(lengths)))
     if indices.size <= np.iinfo(np.int32).max:
         indptr = indptr.astype(np.int32)
+    # 2. Their values.
     values = rng.standard_normal(indices.size)
     for rows in gen_batches(groups.size, _BATCH_SIZE):
         members = np.repeat(groups[rows], np.diff(indptr[rows.start : rows.stop + 1]))
@@ -298,9 +304,11 @@ def make_random_affinity(
             f"groups, got {shares.size}."
         )
     rng = random_generator(random_state)
+    # The upper triangle, mirrored.
     affinity = np.triu(rng.random((n_samples, n_samples)), k=1)
     affinity += affinity.T
     groups = rng.choice(n_groups, size=n_samples, p=shares).astype(np.int64)
+    # An empty group gets a sample of the largest one.
     counts = np.bincount(groups, minlength=n_groups)
     for empty in np.flatnonzero(counts == 0):
         largest = np.bincount(groups).argmax()
@@ -355,6 +363,7 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     """
     common.check_count("n_samples", n_samples, 4)
     rng = random_generator(random_state)
+    # Quarters: lower left, lower right, upper left, upper right.
     quarter = rng.permutation(np.arange(n_samples, dtype=np.int64) % 4)
     upper, right = np.divmod(quarter, 2)
     angle = rng.uniform(-np.pi / 2, np.pi / 2, size=n_samples)

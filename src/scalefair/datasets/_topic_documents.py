@@ -79,6 +79,7 @@ def make_topic_documents(
         )
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float64 or float32, got {dtype!r}.")
+    # Topics of documents, words of topics, lengths, then the words themselves.
     rng = random_generator(random_state)
     groups = common.draw_groups(n_samples, shares, rng)
     topics = _draw_topics(groups, shares.size, n_topics, rng)

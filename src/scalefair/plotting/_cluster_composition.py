@@ -89,6 +89,7 @@ class ClusterCompositionDisplay:
         self.population = np.asarray(population, dtype=np.float64)
         self.clusters = np.asarray(clusters)
         self.groups = np.asarray(groups)
+        # Each attribute has two groups or more; together they have all groups.
         n_clusters, n_groups = self.clusters.size, self.groups.size
         self.attributes = {"": n_groups} if attributes is None else dict(attributes)
         sizes = list(self.attributes.values())
@@ -142,6 +143,7 @@ class ClusterCompositionDisplay:
         labels = check_values(labels, name="labels", what="cluster label")
         compared = compared_attributes(sensitive_features, len(labels), attributes)
         check_compared(compared, "the sizes of the clusters")
+        # Shares among the assigned samples, attribute by attribute.
         is_assigned = labels != -1
         labels = labels[is_assigned]
         proportions, population, present = [], [], {}

@@ -76,7 +76,7 @@ class _DensityDisplay:
     ) -> tuple[Any, NDArray[Any], NDArray[Any]]:
         """Draw a curve, or the outline of a histogram; return line and coordinates."""
         x, y = self.grid, density
-        if y.size < x.size:
+        if y.size < x.size:  # a histogram: x are the edges of its bins
             x, y = np.repeat(x, 2), np.pad(np.repeat(y, 2), 1)
         (line,) = ax.plot(x, y, **style)
         return line, x, y
@@ -252,6 +252,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         %(plot)s
         """
         ax = _draw.make_axes(self, ax, figsize=(8, 4.5))
+        # Densities, and below the axis a bar for each group.
         self.lines_: list[Any] = []
         self.bars_: list[Any] = []
         self.marks_: list[Any] = []
@@ -453,6 +454,7 @@ class OutputDensityDisplay(_DensityDisplay):
         self.figure_, last = self.axes_[0].figure, self.axes_[-1]
         self.lines_: list[list[Any]] = []
         self.areas_: list[list[Any]] = []
+        # Overlaid on a single axes, or side by side.
         is_overlaid = self.axes_.size < n_models
         for i in range(n_models):
             if is_overlaid:
@@ -461,6 +463,7 @@ class OutputDensityDisplay(_DensityDisplay):
                 self._draw_alone(self.axes_[i], i, line_kwargs)
         if legend:
             _draw.legend(last, "group", self._handles() if is_overlaid else None)
+        # Titles have the distance between the groups, of each regressor.
         names = map(_draw.literal, self.names)
         distances = list(zip(names, self.distances, strict=True))
         titles = [f"{name}, KS = {ks:.3f}".removeprefix(", ") for name, ks in distances]

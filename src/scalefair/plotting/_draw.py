@@ -197,6 +197,7 @@ def point_labels(
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
 
+    # 1. A text at each point.
     texts = []
     for name, point in zip(names, points, strict=True):
         is_number = isinstance(name, Real) and not isinstance(name, bool)
@@ -223,6 +224,7 @@ def point_labels(
             occupied.append(box)
         return is_free
 
+    # 2. The positions depend on the layout, which is known when the figure is drawn.
     class Arranger(Artist):
         """Drawn before the texts: arranges them once a layout has placed the axes."""
 

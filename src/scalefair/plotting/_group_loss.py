@@ -266,6 +266,7 @@ class GroupLossDisplay:
                 "axes must be two, for the losses and the total error, got "
                 f"{axes.size}."
             )
+        # Losses to the left, a line for each method and group; errors to the right.
         widths = np.linspace(*_LINE_WIDTHS, self.groups.size)
         self.loss_lines_: dict[str, list[Any]] = {}
         self.error_lines_: dict[str, Any] = {}
@@ -284,6 +285,7 @@ class GroupLossDisplay:
             (self.error_lines_[name],) = axes[1].plot(
                 self.n_components, self.total_errors[name], **style
             )
+        # The legend lists the groups, then the methods.
         if legend:
             groups = [
                 Line2D(

@@ -106,6 +106,8 @@ class GroupRateDisplay:
         if kappa is not None and not 0 <= kappa <= 1:
             raise ValueError(f"kappa must be between 0 and 1, got {kappa!r}.")
         self.kappa = kappa
+        # Rates outside of the interval count as its ends. On a horizontal or vertical
+        # piece of the curve the gap is largest at an end, so vertices are enough.
         low, high = self.interval
         self.gaps = {
             name: float(np.abs(np.diff(curve.clip(low, high))).max() / (high - low))
@@ -147,11 +149,13 @@ class GroupRateDisplay:
             models, sensitive_features, "scores", attributes
         )
         row_sets = _models.compared_rows(given, y_true, len(arrays[0]))
+        # The two groups of each attribute, and the suffix of its curves.
         pairs = []
         for attribute in compared:
             name = attribute.name if len(compared) > 1 else ""
             chosen = _choose_pair(name, attribute.groups.tolist(), pair)
             pairs.append((f", {name}" if name else "", attribute, chosen))
+        # A curve for each model, label and attribute.
         rates = {}
         for model, scores in zip(models, arrays, strict=True):
             for label, rows in row_sets.items():
@@ -184,11 +188,13 @@ class GroupRateDisplay:
         %(plot)s
         """
         ax = _draw.make_axes(self, ax, figsize=(8, 5))
+        # The interval of either group, grey.
         low, high = self.interval
         band = {"facecolor": "0.9", "edgecolor": "0.6", "linewidth": 0.8, "zorder": 0.5}
         if ranks := _draw.ranks(self.interval):  # not for all ranks
             ax.axvspan(low, high, label=ranks, **band)
             ax.axhspan(low, high, **band)
+        # Rates with an allowed gap, green.
         self.region_ = None
         if self.kappa is not None:
             (self.region_,) = ax.fill(
@@ -207,6 +213,7 @@ class GroupRateDisplay:
             linewidth=0.9,
             zorder=1.9,
         )
+        # A curve for each model.
         self.lines_ = {}
         for i, (name, curve) in enumerate(self.rates.items()):
             style = _draw.curve(i, f"{name} (gap {self.gaps[name]:.3f})")

@@ -159,6 +159,7 @@ class JointNumericalRangeDisplay:
             If matrices are not symmetric, finite and alike, or another value is wrong.
         """
         joint_numerical_range(C_A, C_B, n_components, angles=[0.0])  # checks them
+        # Losses are per row, so that the sizes of the groups do not matter here.
         C = np.array([C_A, C_B], dtype=np.float64)
         moments = GroupMoments([0, 1], [1, 1], np.zeros(C.shape[:2]), C)
         fair = FairPCA.from_moments(
@@ -282,6 +283,7 @@ class JointNumericalRangeDisplay:
         if view not in ("all", "optimum"):
             raise ValueError(f"view must be 'all' or 'optimum', got {view!r}.")
         low, high = self._window(view)
+        # The region, the corners and the points.
         ax = _draw.make_axes(self, ax, figsize=(8, 5))
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
         style = {
@@ -311,6 +313,7 @@ class JointNumericalRangeDisplay:
             axis.set_major_formatter("{x:.6g}")
             axis.get_major_locator().set_params(nbins=5)
             self._draw_loss_axis(ax, g, names[g], float(high[g] - low[g]))
+        # The title has the larger loss of each point.
         points = {self.name: self.fair_point, "plain PCA": self.plain_point}
         losses = ", ".join(
             f"{_draw.literal(name)} {self._largest_loss(point):.3g}"
@@ -341,6 +344,7 @@ class JointNumericalRangeDisplay:
         """Draw the corners of some losses and of fair PCA's, and the diagonal."""
         from matplotlib.ticker import MaxNLocator
 
+        # Levels with round numbers, up to the largest loss that is shown.
         max_losses = self.best - low
         middle = float(np.sqrt(max_losses).prod())  # between those of both groups
         locator = MaxNLocator(6, steps=[1, 2, 5, 10])
@@ -354,6 +358,7 @@ class JointNumericalRangeDisplay:
         solid = {"color": _FAIR, "linewidth": 1.4, "label": label}
         fair_loss = self._largest_loss(self.fair_point)
         self.fair_level_line_ = self._draw_corner(ax, fair_loss, **solid)
+        # The line of equal losses has slope 1.
         dashed = {"color": "black", "linewidth": 1.2, "linestyle": (0, (6, 3))}
         ends = np.column_stack([self.best - max_losses.max(), self.best])
         (self.equal_line_,) = ax.plot(*ends, label="equal losses", zorder=2, **dashed)

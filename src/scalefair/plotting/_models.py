@@ -52,6 +52,7 @@ def estimator_method(
         %(as_for_predictions)s
         """
         models = by_name(estimator, name, type(estimator).__name__)
+        # Settings that are not passed are those of the models, if they agree.
         for setting in settings:
             if options.get(setting) is None:
                 options[setting] = common_setting(models.values(), setting)
@@ -64,6 +65,7 @@ def estimator_method(
         options["sensitive_features"] = sensitive_features
         return cls.from_predictions(outputs, **options)
 
+    # The signature: the parameters of both, each once.
     function, made = from_predictions.__func__, from_estimator
     signature = inspect.signature(function)
     parameters = dict(inspect.signature(made).parameters)

@@ -201,6 +201,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
         ValueError
             If lengths differ, or there are rows without labels or groups.
         """
+        # A search: a point for each gap, a repeat for each fold.
         if X is None:
             check_is_fitted(estimator, "cv_results_")
             name, results = name or "cross-validation", estimator.cv_results_
@@ -209,6 +210,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
             labels = {name: list(results["kappa"])}
         elif y is None or sensitive_features is None:
             raise ValueError("X needs y and sensitive_features, its labels and groups.")
+        # Classifiers: a point for each, measured on the rows.
         else:
             paths = _as_paths(estimator, name)
             models = list(chain.from_iterable(paths.values()))
@@ -257,7 +259,8 @@ class ParetoFrontDisplay(TradeOffDisplay):
 
     def _draw_method(self, ax: Any, name: str, style: dict[str, Any]) -> None:
         means, dominated = self.means[name], self.dominated[name]
-        order = np.lexsort((-means[:, 1], means[:, 0]))  # by fairness
+        # By fairness, and among equal ones by accuracy, the highest first.
+        order = np.lexsort((-means[:, 1], means[:, 0]))
         is_dominated = dominated[order]
         line, bars = self._draw_points(ax, name, order[~is_dominated], style)
         lighter = {**style, "linestyle": "", "alpha": 0.35, "label": None}
@@ -281,6 +284,7 @@ def _as_paths(estimator: Any, name: str | None) -> dict[str, list[Any]]:
 
 def _dominated(points: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Points that another one equals in one coordinate, at least, and beats in one."""
+    # Entry [i, j] compares point j with point i.
     as_good = (points[None] >= points[:, None]).all(axis=2)
     better = (points[None] > points[:, None]).any(axis=2)
     return np.asarray(np.any(as_good & better, axis=1))

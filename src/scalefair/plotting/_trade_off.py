@@ -70,6 +70,7 @@ class TradeOffDisplay:
         point_labels: Mapping[str, Any] | None,
     ) -> tuple[Measures, Measures]:
         """Check both measures, named for messages; set the means and the labels."""
+        # 1. Both measures have the same methods and shapes.
         x_name, y_name = names
         if not accuracy or list(accuracy) != list(fairness):
             raise ValueError(
@@ -88,8 +89,10 @@ class TradeOffDisplay:
                     f"{x_name} and {y_name} of {name!r} differ in shape: "
                     f"{x[name].shape} and {y[name].shape}."
                 )
+        # 2. Points are means over the repeats, in columns fairness and accuracy.
         self._runs = {name: np.stack([x[name], y[name]], axis=-1) for name in x}
         self.means = {name: runs.mean(axis=1) for name, runs in self._runs.items()}
+        # 3. Labels of all points of some methods.
         self.point_labels = dict(point_labels or {})
         for name, texts in self.point_labels.items():
             if name not in self.means:
@@ -107,6 +110,7 @@ class TradeOffDisplay:
         %(plot)s
         """
         ax = _draw.make_axes(self, ax, figsize=(8, 5))
+        # Points, lines and bars of each method.
         self.lines_: dict[str, Any] = {}
         self.bars_: dict[str, list[Any]] = {}
         for i, name in enumerate(self.means):
@@ -121,6 +125,7 @@ class TradeOffDisplay:
         ax.grid(visible=True, color="0.9", linewidth=0.7)
         ax.set_axisbelow(True)
         ax.margins(x=0.08, y=0.1)  # space for the labels of the outermost points
+        # Labels, which must not cover a point of any method.
         if self.point_labels:
             texts = [text for texts in self.point_labels.values() for text in texts]
             labelled = np.vstack([self.means[name] for name in self.point_labels])
@@ -224,6 +229,7 @@ def read_runs(
     that names them. Without settings the rows of a method repeat one point, or else
     each is a point. Settings that are numbers are sorted if rows may repeat a point.
     """
+    # 1. The columns that are read, by parameter.
     if not (hasattr(results, "columns") or isinstance(results, Mapping)):
         results = list(results)
         if not results:
@@ -245,6 +251,7 @@ def read_runs(
         raise ValueError("results has no rows.")
     if "setting" not in frame:
         frame["setting"] = 0 if repeat else range(len(frame))
+    # 2. For each method arrays with a row for each setting, a column for each repeat.
     first: Measures = {}
     second: Measures = {}
     settings = {}
