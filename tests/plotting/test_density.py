@@ -262,26 +262,3 @@ def test_bad_values_of_one_display(figure):
         draw_outputs(ax, {"a": np.full(400, np.inf)})
     with pytest.raises(ValueError, match=r"one for each of the 2 regressors, got 3"):
         draw_outputs(figure.subplots(1, 3))
-
-
-SCORE_PARTS = {"densities": np.ones((2, 3)), "score_ranges": [[0, 1], [0, 1]]}
-OUTPUT_PARTS = {"densities": np.ones((1, 2, 3)), "distances": [0.1]}
-
-
-@pytest.mark.parametrize(
-    ("display_class", "parts", "message"),
-    [
-        (ScoreDensityDisplay, {"densities": np.ones((2, 2))}, r"shape \(2, 4\)"),
-        (ScoreDensityDisplay, {"densities": [1, 1, 1]}, "densities must have shape"),
-        (ScoreDensityDisplay, {"groups": ["a"]}, "With 1 groups"),
-        (ScoreDensityDisplay, {"score_ranges": [[0, 1]]}, r"have shape \(2, 2\)"),
-        (OutputDensityDisplay, {"densities": np.ones((1, 2, 5))}, r"got \(1, 2, 5\)"),
-        (OutputDensityDisplay, {"names": ["x", "y"]}, r"have shape \(2, 2, 4\)"),
-        (OutputDensityDisplay, {"distances": [0.1, 0.2]}, r"must have shape \(1,\)"),
-    ],
-)
-def test_bad_parts(display_class, parts, message):
-    is_scores = display_class is ScoreDensityDisplay
-    arguments = {"groups": ["a", "b"], **(SCORE_PARTS if is_scores else OUTPUT_PARTS)}
-    with pytest.raises(ValueError, match=message):
-        display_class([0, 1, 2, 3], **{**arguments, **parts})

@@ -5,7 +5,6 @@ import inspect
 from itertools import combinations
 
 import numpy as np
-import pandas
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -47,97 +46,55 @@ def groups_named(names):
     return np.array(names)[CODES % len(names)]
 
 
-def two_attributes(names):
-    ages = np.array(["under 30", "30 and over"])[CODES // 2 % 2]
-    return pandas.DataFrame({"education": groups_named(names), "age": ages})
+# Parts of each display that fit together.
+PARTS = {
+    ClusterCompositionDisplay: {
+        "proportions": [[0.5, 0.5], [0.2, 0.8]],
+        "population": [0.3, 0.7],
+        "clusters": [0, 1],
+        "groups": ["a", "b"],
+    },
+    FairnessAccuracyDisplay: {"error": {"a": [1, 2]}, "unfairness": {"a": [1, 2]}},
+    GroupLossDisplay: {
+        "n_components": [1, 2, 4],
+        "losses": {"PCA": np.ones((3, 2)), "fair": np.ones((3, 2))},
+        "total_errors": {"PCA": [4, 2, 0], "fair": [5, 2, 0]},
+        "groups": ["a", "b"],
+    },
+    GroupRateDisplay: {"rates": {"a": [[0, 0], [1, 1]]}, "groups": ["a", "b"]},
+    JointNumericalRangeDisplay: {
+        "boundary": [[0.0, 1.0], [1.0, 0.0]],
+        "best": [1.0, 1.0],
+        "fair_point": [0.5, 0.5],
+    },
+    OutputDensityDisplay: {
+        "grid": [0, 1, 2, 3],
+        "groups": ["a", "b"],
+        "densities": np.ones((1, 2, 3)),
+        "distances": [0.1],
+    },
+    ParetoFrontDisplay: {"accuracy": {"a": [1, 2]}, "fairness": {"a": [1, 2]}},
+    ScoreDensityDisplay: {
+        "grid": [0, 1, 2, 3],
+        "groups": ["a", "b"],
+        "densities": np.ones((2, 3)),
+        "score_ranges": [[0, 1], [0, 1]],
+        "gap": 0.1,
+    },
+}
+every_display = pytest.mark.parametrize("display_class", PARTS)
 
 
-def composition(names, **options):
-    options = {"sensitive_features": groups_named(names)} | options
-    labels = RNG.integers(0, 6, 300)
-    return ClusterCompositionDisplay.from_predictions(labels, ax=new_axes(), **options)
-
-
-def composition_each(names):
-    people = two_attributes(names)
-    return composition(names, sensitive_features=people, attributes="each")
-
-
-def outputs(names):
-    return OutputDensityDisplay.from_predictions(
-        {"before": SCORES, "with one layer changed": 0.5 * SCORES},
-        sensitive_features=groups_named(names),
-        kind="histogram",
-        ax=new_axes(2, sharey=True),
-    )
-
-
-def scores(names):
-    return ScoreDensityDisplay.from_predictions(
-        SCORES, sensitive_features=groups_named(names), ax=new_axes()
-    )
-
-
-def rates(names, **options):
-    options = {"sensitive_features": groups_named(names), "pair": names[:2]} | options
-    models = {"logistic regression": SCORES, "partially fair": -SCORES}
-    return GroupRateDisplay.from_predictions(models, ax=new_axes(), **options)
-
-
-def rates_each(names):
-    people, pair = two_attributes(names), {"education": names[:2]}
-    return rates(names, sensitive_features=people, attributes="each", pair=pair)
-
-
-def front(names):
-    return ParetoFrontDisplay(
-        {name: [0.8, 0.7, 0.6] for name in names},
-        fairness={name: [0.5, 0.6, 0.7] for name in names},
-        point_labels={name: [1, 2, 3] for name in names},
-    ).plot(new_axes())
-
-
-def trade_off(names):
-    runs = RNG.random((4, 3))
-    return FairnessAccuracyDisplay(
-        dict.fromkeys(names, runs), unfairness=dict.fromkeys(names, runs[::-1])
-    ).plot(new_axes())
-
-
-def losses(names):
-    values = RNG.random((4, len(names)))
-    return GroupLossDisplay(
-        [1, 2, 3, 4],
-        losses={"PCA": values, "FairPCA": values},
-        total_errors={"PCA": values[:, 0], "FairPCA": values[:, 1]},
-        groups=names,
-    ).plot(new_axes(2))
-
-
-def joint_range(names):
-    parts = RNG.standard_normal((2, 5, 5))
-    return JointNumericalRangeDisplay.from_covariances(
-        *(parts @ parts.transpose(0, 2, 1)),
-        2,
-        group_sizes=(1, 3),
-        groups=names[:2],
-        n_angles=40,
-        ax=new_axes(),
-    )
-
-
-every_display = pytest.mark.parametrize(
-    "make",
-    [
-        composition, composition_each, outputs, scores, rates,
-        rates_each, front, trade_off, losses, joint_range,
-    ],
-    ids=lambda make: make.__name__,
-)  # fmt: skip
+def axes_for(display_class):
+    return new_axes(2 if display_class is GroupLossDisplay else 1)
 
 
 def test_texts_lie_in_the_figure_and_apart():
-    figure = losses(LONG_NAMES).figure_
+    parts = PARTS[GroupLossDisplay] | {
+        "losses": {"PCA": np.ones((3, 3)), "fair": np.ones((3, 3))},
+        "groups": LONG_NAMES,
+    }
+    figure = GroupLossDisplay(**parts).plot(new_axes(2)).figure_
     figure.draw_without_rendering()
     figure.draw_without_rendering()  # the layout settles
     boxes = []
@@ -152,7 +109,9 @@ def test_texts_lie_in_the_figure_and_apart():
 
 
 def test_names_are_shown_as_they_are():
-    display = scores(LONG_NAMES)
+    display = ScoreDensityDisplay.from_predictions(
+        SCORES, sensitive_features=groups_named(LONG_NAMES), ax=new_axes()
+    )
     entries = [t.get_text() for t in display.ax_.get_legend().get_texts()]
     assert len(entries) == len(LONG_NAMES)  # the one with an underscore too
     assert r"income <\$50k and >\$50k" in entries
@@ -270,8 +229,10 @@ def test_legends_take_headings_and_break_long_entries():
 
 
 @every_display
-def test_plots_again_with_or_without_a_legend(make, pyplot):
-    display, parameters = make(["f", "m"]), dict(pyplot.rcParams)
+def test_plots_again_with_or_without_a_legend(display_class, pyplot):
+    parameters = dict(pyplot.rcParams)
+    display = display_class(**PARTS[display_class])
+    assert display.plot(axes_for(display_class)) is display
     assert pyplot.get_fignums() == []
     for ax in display.figure_.axes:
         assert any(c.isdigit() for c in ax.get_title())
@@ -285,8 +246,8 @@ def test_plots_again_with_or_without_a_legend(make, pyplot):
 
 
 @every_display
-def test_missing_matplotlib_is_named(make, monkeypatch):
-    display, real_import = make(["f", "m"]), builtins.__import__
+def test_missing_matplotlib_is_named(display_class, monkeypatch):
+    display, real_import = display_class(**PARTS[display_class]), builtins.__import__
 
     def refuse(name, *args, **kwargs):
         if name.startswith("matplotlib"):
@@ -313,3 +274,73 @@ def test_figures_within_figures_and_without_layout():
         assert ax.get_title().startswith("gap ")
     for figure in (first.figure, plain, loose):
         figure.draw_without_rendering()
+
+
+BAD_PARTS = {
+    ClusterCompositionDisplay: [
+        ({"groups": ["a"]}, "two groups or more .* got 1 groups"),
+        ({"clusters": []}, "got 2 groups and 0 clusters"),
+        ({"attributes": {"x": 2, "y": 1}}, "got 2 groups of attributes"),
+        ({"population": [1.0]}, r"proportions must have shape \(2, 2\)"),
+        ({"proportions": [[0.5, 0.5]]}, r"got \(1, 2\) and \(2,\)"),
+    ],
+    FairnessAccuracyDisplay: [
+        ({"error": {}, "unfairness": {}}, "same methods"),
+        ({"error": {"a": [1]}}, "in shape"),
+        ({"point_labels": {"a": [1, 2, 3]}}, "must have 2 entries"),
+    ],
+    GroupLossDisplay: [
+        ({"losses": {}, "total_errors": {}}, "same methods"),
+        ({"total_errors": {"PCA": [1, 2, 3]}}, "same methods"),
+        ({"groups": ["a", "b", "c"]}, r"losses must have shape \(3, 3\)"),
+        ({"n_components": [1, 2]}, "With 2 numbers of components"),
+        (
+            {"total_errors": {"PCA": [4, 2, np.nan], "fair": [5, 2, 0]}},
+            "total_errors of 'PCA' are NaN or infinite with n_components=4",
+        ),
+    ],
+    GroupRateDisplay: [
+        ({"rates": {}}, "nothing to draw"),
+        ({"rates": {"a": [[0, 0, 0]]}}, r"shape \(n_points, 2\)"),
+        ({"rates": {"a": [[0, 0], [2, 1]]}}, "between 0 and 1"),
+        ({"groups": ["a", "b", "c"]}, "two names"),
+        ({"interval": (0.3, 0.05)}, "0 <= alpha < beta <= 1"),
+        ({"interval": 0.3}, "interval must be two numbers"),
+        ({"kappa": 1.5}, "kappa must be between 0 and 1"),
+    ],
+    JointNumericalRangeDisplay: [
+        ({"boundary": np.zeros((4, 3))}, r"boundary must have shape \(k, 2\)"),
+        ({"best": [1.0]}, r"best must have shape \(2,\), got \(1,\)"),
+        ({"fair_point": [1.0, np.nan]}, "fair_point is NaN"),
+        ({"plain_point": [1.0, np.inf]}, "plain_point is NaN or infinite"),
+        ({"groups": ["a", "b", "c"]}, "groups must be two names, got 3"),
+    ],
+    OutputDensityDisplay: [
+        ({"densities": np.ones((1, 2, 5))}, r"got \(1, 2, 5\)"),
+        ({"names": ["x", "y"]}, r"have shape \(2, 2, 4\)"),
+        ({"distances": [0.1, 0.2]}, r"must have shape \(1,\)"),
+    ],
+    ParetoFrontDisplay: [
+        ({"fairness": {"b": [1, 2]}}, "same methods"),
+        ({"accuracy": {"a": [1, np.nan]}}, "accuracy of 'a' .* at point 1 and split 0"),
+        ({"accuracy": {"a": []}, "fairness": {"a": []}}, "must have shape"),
+        ({"confidence": 95}, "between 0 and 1, got 95"),
+        ({"point_labels": {"x": [1, 2]}}, "unknown method, 'x'"),
+    ],
+    ScoreDensityDisplay: [
+        ({"densities": np.ones((2, 2))}, r"shape \(2, 4\)"),
+        ({"densities": [1, 1, 1]}, "densities must have shape"),
+        ({"groups": ["a"]}, "With 1 groups"),
+        ({"score_ranges": [[0, 1]]}, r"have shape \(2, 2\)"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("display_class", "change", "message"),
+    [(display, *case) for display, cases in BAD_PARTS.items() for case in cases],
+)
+def test_parts_must_fit_together(display_class, change, message):
+    display_class(**PARTS[display_class])
+    with pytest.raises(ValueError, match=message):
+        display_class(**{**PARTS[display_class], **change})

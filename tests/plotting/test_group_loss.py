@@ -188,24 +188,6 @@ def test_losses_of_a_fitted_fair_pca(axes):
         GroupLossDisplay.from_estimator(pca, axes=axes)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"losses": {}, "total_errors": {}}, "same methods"),
-        ({"total_errors": {"PCA": [1, 2, 3]}}, "same methods"),
-        ({"groups": ["a", "b", "c"]}, r"losses must have shape \(3, 3\)"),
-        ({"n_components": [1, 2]}, "With 2 numbers of components"),
-        (
-            {"total_errors": {"PCA": [4, 2, np.nan], "fair": [5, 2, 0]}},
-            "total_errors of 'PCA' are NaN or infinite with n_components=4",
-        ),
-    ],
-)
-def test_shapes_must_fit(change, message):
-    with pytest.raises(ValueError, match=message):
-        display_of(**change)
-
-
 def test_bad_input(axes):
     with pytest.raises(ValueError, match="axes must be two"):
         display_of().plot(axes[0])

@@ -238,24 +238,6 @@ def test_settings_on_which_models_agree(ax, models, options, interval, kappa):
     assert (display.interval, display.kappa) == (interval, kappa)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rates": {}}, "nothing to draw"),
-        ({"rates": {"a": [[0, 0, 0]]}}, r"shape \(n_points, 2\)"),
-        ({"rates": {"a": [[0, 0], [2, 1]]}}, "between 0 and 1"),
-        ({"groups": ["a", "b", "c"]}, "two names"),
-        ({"interval": (0.3, 0.05)}, "0 <= alpha < beta <= 1"),
-        ({"interval": 0.3}, "interval must be two numbers"),
-        ({"kappa": 1.5}, "kappa must be between 0 and 1"),
-    ],
-)
-def test_bad_arguments(change, message):
-    arguments = {"rates": {"a": [[0, 0], [1, 1]]}, "groups": ["a", "b"], **change}
-    with pytest.raises(ValueError, match=message):
-        GroupRateDisplay(arguments.pop("rates"), **arguments)
-
-
 def test_models_without_scores(ax):
     X, model = SCORES[:, None], LinearRegression()
     with pytest.raises(ValueError, match="LinearRegression has no decision_function"):

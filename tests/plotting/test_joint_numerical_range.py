@@ -199,27 +199,6 @@ def test_bad_covariances(pyplot, change, message):
     assert pyplot.get_fignums() == []
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"boundary": np.zeros((4, 3))}, r"boundary must have shape \(k, 2\)"),
-        ({"best": [1.0]}, r"best must have shape \(2,\), got \(1,\)"),
-        ({"fair_point": [1.0, np.nan]}, "fair_point is NaN"),
-        ({"plain_point": [1.0, np.inf]}, "plain_point is NaN or infinite"),
-        ({"groups": ["a", "b", "c"]}, "groups must be two names, got 3"),
-    ],
-)
-def test_bad_arguments(change, message):
-    arguments = {
-        "boundary": np.array([[0.0, 1.0], [1.0, 0.0]]),
-        "best": [1.0, 1.0],
-        "fair_point": [0.5, 0.5],
-        **change,
-    }
-    with pytest.raises(ValueError, match=message):
-        JointNumericalRangeDisplay(arguments.pop("boundary"), **arguments)
-
-
 def test_bad_estimators(ax):
     model = fitted(n_components=2)
     relaxed = SemidefiniteFairPCA(n_components=2).fit(X, sensitive_features=GROUPS)

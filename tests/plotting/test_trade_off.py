@@ -277,28 +277,6 @@ def test_nan_is_a_setting_of_methods_without_parameter(ax, draw):
 
 
 @pytest.mark.parametrize(
-    ("make", "change", "message"),
-    [
-        (front, {"fairness": {"DC": [0.1, 0.2, 0.3]}}, "same methods"),
-        (trade_off, {"error": {}, "unfairness": {}}, "same methods"),
-        (trade_off, {"error": {"a": [1]}, "unfairness": {"a": [1, 2]}}, "in shape"),
-        (
-            front,
-            {"accuracy": {"a": [0.1, np.nan]}, "fairness": {"a": [0.1, 0.1]}},
-            "accuracy of 'a' is NaN or infinite, the first at point 1 and split 0",
-        ),
-        (front, {"accuracy": {"a": []}, "fairness": {"a": []}}, "must have shape"),
-        (front, {"confidence": 95}, "between 0 and 1, got 95"),
-        (front, {"point_labels": {"x": [1, 2, 3]}}, "unknown method, 'x'"),
-        (trade_off, {"point_labels": {"direct": [1, 2]}}, "must have 3 entries"),
-    ],
-)
-def test_bad_arguments(make, change, message):
-    with pytest.raises(ValueError, match=message):
-        make(**change)
-
-
-@pytest.mark.parametrize(
     ("results", "options", "message"),
     [
         (CLASSIFIERS, {"fairness": "gap"}, "results has no column 'gap'.*'fairness'"),
