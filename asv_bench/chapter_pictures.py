@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 class Picture(NamedTuple):
-    """Two or three methods beside each other: rows of marks in one panel or two."""
+    """Two or three methods side by side: rows of marks in one panel or two."""
 
     panels: list[str]
     rows: dict[str, dict[str, list[float]]]  # {row: {method: a value for each panel}}
@@ -65,9 +65,9 @@ def pca_picture() -> Picture:
         f"{n} components": {
             "PCA": [float(pca)],
             'combinations ("joint")': [float(joint)],
-            'each attribute ("each")': [float(by_attribute)],
+            'each attribute ("each")': [float(separate)],
         }
-        for n, pca, joint, by_attribute in cells_of("fair_pca", "| components | PCA |")
+        for n, pca, joint, separate in cells_of("fair_pca", "| components | PCA |")
     }
     return Picture(["largest loss of a sex or race in Adult, per row"], rows)
 
@@ -125,7 +125,7 @@ CHAPTERS = {
     "fair_regression": regression_picture,
 }
 # Hollow and large, then small: marks at one place can all be seen.
-LOOKS = (
+STYLES = (
     {"color": "#D55E00", "marker": "s", "markersize": 8, "markerfacecolor": "none"},
     {"color": "#E69F00", "marker": "D", "markersize": 5.5, "markerfacecolor": "none"},
     {"color": "#0072B2", "marker": "o", "markersize": 3.5},
@@ -143,11 +143,11 @@ def compare(picture: Picture) -> Figure:
             marks = [v[i] for v in methods.values() if len(v) > i]
             span = (min(marks), max(marks))
             ax.plot(span, (y, y), color="0.85", linewidth=2, zorder=1)
-            for (method, values), look in zip(methods.items(), LOOKS, strict=False):
+            for (method, values), style in zip(methods.items(), STYLES, strict=False):
                 if len(values) > i:
                     name = method if y == 0 else None
-                    look = {"linestyle": "none", "clip_on": False, **look}
-                    ax.plot(values[i], y, label=name, **look)
+                    style = {"linestyle": "none", "clip_on": False, **style}
+                    ax.plot(values[i], y, label=name, **style)
             if i == 0:
                 where = {"transform": ax.get_yaxis_transform(), "va": "center"}
                 # It may be as wide as both panels.
@@ -179,8 +179,8 @@ def main(arguments: list[str] | None = None) -> None:
     with rc_context(STYLE):
         for name, make in CHAPTERS.items():
             picture = make()
-            svg_metadata = {"Date": None, "Description": picture.numbers()}
-            compare(picture).savefig(folder / f"{name}.svg", metadata=svg_metadata)
+            metadata = {"Date": None, "Description": picture.numbers()}
+            compare(picture).savefig(folder / f"{name}.svg", metadata=metadata)
 
 
 if __name__ == "__main__":

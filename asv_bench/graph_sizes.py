@@ -127,24 +127,24 @@ def draw(table, path):
     style = {"svg.hashsalt": "scalefair", "svg.fonttype": "none", "font.size": 8}
     with rc_context(style):
         figure = Figure(figsize=(8, 2.8), layout="constrained")
-        time_axes, memory_axes = figure.subplots(1, 2)
+        time_ax, memory_ax = figure.subplots(1, 2)
         for dtype, color, mark in (
             ("float32", "#0072B2", "o"),
             ("float64", "#D55E00", "s"),
         ):
             rows = table[table["dtype"] == dtype]
-            look = {"color": color, "marker": mark, "markersize": 4, "label": dtype}
-            time_axes.plot(rows["nodes"], rows["cpu_ns_per_entry"], **look)
-            memory_axes.plot(rows["nodes"], rows["peak_gib"], **look)
+            style = {"color": color, "marker": mark, "markersize": 4, "label": dtype}
+            time_ax.plot(rows["nodes"], rows["cpu_ns_per_entry"], **style)
+            memory_ax.plot(rows["nodes"], rows["peak_gib"], **style)
         sizes = table.drop_duplicates("nodes")
-        memory_axes.plot(
+        memory_ax.plot(
             sizes["nodes"], sizes["graph_gib"], "--", color="0.5", label="graph"
         )
-        time_axes.set_title("Processor time per stored entry, ns", loc="left")
-        time_axes.set_ylim(0)
-        memory_axes.set_title("Peak memory beyond the graph, GiB", loc="left")
-        memory_axes.set_yscale("log")
-        for ax in (time_axes, memory_axes):
+        time_ax.set_title("Processor time per stored entry, ns", loc="left")
+        time_ax.set_ylim(0)
+        memory_ax.set_title("Peak memory beyond the graph, GiB", loc="left")
+        memory_ax.set_yscale("log")
+        for ax in (time_ax, memory_ax):
             ax.set_xscale("log")
             ax.set_xlabel("nodes (30 entries each)")
             ax.spines[["top", "right"]].set_visible(False)

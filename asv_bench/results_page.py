@@ -97,11 +97,11 @@ FITTED = tuple(SUITES)[:4]  # whose whole fits are in a figure
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "pyamg", "dask")
 VERSIONS = """
 import importlib.metadata, importlib.util, json, platform, sys
-found = {"Python": platform.python_version()}
+versions = {"Python": platform.python_version()}
 for name in sys.argv[1:]:
     if importlib.util.find_spec({"scikit-learn": "sklearn"}.get(name, name)):
-        found[name] = importlib.metadata.version(name)
-print(json.dumps(found))
+        versions[name] = importlib.metadata.version(name)
+print(json.dumps(versions))
 """
 
 
@@ -136,15 +136,15 @@ class Run(NamedTuple):
 
 def newest_results(folder: Path, machine: str = "", commit: str = "") -> Path:
     """File of the newest run of this machine and commit; of any where empty."""
-    candidates = [
+    paths = [
         path
         for path in folder.glob(f"{machine or '*'}/*.json")
         if path.name != "machine.json" and path.name.startswith(commit[:8])
     ]
-    if not candidates:
-        request = "".join(f" of {part}" for part in (machine, commit) if part)
-        raise SystemExit(f"no results{request} in {folder}: run `asv run` first")
-    return max(candidates, key=lambda path: max(_started(json.loads(path.read_text()))))
+    if not paths:
+        filters = "".join(f" of {name}" for name in (machine, commit) if name)
+        raise SystemExit(f"no results{filters} in {folder}: run `asv run` first")
+    return max(paths, key=lambda path: max(_started(json.loads(path.read_text()))))
 
 
 def _columns(results: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -315,11 +315,11 @@ def page(run: Run, packages: dict[str, str], figures: dict[str, str]) -> str:
         lines += [f"![{caption}]({name})", ""]
     suites = dict.fromkeys([*SUITES, *(one.suite for one in run.measurements)])
     for suite in suites:
-        of_suite = [one for one in run.measurements if one.suite == suite]
-        if not of_suite:
+        measurements = [one for one in run.measurements if one.suite == suite]
+        if not measurements:
             continue
         lines += [f"## {_suite_title(suite)}", "", f"`-b '^{suite}\\.'`", ""]
-        lines += [*suite_table(of_suite), ""]
+        lines += [*suite_table(measurements), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -338,7 +338,7 @@ def ratios_at_largest(run: Run) -> list[tuple[str, float, bool]]:
 
     And whether what stands beside it does an easier task.
     """
-    marks: dict[tuple[str, ...], tuple[str, float, bool]] = {}
+    comparisons: dict[tuple[str, ...], tuple[str, float, bool]] = {}
     for one in run.measurements:
         peer = peer_of(one, run.measurements)
         if peer is None:
@@ -351,20 +351,20 @@ def ratios_at_largest(run: Run) -> list[tuple[str, float, bool]]:
         method = one.name.rpartition(".")[2].partition("_")[2].replace("_", " ")
         text = f"{text}: {method}\nbeside {peer[0]}"
         ratio = one.value / peer[1].value
-        marks[(one.name, *methods)] = (text, ratio, peer[0] in EASIER)
-    return sorted(marks.values(), key=lambda mark: -mark[1])
+        comparisons[(one.name, *methods)] = (text, ratio, peer[0] in EASIER)
+    return sorted(comparisons.values(), key=lambda mark: -mark[1])
 
 
 def fits(run: Run) -> list[tuple[str, float, bool]]:
     """Label and seconds of whole fits, and whether scikit-learn made them."""
-    marks = []
+    times = []
     for one in reversed(run.measurements):
         if one.kind == "time" and one.suite in FITTED and "fit" in one.name:
-            parameters = list(one.parameters.values())
-            peer = PEER_VALUES.get(one.owner, ("", ""))[1] in parameters
-            label = f"{_suite_title(one.suite)}: {', '.join(parameters)}"
-            marks.append((label, one.value, peer or "sklearn" in label))
-    return marks
+            methods = list(one.parameters.values())
+            peer = PEER_VALUES.get(one.owner, ("", ""))[1] in methods
+            label = f"{_suite_title(one.suite)}: {', '.join(methods)}"
+            times.append((label, one.value, peer or "sklearn" in label))
+    return times
 
 
 def dots(
@@ -388,13 +388,13 @@ def dots(
         color = "#D55E00" if square else "#0072B2"
         ax.plot([zero, value], [y, y], color="0.85", linewidth=2, zorder=1)
         ax.plot(value, y, "s" if square else "o", color=color, markersize=5)
-        is_left = value < zero
+        is_smaller = value < zero
         ax.annotate(
             format_value(value),
             (value, y),
-            xytext=(-7 if is_left else 7, 0),
+            xytext=(-7 if is_smaller else 7, 0),
             textcoords="offset points",
-            ha="right" if is_left else "left",
+            ha="right" if is_smaller else "left",
             va="center",
         )
         clear = {"facecolor": "white", "edgecolor": "none", "pad": 0}
@@ -426,16 +426,14 @@ def draw(run: Run, folder: Path) -> dict[str, str]:
                 [ratio < 1 for _, ratio, other in pairs if other == kind]
                 for kind in (False, True)
             )
-            title = f"Less time for the same in {sum(same)} of {len(same)},"
-            title += f"\nthan for an easier task in {sum(easier)} of {len(easier)}"
+            caption = f"Less time for the same in {sum(same)} of {len(same)},"
+            caption += f"\nthan for an easier task in {sum(easier)} of {len(easier)}"
             label = "our time / theirs, at the largest size that ran\n"
             label += "(circles: the same answer, squares: an easier task)"
-            save("ratios.svg", figure, ax, title, label)
+            save("ratios.svg", figure, ax, caption, label)
         if marks := fits(run):
-            axis_start = min(value for _, value, _ in marks) / 2
-            figure, ax = dots(
-                marks, lambda value: quantity(value, "seconds"), axis_start
-            )
+            minimum = min(value for _, value, _ in marks) / 2
+            figure, ax = dots(marks, lambda value: quantity(value, "seconds"), minimum)
             label = "seconds (squares: scikit-learn, not fair)"
             save("fits.svg", figure, ax, "How long whole fits take", label)
     return captions

@@ -17,8 +17,8 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from scipy.spatial import KDTree
 from threadpoolctl import threadpool_limits
 
-# Continuous integration judges a change, not the luck of the draw; no test is about
-# the time that one example takes.
+# Continuous integration draws the same examples in every run. No test is about the time
+# of one example.
 settings.register_profile("scalefair", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "scalefair")
@@ -204,8 +204,8 @@ def counting():
 def one_thread():
     """Run kernels and BLAS on one thread, but where a test asks for more.
 
-    On the small problems of tests a thread is waited for many times as long as it
-    works, on a busy machine above all. That results are the same for any number is
+    The problems of tests are small: on a busy machine threads would wait for each
+    other many times as long as they work. That results are the same for any number is
     tested by `with_threads`; with NUMBA_NUM_THREADS in the environment all tests run
     on as many (.ci/processors).
     """

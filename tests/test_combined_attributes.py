@@ -32,8 +32,8 @@ REGRESSOR = LinearRegression().fit(X, X[:, 0])
 CLASSIFIER = LogisticRegression().fit(X, Y)
 
 
-def fitted(estimator, groups, *given):
-    model = estimator.fit(*given, sensitive_features=groups)
+def fitted(estimator, groups, *arguments):
+    model = estimator.fit(*arguments, sensitive_features=groups)
     assert model.groups_.tolist() == sorted({*NAMES})
     return model
 
@@ -54,7 +54,7 @@ def predictions(estimator, groups, y=Y):
     predict = fitted(estimator, groups, X, y).predict
     if "sensitive_features" not in inspect.signature(predict).parameters:
         return predict(X)
-    # Of some rows not all combinations need occur, nor is anything warned of.
+    # A few rows need not have all combinations, and cause no warning.
     return predict(X[:5], sensitive_features=groups[:5])
 
 
@@ -88,32 +88,32 @@ def estimators():
         yield estimator, predictions
 
 
-def metric(name, *given):
+def metric(name, *arguments):
     return name, lambda groups: getattr(metrics, name)(
-        *given, sensitive_features=groups
+        *arguments, sensitive_features=groups
     )
 
 
-def display(name, numbers, *given, method="from_estimator", **options):
+def display(name, attribute, *arguments, method="from_estimator", **options):
     def draw(groups):
         from matplotlib.figure import Figure
 
-        pair = name == "GroupLossDisplay"
-        ax = Figure().subplots(1, 1 + pair)
-        options["axes" if pair else "ax"] = ax
-        made = getattr(getattr(plotting, name), method)(
-            *given, sensitive_features=groups, **options
+        is_pair = name == "GroupLossDisplay"
+        ax = Figure().subplots(1, 1 + is_pair)
+        options["axes" if is_pair else "ax"] = ax
+        drawn = getattr(getattr(plotting, name), method)(
+            *arguments, sensitive_features=groups, **options
         )
-        found = getattr(made, numbers)
-        return list(found.values()) if isinstance(found, dict) else found
+        values = getattr(drawn, attribute)
+        return list(values.values()) if isinstance(values, dict) else values
 
     return name, draw
 
 
 def joint_range(groups):
     model = decomposition.FairPCA(1).fit(X, sensitive_features=NAMES)
-    given = ("JointNumericalRangeDisplay", "boundary", model, X)
-    return display(*given, n_angles=8)[1](groups)
+    _, draw = display("JointNumericalRangeDisplay", "boundary", model, X, n_angles=8)
+    return draw(groups)
 
 
 FIRST, PAIR = X[:, 0], ("f, True", "m, False")
@@ -170,24 +170,24 @@ TAKERS = {type(model).__name__: partial(f, model) for model, f in estimators()} 
         ]
     ),
 }
-OF_TWO = {
+TWO_GROUP_TAKERS = {
     "ErrorWeightedFairPCA": partial(losses, decomposition.ErrorWeightedFairPCA(1)),
     "JointNumericalRangeDisplay": joint_range,
 }
 
 
-def takes_groups(thing):
+def takes_groups(public_object):
     names = "fit", "from_estimator", "from_data"
-    calls = [thing, *(getattr(thing, name, None) for name in names)]
-    known = [inspect.signature(call).parameters for call in calls if callable(call)]
-    return any("sensitive_features" in parameters for parameters in known)
+    calls = [public_object, *(getattr(public_object, name, None) for name in names)]
+    signatures = [inspect.signature(call) for call in calls if callable(call)]
+    return any("sensitive_features" in s.parameters for s in signatures)
 
 
-def test_nothing_that_takes_groups_is_left_out():
+def test_everything_that_takes_groups_is_tested():
     modules = (cluster, decomposition, linear_model, metrics, plotting, post)
     public = {name: vars(m)[name] for m in modules for name in m.__all__}
-    takers = {name for name, thing in public.items() if takes_groups(thing)}
-    assert takers == TAKERS.keys() | OF_TWO.keys()
+    takers = {name for name, value in public.items() if takes_groups(value)}
+    assert takers == TAKERS.keys() | TWO_GROUP_TAKERS.keys()
 
 
 @pytest.mark.filterwarnings(
@@ -214,11 +214,11 @@ NO_GROUPS = {
 }
 
 
-@pytest.mark.parametrize("name", [*TAKERS, *OF_TWO])
+@pytest.mark.parametrize("name", [*TAKERS, *TWO_GROUP_TAKERS])
 def test_quantities_and_probabilities_are_no_groups(name):
-    for values, words in NO_GROUPS.values():
-        with pytest.raises(ValueError, match=words) as error:
-            (TAKERS | OF_TWO)[name](values)
+    for values, message in NO_GROUPS.values():
+        with pytest.raises(ValueError, match=message) as error:
+            (TAKERS | TWO_GROUP_TAKERS)[name](values)
         assert len(str(error.value)) < 400
 
 
@@ -238,9 +238,9 @@ def test_the_remedies_for_quantities_work():
 
 @pytest.mark.filterwarnings("ignore")  # of few rows, and of nothing else
 @pytest.mark.parametrize("name", TAKERS)
-def test_words_may_be_more_than_numbers(name):
-    # Codes of them are what is compared within, and no quantity. Some methods refuse
-    # groups of one row, and `fitted` knows the groups of PEOPLE.
+def test_strings_may_be_more_than_numbers(name):
+    # Sixty strings are groups, and no quantity. Some methods refuse groups of one row,
+    # and `fitted` expects the groups of PEOPLE.
     groups = np.array([f"district {i}" for i in np.arange(M) % 60])
     message = ""
     try:
@@ -250,12 +250,12 @@ def test_words_may_be_more_than_numbers(name):
     assert "quantity" not in message
 
 
-@pytest.mark.parametrize("name", OF_TWO)
+@pytest.mark.parametrize("name", TWO_GROUP_TAKERS)
 def test_methods_of_two_groups_take_two_combinations(name):
-    found = OF_TWO[name](PEOPLE[["sex", "sex"]])
-    np.testing.assert_allclose(found, OF_TWO[name](PEOPLE["sex"]))
+    result = TWO_GROUP_TAKERS[name](PEOPLE[["sex", "sex"]])
+    np.testing.assert_allclose(result, TWO_GROUP_TAKERS[name](PEOPLE["sex"]))
     with pytest.raises(ValueError, match=r"two groups|exactly two"):
-        OF_TWO[name](PEOPLE)
+        TWO_GROUP_TAKERS[name](PEOPLE)
 
 
 # Rows in parts.
@@ -287,8 +287,8 @@ def test_columns_in_parts(kind, tmp_path):
         rows = delayed(X)
     elif kind in ("frame", "categories"):
         rows = dd.from_pandas(pd.DataFrame(X), npartitions=3)
-    for given in (rows, reader):
-        distinct, codes = PartitionedRows.of(given).encode(groups)
+    for parts in (rows, reader):
+        distinct, codes = PartitionedRows.of(parts).encode(groups)
         assert distinct.tolist() == sorted({*NAMES})
         assert distinct[np.concatenate(codes.gather())].tolist() == NAMES.tolist()
 
@@ -325,8 +325,8 @@ def test_unknown_combinations_at_prediction():
         model.fit(X, Y, sensitive_features=PEOPLE)
     for rows, groups in ((X, PEOPLE), (delayed(X), delayed(PEOPLE))):
         expected = model.decision_function(X, sensitive_features=NAMES)
-        found = model.decision_function(rows, sensitive_features=groups)
-        np.testing.assert_array_equal(np.asarray(found), expected)
+        scores = model.decision_function(rows, sensitive_features=groups)
+        np.testing.assert_array_equal(np.asarray(scores), expected)
     with pytest.raises(
         ValueError, match=r"fit did not see: 'f, maybe', 'm, no'. It saw 'f, F"
     ):

@@ -1,4 +1,4 @@
-"""Shared words of docstrings: filled in everywhere, with the place's indentation."""
+"""Shared paragraphs of docstrings: filled in everywhere, with their indentation."""
 
 import importlib
 import inspect
@@ -77,13 +77,13 @@ def documented_names(module):
                 yield from ((f"{name}.{n}", member) for n, member in members)
 
 
-def test_no_docstring_is_left_unfilled():
+def test_every_docstring_is_filled():
     names = [m.name for m in pkgutil.walk_packages(scalefair.__path__, "scalefair.")]
-    left = [
-        f"{name}: {where}"
+    unfilled = [
+        f"{name}: {member}"
         for name in names
         if not name.endswith("__main__")
-        for where, value in documented_names(importlib.import_module(name))
+        for member, value in documented_names(importlib.import_module(name))
         if "%(" in (getattr(value, "__doc__", None) or "")
     ]
-    assert not left, "decorate with scalefair._docs.documented"
+    assert not unfilled, "decorate with scalefair._docs.documented"

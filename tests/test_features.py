@@ -17,9 +17,9 @@ def rows(n_features, names=None):
     return SimpleNamespace(shape=(9, n_features), feature_names=names)
 
 
-def fitted(*given):
+def fitted(n_features, names=None):
     model = Model()
-    check_features(model, rows(*given), reset=True)
+    check_features(model, rows(n_features, names), reset=True)
     return model
 
 

@@ -1,4 +1,4 @@
-"""What is known of memory."""
+"""Peak memory, and limits where the system does not tell."""
 
 import numpy as np
 
@@ -18,8 +18,8 @@ def test_peak_memory_until_reset():
 
 
 def test_the_system_may_not_tell_of_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(_memory, "_CLEAR", tmp_path / "missing" / "clear_refs")
-    monkeypatch.setattr(_memory, "_STATUS", tmp_path / "missing" / "status")
+    monkeypatch.setattr(_memory, "_RESET_PEAK", tmp_path / "missing" / "clear_refs")
+    monkeypatch.setattr(_memory, "_PROCESS_STATUS", tmp_path / "missing" / "status")
     monkeypatch.setattr(_memory, "available_memory", lambda: None)
     assert not reset_peak_memory()
     assert peak_memory() > 10e6  # from getrusage

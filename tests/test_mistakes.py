@@ -1,4 +1,4 @@
-"""What a new user gets wrong in the classifiers and the metrics: one clear line."""
+"""Mistakes of new users in classifiers and metrics: the message is one clear line."""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ def calibrated(**options):
 
 
 ROWS = {"X": X, "y": Y, "sensitive_features": SEX}
-# Of both classifiers: what is given otherwise, and what the message says.
+# Of both classifiers: the wrong argument, and the message.
 BOTH = [
     ({"X": FRAME}, r"'job' \('q'\), 'town' \('x'\): encode them"),
     ({"X": FRAME.to_numpy()}, r"column\(s\) 1 \('q'\), 2 \('x'\): encode them"),
@@ -59,17 +59,17 @@ SCORES = [
 
 
 def check(error):
-    message = str(error.value).splitlines()[0]  # what scikit-learn adds is its own
+    message = str(error.value).splitlines()[0]  # scikit-learn adds lines
     assert len(message) <= 400
     assert "Traceback" not in message
 
 
-@pytest.mark.parametrize(("wrong", "said"), BOTH)
+@pytest.mark.parametrize(("wrong", "text"), BOTH)
 @pytest.mark.parametrize("make", [linear, calibrated])
-def test_classifiers(make, wrong, said):
+def test_classifiers(make, wrong, text):
     rows = {name: wrong.get(name, value) for name, value in ROWS.items()}
     options = {name: value for name, value in wrong.items() if name not in ROWS}
-    with pytest.raises((ValueError, TypeError), match=said) as error:
+    with pytest.raises((ValueError, TypeError), match=text) as error:
         make(**options).fit(
             rows["X"], rows["y"], sensitive_features=rows["sensitive_features"]
         )
@@ -77,9 +77,9 @@ def test_classifiers(make, wrong, said):
 
 
 @pytest.mark.parametrize("gap", GAPS)
-@pytest.mark.parametrize(("wrong", "said"), SCORES)
-def test_metrics(gap, wrong, said):
-    given = {"y_score": X[:, 0], "sensitive_features": SEX, **wrong}
-    with pytest.raises(ValueError, match=said) as error:
-        gap(given["y_score"], sensitive_features=given["sensitive_features"])
+@pytest.mark.parametrize(("wrong", "text"), SCORES)
+def test_metrics(gap, wrong, text):
+    arguments = {"y_score": X[:, 0], "sensitive_features": SEX, **wrong}
+    with pytest.raises(ValueError, match=text) as error:
+        gap(arguments.pop("y_score"), **arguments)
     check(error)

@@ -1,4 +1,4 @@
-"""What stands in two files of the project is the same in both."""
+"""Facts that stand in two files of the project are the same in both."""
 
 import re
 import tomllib
@@ -52,14 +52,14 @@ def test_workflows_run_what_is_promised():
 
 @pytest.mark.parametrize("form", ["1_bug", "2_slow", "3_wish"])
 def test_forms_ask(form):
-    asked = _yaml(f".github/ISSUE_TEMPLATE/{form}.yml")
-    assert {"name", "description", "body"} <= set(asked)
-    ids = [field["id"] for field in asked["body"]]
+    template = _yaml(f".github/ISSUE_TEMPLATE/{form}.yml")
+    assert {"name", "description", "body"} <= set(template)
+    ids = [field["id"] for field in template["body"]]
     assert len(set(ids)) == len(ids)
-    assert all(field["attributes"]["label"] for field in asked["body"])
+    assert all(field["attributes"]["label"] for field in template["body"])
 
 
-def test_readme_is_whole_elsewhere():
+def test_links_of_the_readme_are_absolute():
     # On the package index a link has no folder to be relative to.
     links = re.findall(r"\]\(([^)]*)\)", _text("README.md"))
     ours = f"{PROJECT['urls']['Source']}/blob/main/"

@@ -1,4 +1,4 @@
-"""What docs/tutorial.md prints is what its code prints."""
+"""The code of docs/tutorial.md prints the output that the page shows."""
 
 import re
 from pathlib import Path
@@ -15,13 +15,13 @@ def test_tutorial(capsys):
     for code in re.findall(r"```python\n(.*?)```", page, re.S):
         exec(code, names)
     printed = _parts(capsys.readouterr().out)
-    said = _parts("".join(re.findall(r"```text\n(.*?)```", page, re.S)))
-    assert printed[0] == said[0]
-    # Two digits, and sums in another order on another processor.
-    assert printed[1] == pytest.approx(said[1], abs=0.011)
+    shown = _parts("".join(re.findall(r"```text\n(.*?)```", page, re.S)))
+    assert printed[0] == shown[0]
+    # The page shows two digits, and the order of sums depends on the processor.
+    assert printed[1] == pytest.approx(shown[1], abs=0.011)
 
 
 def _parts(text):
-    """Words, and numbers."""
-    words = re.sub(r"[\d.]+", " ", text).split()
-    return words, [float(number) for number in re.findall(r"\d+\.?\d*", text)]
+    """Text without numbers, and the numbers."""
+    texts = re.sub(r"[\d.]+", " ", text).split()
+    return texts, [float(number) for number in re.findall(r"\d+\.?\d*", text)]

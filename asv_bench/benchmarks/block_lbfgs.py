@@ -1,4 +1,4 @@
-"""L-BFGS on blocks beside scipy's L-BFGS-B on the flattened variable.
+"""L-BFGS on blocks against scipy's L-BFGS-B on the flattened variable.
 
 Both minimise the dual function of the fair embedding from the same start, with the
 same kernels for products and Gram matrices. scipy stops at the paper's tolerances
@@ -44,14 +44,14 @@ class DualProblem:
             self.operator.apply(MV, MH, shift=self.shift)
             return 0.5 * inner(V, V) - roots.sum(), (V - MH).ravel()
 
-        result = minimize(
+        solution = minimize(
             value_and_gradient,
             self.start.ravel(),
             jac=True,
             method="L-BFGS-B",
             options={"gtol": 1e-3, "ftol": 1e-4, "maxcor": maxcor},
         )
-        return result.fun, result.nfev
+        return solution.fun, solution.nfev
 
     def ours(self, value=-np.inf):
         """Value that ours reaches, and its number of steps."""
@@ -62,7 +62,7 @@ class DualProblem:
             V,
             ftol=1e-4 if value == -np.inf else -np.inf,
             gtol=1e-3 if value == -np.inf else 0,
-            callback=lambda _, dual_value: dual_value <= value,
+            callback=lambda _, current: current <= value,
         )
         if value > -np.inf and not result.value <= value:
             raise AssertionError(f"stopped at {result.value}, scipy reached {value}")

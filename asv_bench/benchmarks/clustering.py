@@ -1,4 +1,4 @@
-"""Whole fits: FairSpectralClustering beside scikit-learn's unconstrained one."""
+"""Whole fits: FairSpectralClustering against scikit-learn's unconstrained one."""
 
 import warnings
 
@@ -104,7 +104,7 @@ class EachAttribute:
 
 
 class Predict:
-    """A tenth of the nodes as new ones, beside a fit of all of them."""
+    """A tenth of the nodes as new ones, against a fit of all of them."""
 
     params = ([0.0, 0.1],)
     param_names = ("regularization",)

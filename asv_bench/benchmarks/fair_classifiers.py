@@ -75,7 +75,7 @@ class PartiallyFair:
 
 
 class Pairwise:
-    """Sparse rows under constraints on pairs, beside plain logistic regression."""
+    """Sparse rows under constraints on pairs, against plain logistic regression."""
 
     params = ([30_000, 300_000], [*CONSTRAINTS, "none"])
     param_names = ("rows", "constraint")

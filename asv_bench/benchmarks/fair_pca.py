@@ -1,4 +1,4 @@
-"""Fair PCA beside scikit-learn's PCA; a wrong answer raises in setup."""
+"""Fair PCA against scikit-learn's PCA; a wrong answer raises in setup."""
 
 from functools import partial
 
@@ -47,7 +47,7 @@ class Rows(_Fit):
 
 
 class Attributes(_Fit):
-    """Five attributes of three groups beside one, each by itself."""
+    """Five attributes of three groups against one, each by itself."""
 
     params = ([100_000], [50], [1, 5])
     param_names = ("rows", "features", "attributes")

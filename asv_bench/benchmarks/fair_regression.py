@@ -1,4 +1,4 @@
-"""Fair regression beside a forward pass; a gap above its bound raises in setup."""
+"""Fair regression against a forward pass; a gap above its bound raises in setup."""
 
 import numpy as np
 from sklearn.neural_network import MLPRegressor
@@ -25,7 +25,7 @@ def _network(width, n_rows):
 
 
 class Layer:
-    """The second-last layer changed and the last refitted, beside one prediction."""
+    """The second-last layer changed and the last refitted, against one prediction."""
 
     params = ([64, 256], [20_000, 100_000], ["direct", "explainable_svd"])
     param_names = ("width", "rows", "method")

@@ -42,7 +42,7 @@ class Folder:
 
 
 class Tables(Folder):
-    """A table of words and numbers, beside the parser that it rests on."""
+    """A table of words and numbers, against the parser that it rests on."""
 
     params = ([10**5, 10**6],)
     param_names = ("n_rows",)

@@ -1,4 +1,4 @@
-"""FairKMeans: time, cost beside unconstrained k-means, and balance."""
+"""FairKMeans: time, cost against unconstrained k-means, and balance."""
 
 import numpy as np
 from sklearn.cluster import KMeans

@@ -19,14 +19,14 @@ def clustered_rows(n_rows, n_features=50, seed=0):
 def recall(X, affinity, n_sampled=300, seed=1):
     """Share of the exact neighbours of some rows in a symmetric graph."""
     rows = np.random.default_rng(seed).choice(len(X), n_sampled, replace=False)
-    n_recalled = 0
+    n_exact = 0
     for row in rows:
         distances = ((X - X[row]) ** 2).sum(axis=1)
         distances[row] = np.inf
-        kth_distance = np.partition(distances, N_NEIGHBORS - 1)[N_NEIGHBORS - 1]
-        is_neighbor = distances[affinity[[row]].indices] <= (1 + 1e-6) * kth_distance
-        n_recalled += min(N_NEIGHBORS, np.count_nonzero(is_neighbor))
-    return n_recalled / (n_sampled * N_NEIGHBORS)
+        reach = np.partition(distances, N_NEIGHBORS - 1)[N_NEIGHBORS - 1]
+        is_exact = distances[affinity[[row]].indices] <= (1 + 1e-6) * reach
+        n_exact += min(N_NEIGHBORS, np.count_nonzero(is_exact))
+    return n_exact / (n_sampled * N_NEIGHBORS)
 
 
 class Graph:

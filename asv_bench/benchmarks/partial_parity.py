@@ -29,9 +29,9 @@ def scored_rows(m, n_groups=2, ties=False):
 def isotonic_by_group(y, scores, groups):
     fitted = np.empty_like(scores)
     for k in np.unique(groups):
-        in_group = groups == k
-        fitted[in_group] = IsotonicRegression().fit_transform(
-            scores[in_group], y[in_group]
+        members = groups == k
+        fitted[members] = IsotonicRegression().fit_transform(
+            scores[members], y[members]
         )
     return fitted
 

@@ -1,4 +1,4 @@
-"""Rows and graphs in parts beside those in memory; a wrong answer raises in setup."""
+"""Rows and graphs in parts against those in memory; a wrong answer raises in setup."""
 
 import dask
 import dask.array as da

@@ -22,9 +22,9 @@ def prepared(owner, *parameters):
     return bench
 
 
-def assert_agree(result, expected, tol=1e-8):
+def assert_agree(actual, expected, tol=1e-8):
     """Raise unless two arrays differ by at most tol of the largest entry."""
-    error = np.abs(result - expected).max() / np.abs(expected).max()
+    error = np.abs(actual - expected).max() / np.abs(expected).max()
     if not error <= tol:
         raise AssertionError(f"results differ by {error:.1e} of the largest")
 

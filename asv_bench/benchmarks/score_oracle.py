@@ -1,4 +1,4 @@
-"""Oracle of loss and smoothed shares beside one sparse product and its adjoint."""
+"""Oracle of loss and smoothed shares against one sparse product and its adjoint."""
 
 import numpy as np
 from scipy import sparse

@@ -1,4 +1,4 @@
-"""Sparse matrix times dense block: scipy.sparse beside the package's kernel."""
+"""Sparse matrix times dense block: scipy.sparse against the package's kernel."""
 
 import numpy as np
 

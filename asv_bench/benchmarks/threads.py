@@ -1,4 +1,4 @@
-"""Threads as they come: beside the best setting, and beside another process."""
+"""Threads as they come: against the best setting, and against another process."""
 
 import json
 import os
@@ -86,8 +86,8 @@ class Settings:
     def track_beside_another_fit(self, benchmark):
         idle = measure(benchmark, ["as they come"], 1)
         with another_fit():
-            busy = measure(benchmark, ["as they come"], 1)
-        return busy["as they come"] / idle["as they come"]
+            loaded = measure(benchmark, ["as they come"], 1)
+        return loaded["as they come"] / idle["as they come"]
 
 
 def measure(name, settings, rounds):
@@ -115,11 +115,11 @@ def another_fit():
         process.wait()
 
 
-def _child(argument, **environment):
+def _child(name, **environment):
     """A process that runs this file, below."""
     inherited = {key: v for key, v in os.environ.items() if key not in _UNSET}
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.threads", argument],
+        [sys.executable, "-m", "benchmarks.threads", name],
         cwd=Path(__file__).parents[1],
         env={**inherited, **environment},
         stdout=subprocess.PIPE,

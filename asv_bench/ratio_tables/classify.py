@@ -27,7 +27,7 @@ PAPER = {"surrogate_width": 1.0, "n_thresholds": 10, "alpha": 0.0}
 def _rows(data, part=""):
     """Rows, labels and groups as keyword arguments of `fit` and `score`."""
     names = {"X": "data", "y": "target", "sensitive_features": "sensitive_features"}
-    return {argument: data[f"{name}{part}"] for argument, name in names.items()}
+    return {parameter: data[f"{name}{part}"] for parameter, name in names.items()}
 
 
 def _test_cells(model, data):
@@ -51,7 +51,7 @@ def _solution_cells(model):
 
 
 def oracle(rows=32_561, columns=123, repeats=100):
-    """One oracle call, beside NumPy's and a product with its adjoint."""
+    """One oracle call, against NumPy's and a product with its adjoint."""
     name, shape = "score_oracle.Evaluate.time_evaluate", (rows, columns)
     methods = ("oracle", "numpy", "products")
     runs = {method: benchmark(name, shape, method) for method in methods}
@@ -79,7 +79,7 @@ def problem():
 
 
 def path(repeats=3):
-    """Front of five gaps on a9a, beside the single tightest fit."""
+    """Front of five gaps on a9a, against the single tightest fit."""
     rows = _rows(fetch_a9a())
     for options in ({}, PAPER, {**PAPER, "start": "zero", "n_thresholds": 25}):
         tightest = PartiallyFairClassifier(INTERVAL, KAPPAS[0], **options)
@@ -111,7 +111,7 @@ def front(
     rows = _rows(data)
     strata = 2 * (data.sensitive_features == "Male") + data.target
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=0)
-    settings = []
+    results = []
     for n_thresholds, alpha in itertools.product(thresholds, alphas):
         options = {**PAPER, "n_thresholds": n_thresholds, "alpha": alpha}
         options |= {"start": "zero"}
@@ -123,9 +123,9 @@ def front(
                 interval=INTERVAL,
                 **options,
             )
-            held_out_rows = {name: values[held_out] for name, values in rows.items()}
+            test_rows = {name: values[held_out] for name, values in rows.items()}
             scores.append(
-                [(m.partial_parity_gap_, m.score(**held_out_rows)) for m in models]
+                [(m.partial_parity_gap_, m.score(**test_rows)) for m in models]
             )
         means = np.mean(scores, axis=0)
         for kappa, (gap, accuracy) in zip(kappas, means, strict=True):
@@ -137,9 +137,9 @@ def front(
                 "training gap": f"{gap:.3f}",
                 **_test_cells(model.fit(**rows), data),
             }
-            settings.append((accuracy if gap <= 0.13 else -1.0, cells))
-    show("a9a, all settings", *(cells for _, cells in settings))
-    show("a9a, the setting that is chosen", max(settings, key=lambda pair: pair[0])[1])
+            results.append((accuracy if gap <= 0.13 else -1.0, cells))
+    show("a9a, all settings", *(cells for _, cells in results))
+    show("a9a, the setting that is chosen", max(results, key=lambda pair: pair[0])[1])
 
 
 def million_rows(m=1_000_000, n=200):

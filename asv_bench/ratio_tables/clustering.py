@@ -60,7 +60,7 @@ def spmm(sizes=(5_000, 20_000, 100_000), repeats=9):
 
 
 def cache_lines(n_nodes=1_000_000, columns=(15, 20, 25, 30, 55), repeats=5):
-    """A product whose gathered rows start at cache lines, beside one where they do not.
+    """Products whose gathered rows start at cache lines, against others.
 
     Of a graph without weights, whose affinity scales the rows first: both write them.
     """
@@ -123,16 +123,16 @@ def _numberings(name, W, groups, target, k, repeats):
     out = np.empty_like(X)
     runs = {order: partial(A.apply, X, out) for order, A in operators.items()}
     seconds, _ = alternate(repeats, runs)
-    unordered = seconds["given"]
+    base = seconds["given"]
     cells = {
-        order: f"{seconds[order] / unordered:.2f} ({cost[order] / unordered:.0f})"
+        order: f"{seconds[order] / base:.2f} ({cost[order] / base:.0f})"
         for order in cost
     }
     block = f"{X.nbytes / 1e6:.0f} MB"
     return {
         "graph": name,
         "block": block,
-        "given, ms": f"{1e3 * unordered:.2f}",
+        "given, ms": f"{1e3 * base:.2f}",
     } | cells
 
 
@@ -219,7 +219,7 @@ def solvers(graphs=GRAPHS, repeats=3):
 
 
 def few_clusters(graphs=GRAPHS, repeats=3):
-    """Few eigenvectors of real graphs, in blocks and one at a time, beside eigsh."""
+    """Few eigenvectors of real graphs, in blocks and one at a time, against eigsh."""
     for name, W, groups in _real_graphs(graphs):
         for k in (5, 10):
             title = f"{name}, k = {k}"
@@ -227,17 +227,17 @@ def few_clusters(graphs=GRAPHS, repeats=3):
             _embeddings(title, W, groups, k, 1e-3, ours, "eigsh", repeats)
 
 
-def _all_graphs(names, other_graphs, n_nodes):
+def _all_graphs(names, made_graphs, n_nodes):
     """Real graphs, a block model, and neighbours of rows whose units are alike."""
     yield from _real_graphs(names)
-    if "block" in other_graphs:
+    if "block" in made_graphs:
         data = block_model(n_nodes, 20)
         yield "block model", data.graph, data.sensitive_features
-    if "patients" in other_graphs:
+    if "patients" in made_graphs:
         data = datasets.fetch_diabetes()
         W = neighbors_graph(StandardScaler().fit_transform(data.data), 10).affinity
         yield "patients", *largest_component(W, np.asarray(data.sensitive_features))
-    if "4area" in other_graphs:
+    if "4area" in made_graphs:
         points, groups = four_area_rows(None)
         W = neighbors_graph(StandardScaler().fit_transform(points), 10).affinity
         yield "4area", *largest_component(W, groups)
@@ -252,7 +252,7 @@ FOLDERS = {
 }
 
 
-def _network_graphs(names, other_graphs, n_nodes):
+def _network_graphs(names, made_graphs, n_nodes):
     """Real networks, those of edge lists among them, and others."""
     for name in names:
         if name not in FOLDERS:
@@ -268,12 +268,12 @@ def _network_graphs(names, other_graphs, n_nodes):
         W = W + W.T
         W.data[:] = 1.0  # whoever wrote to whom, and how often
         yield name, *largest_component(W, nodes[FOLDERS[name]].to_numpy())
-    yield from _all_graphs((), other_graphs, n_nodes)
+    yield from _all_graphs((), made_graphs, n_nodes)
 
 
 def networks(
     graphs=("facebooknet", *FOLDERS, *GRAPHS),
-    other_graphs=("block", "patients", "4area"),
+    made_graphs=("block", "patients", "4area"),
     clusters=(5, 10, 20, 50),
     n_nodes=100_000,
 ):
@@ -286,7 +286,7 @@ def networks(
         "default": {},
     }
     means = {}
-    for name, W, groups in _network_graphs(graphs, other_graphs, n_nodes):
+    for name, W, groups in _network_graphs(graphs, made_graphs, n_nodes):
         for k in clusters:
             if len(groups) < 10 * k:
                 continue
@@ -355,7 +355,7 @@ def _clusters(W, groups, k, options):
 def new_nodes(
     graphs=("facebooknet", *GRAPHS), amounts=(0, 0.1), k=10, patients=True, repeats=3
 ):
-    """Clusters of a tenth of the nodes by predict, beside a fit of all of them."""
+    """Clusters of a tenth of the nodes by predict, against a fit of all of them."""
     problems = [(name, W, groups, {}) for name, W, groups in _real_graphs(graphs)]
     if patients:
         data = datasets.fetch_diabetes()
@@ -389,38 +389,38 @@ def _predicted(X, groups, repeats, **options):
     pairwise = options.get("affinity") is None
     old = X[~new][:, ~new] if pairwise else X[~new]
     rows = X[new][:, ~new] if pairwise else X[new]
-    model, refit_model = (FairSpectralClustering(**options) for _ in range(2))
+    model, full_model = (FairSpectralClustering(**options) for _ in range(2))
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):
             model.fit(old, sensitive_features=groups[~new])
-            refit = partial(refit_model.fit, X, sensitive_features=groups)
+            refit = partial(full_model.fit, X, sensitive_features=groups)
             predict = partial(model.predict, rows, sensitive_features=groups[new])
             seconds, _ = alternate(repeats, {"fit": refit, "predict": predict})
     except ValueError as error:  # no counts are so fair
         return {"agreement of fits": str(error).partition(":")[0]}
     labels = predict()
-    is_assigned = labels >= 0
-    measures = {
+    is_labelled = labels >= 0
+    agreements = {
         "agreement of fits": adjusted_rand_score(
-            refit_model.labels_[~new], model.labels_
+            full_model.labels_[~new], model.labels_
         ),
         "of predict": adjusted_rand_score(
-            refit_model.labels_[new][is_assigned], labels[is_assigned]
+            full_model.labels_[new][is_labelled], labels[is_labelled]
         ),
     }
     if options["assign_labels"] == "kmeans":
-        measures["groups unknown"] = adjusted_rand_score(
-            refit_model.labels_[new][is_assigned], model.predict(rows)[is_assigned]
+        agreements["groups unknown"] = adjusted_rand_score(
+            full_model.labels_[new][is_labelled], model.predict(rows)[is_labelled]
         )
-    measures["balance fitted"] = model.balance_.mean()
-    for title, clusters in (
+    agreements["balance fitted"] = model.balance_.mean()
+    for title, partition in (
         ("of new nodes", labels),
-        ("by the fit", refit_model.labels_[new]),
+        ("by the fit", full_model.labels_[new]),
     ):
-        measures[title] = balance_score(clusters, sensitive_features=groups[new])
+        agreements[title] = balance_score(partition, sensitive_features=groups[new])
     return {
-        **{title: f"{value:.2f}" for title, value in measures.items()},
-        "no tie": str((~is_assigned).sum()),
+        **{title: f"{value:.2f}" for title, value in agreements.items()},
+        "no tie": str((~is_labelled).sum()),
         "fit, s": number(seconds["fit"], 2),
         "predict, s": number(seconds["predict"], 2),
     }
@@ -453,7 +453,7 @@ def _quality(data, labels):
 
 
 def fit(n=100_000, repeats=3):
-    """Whole fits beside scikit-learn's, which are not fair (minutes)."""
+    """Whole fits against scikit-learn's, which are not fair (minutes)."""
     bench = Fit()
     bench.setup(n, "scalefair-float32")
     bench.setup(n, "scalefair")
@@ -465,7 +465,7 @@ def fit(n=100_000, repeats=3):
 
 
 def auto(sizes=(150, 200, 400, 800, 1600), repeats=5):
-    """What solver="auto" chooses from: iterations beside dense, on small graphs."""
+    """What solver="auto" chooses from: iterations against dense, on small graphs."""
     for n in sizes:
         data = block_model(n, 2)
         W, groups = largest_component(data.graph, data.sensitive_features)
@@ -484,7 +484,7 @@ def auto(sizes=(150, 200, 400, 800, 1600), repeats=5):
 
 
 def neighbors(tables=("diabetes", "bank_additional"), repeats=3):
-    """Approximate neighbours of real rows beside exact ones."""
+    """Approximate neighbours of real rows against exact ones."""
     for table in tables:
         X = _standardized(table)[0]
         runs = {
@@ -492,10 +492,10 @@ def neighbors(tables=("diabetes", "bank_additional"), repeats=3):
             for name in ("exact", "approximate")
         }
 
-        def facts(name, graph, X=X):
-            if not (measured := recall(X, graph.affinity)) >= 0.98:
+        def facts(name, neighbors, X=X):
+            if not (measured := recall(X, neighbors.affinity)) >= 0.98:
                 raise AssertionError(f"recall {measured}")
-            return {"recall": f"{graph.recall:.4f}", "measured": f"{measured:.4f}"}
+            return {"recall": f"{neighbors.recall:.4f}", "measured": f"{measured:.4f}"}
 
         title = f"Ten neighbours of {X.shape[0]:,} x {X.shape[1]}, {table}"
         compare(title, runs, "exact", repeats, facts)
@@ -508,7 +508,7 @@ def _standardized(table):
 
 
 def neighbors_clusters(tables=("diabetes", "bank_additional"), seeds=range(5)):
-    """Ten fair clusters of approximate graphs beside those of the exact graph."""
+    """Ten fair clusters of approximate graphs against those of the exact graph."""
     for table in tables:
         X, groups = _standardized(table)
         exact = neighbors_graph(X, 10).affinity
@@ -520,7 +520,7 @@ def neighbors_clusters(tables=("diabetes", "bank_additional"), seeds=range(5)):
                     10, tol=1e-3, connected_components="largest", random_state=seed
                 )
                 labels[name, seed] = model.fit_predict(W, sensitive_features=groups)
-            labelings = [labels[name, seed] for seed in seeds]
+            partitions = [labels[name, seed] for seed in seeds]
             same, other = (
                 [
                     adjusted_rand_score(labels["exact", a], labels[name, b])
@@ -531,16 +531,16 @@ def neighbors_clusters(tables=("diabetes", "bank_additional"), seeds=range(5)):
                 for equal in (True, False)
             )
             measures = {
-                "cut": [normalized_cut_score(exact, x) for x in labelings],
+                "cut": [normalized_cut_score(exact, x) for x in partitions],
                 "balance": [
-                    balance_score(x, sensitive_features=groups) for x in labelings
+                    balance_score(x, sensitive_features=groups) for x in partitions
                 ],
             }
             rows.append(
                 {"graph": name}
                 | {"ARI, same seed": f"{np.mean(same):.3f} ({np.min(same):.3f})"}
                 | {"other seed": f"{np.mean(other):.3f} ({np.min(other):.3f})"}
-                | {title: f"{np.mean(x):.4f}" for title, x in measures.items()}
+                | {measure: f"{np.mean(x):.4f}" for measure, x in measures.items()}
             )
         show(f"Ten fair clusters, {table}: means (least) of {len(seeds)} seeds", *rows)
 
@@ -552,12 +552,12 @@ def million_neighbors(n=1_000_000, seeds=(0,)):
         X = clustered_rows(n, seed=seed)
         keep = {}
         run = lambda X=X, keep=keep: keep.update(  # noqa: E731
-            graph=neighbors_graph(X, 10, "approximate", 0)
+            found=neighbors_graph(X, 10, "approximate", 0)
         )
         cells = once(run)
-        graph = keep["graph"]
-        cells |= {"recall": f"{graph.recall:.4f}", "found": graph.neighbors}
-        cells["measured"] = f"{recall(X, graph.affinity, 100):.4f}"
+        neighbors = keep["found"]
+        cells |= {"recall": f"{neighbors.recall:.4f}", "found": neighbors.neighbors}
+        cells["measured"] = f"{recall(X, neighbors.affinity, 100):.4f}"
         rows.append({"rows": f"{n:,}", "seed": seed} | cells)
     show("Ten approximate neighbours of rows x 50", *rows)
 
@@ -577,8 +577,8 @@ def lbfgs(n=100_000, repeats=5):
 
 
 def kernels(rows=None, repeats=5):
-    """Gaussian kernels of real points: fits, and products beside a stored kernel."""
-    table = []
+    """Gaussian kernels of real points: fits, and products against a stored kernel."""
+    fits = []
     for problem in (thyroid(rows), census(rows), four_area(rows)):
         X, gamma, groups = problem.points, problem.gamma, problem.groups
         for affinity, dtype in (
@@ -597,7 +597,7 @@ def kernels(rows=None, repeats=5):
             )
             cells = once(partial(model.fit, X, sensitive_features=groups))
             balance = balance_score(model.labels_, sensitive_features=groups)
-            table.append(
+            fits.append(
                 {"data": problem.name, "affinity": f"{affinity}, {np.dtype(dtype)}"}
                 | cells
                 | {"products": model.n_products_, "error": model.affinity_error_}
@@ -614,7 +614,7 @@ def kernels(rows=None, repeats=5):
         runs = {"implicit": partial(implicit.matmat, block), "stored": stored}
         compare(f"{problem.name}, product of width 30", runs, "stored", repeats)
         del K, stored, runs
-    show("Gaussian kernels, k = 25", *table)
+    show("Gaussian kernels, k = 25", *fits)
 
 
 def rounding(n=100_000, repeats=3):

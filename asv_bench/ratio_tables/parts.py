@@ -45,13 +45,13 @@ def _block_model(n, degree):
 
 
 def overhead(m=1_000_000, n=200):
-    """Fits and products on the threaded scheduler, beside those in memory."""
-    for step in ("fit", "product"):
+    """Fits and products on the threaded scheduler, against those in memory."""
+    for task in ("fit", "product"):
         runs = {
-            where: benchmark(f"parts.DenseRows.time_{step}", m, n, where)
+            where: benchmark(f"parts.DenseRows.time_{task}", m, n, where)
             for where in ("Dask", "memory")
         }
-        compare(f"{m:,} x {n}, {step}", runs, "memory", 7)
+        compare(f"{m:,} x {n}, {task}", runs, "memory", 7)
 
 
 def workers(m=400_000, n=200, k=20, nodes=200_000, repeats=7):
@@ -110,10 +110,10 @@ def exchange(side=450, nodes=200_000, k=10, repeats=7):
         for name, W in graphs.items():
             X = np.random.default_rng(0).standard_normal((W.shape[0], k))
             runs = {}
-            for exchanged in ("all", "needed"):
-                A = PartitionedMatrix(_cut(W), exchange=exchanged)
+            for exchange in ("all", "needed"):
+                A = PartitionedMatrix(_cut(W), exchange=exchange)
                 assert_agree(A @ X, W @ X)
-                runs[exchanged] = partial(A.matmat, X)
+                runs[exchange] = partial(A.matmat, X)
             parts = [block.compute() for block in _cut(W)]
             needed = sum(len(np.unique(B.indices)) for B in parts) / W.shape[0]
             compare(f"{name}: {needed:.2f} n rows needed", runs, "all", repeats)
@@ -145,8 +145,8 @@ def entries(n=2**26, degree=34, n_parts=128):
     """One product with a graph of more than 2^31 entries, its answer known."""
     offsets = 1 + 3 * np.arange(degree // 2)
     parts = _Circulant(n, offsets, n_parts)
-    metadata = {"dtype": np.float32, "is_sparse": True, "nnz": n * degree}
-    rows = PartitionedRows(parts, np.diff(parts.bounds), n, **metadata)
+    properties = {"dtype": np.float32, "is_sparse": True, "nnz": n * degree}
+    rows = PartitionedRows(parts, np.diff(parts.bounds), n, **properties)
     wave = 2 * np.pi * 5 / n
     x = np.cos(wave * np.arange(n))
     value = 2 * np.cos(wave * offsets).sum()

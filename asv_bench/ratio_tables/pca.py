@@ -105,10 +105,10 @@ def _kinds(size):
         indptr = np.arange(0, indices.size + 1, len(sizes))
         return sparse.csr_array((np.ones(indices.size), indices, indptr)), groups
 
-    topics = partial(documents, 20_000, 10_000)
+    small_documents = partial(documents, 20_000, 10_000)
     return {
         "random": (random, (10, 50)),
-        "documents": (topics, (5, 10, 50)),
+        "documents": (small_documents, (5, 10, 50)),
         "correlated groups": (correlated, (10,)),
         "97:3": (partial(documents, 40_000, 10_000, 2e-3, 0.03, 2), (10,)),
         "low rank": (low_rank, (10,)),
@@ -162,8 +162,8 @@ def mapped(folder=None, m=10_000_000, n=50, r=10):
             cells = once(partial(model.fit, X, sensitive_features=groups))
         check(model)
         size = {"file, GiB": f"{path.stat().st_size / 2**30:.1f}"}
-        memory_use = {"beside the file, MiB": f"{memory.peak:.0f}"}
-        show(f"{m:,} x {n}, float64, r = {r}", size | cells | memory_use)
+        peak = {"beside the file, MiB": f"{memory.peak:.0f}"}
+        show(f"{m:,} x {n}, float64, r = {r}", size | cells | peak)
 
 
 def faces(components=(50, 137, 200), repeats=5):

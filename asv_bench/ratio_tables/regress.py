@@ -1,4 +1,4 @@
-"""Fair regression: cost beside a forward pass, memory, output changes.
+"""Fair regression: cost against a forward pass, memory, output changes.
 
 The paper's tables: benchmarks/paper_tables/fair_regression.py.
 """
@@ -37,7 +37,7 @@ def _gaps(name, model):
 
 
 def layer(width=256, n_rows=20_000, repeats=7):
-    """A layer changed and the last refitted, beside one prediction and one syrk."""
+    """A layer changed and the last refitted, against one prediction and one syrk."""
     runs, benches = {}, {method: Layer() for method in METHODS}
     for method, bench in benches.items():
         bench.setup(width, n_rows, method)

@@ -1,4 +1,4 @@
-"""Threads as they come, beside other settings and beside another process."""
+"""Threads as they come, against other settings and against another process."""
 
 from benchmarks.threads import BENCHMARKS, SETTINGS, another_fit, measure
 
@@ -6,7 +6,7 @@ from .runner import show
 
 
 def threads(names=tuple(BENCHMARKS), rounds=3):
-    """Threads as they come: of the best setting when idle, and beside a fit.
+    """Threads as they come: of the best setting when idle, and against a fit.
 
     Every figure is the median of the runs of three processes, which take turns among
     the settings; each process times its benchmark after it has checked the answer.
@@ -15,8 +15,8 @@ def threads(names=tuple(BENCHMARKS), rounds=3):
     for name in names:
         idle = measure(name, list(SETTINGS), rounds)
         with another_fit():
-            busy = measure(name, [came], rounds)[came]
+            loaded = measure(name, [came], rounds)[came]
         cells = {key: f"{1e3 * idle[key]:.1f} ms" for key in SETTINGS}
         cells["of the best"] = f"{idle[came] / min(idle.values()):.2f}"
-        cells["beside a fit"] = f"{1e3 * busy:.1f} ms"
-        show(name, cells | {"of idle": f"{busy / idle[came]:.2f}"})
+        cells["beside a fit"] = f"{1e3 * loaded:.1f} ms"
+        show(name, cells | {"of idle": f"{loaded / idle[came]:.2f}"})

@@ -81,7 +81,7 @@ def run_admm(problem: Problem, k: int, seed: int, alpha: float, n_steps: int) ->
     start = time.perf_counter()
     M = NormalizedOperator(problem.operator)
     F = constraints(problem.groups, M.inv_sqrt_degrees)
-    solution = dc_admm(
+    result = dc_admm(
         M,
         k,
         F,
@@ -90,11 +90,11 @@ def run_admm(problem: Problem, k: int, seed: int, alpha: float, n_steps: int) ->
         max_iter=n_steps,
         random_state=np.random.RandomState(seed),
     )
-    labels = _round(solution.vectors, M.inv_sqrt_degrees, k, seed)
+    labels = _round(result.vectors, M.inv_sqrt_degrees, k, seed)
     seconds = time.perf_counter() - start
-    run = _measure(problem, seconds, labels, solution.vectors, solution.converged)
-    run.n_iter = float(solution.n_iter)
-    run.product = float(solution.history["constraint_product"][-1]) ** 2
+    run = _measure(problem, seconds, labels, result.vectors, result.converged)
+    run.n_iter = float(result.n_iter)
+    run.product = float(result.history["constraint_product"][-1]) ** 2
     return run
 
 

@@ -55,8 +55,8 @@ class Session:
         key = (problem.name, problem.n, k, method)
         if key not in self.runs:
             self.runs[key] = repeat(problem, method, k, self.n_runs)
-            title = f"{problem.name} n={problem.n} k={k} {method}"
-            progress(title, self.runs[key][0].seconds)
+            label = f"{problem.name} n={problem.n} k={k} {method}"
+            progress(label, self.runs[key][0].seconds)
         return self.runs[key]
 
     def real(self, table: Table) -> list[Problem]:
@@ -81,7 +81,7 @@ class Session:
         self, table: Table, makers: Mapping[str, Callable[[], Problem]]
     ) -> list[Problem]:
         """Load problems once; the table says which ones are missing."""
-        loaded = []
+        problems = []
         for name, make in makers.items():
             try:
                 if name not in self.problems:
@@ -89,15 +89,15 @@ class Session:
             except OSError as error:
                 table.notes.append(f"Skipped: {name}: {error}")
             else:
-                loaded.append(self.problems[name])
-        return loaded
+                problems.append(self.problems[name])
+        return problems
 
     def compare(
         self,
         table: Table,
         problem: Problem,
         k: int,
-        printed_values: Mapping[str, Sequence[Any]],
+        published: Mapping[str, Sequence[Any]],
         measures: Sequence[Measure],
         head: Sequence[object] = (),
         methods: Sequence[str] = METHODS,
@@ -105,7 +105,7 @@ class Session:
         """Add a row for each measure: what comes first, its name, all methods."""
         runs = {method: self.run(problem, method, k) for method in methods}
         for measure in measures:
-            cells = [measure.cell(printed_values.get(m, ()), runs[m]) for m in methods]
+            cells = [measure.cell(published.get(m, ()), runs[m]) for m in methods]
             table.add(*head, measure.name, *cells)
 
     @property
@@ -122,19 +122,19 @@ class Measure(NamedTuple):
 
     name: str
     ours: Callable[[list[Run]], str]
-    column: int | None = None
+    position: int | None = None
     digits: int = 4
 
-    def cell(self, printed_values: Sequence[Any], runs: list[Run]) -> str:
+    def cell(self, published: Sequence[Any], runs: list[Run]) -> str:
         """Give the printed value and ours, or ours alone where none is printed."""
         ours = self.ours(runs) if runs else EMPTY
         if (
-            self.column is None
-            or len(printed_values) <= self.column
-            or printed_values[self.column] is None
+            self.position is None
+            or len(published) <= self.position
+            or published[self.position] is None
         ):
             return ours
-        return f"{number(printed_values[self.column], self.digits)} / {ours}"
+        return f"{number(published[self.position], self.digits)} / {ours}"
 
 
 def _mean(name: str, digits: int = 4) -> Callable[[list[Run]], str]:
@@ -177,8 +177,8 @@ def table_1(session: Session) -> Table:
             Measure("balance", _mean("balance"), 1),
             Measure("ARI", _agreement(problem.target)),
         ]
-        printed_values = printed.TABLE_1.get(n, {})
-        session.compare(table, problem, k, printed_values, measures, [n])
+        published = printed.TABLE_1.get(n, {})
+        session.compare(table, problem, k, published, measures, [n])
     weak = block_model(sizes[0], k, h, (1.0, 0.7, 0.4, 0.1))
     runs = repeat(weak, "auto", k, 1)
     agreement = _agreement(weak.target)(runs)
@@ -215,10 +215,10 @@ def table_2(session: Session) -> Table:
     ]
     positive = []
     for problem in session.real(table):
-        printed_values = printed.REAL[problem.name]
+        published = printed.REAL[problem.name]
         head = [f"{problem.name}, {problem.n}"]
-        session.compare(table, problem, k, printed_values, measures, head, methods)
-        cuts = [printed_values[method][1][0] for method in ("s-FSC", "ADMM")]
+        session.compare(table, problem, k, published, measures, head, methods)
+        cuts = [published[method][1][0] for method in ("s-FSC", "ADMM")]
         bound = least_cut(problem, k)
         if max(cuts) < bound:
             values = " and ".join(f"{value:g}" for value in dict.fromkeys(cuts))
@@ -229,10 +229,10 @@ def table_2(session: Session) -> Table:
                 f"M); the printed {values} cannot be one."
             )
         for method in METHODS[1:]:
-            if minima := [r.minimum_balance for r in session.run(problem, method, k)]:
-                value = number(np.mean(minima))
+            if balances := [r.minimum_balance for r in session.run(problem, method, k)]:
+                value = number(np.mean(balances))
                 positive += [f"{method} on {problem.name} ({value})"] * (
-                    max(minima) > 0
+                    max(balances) > 0
                 )
     table.notes += [
         "Least balances (table 8; printed 0.0001 to 0.1582) of s-FSC, ADMM and ours "
@@ -263,13 +263,13 @@ def table_5(session: Session) -> Table:
     )
     problems = [random_affinity(n, h, seed) for seed in range(n_runs)]
     names = ("n_iter", "cost", "balance", "fairness", "product")
-    for alpha, printed_values in printed.TABLE_5.items():
+    for alpha, published in printed.TABLE_5.items():
         short = [run_admm(p, k, i, alpha, 10) for i, p in enumerate(problems)]
         long = run_admm(problems[0], k, 0, alpha, 20 if session.quick else 100)
         for run in (*short, long):
             run.cost = 2 * k - run.cost
         cells = []
-        for value, name in zip((*printed_values, None), names, strict=True):
+        for value, name in zip((*published, None), names, strict=True):
             mean = np.mean([getattr(run, name) for run in short])
             after = getattr(long, name)
             cells.append(f"{number(value)} / {number(mean)} / {number(after)}")
@@ -301,14 +301,14 @@ def table_6(session: Session) -> Table:
     other, admm = [0.0], [0.0]  # relaxed costs above that of ours
     for k in (3,) if session.quick else (10, 25, 50):
         for n, problem in problems.items():
-            printed_values = printed.TABLE_6.get((k, n), {})
+            published = printed.TABLE_6.get((k, n), {})
             seconds = [Measure(f"{k}, {n}", _seconds, 0)]
-            session.compare(table, problem, k, printed_values, seconds)
+            session.compare(table, problem, k, published, seconds)
             ours = k - session.run(problem, "auto", k)[0].trace
             for method in METHODS:
                 for run in session.run(problem, method, k):
-                    above = 100 * abs(k - run.trace - ours) / ours
-                    (admm if method == "ADMM" else other).append(above)
+                    excess = 100 * abs(k - run.trace - ours) / ours
+                    (admm if method == "ADMM" else other).append(excess)
     table.notes += [
         f"Relaxed costs agree to {max(other):.2f} %; ADMM's are up to "
         f"{max(admm):.1f} % above.",
@@ -356,10 +356,10 @@ def best_average_balance(first: int, second: int) -> float:
     best = 0.0
     for a in range(first + 1):
         b = np.arange(second + 1)
-        complements = (first - a, second - b)
+        remainders = (first - a, second - b)
         with np.errstate(invalid="ignore"):
             one = np.nan_to_num(np.minimum(a, b) / np.maximum(a, b))
-            two = np.nan_to_num(np.minimum(*complements) / np.maximum(*complements))
+            two = np.nan_to_num(np.minimum(*remainders) / np.maximum(*remainders))
         best = max(best, float(((one + two) / 2).max()))
     return best
 
@@ -373,7 +373,5 @@ def least_cut(problem: Problem, k: int) -> float:
     if problem.is_kernel:
         degrees = problem.operator @ np.ones(problem.n)
         return k - float((1 / degrees).sum())
-    solution = chebyshev(
-        NormalizedAffinity(problem.affinity), k, tol=1e-6, random_state=0
-    )
-    return k - float(solution.values.sum())
+    pairs = chebyshev(NormalizedAffinity(problem.affinity), k, tol=1e-6, random_state=0)
+    return k - float(pairs.values.sum())

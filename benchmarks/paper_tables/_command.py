@@ -35,9 +35,9 @@ class Command:
             self.parser.error(f"there is no folder {output.parent} for --output")
         return self.options
 
-    def skip(self, message: object) -> None:
+    def skip(self, remark: object) -> None:
         """Remember what was left out, and why."""
-        self.skipped.append(f"- Skipped: {message}")
+        self.skipped.append(f"- Skipped: {remark}")
 
     def write(
         self, tables: Iterable[Table], last: bool = False, head: str = ""
@@ -51,20 +51,20 @@ class Command:
             print(text)
 
 
-def progress(message: str, seconds: float) -> None:
+def progress(label: str, seconds: float) -> None:
     """Say what has been run, on standard error."""
-    print(f"{message}: {seconds:.2f} s", file=sys.stderr, flush=True)
+    print(f"{label}: {seconds:.2f} s", file=sys.stderr, flush=True)
 
 
-def among(choices: Iterable[str], comma: str = ",") -> Callable[[str], list[str]]:
+def among(allowed: Iterable[str], comma: str = ",") -> Callable[[str], list[str]]:
     """Type of an option: some of the known names, with commas or others between."""
-    choices = list(choices)
+    allowed = list(allowed)
 
     def names(text: str) -> list[str]:
-        selection = text.split(comma)
-        if unknown := [name for name in selection if name not in choices]:
-            raise argparse.ArgumentTypeError(f"{unknown} not among {choices}")
-        return selection
+        chosen = text.split(comma)
+        if unknown := [name for name in chosen if name not in allowed]:
+            raise argparse.ArgumentTypeError(f"{unknown} not among {allowed}")
+        return chosen
 
     return names
 

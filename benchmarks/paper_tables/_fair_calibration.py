@@ -1,4 +1,4 @@
-"""Fair calibration beside other classifiers: tables, splits, methods, measures."""
+"""Fair calibration against other classifiers: tables, splits, methods, measures."""
 
 from __future__ import annotations
 
@@ -111,10 +111,10 @@ class Split:
             if not hasattr(model, method):
                 method = "predict_proba"
             fitted = model.fit(X, self.y)
-            fitted_scores = getattr(fitted, method)(X)
+            train_scores = getattr(fitted, method)(X)
             if crossed:
-                fitted_scores = cross_val_predict(model, X, self.y, method=method)
-            both = (fitted_scores, getattr(fitted, method)(X_test))
+                train_scores = cross_val_predict(model, X, self.y, method=method)
+            both = (train_scores, getattr(fitted, method)(X_test))
             self._scores[key] = tuple(_two_columns(s) for s in both)
         return self._scores[key]
 
@@ -150,8 +150,8 @@ class GroupwiseClassifier(ClassifierMixin, BaseEstimator):
         """Score each row by its group's model."""
         scores = np.empty(len(X))
         for code in np.unique(X[:, -1]):
-            in_group = X[:, -1] == code
-            scores[in_group] = self.models_[code].decision_function(X[in_group, :-1])
+            members = X[:, -1] == code
+            scores[members] = self.models_[code].decision_function(X[members, :-1])
         return scores
 
     def predict(self, X: np.ndarray) -> np.ndarray:
@@ -265,14 +265,14 @@ def _repaired(
         return np.interp(1 - rank, _middles(len(pooled)), pooled)
 
     for k in np.unique(codes):
-        in_group = codes == k
+        members = codes == k
         values = np.sort(fitted[fitted_codes == k])
-        ranks = 1 - np.interp(scores[in_group], values, _middles(len(values)))
+        ranks = 1 - np.interp(scores[members], values, _middles(len(values)))
         low, high = interval
-        new[in_group] = np.select(
+        new[members] = np.select(
             [ranks < low, ranks < high],
-            [np.maximum(scores[in_group], quantile(low)), quantile(ranks)],
-            np.minimum(scores[in_group], quantile(high)),
+            [np.maximum(scores[members], quantile(low)), quantile(ranks)],
+            np.minimum(scores[members], quantile(high)),
         )
     return new
 

@@ -153,8 +153,8 @@ def peers(data: Data, r: int) -> dict[str, Method]:
     }
     return {
         f"PCA {name}": partial(_pca, svd_solver=name)
-        for name, is_feasible in solvers.items()
-        if is_feasible
+        for name, is_used in solvers.items()
+        if is_used
     }
 
 
@@ -202,21 +202,19 @@ def published_error_weighted(data: Data, r: int, tol: float = 1e-6) -> Outcome:
     def errors(S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         U = np.linalg.eigh(S)[1][:, -r:]
         P = U @ U.T
-        differencess = [
-            ((block - block @ P) ** 2).sum() / len(block) for block in blocks
-        ]
-        return np.array(differencess), U.T
+        gaps = [((block - block @ P) ** 2).sum() / len(block) for block in blocks]
+        return np.array(gaps), U.T
 
     plain, U = errors(total)
     worse = int(plain.argmax())
     low, high = 0.0, 1.0
     while high - low > tol:  # both points anew, as there
         lower, upper = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        differencess = []
+        gaps = []
         for alpha in (lower, upper):
             e, U = errors(alpha * total + (1 - alpha) * (C[worse] - C[1 - worse]))
-            differencess.append(abs(e[0] - e[1]))
-        low, high = (low, upper) if differencess[0] < differencess[1] else (lower, high)
+            gaps.append(abs(e[0] - e[1]))
+        low, high = (low, upper) if gaps[0] < gaps[1] else (lower, high)
     return Outcome(U, f"alpha {(low + high) / 2:.6f}")
 
 

@@ -404,7 +404,7 @@ def of_table(split: Split) -> list[Outcome]:
         fine_tuned(split),
         fine_tuned(split, decay=0.8),
         published(split),
-        *(changed(split, svd, describe(options), options) for options in variants),
+        *(changed(split, svd, describe(variant), variant) for variant in variants),
         direct(split),
         direct(split, refit_last=None),
         direct(split, **_STRICT),
@@ -413,12 +413,12 @@ def of_table(split: Split) -> list[Outcome]:
     ]
 
 
-def grid(split: Split, previous: Sequence[Outcome]) -> list[Outcome]:
+def grid(split: Split, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Direct settings to choose from; those that were run are not run again."""
     done = {
-        outcome.setting: outcome for outcome in previous if outcome.method == DIRECT
+        outcome.setting: outcome for outcome in outcomes if outcome.method == DIRECT
     }
-    return [done.get(describe(options)) or direct(split, **options) for options in GRID]
+    return [done.get(describe(setting)) or direct(split, **setting) for setting in GRID]
 
 
 def chosen(outcomes: Sequence[Outcome], level: float) -> Outcome:
@@ -435,17 +435,17 @@ def chosen(outcomes: Sequence[Outcome], level: float) -> Outcome:
     return replace(best, setting=f"validation KS at most {level:g}", method=CHOSEN)
 
 
-def varied(split: Split, previous: Sequence[Outcome]) -> list[Outcome]:
+def varied(split: Split, earlier: Sequence[Outcome]) -> list[Outcome]:
     """Three methods with one reduction varied, the other one at its default."""
     settings = [{"mean_reduction": c} for c in MEAN_REDUCTIONS]
     settings += [{"covariance_reduction": c} for c in COVARIANCE_REDUCTIONS]
-    done = {(outcome.method, outcome.setting) for outcome in previous}
+    done = {(outcome.method, outcome.setting) for outcome in earlier}
     outcomes = []
     runs = {FINE_TUNED: fine_tuned, PUBLISHED: published, DIRECT: direct}
     for method, run in runs.items():
-        for options in settings:
-            key = (method, name_setting(method, options))
+        for setting in settings:
+            key = (method, name_setting(method, setting))
             if key not in done:
                 done.add(key)
-                outcomes.append(run(split, **options))
+                outcomes.append(run(split, **setting))
     return outcomes

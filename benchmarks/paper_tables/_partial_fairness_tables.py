@@ -68,7 +68,9 @@ def settings(fronts: list[Front]) -> dict[str, list[Point]]:
     return by_setting
 
 
-def of(fronts: list[Front], data: str, criterion: str) -> dict[str, list[Front]]:
+def panel_fronts(
+    fronts: list[Front], data: str, criterion: str
+) -> dict[str, list[Front]]:
     """Fronts of one panel of the figure, by method."""
     by_method: dict[str, list[Front]] = {}
     for front in fronts:
@@ -104,7 +106,9 @@ def times(fronts: list[Front]) -> Table:
     for method in dict.fromkeys(f.method for f in fronts):
         cells = []
         for data, criterion in present:
-            seconds = [f.seconds for f in of(fronts, data, criterion).get(method, [])]
+            seconds = [
+                f.seconds for f in panel_fronts(fronts, data, criterion).get(method, [])
+            ]
             cells.append(number(np.mean(seconds), 3) if seconds else EMPTY)
         table.add(method, *cells)
     return table
@@ -154,7 +158,7 @@ def claim(fronts: list[Front]) -> tuple[Table, Table]:
     summary = Table("the claim of figure 1, in points", "|".join(_HEAD + verdicts))
     counts: dict[tuple[str, str, str], dict[str, int]] = {}
     for data, criterion in panels(fronts):
-        methods = of(fronts, data, criterion)
+        methods = panel_fronts(fronts, data, criterion)
         start = {f.split: f.points for f in methods.get(PLAIN, [])}
         # All fronts start from the classifier without constraints.
         ours = {f.split: f.points + start.get(f.split, []) for f in methods[OURS]}
@@ -171,13 +175,13 @@ def claim(fronts: list[Front]) -> tuple[Table, Table]:
                     for split, p in zip(splits, points, strict=True)
                 ]
                 differences = [d for d in pairs if not math.isnan(d)]
-                is_comparable = len(differences) >= min(2, len(pairs))
-                outcome = verdict(differences) if is_comparable else FAIRER
-                if is_comparable:
+                has_splits = len(differences) >= min(2, len(pairs))
+                result = verdict(differences) if has_splits else FAIRER
+                if has_splits:
                     difference = shown(differences)
                 else:
                     difference = _beside_fairest([ours[s] for s in splits], points)
-                tally[outcome] += 1
+                tally[result] += 1
                 table.add(
                     NAMES[data],
                     criterion,
@@ -186,7 +190,7 @@ def claim(fronts: list[Front]) -> tuple[Table, Table]:
                     shown(p.test[1] for p in points),
                     difference,
                     f"{len(differences)} of {len(pairs)}",
-                    outcome,
+                    result,
                 )
     for (data, criterion, method), tally in counts.items():
         summary.add(NAMES[data], criterion, method, *tally.values())

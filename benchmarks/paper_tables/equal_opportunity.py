@@ -1,4 +1,4 @@
-"""Equal opportunity and equalized odds: accuracy against gap, beside fairlearn's.
+"""Equal opportunity and equalized odds: accuracy against gap, with fairlearn's.
 
     SCALEFAIR_DATA=... python benchmarks/paper_tables/equal_opportunity.py
     python benchmarks/paper_tables/equal_opportunity.py --data compas --splits 3
@@ -57,7 +57,7 @@ _Outcome = tuple[float | None, float, np.ndarray, np.ndarray]
 
 
 def outcomes(
-    split: Split, method: str, given: str, kappas: Sequence[float]
+    split: Split, method: str, condition: str, kappas: Sequence[float]
 ) -> Iterator[_Outcome]:
     """Fit a method with each of its settings."""
     train_groups = {"sensitive_features": split.codes}
@@ -70,20 +70,20 @@ def outcomes(
 
         model = ThresholdOptimizer(
             estimator=logistic(),
-            constraints=_WORDS[given],
+            constraints=_WORDS[condition],
             predict_method="predict_proba",
         )
         took, _ = timed(lambda: model.fit(split.X, split.y, **train_groups))
         both = (split.X, train_groups), (split.X_test, new)
         labels = [model.predict(X, **groups, random_state=0) for X, groups in both]
-        yield None, took, *(label - 0.5 for label in labels)
+        yield None, took, *(drawn - 0.5 for drawn in labels)
     elif method == _REDUCTION:
         from fairlearn import reductions
 
         for kappa in filter(None, kappas):
             model = reductions.ExponentiatedGradient(
                 logistic(),
-                getattr(reductions, _MOMENTS[given])(difference_bound=kappa),
+                getattr(reductions, _MOMENTS[condition])(difference_bound=kappa),
                 max_iter=_FITS,
                 sample_weight_name="logisticregression__sample_weight",
             )
@@ -91,13 +91,15 @@ def outcomes(
                 lambda model=model: model.fit(split.X, split.y, **train_groups)
             )
             labels = [model.predict(X, random_state=0) for X in (split.X, split.X_test)]
-            yield kappa, took, *(label - 0.5 for label in labels)
+            yield kappa, took, *(drawn - 0.5 for drawn in labels)
     else:
         for kappa in kappas:
             if method == _CALIBRATED:
-                model = FairCalibratedClassifier(logistic(), kappa=kappa, given=given)
+                model = FairCalibratedClassifier(
+                    logistic(), kappa=kappa, given=condition
+                )
             elif kappa > 0:
-                options = {"kappa": kappa, "given": given, **_LINEAR[method]}
+                options = {"kappa": kappa, "given": condition, **_LINEAR[method]}
                 model = PartiallyFairClassifier(**options)
             else:
                 continue
@@ -113,23 +115,28 @@ def outcomes(
 
 
 def run(
-    split: Split, method: str, given: str, kappas: Sequence[float]
+    split: Split, method: str, condition: str, kappas: Sequence[float]
 ) -> list[dict[str, Any]]:
     """Measure all that a method gives on a split."""
-    rows = []
-    for kappa, took, fitted, test in outcomes(split, method, given, kappas):
-        test_rows = {"sensitive_features": split.codes_test, "y_true": split.y_test}
+    records = []
+    for kappa, took, fitted, test in outcomes(split, method, condition, kappas):
+        test_options = {"sensitive_features": split.codes_test, "y_true": split.y_test}
         of_fit = {"sensitive_features": split.codes, "y_true": split.y}
         values = (
             float(np.mean((test > 0) == split.y_test)),
-            partial_parity_gap(test, threshold=0.0, given=given, **test_rows),
-            partial_parity_gap(fitted, threshold=0.0, given=given, **of_fit),
-            partial_parity_gap(test, given=given, **test_rows),
+            partial_parity_gap(test, threshold=0.0, given=condition, **test_options),
+            partial_parity_gap(fitted, threshold=0.0, given=condition, **of_fit),
+            partial_parity_gap(test, given=condition, **test_options),
             took,
         )
-        names = {"data": split.name, "given": given, "method": method, "kappa": kappa}
-        rows.append(names | dict(zip(_COLUMNS, values, strict=True)))
-    return rows
+        names = {
+            "data": split.name,
+            "given": condition,
+            "method": method,
+            "kappa": kappa,
+        }
+        records.append(names | dict(zip(_COLUMNS, values, strict=True)))
+    return records
 
 
 def tables(runs: list[dict[str, Any]]) -> list[Table]:
@@ -142,15 +149,13 @@ def tables(runs: list[dict[str, Any]]) -> list[Table]:
         columns = "|".join(("method", "kappa", *_COLUMNS))
         table = Table(f"{name}, {_TITLES[condition]}", columns)
         for method, kappa in dict.fromkeys((o["method"], o["kappa"]) for o in panel):
-            of_setting = [
-                o for o in panel if (o["method"], o["kappa"]) == (method, kappa)
-            ]
-            means = {key: np.mean([one[key] for one in of_setting]) for key in _COLUMNS}
+            repeats = [o for o in panel if (o["method"], o["kappa"]) == (method, kappa)]
+            means = {key: np.mean([one[key] for one in repeats]) for key in _COLUMNS}
             cells = [f"{means[key]:.4f}" for key in _COLUMNS[:-1]]
             cells.append(f"{means['seconds']:.2f}")
             table.add(method, EMPTY if kappa is None else f"{kappa:g}", *cells)
         table.notes = [
-            f"Means over {len(of_setting)} split(s). Labels of fairlearn's methods are "
+            f"Means over {len(repeats)} split(s). Labels of fairlearn's methods are "
             "drawn, and have no other threshold."
         ]
         made.append(table)
@@ -162,9 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = Command(__doc__)
     data, methods, kappas = list(_NAMES), list(_METHODS), list(map(str, _KAPPAS))
     command.option("--data", type=among(data), default=data, help=",".join(data))
-    list_option = {"help": "; ".join(methods), "metavar": "METHODS"}
+    method_help = {"help": "; ".join(methods), "metavar": "METHODS"}
     command.option(
-        "--methods", type=among(methods, ";"), default=methods, **list_option
+        "--methods", type=among(methods, ";"), default=methods, **method_help
     )
     command.option("--kappas", type=among(kappas), default=kappas, help="of these")
     command.option("--splits", type=at_least(1), default=3, help="random splits (3)")

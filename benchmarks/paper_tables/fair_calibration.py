@@ -92,13 +92,13 @@ def _table(title: str, panel: list[Run]) -> Table:
     table = Table(title, "|".join(("method", "kappa", *_COLUMNS)))
     rows = {(one["method"], one["kappa"]): None for one in panel}
     for method, kappa in sorted(rows, key=lambda row: list(METHODS).index(row[0])):
-        of_setting = [
+        repeats = [
             one for one in panel if (one["method"], one["kappa"]) == (method, kappa)
         ]
-        for one in of_setting:
+        for one in repeats:
             one["kept"] = one["gap"] <= (one["kappa"] or 0.0) + 1.5 * one["null gap"]
         cells = (
-            f"{np.mean([one[column] for one in of_setting]):.4f}" for column in _COLUMNS
+            f"{np.mean([one[column] for one in repeats]):.4f}" for column in _COLUMNS
         )
         table.add(method, EMPTY if kappa is None else f"{kappa:g}", *cells)
     table.notes = [

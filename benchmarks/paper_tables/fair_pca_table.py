@@ -102,7 +102,7 @@ def make_row(
     fastest = min(s for name, s in seconds.items() if name.startswith("PCA"))
     m, n = data.X.shape
     total = np.tensordot(data.shares, data.covariances, axes=1)
-    pca_loss = float(np.linalg.eigvalsh(total)[: n - r].sum())
+    minimum = float(np.linalg.eigvalsh(total)[: n - r].sum())
     header = (
         "method|loss_A|loss_B|abs(ratio - 1)|error increase (%)|seconds|"
         "of default PCA|of fastest PCA|of FairPCA|remark"
@@ -119,7 +119,7 @@ def make_row(
             number(losses[0], 6),
             number(losses[1], 6),
             f"{abs(losses[0] / losses[1] - 1):.1e}" if losses[1] > 0 else EMPTY,
-            f"{100 * (error / pca_loss - 1):.3f}" if pca_loss > 0 else EMPTY,
+            f"{100 * (error / minimum - 1):.3f}" if minimum > 0 else EMPTY,
             number(seconds[name], 3),
             number(seconds[name] / default, 3),
             number(seconds[name] / fastest, 3),

@@ -82,7 +82,7 @@ class Runs:
     def __init__(self) -> None:
         self.methods: dict[str, list[Outcome]] = {}
         self.varied: list[Outcome] = []
-        self.candidates: list[Outcome] = []
+        self.grid_runs: list[Outcome] = []
         self.chance: dict[str, list[float]] = {}
         self.groups: dict[str, np.ndarray] = {}
 
@@ -95,13 +95,13 @@ class Runs:
         self.methods.setdefault(name, []).extend([*outcomes, best])
         self.chance.setdefault(name, []).append(split.validation.distance_by_chance())
         self.groups.setdefault(name, split.test.groups)
-        self.candidates += options
+        self.grid_runs += options
         if with_varied:
             self.varied += [*outcomes, *varied(split, outcomes)]
 
     def records(self) -> list[dict[str, object]]:
         """Give all runs, each once."""
-        all_runs = [*chain(*self.methods.values()), *self.varied, *self.candidates]
+        all_runs = [*chain(*self.methods.values()), *self.varied, *self.grid_runs]
         once = {id(outcome): outcome for outcome in all_runs}
         return [outcome.record() for outcome in once.values()]
 
@@ -141,7 +141,7 @@ def tables(runs: Runs) -> list[Table]:
 
 
 def draw(runs: Runs, output: Path) -> None:
-    """Draw errors against distances, figure 4 and densities, beside the output."""
+    """Draw errors against distances, figure 4 and densities, near the output."""
     for name, outcomes in runs.methods.items():
         drawn = [
             o
@@ -193,8 +193,8 @@ def _densities(outputs: dict[str, np.ndarray], groups: np.ndarray) -> Any:
     OutputDensityDisplay.from_predictions(
         outputs, sensitive_features=groups, kind="histogram", ax=axes
     )
-    for axis in axes:
-        axis.set_title(axis.get_title().replace(", ", ",\n"), fontsize="small")
+    for ax in axes:
+        ax.set_title(ax.get_title().replace(", ", ",\n"), fontsize="small")
     return figure
 
 

@@ -41,7 +41,7 @@ from _partial_fairness_tables import (
     accuracy_and_fairness,
     calls,
     claim,
-    of,
+    panel_fronts,
     panels,
     times,
 )
@@ -70,7 +70,8 @@ def run(
 def tables(fronts: list[Front], options: argparse.Namespace) -> list[Table]:
     """All tables of the figure."""
     made = [
-        accuracy_and_fairness(*panel, of(fronts, *panel)) for panel in panels(fronts)
+        accuracy_and_fairness(*panel, panel_fronts(fronts, *panel))
+        for panel in panels(fronts)
     ]
     all_points, summary = claim(fronts)
     effort = QUICK if options.quick else Effort()
@@ -125,7 +126,7 @@ def plot(fronts: list[Front], folder: Path) -> None:
                 "accuracy": point.test[0],
                 "fairness": point.test[1],
             }
-            for method, those in of(fronts, data, criterion).items()
+            for method, those in panel_fronts(fronts, data, criterion).items()
             for front in those
             for point in front.points
         ]
@@ -138,9 +139,9 @@ def plot(fronts: list[Front], folder: Path) -> None:
         display.ax_.set_title(f"{heading}: {title}" if title else heading)
         # By the points: a wide bar shall not make the rest small.
         points = np.concatenate(list(display.means.values()))
-        (x_min, bottom), (x_max, top) = points.min(axis=0), points.max(axis=0)
+        (x_min, y_min), (x_max, y_max) = points.min(axis=0), points.max(axis=0)
         display.ax_.set_xlim(x_min - 0.05, x_max + 0.05)
-        display.ax_.set_ylim(bottom - 0.01, top + 0.01)
+        display.ax_.set_ylim(y_min - 0.01, y_max + 0.01)
         figure.savefig(folder / f"partial_fairness_{data}_{criterion}.png", dpi=150)
 
 

@@ -20,7 +20,7 @@ from scalefair.datasets import make_biased_rows
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.metrics import partial_demographic_parity_gap
 
-INTERVAL, LEAST_FAIRNESS = (0.05, 0.40), 0.7
+INTERVAL, MIN_FAIRNESS = (0.05, 0.40), 0.7
 KAPPAS, ALPHAS = (0.05, 0.1, 0.2, 0.4), (1e-3, 3e-1)
 data = make_biased_rows(3000, 8, bias=0.8, random_state=0)
 X, y, groups = data.data, data.target, data.sensitive_features
@@ -36,14 +36,14 @@ def fairness(y_true, scores, *, sensitive_features):
 def most_accurate_fair(results):
     """Index of the most accurate setting among those that are fair enough."""
     fair = results["mean_test_fairness"]
-    is_fair = fair >= min(LEAST_FAIRNESS, fair.max())
+    is_fair = fair >= min(MIN_FAIRNESS, fair.max())
     return int(np.argmax(np.where(is_fair, results["mean_test_accuracy"], -1)))
 
 
 # %%
 # The groups go to the classifier and to the scorer
 # -------------------------------------------------
-# Without interactions the model does not look at the group, and prediction needs none.
+# Without interactions the model does not use the group, and prediction needs none.
 with sklearn.config_context(enable_metadata_routing=True):
     classifier = PartiallyFairClassifier(
         INTERVAL, interactions=False, start="zero", tol=3e-3
@@ -102,15 +102,15 @@ for ax, measure in zip(axes, ("fairness", "accuracy"), strict=True):
         ylabel=f"{measure} on held-out rows\n(mean and deviation of 3 folds)",
     )
     ax.grid(color="0.9")
-axes[0].axhline(LEAST_FAIRNESS, color="black", linewidth=1, linestyle=":")
-is_fair = results["mean_test_fairness"] >= LEAST_FAIRNESS
+axes[0].axhline(MIN_FAIRNESS, color="black", linewidth=1, linestyle=":")
+is_fair = results["mean_test_fairness"] >= MIN_FAIRNESS
 axes[0].set_title(
     f"{is_fair.sum()} of {is_fair.size} settings have\n"
-    f"a fairness of at least {LEAST_FAIRNESS:g}"
+    f"a fairness of at least {MIN_FAIRNESS:g}"
 )
 best = results["mean_test_accuracy"][search.best_index_]
-lost = results["mean_test_accuracy"].max() - best
-axes[1].set_title(f"Chosen: accuracy {best:.3f},\n{lost:.3f} below the most accurate")
+loss = results["mean_test_accuracy"].max() - best
+axes[1].set_title(f"Chosen: accuracy {best:.3f},\n{loss:.3f} less than the highest")
 handles, labels = axes[0].get_legend_handles_labels()
 figure.legend(handles, labels, loc="outside right upper", frameon=False)
 plt.show()

@@ -31,12 +31,12 @@ try:
 except ImportError:
     MetricFrame = None
 
-# By how much the shares placed of a9a differed on 2026-11-23, by this script.
+# Differences of the shares placed for a9a, computed by this script on 2026-11-23.
 STORED = {"boosting": 0.18, "calibrated": 0.00}
 
 # %%
-# Rows to learn from, and others to judge by
-# ------------------------------------------
+# Rows for training and for testing
+# ---------------------------------
 made_up = False
 try:
     data = fetch_a9a(download_if_missing=False)
@@ -46,16 +46,16 @@ except (OSError, ImportError):
     made_up = True
     data = make_biased_rows(16_000, 10, bias=1.6, random_state=1)
     groups = np.where(np.asarray(data.sensitive_features) == 0, "A", "B")
-    rows, first = (data.data, data.target, groups), np.arange(16_000) < 10_000
-    train, test = (tuple(part[where] for part in rows) for where in (first, ~first))
+    rows, is_train = (data.data, data.target, groups), np.arange(16_000) < 10_000
+    train, test = (tuple(part[mask] for part in rows) for mask in (is_train, ~is_train))
 X, y, groups = test
 
 # %%
 # One classifier, calibrated for several gaps
 # -------------------------------------------
-# The classifier is fitted once, and once for each of five folds, whose scores are
-# calibrated: a model knows its own rows too well. All boost for the same number of
-# rounds, for the spread of the scores grows with it.
+# The classifier is fitted to all rows, and once for each of five folds: the scores of
+# held-out rows are calibrated, as a model is too certain of its training rows. All have
+# the same number of rounds of boosting, with which the spread of the scores grows.
 path = fair_calibration_path(
     HistGradientBoostingClassifier(early_stopping=False, random_state=0),
     *train[:2],
@@ -121,25 +121,18 @@ figure, axes = plt.subplot_mosaic(
     figsize=(10.5, 8.5),
     layout="constrained",
 )
-bar_styles = [{"color": "#0072B2"}, {"color": "#E69F00", "hatch": "///"}]
+styles = [{"color": "#0072B2"}, {"color": "#E69F00", "hatch": "///"}]
 for name, table in tables.items():
-    positions, ax = np.arange(len(METRICS)), axes[name]
-    for shift, group, bar_style in zip(
-        (-0.2, 0.2), table.index, bar_styles, strict=True
-    ):
-        bar_options = {
-            "width": 0.38,
-            "edgecolor": "white",
-            "label": str(group),
-            **bar_style,
-        }
-        bars = ax.bar(positions + shift, table.loc[group], **bar_options)
+    x, ax = np.arange(len(METRICS)), axes[name]
+    for shift, group, style in zip((-0.2, 0.2), table.index, styles, strict=True):
+        options = {"width": 0.38, "edgecolor": "white", "label": str(group), **style}
+        bars = ax.bar(x + shift, table.loc[group], **options)
         ax.bar_label(bars, fmt="%.2f", padding=2)
     gap = np.ptp(table["placed"])
     title = f"{name.capitalize()}:\nthe shares placed differ by {gap:.2f}"
     real = f"\n(made-up rows; by {STORED[name]:.2f} for a9a)" if made_up else ""
     ax.set_title(title + real)
-    ax.set_xticks(positions, [textwrap.fill(metric, 15) for metric in METRICS])
+    ax.set_xticks(x, [textwrap.fill(metric, 15) for metric in METRICS])
     ax.set_ylim(0, 1.1)
 axes["boosting"].set_ylabel("share of the rows")
 axes["calibrated"].legend(title="group", alignment="left", frameon=False)

@@ -27,7 +27,7 @@ from scalefair.plotting import GroupRateDisplay, ParetoFrontDisplay
 INTERVAL = (0.05, 0.30)
 KAPPAS = (0.02, 0.05, 0.1, 0.2, 0.3)
 CONTESTED, ALL = "parity in top 5 % to 30 %", "parity in all ranks"
-# What a9a gave on 2026-11-23, by this script: fairness and accuracy for each gap.
+# Fairness and accuracy on a9a for each gap, computed by this script on 2026-11-23.
 STORED = {
     CONTESTED: (
         (0.969, 0.953, 0.905, 0.784, 0.692),
@@ -40,8 +40,8 @@ STORED = {
 }
 
 # %%
-# Rows to learn from, and others to judge by
-# ------------------------------------------
+# Rows for training and for testing
+# ---------------------------------
 made_up = False
 try:
     data = fetch_a9a(download_if_missing=False)
@@ -50,14 +50,14 @@ try:
 except (OSError, ImportError):
     made_up = True
     data = make_biased_rows(20_000, 20, random_state=0)
-    half = np.arange(20_000) < 10_000
+    is_train = np.arange(20_000) < 10_000
     names = np.where(np.asarray(data.sensitive_features) == 0, "A", "B")
     rows = data.data, data.target, names
-    train, test = (tuple(part[where] for part in rows) for where in (half, ~half))
+    train, test = (tuple(part[mask] for part in rows) for mask in (is_train, ~is_train))
 
 
-def judge(scores, X, y, groups):
-    """Accuracy, and fairness within the interval."""
+def measure(scores, X, y, groups):
+    """Return the accuracy, and the fairness within the interval."""
     gap = partial_demographic_parity_gap(
         scores, sensitive_features=groups, interval=INTERVAL
     )
@@ -68,23 +68,23 @@ def judge(scores, X, y, groups):
 # A path of gaps for the interval, and one for all ranks
 # ------------------------------------------------------
 X, y, groups = train
-fronts, models = {}, {}
+results, models = {}, {}
 for name, interval in ((CONTESTED, INTERVAL), (ALL, (0.0, 1.0))):
     models[name] = partial_fairness_path(
         X, y, sensitive_features=groups, kappas=KAPPAS, interval=interval
     )
-    test_scores = [
-        judge(model.decision_function(test[0], sensitive_features=test[2]), *test)
+    measures = [
+        measure(model.decision_function(test[0], sensitive_features=test[2]), *test)
         for model in models[name]
     ]
-    fronts[name] = tuple(zip(*test_scores, strict=True))[::-1]
-    for model, (accuracy, fairness) in zip(models[name], test_scores, strict=True):
+    results[name] = tuple(zip(*measures, strict=True))[::-1]
+    for model, (accuracy, fairness) in zip(models[name], measures, strict=True):
         print(
             f"{name}, kappa {model.kappa}: accuracy {accuracy:.4f}, fairness "
             f"{fairness:.3f}, {model.n_oracle_calls_} passes over the rows"
         )
 plain = LogisticRegression(max_iter=500).fit(X, y)
-accuracy, fairness = judge(plain.decision_function(test[0]), *test)
+accuracy, fairness = measure(plain.decision_function(test[0]), *test)
 print(f"logistic regression: accuracy {accuracy:.4f}, fairness {fairness:.3f}")
 
 # %%
@@ -93,22 +93,24 @@ print(f"logistic regression: accuracy {accuracy:.4f}, fairness {fairness:.3f}")
 # The titles compare the most accurate points that are as fair as both methods can be.
 # The gap is bounded on the rows learned from, whose rates are drawn; on others noise
 # adds to it.
-fronts = {"a9a, stored": STORED, "made-up rows": fronts} if made_up else {"a9a": fronts}
+fronts = {"a9a": results}
+if made_up:
+    fronts = {"a9a, stored": STORED, "made-up rows": results}
 figure, axes = plt.subplots(
     len(fronts) + 1, 1, figsize=(7.5, 4 * len(fronts) + 4.5), layout="constrained"
 )
-for ax, (where, front) in zip(axes[:-1], fronts.items(), strict=True):
+for ax, (title, front) in zip(axes[:-1], fronts.items(), strict=True):
     ParetoFrontDisplay(
         {name: accuracy for name, (_, accuracy) in front.items()},
         fairness={name: fairness for name, (fairness, _) in front.items()},
     ).plot(ax)
     level = min(max(fairness) for fairness, _ in front.values())
     best = {
-        name: max(a for f, a in zip(*both, strict=True) if f >= level)
-        for name, both in front.items()
+        name: max(a for f, a in zip(*points, strict=True) if f >= level)
+        for name, points in front.items()
     }
     ax.set_title(
-        f"{where}: as fair as {level:.2f},\naccuracy "
+        f"{title}: as fair as {level:.2f},\naccuracy "
         + ",\n".join(f"{accuracy:.3f} by {name}" for name, accuracy in best.items())
     )
 fair = models[CONTESTED][1]
@@ -120,6 +122,6 @@ GroupRateDisplay.from_estimator(
 )
 axes[-1].set_title(
     f"{list(fronts)[-1]}: gap {fair.partial_parity_gap_:.3f} on those\n"
-    f"learned from (drawn), {1 - fronts[CONTESTED][0][1]:.3f} on others"
+    f"learned from (drawn), {1 - results[CONTESTED][0][1]:.3f} on others"
 )
 plt.show()

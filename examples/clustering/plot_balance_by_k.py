@@ -2,9 +2,9 @@
 Balance against the number of clusters
 ======================================
 
-The fair embedding keeps its constraint to rounding for any number of clusters k.
-What k-means makes of it does not: the more clusters, the more balance is lost.
-Fair labels, the default, keep it.
+The fair embedding satisfies its constraint to rounding for any number of clusters k.
+Its clusters by k-means do not: the more clusters, the more balance is lost. Fair
+labels, the default, keep the balance.
 """
 
 import matplotlib.pyplot as plt
@@ -23,22 +23,22 @@ SIZES = (2, 4, 6, 8, 11, 15)
 # ------------------------------------------------
 balances, cuts = {}, {}
 for k in SIZES:
-    labelings = {
+    partitions = {
         "ordinary": SpectralClustering(
             k, affinity="precomputed", random_state=0
         ).fit_predict(graph),
     }
     for name, assign_labels in (("fair, k-means", "kmeans"), ("fair labels", "fair")):
         model = FairSpectralClustering(k, assign_labels=assign_labels, random_state=0)
-        labelings[name] = model.fit_predict(graph, sensitive_features=groups)
-    for name, labels in labelings.items():
+        partitions[name] = model.fit_predict(graph, sensitive_features=groups)
+    for name, labels in partitions.items():
         balance = balance_score(labels, sensitive_features=groups)
         balances.setdefault(name, []).append(balance)
         cuts.setdefault(name, []).append(normalized_cut_score(graph, labels) / k)
 
 # %%
-# What is kept, and what it costs
-# -------------------------------
+# Balance and cut
+# ---------------
 styles = {
     "ordinary": {"color": "#D55E00", "marker": "s", "linestyle": "--"},
     "fair, k-means": {"color": "#0072B2", "marker": "o", "linestyle": "-"},
@@ -57,14 +57,14 @@ axes[0].set(
     f"a balance of {balances['fair, k-means'][-1]:.2f}, fair labels one of "
     f"{balances['fair labels'][-1]:.2f}",
 )
-dearer = max(
+excess = max(
     fair / plain - 1
     for fair, plain in zip(cuts["fair labels"], cuts["fair, k-means"], strict=True)
 )
 axes[1].set(
     xlabel="number of clusters k",
     ylabel="normalised cut per cluster",
-    title=f"Fair labels cut at most {100 * dearer:.0f} % more\n"
+    title=f"Fair labels cut at most {100 * excess:.0f} % more\n"
     "than k-means in the fair embedding",
 )
 for ax in axes:

@@ -2,15 +2,15 @@
 Clusters that are not dust
 ==========================
 
-On real networks spectral clustering as published cuts off handfuls of people who hang
-on the rest by one friend: nothing is cheaper to cut. ``regularization``, by default,
-spreads a tenth of an average person's ties over all people, so that a cluster of a few
-is dear, and compares the rows of the embedding by their directions. Fair labels, the
-default, too, then see to the balance. What both cost is a larger cut.
+On real networks spectral clustering as published cuts off handfuls of people who are
+linked to the others by one friend: no cut is cheaper. ``regularization``, by default,
+spreads a tenth of an average person's ties over all people, so that tiny clusters are
+expensive, and compares the rows of the embedding by their directions. Fair labels, also
+the default, then give every cluster a good balance. The price of both is a larger cut.
 
 First a made-up network with handfuls; then three real ones, LastFM (countries), Deezer
-(gender) and Pokec (age), in ten clusters: computed where ``SCALEFAIR_DATA`` names their
-folder, else as they were computed before.
+(gender) and Pokec (age), in ten clusters. They are computed where ``SCALEFAIR_DATA``
+names their folder; elsewhere stored results are shown.
 """
 
 import os
@@ -33,18 +33,17 @@ VARIANTS = {
 
 
 def compare_variants(graph, groups, k):
-    """Sizes of clusters, their mean balance and their cut, for each variant."""
-    outcomes = {}
+    """Return sizes of clusters, their mean balance and their cut, for each variant."""
+    results = {}
     for name, options in VARIANTS.items():
         model = FairSpectralClustering(k, random_state=0, tol=1e-3, **options)
         model.fit(graph, sensitive_features=groups)
         sizes = sorted(np.bincount(model.labels_).tolist())
         cut = normalized_cut_score(graph, model.labels_)
-        outcomes[name] = sizes, round(float(model.balance_.mean()), 3), round(cut, 2)
-        print(
-            f"{name:25s} balance {outcomes[name][1]:.2f}, cut {cut:.2f}, sizes {sizes}"
-        )
-    return outcomes
+        balance = round(float(model.balance_.mean()), 3)
+        results[name] = sizes, balance, round(cut, 2)
+        print(f"{name:25s} balance {balance:.2f}, cut {cut:.2f}, sizes {sizes}")
+    return results
 
 
 # %%
@@ -66,10 +65,10 @@ friends = np.random.default_rng(0).choice(6000, 8, replace=False)
 members = 6000 + 5 * np.arange(8)
 graph[friends, members] = graph[members, friends] = 1
 groups = np.append(data.sensitive_features, np.arange(40) % 2)
-with warnings.catch_warnings(record=True) as messages:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     compare_variants(sparse.csr_array(graph), groups, 4)
-print("Said:", messages[0].message)
+print("Warning:", caught[0].message)
 
 # %%
 # Three networks of people
@@ -136,25 +135,24 @@ if "SCALEFAIR_DATA" in os.environ:
 # %%
 # Sizes, balance and cut
 # ----------------------
-markers = ("#D55E00", "s"), ("#0072B2", "o"), ("black", "^")
-styles = dict(zip(VARIANTS, markers, strict=True))
+colors_and_markers = ("#D55E00", "s"), ("#0072B2", "o"), ("black", "^")
+styles = dict(zip(VARIANTS, colors_and_markers, strict=True))
 figure, axes = plt.subplots(2, 3, figsize=(11, 6.4), layout="constrained")
-for (size_axes, balance_axes), (network, outcomes) in zip(
-    axes.T, results.items(), strict=True
-):
-    for name, (sizes, balance, cut) in outcomes.items():
+for (ax_sizes, ax_cuts), network in zip(axes.T, results, strict=True):
+    variants = results[network]
+    for name, (sizes, balance, cut) in variants.items():
         color, marker = styles[name]
-        size_axes.semilogy(range(1, 11), sizes, marker + "-", color=color, label=name)
-        balance_axes.plot(cut, balance, marker, color=color, markersize=9)
-    smallest = {name: sizes[0] for name, (sizes, _, _) in outcomes.items()}
-    size_axes.set(
+        ax_sizes.semilogy(range(1, 11), sizes, marker + "-", color=color, label=name)
+        ax_cuts.plot(cut, balance, marker, color=color, markersize=9)
+    smallest = {name: sizes[0] for name, (sizes, _, _) in variants.items()}
+    ax_sizes.set(
         xlabel="cluster, by size",
         title=f"{network}: the smallest cluster\ngrows from "
         f"{smallest['as published']} to {smallest['regularised']} people",
     )
-    balance_axes.margins(0.12)
-    balance_axes.set(xlabel="normalised cut", ylim=(0, None), xlim=(0, None))
-    for ax in (size_axes, balance_axes):
+    ax_cuts.margins(0.12)
+    ax_cuts.set(xlabel="normalised cut", ylim=(0, None), xlim=(0, None))
+    for ax in (ax_sizes, ax_cuts):
         ax.grid(color="0.9")
         ax.set_axisbelow(True)
 axes[0, 0].set_ylabel("people")

@@ -19,8 +19,8 @@ from scalefair.plotting import ClusterCompositionDisplay
 
 rng = np.random.default_rng(0)
 groups = rng.choice(["young", "middle-aged", "old"], 5000, p=[0.4, 0.35, 0.25])
-middle = {"young": (0, 0), "middle-aged": (2, 1), "old": (3, 3)}
-X = np.array([middle[group] for group in groups]) + rng.normal(size=(5000, 2))
+centres = {"young": (0, 0), "middle-aged": (2, 1), "old": (3, 3)}
+X = np.array([centres[group] for group in groups]) + rng.normal(size=(5000, 2))
 
 # %%
 # Cost and balance
@@ -31,10 +31,12 @@ models = {
     "balance 0.4": FairKMeans(6, min_balance=0.4, balance_tolerance=10, random_state=0),
 }
 for name, model in models.items():
-    fit_options = {} if name == "k-means" else {"sensitive_features": groups}
-    model.fit(X, **fit_options)
+    if name == "k-means":
+        model.fit(X)
+    else:
+        model.fit(X, sensitive_features=groups)
     balance = minimum_balance_score(model.labels_, sensitive_features=groups)
-    print(f"{name:18s} cost {model.inertia_:6,.0f}, least balance {balance:.2f}")
+    print(f"{name:18s} cost {model.inertia_:6,.0f}, lowest balance {balance:.2f}")
 
 # %%
 # A picture of it

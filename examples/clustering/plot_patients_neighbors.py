@@ -30,9 +30,8 @@ N_STAYS, N_CLUSTERS = 15_000, 10
 BANDS = ("under 40", "40 to 59", "60 to 79", "80 or more")
 rng = np.random.default_rng(0)
 
-
-# What the real stays gave on 2026-11-23, by this script: percent of a cluster that are
-# too many of some age, and the normalised cut.
+# Real stays, computed by this script on 2026-11-23: percent of a cluster that are too
+# many of some age, and the normalised cut.
 STORED = {
     "Ordinary": (10.2, 1.44),
     "Fair, k-means": (9.8, 1.36),
@@ -80,9 +79,11 @@ model = FairSpectralClustering(
 model.fit(X, sensitive_features=groups)
 rounded = clone(model).set_params(assign_labels="fair", balance_tolerance=0.1)
 rounded.fit(X, sensitive_features=groups)
-kept = model.labels_ >= 0
-graph = model.affinity_matrix_[kept][:, kept]
-print(f"{kept.sum()} stays, {graph.nnz // 2} pairs of neighbours, {model.solver_}")
+is_clustered = model.labels_ >= 0
+graph = model.affinity_matrix_[is_clustered][:, is_clustered]
+print(
+    f"{is_clustered.sum()} stays, {graph.nnz // 2} pairs of neighbours, {model.solver_}"
+)
 
 # %%
 # The same graph without fairness
@@ -93,25 +94,26 @@ affinity = NormalizedAffinity(graph)
 pairs = chebyshev(affinity, N_CLUSTERS, tol=1e-3, random_state=0)
 embedding = pairs.vectors * affinity.inv_sqrt_degrees[:, None]
 ordinary = KMeans(N_CLUSTERS, n_init=10, random_state=0).fit_predict(embedding)
-labelings = {
+partitions = {
     "Ordinary": ordinary,
-    "Fair, k-means": model.labels_[kept],
-    "Fair labels": rounded.labels_[kept],
+    "Fair, k-means": model.labels_[is_clustered],
+    "Fair labels": rounded.labels_[is_clustered],
 }
 
 # %%
 # Which clusters hold more of an age than there is
 # ------------------------------------------------
-population = np.bincount(groups[kept], minlength=4) / kept.sum()
+population = np.bincount(groups[is_clustered], minlength=4) / is_clustered.sum()
 excess = {
-    name: group_proportions(labels, sensitive_features=groups[kept]) - population
-    for name, labels in labelings.items()
+    name: group_proportions(labels, sensitive_features=groups[is_clustered])
+    - population
+    for name, labels in partitions.items()
 }
 limit = 100 * max(np.abs(values).max() for values in excess.values())
 figure, axes = plt.subplots(1, 3, figsize=(10.5, 4), sharey=True, layout="constrained")
 for ax, (name, values) in zip(axes, excess.items(), strict=True):
     distance = np.abs(values).sum(axis=1) / 2  # total variation
-    cut = normalized_cut_score(graph, labelings[name])
+    cut = normalized_cut_score(graph, partitions[name])
     image = ax.imshow(
         100 * values[np.argsort(-distance)].T,
         cmap="PuOr",

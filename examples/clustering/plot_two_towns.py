@@ -49,7 +49,7 @@ def agreement(labels, half):
 
 
 panels = {"Ordinary": ordinary, "Fair": fair}
-for ax, (name, labels) in zip(axes, panels.items(), strict=True):
+for ax, (method, labels) in zip(axes, panels.items(), strict=True):
     for cluster, color in enumerate(("#0072B2", "#E69F00")):
         for group, marker in (("A", "o"), ("B", "x")):
             rows = (labels == cluster) & (groups == group)
@@ -64,12 +64,10 @@ for ax, (name, labels) in zip(axes, panels.items(), strict=True):
             )
     balance = balance_score(labels, sensitive_features=groups)
     ax.axhspan(1.4, 1.6, color="0.85", zorder=0)  # the river
-    agreements = {
-        direction: agreement(labels, half) for direction, half in halves.items()
-    }
-    direction = max(agreements, key=agreements.get)
+    agreements = {name: agreement(labels, half) for name, half in halves.items()}
+    split = max(agreements, key=agreements.get)
     ax.set(
-        title=f"{name}: {100 * agreements[direction]:.1f} %\nare split {direction},\n"
+        title=f"{method}: {100 * agreements[split]:.1f} %\nare split {split},\n"
         f"balance {balance:.2f}",
         xlabel="east (km)",
         aspect="equal",

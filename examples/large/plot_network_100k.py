@@ -71,8 +71,8 @@ for name, clusters in labels.items():
     print(f"{name:8s} {seconds[name]:5.1f} s, average balance {balance:.2f}")
 
 # %%
-# What the clusters hold
-# ----------------------
+# The groups in each cluster
+# --------------------------
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
 for ax, (name, clusters) in zip(axes, labels.items(), strict=True):
     ClusterCompositionDisplay.from_predictions(

@@ -26,9 +26,9 @@ X, groups = data.data, data.sensitive_features
 
 
 def peak_memory(rows, groups):
-    """Return what fitting takes at the most, in MB, and the losses.
+    """Return the peak of the memory of a fit, in MB, and the losses.
 
-    `rows` opens a file, or reads it; what that takes counts.
+    `rows` opens a file, or reads it; its memory counts, too.
     """
     tracemalloc.start()
     try:
@@ -46,7 +46,7 @@ def peak_memory(rows, groups):
 # -------------------
 # The first fit compiles kernels, which takes memory of its own.
 peak_memory(lambda: X[:1000], groups[:1000])
-sizes, peaks, peaks_in_memory, largest_difference = [], [], [], 0.0
+sizes, peaks, peaks_of_all, largest_difference = [], [], [], 0.0
 with tempfile.TemporaryDirectory() as folder:
     for n_rows in (10_000, 20_000, 40_000, 80_000, 160_000):
         path = Path(folder) / f"rows-{n_rows}.npy"
@@ -56,7 +56,7 @@ with tempfile.TemporaryDirectory() as folder:
         sizes.append(path.stat().st_size / MEGABYTE)
         peaks.append(peak)
         peak_of_all, in_memory = peak_memory(partial(np.load, path), groups[:n_rows])
-        peaks_in_memory.append(peak_of_all)
+        peaks_of_all.append(peak_of_all)
         difference = np.abs(losses / in_memory - 1).max()
         largest_difference = max(largest_difference, difference)
         print(
@@ -69,14 +69,14 @@ print(f"losses as from rows in memory up to {largest_difference:.0e} of them")
 # --------------------------------------
 figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 ax.plot(
-    sizes, peaks_in_memory, "--s", color="#D55E00", label="read as a whole, and fitted"
+    sizes, peaks_of_all, "--s", color="#D55E00", label="read as a whole, and fitted"
 )
 ax.plot(sizes, peaks, "-o", color="#0072B2", label="fitted from the file in blocks")
 ax.set(
     xlabel="size of the file (MB)",
     ylabel="memory at the peak (MB), measured",
     title=f"From a file of {sizes[-1]:.0f} MB: {peaks[-1]:.0f} MB in blocks,\n"
-    f"{peaks_in_memory[-1]:.0f} MB as a whole",
+    f"{peaks_of_all[-1]:.0f} MB as a whole",
     ylim=(0, None),
 )
 ax.grid(color="0.9")

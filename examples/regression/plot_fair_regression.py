@@ -46,8 +46,8 @@ STORED = [
 ]
 
 # %%
-# Rows to learn from, and others to judge by
-# ------------------------------------------
+# Rows for training and for testing
+# ---------------------------------
 made_up = False
 try:
     data = fetch_bar_passage(download_if_missing=False)
@@ -94,7 +94,7 @@ print(
 results = []
 
 
-def judge(method, setting, model):
+def measure(method, setting, model):
     predicted = model.predict(X_test)
     mse = np.mean((predicted - y_test) ** 2)
     ks = statistical_parity_ks(predicted, sensitive_features=groups_test)
@@ -103,17 +103,17 @@ def judge(method, setting, model):
     return predicted
 
 
-outputs = {"network": judge("network", None, network)}
+outputs = {"network": measure("network", None, network)}
 for reduction in (2, 5, 15, 100):
     model = ExplainableSVDRegressor(
         network, mean_reduction=reduction, covariance_reduction=10 * reduction
     ).fit(X, y, sensitive_features=groups)
-    predicted = judge(LAYER, reduction, model)
+    predicted = measure(LAYER, reduction, model)
     if reduction == 15:
         outputs[LAYER] = predicted
 barycenter = WassersteinBarycenterRegressor(network, random_state=0)
 barycenter.fit(X, y, sensitive_features=groups)
-judge(BARYCENTRE, None, barycenter)
+measure(BARYCENTRE, None, barycenter)
 
 # %%
 # The densities of the predictions, and the trade-off

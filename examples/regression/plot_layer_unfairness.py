@@ -59,17 +59,15 @@ gaps = auto.unfairness_by_layer_
 names = [f"layer {i + 1}" for i in range(n_layers)]
 names[-1] += "\n(output)"
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-positions = np.arange(n_layers)
+x = np.arange(n_layers)
 by_moment = {
     "means": [gap.relative_mean_gap for gap in gaps],
     "covariances": [gap.relative_covariance_gap for gap in gaps],
 }
-largest_gap_layer = {name: int(np.argmax(values)) for name, values in by_moment.items()}
+largest = {name: int(np.argmax(values)) for name, values in by_moment.items()}
+axes[0].bar(x - 0.2, by_moment["means"], width=0.38, color="#0072B2", label="means")
 axes[0].bar(
-    positions - 0.2, by_moment["means"], width=0.38, color="#0072B2", label="means"
-)
-axes[0].bar(
-    positions + 0.2,
+    x + 0.2,
     by_moment["covariances"],
     width=0.38,
     color="#E69F00",
@@ -77,11 +75,11 @@ axes[0].bar(
     edgecolor="white",
     label="covariances",
 )
-axes[0].set_xticks(positions, names)
+axes[0].set_xticks(x, names)
 axes[0].set(
     ylabel="gap between the groups,\nrelative to the spread within",
-    title=f"Means differ most in layer {largest_gap_layer['means'] + 1},\n"
-    f"covariances in layer {largest_gap_layer['covariances'] + 1}",
+    title=f"Means differ most in layer {largest['means'] + 1},\n"
+    f"covariances in layer {largest['covariances'] + 1}",
 )
 axes[0].legend(frameon=False)
 axes[1].plot(distance_before, error_before, "ks", markersize=8)

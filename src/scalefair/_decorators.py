@@ -1,4 +1,4 @@
-"""Decorators of scikit-learn, with types, and with threads held back."""
+"""Decorators of scikit-learn, with types; a fit runs BLAS on one thread."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from scalefair._threads import single_blas_thread
 try:
     from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
     from sklearn.callback import with_callbacks as _with_callbacks
-except ImportError:  # before scikit-learn 1.9: progress is reported to nobody
+except ImportError:  # before scikit-learn 1.9 there are no callbacks
 
     class _NoCallbacks:
+        """A context of callbacks that does nothing."""
+
         def subcontext(self, **_: Any) -> Self:
             return self
 
@@ -34,7 +36,6 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Method]:
     """Check the parameters of an estimator, then fit it with BLAS on one thread."""
-    # Two frames are between a fit and who calls it.
     context = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
     def decorate(method: Method) -> Method:

@@ -1,4 +1,4 @@
-"""Words that many docstrings share, written once and filled in at import.
+"""Paragraphs that several docstrings share, filled in at import.
 
 A docstring names a text in a line of its own, ``%(random_state)s``.
 """
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 Documented = TypeVar("Documented")
 
-# Of estimators and functions of several wings; a wing keeps its own beside its base.
+# Of estimators and functions of several packages; the others are beside their classes.
 SHARED = {
     "random_state": """\
 random_state : int, RandomState instance or None, default=None
@@ -25,8 +25,8 @@ feature_names_in_ : ndarray of shape (n_features_in_,)
     Names of the columns, when the input has names that are strings.""",
     "attributes": """\
 attributes : {"joint", "each"}, default="joint"
-    What is fair when `sensitive_features` has several columns. ``"joint"``: every
-    combination that occurs is a group. ``"each"``: the groups of each column by
+    Groups that are compared if `sensitive_features` has several columns. ``"joint"``:
+    every combination that occurs is a group. ``"each"``: the groups of each column by
     itself; nothing is promised for combinations.""",
     "groups_": """\
 groups_ : ndarray of shape (n_groups,)
@@ -39,20 +39,20 @@ _LINE = re.compile(r"^( *)%\((\w+)\)s$", re.MULTILINE)
 
 
 def documented(**texts: str) -> Callable[[Documented], Documented]:
-    """Fill the shared texts, and those given, into a function's or a class's docs.
+    """Fill texts, and the shared ones, into the docstring of a function or class.
 
-    In a class the docstrings of its own methods and properties are filled, too. A
-    line that names no text raises KeyError, at import.
+    In a class the docstrings of the methods and properties that it defines are filled,
+    too. A line that names an unknown text raises KeyError, at import.
     """
-    known = SHARED | texts
+    texts = SHARED | texts
 
     def text_of(line: re.Match[str]) -> str:
         indent, name = line.groups()
-        return re.sub(r"^(?=.)", indent, known[name], flags=re.MULTILINE)
+        return re.sub(r"^(?=.)", indent, texts[name], flags=re.MULTILINE)
 
-    def fill(named: Any) -> None:
-        if isinstance(getattr(named, "__doc__", None), str):  # python -OO has none
-            named.__doc__ = _LINE.sub(text_of, named.__doc__)
+    def fill(member: Any) -> None:
+        if isinstance(getattr(member, "__doc__", None), str):  # python -OO has none
+            member.__doc__ = _LINE.sub(text_of, member.__doc__)
 
     def decorate(documented: Documented) -> Documented:
         fill(documented)

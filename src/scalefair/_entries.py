@@ -1,10 +1,8 @@
-"""Matrices as users give them: checked, and entries named that are not finite.
+"""Checks of matrices: finite entries, orthonormal columns, names, graph objects.
 
-Products of entries whose finiteness is not known are taken under `judged_later`, and
-judged. Without it the warning is NumPy's, and not even the same everywhere: whether
-BLAS raises the floating-point flags for an infinite entry depends on the processor.
-
-Every floor above uses this module.
+Products whose factors may have entries that are not finite are taken under
+`ignore_fp_warnings`, and the result is checked. NumPy's own warning would come on some
+processors only: BLAS need not raise the floating-point flags for an infinite entry.
 """
 
 from __future__ import annotations
@@ -26,20 +24,24 @@ from scalefair._messages import listed
 SQUARES_OVERFLOW = "The squares of the entries of X overflow: rescale its features."
 
 
-def judged_later() -> np.errstate:
-    """Context for arithmetic that may overflow or meet NaN; its result is judged."""
+def ignore_fp_warnings() -> np.errstate:
+    """Context for arithmetic that may overflow or meet NaN; check the result."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
+judged_later = ignore_fp_warnings  # the former name
+
+
 def all_finite(X: NDArray[Any]) -> bool:
-    """Whether no entry is NaN or infinite; one sum, as a rule, without a mask."""
-    with judged_later():
+    """Whether no entry is NaN or infinite."""
+    # A finite sum proves it, and needs no mask. A sum may also overflow.
+    with ignore_fp_warnings():
         total = X.sum()
     return bool(np.isfinite(total)) or bool(np.isfinite(X).all())
 
 
 def canonical(X: Any) -> Any:
-    """CSR with sorted columns, each entry stored once; a copy if need be, or dense."""
+    """Return X, if sparse with sorted columns and without duplicate entries."""
     if sparse.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
@@ -47,7 +49,7 @@ def canonical(X: Any) -> Any:
 
 
 def not_finite(block: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Rows, columns and values of what is not finite in an array or a CSR matrix."""
+    """Rows, columns and values of entries that are not finite; array or CSR matrix."""
     if sparse.issparse(block):
         entries = np.flatnonzero(~np.isfinite(block.data))
         rows = np.searchsorted(block.indptr, entries, side="right") - 1
@@ -60,8 +62,9 @@ def not_finite(block: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 
 
 def refuse_entries(block: Any, first: int) -> NoReturn:
-    """Raise for a block of rows, numbered from `first`, whose sums are not finite."""
+    """Raise ValueError for rows, numbered from `first`, whose sums are not finite."""
     rows, columns, values = not_finite(block)
+    # Finite entries with an infinite sum of squares: they overflow.
     if rows.size == 0:
         raise ValueError(SQUARES_OVERFLOW)
     raise ValueError(
@@ -72,31 +75,31 @@ def refuse_entries(block: Any, first: int) -> NoReturn:
 
 
 def checked_product(
-    A: LinearOperator, X: np.ndarray, what: str = "operator"
+    A: LinearOperator, X: np.ndarray, name: str = "operator"
 ) -> NDArray[np.float64]:
-    """Return ``A @ X``, finite, as a C-contiguous array of its own."""
-    with judged_later():
-        # A copy: what a product returns may be its argument, or not to be written.
+    """Return ``A @ X``, finite, as a new C-contiguous array."""
+    with ignore_fp_warnings():
+        # A copy: an operator may return its argument, or a read-only array.
         Y: NDArray[np.float64] = np.array(A @ X, np.float64, order="C")
-    check_product(Y, what)
+    check_product(Y, name)
     return Y
 
 
-def check_product(Y: NDArray[Any], what: str = "operator") -> None:
-    """Refuse a product that is not finite."""
+def check_product(Y: NDArray[Any], name: str = "operator") -> None:
+    """Raise FloatingPointError for a product that is not finite."""
     if not all_finite(Y):
         raise FloatingPointError(
-            f"A product with the {what} has entries that are not finite: check its "
+            f"A product with the {name} has entries that are not finite: check its "
             "entries, and those it is multiplied by, for NaN, infinity and numbers too "
             "large to multiply."
         )
 
 
-def check_orthonormal(Q: NDArray[np.float64], name: str, most: float = 1e-8) -> None:
-    """Refuse columns that are not orthonormal to the given error."""
-    with judged_later():
+def check_orthonormal(Q: NDArray[np.float64], name: str, tol: float = 1e-8) -> None:
+    """Raise ValueError if an entry of Q^T Q differs by more than `tol` from I."""
+    with ignore_fp_warnings():
         error = np.abs(Q.T @ Q - np.eye(Q.shape[1])).max(initial=0.0)
-    if not error <= most:
+    if not error <= tol:  # NaN, too
         raise ValueError(
             f"The columns of {name} are not orthonormal: max |Q^T Q - I| = "
             f"{error:.1e}. Orthonormalise them, for example with numpy.linalg.qr."
@@ -104,8 +107,8 @@ def check_orthonormal(Q: NDArray[np.float64], name: str, most: float = 1e-8) -> 
 
 
 @contextmanager
-def naming_words(X: Any) -> Iterator[None]:
-    """Name the columns of X with words, where these cannot be made numbers."""
+def naming_text_columns(X: Any) -> Iterator[None]:
+    """Add the columns with text to the error of a conversion of X to numbers."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -113,39 +116,43 @@ def naming_words(X: Any) -> Iterator[None]:
             raise
         import pandas
 
+        # An example of each column that cannot be converted.
         frame = X if isinstance(X, pandas.DataFrame) else pandas.DataFrame(X)
-        words = []
+        examples = []
         for name, column in frame.items():
             numbers = pandas.to_numeric(column.astype(object), errors="coerce")
-            wrong = column[numbers.isna() & column.notna()]
-            words += [f"{name!r} ({value!r})" for value in wrong.head(1).tolist()]
+            texts = column[numbers.isna() & column.notna()]
+            examples += [f"{name!r} ({text!r})" for text in texts.head(1).tolist()]
         raise ValueError(
-            f"X has words in column(s) {listed(words)}: encode them as numbers, by "
+            f"X has words in column(s) {listed(examples)}: encode them as numbers, by "
             "pandas.get_dummies or sklearn.preprocessing.OneHotEncoder, or leave them "
             "out."
         ) from error
 
 
-# scikit-learn adds up the entries to find those that are not finite, and lets NumPy
-# warn of sums such as inf - inf.
+naming_words = naming_text_columns  # the former name
+
+
+# scikit-learn adds up the entries to find those that are not finite. NumPy would warn
+# of sums such as inf - inf.
 
 
 def check_array(X: Any, **options: Any) -> Any:
     """Check an array as scikit-learn does, without warnings of NumPy."""
-    with judged_later(), naming_words(X):
+    with ignore_fp_warnings(), naming_text_columns(X):
         return _check_array(X, **options)
 
 
 def validate_data(
     estimator: Any, X: Any, y: Any = "no_validation", /, **options: Any
 ) -> Any:
-    """Check what an estimator is given, likewise."""
-    with judged_later(), naming_words(X):
+    """Check the input of an estimator likewise."""
+    with ignore_fp_warnings(), naming_text_columns(X):
         return _validate_data(estimator, X, y, **options)
 
 
 def check_features(estimator: Any, rows: Any, *, reset: bool) -> None:
-    """Set or compare names and number of features, as scikit-learn, also of parts."""
+    """Set or compare names and number of features, of rows in parts, too."""
     import pandas
 
     _check_n_features(estimator, rows, reset=reset)
@@ -156,54 +163,59 @@ def check_features(estimator: Any, rows: Any, *, reset: bool) -> None:
 
 
 def equal_weight(data: NDArray[Any]) -> float | None:
-    """Weight that all entries have; None if they differ, or there are none."""
-    if data.size == 0 or (least := data.min()) != data.max():
+    """Return the common value of all entries; None if they differ, or none exist."""
+    if data.size == 0 or data.min() != data.max():
         return None
-    return float(least)
+    return float(data[0])
 
 
 def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
-    """Matrix of a graph of NetworkX or igraph, groups by node; else both as given.
+    """Convert a graph of NetworkX or igraph, and its groups by node, to arrays.
 
-    Nodes keep their order, and edges the attribute "weight"; by default it is 1.
+    Nodes keep their order; edges have the weight "weight", by default 1. Other graphs
+    are returned as they are.
     """
+    # 1. Nodes and weighted edges, of NetworkX or of igraph.
     if all(hasattr(graph, name) for name in ("is_multigraph", "nodes", "edges")):
-        nodes, several = list(graph.nodes), graph.is_multigraph()
+        nodes, is_multigraph = list(graph.nodes), graph.is_multigraph()
         edges = graph.edges(data="weight", default=1)
         convert = "networkx.to_scipy_sparse_array(G)"
         remedies = convert, f"A + A.T, where A = {convert}"
     elif all(hasattr(graph, name) for name in ("vs", "es", "has_multiple")):
-        nodes, several = list(range(graph.vcount())), graph.has_multiple()
-        weighted = "weight" in graph.es.attributes()
-        weights = graph.es["weight"] if weighted else [1] * graph.ecount()
+        nodes, is_multigraph = list(range(graph.vcount())), graph.has_multiple()
+        is_weighted = "weight" in graph.es.attributes()
+        weights = graph.es["weight"] if is_weighted else [1] * graph.ecount()
         pairs = zip(graph.get_edgelist(), weights, strict=True)
         edges = ((i, j, weight) for (i, j), weight in pairs)
-        how = "combine_edges='sum'"
-        remedies = f"G.simplify(loops=False, {how})", f"G.as_undirected({how})"
+        option = "combine_edges='sum'"
+        remedies = f"G.simplify(loops=False, {option})", f"G.as_undirected({option})"
     else:
         return graph, groups
-    if graph.is_directed() or several:
+    # 2. One weight for each pair of nodes.
+    if graph.is_directed() or is_multigraph:
         fault = "directed" if graph.is_directed() else "a multigraph"
         raise ValueError(
             f"The graph is {fault}, but fair clusters need one weight for each pair of "
             f"nodes. To add weights up pass {remedies[graph.is_directed()]}."
         )
+    # 3. Edges as entries of a matrix, in both directions.
     index = {node: i for i, node in enumerate(nodes)}
     entries = [(index[u], index[v], weight) for u, v, weight in edges]
     i, j, weights = zip(*entries, strict=True) if entries else ((), (), ())
     shape = len(nodes), len(nodes)
     A = sparse.csr_array((np.array(weights, np.float64), (i, j)), shape=shape)
+    # 4. Groups in the order of the nodes.
     if isinstance(groups, Mapping):
-        lacking = [node for node in nodes if node not in groups]
-        if lacking:
+        missing = [node for node in nodes if node not in groups]
+        if missing:
             raise ValueError(
-                f"sensitive_features has no group for {len(lacking)} of {len(nodes)} "
-                f"nodes, the first: {lacking[0]!r}."
+                f"sensitive_features has no group for {len(missing)} of {len(nodes)} "
+                f"nodes, the first: {missing[0]!r}."
             )
         groups = [groups[node] for node in nodes]
     return add_directions(A), groups
 
 
 def add_directions(A: sparse.csr_array) -> sparse.csr_array:
-    """Sum of a matrix and its transpose, whose diagonal counts once."""
+    """Sum of a matrix and its transpose; entries of the diagonal count once."""
     return sparse.csr_array(A + A.T - sparse.diags_array(A.diagonal()))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Sequence
 from itertools import starmap
 from numbers import Real
@@ -13,23 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._messages import listed
+from scalefair._user_warnings import warn_user
 
-# So many values are hashed instead of sorted; fewer do not need pandas.
-_HASHED = 2**15
-# Combinations of attributes that have fewer rows are warned of.
-_MIN_COMBINATION_ROWS = 10
-# In a group of fewer a share has a standard error of up to 0.09.
+# Rows of a combination of attributes below which the user is warned: a share of fewer
+# has a standard error of up to 0.16.
+MIN_COMBINATION_ROWS = 10
+# Rows of a group below which estimators warn: the standard error is up to 0.09.
 FEW_ROWS = 30
-# More numbers than this measure something, as 73 ages do; 42 departments are groups.
-MAX_NUMERIC_GROUPS = 50
-# Fractions and dates are seldom groups: a few levels of a scale, say.
-MAX_FRACTIONAL_GROUPS = 10
-# Packages whose calls are not the user's.
-_OURS = {"scalefair", "sklearn"}
 
 
 class Attribute(NamedTuple):
-    """A column of the sensitive features: its name, its groups, and each row's."""
+    """A column of the sensitive features: its name, its groups, the group of rows."""
 
     name: str
     groups: NDArray[Any]  # sorted
@@ -37,7 +29,7 @@ class Attribute(NamedTuple):
 
 
 class GroupCodes(np.ndarray):
-    """A view of codes that are known to be groups, however many there are."""
+    """Codes that are groups for certain: they are not checked for being quantities."""
 
 
 def encode_groups(
@@ -66,13 +58,13 @@ def encode_attributes(
 ) -> list[Attribute]:
     """Return the columns of the sensitive features, each encoded by itself."""
     columns = _columns(sensitive_features)
-    n_given = len(columns[0][1])
-    if n_given != (n_given if n_samples is None else n_samples):
+    n_rows = len(columns[0][1])
+    if n_samples is not None and n_rows != n_samples:
         hint = " Put columns side by side." * (len(columns) == n_samples)
         if isinstance(sensitive_features, list) and isinstance(columns[0][1][0], str):
             hint = " Names of columns are not taken: give the columns, X[names]."
         raise ValueError(
-            f"sensitive_features must have one group per sample, got {n_given} groups "
+            f"sensitive_features must have one group per sample, got {n_rows} groups "
             f"for {n_samples} samples.{hint}"
         )
     if len(columns) == 1:
@@ -91,7 +83,7 @@ def compared_attributes(
     *,
     warn: bool = True,
 ) -> list[Attribute]:
-    """Return what is compared: the columns joined into one, or each by itself."""
+    """Return the attributes compared: all columns joined, or each by itself."""
     if attributes not in ("joint", "each"):
         raise ValueError(f'attributes must be "joint" or "each", got {attributes!r}.')
     if attributes == "each":
@@ -102,6 +94,7 @@ def compared_attributes(
 
 def check_are_groups(attributes: Sequence[Attribute]) -> None:
     """Raise a ValueError for quantities, dates and probabilities, not groups."""
+    # Columns of fractions that add up to 1 are probabilities.
     if len(attributes) > 1 and all(a.groups.dtype.kind == "f" for a in attributes):
         total = sum(groups[codes] for _, groups, codes in attributes)
         is_mixed = any((a.groups % 1 != 0).any() for a in attributes)
@@ -111,15 +104,17 @@ def check_are_groups(attributes: Sequence[Attribute]) -> None:
                 "every row: probabilities of groups, not groups. Give each sample one, "
                 "such as the most likely, probabilities.argmax(axis=1)."
             )
+    # Many numbers or dates are a quantity.
     for name, groups, _ in attributes:
         is_number = groups.dtype.kind in "iuf" or (
             groups.dtype.kind == "O" and all(isinstance(v, Real) for v in groups)
         )
         if not (is_number or groups.dtype.kind in "mM"):
-            continue  # words may be as many as anybody likes
+            continue  # any number of strings
+        # 73 ages are a quantity and 42 departments are groups. Fractions and dates are
+        # seldom groups: a few levels of a scale, say.
         is_whole = is_number and not (groups % 1 != 0).any()
-        limit = MAX_NUMERIC_GROUPS if is_whole else MAX_FRACTIONAL_GROUPS
-        if len(groups) > limit:
+        if len(groups) > (50 if is_whole else 10):
             kind = "numbers" if is_number else "dates"
             raise ValueError(
                 f"{_describe(name, attributes)} has {len(groups):,} different {kind}, "
@@ -135,12 +130,12 @@ def _describe(name: str, attributes: Sequence[Any]) -> str:
 
 
 def squeeze_single(values: list[Any]) -> Any:
-    """Return what belongs to the attributes: of a single one by itself, else a list."""
+    """Return a list with an entry for each attribute; of a single one its entry."""
     return values if len(values) > 1 else values[0]
 
 
 def as_list(values: Any) -> list[Any]:
-    """Return a list of what belongs to each attribute, as of `squeeze_single`."""
+    """Return a list with an entry for each attribute: undo `squeeze_single`."""
     return values if isinstance(values, list) else [values]
 
 
@@ -150,7 +145,7 @@ def fitted_groups(compared: Sequence[Attribute]) -> Any:
 
 
 def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.int64]]:
-    """Return of each attribute its groups as indices into those that `fit` saw."""
+    """Return for each attribute its groups as indices into those that `fit` saw."""
     fitted = as_list(fitted)
     if len(compared) != len(fitted):
         raise ValueError(
@@ -163,11 +158,11 @@ def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.
     ]
 
 
-def check_compared(compared: Sequence[Attribute], instead: str) -> None:
-    """Raise a ValueError for fewer than two groups; `instead` says what to use."""
+def check_compared(compared: Sequence[Attribute], alternative: str) -> None:
+    """Raise a ValueError for fewer than two groups, with an alternative for one."""
     for name, groups, _ in compared:
         if len(groups) < 2:
-            remedy = f"For one group use {instead}."
+            remedy = f"For one group use {alternative}."
             raise ValueError(
                 f"{_describe(name, compared)} has only one group "
                 f"({groups.tolist()[0]!r}): fairness compares groups. "
@@ -178,72 +173,73 @@ def check_compared(compared: Sequence[Attribute], instead: str) -> None:
 def join_attributes(
     attributes: Sequence[Attribute],
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the combinations that occur, as sorted strings, and each row's.
+    """Return the combinations that occur, as sorted strings, and the code of each row.
 
     A combination is ``"f, 31"``, whatever else occurs: commas and backslashes within
     values have a backslash before them. A single attribute is returned as it is.
     """
     if len(attributes) == 1:
         return attributes[0].groups, attributes[0].codes
+    # 1. Number the combinations that occur.
     row, codes = combinations(
         [a.codes for a in attributes], [len(a.groups) for a in attributes]
     )
-    words = [
+    # 2. Name each of them, by the values of a row that has it.
+    texts = [
         np.array([_text(group) for group in groups], object)[values[row]]
         for _, groups, values in attributes
     ]
-    names = np.array([", ".join(parts) for parts in zip(*words, strict=True)], np.str_)
-    order = np.argsort(names)
-    names = names[order]
-    if (same := names[1:] == names[:-1]).any():
+    names = [", ".join(parts) for parts in zip(*texts, strict=True)]
+    # 3. Sort the names; `rank` maps combinations to sorted ones.
+    groups, rank, counts = np.unique(
+        np.array(names, np.str_), return_inverse=True, return_counts=True
+    )
+    if (counts > 1).any():
         raise ValueError(
             "sensitive_features has different values that are written alike, as in "
-            f"{names[1:][same].tolist()[0]!r}. Convert each column to one type."
+            f"{groups[counts > 1].tolist()[0]!r}. Convert each column to one type."
         )
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return names, rank[codes]
+    return groups, rank[codes]
 
 
 def combinations(
     codes: Sequence[NDArray[np.integer]], sizes: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return for each combination that occurs a row that has it, and each row's.
+    """Return a row of each combination that occurs, and the combination of each row.
 
-    `sizes` are the numbers of groups of the attributes, of which these are codes.
+    `codes` are those of the attributes, `sizes` their numbers of groups.
     """
+    # A combination is a number in mixed radix: cell = (code_1 * size_2 + code_2) * ...
     cells = codes[0].astype(np.int64, copy=False)
     n_cells, n = sizes[0], len(cells)
     for other, size in zip(codes[1:], sizes[1:], strict=True):
         if n_cells * size > np.iinfo(np.int64).max // 2:
-            # Those that occur: at most n, so that the product cannot overflow.
+            # Renumber the cells that occur. There are at most n: no product overflows.
             distinct, cells = encode_values(cells, name="codes")
             n_cells = len(distinct)
         cells = cells * size + other
         n_cells *= size
+    # Renumber the cells that occur from 0, in their order.
     distinct, cells = encode_values(cells, name="codes")
     row = np.empty(len(distinct), np.int64)
-    row[cells] = np.arange(n)
+    row[cells] = np.arange(n)  # the last row of each
     return row, cells
 
 
 def warn_few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> None:
     """Warn the user of groups of few rows, as combinations of attributes may be."""
     if message := few_rows(groups, sizes):
-        level = 1  # of the first call from elsewhere
-        while sys._getframe(level).f_globals.get("__name__", "").split(".")[0] in _OURS:
-            level += 1
-        warnings.warn(message, UserWarning, stacklevel=level + 1)
+        warn_user(message)
 
 
 def few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> str:
     """Name groups of few rows, the smallest first; nothing if there are none."""
-    small = sizes < _MIN_COMBINATION_ROWS
+    small = sizes < MIN_COMBINATION_ROWS
     if not small.any():
         return ""
     return (
         f"{small.sum()} of the {len(groups)} groups, combinations of several "
-        f"attributes, have fewer than {_MIN_COMBINATION_ROWS} rows: "
+        f"attributes, have fewer than {MIN_COMBINATION_ROWS} rows: "
         f"{smallest([*map(repr, groups.tolist())], sizes, small)}. What is found for "
         "so few is mostly chance: join values, or leave an attribute out."
     )
@@ -252,18 +248,18 @@ def few_rows(groups: NDArray[Any], sizes: NDArray[np.integer]) -> str:
 def smallest(
     names: Sequence[Any], sizes: NDArray[np.integer], small: NDArray[np.bool_]
 ) -> str:
-    """Name those of some groups that have the fewest rows, with their sizes."""
+    """Name the groups that are small, with their sizes, the smallest first."""
     order = np.argsort(sizes, kind="stable")
     return listed(f"{names[k]} ({sizes[k]})" for k in order[small[order]])
 
 
 def check_group_count(
-    n_groups: int, max_groups: int, of: str = "sensitive_features"
+    n_groups: int, max_groups: int, name: str = "sensitive_features"
 ) -> None:
-    """Raise a ValueError for so many groups that they are a number, no category."""
+    """Raise a ValueError for more groups than a category has: it may be a number."""
     if n_groups > max_groups:
         raise ValueError(
-            f"{of} has {n_groups:,} different values, more than "
+            f"{name} has {n_groups:,} different values, more than "
             f"max_groups={max_groups}: is it a number or an identifier, not a "
             "category? Every group takes constraints and weights of its own. "
             "Put the values into a few ranges or kinds, or pass max_groups="
@@ -277,8 +273,8 @@ def check_group_sizes(
     """Raise a ValueError for groups of fewer rows than `min_group_size`."""
     small = sizes < min_size
     if small.any():
-        least = sizes.min()
-        remedy = f" min_group_size={least} takes them as they are." if least else ""
+        minimum = sizes.min()
+        remedy = f" min_group_size={minimum} takes them as they are." if minimum else ""
         raise ValueError(
             f"{small.sum()} of the {sizes.size} groups of sensitive_features have"
             f"{within} fewer rows than min_group_size={min_size}: "
@@ -306,7 +302,7 @@ def known_codes(
 
 
 def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
-    """Return the values as a one-dimensional array, or say what is wrong."""
+    """Return the values as a one-dimensional array; refuse missing ones."""
     array = _as_array(values, name, what)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]  # a data frame of one column
@@ -331,20 +327,22 @@ def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
     return array
 
 
-def _refuse_missing(missing: NDArray[np.bool_], name: str, what: str) -> None:
+def _refuse_missing(missing: NDArray[np.bool_], name: str, noun: str) -> None:
+    """Raise a ValueError if values are missing, with the number and the first."""
     if missing.any():
         first = int(np.flatnonzero(missing)[0])
         raise ValueError(
             f"{name} has {int(missing.sum())} missing value(s) (NaN or None), the "
-            f"first at position {first}. Give each sample a {what}, or drop it."
+            f"first at position {first}. Give each sample a {noun}, or drop it."
         )
 
 
-def _as_array(values: Any, name: str, what: str) -> NDArray[Any]:
-    # NumPy takes what is under a mask.
+def _as_array(values: Any, name: str, noun: str) -> NDArray[Any]:
+    """Return an array of the values; masked entries are refused."""
+    # NumPy would take the values under a mask.
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
-            f"{name} has masked entries. Give each sample a {what}, or drop it."
+            f"{name} has masked entries. Give each sample a {noun}, or drop it."
         )
     array = np.asarray(values)
     is_list, of_columns = isinstance(values, (list, tuple)), array.shape[1:] > (1,)
@@ -358,7 +356,7 @@ def _as_array(values: Any, name: str, what: str) -> NDArray[Any]:
 
 
 def _columns(sensitive_features: Any) -> list[tuple[str, Any]]:
-    """Return columns with their names; a single one is checked already."""
+    """Return the columns with their names; a single one has been checked."""
     values, name = sensitive_features, "sensitive_features"
     if hasattr(values, "columns") and hasattr(values, "compute"):
         values = values.compute()  # a data frame of Dask
@@ -376,10 +374,10 @@ def _columns(sensitive_features: Any) -> list[tuple[str, Any]]:
 
 
 def _encode_column(label: str, column: Any) -> Attribute:
-    """Encode one of several columns."""
+    """Return one of several columns with its groups and codes."""
     name = f"Column {label} of sensitive_features"
     if hasattr(column, "factorize") and not isinstance(column.dtype, np.dtype):
-        # Words and categories of pandas, without an object for each row.
+        # Strings and categories of pandas, without an object for each row.
         codes, distinct = column.factorize()
         _refuse_missing(codes < 0, name, "group")
         groups, rank = encode_values(np.asarray(distinct), name=name)
@@ -392,9 +390,9 @@ def _encode_column(label: str, column: Any) -> Attribute:
 
 
 def _text(value: Any) -> str:
-    """Return a value as it stands in the name of a combination; 1.0 is 1."""
+    """Return the text of a value in the name of a combination; that of 1.0 is 1."""
     if isinstance(value, (float, np.floating)):
-        text = str(value + 0).removesuffix(".0")  # nor is there a -0
+        text = str(value + 0).removesuffix(".0")  # -0.0 is 0
     else:
         text = str(value)
     return text.replace("\\", r"\\").replace(",", r"\,")
@@ -405,16 +403,18 @@ def encode_values(
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the sorted distinct values and the index of each value among them."""
     try:
-        if values.dtype.kind not in "biuOSU" or values.size < _HASHED:
+        # Many values are hashed, which is faster than to sort them. Few need no pandas.
+        if values.dtype.kind not in "biuOSU" or values.size < 2**15:
             distinct, codes = np.unique(values, return_inverse=True)
         else:
             import pandas
 
             is_text = values.dtype.kind in "SU"
             items = values.astype(object) if is_text else values
-            order, words = pandas.factorize(items, use_na_sentinel=False)
-            distinct, ranks = np.unique(words.astype(values.dtype), return_inverse=True)
-            codes = ranks[order]
+            codes, levels = pandas.factorize(items, use_na_sentinel=False)
+            levels = levels.astype(values.dtype)
+            distinct, ranks = np.unique(levels, return_inverse=True)
+            codes = ranks[codes]
     except TypeError as error:
         raise ValueError(
             f"{name} mixes values that cannot be ordered, such as strings and "
@@ -424,7 +424,7 @@ def encode_values(
 
 
 def check_interval(interval: Any) -> tuple[float, float]:
-    """Return the ends of an interval of ranks (0 is the top), or say what is wrong."""
+    """Return the ends of an interval of ranks, as floats; 0 is the top."""
     if isinstance(interval, str):
         interval = (interval,)
     try:

@@ -1,4 +1,4 @@
-"""How much memory there is and was used, what does not fit, and what values take."""
+"""Available and used memory, sizes of arrays, and errors for too large ones."""
 
 from __future__ import annotations
 
@@ -10,46 +10,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_SYSTEM = Path("/proc/meminfo")
-# What a container may use, and uses.
-_BOUND = Path("/sys/fs/cgroup/memory.max")
-_USED = Path("/sys/fs/cgroup/memory.current")
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
-# Where the system does not tell how much memory there is.
-_LIMIT = 2**31
-# What a row without stored entries counts: its results take memory too.
-_SPARSE_ROW_BYTES = 512
+# Files of Linux: memory of the system, of a container, of this process.
+_SYSTEM_MEMORY = Path("/proc/meminfo")
+_CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CONTAINER_USE = Path("/sys/fs/cgroup/memory.current")
+_PROCESS_STATUS = Path("/proc/self/status")
+_RESET_PEAK = Path("/proc/self/clear_refs")
 
 
 def available_memory() -> int | None:
     """Bytes that a process can have without swapping; None if it is not known."""
+    free = _read_kilobytes(_SYSTEM_MEMORY, "MemAvailable")
+    if free is None:
+        return None
     try:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", _SYSTEM.read_text())
+        limit = int(_CONTAINER_LIMIT.read_text())
+        return min(free, max(0, limit - int(_CONTAINER_USE.read_text())))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return free
+
+
+def _read_kilobytes(path: Path, field: str) -> int | None:
+    """Bytes of a field of a file of Linux that counts in kB; None if it is missing."""
+    try:
+        match = re.search(rf"{field}:\s+(\d+) kB", path.read_text())
     except OSError:
         return None
-    if found is None:
-        return None
-    free = int(found[1]) * 1024
-    try:
-        bound, used = int(_BOUND.read_text()), int(_USED.read_text())
-    except (OSError, ValueError):  # no container, or one without a bound
-        return free
-    return min(free, max(0, bound - used))
+    return None if match is None else int(match[1]) * 1024
 
 
-def array_limit(given: int | None) -> int:
-    """Bytes above which rows are read in blocks: as given, else half of the memory."""
-    if given is not None:
-        return given
+def array_limit(memory_limit: int | None) -> int:
+    """Bytes above which rows are read in blocks; None takes half of the free memory."""
+    if memory_limit is not None:
+        return memory_limit
     free = available_memory()
-    return _LIMIT if free is None else free // 2
+    # 2 GiB, which most machines have, where the system does not tell.
+    return 2**31 if free is None else free // 2
 
 
 def reset_peak_memory() -> bool:
-    """Start a new measurement where the system can (Linux); return whether it did."""
+    """Reset the peak of `peak_memory`; return whether the system can (Linux)."""
     try:
-        _CLEAR.write_text("5")  # resets the resident set's high-water mark
+        _RESET_PEAK.write_text("5")  # resets the resident set's high-water mark
     except OSError:
         return False
     return True
@@ -57,27 +59,25 @@ def reset_peak_memory() -> bool:
 
 def peak_memory() -> int | None:
     """Largest resident memory of the process in bytes; None if it is not known."""
-    try:
-        found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text())
-    except OSError:
-        found = None
-    if found is not None:
-        return int(found[1]) * 1024
+    peak = _read_kilobytes(_PROCESS_STATUS, "VmHWM")
+    if peak is not None:
+        return peak
     try:
         import resource
     except ImportError:  # Windows
         return None
+    # Bytes on macOS, kB elsewhere.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def require_memory(n_bytes: int, what: str, remedy: str) -> None:
-    """Raise a MemoryError, with `remedy`, for more than there is, if that is known."""
+def require_memory(n_bytes: int, subject: str, remedy: str) -> None:
+    """Raise MemoryError, with a remedy, for more bytes than are known to be free."""
     free = available_memory()
     if free is not None and n_bytes > free:
         raise MemoryError(
-            f"{what} need about {n_bytes / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are "
-            f"free: {remedy}"
+            f"{subject} need about {n_bytes / 1e9:,.1f} GB, and "
+            f"{free / 1e9:,.1f} GB are free: {remedy}"
         )
 
 
@@ -97,13 +97,14 @@ def sparse_bounds(
 ) -> list[int]:
     """Return the first row of each block of a CSR matrix and, last, the end."""
     n_entries = max(1, int(max_bytes) // entry_bytes)
-    n_rows = max(1, int(max_bytes) // _SPARSE_ROW_BYTES)
+    # Rows without stored entries count, too: their results take memory.
+    n_rows = max(1, int(max_bytes) // 512)
     m, bounds = len(indptr) - 1, [0]
     while bounds[-1] < m:
         start = bounds[-1]
-        # The last row whose entries still fit. The limit is of the pointers' type:
-        # all of them would be converted to another in each search.
+        # The last row whose entries still fit. The limit has the type of the pointers:
+        # else each search would convert all of them.
         limit = min(int(indptr[start]) + n_entries, int(indptr[-1]))
-        at = np.searchsorted(indptr, indptr.dtype.type(limit), side="right")
-        bounds.append(min(m, start + n_rows, max(start + 1, int(at) - 1)))
+        stop = np.searchsorted(indptr, indptr.dtype.type(limit), side="right") - 1
+        bounds.append(min(m, start + n_rows, max(start + 1, int(stop))))
     return bounds

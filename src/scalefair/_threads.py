@@ -1,10 +1,11 @@
-"""Compilation of kernels, and threads, of theirs and of BLAS: which, and how many.
+"""Compilation of kernels, and the number of threads of kernels and of BLAS.
 
-Numba runs parallel loops on one of three libraries, its threading layers. TBB comes
-first: a thread that waits does not hold up the others, which on a busy machine is most
-of the time of a small fit; several threads may call kernels at once; and a forked
-process may. GNU OpenMP waits at the end of each loop for all threads, and ends a forked
-process; "workqueue" ends the process when two threads call kernels at once.
+Numba runs parallel loops on one of three libraries, its threading layers.
+
+- TBB is preferred. A thread that waits does not hold up the others, which matters on
+  a busy machine. Several threads may call kernels at once, and so may a forked process.
+- GNU OpenMP waits for all threads at the end of each loop. It ends a forked process.
+- "workqueue" ends the process if two threads call kernels at once.
 """
 
 from __future__ import annotations
@@ -24,27 +25,29 @@ from typing import Any, TypeVar
 import numba
 from threadpoolctl import ThreadpoolController
 
-# Nanoseconds of work that are worth another thread: on an idle machine two threads of
-# TBB take 40 us for what takes one 60 us. On a busy machine the other layers wait for
-# a slice of time, some milliseconds, whenever a thread is not there to end.
-_WORTH = {"tbb": 30e3, "omp": 150e3, "workqueue": 150e3}
-# Nanoseconds of a call of BLAS that are worth all its threads: they spin for some
-# milliseconds when they have done, and others wait for them.
-_LONG = 30e6
+# Nanoseconds of work for each thread. On an idle machine two threads of TBB need 40 us
+# for what one does in 60 us. On a busy machine the other layers wait some milliseconds
+# for a thread that has no processor.
+_NS_PER_THREAD = {"tbb": 30e3, "omp": 150e3, "workqueue": 150e3}
+# Nanoseconds of a call of BLAS from which on it uses all threads. They spin for some
+# milliseconds after the call, which would slow down short calls.
+_MIN_BLAS_NS = 30e6
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def cached_njit(**options: Any) -> Callable[[_Function], _Function]:
-    """Return `numba.njit` with a cache where there is a folder for it, else without.
+    """Return `numba.njit` with a cache if there is a folder for it, else without.
 
-    In a folder of ours among the temporary ones others could put code for us to run.
+    Not in the temporary folder: other users could put code there.
     """
 
     def decorate(function: _Function) -> _Function:
         try:
             compiled: _Function = numba.njit(cache=True, **options)(function)
-        except RuntimeError:  # neither the package, nor HOME, nor NUMBA_CACHE_DIR
+        except (
+            RuntimeError
+        ):  # neither the package, HOME nor NUMBA_CACHE_DIR is writable
             compiled = numba.njit(**options)(function)
         return compiled
 
@@ -54,10 +57,10 @@ def cached_njit(**options: Any) -> Callable[[_Function], _Function]:
 def parallel(
     work: Callable[..., float], *, blas: bool = False
 ) -> Callable[[_Function], _Function]:
-    """Compile a function with a parallel loop, and run it on as many threads as pay.
+    """Compile a function with a parallel loop; its threads follow the work.
 
-    `work` takes what the function takes, and returns about how many nanoseconds one
-    thread needs; with `blas` the loop calls BLAS, which is then held to one thread.
+    `work` has the arguments of the function, and returns the estimated nanoseconds on
+    one thread. With `blas` the loop calls BLAS, which is then limited to one thread.
     """
 
     def decorate(function: _Function) -> _Function:
@@ -65,21 +68,25 @@ def parallel(
 
         @functools.wraps(function)
         def run(*args: Any) -> Any:
-            before = numba.get_num_threads()  # starts the threads if need be
+            # 1. As many threads as the work pays for.
+            max_threads = numba.get_num_threads()  # starts the threads if need be
             layer: str = numba.threading_layer()  # type: ignore[attr-defined]
             _refuse_fork(layer)
-            n_threads = max(1, min(before, int(work(*args) / _WORTH[layer])))
-            if n_threads < before:
+            n_threads = int(work(*args) / _NS_PER_THREAD[layer])
+            n_threads = max(1, min(max_threads, n_threads))
+            if n_threads < max_threads:
                 numba.set_num_threads(n_threads)
+            # 2. One kernel at a time where the layer needs it; BLAS on one thread.
             try:
                 with (
-                    _TURN if layer == "workqueue" else _FREE,
-                    _SINGLE if blas else _FREE,
+                    _KERNEL_LOCK if layer == "workqueue" else _NO_LIMIT,
+                    _BLAS_LIMIT if blas else _NO_LIMIT,
                 ):
                     return compiled(*args)
+            # 3. The number of threads is that of the caller again.
             finally:
-                if n_threads < before:
-                    numba.set_num_threads(before)
+                if n_threads < max_threads:
+                    numba.set_num_threads(max_threads)
 
         return run  # type: ignore[return-value]
 
@@ -88,11 +95,10 @@ def parallel(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run kernels on the calling thread, one of many that work at a time.
+    """Run kernels on the calling thread only, in one of several Python threads.
 
-    BLAS is not held back: OpenBLAS does not take its old number of threads back from
-    another thread than the one that set it. Whoever starts the threads does it, by
-    `single_blas_thread`.
+    The threads of BLAS are not limited: in OpenBLAS only the thread that set a limit
+    can lift it. Code that starts threads enters `single_blas_thread` before.
     """
     n_threads = numba.get_num_threads()
     numba.set_num_threads(1)
@@ -105,28 +111,31 @@ def one_thread() -> Iterator[None]:
 def single_blas_thread() -> _SingleBlasThread:
     """Context, or decorator, in which BLAS runs on one thread (enters in microseconds).
 
-    For short products, and where kernels follow: threads of BLAS spin for milliseconds
-    when done. The number is the process's: whoever leaves last sets it back.
+    For short products and for those before a kernel: threads of BLAS spin for some
+    milliseconds when done. The limit is that of the process: it ends with the last
+    context of any thread.
     """
-    return _SINGLE
+    return _BLAS_LIMIT
 
 
 def long_blas_call(work: float = math.inf) -> AbstractContextManager[None]:
-    """Context of a call of BLAS or LAPACK inside of `single_blas_thread`.
+    """Context of a call of BLAS or LAPACK within `single_blas_thread`.
 
-    If it takes so many nanoseconds on one thread that others are worth waking, all of
-    them work; unless another thread of Python wants BLAS on one.
+    A call of enough `work`, in nanoseconds on one thread, uses all threads, unless
+    another Python thread is within `single_blas_thread`, too.
     """
-    return _SINGLE.lifted() if work >= _LONG else _FREE
+    return _BLAS_LIMIT.lifted() if work >= _MIN_BLAS_NS else _NO_LIMIT
 
 
 class _SingleBlasThread:
-    """Counts who is inside, in any thread and in each."""
+    """Limit of BLAS to one thread: counts the contexts, in all and in this thread."""
+
+    # Invariant: the limit is set while `_depth` > 0, unless it is lifted.
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._n_inside = 0
-        self._own = threading.local()
+        self._lock = threading.Lock()  # of all that follows
+        self._depth = 0  # contexts of all threads
+        self._in_thread = threading.local()  # its `depth`: contexts of this thread
         self._limit: Any = None
         self._is_lifted = False
 
@@ -139,50 +148,53 @@ class _SingleBlasThread:
         return held  # type: ignore[return-value]
 
     def __enter__(self) -> None:
-        self._own.depth = getattr(self._own, "depth", 0) + 1
+        self._in_thread.depth = getattr(self._in_thread, "depth", 0) + 1
         with self._lock:
-            if self._n_inside == 0:
+            if self._depth == 0:  # the first context sets the limit
                 self._limit = _blas_controller().limit(limits=1)
-            self._n_inside += 1
+            self._depth += 1
 
     def __exit__(self, *_: object) -> None:
-        self._own.depth -= 1
+        self._in_thread.depth -= 1
         with self._lock:
-            self._n_inside -= 1
-            if self._n_inside == 0:
+            self._depth -= 1
+            if self._depth == 0:  # the last one removes it
                 self._limit.restore_original_limits()
                 self._limit = None
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
+        """Suspend the limit, if this thread is the only one that set it."""
         with self._lock:
-            alone = 0 < self._n_inside == getattr(self._own, "depth", 0)
-            lifted = alone and not self._is_lifted
-            if lifted:
+            # All contexts are of this thread, and no caller has lifted the limit.
+            is_alone = 0 < self._depth == getattr(self._in_thread, "depth", 0)
+            is_lifter = is_alone and not self._is_lifted
+            if is_lifter:
                 self._limit.restore_original_limits()
                 self._is_lifted = True
         try:
             yield
         finally:
-            if lifted:
+            if is_lifter:
                 with self._lock:
                     self._limit = _blas_controller().limit(limits=1)
                     self._is_lifted = False
 
     def reset(self) -> None:
-        """Forget the threads of the process that this one is a fork of."""
+        """Forget the contexts of the parent process, after a fork."""
         self.__init__()  # type: ignore[misc]
 
 
 @functools.cache
 def _blas_controller() -> ThreadpoolController:
-    # np.dot in kernels calls SciPy's BLAS: only what is loaded can be held back.
+    """Return the controller of the libraries of BLAS that are loaded."""
+    # np.dot in kernels calls SciPy's BLAS, which must be loaded to be limited.
     importlib.import_module("scipy.linalg.cython_blas")
     return ThreadpoolController().select(user_api="blas")
 
 
 def _refuse_fork(layer: str) -> None:
-    """Raise in a process that a kernel would end."""
+    """Raise in a forked process, which a kernel on GNU OpenMP would end."""
     if _is_fork and layer == "omp" and sys.platform == "linux":
         raise RuntimeError(
             "This process was forked from one in which kernels had run on the threads "
@@ -193,29 +205,30 @@ def _refuse_fork(layer: str) -> None:
 
 
 def _find_tbb() -> None:
-    """Load the library of the package `tbb`: no loader looks where pip puts it."""
+    """Load the library of the package `tbb`, which is not on the search path."""
     names = {"linux": "libtbb.so.12", "win32": "tbb12.dll", "darwin": "libtbb.12.dylib"}
     with suppress(PackageNotFoundError, OSError):
         for file in distribution("tbb").files or ():
             if file.name == names.get(sys.platform):
                 ctypes.CDLL(os.fspath(file.locate()))
                 return
-    # GNU OpenMP reads this when Numba loads it: a thread that waits for its next kernel
-    # sleeps after microseconds, not milliseconds, that others want the processor for.
+    # GNU OpenMP reads this when Numba loads it: a waiting thread then sleeps after some
+    # microseconds instead of milliseconds, and leaves the processor to others.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 def _after_fork() -> None:
+    """Set the state of a forked process: no contexts, and perhaps no kernels."""
     global _is_fork
-    _SINGLE.reset()
+    _BLAS_LIMIT.reset()
     with suppress(ValueError):  # no kernel had run
         _is_fork = bool(numba.threading_layer())  # type: ignore[attr-defined]
 
 
-_FREE = nullcontext()
-_SINGLE = _SingleBlasThread()
-_TURN = threading.RLock()
+_NO_LIMIT = nullcontext()
+_BLAS_LIMIT = _SingleBlasThread()
+_KERNEL_LOCK = threading.RLock()  # for the layer that runs one kernel at a time
 _is_fork = False
 
 _find_tbb()

@@ -140,10 +140,10 @@ def test_200k_nodes_in_memory_of_the_edges():
     data = make_fair_sbm(
         200_000, n_clusters=20, n_groups=5, average_degree=20, random_state=0
     )
-    most = tracemalloc.get_traced_memory()[1]
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # The graph takes 12 bytes per entry, and 12 more each copy of its coordinates.
-    assert most < 24 * data.graph.nnz
+    assert peak < 24 * data.graph.nnz
     assert data.graph.nnz == pytest.approx(4_000_000, rel=0.01)
 
 
@@ -151,8 +151,8 @@ def test_largest_degree_of_the_message_works():
     arguments = {"n_clusters": 3, "n_groups": 2, "random_state": 0}
     with pytest.raises(ValueError, match="at most") as caught:
         make_fair_sbm(600, average_degree=599, **arguments)
-    most = float(str(caught.value).split("at most ")[1].split()[0])
-    data = make_fair_sbm(600, average_degree=0.999 * most, **arguments)
+    limit = float(str(caught.value).split("at most ")[1].split()[0])
+    data = make_fair_sbm(600, average_degree=0.999 * limit, **arguments)
     assert data.probabilities[0] == pytest.approx(0.999, rel=1e-4)
 
 
@@ -175,7 +175,7 @@ def test_cohesion_loosens_chosen_clusters():
 
 @pytest.mark.parametrize("probability", [0.05, 0.2, 0.3, 0.9, 1.0])
 def test_each_pair_occurs_with_the_probability(probability):
-    # Both sides of the threshold between drawing and walking.
+    # On both sides of the probability from which on all pairs are passed.
     class_of = np.repeat([0, 1], [5, 4])
     pairs = _PairKind(class_of)
     n_pairs, n_draws = 10 + 6, 1500

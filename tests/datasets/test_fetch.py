@@ -1,4 +1,4 @@
-"""What all loaders share: finding, downloading, reading and describing files."""
+"""Shared by all loaders: finding, downloading, reading and describing files."""
 
 import gzip
 import hashlib
@@ -104,9 +104,9 @@ def test_missing_without_download_says_where_and_what(fetch, tmp_path):
     with pytest.raises(OSError, match=DATA_VARIABLE) as caught:
         fetch(data_home=home, download_if_missing=False)
     assert str(home) in str(caught.value)
-    named = [path for path in _sources.CHECKSUMS if path in str(caught.value)]
+    paths = [path for path in _sources.CHECKSUMS if path in str(caught.value)]
     url = str(caught.value).split("or save ")[1].split()[0]
-    assert url.split("/")[-1] == named[0].split("/")[-1]
+    assert url.split("/")[-1] == paths[0].split("/")[-1]
     assert not home.exists()
 
 
@@ -148,10 +148,15 @@ def test_sources_are_pinned_and_distinct():
 
 
 @pytest.mark.parametrize("fetch", FETCHERS)
-def test_docstring_tells_what_is_shared(fetch):
+def test_shared_parameters_and_sections(fetch):
     doc = inspect.getdoc(fetch)
-    for words in ("DESCR, source, licence", "OSError", "ImportError", "Notes\n-----"):
-        assert words in doc
+    for text in ("DESCR, source, licence", "OSError", "ImportError", "Notes\n-----"):
+        assert text in doc
+    *_, data_home, download = inspect.signature(fetch).parameters.values()
+    assert (data_home.name, data_home.default) == ("data_home", None)
+    assert (download.name, download.default) == ("download_if_missing", True)
+    with pytest.raises(TypeError, match=rf"{fetch.__name__}\(\) got an unexpected"):
+        fetch(size=3)
 
 
 # -- Tables ------------------------------------------------------------------------
@@ -259,8 +264,8 @@ def test_real_sets_are_as_documented(name, options, sizes, mean):
     if options.get("features") != "paper":  # of another number of columns
         shape = str(W.shape).strip("()")
         assert shape in inspect.getdoc(fetch)
-    found = np.unique(data.sensitive_features, return_counts=True)[1]
-    assert found.tolist() == sizes
+    counts = np.unique(data.sensitive_features, return_counts=True)[1]
+    assert counts.tolist() == sizes
     assert sum(sizes) == W.shape[0]
     if mean is not None:
         assert data.target.mean() == pytest.approx(mean, abs=5e-6)

@@ -39,20 +39,20 @@ def arrays(data):
 
 
 @pytest.mark.parametrize(
-    ("make", "more"),
+    ("make", "options"),
     [
         *((make, {}) for make in SMALL),
         (make_biased_rows, {"density": 0.1}),
         (make_fair_sbm, {"average_degree": None}),
     ],
 )
-def test_draws_are_those_of_the_random_state(make, more):
-    arguments, words = SMALL[make]
-    arguments = {**arguments, **more}
+def test_draws_are_those_of_the_random_state(make, options):
+    arguments, description = SMALL[make]
+    arguments = {**arguments, **options}
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     first, again, other = (make(**arguments, random_state=s) for s in (3, 3, 4))
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
-    assert words in first.DESCR
+    assert description in first.DESCR
     for name, values in arrays(first).items():
         np.testing.assert_array_equal(values, arrays(again)[name])
     assert any((v != arrays(other)[name]).any() for name, v in arrays(first).items())

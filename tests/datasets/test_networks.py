@@ -44,7 +44,7 @@ ALL = [(0, 1), (1, 2)]
 
 
 @pytest.mark.parametrize(
-    ("load", "edges", "others"),
+    ("load", "edges", "entries"),
     [
         (
             fetch_lastfm_asia,
@@ -60,7 +60,7 @@ ALL = [(0, 1), (1, 2)]
         (fetch_pokec, ALL, {"sensitive_features": [3, 1, 4], "target": [-1, 0, 2]}),
     ],
 )
-def test_small_files(home, load, edges, others, monkeypatch):
+def test_small_files(home, load, edges, entries, monkeypatch):
     monkeypatch.setenv("SCALEFAIR_DATA", str(home))
     data = load(download_if_missing=False)
     assert isinstance(data.graph, sparse.csr_array)
@@ -70,7 +70,7 @@ def test_small_files(home, load, edges, others, monkeypatch):
     for i, j in edges:
         expected[i, j] = expected[j, i] = 1
     np.testing.assert_array_equal(data.graph.toarray(), expected)
-    for name, values in others.items():
+    for name, values in entries.items():
         np.testing.assert_array_equal(data[name], values)
 
 

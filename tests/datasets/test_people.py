@@ -1,4 +1,4 @@
-"""Tables of people: what is read of small files, and which files are refused."""
+"""Tables of people: contents of small files, and errors for other files."""
 
 import gzip
 import re
@@ -20,12 +20,12 @@ from scalefair.datasets import (
 )
 
 GRADES = "decile1b,decile3,lsat,ugpa,zfygpa,zgpa,fulltime,fam_inc,male,tier"
-CALL_WORDS = (
+CALL_COLUMNS = (
     "age;job;marital;education;default;housing;loan;contact;month;day_of_week;"
     "duration;campaign;pdays;previous;poutcome;emp.var.rate;cons.price.idx;"
     "cons.conf.idx;euribor3m;nr.employed;y"
 )
-# Small files in the form of the published ones, by their place in the data folder.
+# Small files in the form of the published ones, by their path in the data folder.
 LAW = "lsac-law-school/law_school_clean.csv"
 BAR = "lsac-bar-pass/bar_pass_prediction.csv"
 COMPAS = "compas-propublica/compas-scores-two-years.csv"
@@ -47,7 +47,7 @@ hisp,male,30,3.0,1,0.25
 white,,37,3.4,1,0.25
 """,
     CALLS: f"""\
-{CALL_WORDS}
+{CALL_COLUMNS}
 56;housemaid;married;basic.4y;no;no;no;telephone;may;mon;261;1;999;0;nonexistent;1.1;\
 93.994;-36.4;4.857;5191;no
 24;admin.;single;university.degree;unknown;yes;no;cellular;nov;fri;100;1;6;1;success;\
@@ -171,21 +171,21 @@ def scaled(X, ddof=0):
 )
 def test_other_tables_are_refused(load, path, name, value, rule):
     """With another entry, without the column, without rows."""
-    mark, header = ";" if path == CALLS else ",", int(path == CREDIT)
-    lines = [line.split(mark) for line in SMALL[path].splitlines()]
-    at = lines[header].index(name)
+    separator, header = ";" if path == CALLS else ",", int(path == CREDIT)
+    lines = [line.split(separator) for line in SMALL[path].splitlines()]
+    column = lines[header].index(name)
 
-    def refused(lines, message):
-        content = "".join(mark.join(line) + "\n" for line in lines)
+    def assert_refused(lines, message):
+        content = "".join(separator.join(line) + "\n" for line in lines)
         with pytest.raises(ValueError, match=f"{path}.*{message}"):
             load(path, content)
 
-    lines[header + 1][at] = value
-    place = f"'{value}' in line {header + 2}"
-    refused(lines, f"column {name} must {rule}.*got {place}")
-    refused(lines[: header + 1], "no rows")
-    without = [line[:at] + line[at + 1 :] for line in lines]
-    refused(without, f"must name a column {name}")
+    lines[header + 1][column] = value
+    entry = f"'{value}' in line {header + 2}"
+    assert_refused(lines, f"column {name} must {rule}.*got {entry}")
+    assert_refused(lines[: header + 1], "no rows")
+    shorter = [line[:column] + line[column + 1 :] for line in lines]
+    assert_refused(shorter, f"must name a column {name}")
 
 
 def test_dates_and_numbers_of_columns_that_are_wrong(load):
@@ -199,9 +199,9 @@ def test_dates_and_numbers_of_columns_that_are_wrong(load):
 @pytest.mark.parametrize(
     ("fetch", "name", "value"),
     [
-        (fetch_bar_passage, "groups", "some"),
-        (fetch_compas, "groups", "some"),
-        (fetch_compas, "features", "some"),
+        (fetch_bar_passage, "groups", "both"),
+        (fetch_compas, "groups", "both"),
+        (fetch_compas, "features", "both"),
         (fetch_credit_default, "n_groups", 5),
         (fetch_diabetes, "sensitive", "weight"),
     ],
@@ -270,7 +270,7 @@ def test_real_credit_default_has_the_published_variances():
 
 
 def test_bank_additional(load):
-    # As published: words in quotes, lines that end in CR LF.
+    # As published: strings in quotes, lines that end in CR LF.
     published = re.sub(r"[a-z][^;\n]*", r'"\g<0>"', SMALL[CALLS]).replace("\n", "\r\n")
     raw = load(CALLS, published, compress=True, preprocess=False)
     assert raw.data.shape == (5, 53)
@@ -448,10 +448,10 @@ def test_a9a(load_both, compress):
         ("", "it has no rows"),
     ],
 )
-@pytest.mark.parametrize("which", ["train", "test"])
-def test_other_rows_of_a9a_are_refused(load_both, line, message, which):
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_other_rows_of_a9a_are_refused(load_both, line, message, part):
     with pytest.raises(ValueError, match=message):
-        load_both(**{which: line})
+        load_both(**{part: line})
 
 
 @pytest.mark.realdata

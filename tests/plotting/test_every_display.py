@@ -1,10 +1,10 @@
-"""What every display does: figures, names as they are, lines that fit, no overlap."""
+"""Promises of every display: names as they are, legends, axes, errors."""
 
 import builtins
 import inspect
+from itertools import combinations
 
 import numpy as np
-import pandas
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -12,7 +12,6 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.linear_model import PartiallyFairClassifierCV
-from scalefair.metrics import partial_parity_gap
 from scalefair.plotting import (
     ClusterCompositionDisplay,
     FairnessAccuracyDisplay,
@@ -25,215 +24,96 @@ from scalefair.plotting import (
 )
 from scalefair.plotting._draw import legend as draw_legend
 from scalefair.plotting._draw import literal
-from scalefair.postprocessing import FairCalibratedClassifier
 
 RNG = np.random.default_rng(0)
-LONG = [
+LONG_NAMES = [
     "has completed graduate school",
     "income <$50k and >$50k",
     "_prefers not to say",
-    "high school, not completed",
-    "bachelor or equivalent degree",
 ]
-CODES = np.arange(600) % 5
-SCORES = RNG.standard_normal(600) + 0.3 * CODES
+CODES = np.arange(300) % 3
+SCORES = RNG.standard_normal(300) + 0.3 * CODES
 
 
-def figure_of(width, height, columns=1, **options):
+def new_axes(columns=1, **options):
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(10, 4), layout="constrained")
     return figure.subplots(1, columns, **options)
 
 
-def of_groups(names):
+def groups_named(names):
     return np.array(names)[CODES % len(names)]
 
 
-def cluster(names, scale, **options):
-    options = {"sensitive_features": of_groups(names)} | options
-    return ClusterCompositionDisplay.from_predictions(
-        RNG.integers(0, 6, 600),
-        name="A clustering with a long name",
-        ax=figure_of(6.4, 4.8),
-        **options,
-    )
-
-
-def clusters(names, scale):
-    axes = figure_of(12, 4, 3, sharey=True)
-    for ax in axes:
-        display = ClusterCompositionDisplay.from_predictions(
-            RNG.integers(0, 20, 600),
-            sensitive_features=of_groups(names),
-            name="Fair, k-means",
-            ax=ax,
-            legend=ax is axes[-1],
-        )
-    return display
-
-
-def each_attribute(names):
-    """Two attributes, the second of two groups."""
-    ages = np.array(["under 30", "30 and over"])[CODES // 2 % 2]
-    return pandas.DataFrame({"education": of_groups(names), "age": ages})
-
-
-def cluster_each(names, scale):
-    people = each_attribute(names)
-    return cluster(names, scale, sensitive_features=people, attributes="each")
-
-
-def outputs(names, scale):
-    return OutputDensityDisplay.from_predictions(
-        {"before": scale * SCORES, "with one layer changed": 0.5 * scale * SCORES},
-        sensitive_features=of_groups(names),
-        kind="histogram",
-        ax=figure_of(9.5, 3.5, 2, sharey=True),
-    )
-
-
-def scores(names, scale):
-    return ScoreDensityDisplay.from_predictions(
-        scale * SCORES,
-        sensitive_features=of_groups(names),
-        interval=(0.1, 0.4),
-        name="PartiallyFairClassifier",
-        ax=figure_of(8, 4.5),
-    )
-
-
-def rates(names, scale):
-    return GroupRateDisplay.from_predictions(
-        {"logistic regression": SCORES, "partially fair": -SCORES},
-        sensitive_features=of_groups(names),
-        interval=(0.05, 0.3),
-        kappa=0.1,
-        pair=names[:2],
-        ax=figure_of(8, 5),
-    )
-
-
-def rates_each(names, scale):
-    return GroupRateDisplay.from_predictions(
-        {"logistic regression": SCORES, "partially fair": -SCORES},
-        sensitive_features=each_attribute(names),
-        attributes="each",
-        pair={"education": names[:2]},
-        ax=figure_of(8, 5),
-    )
-
-
-def pareto(names, scale):
-    values = scale * np.linspace(0.5, 1, 5)
-    return ParetoFrontDisplay(
-        {name: values[::-1] - 0.1 * scale * i for i, name in enumerate(names)},
-        fairness={name: values - 0.05 * scale * i for i, name in enumerate(names)},
-        point_labels={name: [1, 2, 3, 4, 5] for name in names},
-    ).plot(figure_of(8, 5))
-
-
-def trade_off(names, scale):
-    runs = scale * RNG.random((4, 3))
-    return FairnessAccuracyDisplay(
-        dict.fromkeys(names, runs), unfairness=dict.fromkeys(names, runs[::-1])
-    ).plot(figure_of(8, 5))
-
-
-def losses(names, scale):
-    values = scale * RNG.random((4, len(names)))
-    return GroupLossDisplay(
-        [1, 2, 3, 4],
-        losses={"PCA": values, "FairPCA": values},
-        total_errors={"PCA": values[:, 0], "FairPCA": values[:, 1]},
-        groups=names,
-    ).plot(figure_of(10, 4, 2))
-
-
-def plane(names, scale, view="all"):
-    parts = RNG.standard_normal((2, 5, 5))
-    first, second = scale * parts @ parts.transpose(0, 2, 1)
-    return JointNumericalRangeDisplay.from_covariances(
-        first,
-        second,
-        2,
-        group_sizes=(1, 3),
-        groups=names[:2],
-        view=view,
-        n_angles=40,
-        ax=figure_of(8, 5),
-    )
-
-
-def near_optimum(names, scale):
-    return plane(names, scale, "optimum")
-
-
-EVERY = [
-    cluster, clusters, outputs, scores, rates,
-    pareto, trade_off, losses, plane, near_optimum,
-    cluster_each, rates_each,
-]  # fmt: skip
-
-
-def written(figure):
-    """Boxes of titles, labels of axes, numbers and entries of legends, by text."""
-    for ax in figure.axes:
-        parts = [ax, *ax.child_axes]
-        texts = [ax.title]
-        for part in parts:
-            for axis in (part.xaxis, part.yaxis):
-                low, high = sorted(axis.get_view_interval())
-                numbers = zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=False)
-                texts += [axis.label, axis.offsetText]
-                texts += [text for at, text in numbers if low <= at <= high]
-        legend = ax.get_legend()
-        if legend is not None:
-            texts += [legend.get_title(), *legend.get_texts()]
-        for text in texts:
-            if text.get_visible() and text.get_text().strip():
-                yield text.get_text(), text.get_window_extent()
-
-
-CASES = {
-    "short": (["f", "m"], 1.0),
-    "long": (LONG, 1.0),
-    "tiny": (LONG, 1e-9),
-    "large": (["f", "m"], 1e7),
+# Parts of each display that fit together.
+PARTS = {
+    ClusterCompositionDisplay: {
+        "proportions": [[0.5, 0.5], [0.2, 0.8]],
+        "population": [0.3, 0.7],
+        "clusters": [0, 1],
+        "groups": ["a", "b"],
+    },
+    FairnessAccuracyDisplay: {"error": {"a": [1, 2]}, "unfairness": {"a": [1, 2]}},
+    GroupLossDisplay: {
+        "n_components": [1, 2, 4],
+        "losses": {"PCA": np.ones((3, 2)), "fair": np.ones((3, 2))},
+        "total_errors": {"PCA": [4, 2, 0], "fair": [5, 2, 0]},
+        "groups": ["a", "b"],
+    },
+    GroupRateDisplay: {"rates": {"a": [[0, 0], [1, 1]]}, "groups": ["a", "b"]},
+    JointNumericalRangeDisplay: {
+        "boundary": [[0.0, 1.0], [1.0, 0.0]],
+        "best": [1.0, 1.0],
+        "fair_point": [0.5, 0.5],
+    },
+    OutputDensityDisplay: {
+        "grid": [0, 1, 2, 3],
+        "groups": ["a", "b"],
+        "densities": np.ones((1, 2, 3)),
+        "distances": [0.1],
+    },
+    ParetoFrontDisplay: {"accuracy": {"a": [1, 2]}, "fairness": {"a": [1, 2]}},
+    ScoreDensityDisplay: {
+        "grid": [0, 1, 2, 3],
+        "groups": ["a", "b"],
+        "densities": np.ones((2, 3)),
+        "score_ranges": [[0, 1], [0, 1]],
+        "gap": 0.1,
+    },
 }
-SHARES = {cluster, clusters, cluster_each, rates, rates_each}  # which have no scale
+every_display = pytest.mark.parametrize("display_class", PARTS)
 
 
-@pytest.mark.parametrize(
-    ("make", "names", "scale"),
-    [
-        pytest.param(make, *case, id=f"{make.__name__}-{name}")
-        for make in EVERY
-        for name, case in CASES.items()
-        if make not in SHARES or case[1] == 1.0
-    ],
-)
-def test_nothing_overlaps_and_nothing_is_clipped(make, scale, names):
-    display = make(names, scale)
-    figure = display.figure_
+def axes_for(display_class):
+    return new_axes(2 if display_class is GroupLossDisplay else 1)
+
+
+def test_texts_lie_in_the_figure_and_apart():
+    parts = PARTS[GroupLossDisplay] | {
+        "losses": {"PCA": np.ones((3, 3)), "fair": np.ones((3, 3))},
+        "groups": LONG_NAMES,
+    }
+    figure = GroupLossDisplay(**parts).plot(new_axes(2)).figure_
     figure.draw_without_rendering()
     figure.draw_without_rendering()  # the layout settles
-    texts = list(written(figure))
-    edge = figure.bbox
-    for text, box in texts:
-        assert (box.min >= edge.min - 1).all(), text
-        assert (box.max <= edge.max + 1).all(), text
-    for i, (one, box) in enumerate(texts):
-        for other, second in texts[:i]:
-            across = min(box.x1, second.x1) - max(box.x0, second.x0)
-            up = min(box.y1, second.y1) - max(box.y0, second.y0)
-            assert across < 2 or up < 2, (one, other)
+    boxes = []
+    for ax in figure.axes:
+        texts = [ax.title, ax.xaxis.label, ax.yaxis.label]
+        texts += ax.get_legend().get_texts() if ax.get_legend() else []
+        boxes += [text.get_window_extent() for text in texts]
+    for box in boxes:
+        assert (box.min >= figure.bbox.min - 1).all()
+        assert (box.max <= figure.bbox.max + 1).all()
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
 
 
 def test_names_are_shown_as_they_are():
-    display = scores(LONG, 1.0)
+    display = ScoreDensityDisplay.from_predictions(
+        SCORES, sensitive_features=groups_named(LONG_NAMES), ax=new_axes()
+    )
     entries = [t.get_text() for t in display.ax_.get_legend().get_texts()]
-    assert len(entries) == len(LONG)  # the one with an underscore too
+    assert len(entries) == len(LONG_NAMES)  # the one with an underscore too
     assert r"income <\$50k and >\$50k" in entries
     assert literal("a\n b") == "a b"
     assert literal(r"5 \$") == r"5 \$"  # escaped already
@@ -241,23 +121,23 @@ def test_names_are_shown_as_they_are():
 
 
 @pytest.mark.parametrize(
-    "of", [GroupRateDisplay, OutputDensityDisplay, ScoreDensityDisplay]
+    "display", [GroupRateDisplay, OutputDensityDisplay, ScoreDensityDisplay]
 )
-def test_from_estimator_has_the_parameters_of_from_predictions(of):
-    draw = of.from_estimator
-    taken = inspect.signature(draw).parameters
-    given = inspect.signature(of.from_predictions).parameters
-    assert set(taken) == {"estimator", "X", *list(given)[1:]}
-    text = inspect.getdoc(draw)
-    for name, parameter in taken.items():
+def test_from_estimator_has_the_parameters_of_from_predictions(display):
+    method = display.from_estimator
+    parameters = inspect.signature(method).parameters
+    _, *options = inspect.signature(display.from_predictions).parameters
+    assert set(parameters) == {"estimator", "X", *options}
+    text = inspect.getdoc(method)
+    for name, parameter in parameters.items():
         stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
         assert f"\n{stars}{name} : " in text
-    with pytest.raises(TypeError, match=rf"{of.__name__}\.from_estimator\(\)"):
-        draw(None)
+    with pytest.raises(TypeError, match=rf"{display.__name__}\.from_estimator\(\)"):
+        method(None)
 
 
 @pytest.mark.parametrize(
-    ("draw", "given"),
+    ("draw", "arguments"),
     [
         (GroupRateDisplay.from_estimator, (LogisticRegression(), [[0]])),
         (OutputDensityDisplay.from_estimator, ({"a": LinearRegression()}, [[0]])),
@@ -268,38 +148,58 @@ def test_from_estimator_has_the_parameters_of_from_predictions(of):
         (ParetoFrontDisplay.from_estimator, (PartiallyFairClassifierCV([0.1]),)),
     ],
 )
-def test_estimators_are_fitted(draw, given):
+def test_estimators_are_fitted(draw, arguments):
     takes_groups = "sensitive_features" in inspect.signature(draw).parameters
     with pytest.raises(NotFittedError):
-        draw(*given, **({"sensitive_features": [0]} if takes_groups else {}))
+        draw(*arguments, **({"sensitive_features": [0]} if takes_groups else {}))
 
 
-@pytest.mark.filterwarnings("ignore:Groups of too few rows")
-@pytest.mark.parametrize("given", [None, "positive"])
-@pytest.mark.parametrize("of", [GroupRateDisplay, ScoreDensityDisplay])
-def test_calibrated_classifiers_are_told_the_groups(of, given):
-    """Their scores depend on them; judged in their interval, and what they compare."""
-    X, y = SCORES[:, None], CODES + 3 * SCORES > 2
-    told = {"sensitive_features": np.array(["f", "m"])[CODES % 2]}
-    options = {"interval": (0.1, 0.6), "kappa": 0.1, "given": given}
-    model = FairCalibratedClassifier(LogisticRegression(), **options)
-    model.fit(X, y, **told)
-    labels = {} if given is None else {"y_true": y}
-    display = of.from_estimator(model, X, **told, **labels, ax=figure_of(8, 5))
-    assert display.interval == (0.1, 0.6)
-    gap = partial_parity_gap(
-        model.decision_function(X, **told),
-        interval=(0.1, 0.6),
-        given=given,
-        **told,
-        **labels,
-    )
-    if of is GroupRateDisplay:
-        name = "FairCalibratedClassifier" + ", labelled True" * (given is not None)
-        assert display.gaps == {name: pytest.approx(gap)}
-        assert display.kappa == 0.1
-    else:
-        assert display.gap == pytest.approx(gap)
+class GroupAware:
+    """Mixed into models: their outputs depend on the groups, and they have settings."""
+
+    interval, kappa = (0.1, 0.5), 0.2
+
+    def decision_function(self, X, *, sensitive_features):
+        return super().decision_function(X) + 3 * (sensitive_features == "f")
+
+    def predict(self, X, *, sensitive_features):
+        return super().predict(X) + 3 * (sensitive_features == "f")
+
+
+class AwareClassifier(GroupAware, LogisticRegression): ...
+
+
+class AwareRegressor(GroupAware, LinearRegression): ...
+
+
+@pytest.mark.parametrize(
+    ("display_class", "model", "method", "attribute"),
+    [
+        (GroupRateDisplay, AwareClassifier(), "decision_function", "rates"),
+        (ScoreDensityDisplay, AwareClassifier(), "decision_function", "densities"),
+        (OutputDensityDisplay, AwareRegressor(), "predict", "densities"),
+    ],
+)
+def test_from_estimator_draws_the_outputs(display_class, model, method, attribute):
+    X, groups = SCORES[:, None], {"sensitive_features": groups_named(["f", "m"])}
+    model.fit(X, SCORES > 0)
+    outputs = getattr(model, method)(X, **groups)
+    for name in (None, "mine"):
+        display = display_class.from_estimator(
+            model, X, name=name, ax=new_axes(), **groups
+        )
+        drawn_name = name or type(model).__name__
+        settings = {}
+        if display_class is not OutputDensityDisplay:
+            settings["interval"] = model.interval
+            assert display.interval == model.interval
+        expected = display_class.from_predictions(
+            outputs, name=drawn_name, ax=new_axes(), **groups, **settings
+        )
+        np.testing.assert_equal(
+            getattr(display, attribute), getattr(expected, attribute)
+        )
+        assert drawn_name in display.figure_.axes[0].get_title()
 
 
 @pytest.mark.parametrize(
@@ -320,7 +220,7 @@ def test_a_shared_axis_is_labelled_once(figure, shape, sharey, labels):
 
 
 def test_legends_take_headings_and_break_long_entries():
-    ax = figure_of(6, 4)
+    ax = new_axes()
     (line,) = ax.plot([0, 1], label="a name that is longer than a line (gap 0.123)")
     draw_legend(ax, "first", [line, "second", line])
     entries = [text.get_text() for text in ax.get_legend().get_texts()]
@@ -328,28 +228,26 @@ def test_legends_take_headings_and_break_long_entries():
     assert entries == [broken, "second", broken]
 
 
-@pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
-def test_plots_again_with_or_without_a_legend(make, pyplot):
-    display, before = make(["f", "m"], 1.0), dict(pyplot.rcParams)
+@every_display
+def test_plots_again_with_or_without_a_legend(display_class, pyplot):
+    parameters = dict(pyplot.rcParams)
+    display = display_class(**PARTS[display_class])
+    assert display.plot(axes_for(display_class)) is display
     assert pyplot.get_fignums() == []
-    for ax in display.figure_.axes:  # the figure says what it finds
+    for ax in display.figure_.axes:
         assert any(c.isdigit() for c in ax.get_title())
         assert ax.get_xlabel()
-    legends = [ax.get_legend() for ax in display.figure_.axes]
-    assert legends[-1] is not None
-    display.figure_.draw_without_rendering()
-    right = display.figure_.axes[-1].get_window_extent().x1
-    assert legends[-1].get_window_extent().x0 > right
+    assert display.figure_.axes[-1].get_legend() is not None
     display.plot(legend=False)
     assert display.figure_ is pyplot.gcf()
     assert all(ax.get_legend() is None for ax in display.figure_.axes)
     assert len(pyplot.get_fignums()) == 1
-    assert dict(pyplot.rcParams) == before
+    assert dict(pyplot.rcParams) == parameters
 
 
-@pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
-def test_missing_matplotlib_is_named(make, monkeypatch):
-    display, real_import = make(["f", "m"], 1.0), builtins.__import__
+@every_display
+def test_missing_matplotlib_is_named(display_class, monkeypatch):
+    display, real_import = display_class(**PARTS[display_class]), builtins.__import__
 
     def refuse(name, *args, **kwargs):
         if name.startswith("matplotlib"):
@@ -364,15 +262,85 @@ def test_missing_matplotlib_is_named(make, monkeypatch):
 def test_figures_within_figures_and_without_layout():
     from matplotlib.figure import Figure
 
-    groups = np.array(["f", "m"])[CODES % 2]
-    left, right = Figure(figsize=(12, 4), layout="constrained").subfigures(1, 2)
+    groups = groups_named(["f", "m"])
+    first, second = Figure(figsize=(12, 4), layout="constrained").subfigures(1, 2)
     plain, loose = Figure(figsize=(12, 4)), Figure(layout="tight")
     inset = plain.add_axes((0.1, 0.1, 0.3, 0.3))
-    for ax in (left.subplots(), right.subplots(), loose.subplots(), inset):
+    for ax in (first.subplots(), second.subplots(), loose.subplots(), inset):
         display = ScoreDensityDisplay.from_predictions(
             SCORES, sensitive_features=groups, ax=ax
         )
         assert display.figure_ is ax.figure
         assert ax.get_title().startswith("gap ")
-    for figure in (left.figure, plain, loose):
+    for figure in (first.figure, plain, loose):
         figure.draw_without_rendering()
+
+
+BAD_PARTS = {
+    ClusterCompositionDisplay: [
+        ({"groups": ["a"]}, "two groups or more .* got 1 groups"),
+        ({"clusters": []}, "got 2 groups and 0 clusters"),
+        ({"attributes": {"x": 2, "y": 1}}, "got 2 groups of attributes"),
+        ({"population": [1.0]}, r"proportions must have shape \(2, 2\)"),
+        ({"proportions": [[0.5, 0.5]]}, r"got \(1, 2\) and \(2,\)"),
+    ],
+    FairnessAccuracyDisplay: [
+        ({"error": {}, "unfairness": {}}, "same methods"),
+        ({"error": {"a": [1]}}, "in shape"),
+        ({"point_labels": {"a": [1, 2, 3]}}, "must have 2 entries"),
+    ],
+    GroupLossDisplay: [
+        ({"losses": {}, "total_errors": {}}, "same methods"),
+        ({"total_errors": {"PCA": [1, 2, 3]}}, "same methods"),
+        ({"groups": ["a", "b", "c"]}, r"losses must have shape \(3, 3\)"),
+        ({"n_components": [1, 2]}, "With 2 numbers of components"),
+        (
+            {"total_errors": {"PCA": [4, 2, np.nan], "fair": [5, 2, 0]}},
+            "total_errors of 'PCA' are NaN or infinite with n_components=4",
+        ),
+    ],
+    GroupRateDisplay: [
+        ({"rates": {}}, "nothing to draw"),
+        ({"rates": {"a": [[0, 0, 0]]}}, r"shape \(n_points, 2\)"),
+        ({"rates": {"a": [[0, 0], [2, 1]]}}, "between 0 and 1"),
+        ({"groups": ["a", "b", "c"]}, "two names"),
+        ({"interval": (0.3, 0.05)}, "0 <= alpha < beta <= 1"),
+        ({"interval": 0.3}, "interval must be two numbers"),
+        ({"kappa": 1.5}, "kappa must be between 0 and 1"),
+    ],
+    JointNumericalRangeDisplay: [
+        ({"boundary": np.zeros((4, 3))}, r"boundary must have shape \(k, 2\)"),
+        ({"best": [1.0]}, r"best must have shape \(2,\), got \(1,\)"),
+        ({"fair_point": [1.0, np.nan]}, "fair_point is NaN"),
+        ({"plain_point": [1.0, np.inf]}, "plain_point is NaN or infinite"),
+        ({"groups": ["a", "b", "c"]}, "groups must be two names, got 3"),
+    ],
+    OutputDensityDisplay: [
+        ({"densities": np.ones((1, 2, 5))}, r"got \(1, 2, 5\)"),
+        ({"names": ["x", "y"]}, r"have shape \(2, 2, 4\)"),
+        ({"distances": [0.1, 0.2]}, r"must have shape \(1,\)"),
+    ],
+    ParetoFrontDisplay: [
+        ({"fairness": {"b": [1, 2]}}, "same methods"),
+        ({"accuracy": {"a": [1, np.nan]}}, "accuracy of 'a' .* at point 1 and split 0"),
+        ({"accuracy": {"a": []}, "fairness": {"a": []}}, "must have shape"),
+        ({"confidence": 95}, "between 0 and 1, got 95"),
+        ({"point_labels": {"x": [1, 2]}}, "unknown method, 'x'"),
+    ],
+    ScoreDensityDisplay: [
+        ({"densities": np.ones((2, 2))}, r"shape \(2, 4\)"),
+        ({"densities": [1, 1, 1]}, "densities must have shape"),
+        ({"groups": ["a"]}, "With 1 groups"),
+        ({"score_ranges": [[0, 1]]}, r"have shape \(2, 2\)"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("display_class", "change", "message"),
+    [(display, *case) for display, cases in BAD_PARTS.items() for case in cases],
+)
+def test_parts_must_fit_together(display_class, change, message):
+    display_class(**PARTS[display_class])
+    with pytest.raises(ValueError, match=message):
+        display_class(**{**PARTS[display_class], **change})

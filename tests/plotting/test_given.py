@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from scalefair.metrics import (
-    partial_demographic_parity_gap,
-    partial_equal_opportunity_gap,
-    partial_equalized_odds_gap,
-)
+from scalefair.metrics import partial_demographic_parity_gap, partial_parity_gap
 from scalefair.plotting import (
     GroupRateDisplay,
     ParetoFrontDisplay,
@@ -20,12 +16,11 @@ GROUPS = np.where(RNG.random(200) < 0.4, "f", "m")
 LABELS = np.where(RNG.random(200) < 0.3, "yes", "no")
 SCORES = RNG.standard_normal(200) + (GROUPS == "m") + (LABELS == "yes")
 INTERVAL = (0.1, 0.6)
-OF = {"sensitive_features": GROUPS, "interval": INTERVAL}
-POSITIVE, NEGATIVE = LABELS == "yes", LABELS == "no"
+OPTIONS = {"sensitive_features": GROUPS, "interval": INTERVAL}
 
 
 class Classifier(BaseEstimator):
-    """Scores are the only feature; what a display may take from it."""
+    """Its scores are the only feature; displays take its settings."""
 
     interval, kappa, given = INTERVAL, 0.2, "label"
 
@@ -42,72 +37,83 @@ class Classifier(BaseEstimator):
         return np.where(X[:, 0] > 0, "yes", "no")
 
 
-def gap_of(rows):
-    of = {"sensitive_features": GROUPS[rows], "interval": INTERVAL}
-    return partial_demographic_parity_gap(SCORES[rows], **of)
+def gap_of(label):
+    """Gap among the rows of a label, by the metric without condition."""
+    rows = label == LABELS
+    return partial_demographic_parity_gap(
+        SCORES[rows], sensitive_features=GROUPS[rows], interval=INTERVAL
+    )
+
+
+GAPS = {"positive": gap_of("yes"), "label": max(gap_of("yes"), gap_of("no"))}
+conditions = pytest.mark.parametrize("given", ["positive", "label"])
 
 
 def test_rates(ax):
-    model = {"sensitive_features": GROUPS, "y_true": LABELS, "ax": ax}
-    display = GroupRateDisplay.from_estimator(Classifier(), SCORES[:, None], **model)
+    X, options = SCORES[:, None], {"sensitive_features": GROUPS, "y_true": LABELS}
+    display = GroupRateDisplay.from_estimator(Classifier(), X, ax=ax, **options)
     assert display.kappa == 0.2
     assert display.gaps == {
-        "Classifier, labelled yes": pytest.approx(gap_of(POSITIVE)),
-        "Classifier, labelled no": pytest.approx(gap_of(NEGATIVE)),
+        "Classifier, labelled yes": pytest.approx(gap_of("yes")),
+        "Classifier, labelled no": pytest.approx(gap_of("no")),
     }
-    of = {**OF, "y_true": LABELS, "ax": ax}
-    [gap] = GroupRateDisplay.from_predictions(
-        SCORES, given="positive", **of
-    ).gaps.values()
-    assert gap == pytest.approx(partial_equal_opportunity_gap(LABELS, SCORES, **OF))
+    display = GroupRateDisplay.from_predictions(
+        SCORES, given="positive", y_true=LABELS, ax=ax, **OPTIONS
+    )
+    assert list(display.gaps.values()) == [pytest.approx(gap_of("yes"))]
 
 
-@pytest.mark.parametrize("given", ["positive", "label"])
+@conditions
 def test_densities(ax, given):
     display = ScoreDensityDisplay.from_predictions(
-        SCORES, y_true=LABELS, given=given, bins=7, ax=ax, **OF
+        SCORES, y_true=LABELS, given=given, bins=7, ax=ax, **OPTIONS
     )
-    gap = {
-        "positive": partial_equal_opportunity_gap,
-        "label": partial_equalized_odds_gap,
-    }
-    assert display.gap == gap[given](LABELS, SCORES, **OF)
-    names = ["f, labelled yes", "m, labelled yes", "f, labelled no", "m, labelled no"]
-    rows = [(n[0] == GROUPS) & (n.endswith("yes") == POSITIVE) for n in names]
-    n_sets = 2 if given == "positive" else 4
-    assert display.groups.tolist() == names[:n_sets]
-    for density, own in zip(display.densities, rows, strict=False):
-        expected = np.histogram(SCORES[own], display.grid, density=True)[0]
+    assert display.gap == pytest.approx(GAPS[given])
+    labels = ["yes"] if given == "positive" else ["yes", "no"]
+    sets = [(group, label) for label in labels for group in "fm"]
+    names = [f"{group}, labelled {label}" for group, label in sets]
+    assert display.groups.tolist() == names
+    for density, (group, label) in zip(display.densities, sets, strict=True):
+        scores = SCORES[(group == GROUPS) & (label == LABELS)]
+        expected = np.histogram(scores, display.grid, density=True)[0]
         np.testing.assert_allclose(density, expected)
 
 
-def test_front(ax):
-    of = {"sensitive_features": GROUPS, "ax": ax}
-    X = SCORES[:, None]
-    display = ParetoFrontDisplay.from_estimator([Classifier()], X, LABELS, **of)
-    [[fairness, _]] = display.means["Classifier"]
-    assert fairness == pytest.approx(
-        1 - partial_equalized_odds_gap(LABELS, SCORES, **OF)
-    )
+@conditions
+def test_front(ax, given):
+    options = {"sensitive_features": GROUPS, "ax": ax}
+    if given != Classifier.given:
+        options["given"] = given
     display = ParetoFrontDisplay.from_estimator(
-        [Classifier()], X, LABELS, given="positive", **of
+        [Classifier()], SCORES[:, None], LABELS, **options
     )
     [[fairness, _]] = display.means["Classifier"]
-    gap = partial_equal_opportunity_gap(LABELS, SCORES, **OF)
-    assert fairness == pytest.approx(1 - gap)
+    assert fairness == pytest.approx(1 - GAPS[given])
+    people = np.column_stack([GROUPS, np.arange(200) % 2])
+    options |= {"sensitive_features": people, "attributes": "each"}
+    display = ParetoFrontDisplay.from_estimator(
+        [Classifier()], SCORES[:, None], LABELS, **options
+    )
+    of_each = {"given": given, "interval": INTERVAL, "attributes": "each"}
+    gap = partial_parity_gap(
+        SCORES, y_true=LABELS, sensitive_features=people, **of_each
+    )
+    assert display.means["Classifier"][0, 0] == pytest.approx(1 - gap)
 
 
-def test_bad_input(ax):
-    draw = [GroupRateDisplay.from_predictions, ScoreDensityDisplay.from_predictions]
-    for method in draw:
-        with pytest.raises(ValueError, match="y_true"):
-            method(SCORES, given="positive", ax=ax, **OF)
-        with pytest.raises(ValueError, match="given"):
-            method(SCORES, given="negative", y_true=LABELS, ax=ax, **OF)
-        with pytest.raises(ValueError, match="y_true"):
-            method(SCORES, given="label", y_true=LABELS[:9], ax=ax, **OF)
-        alone = np.where(GROUPS == "f", "no", LABELS)
-        with pytest.raises(
-            ValueError, match=r"no positive samples|no rows, labelled yes"
-        ):
-            method(SCORES, given="positive", y_true=alone, ax=ax, **OF)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"given": "positive"}, "y_true"),
+        ({"given": "negative", "y_true": LABELS}, "given"),
+        ({"given": "label", "y_true": LABELS[:9]}, "y_true"),
+        (
+            {"given": "positive", "y_true": np.where(GROUPS == "f", "no", LABELS)},
+            "no positive samples|no rows, labelled yes",
+        ),
+    ],
+)
+@pytest.mark.parametrize("display", [GroupRateDisplay, ScoreDensityDisplay])
+def test_bad_input(ax, display, options, message):
+    with pytest.raises(ValueError, match=message):
+        display.from_predictions(SCORES, ax=ax, **OPTIONS, **options)

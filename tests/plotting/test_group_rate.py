@@ -1,3 +1,5 @@
+"""Display of the rates of two groups."""
+
 import numpy as np
 import pandas
 import pytest
@@ -162,9 +164,9 @@ PAIR = {"race": ("white", "asian")}
 
 
 def test_each_attribute_has_a_curve():
-    how = {"attributes": "each", "pair": PAIR, "interval": (0.1, 0.6)}
+    options = {"attributes": "each", "pair": PAIR, "interval": (0.1, 0.6)}
     models = {"plain": SCORES, "fair": -SCORES}
-    display = draw(models, PEOPLE, **how)
+    display = draw(models, PEOPLE, **options)
     assert list(display.gaps)[:4] == [
         *("plain, sex", "plain, race", "plain, age"),
         "fair, sex",
@@ -176,9 +178,9 @@ def test_each_attribute_has_a_curve():
             curve = display.rates[f"{model}, {name}"]
             np.testing.assert_array_equal(curve, alone.rates[model])
     two = PEOPLE[["sex", "age"]]
-    of = {"sensitive_features": two, "interval": (0.1, 0.6), "attributes": "each"}
-    gaps = draw(SCORES, two, attributes="each", interval=(0.1, 0.6)).gaps
-    assert max(gaps.values()) == pytest.approx(partial_parity_gap(SCORES, **of))
+    options = {"interval": (0.1, 0.6), "attributes": "each"}
+    gap = partial_parity_gap(SCORES, sensitive_features=two, **options)
+    assert max(draw(SCORES, two, **options).gaps.values()) == pytest.approx(gap)
     y = {"y_true": SCORES > 0, "given": "label"}
     gaps = draw(SCORES, two, attributes="each", **y).gaps
     assert "scores, age, labelled False" in gaps
@@ -196,76 +198,44 @@ def test_attributes_of_a_model(ax):
     model = PartiallyFairClassifier(kappa=0.9, attributes="each", interactions=False)
     two, X = PEOPLE[["sex", "age"]], SCORES[:, None]
     model.fit(X, SCORES > 0, sensitive_features=two)
-    how = {"sensitive_features": two, "ax": ax}
-    display = GroupRateDisplay.from_estimator(model, X, **how)
+    options = {"sensitive_features": two, "ax": ax}
+    display = GroupRateDisplay.from_estimator(model, X, **options)
     names = [f"PartiallyFairClassifier, {name}" for name in two]
     assert list(display.gaps) == names
-    how["pair"] = ("f, False", "m, True")
-    display = GroupRateDisplay.from_estimator(model, X, attributes="joint", **how)
+    options["pair"] = ("f, False", "m, True")
+    display = GroupRateDisplay.from_estimator(model, X, attributes="joint", **options)
     assert display.groups.tolist() == ["f, False", "m, True"]
 
 
-class GroupAware(LogisticRegression):
-    """Classifier with scores that depend on the group, and settings."""
-
-    interval = (0.1, 0.5)
-    kappa = 0.2
-
-    def decision_function(self, X, *, sensitive_features=None):
-        if sensitive_features is None:
-            raise ValueError("pass sensitive_features")
-        return super().decision_function(X) + 3 * (sensitive_features == "f")
+class WithSettings(LogisticRegression):
+    interval, kappa = (0.1, 0.5), 0.2
 
 
-class OtherSettings(GroupAware):
+class WithOtherInterval(WithSettings):
     interval = np.array([0.1, 0.6])
 
 
-def test_from_estimator(ax):
-    X, y = SCORES[:, None], SCORES > 0
-    kinds = {"plain": LogisticRegression, "aware": GroupAware, "other": OtherSettings}
-    models = {name: kind().fit(X, y) for name, kind in kinds.items()}
-
-    def drawn(*names, **options):
-        chosen = {name: models[name] for name in names}
-        return GroupRateDisplay.from_estimator(
-            chosen, X, sensitive_features=GROUPS, ax=ax, **options
-        )
-
-    display = drawn("plain", "aware")
-    same = draw(models["plain"].decision_function(X), GROUPS).rates["scores"]
-    np.testing.assert_array_equal(display.rates["plain"], same)
-    assert not np.array_equal(display.rates["aware"], same)
-    for found, interval, kappa in [
-        (display, (0.1, 0.5), 0.2),
-        (drawn("plain"), (0.0, 1.0), None),
-        (drawn("aware", "other"), (0.0, 1.0), 0.2),  # they agree on one
-        (drawn("other", interval=None), (0.1, 0.6), 0.2),
-        (drawn("aware", interval=(0, 0.5), kappa=0.3), (0, 0.5), 0.3),
-    ]:
-        assert (found.interval, found.kappa) == (interval, kappa)
-    display = GroupRateDisplay.from_estimator(
-        models["plain"], X, sensitive_features=GROUPS, ax=ax
-    )
-    assert list(display.rates) == ["LogisticRegression"]
+PLAIN, SET, OTHER = LogisticRegression(), WithSettings(), WithOtherInterval()
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("models", "options", "interval", "kappa"),
     [
-        ({"rates": {}}, "nothing to draw"),
-        ({"rates": {"a": [[0, 0, 0]]}}, r"shape \(n_points, 2\)"),
-        ({"rates": {"a": [[0, 0], [2, 1]]}}, "between 0 and 1"),
-        ({"groups": ["a", "b", "c"]}, "two names"),
-        ({"interval": (0.3, 0.05)}, "0 <= alpha < beta <= 1"),
-        ({"interval": 0.3}, "interval must be two numbers"),
-        ({"kappa": 1.5}, "kappa must be between 0 and 1"),
+        ([PLAIN], {}, (0.0, 1.0), None),
+        ([PLAIN, SET], {}, (0.1, 0.5), 0.2),
+        ([SET, OTHER], {}, (0.0, 1.0), 0.2),  # they agree on one
+        ([OTHER], {"interval": None}, (0.1, 0.6), 0.2),
+        ([SET], {"interval": (0, 0.5), "kappa": 0.3}, (0, 0.5), 0.3),
     ],
 )
-def test_bad_arguments(change, message):
-    arguments = {"rates": {"a": [[0, 0], [1, 1]]}, "groups": ["a", "b"], **change}
-    with pytest.raises(ValueError, match=message):
-        GroupRateDisplay(arguments.pop("rates"), **arguments)
+def test_settings_on_which_models_agree(ax, models, options, interval, kappa):
+    X = SCORES[:, None]
+    fitted = {str(i): model.fit(X, SCORES > 0) for i, model in enumerate(models)}
+    display = GroupRateDisplay.from_estimator(
+        fitted, X, sensitive_features=GROUPS, ax=ax, **options
+    )
+    assert list(display.rates) == list(fitted)
+    assert (display.interval, display.kappa) == (interval, kappa)
 
 
 def test_models_without_scores(ax):

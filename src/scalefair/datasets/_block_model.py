@@ -15,22 +15,19 @@ from scalefair.datasets._common import (
     Ints,
     check_count,
     generator,
+    index_dtype,
 )
-
-# Above this probability a walk over all pairs is cheaper than drawing distinct ones.
-_WALK_ABOVE = 0.25
-_CHUNK = 1 << 22
 
 _DESCR = """\
 Modified stochastic block model (m-SBM) of Kleindessner et al. (2019).
 
-{4} nodes in {5} planted clusters and {6} groups, which every cluster
-holds in equal number (within one node). Edges are independent, of probability
+{n_nodes} nodes in {n_clusters} planted clusters and {n_groups} groups, which every
+cluster holds in equal number (within one node). Edges are independent, of probability
 
-same cluster, same group    a = {0:.6g}
-other cluster, same group   b = {1:.6g}
-same cluster, other group   c = {2:.6g}
-other cluster, other group  d = {3:.6g}
+same cluster, same group    a = {a:.6g}
+other cluster, same group   b = {b:.6g}
+same cluster, other group   c = {c:.6g}
+other cluster, other group  d = {d:.6g}
 
 With b > c the groups are easier to see than the clusters.
 """
@@ -57,8 +54,8 @@ def make_fair_sbm(
     Parameters
     ----------
     n_nodes : int
-        Number of nodes, at least ``n_clusters * n_groups``. The sizes of the clusters,
-        of the groups and of what they share each differ by at most one.
+        Number of nodes, at least ``n_clusters * n_groups``. The sizes of the clusters
+        differ by at most one; so do those of the groups, and of their intersections.
     n_clusters : int
         Number of planted clusters, at least 2.
     n_groups : int
@@ -106,20 +103,22 @@ def make_fair_sbm(
     """
     check_count("n_clusters", n_clusters, 2)
     check_count("n_groups", n_groups, 2)
-    why = "n_clusters * n_groups: every cluster holds every group"
-    check_count("n_nodes", n_nodes, n_clusters * n_groups, why)
+    reason = "n_clusters * n_groups: every cluster holds every group"
+    check_count("n_nodes", n_nodes, n_clusters * n_groups, reason)
     rng = random_generator(random_state)
+    # 1. Clusters and groups: a block is a cluster's part of a group.
     sizes = _block_sizes(n_nodes, n_clusters, n_groups)
     block_of = rng.permutation(np.repeat(np.arange(sizes.size), sizes.ravel()))
     cluster_of, group_of = np.divmod(block_of, n_groups)
-    kept_share = np.ones(n_clusters) if cohesion is None else np.array(cohesion, float)
-    within = (kept_share >= 0) & (kept_share <= 1)
-    if within.shape != (n_clusters,) or not within.all():
+    factors = np.ones(n_clusters) if cohesion is None else np.array(cohesion, float)
+    is_valid = (factors >= 0) & (factors <= 1)
+    if is_valid.shape != (n_clusters,) or not is_valid.all():
         raise ValueError(
             f"cohesion must hold n_clusters = {n_clusters} numbers between 0 and 1, "
             f"got {cohesion!r}."
         )
-    chosen = _edge_probabilities(sizes, kept_share, probabilities, average_degree)
+    # 2. Edges of each kind of pairs, of probabilities a, b, c and d.
+    chosen = _edge_probabilities(sizes, factors, probabilities, average_degree)
     kinds = [
         _PairKind(block_of),
         _PairKind(group_of, cluster_of),
@@ -127,40 +126,47 @@ def make_fair_sbm(
         _PairKind(np.zeros_like(block_of), cluster_of, group_of),
     ]
     n_pairs = _count_pairs(sizes, np.ones(n_clusters, np.int64))
-    drawn = zip(kinds, n_pairs, chosen.tolist(), strict=True)
-    keys = np.concatenate([kind.sample(n, p, rng) for kind, n, p in drawn])
-    del kinds, drawn
-    if cohesion is not None:  # thinning keeps the edges independent
-        kept = np.empty(keys.size, dtype=bool)
+    samples = zip(kinds, n_pairs, chosen.tolist(), strict=True)
+    keys = np.concatenate([kind.sample(n, p, rng) for kind, n, p in samples])
+    del kinds, samples
+    # 3. Thin out the edges within loose clusters: the others stay independent.
+    if cohesion is not None:
+        is_kept = np.empty(keys.size, dtype=bool)
         for part in _chunks(keys.size):
             i, j = (cluster_of[nodes] for nodes in np.divmod(keys[part], n_nodes))
-            share = np.where(i == j, kept_share[i], 1.0)
-            kept[part] = rng.random(share.size) < share
-        keys = keys[kept]
+            probability = np.where(i == j, factors[i], 1.0)
+            is_kept[part] = rng.random(probability.size) < probability
+        keys = keys[is_kept]
     return Bunch(
         graph=_graph(keys, n_nodes),
         sensitive_features=group_of,
         target=cluster_of,
         probabilities=chosen,
-        DESCR=_DESCR.format(*chosen, n_nodes, n_clusters, n_groups),
+        DESCR=_DESCR.format(
+            n_nodes=n_nodes,
+            n_clusters=n_clusters,
+            n_groups=n_groups,
+            **dict(zip("abcd", chosen, strict=True)),
+        ),
     )
 
 
 def _chunks(size: int) -> Iterator[slice]:
-    """Parts of an array that bound what is held beside it."""
-    return (slice(at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK))
+    """Slices of four million entries of an array: temporary arrays stay small."""
+    step = 1 << 22
+    return (slice(i, min(i + step, size)) for i in range(0, size, step))
 
 
 def _graph(keys: Ints, n_nodes: int) -> sparse.csr_array:
     """Symmetric graph of ones from distinct keys ``i * n_nodes + j``, i < j."""
     keys.sort()
-    most = max(n_nodes, 2 * keys.size)
-    index_type = np.int32 if most <= np.iinfo(np.int32).max else np.int64
+    index_type = index_dtype(max(n_nodes, 2 * keys.size))
     indptr = np.searchsorted(keys, np.arange(n_nodes + 1) * n_nodes).astype(index_type)
     indices = np.empty(keys.size, index_type)
     for part in _chunks(keys.size):
         indices[part] = keys[part] % n_nodes
-    # Of ones that take a byte; those of the result come last.
+    # The upper triangle and its transpose have no entry in common. Entries of one byte
+    # save memory; those of the result are made at the end.
     upper = sparse.csr_array(
         (np.ones(keys.size, bool), indices, indptr), shape=(n_nodes, n_nodes)
     )
@@ -174,8 +180,8 @@ def _block_sizes(n_nodes: int, n_clusters: int, n_groups: int) -> Ints:
     """Nodes of each cluster in each group, shape (n_clusters, n_groups)."""
     n_each, n_extra = divmod(n_nodes, n_clusters * n_groups)
     sizes = np.full((n_clusters, n_groups), n_each)
-    # Along diagonals, so that clusters and groups, too, differ by at most one; shifted
-    # at each return to the start of a diagonal.
+    # Along diagonals, so that sizes of clusters and of groups, too, differ by at most
+    # one. A diagonal that has come back to its start is shifted.
     extra = np.arange(n_extra)
     shift = extra // math.lcm(n_clusters, n_groups)
     sizes[extra % n_clusters, (extra + shift) % n_groups] += 1
@@ -183,24 +189,26 @@ def _block_sizes(n_nodes: int, n_clusters: int, n_groups: int) -> Ints:
 
 
 def _count_pairs(sizes: Ints, share: NDArray[Any]) -> list[Any]:
-    """Unordered pairs of the four kinds, those inside a cluster times its share."""
+    """Unordered pairs of the four kinds; those in a cluster are times its `share`."""
 
     def within(sizes: Ints) -> Ints:
+        """Unordered pairs in sets of these sizes."""
         return sizes * (sizes - 1) // 2
 
     block = within(sizes).sum(axis=1)
     cluster = within(sizes.sum(axis=1))
     same_group = within(sizes.sum(axis=0)).sum() - block.sum()
-    others = within(sizes.sum()) - cluster.sum() - same_group
-    return [share @ block, same_group, share @ (cluster - block), others]
+    different = within(sizes.sum()) - cluster.sum() - same_group
+    return [share @ block, same_group, share @ (cluster - block), different]
 
 
 class _PairKind:
-    """Ordered pairs of nodes of one class that differ in all of the other labels."""
+    """Ordered pairs of nodes of the same class that differ in all other labels."""
 
-    def __init__(self, class_of: Ints, *apart: Ints) -> None:
+    def __init__(self, class_of: Ints, *different: Ints) -> None:
         self.n_nodes = class_of.size
-        self._apart = apart
+        self._different = different
+        # Ordered pairs are numbered class by class: n**2 for a class of n nodes.
         self._members = np.argsort(class_of, kind="stable")
         self._sizes = np.bincount(class_of)
         self._offsets = np.cumsum(self._sizes) - self._sizes
@@ -211,16 +219,17 @@ class _PairKind:
         self, n_pairs: int, probability: float, rng: np.random.Generator
     ) -> Ints:
         """Draw each of the pairs independently: keys ``i * n_nodes + j``, i < j."""
-        if probability <= _WALK_ABOVE:
-            # The law of one coin per pair, at a cost that follows the edges.
+        if probability <= 0.25:
+            # The same distribution, at a cost proportional to the number of edges. For
+            # larger probabilities a pass over all pairs is cheaper.
             return self._draw_distinct(n_pairs, rng.binomial(n_pairs, probability), rng)
-        kept = [np.empty(0, dtype=np.int64)]
+        edges = [np.empty(0, dtype=np.int64)]
         for part in _chunks(self.n_ordered):
             i, j = self.decode(np.arange(part.start, part.stop))
-            once = i < j
-            keys = self._keys(i[once], j[once])
-            kept.append(keys[rng.random(keys.size) < probability])
-        return np.concatenate(kept)
+            is_ordered = i < j  # each pair occurs in both orders
+            keys = self._keys(i[is_ordered], j[is_ordered])
+            edges.append(keys[rng.random(keys.size) < probability])
+        return np.concatenate(edges)
 
     def decode(self, numbers: Ints) -> tuple[Ints, Ints]:
         """Return the two nodes of each numbered pair (the same node twice occurs)."""
@@ -230,10 +239,10 @@ class _PairKind:
         return self._members[offset + first], self._members[offset + second]
 
     def _keys(self, i: Ints, j: Ints) -> Ints:
-        """Return the keys of those of the pairs that are of the kind."""
-        for label in self._apart:
-            wanted = label[i] != label[j]
-            i, j = i[wanted], j[wanted]
+        """Return the keys of the pairs that differ in all other labels."""
+        for label in self._different:
+            is_different = label[i] != label[j]
+            i, j = i[is_different], j[is_different]
         return np.minimum(i, j) * self.n_nodes + np.maximum(i, j)
 
     def _draw_distinct(
@@ -242,29 +251,30 @@ class _PairKind:
         """Draw a set of `count` of the `n_pairs` pairs, each set equally likely."""
         keys = np.empty(0, dtype=np.int64)
         while keys.size < count:
-            # A draw hits a given pair with probability 2 / n_ordered; with a margin.
+            # A draw is a certain pair with probability 2 / n_ordered: so many draws
+            # meet the missing share of the pairs, with a margin of a hundredth.
             share = min((count - keys.size) / (n_pairs - keys.size), 0.9)
-            draws = int(1.01 * self.n_ordered / 2 * -math.log1p(-share)) + 16
-            found = [keys]
-            for part in _chunks(draws):
+            n_draws = int(1.01 * self.n_ordered / 2 * -math.log1p(-share)) + 16
+            blocks = [keys]
+            for part in _chunks(n_draws):
                 numbers = rng.integers(self.n_ordered, size=part.stop - part.start)
                 i, j = self.decode(numbers)
-                pair = i != j
-                found.append(self._keys(i[pair], j[pair]))
-            keys = np.concatenate(found)
-            del found
+                is_pair = i != j
+                blocks.append(self._keys(i[is_pair], j[is_pair]))
+            keys = np.concatenate(blocks)
+            del blocks
             # numpy.unique hashes since NumPy 2.3, tens of times slower for large keys.
             keys.sort()
             first = np.ones(keys.size, dtype=bool)
             np.not_equal(keys[1:], keys[:-1], out=first[1:])
             keys = keys[first]
-        # Too many: drop at random, not from the sorted end, to favour no pair.
+        # Drop surplus pairs at random: at the end of the sorted keys would be biased.
         return np.delete(keys, rng.choice(keys.size, keys.size - count, replace=False))
 
 
 def _edge_probabilities(
     sizes: Ints,
-    kept_share: Floats,
+    factors: Floats,
     probabilities: Sequence[float] | None,
     average_degree: float | None,
 ) -> Floats:
@@ -282,6 +292,7 @@ def _edge_probabilities(
         weights = np.array([1.0, 0.7, 0.4, 0.1]) * (math.log(n_nodes) / n_nodes) ** 0.1
     else:
         weights = _sparse_weights(*sizes.shape)
+    # Without a degree the weights are probabilities; else they are scaled to it.
     if average_degree is None:
         if weights[0] > 1:
             raise ValueError(
@@ -293,17 +304,17 @@ def _edge_probabilities(
         raise ValueError(
             f"average_degree must be a positive number, got {average_degree!r}."
         )
-    n_pairs = np.array(_count_pairs(sizes, kept_share))
+    n_pairs = np.array(_count_pairs(sizes, factors))
     per_unit = 2.0 * float(weights @ n_pairs) / n_nodes
-    chosen = weights * (average_degree / per_unit)
-    if chosen[0] > 1:
+    scaled = weights * (average_degree / per_unit)
+    if scaled[0] > 1:
         raise ValueError(
             f"average_degree={average_degree:g} is too large: nodes of the same "
-            f"cluster and group would be linked with probability {chosen[0]:.3g}. With "
+            f"cluster and group would be linked with probability {scaled[0]:.3g}. With "
             f"{n_nodes} nodes and these clusters, groups and probabilities, at most "
-            f"{average_degree / chosen[0]:.6g} is possible."
+            f"{average_degree / scaled[0]:.6g} is possible."
         )
-    return chosen
+    return scaled
 
 
 def _sparse_weights(k: int, h: int) -> Floats:

@@ -1,4 +1,4 @@
-"""What generators and loaders share: checks, groups, graphs, words of docstrings."""
+"""Shared by generators and loaders: checks, groups, graphs, parts of docstrings."""
 
 import inspect
 import re
@@ -11,41 +11,41 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from scalefair.datasets._sources import Source
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Words = NDArray[np.str_]
+Strings = NDArray[np.str_]
 Columns = dict[str, Floats]
 Function = TypeVar("Function", bound=Callable[..., Bunch])
 
 
-def check_count(name: str, value: Any, least: int, reason: str = "") -> None:
-    """Raise ValueError unless `value` is an integer of at least `least`."""
-    if not isinstance(value, Integral) or value < least:
-        why = f" ({reason})" if reason else ""
-        raise ValueError(f"{name} must be an integer >= {least}{why}, got {value!r}.")
+def check_count(name: str, value: Any, minimum: int, reason: str = "") -> None:
+    """Raise ValueError unless `value` is an integer of at least `minimum`."""
+    if not isinstance(value, Integral) or value < minimum:
+        hint = f" ({reason})" if reason else ""
+        raise ValueError(
+            f"{name} must be an integer >= {minimum}{hint}, got {value!r}."
+        )
 
 
-def check_option(name: str, value: Any, known: Sequence[Any]) -> None:
-    """Raise ValueError unless the value is among the known ones."""
-    if value not in known:
-        raise ValueError(f"{name} must be one of {tuple(known)}, got {value!r}.")
+def check_option(name: str, value: Any, allowed: Sequence[Any]) -> None:
+    """Raise ValueError unless the value is one of those allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {tuple(allowed)}, got {value!r}.")
 
 
 def standardise(values: Floats, *, ddof: int = 0) -> Floats:
     """Return columns of mean 0 and variance 1, by n - ddof; constant ones become 0."""
-    spread = values.std(axis=0, ddof=ddof)
+    deviations = values.std(axis=0, ddof=ddof)
     scaled: Floats = values - values.mean(axis=0)
-    scaled /= np.where(spread > 0, spread, 1.0)
+    scaled /= np.where(deviations > 0, deviations, 1.0)
     return scaled
 
 
 def check_shares(group_probabilities: Sequence[float]) -> Floats:
-    """Return the probabilities of the groups with sum 1, or say what is wrong."""
+    """Return positive probabilities of the groups, with sum 1 to the last digit."""
     shares: Floats = np.asarray(group_probabilities, dtype=np.float64)
-    positive = shares.ndim == 1 and bool((shares > 0).all())
-    if not (positive and np.isclose(shares.sum(), 1)):
+    is_positive = shares.ndim == 1 and bool((shares > 0).all())
+    if not (is_positive and np.isclose(shares.sum(), 1)):
         raise ValueError(
             "group_probabilities must be positive numbers of sum 1, got "
             f"{group_probabilities!r}."
@@ -55,7 +55,7 @@ def check_shares(group_probabilities: Sequence[float]) -> Floats:
 
 
 def draw_groups(n_samples: int, shares: Floats, rng: np.random.Generator) -> Ints:
-    """Draw groups with the given probabilities; none is empty."""
+    """Draw groups with these probabilities; none is empty."""
     groups = rng.choice(shares.size, size=n_samples, p=shares).astype(np.int64)
     groups[: shares.size] = np.arange(shares.size)
     return rng.permutation(groups)
@@ -72,78 +72,54 @@ def symmetric_graph(
                 f"an edge names node {int(nodes[unknown][0])}, but the nodes are "
                 f"numbered 0 to {n_nodes - 1}."
             )
-    apart = source != target
-    most = max(n_nodes, 2 * source.size)
-    index_type = np.int32 if most <= np.iinfo(np.int32).max else np.int64
-    ends = [nodes[apart].astype(index_type) for nodes in (source, target)]
+    is_no_loop = source != target
+    index_type = index_dtype(max(n_nodes, 2 * source.size))
+    ends = [nodes[is_no_loop].astype(index_type) for nodes in (source, target)]
     rows, columns = np.concatenate(ends), np.concatenate(ends[::-1])
     entries = np.ones(rows.size), (rows, columns)
     graph = sparse.coo_array(entries, shape=(n_nodes, n_nodes)).tocsr()
-    graph.data.fill(1.0)  # what was listed twice has been added
+    graph.data.fill(1.0)  # edges that are listed twice have been added
     return graph
 
 
-# -- What the docstrings share -----------------------------------------------------
+def index_dtype(largest: int) -> type[np.signedinteger[Any]]:
+    """Return the type of the indices of a sparse matrix with this largest index."""
+    return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
 
-_PARAMETERS = """
-data_home : str or path-like, default=None
-    Folder in which files are looked for and to which they are downloaded; by default
-    that of the environment variable SCALEFAIR_DATA, else the user's cache folder.
-download_if_missing : bool, default=True
-    If False, raise an error instead of downloading."""
-_RAISES = """Raises
-------
-OSError
-    If a file is missing and `download_if_missing` is False, or a download fails.
-ValueError
-    If an option is unknown, a file is not the published one (the message says where),
-    or a download has a wrong checksum.
-ImportError
-    If a download is needed and pooch is not installed."""
-_EXAMPLES = """Examples
---------
->>> from scalefair.datasets import FUNCTION
->>> data = FUNCTION()  # doctest: +SKIP
->>> print(data.DESCR)  # doctest: +SKIP"""
+
+# -- Shared parts of docstrings ----------------------------------------------------
+
 _RANDOM = """
 random_state : int, RandomState instance or None, default=None
     Determines all that is drawn."""
 _OUT_OF_RANGE = """Raises
 ------
 ValueError
-    If an argument is out of range; the message says what would fit."""
-_ORDER = "Parameters,Returns,Raises,See Also,Notes,References,Examples"
+    If an argument is out of range; the message states the range."""
 
 
-def _fill(**added: str) -> Callable[[Function], Function]:
-    """Add text to the sections of a docstring, and put them into numpydoc's order."""
+def fill_sections(**added: str) -> Callable[[Function], Function]:
+    """Add texts to sections of a docstring, and put the sections into numpydoc's order.
+
+    "FUNCTION" in a text stands for the name of the function.
+    """
 
     def fill(function: Function) -> Function:
         if function.__doc__ is not None:  # python -OO has none
             doc = inspect.cleandoc(function.__doc__)
-            head, *written = re.split(r"\n\n(?=[A-Z][A-Za-z ]+\n-{4,}\n)", doc)
+            summary, *sections = re.split(r"\n\n(?=[A-Z][A-Za-z ]+\n-{4,}\n)", doc)
             parts = {"Parameters": "Parameters\n----------"}
-            parts |= {text.split("\n")[0]: text for text in written}
+            parts |= {section.split("\n")[0]: section for section in sections}
             parts |= {name: parts.get(name, "") + text for name, text in added.items()}
-            sections = [parts[name] for name in _ORDER.split(",") if name in parts]
-            doc = "\n\n".join([head, *sections])
+            order = "Parameters,Returns,Raises,See Also,Notes,References,Examples"
+            sections = [parts[name] for name in order.split(",") if name in parts]
+            doc = "\n\n".join([summary, *sections])
             function.__doc__ = doc.replace("FUNCTION", function.__name__)
         return function
 
     return fill
 
 
-def fetcher(source: Source) -> Callable[[Function], Function]:
-    """Fill into a docstring what all fetchers share, and the description as notes."""
-    return _fill(
-        Parameters=_PARAMETERS,
-        Returns="\n    - DESCR, source, licence : str",
-        Raises=_RAISES,
-        Notes=f"Notes\n-----\n{source.description.strip()}",
-        Examples=_EXAMPLES,
-    )
-
-
-generator = _fill(
+generator = fill_sections(
     Parameters=_RANDOM, Returns="\n    - DESCR : str", Raises=_OUT_OF_RANGE
 )

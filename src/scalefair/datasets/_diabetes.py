@@ -7,12 +7,11 @@ from sklearn.utils import Bunch
 
 from scalefair.datasets._common import (
     Columns,
-    Words,
+    Strings,
     check_option,
-    fetcher,
     standardise,
 )
-from scalefair.datasets._fetch import PUBLISHED, Files, Home, Table
+from scalefair.datasets._fetch import PUBLISHED, Files, Table, fetcher
 from scalefair.datasets._sources import DIABETES
 from scalefair.files import reading
 
@@ -75,9 +74,7 @@ _CHAPTERS = {
 
 
 @fetcher(DIABETES)
-def fetch_diabetes(
-    *, sensitive: str = "race", data_home: Home = None, download_if_missing: bool = True
-) -> Bunch:
+def fetch_diabetes(files: Files, *, sensitive: str = "race") -> Bunch:
     """Load 101,766 hospital stays of patients with diabetes, encoded as numbers.
 
     A table rather than a graph: build a nearest-neighbour graph or a kernel from its
@@ -100,7 +97,6 @@ def fetch_diabetes(
         - node_ids : ndarray of int, shape (101766,), encounter id
     """
     check_option("sensitive", sensitive, ("race", "gender", "age"))
-    files = Files(DIABETES, data_home, download_if_missing)
     path = files.path("diabetes.zip")
     with (
         reading(path, PUBLISHED),
@@ -110,32 +106,37 @@ def fetch_diabetes(
         table = Table(path, content)
     columns = _encode(table)
     groups = table.text(sensitive)
-    missing = np.isin(groups, ("?", "Unknown/Invalid"))
-    return files.bunch(
+    is_missing = np.isin(groups, ("?", "Unknown/Invalid"))
+    return Bunch(
         data=np.column_stack(list(columns.values())),
         feature_names=list(columns),
-        sensitive_features=np.where(missing, "Unknown", groups),
+        sensitive_features=np.where(is_missing, "Unknown", groups),
         target=table.text("readmitted"),
         node_ids=table.integers("encounter_id"),
     )
 
 
 def _encode(table: Table) -> Columns:
-    """Return the counts, then a column per value of each categorical attribute."""
+    """Return the counts, then a column per category of each attribute."""
     columns = {name: standardise(table.numbers(name)) for name in _COUNTS.split()}
     for name in _VISITS.split():
         columns[name] = standardise(np.log1p(table.numbers(name)))
 
-    def add(attribute: str, values: Words, known: list[str]) -> None:
-        for value in known:
-            columns[f"{attribute}={value}"] = (values == value) / np.sqrt(2.0)
+    def add(attribute: str, values: Strings, categories: list[str]) -> None:
+        for category in categories:
+            is_equal = values == category
+            # Rows that differ in one attribute are at distance 1.
+            columns[f"{attribute}={category}"] = is_equal / np.sqrt(2.0)
 
-    for name, meaning in _CODES.items():
-        of = {code: value for value, codes in meaning.items() for code in codes.split()}
-        values = np.array([of.get(code, "other") for code in table.text(name)])
-        add(name.removesuffix("_id"), values, [*meaning, "other"])
-    for name, words in _VALUES.items():
-        add(name, table.words(name, words.split()), words.split())
+    # Codes by their meaning, then categories as in the file, then diagnoses.
+    for name, codes in _CODES.items():
+        meanings = {
+            code: meaning for meaning in codes for code in codes[meaning].split()
+        }
+        values = np.array([meanings.get(code, "other") for code in table.text(name)])
+        add(name.removesuffix("_id"), values, [*codes, "other"])
+    for name, categories in _VALUES.items():
+        add(name, table.categories(name, categories.split()), categories.split())
     chapters = np.array([_chapter(code) for code in table.text("diag_1")])
     table.check("diag_1", chapters != "", "hold ICD-9 codes")
     add("diag_1", chapters, [*_CHAPTERS, "other", "unknown"])
@@ -143,7 +144,7 @@ def _encode(table: Table) -> Columns:
 
 
 def _chapter(code: str) -> str:
-    """Chapter of an ICD-9 code such as "250.83", "38" or "V57"; "" for others."""
+    """Chapter of an ICD-9 code such as "250.83", "38" or "V57"; "" for no code."""
     if code == "?":
         return "unknown"
     if code[:1] in ("V", "E"):  # supplementary and external causes

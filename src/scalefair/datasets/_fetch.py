@@ -1,7 +1,9 @@
-"""Find the files of a data set or download them, read and check them."""
+"""Loaders of data sets: find or download the files, read and check them."""
 
+import functools
+import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,7 +12,7 @@ import pandas
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import Columns, Floats, Ints, Words
+from scalefair.datasets._common import Columns, Floats, Ints, Strings, fill_sections
 from scalefair.datasets._sources import CHECKSUMS, Source
 from scalefair.files import FileError, reading
 
@@ -19,6 +21,61 @@ PUBLISHED = "the published file (delete it to download it again)"
 
 # A folder as users name it; None is the default one.
 Home = str | os.PathLike[str] | None
+
+_PARAMETERS = """
+data_home : str or path-like, default=None
+    Folder in which files are looked for and to which they are downloaded; by default
+    that of the environment variable SCALEFAIR_DATA, else the user's cache folder.
+download_if_missing : bool, default=True
+    If False, raise an error instead of downloading."""
+_RAISES = """Raises
+------
+OSError
+    If a file is missing and `download_if_missing` is False, or a download fails.
+ValueError
+    If an option is unknown, a file is not the published one (the message says where),
+    or a download has a wrong checksum.
+ImportError
+    If a download is needed and pooch is not installed."""
+_EXAMPLES = """Examples
+--------
+>>> from scalefair.datasets import FUNCTION
+>>> data = FUNCTION()  # doctest: +SKIP
+>>> print(data.DESCR)  # doctest: +SKIP"""
+
+
+def fetcher(source: Source) -> Callable[[Callable[..., Bunch]], Callable[..., Bunch]]:
+    """Make a fetcher of a data set from a function that reads its files.
+
+    The function gets `Files` and the options of the fetcher. The fetcher has parameters
+    for the folder and the download, too; it adds the source and the description of the
+    data set to the Bunch, and the description to the docstring.
+    """
+
+    def decorate(read: Callable[..., Bunch]) -> Callable[..., Bunch]:
+        def fetch(
+            *, data_home: Home = None, download_if_missing: bool = True, **options: Any
+        ) -> Bunch:
+            data = read(Files(source, data_home, download_if_missing), **options)
+            data.DESCR, data.source = source.description, source.page
+            data.licence = source.licence
+            return data
+
+        # The options of `read`, without the files, and the parameters of all fetchers.
+        _, *options = inspect.signature(read).parameters.values()
+        *shared, _ = inspect.signature(fetch).parameters.values()
+        signature = inspect.Signature([*options, *shared], return_annotation=Bunch)
+        functools.update_wrapper(fetch, read)
+        vars(fetch)["__signature__"] = signature
+        return fill_sections(
+            Parameters=_PARAMETERS,
+            Returns="\n    - DESCR, source, licence : str",
+            Raises=_RAISES,
+            Notes=f"Notes\n-----\n{source.description.strip()}",
+            Examples=_EXAMPLES,
+        )(fetch)
+
+    return decorate
 
 
 class Files:
@@ -47,9 +104,9 @@ class Files:
             )
         pooch = _import_pooch(f"download {url}")
         try:
-            # Downloads to a temporary name, checks, then renames: no half file is left.
-            known_hash = f"sha256:{CHECKSUMS[key]}"
-            pooch.retrieve(url, known_hash, fname=name, path=plain.parent)
+            # Downloads to a temporary name, checks and renames: a file is complete.
+            checksum = f"sha256:{CHECKSUMS[key]}"
+            pooch.retrieve(url, checksum, fname=name, path=plain.parent)
         except OSError as error:
             raise OSError(
                 f"{key} could not be downloaded: {error}. Try again, or save {url} as "
@@ -63,20 +120,11 @@ class Files:
         with reading(path, PUBLISHED):
             return Table(path, path, **options)
 
-    def bunch(self, **entries: Any) -> Bunch:
-        """Return the entries, and where they come from."""
-        return Bunch(
-            **entries,
-            DESCR=self._source.description,
-            source=self._source.page,
-            licence=self._source.licence,
-        )
-
 
 class Table:
     """The columns of a text file by name, checked when they are taken."""
 
-    # `names` are those of a file without header, else line `header` holds them.
+    # `names` are the columns of a file without header; else they are in line `header`.
 
     def __init__(
         self,
@@ -97,37 +145,37 @@ class Table:
             keep_default_na=False,
             skip_blank_lines=False,
         )
-        found = names.split()
+        columns = names.split()
         if header:
-            found, frame = frame.iloc[0].tolist(), frame.iloc[1:]
+            columns, frame = frame.iloc[0].tolist(), frame.iloc[1:]
         self._check(len(frame) > 0, "it has no rows")
-        n, n_columns = len(found), frame.shape[1]
+        n, n_columns = len(columns), frame.shape[1]
         self._check(n_columns == n, f"it must have {n} column(s), but has {n_columns}")
-        # Lines that are too long do not come so far; short ones end in empty entries.
-        whole = frame.iloc[:, -1] != ""
-        self._check(whole, f"each line must have {n} entries, there are fewer")
-        self._frame = frame.set_axis(found, axis=1)
+        # pandas refuses lines that are too long; short ones end in empty entries.
+        is_complete = frame.iloc[:, -1] != ""
+        self._check(is_complete, f"each line must have {n} entries, there are fewer")
+        self._frame = frame.set_axis(columns, axis=1)
 
     def _column(self, name: str) -> Any:
         self._check(name in self._frame, f"its header must name a column {name}")
         columns = self._frame.loc[:, [name]]
-        same = columns.eq(columns.iloc[:, 0], axis=0).all(axis=1)
-        self._check(same, f"the columns {name} must not differ")
+        is_same = columns.eq(columns.iloc[:, 0], axis=0).all(axis=1)
+        self._check(is_same, f"the columns {name} must not differ")
         return columns.iloc[:, 0]
 
-    def text(self, name: str) -> Words:
-        """Return a column as it is."""
-        column: Words = self._column(name).to_numpy(dtype=np.str_)
+    def text(self, name: str) -> Strings:
+        """Return a column as strings."""
+        column: Strings = self._column(name).to_numpy(dtype=np.str_)
         return column
 
-    def words(self, name: str, known: Sequence[str]) -> Words:
-        """Return a column of known words."""
+    def categories(self, name: str, allowed: Sequence[str]) -> Strings:
+        """Return a column of categories."""
         column = self.text(name)
-        self.check(name, np.isin(column, known), f"hold one of {list(known)}")
+        self.check(name, np.isin(column, allowed), f"hold one of {list(allowed)}")
         return column
 
     def numbers(self, name: str, *, empty: float = np.nan) -> Floats:
-        """Return a column of finite numbers; `empty` stands for those that lack."""
+        """Return a column of finite numbers; missing ones are `empty`."""
         column = self._column(name)
         parsed = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64)
         values: Floats = np.where(column == "", empty, parsed)
@@ -137,8 +185,8 @@ class Table:
     def integers(self, name: str) -> Ints:
         """Return a column of integers."""
         values = self.numbers(name)
-        whole = (values == np.rint(values)) & (np.abs(values) < 2**53)
-        self.check(name, whole, "hold integers")
+        is_integer = (values == np.rint(values)) & (np.abs(values) < 2**53)
+        self.check(name, is_integer, "hold integers")
         return values.astype(np.int64)
 
     def labels(self, name: str) -> Ints:
@@ -152,28 +200,28 @@ class Table:
         column = self._column(name)
         parsed = pandas.to_datetime(column, format="ISO8601", errors="coerce")
         values: NDArray[np.datetime64] = parsed.to_numpy(dtype="datetime64[s]")
-        right = (column == "").to_numpy() | ~np.isnat(values)
-        self.check(name, right, "hold dates")
+        is_valid = (column == "").to_numpy() | ~np.isnat(values)
+        self.check(name, is_valid, "hold dates")
         return values
 
     def indicators(
-        self, name: str, known: Sequence[str], *, missing: bool = False
+        self, name: str, categories: Sequence[str], *, missing: bool = False
     ) -> Columns:
-        """Return a column of zeros and ones for each word of a column of words."""
-        words = self.words(name, (*known, "") if missing else known)
-        return {f"{name}={word}": (words == word).astype(np.float64) for word in known}
+        """Return a column of zeros and ones for each category of a column."""
+        column = self.categories(name, (*categories, "") if missing else categories)
+        return {f"{name}={c}": (column == c).astype(np.float64) for c in categories}
 
-    def check(self, name: str, right: NDArray[np.bool_], rule: str) -> None:
-        """Refuse the file unless all entries of a column are right."""
-        if not right.all():
-            entry = self.text(name)[right.argmin()]
-            self._check(right, f"column {name} must {rule}, got {str(entry)!r}")
+    def check(self, name: str, is_valid: NDArray[np.bool_], rule: str) -> None:
+        """Raise FileError unless all entries of a column are valid."""
+        if not is_valid.all():
+            entry = self.text(name)[is_valid.argmin()]
+            self._check(is_valid, f"column {name} must {rule}, got {str(entry)!r}")
 
-    def _check(self, right: Any, rule: str) -> None:
-        """Raise unless all is right, with the line of the first that is not."""
-        if not np.all(right):
-            if np.ndim(right):
-                rule += f" in line {np.argmin(right) + self._first_line}"
+    def _check(self, is_valid: Any, rule: str) -> None:
+        """Raise FileError, with the first line that is not valid, unless all are."""
+        if not np.all(is_valid):
+            if np.ndim(is_valid):
+                rule += f" in line {np.argmin(is_valid) + self._first_line}"
             raise FileError(
                 f"{self._path}: not the published file: {rule}. Delete it to download "
                 "it again, or replace it."
@@ -184,8 +232,8 @@ def data_folder(data_home: Home) -> Path:
     """Return `data_home`, else the folder SCALEFAIR_DATA names, else pooch's cache."""
     if data_home is not None:
         return Path(data_home).expanduser()
-    if named := os.environ.get(DATA_VARIABLE):
-        return Path(named).expanduser()
+    if folder := os.environ.get(DATA_VARIABLE):
+        return Path(folder).expanduser()
     return Path(_import_pooch("choose a cache folder").os_cache("scalefair"))
 
 

@@ -4,16 +4,14 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import Ints, fetcher, symmetric_graph
-from scalefair.datasets._fetch import PUBLISHED, Files, Home
+from scalefair.datasets._common import Ints, symmetric_graph
+from scalefair.datasets._fetch import PUBLISHED, Files, fetcher
 from scalefair.datasets._sources import DEEZER, FACEBOOKNET, LASTFM, POKEC
 from scalefair.files import FileError, reading
 
 
 @fetcher(LASTFM)
-def fetch_lastfm_asia(
-    *, data_home: Home = None, download_if_missing: bool = True
-) -> Bunch:
+def fetch_lastfm_asia(files: Files) -> Bunch:
     """Load the LastFM Asia friendships, with the users' countries as groups.
 
     Returns
@@ -23,11 +21,10 @@ def fetch_lastfm_asia(
         - sensitive_features : ndarray of int, shape (5713,), country
         - node_ids : ndarray of int, shape (5713,), id in the original graph
     """
-    files = Files(LASTFM, data_home, download_if_missing)
     users = files.table("lastfm_clean_countries.csv", header=0, names="user country")
     edges = files.table("lastfm_clean_edges.csv", header=0, names="source target")
     node_ids = users.integers("user")
-    return files.bunch(
+    return Bunch(
         graph=symmetric_graph(
             edges.integers("source"), edges.integers("target"), node_ids.size
         ),
@@ -37,9 +34,7 @@ def fetch_lastfm_asia(
 
 
 @fetcher(FACEBOOKNET)
-def fetch_facebooknet(
-    *, data_home: Home = None, download_if_missing: bool = True
-) -> Bunch:
+def fetch_facebooknet(files: Files) -> Bunch:
     """Load the Facebook friendships of a high school, with gender as group.
 
     Returns
@@ -49,7 +44,6 @@ def fetch_facebooknet(
         - sensitive_features : ndarray of int, shape (322,), 0 female, 1 male
         - node_ids : ndarray of int, shape (322,), number of the student
     """
-    files = Files(FACEBOOKNET, data_home, download_if_missing)
     students = files.table("group_clean.csv", header=0, names="student gender")
     pairs = files.table("friendship_clean.csv", header=0, names="source target weight")
     node_ids = students.integers("student")
@@ -58,7 +52,7 @@ def fetch_facebooknet(
         _positions(node_ids, pairs.integers(end)[friends])
         for end in ("source", "target")
     )
-    return files.bunch(
+    return Bunch(
         graph=symmetric_graph(source, target, node_ids.size),
         sensitive_features=students.integers("gender"),
         node_ids=node_ids,
@@ -66,9 +60,7 @@ def fetch_facebooknet(
 
 
 @fetcher(DEEZER)
-def fetch_deezer_europe(
-    *, data_home: Home = None, download_if_missing: bool = True
-) -> Bunch:
+def fetch_deezer_europe(files: Files) -> Bunch:
     """Load the mutual followers of Deezer users in Europe, with gender as group.
 
     Returns
@@ -77,13 +69,12 @@ def fetch_deezer_europe(
         - graph : csr_array of float64, shape (28281, 28281), symmetric, ones
         - sensitive_features : ndarray of int, shape (28281,), gender, 0 or 1
     """
-    files = Files(DEEZER, data_home, download_if_missing)
     users = files.table("deezer_gendered_target.csv")
     edges = files.table("deezer_gendered_edges.csv")
     gender = users.integers("target")
-    # The ids are 0 to n - 1, but nothing promises that the rows are in order.
+    # The ids are 0 to n - 1, but perhaps not in order.
     rows = _positions(users.integers("id"), np.arange(gender.size))
-    return files.bunch(
+    return Bunch(
         graph=symmetric_graph(
             edges.integers("node_1"), edges.integers("node_2"), gender.size
         ),
@@ -92,7 +83,7 @@ def fetch_deezer_europe(
 
 
 @fetcher(POKEC)
-def fetch_pokec(*, data_home: Home = None, download_if_missing: bool = True) -> Bunch:
+def fetch_pokec(files: Files) -> Bunch:
     """Load friendships of one region of the network Pokec, with age as group.
 
     Returns
@@ -102,7 +93,6 @@ def fetch_pokec(*, data_home: Home = None, download_if_missing: bool = True) -> 
         - sensitive_features : ndarray of int, shape (67796,), age band, 1 to 4
         - target : ndarray of int, shape (67796,), working field, -1 for none
     """
-    files = Files(POKEC, data_home, download_if_missing)
     ages = files.table("Pokec_feature_reg1.csv", header=0, names="age").integers("age")
     work = files.table("Pokec_label_reg1.csv", header=0, names="field").integers(
         "field"
@@ -116,21 +106,21 @@ def fetch_pokec(*, data_home: Home = None, download_if_missing: bool = True) -> 
             f"{ages.size} ages and {work.size} working fields. Delete them to download "
             "them again."
         )
-    return files.bunch(
+    return Bunch(
         graph=symmetric_graph(entries.row, entries.col, ages.size),
         sensitive_features=ages,
         target=work,
     )
 
 
-def _positions(node_ids: Ints, wanted: Ints) -> Ints:
-    """Return the position in `node_ids` of each wanted id."""
+def _positions(node_ids: Ints, queries: Ints) -> Ints:
+    """Return the position in `node_ids` of each id of the queries."""
     order = np.argsort(node_ids)
-    slot = np.searchsorted(node_ids, wanted, sorter=order)
-    found: Ints = order[np.minimum(slot, node_ids.size - 1)]
-    unknown = node_ids[found] != wanted
-    if unknown.any():
+    slots = np.searchsorted(node_ids, queries, sorter=order)
+    positions: Ints = order[np.minimum(slots, node_ids.size - 1)]
+    is_unknown = node_ids[positions] != queries
+    if is_unknown.any():
         raise ValueError(
-            f"node {int(wanted[unknown][0])} has no entry in the file of groups."
+            f"node {int(queries[is_unknown][0])} has no entry in the file of groups."
         )
-    return found
+    return positions

@@ -12,12 +12,11 @@ from sklearn.utils import Bunch
 from scalefair.datasets._common import (
     Columns,
     Ints,
-    Words,
+    Strings,
     check_option,
-    fetcher,
     standardise,
 )
-from scalefair.datasets._fetch import PUBLISHED, Files, Home, Table
+from scalefair.datasets._fetch import PUBLISHED, Files, Table, fetcher
 from scalefair.datasets._sources import (
     A9A,
     BANK,
@@ -35,16 +34,11 @@ _BANK_COLUMNS = (
     "age job marital education default balance housing loan contact day month duration "
     "campaign pdays previous poutcome y"
 )
-_OLD = 65
 
 
 @fetcher(BANK)
 def fetch_bank_marketing(
-    *,
-    preprocess: bool = True,
-    keep_outcome: bool = True,
-    data_home: Home = None,
-    download_if_missing: bool = True,
+    files: Files, *, preprocess: bool = True, keep_outcome: bool = True
 ) -> Bunch:
     """Load 45,211 calls of a bank's campaigns, with old and young clients as groups.
 
@@ -65,15 +59,14 @@ def fetch_bank_marketing(
           "younger than 65"
         - target : ndarray of int, shape (45211,), 1 if the client subscribed
     """
-    files = Files(BANK, data_home, download_if_missing)
     table = files.table("bank.csv", header=0, names=_BANK_COLUMNS)
     names = _BANK_COLUMNS.split()[1 : None if keep_outcome else -1]
     data = np.column_stack([table.integers(name) for name in names]).astype(np.float64)
-    old = table.integers("age") >= _OLD
-    return files.bunch(
+    is_old = table.integers("age") >= 65
+    return Bunch(
         data=standardise(data, ddof=1) if preprocess else data,
         feature_names=names,
-        sensitive_features=np.where(old, f"{_OLD} or older", f"younger than {_OLD}"),
+        sensitive_features=np.where(is_old, "65 or older", "younger than 65"),
         target=table.integers("y"),
     )
 
@@ -82,8 +75,8 @@ _CALL_NUMBERS = (
     "age duration campaign pdays previous emp.var.rate cons.price.idx cons.conf.idx "
     "euribor3m nr.employed"
 )
-# In alphabetical order: the first one has no column.
-_CALL_WORDS = {
+# The categories of each column, sorted: the first one has no indicator.
+_CALL_CATEGORIES = {
     "job": (
         "admin. blue-collar entrepreneur housemaid management retired self-employed "
         "services student technician unemployed unknown"
@@ -101,13 +94,10 @@ _CALL_WORDS = {
     "day_of_week": "fri mon thu tue wed",
     "poutcome": "failure nonexistent success",
 }
-_YOUNGEST, _OLDEST = 25, 60
 
 
 @fetcher(BANK_ADDITIONAL)
-def fetch_bank_additional(
-    *, preprocess: bool = True, data_home: Home = None, download_if_missing: bool = True
-) -> Bunch:
+def fetch_bank_additional(files: Files, *, preprocess: bool = True) -> Bunch:
     """Load 41,188 calls of a bank's campaigns, with clients by age as groups.
 
     Parameters
@@ -127,23 +117,21 @@ def fetch_bank_additional(
     --------
     fetch_bank_marketing : The calls as the papers on fair PCA use them.
     """
-    files = Files(BANK_ADDITIONAL, data_home, download_if_missing)
     table = files.table("bank-additional-full.csv", sep=";")
     numbers = {name: table.numbers(name) for name in _CALL_NUMBERS.split()}
     indicators: Columns = {}
-    for name, known in _CALL_WORDS.items():
-        indicators |= dict(list(table.indicators(name, known.split()).items())[1:])
+    for name, categories in _CALL_CATEGORIES.items():
+        columns = table.indicators(name, categories.split())
+        indicators |= dict(list(columns.items())[1:])
     age = numbers["age"]
     data = np.column_stack(list(numbers.values()))
-    return files.bunch(
+    return Bunch(
         data=np.column_stack(
             [standardise(data) if preprocess else data, *indicators.values()]
         ),
         feature_names=[*numbers, *indicators],
-        sensitive_features=np.where(
-            (age >= _YOUNGEST) & (age <= _OLDEST), f"{_YOUNGEST}-{_OLDEST}", "other"
-        ),
-        target=(table.words("y", ("no", "yes")) == "yes").astype(np.int64),
+        sensitive_features=np.where((age >= 25) & (age <= 60), "25-60", "other"),
+        target=(table.categories("y", ("no", "yes")) == "yes").astype(np.int64),
     )
 
 
@@ -159,11 +147,7 @@ _CREDIT_FEATURES = [name for block in _CREDIT_BLOCKS for name in block]
 
 @fetcher(CREDIT)
 def fetch_credit_default(
-    *,
-    n_groups: int = 2,
-    preprocess: bool = True,
-    data_home: Home = None,
-    download_if_missing: bool = True,
+    files: Files, *, n_groups: int = 2, preprocess: bool = True
 ) -> Bunch:
     """Load 30,000 credit card clients, with groups by education or also by sex.
 
@@ -184,7 +168,6 @@ def fetch_credit_default(
         - target : ndarray of int, shape (30000,), 1 if the client defaulted
     """
     check_option("n_groups", n_groups, (2, 3, 4, 6))
-    files = Files(CREDIT, data_home, download_if_missing)
     table = files.table("default_degree.csv", header=2)
     names = [*_CREDIT_FEATURES[1:], _DEFAULT] if n_groups == 2 else _CREDIT_FEATURES[:]
     data = np.array([table.integers(name) for name in names], dtype=np.float64).T
@@ -192,10 +175,10 @@ def fetch_credit_default(
         data = standardise(data, ddof=1)
     elif preprocess:
         for block in _CREDIT_BLOCKS:
-            own = [names.index(name) for name in block]
-            spread = data[:, own].std(ddof=1)
-            data[:, own] /= spread if spread > 0 else 1.0
-    return files.bunch(
+            columns = [names.index(name) for name in block]
+            deviation = data[:, columns].std(ddof=1)
+            data[:, columns] /= deviation if deviation > 0 else 1.0
+    return Bunch(
         data=data,
         feature_names=names,
         sensitive_features=_education_groups(table, n_groups),
@@ -203,7 +186,8 @@ def fetch_credit_default(
     )
 
 
-def _education_groups(table: Table, n_groups: int) -> Words:
+def _education_groups(table: Table, n_groups: int) -> Strings:
+    """Return groups by education, and by sex for four and six groups."""
     education = table.integers("EDUCATION")
     if n_groups == 2:
         return np.where(education <= 1, "graduate school", "other")
@@ -221,9 +205,7 @@ _GRADES = "decile1b decile3 lsat ugpa zfygpa zgpa fulltime fam_inc male tier"
 
 
 @fetcher(LAW_SCHOOL)
-def fetch_law_school(
-    *, preprocess: bool = True, data_home: Home = None, download_if_missing: bool = True
-) -> Bunch:
+def fetch_law_school(files: Files, *, preprocess: bool = True) -> Bunch:
     """Load 20,798 law students and their bar exam, with groups by race.
 
     Parameters
@@ -239,14 +221,13 @@ def fetch_law_school(
         - sensitive_features : ndarray of str, shape (20798,), "White" or "Non-White"
         - target : ndarray of int, shape (20798,), 1 if the student passed the exam
     """
-    files = Files(LAW_SCHOOL, data_home, download_if_missing)
     table = files.table("law_school_clean.csv")
     features = _GRADES.split()
     data = np.column_stack([table.numbers(name) for name in features])
-    return files.bunch(
+    return Bunch(
         data=standardise(data) if preprocess else data,
         feature_names=features,
-        sensitive_features=table.words("race", ("Non-White", "White")),
+        sensitive_features=table.categories("race", ("Non-White", "White")),
         target=table.labels("pass_bar"),
     )
 
@@ -256,9 +237,7 @@ _LAW_GROUPS = {"binary": ("black", "white"), "all": _LAW_RACES}
 
 
 @fetcher(BAR_PASSAGE)
-def fetch_bar_passage(
-    *, groups: str = "binary", data_home: Home = None, download_if_missing: bool = True
-) -> Bunch:
+def fetch_bar_passage(files: Files, *, groups: str = "binary") -> Bunch:
     """Load 20,059 law students and their undergraduate grades, with groups by race.
 
     For regression. One of the features, ``dnn_bar_pass_prediction``, leaks the target.
@@ -282,41 +261,37 @@ def fetch_bar_passage(
     fetch_law_school : A cleaned table of the same study, for classification.
     """
     check_option("groups", groups, tuple(_LAW_GROUPS))
-    files = Files(BAR_PASSAGE, data_home, download_if_missing)
     table = files.table("bar_pass_prediction.csv")
     numbers = ("dnn_bar_pass_prediction", "lsat", "pass_bar")
     columns = {name: table.numbers(name) for name in numbers}
     columns |= table.indicators("gender", ("female", "male"), missing=True)
-    race = table.words("race1", (*_LAW_RACES, ""))
-    kept = np.isin(race, _LAW_GROUPS[groups])
-    return files.bunch(
-        data=np.column_stack(list(columns.values()))[kept],
+    race = table.categories("race1", (*_LAW_RACES, ""))
+    is_loaded = np.isin(race, _LAW_GROUPS[groups])
+    return Bunch(
+        data=np.column_stack(list(columns.values()))[is_loaded],
         feature_names=list(columns),
-        sensitive_features=race[kept],
-        target=table.numbers("ugpa")[kept],
+        sensitive_features=race[is_loaded],
+        target=table.numbers("ugpa")[is_loaded],
     )
 
 
 _RACES = "African-American,Asian,Caucasian,Hispanic,Native American,Other"
 _PLAIN_NUMBERS = "age juv_fel_count juv_misd_count juv_other_count priors_count"
-# What the authors of the explainable SVD take instead; sex has one column then.
+# The paper on the explainable SVD uses these instead, and one column for the sex.
 _PAPER_NUMBERS = (
     "age juv_fel_count decile_score juv_misd_count juv_other_count v_decile_score "
     "priors_count"
 )
 _DATES = "c_jail_in c_jail_out c_offense_date screening_date in_custody out_custody"
-_DATE_ORIGIN, _YEAR = np.datetime64("2013-01-01", "s"), 365.25 * 86400
-_MOST_DAYS = 30  # from the arrest to the scoring: others may not belong together
 
 
 @fetcher(COMPAS)
 def fetch_compas(
+    files: Files,
     *,
     groups: str = "binary",
     features: str = "plain",
     screened: bool = True,
-    data_home: Home = None,
-    download_if_missing: bool = True,
 ) -> Bunch:
     """Load 6,172 defendants and whether they were charged again, with groups by race.
 
@@ -325,7 +300,7 @@ def fetch_compas(
     groups : {"binary", "all"}, default="binary"
         African-American defendants and "other"; or the six races of the file.
     features : {"plain", "paper"}, default="plain"
-        What was known before the scoring; or those of the paper on the explainable
+        Facts known before the scoring; or the features of the paper on the explainable
         SVD, some of which leak the target: see `DESCR`.
     screened : bool, default=True
         Leave out the defendants that ProPublica left out: see `DESCR`.
@@ -334,7 +309,7 @@ def fetch_compas(
     -------
     data : Bunch
         - data : ndarray of float64, shape (6172, 9), or (7214, 9) if not screened,
-          or with other features as told in `DESCR`
+          or with other features: see `DESCR`
         - feature_names : list of str, such as "age" and "sex=Male"
         - sensitive_features : ndarray of str, "African-American" or "other", or one
           of the six races
@@ -342,48 +317,50 @@ def fetch_compas(
     """
     check_option("groups", groups, ("binary", "all"))
     check_option("features", features, ("plain", "paper"))
-    files = Files(COMPAS, data_home, download_if_missing)
     table = files.table("compas-scores-two-years.csv")
-    race = table.words("race", _RACES.split(","))
-    again = table.labels("two_year_recid")
+    race = table.categories("race", _RACES.split(","))
+    target = table.labels("two_year_recid")
     columns = _defendants(table, features)
     data = np.column_stack(list(columns.values()))
-    kept = ~np.isnan(data).any(axis=1)  # a date may be missing
+    # Rows with all dates, and those that pass the filter.
+    is_loaded = ~np.isnan(data).any(axis=1)
     if screened:
-        kept &= _passes_filter(table)
+        is_loaded &= _passes_filter(table)
     if groups == "binary":
         race = np.where(race == "African-American", race, "other")
-    return files.bunch(
-        data=data[kept],
+    return Bunch(
+        data=data[is_loaded],
         feature_names=list(columns),
-        sensitive_features=race[kept],
-        target=again[kept],
+        sensitive_features=race[is_loaded],
+        target=target[is_loaded],
     )
 
 
 def _defendants(table: Table, features: str) -> Columns:
-    """Return the numbers, then the words, then the paper's dates; NaN where missing."""
-    plain = features == "plain"
-    numbers = _PLAIN_NUMBERS if plain else _PAPER_NUMBERS
+    """Return numbers, then indicators, then the dates of the paper; NaN if missing."""
+    is_plain = features == "plain"
+    numbers = _PLAIN_NUMBERS if is_plain else _PAPER_NUMBERS
     columns = {name: table.numbers(name) for name in numbers.split()}
     sexes = table.indicators("sex", ("Female", "Male"))
-    if plain:
+    if is_plain:
         return columns | sexes | table.indicators("c_charge_degree", ("F", "M"))
     columns["sex=Male"] = sexes["sex=Male"]
+    origin = np.datetime64("2013-01-01", "s")
     for name in _DATES.split():
-        columns[name] = (table.dates(name) - _DATE_ORIGIN) / np.timedelta64(1, "s")
-        columns[name] /= _YEAR
+        seconds = (table.dates(name) - origin) / np.timedelta64(1, "s")
+        columns[name] = seconds / (365.25 * 86400)  # in years
     return columns
 
 
 def _passes_filter(table: Table) -> NDArray[np.bool_]:
     """Return which defendants ProPublica kept (this file has no traffic offences)."""
-    # Who has no number is not near.
-    days = table.numbers("days_b_screening_arrest", empty=_MOST_DAYS + 1)
-    kept: NDArray[np.bool_] = np.abs(days) <= _MOST_DAYS
-    kept &= table.text("is_recid") != "-1"
-    kept &= ~np.isin(table.text("score_text"), ("", "N/A"))
-    return kept
+    # An arrest more than 30 days from the scoring, or on an unknown day, may be for
+    # another crime.
+    days = table.numbers("days_b_screening_arrest", empty=31)
+    passes: NDArray[np.bool_] = np.abs(days) <= 30
+    passes &= table.text("is_recid") != "-1"
+    passes &= ~np.isin(table.text("score_text"), ("", "N/A"))
+    return passes
 
 
 # -- Incomes of the census, as binary features ---------------------------------------
@@ -417,7 +394,7 @@ native-country: United-States Cambodia England Puerto-Rico Canada Germany
 
 
 @fetcher(A9A)
-def fetch_a9a(*, data_home: Home = None, download_if_missing: bool = True) -> Bunch:
+def fetch_a9a(files: Files) -> Bunch:
     """Load the incomes of 48,842 persons as sparse binary rows, with groups by sex.
 
     Returns
@@ -429,11 +406,12 @@ def fetch_a9a(*, data_home: Home = None, download_if_missing: bool = True) -> Bu
         - data_test, target_test, sensitive_features_test : of the 16,281 test rows
         - feature_names : list of str, such as "workclass=Private"
     """
-    files = Files(A9A, data_home, download_if_missing)
     attributes = re.findall(r"(\S+):([^:]*)(?=\n)", _COLUMNS)
-    names = [f"{name}={word}" for name, words in attributes for word in words.split()]
+    names = [
+        f"{name}={c}" for name, categories in attributes for c in categories.split()
+    ]
     train, test = (_read(files.path(name), names) for name in ("a9a", "a9a.t"))
-    return files.bunch(
+    return Bunch(
         data=train[0],
         target=train[1],
         sensitive_features=train[2],
@@ -444,12 +422,13 @@ def fetch_a9a(*, data_home: Home = None, download_if_missing: bool = True) -> Bu
     )
 
 
-def _read(path: Path, names: list[str]) -> tuple[sparse.csr_array, Ints, Words]:
+def _read(path: Path, names: list[str]) -> tuple[sparse.csr_array, Ints, Strings]:
     """Return rows, target and groups of one file."""
     with reading(path, PUBLISHED):
         X, labels = load_svmlight_file(str(path), n_features=len(names))
         if labels.size == 0:
             raise ValueError("it has no rows")
+    # Sorted int32 indices, labels 0 and 1, one sex in each row.
     index = (X.indices.astype(np.int32), X.indptr.astype(np.int32))
     X = sparse.csr_array((X.data, *index), shape=X.shape)
     X.sort_indices()

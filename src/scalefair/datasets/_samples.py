@@ -13,8 +13,8 @@ from scalefair._random_state import random_generator
 from scalefair.datasets import _common as common
 from scalefair.datasets._common import Floats, Ints
 
-_ROWS = 8192  # that are shifted or scaled together
-_SPREAD = 2.0  # standard deviation of the scores within a group
+# Rows that are shifted or scaled together: temporary arrays stay in the cache.
+_BATCH_SIZE = 8192
 
 _BIASED_DESCR = """\
 Biased rows: {} normal rows of {} features, density {:g}, in
@@ -82,12 +82,15 @@ def make_biased_rows(
         raise ValueError(f"density must be in (0, 1], got {density}.")
     if not np.isfinite(bias):
         raise ValueError(f"bias must be finite, got {bias}.")
+    # 1. Coefficients, and the mean of each group along their signs.
     rng = random_generator(random_state)
     coef = rng.standard_normal(n_features)
-    coef *= _SPREAD / np.sqrt(density * (coef @ coef))
+    # The scores have standard deviation 2 within a group.
+    coef *= 2.0 / np.sqrt(density * (coef @ coef))
     expected_scores = bias * (np.linspace(0, 1, n_groups) - 0.5)
     deltas = expected_scores / (density * np.abs(coef).sum())
     means = deltas[:, None] * np.sign(coef)  # of the stored entries
+    # 2. Groups and rows.
     groups = rng.integers(0, n_groups, size=n_samples)
     groups[:n_groups] = np.arange(n_groups)  # none is empty
     groups = rng.permutation(groups)
@@ -95,8 +98,9 @@ def make_biased_rows(
         X: Any = _sparse_rows(groups, means, density, rng)
     else:
         X = rng.standard_normal((n_samples, n_features))
-        for rows in gen_batches(n_samples, _ROWS):
+        for rows in gen_batches(n_samples, _BATCH_SIZE):
             X[rows] += means[groups[rows]]
+    # 3. Labels of the logistic model.
     target = (rng.random(n_samples) < expit(X @ coef)).astype(np.int64)
     return Bunch(
         data=X,
@@ -110,9 +114,11 @@ def make_biased_rows(
 def _sparse_rows(
     groups: Ints, means: Floats, density: float, rng: np.random.Generator
 ) -> sparse.csr_array:
+    """Return normal rows, shifted by the mean of their group, stored entries only."""
     n_features = means.shape[1]
+    # 1. Stored entries, a batch of rows at a time.
     lengths, columns = [], []
-    for rows in gen_batches(groups.size, _ROWS):
+    for rows in gen_batches(groups.size, _BATCH_SIZE):
         n_rows = rows.stop - rows.start
         cells = _draw_cells(n_rows * n_features, density, rng)
         row, column = np.divmod(cells, n_features)
@@ -122,8 +128,9 @@ def _sparse_rows(
     indptr: NDArray[Any] = np.append(0, np.cumsum(np.concatenate(lengths)))
     if indices.size <= np.iinfo(np.int32).max:
         indptr = indptr.astype(np.int32)
+    # 2. Their values.
     values = rng.standard_normal(indices.size)
-    for rows in gen_batches(groups.size, _ROWS):
+    for rows in gen_batches(groups.size, _BATCH_SIZE):
         members = np.repeat(groups[rows], np.diff(indptr[rows.start : rows.stop + 1]))
         entries = slice(indptr[rows.start], indptr[rows.stop])
         values[entries] += means[members, indices[entries]]
@@ -131,8 +138,8 @@ def _sparse_rows(
 
 
 def _draw_cells(n_cells: int, density: float, rng: np.random.Generator) -> Ints:
-    """Take each of the cells with probability `density`; return those, in order."""
-    # The distance to the next cell taken is geometric: an exponential rounded up.
+    """Draw each cell with probability `density`; return the numbers of those drawn."""
+    # The distance to the next cell drawn is geometric: an exponential rounded up.
     rate = -np.log1p(-density)
     expected = n_cells * density
     size = int(expected + 6 * np.sqrt(expected)) + 16
@@ -140,10 +147,10 @@ def _draw_cells(n_cells: int, density: float, rng: np.random.Generator) -> Ints:
     last = -1
     while last < n_cells:
         steps = np.ceil(rng.standard_exponential(size) / rate)
-        # Zero would take a cell twice; steps past the end may overflow.
+        # A step of zero would repeat a cell; steps past the end may overflow.
         np.clip(steps, 1, n_cells + 1, out=steps)
-        more = last + np.cumsum(steps.astype(np.int64))
-        cells, last = np.append(cells, more), int(more[-1])
+        drawn = last + np.cumsum(steps.astype(np.int64))
+        cells, last = np.append(cells, drawn), int(drawn[-1])
     return cells[: np.searchsorted(cells, n_cells)]
 
 
@@ -228,7 +235,7 @@ def make_group_gaussians(
         root[...] = (deviations * factors)[:, None] * axes.T
     groups = common.draw_groups(n_samples, shares, rng)
     X = rng.standard_normal((n_samples, n))
-    for rows in gen_batches(n_samples, _ROWS):
+    for rows in gen_batches(n_samples, _BATCH_SIZE):
         for g, root in enumerate(roots):
             members = rows.start + np.flatnonzero(groups[rows] == g)
             X[members] = X[members] @ root
@@ -297,9 +304,11 @@ def make_random_affinity(
             f"groups, got {shares.size}."
         )
     rng = random_generator(random_state)
+    # The upper triangle, mirrored.
     affinity = np.triu(rng.random((n_samples, n_samples)), k=1)
     affinity += affinity.T
     groups = rng.choice(n_groups, size=n_samples, p=shares).astype(np.int64)
+    # An empty group gets a sample of the largest one.
     counts = np.bincount(groups, minlength=n_groups)
     for empty in np.flatnonzero(counts == 0):
         largest = np.bincount(groups).argmax()
@@ -310,9 +319,6 @@ def make_random_affinity(
         DESCR=_AFFINITY_DESCR.format(n_samples=n_samples, n_groups=n_groups),
     )
 
-
-_HALF_LENGTH, _HALF_HEIGHT = 4.0, 0.5
-_GAP_BETWEEN_ELLIPSES, _GAP_BETWEEN_GROUPS = 1.0, 2.0
 
 _ELLIPTICAL_DESCR = """\
 Elliptical: {n_samples} points of the plane in two long horizontal ellipses, one above
@@ -357,13 +363,15 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     """
     common.check_count("n_samples", n_samples, 4)
     rng = random_generator(random_state)
+    # Quarters: lower left, lower right, upper left, upper right.
     quarter = rng.permutation(np.arange(n_samples, dtype=np.int64) % 4)
     upper, right = np.divmod(quarter, 2)
     angle = rng.uniform(-np.pi / 2, np.pi / 2, size=n_samples)
     radius = np.sqrt(rng.random(n_samples))  # uniform over the area
-    x = _HALF_LENGTH * radius * np.cos(angle) + _GAP_BETWEEN_GROUPS / 2
-    y = _HALF_HEIGHT * radius * np.sin(angle)
-    centre = _HALF_HEIGHT + _GAP_BETWEEN_ELLIPSES / 2
+    # Ellipses of half axes 4 and 0.5: their halves are 2 apart, the ellipses 1.
+    x = 4.0 * radius * np.cos(angle) + 2.0 / 2
+    y = 0.5 * radius * np.sin(angle)
+    centre = 0.5 + 1.0 / 2
     points = np.column_stack([(2 * right - 1) * x, y + (2 * upper - 1) * centre])
     return Bunch(
         data=points,

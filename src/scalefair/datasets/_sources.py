@@ -5,24 +5,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Source:
-    """A data set: its folder, its place on GitHub, and what is said of it."""
-
-    # `place` is owner/name/commit and a folder; `description` is `DESCR` and the Notes.
+    """A data set: its folder, its location on GitHub, its licence and description."""
 
     folder: str
-    place: str
+    location: str  # owner/name/commit and a folder
     licence: str
-    description: str
+    description: str  # the entry `DESCR` and the section Notes
 
     @property
     def page(self) -> str:
         """Page of the folder, pinned to a commit."""
-        owner, name, commit = self.place.split("/", 2)
+        owner, name, commit = self.location.split("/", 2)
         return f"https://github.com/{owner}/{name}/tree/{commit}"
 
     def url(self, name: str) -> str:
         """Public address of the bytes that CHECKSUMS describes."""
-        return f"{RAW}/{self.place}/{name}"
+        return f"{RAW}/{self.location}/{name}"
 
 
 RAW = "https://raw.githubusercontent.com"
@@ -54,7 +52,7 @@ CHECKSUMS = {path: sha256 for sha256, path in map(str.split, _SHA256SUMS.splitli
 
 LASTFM = Source(
     folder="lastfm-asia",
-    place="jiiwang/scalable_fair_spectral_clustering/e9ae75fc/test/lastfm",
+    location="jiiwang/scalable_fair_spectral_clustering/e9ae75fc/test/lastfm",
     licence=(
         "No licence is stated with the cleaned files. The original data are published "
         "in benedekrozemberczki/FEATHER under the MIT licence."
@@ -76,7 +74,7 @@ Group Fairness Constraints", AISTATS 2023.
 
 FACEBOOKNET = Source(
     folder="facebooknet",
-    place="jiiwang/scalable_fair_spectral_clustering/e9ae75fc/test/friendship",
+    location="jiiwang/scalable_fair_spectral_clustering/e9ae75fc/test/friendship",
     licence=(
         "SocioPatterns distributes its data under a Creative Commons "
         "Attribution-NonCommercial-ShareAlike licence; no licence is stated with the "
@@ -98,7 +96,7 @@ Mastrandrea, Fournet and Barrat, "Contact Patterns in a High School", PLoS ONE
 
 DEEZER = Source(
     folder="deezer-europe",
-    place=(
+    location=(
         "benedekrozemberczki/FEATHER/045db7963fb367eb9aed6439ceea96320e8ac7cc/"
         "new_node_level_dataset"
     ),
@@ -117,7 +115,7 @@ CIKM 2020.
 
 POKEC = Source(
     folder="pokec-region1",
-    place="SiamakGhodsi/DFNMF/eb17cb4b/data/Pokec/pre_processed/n",
+    location="SiamakGhodsi/DFNMF/eb17cb4b/data/Pokec/pre_processed/n",
     licence="No licence is stated with the files.",
     description="""\
 Pokec, regional sample 1: friendships in a region of the Slovak social network Pokec.
@@ -134,7 +132,7 @@ prepared by the authors of DFNMF.
 
 BANK = Source(
     folder="bank_marketing",
-    place="GuilhermePelegrina/Datasets/dac2c9f/FPCA",
+    location="GuilhermePelegrina/Datasets/dac2c9f/FPCA",
     licence=f"{_UCI} data set 222; no licence is stated with the encoded file.",
     description="""\
 Bank marketing: 45211 telephone calls of a Portuguese bank's campaigns for a term
@@ -155,7 +153,7 @@ principal component analysis based on eigendecomposition" (with L. T. Duarte, 20
 
 BANK_ADDITIONAL = Source(
     folder="bank-additional",
-    place=(
+    location=(
         "PacktPublishing/Power-BI-for-Finance/cd9845e0b90fba57578305409248f7c9a4d79e0e"
     ),
     licence=f"{_UCI} data set 222; the file is taken from a copy on GitHub.",
@@ -185,7 +183,7 @@ data set 222.
 
 CREDIT = Source(
     folder="credit_default",
-    place="GuilhermePelegrina/Datasets/dac2c9f/FPCA",
+    location="GuilhermePelegrina/Datasets/dac2c9f/FPCA",
     licence=f"{_UCI} data set 350; no licence is stated with the arranged file.",
     description="""\
 Default of credit card clients: 30000 clients of a bank in Taiwan, October 2005: credit
@@ -221,7 +219,7 @@ G. D. Pelegrina.
 
 LAW_SCHOOL = Source(
     folder="lsac-law-school",
-    place="tailequy/fairness_dataset/abb5a18/experiments/data",
+    location="tailequy/fairness_dataset/abb5a18/experiments/data",
     licence="No licence is stated with the cleaned file.",
     description="""\
 Law school: 20798 students of US law schools who entered in 1991. The target is 1 for
@@ -244,7 +242,7 @@ fairness-aware machine learning", WIREs Data Mining and Knowledge Discovery, 202
 
 BAR_PASSAGE = Source(
     folder="lsac-bar-pass",
-    place="TheRohanVerma/CMPUT622_FairSMOTE_vs_FairClassBal/a895803/data",
+    location="TheRohanVerma/CMPUT622_FairSMOTE_vs_FairClassBal/a895803/data",
     licence="No licence is stated with the file.",
     description="""\
 Bar passage: students of US law schools who entered in 1991, for regression. The target
@@ -272,7 +270,7 @@ Wightman, "LSAC National Longitudinal Bar Passage Study", Law School Admission C
 
 COMPAS = Source(
     folder="compas-propublica",
-    place="propublica/compas-analysis/bafff5d",
+    location="propublica/compas-analysis/bafff5d",
     licence="No licence is stated with the file, which ProPublica published.",
     description="""\
 COMPAS: defendants of Broward County, Florida, scored for their risk of a new crime in
@@ -311,7 +309,7 @@ ProPublica, 2016.
 
 A9A = Source(
     folder="a9a",
-    place="dtera/fl_xgboost/0abd2e16/data",
+    location="dtera/fl_xgboost/0abd2e16/data",
     licence=f"{_UCI} the Adult data; no licence is stated with the encoded files.",
     description="""\
 a9a: the Adult data (US census of 1994) as 123 binary features, 32561 persons to train
@@ -334,7 +332,7 @@ optimization", 1998; distributed by LIBSVM (Chang and Lin).
 
 DIABETES = Source(
     folder="diabetes-tabular",
-    place="minhphuv/R-FairSC/df986386/data/diabetes/diabetes/raw",
+    location="minhphuv/R-FairSC/df986386/data/diabetes/diabetes/raw",
     licence="CC BY 4.0 (UCI Machine Learning Repository, data set 296).",
     description="""\
 Diabetes 130-US hospitals for years 1999-2008: 101766 hospital stays of 71518 patients

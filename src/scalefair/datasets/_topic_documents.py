@@ -12,19 +12,11 @@ from scalefair._random_state import random_generator
 from scalefair.datasets import _common as common
 from scalefair.datasets._common import Floats, Ints
 
-_ZIPF_OFFSET = 10.0  # flattens the law, as the removal of stop words does
-_COMMON = 0.5  # share of the words that do not depend on the topic
-_FIRST_TOPIC = 0.7  # share of the others that come from the document's main topic
-# Topics have frequencies 1 / rank**0.5; standard deviations of logarithms: of these
-# per group, of a word's probability per topic, of a document's length.
-_TOPIC_DECAY = 0.5
-_GROUP_SPREAD, _TOPIC_SPREAD, _LENGTH_SPREAD = 1.0, 2.0, 0.5
-_PILOT = 2000  # documents that calibrate the length
-
 _DESCR = """\
-Topic documents: {} sparse rows of tf-idf weights over {} words,
-drawn from {} topics that {} groups use with different frequencies.
-{} stored entries, density {:.3g}. `target` is the main topic of each document.
+Topic documents: {n_samples} sparse rows of tf-idf weights over {n_features} words,
+drawn from {n_topics} topics that {n_groups} groups use with different frequencies.
+{nnz} stored entries, density {density:.3g}. `target` is the main topic of each
+document.
 """
 
 
@@ -87,12 +79,13 @@ def make_topic_documents(
         )
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float64 or float32, got {dtype!r}.")
+    # Topics of documents, words of topics, lengths, then the words themselves.
     rng = random_generator(random_state)
     groups = common.draw_groups(n_samples, shares, rng)
     topics = _draw_topics(groups, shares.size, n_topics, rng)
-    words = _word_distributions(n_features, n_topics, rng)
-    lengths = _draw_lengths(topics, words, density * n_features, rng)
-    counts = _draw_counts(lengths, topics, words, rng)
+    distributions = _word_distributions(n_features, n_topics, rng)
+    lengths = _draw_lengths(topics, distributions, density * n_features, rng)
+    counts = _draw_counts(lengths, topics, distributions, rng)
     weights = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
     X = sparse.csr_array(weights, dtype=dtype)
     return Bunch(
@@ -100,8 +93,12 @@ def make_topic_documents(
         sensitive_features=groups,
         target=topics[:, 0].copy(),
         DESCR=_DESCR.format(
-            *(n_samples, n_features, n_topics, shares.size),
-            *(X.nnz, X.nnz / (n_samples * n_features)),
+            n_samples=n_samples,
+            n_features=n_features,
+            n_topics=n_topics,
+            n_groups=shares.size,
+            nnz=X.nnz,
+            density=X.nnz / (n_samples * n_features),
         ),
     )
 
@@ -110,10 +107,11 @@ def _draw_topics(
     groups: Ints, n_groups: int, n_topics: int, rng: np.random.Generator
 ) -> Ints:
     """Draw the main and the second topic of each document, shape (n_samples, 2)."""
-    base = np.arange(1, n_topics + 1) ** -_TOPIC_DECAY
+    # Frequencies 1 / rank**0.5, times factors of the group: log-normal, deviation 1.
+    base = np.arange(1, n_topics + 1) ** -0.5
     topics = np.empty((groups.size, 2), np.int64)
     for g in range(n_groups):
-        frequencies = base * np.exp(_GROUP_SPREAD * rng.standard_normal(n_topics))
+        frequencies = base * np.exp(rng.standard_normal(n_topics))
         frequencies /= frequencies.sum()
         members = groups == g
         topics[members] = rng.choice(n_topics, (members.sum(), 2), p=frequencies)
@@ -124,29 +122,33 @@ def _word_distributions(
     n_features: int, n_topics: int, rng: np.random.Generator
 ) -> Floats:
     """Return cumulative probabilities of the words in each topic, then in common."""
-    common = 1 / (np.arange(n_features) + _ZIPF_OFFSET)
-    words = np.tile(common, (n_topics + 1, 1))
-    words[:-1] *= np.exp(_TOPIC_SPREAD * rng.standard_normal((n_topics, n_features)))
-    np.cumsum(words, axis=1, out=words)
-    words /= words[:, -1:]
-    return words
+    # The offset flattens the law, as the removal of stop words does.
+    common = 1 / (np.arange(n_features) + 10.0)
+    distributions = np.tile(common, (n_topics + 1, 1))
+    # Topics multiply it by log-normal factors of deviation 2.
+    distributions[:-1] *= np.exp(2.0 * rng.standard_normal((n_topics, n_features)))
+    np.cumsum(distributions, axis=1, out=distributions)
+    distributions /= distributions[:, -1:]
+    return distributions
 
 
 def _draw_lengths(
-    topics: Ints, words: Floats, n_distinct: float, rng: np.random.Generator
+    topics: Ints, distributions: Floats, n_distinct: float, rng: np.random.Generator
 ) -> Ints:
-    """Draw words per document such that `n_distinct` on average are distinct."""
+    """Draw numbers of words of which `n_distinct` on average are distinct."""
 
     def round_up(lengths: Floats) -> Ints:
         return np.maximum(np.rint(lengths), 1).astype(np.int64)
 
+    # Lengths are log-normal with deviation 0.5, relative to their mean.
     n = topics.shape[0]
-    relative = np.exp(_LENGTH_SPREAD * rng.standard_normal(n) - _LENGTH_SPREAD**2 / 2)
-    pilot = rng.choice(n, size=min(n, _PILOT), replace=False)
+    relative = np.exp(0.5 * rng.standard_normal(n) - 0.5**2 / 2)
+    # Fit the mean to a sample of documents, up to a hundredth.
+    pilot = rng.choice(n, size=min(n, 2000), replace=False)
     mean = n_distinct
     for _ in range(8):
         lengths = round_up(mean * relative[pilot])
-        counts = _draw_counts(lengths, topics[pilot], words, rng)
+        counts = _draw_counts(lengths, topics[pilot], distributions, rng)
         ratio = n_distinct * pilot.size / counts.nnz
         if abs(ratio - 1) < 1e-2:
             break
@@ -155,21 +157,25 @@ def _draw_lengths(
 
 
 def _draw_counts(
-    lengths: Ints, topics: Ints, words: Floats, rng: np.random.Generator
+    lengths: Ints, topics: Ints, distributions: Floats, rng: np.random.Generator
 ) -> sparse.csr_array:
-    """Count the words of each document."""
-    document = np.repeat(np.arange(lengths.size, dtype=np.int32), lengths)
-    which = rng.random(document.size)
-    source = topics[document, (which > _COMMON + (1 - _COMMON) * _FIRST_TOPIC) * 1]
-    source[which < _COMMON] = words.shape[0] - 1
+    """Draw the words of each document, and count them."""
+    rows = np.repeat(np.arange(lengths.size, dtype=np.int32), lengths)
+    # Half of the words are common ones, 0.35 from the main and 0.15 from the second
+    # topic.
+    choice = rng.random(rows.size)
+    source = topics[rows, (choice > 0.5 + 0.5 * 0.7) * 1]
+    source[choice < 0.5] = distributions.shape[0] - 1
+    # Draw the words of one distribution after the other, by its inverse.
     order = np.argsort(source, kind="stable")
-    ends = np.cumsum(np.bincount(source, minlength=words.shape[0]))
-    word = np.empty(document.size, np.int32)
+    ends = np.cumsum(np.bincount(source, minlength=distributions.shape[0]))
+    columns = np.empty(rows.size, np.int32)
     start = 0
-    for cumulative, end in zip(words, ends, strict=True):
-        drawn = rng.random(end - start)
-        word[order[start:end]] = np.searchsorted(cumulative, drawn, side="right")
+    for cumulative, end in zip(distributions, ends, strict=True):
+        uniform = rng.random(end - start)
+        columns[order[start:end]] = np.searchsorted(cumulative, uniform, side="right")
         start = end
-    np.minimum(word, words.shape[1] - 1, out=word)  # a draw may round up to 1
-    entries, shape = np.ones(document.size), (lengths.size, words.shape[1])
-    return sparse.coo_array((entries, (document, word)), shape=shape).tocsr()
+    n_features = distributions.shape[1]
+    np.minimum(columns, n_features - 1, out=columns)  # a draw may round up to 1
+    entries, shape = np.ones(rows.size), (lengths.size, n_features)
+    return sparse.coo_array((entries, (rows, columns)), shape=shape).tocsr()

@@ -1,4 +1,4 @@
-"""The groups in each cluster, beside the groups in the population."""
+"""Shares of the groups in each cluster and in the population."""
 
 from __future__ import annotations
 
@@ -14,15 +14,7 @@ from scalefair._groups import check_compared, check_values, compared_attributes
 from scalefair.metrics import group_proportions
 from scalefair.plotting import _draw
 
-# Between the feet of the stacks of one attribute, of height 1, and of the next.
-_STEP = 1.1
-_LINE = {"color": "black", "linewidth": 1.4, "linestyle": (0, (5, 3))}
 _HATCHES = ("", "///", "...", "xxx")
-# With more clusters their names would overlap; with more letters they are slanted.
-_MOST_NAMES, _MOST_LETTERS = 16, 36
-_SLANTED = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
-# With more than this the gaps between the bars would be as thin as a pixel.
-_MOST_GAPS = 40
 
 _NAME = """\
 name : str or None, default=None
@@ -39,10 +31,10 @@ _TEXTS["named"] = _TEXTS["options"].replace("legend :", f"{_NAME}\nlegend :", 1)
 class ClusterCompositionDisplay:
     """Stacked bars of the share of each group in each cluster.
 
-    Dashed lines mark the shares in the population: the clustering is fair when all
-    bars meet them. Several attributes lie above each other, the first at the top.
-    Clusters are sorted by their most overrepresented group and, for each, by how much
-    it is. Use `from_predictions` or `from_estimator`.
+    Dashed lines mark the shares in the population: in a fair clustering all bars have
+    these heights. The bars of several attributes are stacked, the first at the top.
+    Clusters are sorted by their most overrepresented group, then by its excess. Use
+    `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -97,14 +89,15 @@ class ClusterCompositionDisplay:
         self.population = np.asarray(population, dtype=np.float64)
         self.clusters = np.asarray(clusters)
         self.groups = np.asarray(groups)
+        # Each attribute has two groups or more; together they have all groups.
         n_clusters, n_groups = self.clusters.size, self.groups.size
         self.attributes = {"": n_groups} if attributes is None else dict(attributes)
         sizes = list(self.attributes.values())
         if min(sizes, default=0) < 2 or sum(sizes) != n_groups or n_clusters < 1:
-            of = "" if attributes is None else f" of attributes {self.attributes}"
+            suffix = "" if attributes is None else f" of attributes {self.attributes}"
             raise ValueError(
                 "The figure is for two groups or more and one cluster or more, got "
-                f"{n_groups} groups{of} and {n_clusters} clusters."
+                f"{n_groups} groups{suffix} and {n_clusters} clusters."
             )
         shapes = self.proportions.shape, self.population.shape
         if shapes != ((n_clusters, n_groups), (n_groups,)):
@@ -114,10 +107,11 @@ class ClusterCompositionDisplay:
                 f"got {shapes[0]} and {shapes[1]}."
             )
         if average_balance is None:
+            # The balance of a cluster is the lowest of the attributes.
             starts = np.cumsum([0, *sizes[:-1]])
-            least = np.minimum.reduceat(self.proportions, starts, axis=1)
-            most = np.maximum.reduceat(self.proportions, starts, axis=1)
-            average_balance = float((least / most).min(axis=1).mean())
+            smallest = np.minimum.reduceat(self.proportions, starts, axis=1)
+            largest = np.maximum.reduceat(self.proportions, starts, axis=1)
+            average_balance = float((smallest / largest).min(axis=1).mean())
         self.average_balance = average_balance
         self.name = name
 
@@ -133,7 +127,7 @@ class ClusterCompositionDisplay:
         legend: bool = True,
         **bar_kwargs: Any,
     ) -> ClusterCompositionDisplay:
-        """Draw the composition of given clusters.
+        """Draw the composition of clusters.
 
         Parameters
         ----------
@@ -147,23 +141,25 @@ class ClusterCompositionDisplay:
             fewer than two groups.
         """
         labels = check_values(labels, name="labels", what="cluster label")
-        each = compared_attributes(sensitive_features, len(labels), attributes)
-        check_compared(each, "the sizes of the clusters")
-        assigned = labels != -1
-        together = np.where(assigned, 0, -1)
-        of = [{"sensitive_features": groups[codes]} for _, groups, codes in each]
-        present = {
-            name: groups[np.unique(codes[assigned])].astype(object)
-            for name, groups, codes in each
-        }
-        sizes = {name: len(groups) for name, groups in present.items()}
+        compared = compared_attributes(sensitive_features, len(labels), attributes)
+        check_compared(compared, "the sizes of the clusters")
+        # Shares among the assigned samples, attribute by attribute.
+        is_assigned = labels != -1
+        labels = labels[is_assigned]
+        proportions, population, present = [], [], {}
+        for attribute, groups, codes in compared:
+            features = groups[codes[is_assigned]]
+            proportions.append(group_proportions(labels, sensitive_features=features))
+            present[attribute], counts = np.unique(features, return_counts=True)
+            population.append(counts / counts.sum())
+        sizes = {attribute: len(groups) for attribute, groups in present.items()}
         display = cls(
-            np.hstack([group_proportions(labels, **own) for own in of]),
-            population=np.hstack([group_proportions(together, **own)[0] for own in of]),
-            clusters=np.unique(labels[assigned]),
-            groups=np.concatenate([*present.values()]),
+            np.hstack(proportions),
+            population=np.hstack(population),
+            clusters=np.unique(labels),
+            groups=np.concatenate([g.astype(object) for g in present.values()]),
             name=name,
-            attributes=sizes if len(each) > 1 else None,
+            attributes=sizes if len(compared) > 1 else None,
         )
         return display.plot(ax, legend=legend, **bar_kwargs)
 
@@ -212,51 +208,59 @@ class ClusterCompositionDisplay:
         %(options)s
         """
         ax = _draw.make_axes(self, ax)
-        # By most overrepresented group, then by how much.
+        # Sort by the most overrepresented group, then by its excess.
         excess = self.proportions - self.population
         order = np.lexsort((-excess.max(axis=1), excess.argmax(axis=1)))
         n, k = len(order), len(self.attributes)
-        style = {"width": 0.9 if n <= _MOST_GAPS else 1.0, **bar_kwargs}
+        # Of more than 40 bars the gaps would be as narrow as a pixel.
+        style = {"width": 0.9 if n <= 40 else 1.0, **bar_kwargs}
         self.bars_: list[Any] = []
         self.lines_: list[Any] = []
         handles: list[Any] = []
-        # The stacks of the first attribute are at the top.
-        feet = _STEP * np.arange(k)[::-1]
-        for foot, (name, size) in zip(feet, self.attributes.items(), strict=True):
+        # Stacks have height 1 and a distance of 0.1. Those of the first attribute are
+        # at the top.
+        bottoms = 1.1 * np.arange(k)[::-1]
+        for bottom, (name, size) in zip(bottoms, self.attributes.items(), strict=True):
             first = len(self.bars_)
-            tops = np.full(n, foot)
+            tops = np.full(n, bottom)
             for g in range(first, first + size):
-                look = {"label": _draw.literal(self.groups[g]), **_appearance(g)}
                 shares = self.proportions[order, g]
-                bars = ax.bar(range(n), shares, bottom=tops, **{**look, **style})
-                self.bars_.append(bars)
+                options = {**_bar_style(g), "bottom": tops, **style}
+                label = _draw.literal(self.groups[g])
+                self.bars_.append(ax.bar(range(n), shares, label=label, **options))
                 tops = tops + shares
             for height in self.population[first : first + size - 1].cumsum():
-                self.lines_.append(ax.axhline(foot + height, **_LINE))
-            # As high as the stack, in its order: the last group lies on top.
+                line = ax.axhline(
+                    bottom + height, color="black", linewidth=1.4, linestyle=(0, (5, 3))
+                )
+                self.lines_.append(line)
+            # The legend has the order of the stack, whose last group is at the top.
             handles += [_draw.literal(name)] * (k > 1) + self.bars_[first:][::-1]
         self.lines_[0].set_label("share in the population")
         if legend:
             handles.append(self.lines_[0])
             _draw.legend(ax, "group" if k == 1 else "", handles, handlelength=2.0)
-        ax.set(xlim=(-0.5, n - 0.5), ylim=(0, 1 + feet[0]), xticks=[])
+        ax.set(xlim=(-0.5, n - 0.5), ylim=(0, 1 + bottoms[0]), xticks=[])
         if k > 1:
-            ticks = np.add.outer(feet, [0.0, 0.5])
+            ticks = np.add.outer(bottoms, [0.0, 0.5])
             ax.set_yticks(ticks.ravel(), ["0.0", "0.5"] * k)
-        of_clusters = f"{n} clusters"
-        if n <= _MOST_NAMES:
-            of_clusters = "cluster"
+        x_label = f"{n} clusters"
+        if n <= 16:  # more names would overlap
+            x_label = "cluster"
             names = list(map(_draw.literal, self.clusters[order]))
-            crowded = len(names) * (1 + max(map(len, names))) > _MOST_LETTERS
-            ax.set_xticks(range(n), names, **(_SLANTED if crowded else {}))
-        _draw.labels(ax, of_clusters, "share of each group")
+            ax.set_xticks(range(n), names)
+            if n * (1 + max(map(len, names))) > 36:  # letters that fit side by side
+                for text in ax.get_xticklabels():
+                    text.set(rotation=40, ha="right", rotation_mode="anchor")
+        _draw.labels(ax, x_label, "share of each group")
         name = f"{_draw.literal(self.name)}: " if self.name else ""
         _draw.title(ax, f"{name}average balance {self.average_balance:.2f}")
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
 
-def _appearance(g: int) -> dict[str, Any]:
+def _bar_style(g: int) -> dict[str, Any]:
+    """Return colour and hatch of the bars of a group."""
     hatch = _HATCHES[g // len(_draw.PALETTE) % len(_HATCHES)]
     # Hatching takes the colour of an edge that is not drawn.
     edge = {"edgecolor": "white", "linewidth": 0.0}

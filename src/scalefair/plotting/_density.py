@@ -1,9 +1,8 @@
-"""Densities of what models give to each group: scores, and outputs of regressors."""
+"""Densities of the outputs of models in each group: of scores, and of regressors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -14,13 +13,7 @@ from scalefair._groups import GroupCodes, check_interval
 from scalefair.metrics import partial_parity_gap, statistical_parity_ks
 from scalefair.plotting import _draw, _models
 
-# Points of a kernel density, and its reach beyond the values, in kernel deviations.
-_GRID, _BEYOND = 400, 3.0
 _HATCHES = ("///", "\\\\\\", "...", "xxx", "ooo")
-# Ranks are products of floats: this much of a row is rounding.
-_ROUNDING = 1e-9
-# Parts of the width of the axes between two markers of a line.
-_EVERY = 0.08
 
 _TEXTS = {
     **_draw.TEXTS,
@@ -45,45 +38,45 @@ kind : {{"histogram", "kde"}}, default="{}"
     A histogram, or a Gaussian kernel density at 400 points, Scott's bandwidth.
 bins : int or array-like of edges, default=50
     Bins of the histogram, the same for all."""
-_OF_SCORES = f"""\
+_SCORE_OPTIONS = f"""\
 {_TEXTS["given"]}
 {_TEXTS["attributes"]}
 {_KIND.format("histogram")}
 {_TEXTS["threshold"]}
 {_TEXTS["drawing"]}"""
-_OF_OUTPUTS = f"""\
+_OUTPUT_OPTIONS = f"""\
 {_KIND.format("kde")}
 output_name : str or None, default=None
-    What is predicted, with its unit; None takes the name of a Series, or "output".
+    Name of the outputs, with the unit; None takes the name of a Series, or "output".
 {_TEXTS["axes"]}"""
 
 
 class _DensityDisplay:
-    """Base of displays of the density of values for each group."""
+    """Densities of values in each group, as curves or as outlines of histograms."""
 
-    def _keep(
+    def _set_densities(
         self, grid: ArrayLike, densities: ArrayLike, groups: ArrayLike, *n_models: int
     ) -> None:
-        """Keep the densities of so many models, or of one, if their shape is right."""
+        """Check and keep densities of shape (*n_models, n_groups, n)."""
         self.grid = np.asarray(grid, dtype=np.float64)
         self.groups = np.asarray(groups)
         self.densities = np.asarray(densities, dtype=np.float64)
-        shape, n = (*n_models, self.groups.size), self.grid.size
-        fitting = (*shape, n), (*shape, n - 1)
-        if self.densities.shape not in fitting:
+        n_groups, n = self.groups.size, self.grid.size
+        curve, histogram = (*n_models, n_groups, n), (*n_models, n_groups, n - 1)
+        if self.densities.shape not in (curve, histogram):
             raise ValueError(
-                f"With {shape[-1]} groups and {n} points of the grid, densities must "
-                f"have shape {fitting[0]} or, for histograms, {fitting[1]}, got "
+                f"With {n_groups} groups and {n} points of the grid, densities must "
+                f"have shape {curve} or, for histograms, {histogram}, got "
                 f"{self.densities.shape}."
             )
-        self._top = float(self.densities.max(initial=0.0)) or 1.0
+        self._max_density = float(self.densities.max(initial=0.0)) or 1.0
 
     def _draw_density(
         self, ax: Any, density: NDArray[Any], style: dict[str, Any]
     ) -> tuple[Any, NDArray[Any], NDArray[Any]]:
         """Draw a curve, or the outline of a histogram; return line and coordinates."""
         x, y = self.grid, density
-        if y.size < x.size:
+        if y.size < x.size:  # a histogram: x are the edges of its bins
             x, y = np.repeat(x, 2), np.pad(np.repeat(y, 2), 1)
         (line,) = ax.plot(x, y, **style)
         return line, x, y
@@ -91,12 +84,12 @@ class _DensityDisplay:
 
 @documented(
     **_TEXTS,
-    options=_OF_SCORES,
+    options=_SCORE_OPTIONS,
     options_of_models=f"""\
 interval : tuple of float or None, default=None
     Ranks, from the top, that are marked; None takes those of the model, or all, as it
     does of `given`.
-{_OF_SCORES}""",
+{_SCORE_OPTIONS}""",
 )
 class ScoreDensityDisplay(_DensityDisplay):
     r"""Density of the scores of each group, with the interval of ranks marked.
@@ -164,7 +157,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         name: str | None = None,
         gap: float | None = None,
     ) -> None:
-        self._keep(grid, densities, groups)
+        self._set_densities(grid, densities, groups)
         self.score_ranges = np.asarray(score_ranges, dtype=np.float64)
         shape = (self.groups.size, 2)
         if self.score_ranges.shape != shape:
@@ -194,7 +187,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         legend: bool = True,
         **line_kwargs: Any,
     ) -> ScoreDensityDisplay:
-        """Draw the density of given scores.
+        """Draw the density of scores.
 
         Parameters
         ----------
@@ -209,42 +202,39 @@ class ScoreDensityDisplay(_DensityDisplay):
         """
         interval = check_interval(interval)
         models = _models.by_name(scores, name, "")
-        found, each = _models.check_rows(
+        arrays, compared = _models.check_outputs(
             models, sensitive_features, "scores", attributes
         )
-        if len(found) > 1:
+        if len(arrays) > 1:
             raise ValueError(f"The figure is for one model, got {list(models)}.")
-        [values], [name] = found, models
-        of: dict[str, Any] = {"interval": interval, "y_true": y_true, "given": given}
-        # Encoded, so that small groups are warned of once.
-        codes = np.column_stack([own.codes for own in each])
-        of["sensitive_features"] = codes.view(GroupCodes)
-        gap = partial_parity_gap(values, attributes="each", **of)
-        compared = _models.compared_rows(given, y_true, len(values))
-        drawn = list(product(compared.items(), each))
-        first = np.cumsum([0, *(len(own.groups) for _, own in drawn)])
-        codes = np.concatenate(
-            [own.codes[r] + i for i, ((_, r), own) in zip(first, drawn, strict=False)]
+        [values], [name] = arrays, models
+        # Encoded groups: small ones have been warned of already.
+        codes = np.column_stack([attribute.codes for attribute in compared])
+        gap = partial_parity_gap(
+            values,
+            sensitive_features=codes.view(GroupCodes),
+            y_true=y_true,
+            given=given,
+            interval=interval,
+            attributes="each",
         )
-        values = np.concatenate([values[r] for (_, r), _ in drawn])
-        groups = each[0].groups
-        if len(drawn) > 1 or given is not None:
-            groups = np.array(
-                [
-                    f"{own.name} " * (len(each) > 1) + f"{group}{label}"
-                    for (label, _), own in drawn
-                    for group in own.groups.tolist()
-                ]
-            )
-        grid, densities = _densities([values], groups, codes, kind, bins)
-        ranges = [
-            _score_range(values[codes == k], *interval) for k in range(groups.size)
-        ]
+        # The groups drawn: those of each attribute, among the rows of each label.
+        names, parts = [], []
+        row_sets = _models.compared_rows(given, y_true, len(values))
+        for label, rows in row_sets.items():
+            for attribute in compared:
+                prefix = f"{attribute.name} " if len(compared) > 1 else ""
+                for k, group in enumerate(attribute.groups.tolist()):
+                    names.append(f"{prefix}{group}{label}")
+                    parts.append(values[rows][attribute.codes[rows] == k])
+        is_plain = len(compared) == 1 and given is None
+        groups = compared[0].groups if is_plain else np.array(names)
+        grid, densities = _densities(parts, groups.tolist(), kind, bins)
         display = cls(
             grid,
-            densities=densities[0],
+            densities=densities,
             groups=groups,
-            score_ranges=ranges,
+            score_ranges=[_score_range(part, *interval) for part in parts],
             interval=interval,
             threshold=threshold,
             name=name or None,
@@ -262,23 +252,24 @@ class ScoreDensityDisplay(_DensityDisplay):
         %(plot)s
         """
         ax = _draw.make_axes(self, ax, figsize=(8, 4.5))
+        # Densities, and below the axis a bar for each group.
         self.lines_: list[Any] = []
         self.bars_: list[Any] = []
         self.marks_: list[Any] = []
         for g in range(self.groups.size):
-            self._draw_group(ax, g, -0.05 * self._top * (g + 1), line_kwargs)
+            self._draw_group(ax, g, -0.05 * self._max_density * (g + 1), line_kwargs)
         self.threshold_line_ = None
         if self.threshold is not None:
             style = {"color": "black", "linewidth": 1.2, "label": "threshold"}
             self.threshold_line_ = ax.axvline(self.threshold, **style)
         ax.axhline(0.0, color="0.3", linewidth=0.8, zorder=1.5)
-        highest = 1.05 * self._top
-        ax.set_ylim(-0.05 * self._top * (self.groups.size + 0.5), highest)
-        ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= highest])
+        top = 1.05 * self._max_density
+        ax.set_ylim(-0.05 * self._max_density * (self.groups.size + 0.5), top)
+        ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= top])
         if legend:
             _draw.legend(ax, "group")
         _draw.labels(ax, "score", "density")
-        _draw.title(ax, self._findings())
+        _draw.title(ax, self._title())
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -291,32 +282,36 @@ class ScoreDensityDisplay(_DensityDisplay):
         color, (low, high) = line.get_color(), self.score_ranges[g]
         # The ends of the interval lie between the points of the outline.
         inside = (x > low) & (x < high)
-        left, right = np.interp([low, high], x, y)
-        mark = {"facecolor": "none", "edgecolor": color, "linewidth": 0.0, "alpha": 0.5}
+        y_low, y_high = np.interp([low, high], x, y)
         self.marks_.append(
             ax.fill_between(
                 np.array([low, *x[inside], high]),
-                np.array([left, *y[inside], right]),
+                np.array([y_low, *y[inside], y_high]),
                 hatch=_HATCHES[g % len(_HATCHES)],
-                **mark,
+                facecolor="none",
+                edgecolor=color,
+                linewidth=0.0,
+                alpha=0.5,
             )
         )
-        bar = {"color": color, "linewidth": 3, "marker": "|"}
-        self.bars_ += ax.plot([low, high], [height, height], **bar)
+        self.bars_ += ax.plot(
+            [low, high], [height, height], color=color, linewidth=3, marker="|"
+        )
         self.lines_.append(line)
 
-    def _findings(self) -> str:
-        ranks, found = _draw.ranks(self.interval), ""
+    def _title(self) -> str:
+        """Return the name of the model, the gap, and the ranks that are marked."""
+        ranks, gap = _draw.ranks(self.interval), ""
         if self.gap is not None:
             largest = "largest " if self.groups.size > 2 else ""
-            found = f"{largest}gap {self.gap:.3f}"
+            gap = f"{largest}gap {self.gap:.3f}"
         if ranks:
-            found = f"{found} in {ranks} (hatched)" if found else f"hatched: {ranks}"
+            gap = f"{gap} in {ranks} (hatched)" if gap else f"hatched: {ranks}"
         name = "" if self.name is None else _draw.literal(self.name)
-        return ": ".join(filter(None, [name, found]))
+        return ": ".join(filter(None, [name, gap]))
 
 
-@documented(**_TEXTS, options=_OF_OUTPUTS, options_of_models=_OF_OUTPUTS)
+@documented(**_TEXTS, options=_OUTPUT_OPTIONS, options_of_models=_OUTPUT_OPTIONS)
 class OutputDensityDisplay(_DensityDisplay):
     """Density of the outputs for each group, of one regressor or of several.
 
@@ -335,7 +330,7 @@ class OutputDensityDisplay(_DensityDisplay):
     names : sequence of str or None, default=None
         Names of the regressors. None leaves a single one without name.
     output_name : str, default="output"
-        What is predicted, with its unit, for the horizontal axis.
+        Name of the outputs, with the unit, for the horizontal axis.
 
     Attributes
     ----------
@@ -378,7 +373,7 @@ class OutputDensityDisplay(_DensityDisplay):
         output_name: str = "output",
     ) -> None:
         self.names = [""] if names is None else [str(name) for name in names]
-        self._keep(grid, densities, groups, len(self.names))
+        self._set_densities(grid, densities, groups, len(self.names))
         self.distances = np.asarray(distances, dtype=np.float64)
         self.output_name = output_name
         if self.distances.shape != (len(self.names),):
@@ -401,7 +396,7 @@ class OutputDensityDisplay(_DensityDisplay):
         legend: bool = True,
         **line_kwargs: Any,
     ) -> OutputDensityDisplay:
-        """Draw the density of given outputs.
+        """Draw the density of outputs.
 
         Parameters
         ----------
@@ -412,25 +407,26 @@ class OutputDensityDisplay(_DensityDisplay):
         %(options)s
         %(bad_rows)s
         """
-        given = _models.by_name(y_pred, name, "")
-        outputs, [(_, groups, codes)] = _models.check_rows(
-            given, sensitive_features, "y_pred"
+        models = _models.by_name(y_pred, name, "")
+        outputs, [(_, groups, codes)] = _models.check_outputs(
+            models, sensitive_features, "y_pred"
         )
-        grid, densities = _densities(outputs, groups, codes, kind, bins)
+        n_groups = len(groups)
+        parts = [values[codes == g] for values in outputs for g in range(n_groups)]
+        names = groups.tolist() * len(outputs)
+        grid, densities = _densities(parts, names, kind, bins)
         if output_name is None:
-            output_name = next(
-                filter(None, map(_models.series_name, given.values())), "output"
-            )
-        distances = [
-            statistical_parity_ks(values, sensitive_features=codes.view(GroupCodes))
-            for values in outputs
-        ]
+            series_names = map(_models.series_name, models.values())
+            output_name = next(filter(None, series_names), "output")
         display = cls(
             grid,
-            densities=densities,
+            densities=densities.reshape(len(outputs), n_groups, -1),
             groups=groups,
-            distances=distances,
-            names=list(given),
+            distances=[
+                statistical_parity_ks(values, sensitive_features=codes.view(GroupCodes))
+                for values in outputs
+            ],
+            names=list(models),
             output_name=output_name,
         )
         return display.plot(ax, legend=legend, **line_kwargs)
@@ -458,45 +454,61 @@ class OutputDensityDisplay(_DensityDisplay):
         self.figure_, last = self.axes_[0].figure, self.axes_[-1]
         self.lines_: list[list[Any]] = []
         self.areas_: list[list[Any]] = []
-        overlaid = self.axes_.size < n_models
+        # Overlaid on a single axes, or side by side.
+        is_overlaid = self.axes_.size < n_models
         for i in range(n_models):
-            self._draw(last if overlaid else self.axes_[i], i, overlaid, line_kwargs)
+            if is_overlaid:
+                self._draw_overlaid(last, i, line_kwargs)
+            else:
+                self._draw_alone(self.axes_[i], i, line_kwargs)
         if legend:
-            _draw.legend(last, "group", self._handles() if overlaid else None)
-        found = list(zip(map(_draw.literal, self.names), self.distances, strict=True))
-        titles = [f"{name}, KS = {ks:.3f}".removeprefix(", ") for name, ks in found]
-        if overlaid:
-            titles = ["KS distance: " + ", ".join(f"{n} {ks:.3f}" for n, ks in found)]
-        for i, (one, title) in enumerate(zip(self.axes_, titles, strict=True)):
-            one.set_ylim(0.0, 1.05 * self._top)  # the same for all, to be compared
-            _draw.labels(one, self.output_name, "density" if i == 0 else "")
-            _draw.title(one, title)
+            _draw.legend(last, "group", self._handles() if is_overlaid else None)
+        # Titles have the distance between the groups, of each regressor.
+        names = map(_draw.literal, self.names)
+        distances = list(zip(names, self.distances, strict=True))
+        titles = [f"{name}, KS = {ks:.3f}".removeprefix(", ") for name, ks in distances]
+        if is_overlaid:
+            values = ", ".join(f"{name} {ks:.3f}" for name, ks in distances)
+            titles = [f"KS distance: {values}"]
+        for i, (axes, title) in enumerate(zip(self.axes_, titles, strict=True)):
+            axes.set_ylim(0.0, 1.05 * self._max_density)  # the same, to be compared
+            _draw.labels(axes, self.output_name, "density" if i == 0 else "")
+            _draw.title(axes, title)
         return self
 
-    def _draw(
-        self, ax: Any, i: int, overlaid: bool, line_kwargs: dict[str, Any]
-    ) -> None:
-        """Draw a regressor: lines, and areas below them unless others lie there."""
-        lines, areas = [], []
+    def _draw_alone(self, ax: Any, i: int, line_kwargs: dict[str, Any]) -> None:
+        """Draw lines of a regressor, and the areas below them."""
+        self.lines_.append([])
+        self.areas_.append([])
         for g, group in enumerate(self.groups):
-            style = _draw.curve(g, group)
-            if overlaid:
-                style["linestyle"] = _draw.LINES[i % len(_draw.LINES)]
-                style["marker"] = _draw.MARKERS[g % len(_draw.MARKERS)]
-                # Not at the same place for all lines, which may coincide.
-                style["markevery"] = (_EVERY * ((i / 2 + g / 4) % 1), _EVERY)
-                style["markersize"] = 4
-            style |= line_kwargs
+            style = {**_draw.curve(g, group), **line_kwargs}
             line, x, y = self._draw_density(ax, self.densities[i, g], style)
-            lines.append(line)
-            if not overlaid:
-                fill = {"color": line.get_color(), "alpha": 0.15, "linewidth": 0}
-                areas.append(ax.fill_between(x, y, **fill))
-        self.lines_.append(lines)
-        self.areas_.append(areas)
+            area = ax.fill_between(
+                x, y, color=line.get_color(), alpha=0.15, linewidth=0
+            )
+            self.lines_[i].append(line)
+            self.areas_[i].append(area)
+
+    def _draw_overlaid(self, ax: Any, i: int, line_kwargs: dict[str, Any]) -> None:
+        """Draw lines of a regressor, with its dashes and the markers of the groups."""
+        self.lines_.append([])
+        self.areas_.append([])
+        for g, group in enumerate(self.groups):
+            style = {
+                **_draw.curve(g, group),
+                "linestyle": _draw.LINES[i % len(_draw.LINES)],
+                "marker": _draw.MARKERS[g % len(_draw.MARKERS)],
+                # First marker and distance, as parts of the width of the axes: markers
+                # of lines that coincide are apart.
+                "markevery": (0.08 * ((i / 2 + g / 4) % 1), 0.08),
+                "markersize": 4,
+                **line_kwargs,
+            }
+            line, _, _ = self._draw_density(ax, self.densities[i, g], style)
+            self.lines_[i].append(line)
 
     def _handles(self) -> list[Any]:
-        """Return entries for groups and for regressors, not for every pair."""
+        """Return entries of a legend for the groups, then for the regressors."""
         from matplotlib.lines import Line2D
 
         handles: list[Any] = [
@@ -506,61 +518,53 @@ class OutputDensityDisplay(_DensityDisplay):
             for n in self.lines_[0]
         ]
         handles.append("regressor")
-        for lines, name in zip(
-            self.lines_, map(_draw.literal, self.names), strict=True
-        ):
+        for lines, name in zip(self.lines_, self.names, strict=True):
             style = {"color": "black", "linestyle": lines[0].get_linestyle()}
-            handles.append(Line2D([], [], label=name, **style))
+            handles.append(Line2D([], [], label=_draw.literal(name), **style))
         return handles
 
 
 def _score_range(part: NDArray[Any], alpha: float, beta: float) -> tuple[float, float]:
     """Lowest and highest score of the rows with ranks in [alpha, beta), 0 the top."""
     n = part.size
-    first = min(int(np.floor(alpha * n + _ROUNDING)), n - 1)
-    last = max(int(np.ceil(beta * n - _ROUNDING)) - 1, first)
+    # Ranks are products of floats: 1e-9 of a row is rounding.
+    first = min(int(np.floor(alpha * n + 1e-9)), n - 1)
+    last = max(int(np.ceil(beta * n - 1e-9)) - 1, first)
     descending = np.sort(part)[::-1]
     return descending[last], descending[first]
 
 
 def _densities(
-    outputs: list[NDArray[Any]],
-    groups: NDArray[Any],
-    codes: NDArray[np.int64],
-    kind: str,
-    bins: int | ArrayLike,
+    parts: list[NDArray[Any]], names: list[Any], kind: str, bins: int | ArrayLike
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return a grid, or edges, for all; the density of each model for each group."""
-    parts = [values[codes == g] for values in outputs for g in range(groups.size)]
+    """Return a grid, or edges of bins, for all parts, and the density of each."""
     if kind == "histogram":
-        grid = np.histogram_bin_edges(np.concatenate(outputs), bins)
-        counts = np.array([np.histogram(part, grid)[0] for part in parts])
-        # A share of all rows of the group: the edges given may leave some out.
+        edges = np.histogram_bin_edges(np.concatenate(parts), bins)
+        counts = np.array([np.histogram(part, edges)[0] for part in parts])
+        # Relative to all rows of the part: the edges of a user may exclude some.
         sizes = np.array([[part.size] for part in parts])
-        found = counts / (sizes * np.diff(grid))
-    elif kind == "kde":
-        grid, found = _kernel_densities(parts, groups.tolist() * len(outputs))
-    else:
-        raise ValueError(f"kind must be 'histogram' or 'kde', got {kind!r}.")
-    return grid, found.reshape(len(outputs), groups.size, -1)
+        return edges, counts / (sizes * np.diff(edges))
+    if kind == "kde":
+        return _kernel_densities(parts, names)
+    raise ValueError(f"kind must be 'histogram' or 'kde', got {kind!r}.")
 
 
 def _kernel_densities(
-    parts: list[NDArray[Any]], groups: list[Any]
+    parts: list[NDArray[Any]], names: list[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return a grid that covers all parts, and their densities."""
+    """Return a grid of 400 points that covers all parts, and their densities."""
     from scipy.stats import gaussian_kde
 
-    for group, part in zip(groups, parts, strict=True):
-        # The square of what is next to nothing is nothing.
-        if not part.var() > 0:
+    for name, part in zip(names, parts, strict=True):
+        if not part.var() > 0:  # a tiny one underflows
             raise ValueError(
-                f"Group {group!r} has no kernel density: its values are all the same, "
+                f"Group {name!r} has no kernel density: its values are all the same, "
                 "or nearly so. Use kind='histogram'."
             )
     kernels = [gaussian_kde(part) for part in parts]
-    reach = [_BEYOND * np.sqrt(kernel.covariance[0, 0]) for kernel in kernels]
-    low = min(part.min() - r for part, r in zip(parts, reach, strict=True))
-    high = max(part.max() + r for part, r in zip(parts, reach, strict=True))
-    grid = np.linspace(low, high, _GRID)
+    # Three standard deviations of the kernel outside of the values it is next to 0.
+    widths = [3.0 * np.sqrt(kernel.covariance[0, 0]) for kernel in kernels]
+    low = min(part.min() - width for part, width in zip(parts, widths, strict=True))
+    high = max(part.max() + width for part, width in zip(parts, widths, strict=True))
+    grid = np.linspace(low, high, 400)
     return grid, np.array([kernel(grid) for kernel in kernels])

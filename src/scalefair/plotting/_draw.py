@@ -1,4 +1,4 @@
-"""What displays share: words of their docstrings, looks, titles, legends, labels."""
+"""Shared by the displays: paragraphs of docstrings, styles, titles, legends, labels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ImportError
 _OPTIONS = f"**{{}} : dict\n    Passed to ``Axes.{{}}``.\n\n{_DRAWN}"
 _DRAWING = f"{_WHERE}\n{_OPTIONS.format('line_kwargs', 'plot')}"
 TEXTS = {
-    # The end of what from_... and `plot` take, and what they return.
+    # The last parameters of from_... and of `plot`, and the result.
     "drawing": _DRAWING,
     "line_options": _OPTIONS.format("line_kwargs", "plot"),
     "bar_options": _OPTIONS.format("bar_kwargs", "bar"),
@@ -81,18 +81,23 @@ figure_ : matplotlib Figure
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"]
 MARKERS = "os^Dv<>p"
 LINES = ("-", (0, (5, 2)), ":", "-.", (0, (3, 1, 1, 1, 1, 1)))
-# Letters to a line of a legend.
-_LEGEND_LINE = 34
-# Places of a label beside a point, to the right and up or otherwise, the best first.
-_PLACES = ((1, 1), (-1, 1), (1, -1), (-1, -1), (0, 1), (0, -1), (1, 0), (-1, 0))
-_ACROSS = {-1: "right", 0: "center", 1: "left"}
-_UP = {-1: "top", 0: "center", 1: "bottom"}
-# In points: distance from the point to a label, and half the size of a marker.
-_DISTANCE, _MARKER = 4.0, 3.5
+# Alignments of the label of a point, the best first: "left" is to the right of it.
+_ALIGNMENTS = (
+    ("left", "bottom"),
+    ("right", "bottom"),
+    ("left", "top"),
+    ("right", "top"),
+    ("center", "bottom"),
+    ("center", "top"),
+    ("left", "center"),
+    ("right", "center"),
+)
+# Points between a data point and its label, by the alignment of the label.
+_OFFSETS = {"left": 4, "bottom": 4, "center": 0, "right": -4, "top": -4}
 
 
 def make_axes(display: object, ax: Any, *grid: int, **options: Any) -> Any:
-    """Return the axes given; or, for None, those of a new figure of pyplot's."""
+    """Return `ax`; for None the axes of a new figure of pyplot."""
     if ax is not None:
         return ax
     try:
@@ -118,13 +123,13 @@ def curve(i: int, label: object) -> dict[str, Any]:
 
 def literal(name: object) -> str:
     """Return a name as text that matplotlib shows as it is, in legends too."""
-    # Dollars would enclose a formula, a label with an underscore in front is left out.
+    # Dollar signs would enclose a formula. Legends leave out labels that begin with _.
     text = re.sub(r"(?<!\\)\$", r"\\$", " ".join(str(name).split()))
     return f" {text}" if text.startswith("_") else text
 
 
 def ranks(interval: tuple[float, float]) -> str:
-    """Return an interval of ranks in words; none for all ranks."""
+    """Describe an interval of ranks; an empty string for all ranks."""
     low, high = interval
     return "" if (low, high) == (0.0, 1.0) else f"ranks {low:g} to {high:g}"
 
@@ -136,29 +141,29 @@ def percent(share: float) -> str:
 
 
 def title(ax: Any, text: str) -> None:
-    """Set a title, in lines as wide as the axes."""
+    """Set a title, broken into lines as wide as the axes."""
     _wrap(ax.set_title(text), ax, "width")
 
 
 def labels(ax: Any, x: str, y: str) -> None:
-    """Label both axes; of axes in a row that share the vertical one only the first."""
+    """Label both axes; in a row that shares the vertical axis only the first one."""
     spec = ax.get_subplotspec()
-    shares = len(ax.get_shared_y_axes().get_siblings(ax)) > 1
-    inner = shares and spec is not None and not spec.is_first_col()
+    is_shared = len(ax.get_shared_y_axes().get_siblings(ax)) > 1
+    is_inner = is_shared and spec is not None and not spec.is_first_col()
     label(ax.xaxis, ax, x)
-    label(ax.yaxis, ax, "" if inner else y)
+    label(ax.yaxis, ax, "" if is_inner else y)
 
 
 def label(axis: Any, ax: Any, text: str) -> None:
-    """Label one axis, in lines as long as the side of `ax`."""
+    """Label one axis, broken into lines as long as the side of `ax`."""
     axis.set_label_text(text)
     _wrap(axis.label, ax, "width" if axis.axis_name == "x" else "height")
 
 
 def _wrap(text: Any, ax: Any, side: str) -> None:
-    """Have matplotlib break a text to fit the axes, when a layout has placed them."""
+    """Let matplotlib break a text to the width or height of the axes."""
     text.set_wrap(True)
-    # No public way measures to the edge of the axes: titles in a row would meet.
+    # The public way breaks texts at the edge of the figure: titles would overlap.
     text._get_wrap_line_width = partial(getattr, ax.bbox, side)
 
 
@@ -175,7 +180,7 @@ def legend(
     style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "handlelength": 3.5}
     ax.legend(
         handles=artists,
-        labels=[textwrap.fill(str(a.get_label()), _LEGEND_LINE) for a in artists],
+        labels=[textwrap.fill(str(a.get_label()), width=34) for a in artists],
         title=heading or None,
         alignment="left",
         frameon=False,
@@ -185,13 +190,14 @@ def legend(
 
 
 def point_labels(
-    ax: Any, names: Sequence[Any], points: NDArray[Any], others: NDArray[Any]
+    ax: Any, names: Sequence[Any], points: NDArray[Any], markers: NDArray[Any]
 ) -> None:
-    """Write names beside points; those that would lie on one of `others` are hidden."""
+    """Write names beside points; hide those that would cover one of `markers`."""
     from matplotlib.artist import Artist
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
 
+    # 1. A text at each point.
     texts = []
     for name, point in zip(names, points, strict=True):
         is_number = isinstance(name, Real) and not isinstance(name, bool)
@@ -199,7 +205,7 @@ def point_labels(
             ax.annotate(
                 f"{name:g}" if is_number else literal(name),
                 point,
-                xytext=(_DISTANCE, _DISTANCE),
+                xytext=(0, 0),
                 textcoords="offset points",
                 fontsize="small",
                 color="0.25",
@@ -208,22 +214,25 @@ def point_labels(
             )
         )
 
-    def fits(text: Any, across: int, up: int, taken: list[Any]) -> bool:
-        text.set(ha=_ACROSS[across], va=_UP[up])
-        text.xyann = (_DISTANCE * across, _DISTANCE * up)
+    def fits(text: Any, across: str, up: str, occupied: list[Any]) -> bool:
+        """Move a text; if it overlaps nothing, its box is occupied from now on."""
+        text.set(ha=across, va=up)
+        text.xyann = (_OFFSETS[across], _OFFSETS[up])
         box = text.get_window_extent()
-        free = not any(box.overlaps(other) for other in taken)
-        taken += [box] if free else []
-        return free
+        is_free = not any(box.overlaps(other) for other in occupied)
+        if is_free:
+            occupied.append(box)
+        return is_free
 
+    # 2. The positions depend on the layout, which is known when the figure is drawn.
     class Arranger(Artist):
-        """Drawn before the texts: finds their places once a layout has placed axes."""
+        """Drawn before the texts: arranges them once a layout has placed the axes."""
 
         def draw(self, renderer: Any) -> None:
-            half = renderer.points_to_pixels(_MARKER)
-            markers = ax.transData.transform(others)
-            taken = [Bbox([at - half, at + half]) for at in markers]
+            half = renderer.points_to_pixels(3.5)  # half the size of a marker
+            centres = ax.transData.transform(markers)
+            occupied = [Bbox([centre - half, centre + half]) for centre in centres]
             for text in texts:
-                text.set_visible(any(fits(text, *place, taken) for place in _PLACES))
+                text.set_visible(any(fits(text, *a, occupied) for a in _ALIGNMENTS))
 
     ax.add_artist(Arranger())

@@ -15,8 +15,8 @@ from scalefair.plotting import _draw, _models
 from scalefair.plotting._trade_off import (
     TEXTS,
     TradeOffDisplay,
-    deviations_of,
     read_runs,
+    standard_deviations,
 )
 
 
@@ -37,7 +37,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         The distance between the groups.
     %(point_labels)s
     error_name, unfairness_name : str
-        What is measured, for the axes.
+        Names of the measures, for the axes.
 
     Attributes
     ----------
@@ -68,8 +68,8 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
     """
 
     _sign = -1
-    _words = ("distance", "error")
-    _bars_are = "means and standard deviations of {} splits"
+    _names = ("distance", "error")
+    _bar_caption = "means and standard deviations of {} splits"
 
     def __init__(
         self,
@@ -80,12 +80,13 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         error_name: str = "mean squared error",
         unfairness_name: str = "KS distance between groups",
     ) -> None:
-        measures = {"unfairness": unfairness, "error": error}
-        self.unfairness, self.error = self._read(measures, point_labels)
+        self.unfairness, self.error = self._set_points(
+            unfairness, error, ("unfairness", "error"), point_labels
+        )
         self.error_name, self.unfairness_name = error_name, unfairness_name
         self._axis_names = (unfairness_name, error_name)
-        self.deviations = self._spreads = {
-            name: deviations_of(runs) for name, runs in self._runs.items()
+        self.deviations = self._half_lengths = {
+            name: standard_deviations(runs) for name, runs in self._runs.items()
         }
 
     @classmethod
@@ -116,16 +117,20 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
             Whether to write the setting beside each point, for methods with several.
         %(drawing_results)s
         """
-        columns = {"method": method, "error": error, "unfairness": unfairness}
-        if setting is not None:
-            columns["setting"] = setting
-        (found, gaps), settings = read_runs(results, columns, join=True)
-        axes = {"error_name": error, "unfairness_name": unfairness}
+        columns = {
+            "method": method,
+            "error": error,
+            "unfairness": unfairness,
+            "setting": setting,
+        }
+        errors, distances, settings = read_runs(results, columns, repeat=True)
+        labels = {"mse": "mean squared error", "ks": "KS distance between groups"}
         display = cls(
-            found,
-            unfairness=gaps,
+            errors,
+            unfairness=distances,
             point_labels=settings if label_points else None,
-            **{key: name for key, name in axes.items() if name not in ("mse", "ks")},
+            error_name=labels.get(error, error),
+            unfairness_name=labels.get(unfairness, unfairness),
         )
         return display.plot(ax, legend=legend, **line_kwargs)
 
@@ -152,17 +157,17 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         %(drawing)s
         %(bad_rows)s
         """
-        given = _models.by_name(predictions, None, "predictions")
+        outputs = _models.by_name(predictions, None, "predictions")
         names, codes = encode_groups(sensitive_features)
-        groups: dict[str, Any] = {"sensitive_features": names[codes]}
         target = _models.series_name(y_true)
-        of_target = f" of {_draw.literal(target)}" if target else ""
+        suffix = f" of {_draw.literal(target)}" if target else ""
         display = cls(
-            {key: [float(mean_squared_error(y_true, y))] for key, y in given.items()},
+            {key: [float(mean_squared_error(y_true, y))] for key, y in outputs.items()},
             unfairness={
-                key: [statistical_parity_ks(y, **groups)] for key, y in given.items()
+                key: [statistical_parity_ks(y, sensitive_features=names[codes])]
+                for key, y in outputs.items()
             },
-            error_name=f"mean squared error{of_target}",
+            error_name=f"mean squared error{suffix}",
         )
         return display.plot(ax, legend=legend, **line_kwargs)
 
@@ -193,10 +198,14 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         """
         models = _models.by_name(estimators, None, type(estimators).__name__)
         predictions = {
-            name: _models.apply(model, "predict", X, sensitive_features)
+            name: _models.call_method(model, "predict", X, sensitive_features)
             for name, model in models.items()
         }
-        groups = {"sensitive_features": sensitive_features}
         return cls.from_predictions(
-            y, predictions, **groups, ax=ax, legend=legend, **line_kwargs
+            y,
+            predictions,
+            sensitive_features=sensitive_features,
+            ax=ax,
+            legend=legend,
+            **line_kwargs,
         )

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
 from scalefair._groups import as_list
+from scalefair._rounding import ROUNDING
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.plotting import _draw
 from scalefair.streaming import GroupMoments
@@ -26,23 +27,23 @@ legend : bool, default=True
 """
     + _draw.TEXTS["line_options"],
 }
-# Of methods; the others are compared with the first.
+# Of the methods; the first is the one that the others are compared with.
 _DASHES = ((0, (4, 2)), "-", ":", "-.")
 _GREYS = ("black", "0.6", "0.35", "0.75")
-# Equal losses lie on top of each other: a wide line shows below a narrow one.
-_WIDEST, _NARROWEST = 5.0, 1.6
-# Errors this small beside the variance, or beside the largest, are rounding.
-_ROUNDING = 1e-12
+# Points, of the first to the last group: lines of equal losses coincide, and wide ones
+# show under narrow ones.
+_LINE_WIDTHS = (5.0, 1.6)
 
 
 @documented(**_TEXTS)
 class GroupLossDisplay:
     """Loss of each group and total reconstruction error by number of components.
 
-    To the left what each group loses, per sample, against its own best basis; to the
-    right the mean reconstruction error of all rows, the price of equal losses. Colours
-    and markers tell groups, lines methods; of equal losses the wider lines show behind
-    the others. Use `from_data` to compare plain with fair PCA.
+    To the left the loss of each group, per sample, relative to the best basis of the
+    group; to the right the mean reconstruction error of all rows, the price of equal
+    losses. Groups have colours and markers, methods have lines. Lines of equal losses
+    coincide: the wider ones show behind the others. Use `from_data` to compare plain
+    with fair PCA.
 
     Parameters
     ----------
@@ -108,20 +109,19 @@ class GroupLossDisplay:
                 f"order, got {list(self.losses)} and {list(self.total_errors)}."
             )
         for name in self.losses:
-            given = self.losses[name], self.total_errors[name]
-            shapes = given[0].shape, given[1].shape
+            shapes = self.losses[name].shape, self.total_errors[name].shape
             if shapes != ((k, n_groups), (k,)):
                 raise ValueError(
                     f"With {k} numbers of components and {n_groups} groups, losses "
                     f"must have shape {(k, n_groups)} and total_errors {(k,)}, got "
                     f"{shapes[0]} and {shapes[1]} for {name!r}."
                 )
-            for what, values in zip(("losses", "total_errors"), given, strict=True):
-                wrong = np.argwhere(~np.isfinite(values))
-                if wrong.size:
+            for measure in ("losses", "total_errors"):
+                bad = np.argwhere(~np.isfinite(getattr(self, measure)[name]))
+                if bad.size:
                     raise ValueError(
-                        f"{what} of {name!r} are NaN or infinite with n_components="
-                        f"{self.n_components[wrong[0, 0]]}. Leave that out, or the "
+                        f"{measure} of {name!r} are NaN or infinite with n_components="
+                        f"{self.n_components[bad[0, 0]]}. Leave that out, or the "
                         "method."
                     )
 
@@ -166,8 +166,8 @@ class GroupLossDisplay:
         """
         if methods is None:
             methods = {"PCA": GroupPCA(), "FairPCA": FairPCA()}
-        each = GroupMoments._compared(X, sensitive_features, attributes)
-        display = cls._of_fits(each, n_components, centering, methods)
+        moments = GroupMoments._compared(X, sensitive_features, attributes)
+        display = cls._from_moments(moments, n_components, centering, methods)
         return display.plot(axes, legend=legend, **line_kwargs)
 
     @classmethod
@@ -203,19 +203,19 @@ class GroupLossDisplay:
         if n_components is None:
             n_components = range(1, estimator.n_components + 1)
         methods = {"PCA": GroupPCA(), "FairPCA": estimator}
-        each, centering = as_list(estimator.moments_), estimator.centering
-        display = cls._of_fits(each, n_components, centering, methods)
+        moments, centering = as_list(estimator.moments_), estimator.centering
+        display = cls._from_moments(moments, n_components, centering, methods)
         return display.plot(axes, legend=legend, **line_kwargs)
 
     @classmethod
-    def _of_fits(
+    def _from_moments(
         cls,
-        each: list[GroupMoments],
+        moments: list[GroupMoments],
         n_components: Iterable[int],
         centering: str,
         methods: Mapping[str, Any],
     ) -> GroupLossDisplay:
-        """Fit every method for every number of components."""
+        """Fit every method for every number of components to moments of attributes."""
         try:
             sizes = sorted({operator.index(r) for r in n_components})
         except TypeError:
@@ -225,7 +225,7 @@ class GroupLossDisplay:
             ) from None
         if not sizes:
             raise ValueError("n_components is empty: give at least one number.")
-        counts = each[0].counts  # each attribute has all rows
+        counts = moments[0].counts  # the groups of every attribute have all rows
         shares = counts / counts.sum()
         losses: dict[str, Any] = {name: [] for name in methods}
         errors: dict[str, Any] = {name: [] for name in methods}
@@ -233,14 +233,16 @@ class GroupLossDisplay:
             for r in sizes:
                 parameters = {"n_components": r, "centering": centering}
                 parameters = {**method.get_params(), **parameters}
-                fit = type(method).from_moments(each, **parameters)
-                rounding = _ROUNDING * fit.explained_variance_.sum()
+                fit = type(method).from_moments(moments, **parameters)
+                # The total error is the mean over the groups of the first attribute.
                 error = np.hstack(fit.group_reconstruction_errors_)[: len(counts)]
                 error = error @ shares
                 loss = np.hstack(fit.group_losses_)
+                # Losses and errors that are rounding count as 0.
+                rounding = ROUNDING * fit.explained_variance_.sum()
                 losses[name].append(np.where(loss > rounding, loss, 0.0))
                 errors[name].append(error if error > rounding else 0.0)
-        groups = np.concatenate([moments.groups.astype(object) for moments in each])
+        groups = np.concatenate([m.groups.astype(object) for m in moments])
         return cls(sizes, losses=losses, total_errors=errors, groups=groups)
 
     def plot(
@@ -264,22 +266,31 @@ class GroupLossDisplay:
                 "axes must be two, for the losses and the total error, got "
                 f"{axes.size}."
             )
-        widths = np.linspace(_WIDEST, _NARROWEST, self.groups.size)
+        # Losses to the left, a line for each method and group; errors to the right.
+        widths = np.linspace(*_LINE_WIDTHS, self.groups.size)
         self.loss_lines_: dict[str, list[Any]] = {}
         self.error_lines_: dict[str, Any] = {}
         for i, name in enumerate(self.losses):
             self.loss_lines_[name] = lines = []
             for g, losses in enumerate(self.losses[name].T):
-                style = {**_style(i, widths[g], **_look(g)), **line_kwargs}
+                style = {
+                    **_method_style(i, widths[g], **_group_style(g)),
+                    **line_kwargs,
+                }
                 lines += axes[0].plot(self.n_components, losses, **style)
-            style = _style(i, _WIDEST, color=_GREYS[i % len(_GREYS)], marker="o")
+            style = _method_style(
+                i, _LINE_WIDTHS[0], color=_GREYS[i % len(_GREYS)], marker="o"
+            )
             style |= {"label": _draw.literal(name), **line_kwargs}
             (self.error_lines_[name],) = axes[1].plot(
                 self.n_components, self.total_errors[name], **style
             )
+        # The legend lists the groups, then the methods.
         if legend:
             groups = [
-                Line2D([], [], label=_draw.literal(group), linewidth=2, **_look(g))
+                Line2D(
+                    [], [], label=_draw.literal(group), linewidth=2, **_group_style(g)
+                )
                 for g, group in enumerate(self.groups)
             ]
             handles = [*groups, "method", *self.error_lines_.values()]
@@ -291,53 +302,55 @@ class GroupLossDisplay:
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             measure = f"{name} per sample (squared units of the features)"
             _draw.labels(ax, "number of components", measure)
-        _draw.title(axes[0], _largest("loss", self.losses))
-        _draw.title(axes[1], self._price())
+        _draw.title(axes[0], _maxima("loss", self.losses))
+        _draw.title(axes[1], self._error_title())
         self.axes_, self.figure_ = axes, axes[0].figure
         return self
 
-    def _price(self) -> str:
-        """Say what the methods add to the error of the first, at the most."""
-        first, *others = self.total_errors
+    def _error_title(self) -> str:
+        """Describe by how much the methods change the error of the first."""
+        first, *methods = self.total_errors
         base = self.total_errors[first]
-        if not others or not base.any():
-            return _largest("error", self.total_errors)
-        return ", ".join(self._change(name, base) for name in others)
+        if not methods or not base.any():
+            return _maxima("error", self.total_errors)
+        return ", ".join(self._describe_change(name, base) for name in methods)
 
-    def _change(self, name: str, base: NDArray[Any]) -> str:
-        """Say what a method adds to an error, at the most, or takes off, at least."""
-        errors, rounding = self.total_errors[name], _ROUNDING * base.max()
-        added = np.where(errors > rounding, np.inf, -np.inf)
-        counted = base > rounding
-        added[counted] = errors[counted] / base[counted] - 1
-        r = added.argmax()
-        if abs(added[r]) <= _ROUNDING:
-            return f"{_draw.literal(name)} adds nothing"
-        does = "adds at most" if added[r] > 0 else "takes off at least"
-        change = f"{does} {_draw.percent(abs(added[r]))}"
-        if np.isinf(added[r]):
-            change = "adds to an error of nothing"
-        n = self.n_components[r]
-        many = "" if n == 1 else "s"
-        return f"{_draw.literal(name)} {change} (with {n} component{many})"
+    def _describe_change(self, name: str, base: NDArray[Any]) -> str:
+        """Return the largest increase of the error by a method, or least decrease."""
+        errors, rounding = self.total_errors[name], ROUNDING * base.max()
+        # Relative to a base of 0 any error is infinite, and a zero does not count.
+        change = np.where(errors > rounding, np.inf, -np.inf)
+        is_positive = base > rounding
+        change[is_positive] = errors[is_positive] / base[is_positive] - 1
+        r = change.argmax()
+        n_components = self.n_components[r]
+        suffix = f"(with {n_components} component{'' if n_components == 1 else 's'})"
+        method, percent = _draw.literal(name), _draw.percent(abs(change[r]))
+        if abs(change[r]) <= ROUNDING:
+            return f"{method} adds nothing"
+        if np.isinf(change[r]):
+            return f"{method} adds to an error of nothing {suffix}"
+        if change[r] > 0:
+            return f"{method} adds at most {percent} {suffix}"
+        return f"{method} takes off at least {percent} {suffix}"
 
 
-def _largest(what: str, values: Mapping[str, NDArray[Any]]) -> str:
-    """Say how large a measure is at the most, for each method."""
-    found = (
-        f"{_draw.literal(name)} {those.max():.3g}" for name, those in values.items()
+def _maxima(measure: str, values: Mapping[str, NDArray[Any]]) -> str:
+    """Return the largest value of a measure for each method, as a title."""
+    maxima = (
+        f"{_draw.literal(name)} {array.max():.3g}" for name, array in values.items()
     )
-    return f"largest {what}: {', '.join(found)}"
+    return f"largest {measure}: {', '.join(maxima)}"
 
 
-def _look(g: int) -> dict[str, Any]:
+def _group_style(g: int) -> dict[str, Any]:
     """Return colour and marker of a group."""
     return {"color": _draw.color(g), "marker": _draw.MARKERS[g % len(_draw.MARKERS)]}
 
 
-def _style(i: int, width: float, color: str, marker: str) -> dict[str, Any]:
-    """Return the style of a line of a method; the first is dashed, open and on top."""
-    width = width if i else _NARROWEST
+def _method_style(i: int, width: float, color: str, marker: str) -> dict[str, Any]:
+    """Return the style of a line; of the first method it is dashed, open and on top."""
+    width = width if i else _LINE_WIDTHS[1]
     return {
         "color": color,
         "linestyle": _DASHES[i % len(_DASHES)],

@@ -12,9 +12,6 @@ from scalefair._docs import documented
 from scalefair._groups import check_interval
 from scalefair.plotting import _draw, _models
 
-_ALLOWED = "#009E73"
-# The title has the gaps of this many models, or the smallest and the largest one.
-_MOST_GAPS = 3
 _OPTIONS = f"""\
 {_draw.TEXTS["given"]}
 {_draw.TEXTS["attributes"]}
@@ -36,8 +33,8 @@ kappa : float or None, default=None
 interval : tuple of float or None, default=None
     Ranks, from the top, in which parity is asked for.
 kappa : float or None, default=None
-    Largest allowed gap. Of both, and of `given` and `attributes`, None takes what the
-    models have, if those that have one agree.
+    Largest allowed gap. For both, and for `given` and `attributes`, None takes the
+    value of the models, if those that have one agree.
 {_OPTIONS}""",
 )
 class GroupRateDisplay:
@@ -109,6 +106,8 @@ class GroupRateDisplay:
         if kappa is not None and not 0 <= kappa <= 1:
             raise ValueError(f"kappa must be between 0 and 1, got {kappa!r}.")
         self.kappa = kappa
+        # Rates outside of the interval count as its ends. On a horizontal or vertical
+        # piece of the curve the gap is largest at an end, so vertices are enough.
         low, high = self.interval
         self.gaps = {
             name: float(np.abs(np.diff(curve.clip(low, high))).max() / (high - low))
@@ -132,7 +131,7 @@ class GroupRateDisplay:
         legend: bool = True,
         **line_kwargs: Any,
     ) -> GroupRateDisplay:
-        """Draw the rates of given scores.
+        """Draw the rates of scores.
 
         Parameters
         ----------
@@ -146,29 +145,34 @@ class GroupRateDisplay:
         %(bad_rows)s
         """
         models = _models.by_name(scores, name, "scores")
-        found, each = _models.check_rows(
+        arrays, compared = _models.check_outputs(
             models, sensitive_features, "scores", attributes
         )
-        compared = _models.compared_rows(given, y_true, len(found[0]))
-        names = [own.name * (len(each) > 1) for own in each]
-        pairs = [
-            _choose_pair(name, own.groups.tolist(), pair)
-            for name, own in zip(names, each, strict=True)
-        ]
+        row_sets = _models.compared_rows(given, y_true, len(arrays[0]))
+        # The two groups of each attribute, and the suffix of its curves.
+        pairs = []
+        for attribute in compared:
+            name = attribute.name if len(compared) > 1 else ""
+            chosen = _choose_pair(name, attribute.groups.tolist(), pair)
+            pairs.append((f", {name}" if name else "", attribute, chosen))
+        # A curve for each model, label and attribute.
         rates = {}
-        for key, values in zip(models, found, strict=True):
-            for label, rows in compared.items():
-                for of, own, chosen in zip(names, each, pairs, strict=True):
-                    parts = [values[rows][own.codes[rows] == k] for k in chosen]
+        for model, scores in zip(models, arrays, strict=True):
+            for label, rows in row_sets.items():
+                for suffix, attribute, chosen in pairs:
+                    codes = attribute.codes[rows]
+                    parts = [scores[rows][codes == k] for k in chosen]
                     if not all(map(len, parts)):
                         raise ValueError(f"One of the two groups has no rows{label}.")
-                    rates[f"{key}{of and f', {of}'}{label}"] = _rate_curve(*parts)
-        groups, *others = (
-            own.groups[chosen] for own, chosen in zip(each, pairs, strict=True)
-        )
-        if others:  # an axis has a group of each attribute
-            both = zip(groups, *others, strict=True)
-            groups = np.array([" / ".join(map(str, one)) for one in both])
+                    rates[f"{model}{suffix}{label}"] = _rate_curve(*parts)
+        groups = compared[0].groups[pairs[0][-1]]
+        if len(pairs) > 1:  # an axis has a group of each attribute
+            groups = np.array(
+                [
+                    " / ".join(str(a.groups[chosen[axis]]) for _, a, chosen in pairs)
+                    for axis in range(2)
+                ]
+            )
         display = cls(rates, groups=groups, interval=interval, kappa=kappa)
         return display.plot(ax, legend=legend, **line_kwargs)
 
@@ -184,19 +188,32 @@ class GroupRateDisplay:
         %(plot)s
         """
         ax = _draw.make_axes(self, ax, figsize=(8, 5))
+        # The interval of either group, grey.
         low, high = self.interval
         band = {"facecolor": "0.9", "edgecolor": "0.6", "linewidth": 0.8, "zorder": 0.5}
-        if ranks := _draw.ranks(self.interval):  # of all it would mark nothing
+        if ranks := _draw.ranks(self.interval):  # not for all ranks
             ax.axvspan(low, high, label=ranks, **band)
             ax.axhspan(low, high, **band)
+        # Rates with an allowed gap, green.
         self.region_ = None
         if self.kappa is not None:
-            style = {"color": _ALLOWED, "alpha": 0.2, "linewidth": 0.8, "zorder": 1}
-            style["label"] = f"gap at most {self.kappa:g}"
-            corners = allowed_region(self.interval, self.kappa)
-            (self.region_,) = ax.fill(*corners.T, **style)
-        style = {"color": "black", "linewidth": 0.9, "zorder": 1.9}
-        (self.parity_line_,) = ax.plot([0, 1], [0, 1], label="equal rates", **style)
+            (self.region_,) = ax.fill(
+                *allowed_region(self.interval, self.kappa).T,
+                label=f"gap at most {self.kappa:g}",
+                color="#009E73",
+                alpha=0.2,
+                linewidth=0.8,
+                zorder=1,
+            )
+        (self.parity_line_,) = ax.plot(
+            [0, 1],
+            [0, 1],
+            label="equal rates",
+            color="black",
+            linewidth=0.9,
+            zorder=1.9,
+        )
+        # A curve for each model.
         self.lines_ = {}
         for i, (name, curve) in enumerate(self.rates.items()):
             style = _draw.curve(i, f"{name} (gap {self.gaps[name]:.3f})")
@@ -206,40 +223,42 @@ class GroupRateDisplay:
             _draw.legend(ax)
             ax.set_anchor("E")  # a layout then knows where the legend is
         x, y = map(_draw.literal, self.groups)
-        above = "above the threshold"
-        _draw.labels(ax, f"rate of group {x} {above}", f"rate of group {y} {above}")
-        _draw.title(ax, self._findings())
+        suffix = "above the threshold"
+        _draw.labels(ax, f"rate of group {x} {suffix}", f"rate of group {y} {suffix}")
+        _draw.title(ax, self._title())
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _findings(self) -> str:
-        where = f" in {ranks}" if (ranks := _draw.ranks(self.interval)) else ""
-        found = [f"{_draw.literal(name)} {g:.3f}" for name, g in self.gaps.items()]
-        if len(found) <= _MOST_GAPS:
-            return f"largest gap{where}: {', '.join(found)}"
+    def _title(self) -> str:
+        """Return the largest gap of each model; of many the lowest and the highest."""
+        ranks = _draw.ranks(self.interval)
+        suffix = f" in {ranks}" if ranks else ""
+        texts = [f"{_draw.literal(name)} {g:.3f}" for name, g in self.gaps.items()]
+        if len(texts) <= 3:
+            return f"largest gap{suffix}: {', '.join(texts)}"
         gaps = list(self.gaps.values())
-        low, high = found[np.argmin(gaps)], found[np.argmax(gaps)]
-        return f"largest gaps{where}: from {low} to {high}"
+        low, high = texts[np.argmin(gaps)], texts[np.argmax(gaps)]
+        return f"largest gaps{suffix}: from {low} to {high}"
 
 
 def _choose_pair(name: str, names: list[Any], pair: Any) -> list[int]:
-    """Return which two of the groups of an attribute, if it has a name, to compare."""
-    of = name and f" of {name}"
+    """Return the indices of the two groups to compare, of an attribute `names`."""
+    suffix = name and f" of {name}"
     if isinstance(pair, Mapping):
         pair = pair.get(name)
     if pair is None:
         if len(names) > 2:
-            two = tuple(names[:2])
-            shown = {name: two} if name else two
+            first_two = tuple(names[:2])
+            example = {name: first_two} if name else first_two
             raise ValueError(
-                f"There are {len(names)} groups{of}, {names[:8]}: say which two to "
-                f"compare, as in pair={shown}."
+                f"There are {len(names)} groups{suffix}, {names[:8]}: say which two to "
+                f"compare, as in pair={example}."
             )
         return [0, 1]
     chosen = list(pair)
     if len(chosen) != 2 or chosen[0] == chosen[1] or not set(chosen) <= set(names):
         raise ValueError(
-            f"pair must be two of the groups{of}, {names[:8]}, got {pair!r}."
+            f"pair must be two of the groups{suffix}, {names[:8]}, got {pair!r}."
         )
     return [names.index(group) for group in chosen]
 
@@ -257,27 +276,29 @@ def _check_rates(values: ArrayLike, name: str) -> NDArray[np.float64]:
 
 def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.float64]:
     """Corners of the set of rates (P_1, P_2) with |A_1 - A_2| <= kappa."""
-    # The strip around the diagonal widens to a square at either side of the interval.
     low, high = interval
     d = kappa * (high - low)
     if kappa == 1:
         return np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    to_the_right = [(low + d, 0), (low + d, low), (high, high - d), (1, high - d)]
-    above = [corner[::-1] for corner in reversed(to_the_right)]
-    return np.array([(0, 0), *to_the_right, (1, 1), *above], dtype=np.float64)
+    # Within the interval a strip around the diagonal; a square on either side of it.
+    lower = [(low + d, 0), (low + d, low), (high, high - d), (1, high - d)]
+    upper = [corner[::-1] for corner in reversed(lower)]  # mirrored at the diagonal
+    return np.array([(0, 0), *lower, (1, 1), *upper], dtype=np.float64)
 
 
 def _rate_curve(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
     """Rates of scores `a` and `b` above all thresholds, from the highest down."""
-    # On a sloping piece, which ties make, the gap may be largest in the middle.
+    # The curve has a vertex at each distinct score: ties are passed at once.
     scores = np.concatenate([a, b])
     order = np.argsort(-scores, kind="stable")
-    is_last = np.append(np.diff(scores[order]) != 0, True)  # of a run of ties
-    from_a = (order < len(a)).cumsum()[is_last]
-    from_b = np.flatnonzero(is_last) + 1 - from_a
-    counts = np.vstack([np.zeros((1, 2), np.int64), np.column_stack([from_a, from_b])])
+    is_last_tie = np.append(np.diff(scores[order]) != 0, True)
+    counts_a = (order < len(a)).cumsum()[is_last_tie]
+    counts_b = np.flatnonzero(is_last_tie) + 1 - counts_a
+    counts = np.vstack([np.zeros(2, np.int64), np.column_stack([counts_a, counts_b])])
+    # Leave out vertices within a horizontal or vertical piece. On a sloping piece,
+    # which ties make, all stay: its gap may be largest in the middle.
     steps = np.diff(counts, axis=0)
-    straight = ((steps[:-1] == 0) & (steps[1:] == 0)).any(axis=1)
-    vertices = counts[np.concatenate([[True], ~straight, [True]])]
+    is_straight = ((steps[:-1] == 0) & (steps[1:] == 0)).any(axis=1)
+    vertices = counts[np.concatenate([[True], ~is_straight, [True]])]
     rates: NDArray[np.float64] = vertices / [len(a), len(b)]
     return rates

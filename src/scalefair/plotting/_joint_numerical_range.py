@@ -1,4 +1,4 @@
-"""What one basis can capture from two groups, and the fair choice."""
+"""Variances that one basis can capture from two groups, and the fair choice."""
 
 from __future__ import annotations
 
@@ -11,20 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
+from scalefair._rounding import ROUNDING
 from scalefair.decomposition import FairPCA, joint_numerical_range
 from scalefair.plotting import _draw
 from scalefair.streaming import GroupMoments
 
 # Okabe and Ito's blue, sky blue, vermilion and orange.
 _EDGE, _REGION, _FAIR, _PLAIN = "#0072B2", "#56B4E9", "#D55E00", "#E69F00"
-_ORTHONORMAL = 1e-6
-# What is this small beside the captured variances is rounding.
-_ROUNDING = 1e-12
-_MOST_LEVELS = 6
-# As shares of the window.
-_MARGIN, _TICK_DISTANCE = 0.06, 0.2
-# Width of the numbers and label of the loss axis to the right, in points.
-_LOSS_AXIS = 86
 _TEXTS = {
     **_draw.TEXTS,
     "drawing": f"""\
@@ -46,7 +39,7 @@ class JointNumericalRangeDisplay:
 
     Every orthonormal basis of r components is a point: the variance it captures from
     the first group to the right, from the second upwards. The axes above and to the
-    right measure losses, what is missing to the group's own best basis. Along a dotted
+    right measure losses, the difference to the best basis of the group. Along a dotted
     corner the larger loss is the same; the solid one touches the region in fair PCA
     only, on the line of equal losses. Use `from_covariances` or `from_estimator`.
 
@@ -124,14 +117,14 @@ class JointNumericalRangeDisplay:
             raise ValueError(
                 f"boundary must have shape (k, 2), got {self.boundary.shape}."
             )
-        for what in ("boundary", "best", "fair_point", "plain_point"):
-            points = getattr(self, what)
+        for name in ("boundary", "best", "fair_point", "plain_point"):
+            points = getattr(self, name)
             if points is None:
                 continue
-            if what != "boundary" and points.shape != (2,):
-                raise ValueError(f"{what} must have shape (2,), got {points.shape}.")
+            if name != "boundary" and points.shape != (2,):
+                raise ValueError(f"{name} must have shape (2,), got {points.shape}.")
             if not np.isfinite(points).all():
-                raise ValueError(f"{what} is NaN or infinite somewhere.")
+                raise ValueError(f"{name} is NaN or infinite somewhere.")
 
     @classmethod
     def from_covariances(
@@ -166,12 +159,15 @@ class JointNumericalRangeDisplay:
             If matrices are not symmetric, finite and alike, or another value is wrong.
         """
         joint_numerical_range(C_A, C_B, n_components, angles=[0.0])  # checks them
+        # Losses are per row, so that the sizes of the groups do not matter here.
         C = np.array([C_A, C_B], dtype=np.float64)
         moments = GroupMoments([0, 1], [1, 1], np.zeros(C.shape[:2]), C)
         fair = FairPCA.from_moments(
             moments, n_components=n_components, centering="group", tol=1e-10
         )
-        display = cls._around(C, fair.components_, group_sizes, n_angles, groups=groups)
+        display = cls._from_components(
+            C, fair.components_, group_sizes, n_angles, groups=groups
+        )
         return display.plot(ax, view=view, legend=legend, **fill_kwargs)
 
     @classmethod
@@ -210,7 +206,7 @@ class JointNumericalRangeDisplay:
         check_is_fitted(estimator, "components_")
         components = np.asarray(estimator.components_, dtype=np.float64)
         error = np.abs(components @ components.T - np.eye(len(components))).max()
-        if error > _ORTHONORMAL:
+        if error > 1e-6:  # more than rounding, and than single precision
             raise ValueError(
                 "The estimator's components_ must be orthonormal for what they capture "
                 f"to lie within the region, but they are off by {error:.2g}."
@@ -226,7 +222,7 @@ class JointNumericalRangeDisplay:
                 f"X has {moments.n_features} features, the estimator was fitted to "
                 f"{components.shape[1]}."
             )
-        display = cls._around(
+        display = cls._from_components(
             moments.covariances(estimator.centering),
             components,
             moments.counts,
@@ -237,7 +233,7 @@ class JointNumericalRangeDisplay:
         return display.plot(ax, view=view, legend=legend, **fill_kwargs)
 
     @classmethod
-    def _around(
+    def _from_components(
         cls,
         C: NDArray[np.float64],
         components: NDArray[np.float64],
@@ -247,8 +243,8 @@ class JointNumericalRangeDisplay:
     ) -> JointNumericalRangeDisplay:
         """Return the display of two covariances, with components as the fair ones."""
         r, plain = len(components), None
-        around = joint_numerical_range(C[0], C[1], r, n_angles=n_angles)
-        # Closer together where no group can gain without the other's loss.
+        full = joint_numerical_range(C[0], C[1], r, n_angles=n_angles)
+        # Twice as many points where a group gains only by a loss of the other.
         quarter = np.linspace(0.0, np.pi / 2, n_angles // 2 + 1)
         arc = joint_numerical_range(C[0], C[1], r, angles=quarter)
         if sizes is not None:
@@ -257,10 +253,10 @@ class JointNumericalRangeDisplay:
                 raise ValueError(
                     f"group_sizes must be two positive numbers, got {sizes!r}."
                 )
-            together = np.tensordot(n / n.sum(), C, axes=1)
-            plain = _captured(C, np.linalg.eigh(together)[1][:, -r:])
+            pooled = np.tensordot(n / n.sum(), C, axes=1)
+            plain = _captured(C, np.linalg.eigh(pooled)[1][:, -r:])
         return cls(
-            np.vstack([arc.points, around.points[around.angles > np.pi / 2]]),
+            np.vstack([arc.points, full.points[full.angles > np.pi / 2]]),
             best=arc.support[[0, -1]],
             fair_point=_captured(C, components.T),
             plain_point=plain,
@@ -287,6 +283,7 @@ class JointNumericalRangeDisplay:
         if view not in ("all", "optimum"):
             raise ValueError(f"view must be 'all' or 'optimum', got {view!r}.")
         low, high = self._window(view)
+        # The region, the corners and the points.
         ax = _draw.make_axes(self, ax, figsize=(8, 5))
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
         style = {
@@ -304,62 +301,66 @@ class JointNumericalRangeDisplay:
         if legend:
             from matplotlib.transforms import offset_copy
 
-            # Beyond the numbers and the label of the loss axis.
-            beyond = offset_copy(ax.transAxes, ax.figure, x=_LOSS_AXIS, units="points")
-            anchor: Any = {"bbox_to_anchor": (1.0, 1.0), "bbox_transform": beyond}
+            # The loss axis, with its numbers and label, is 86 points wide.
+            shifted = offset_copy(ax.transAxes, ax.figure, x=86, units="points")
+            anchor: Any = {"bbox_to_anchor": (1.0, 1.0), "bbox_transform": shifted}
             _draw.legend(ax, handlelength=2.0, **anchor)
         names = [_draw.literal(group) for group in self.groups]
         units = "(squared units of the features)"
         _draw.labels(ax, *(f"captured variance of group {g} {units}" for g in names))
         for g, axis in enumerate((ax.xaxis, ax.yaxis)):
-            # A power of ten at the end of an axis would meet other texts.
+            # A power of ten at the end of an axis would overlap other texts.
             axis.set_major_formatter("{x:.6g}")
             axis.get_major_locator().set_params(nbins=5)
             self._draw_loss_axis(ax, g, names[g], float(high[g] - low[g]))
+        # The title has the larger loss of each point.
         points = {self.name: self.fair_point, "plain PCA": self.plain_point}
-        found = ", ".join(
+        losses = ", ".join(
             f"{_draw.literal(name)} {self._largest_loss(point):.3g}"
             for name, point in points.items()
             if point is not None
         )
-        _draw.title(ax, f"largest loss: {found}")
+        _draw.title(ax, f"largest loss: {losses}")
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _window(self, view: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Lower left and upper right corner of what is shown."""
+        """Lower left and upper right corner of the part that is shown."""
         ends = self.boundary
-        if view == "optimum":  # the groups' own best bases
+        if view == "optimum":  # the best bases of the two groups
             ends = ends[ends.argmax(axis=0)]
         plain = [] if self.plain_point is None else [self.plain_point]
         points = np.array([self.best, self.fair_point, *plain, *ends])
         low, high = points.min(axis=0), points.max(axis=0)
         size = high - low
-        # A single point, or a line along an axis, gets a window of some size.
+        # A single point, or a line along an axis, gets a window of positive size.
         scale = float(np.abs(points).max()) or 1.0
-        least = 0.05 * size.max() if size.max() > _ROUNDING * scale else 0.1 * scale
-        margin = np.maximum(least - size, 0.0) / 2 + _MARGIN * np.maximum(size, least)
+        min_size = 0.05 * size.max() if size.max() > ROUNDING * scale else 0.1 * scale
+        padding = np.maximum(min_size - size, 0.0) / 2
+        margin = padding + 0.06 * np.maximum(size, min_size)
         return low - margin, high + margin
 
     def _draw_levels(self, ax: Any, low: NDArray[Any]) -> None:
-        """Draw corners of round largest losses, that of fair PCA, and the diagonal."""
+        """Draw the corners of some losses and of fair PCA's, and the diagonal."""
         from matplotlib.ticker import MaxNLocator
 
-        reach = self.best - low
-        middle = float(np.sqrt(reach).prod())  # between the ranges of both groups
-        locator = MaxNLocator(_MOST_LEVELS, steps=[1, 2, 5, 10])
+        # Levels with round numbers, up to the largest loss that is shown.
+        max_losses = self.best - low
+        middle = float(np.sqrt(max_losses).prod())  # between those of both groups
+        locator = MaxNLocator(6, steps=[1, 2, 5, 10])
         levels = np.asarray(locator.tick_values(0.0, middle), dtype=np.float64)
-        self.levels_ = levels[(levels > 0) & (levels < reach.max())]
+        self.levels_ = levels[(levels > 0) & (levels < max_losses.max())]
         dotted = {"color": "0.35", "linestyle": ":", "linewidth": 1.1}
         self.level_lines_ = [self._draw_corner(ax, L, **dotted) for L in self.levels_]
         if self.level_lines_:
             self.level_lines_[0].set_label("equal largest loss")
         label = f"largest loss of {_draw.literal(self.name)}"
         solid = {"color": _FAIR, "linewidth": 1.4, "label": label}
-        least = self._largest_loss(self.fair_point)
-        self.fair_level_line_ = self._draw_corner(ax, least, **solid)
+        fair_loss = self._largest_loss(self.fair_point)
+        self.fair_level_line_ = self._draw_corner(ax, fair_loss, **solid)
+        # The line of equal losses has slope 1.
         dashed = {"color": "black", "linewidth": 1.2, "linestyle": (0, (6, 3))}
-        ends = np.column_stack([self.best - reach.max(), self.best])
+        ends = np.column_stack([self.best - max_losses.max(), self.best])
         (self.equal_line_,) = ax.plot(*ends, label="equal losses", zorder=2, **dashed)
 
     def _draw_corner(self, ax: Any, level: float, **style: Any) -> Any:
@@ -369,13 +370,13 @@ class JointNumericalRangeDisplay:
         return ax.plot([x, x, right], [top, y, y], zorder=2, **style)[0]
 
     def _draw_points(self, ax: Any) -> None:
-        looks = {
+        styles = {
             "best": (self.best, "P", "white", 10, "each group's own best"),
             "plain": (self.plain_point, "o", _PLAIN, 9, "plain PCA"),
             "fair": (self.fair_point, "*", _FAIR, 17, _draw.literal(self.name)),
         }
         self.markers_ = {}
-        for key, (point, marker, color, size, label) in looks.items():
+        for key, (point, marker, color, size, label) in styles.items():
             if point is not None:
                 shape = {"marker": marker, "markersize": size, "linestyle": "none"}
                 colors = {"markerfacecolor": color, "markeredgecolor": "black"}
@@ -386,23 +387,24 @@ class JointNumericalRangeDisplay:
         """Add an axis, at the top or to the right, that measures a group's loss."""
         best = float(self.best[g])
 
-        def convert(value: Any) -> Any:  # its own inverse
+        def convert(value: Any) -> Any:  # from variance to loss, and back
             return best - value
 
-        draw = (ax.secondary_xaxis, ax.secondary_yaxis)[g]
-        drawn = draw(("top", "right")[g], functions=(convert, convert))
-        axis = (drawn.xaxis, drawn.yaxis)[g]
-        # Zero and those of the levels whose numbers do not overlap.
+        if g == 0:
+            axis = ax.secondary_xaxis("top", functions=(convert, convert)).xaxis
+        else:
+            axis = ax.secondary_yaxis("right", functions=(convert, convert)).yaxis
+        # Zero and the levels, at a distance of a fifth of the side: numbers are apart.
         ticks = np.append(0.0, self.levels_)
         step = ticks[1] if self.levels_.size else size
-        axis.set_ticks(ticks[:: math.ceil(_TICK_DISTANCE * size / step)])
+        axis.set_ticks(ticks[:: math.ceil(0.2 * size / step)])
         axis.set_major_formatter("{x:.6g}")
         _draw.label(axis, ax, f"loss of group {name} (same units)")
 
     def _largest_loss(self, point: NDArray[Any]) -> float:
-        """Return what is missing, at the most, to a group's own best; no rounding."""
+        """Return the larger loss of the two groups at a point; rounding counts as 0."""
         loss = float((self.best - point).max())
-        return loss if loss > _ROUNDING * np.abs(self.best).max() else 0.0
+        return loss if loss > ROUNDING * np.abs(self.best).max() else 0.0
 
 
 def _captured(C: NDArray[Any], U: NDArray[Any]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What models give to rows of groups, read and checked."""
+"""Outputs of fitted models for rows with groups: computed and checked."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ from scalefair._groups import (
 def estimator_method(
     from_predictions: Any, method: str, settings: tuple[str, ...] = ()
 ) -> Any:
-    """Class method with the parameters of `from_predictions`, for fitted models."""
-    # The class's texts have ``options_of_models``; `settings` may be the models'.
+    """Return the class method `from_estimator` that belongs to `from_predictions`.
+
+    It has the same options. Those named in `settings` are by default those of the
+    models. Its docstring needs the text ``options_of_models`` of the class.
+    """
 
     def from_estimator(
         cls: Any,
@@ -34,7 +37,7 @@ def estimator_method(
         name: str | None = None,
         **options: Any,
     ) -> Any:
-        """Draw what fitted models give to rows.
+        """Draw the outputs of fitted models for rows.
 
         Parameters
         ----------
@@ -49,19 +52,22 @@ def estimator_method(
         %(as_for_predictions)s
         """
         models = by_name(estimator, name, type(estimator).__name__)
+        # Settings that are not passed are those of the models, if they agree.
         for setting in settings:
             if options.get(setting) is None:
-                options.pop(setting, None)
-                options |= common(models.values(), setting)
-        found = {
-            key: apply(model, method, X, sensitive_features)
+                options[setting] = common_setting(models.values(), setting)
+            if options[setting] is None:
+                del options[setting]  # the default
+        outputs = {
+            key: call_method(model, method, X, sensitive_features)
             for key, model in models.items()
         }
-        groups = {"sensitive_features": sensitive_features}
-        return cls.from_predictions(found, **groups, **options)
+        options["sensitive_features"] = sensitive_features
+        return cls.from_predictions(outputs, **options)
 
-    drawing, made = from_predictions.__func__, from_estimator
-    signature = inspect.signature(drawing)
+    # The signature: the parameters of both, each once.
+    function, made = from_predictions.__func__, from_estimator
+    signature = inspect.signature(function)
     parameters = dict(inspect.signature(made).parameters)
     del parameters["options"]
     for key, parameter in list(signature.parameters.items())[2:]:
@@ -71,59 +77,62 @@ def estimator_method(
     vars(made)["__signature__"] = signature.replace(
         parameters=list(parameters.values())
     )
-    made.__module__ = drawing.__module__
-    made.__qualname__ = drawing.__qualname__.replace("predictions", "estimator")
+    made.__module__ = function.__module__
+    made.__qualname__ = function.__qualname__.replace("predictions", "estimator")
     return classmethod(cast(Any, made))
 
 
-def by_name(given: Any, name: str | None, default: str) -> dict[str, Any]:
-    """Return several things by name; a single one gets `name`, or the default."""
-    if not isinstance(given, Mapping):
-        return {default if name is None else name: given}
-    if not given:
+def by_name(values: Any, name: str | None, default: str) -> dict[str, Any]:
+    """Return a mapping with names as keys; a single value gets `name` or `default`."""
+    if not isinstance(values, Mapping):
+        return {default if name is None else name: values}
+    if not values:
         raise ValueError("There is nothing to draw: give at least one model.")
     if name is not None:
         raise ValueError("name applies to a single model; here the keys are names.")
-    return {str(key): value for key, value in given.items()}
+    return {str(key): value for key, value in values.items()}
 
 
 def series_name(values: Any) -> str:
-    """Return the name of a pandas Series, nothing if there is none."""
+    """Return the name of a pandas Series, an empty string if there is none."""
     name = getattr(values, "name", None)
     return name if isinstance(name, str) else ""
 
 
-def apply(model: Any, method: str, X: Any, sensitive_features: ArrayLike) -> Any:
-    """Return what a method of a model gives to rows, and to groups if it takes them."""
+def call_method(model: Any, method: str, X: Any, sensitive_features: ArrayLike) -> Any:
+    """Call a method of a fitted model; it is given the groups if it takes them."""
     check_is_fitted(model)
-    call = getattr(model, method, None)
-    if call is None:
+    bound = getattr(model, method, None)
+    if bound is None:
         raise ValueError(
             f"{type(model).__name__} has no {method}. Compute what it would return and "
             "use from_predictions."
         )
-    if "sensitive_features" in inspect.signature(call).parameters:
-        return call(X, sensitive_features=sensitive_features)
-    return call(X)
+    if "sensitive_features" in inspect.signature(bound).parameters:
+        return bound(X, sensitive_features=sensitive_features)
+    return bound(X)
 
 
-def common(models: Iterable[Any], name: str) -> dict[str, Any]:
-    """Return a parameter, by its name, if all models that have it agree, else none."""
+def common_setting(models: Iterable[Any], name: str) -> Any:
+    """Return a parameter of the models if all that have it agree, else None."""
     values = [getattr(model, name) for model in models if hasattr(model, name)]
     agree = all(np.array_equal(value, values[0]) for value in values)
-    return {name: values[0]} if values and agree and values[0] is not None else {}
+    return values[0] if values and agree else None
 
 
 def compared_rows(
-    given: str | None, y_true: ArrayLike | None, n_rows: int
+    condition: str | None, y_true: ArrayLike | None, n_rows: int
 ) -> dict[str, Any]:
-    """Rows that are compared among each other, by what a name is to have added."""
-    if given is None:
+    """Return the sets of rows that are compared, by the suffix of their names.
+
+    The condition is the parameter `given` of the displays.
+    """
+    if condition is None:
         return {"": slice(None)}
-    if given not in ("positive", "label") or y_true is None:
+    if condition not in ("positive", "label") or y_true is None:
         raise ValueError(
             'given is None, "positive" or "label", and not None needs y_true, the '
-            f"label of each row; got given={given!r}."
+            f"label of each row; got given={condition!r}."
         )
     labels, codes = encode_values(
         check_values(y_true, name="y_true", what="label"), name="y_true"
@@ -133,36 +142,36 @@ def compared_rows(
             f"y_true must have one of two labels for each of {n_rows} rows, got "
             f"{len(labels)} different ones for {len(codes)} rows."
         )
-    chosen = [1] if given == "positive" else [1, 0]
+    chosen = [1] if condition == "positive" else [1, 0]
     names = labels.tolist()
     return {f", labelled {names[k]}": codes == k for k in chosen}
 
 
-def check_rows(
-    given: Mapping[str, ArrayLike],
+def check_outputs(
+    outputs: Mapping[str, ArrayLike],
     sensitive_features: ArrayLike,
-    what: str,
+    quantity: str,
     attributes: str = "joint",
 ) -> tuple[list[NDArray[np.float64]], list[Attribute]]:
-    """Return each model's numbers for the rows, and the groups that are compared."""
-    found = [
-        _check_numbers(values, f"{what} of {name!r}" if name else what)
-        for name, values in given.items()
+    """Return the outputs of each model as arrays, and the attributes compared."""
+    arrays = [
+        _check_output(output, f"{quantity} of {name!r}" if name else quantity)
+        for name, output in outputs.items()
     ]
-    sizes = {len(values) for values in found}
+    sizes = {len(array) for array in arrays}
     if len(sizes) > 1:
         raise ValueError(
-            f"All models must have {what} for the same rows, but some have "
+            f"All models must have {quantity} for the same rows, but some have "
             f"{min(sizes)} and some {max(sizes)}."
         )
-    each = compared_attributes(sensitive_features, sizes.pop(), attributes)
-    check_compared(each, "a figure of all rows")
-    return found, each
+    compared = compared_attributes(sensitive_features, sizes.pop(), attributes)
+    check_compared(compared, "a figure of all rows")
+    return arrays, compared
 
 
-def _check_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return a finite number for each row, or say what is wrong."""
-    array = np.asarray(values, dtype=np.float64)
+def _check_output(output: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return an array with one finite number for each row."""
+    array = np.asarray(output, dtype=np.float64)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]  # as some regressors return a single output
     if array.ndim != 1 or not array.size:
@@ -170,10 +179,10 @@ def _check_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
             f"{name} must be one-dimensional with one number per row, got shape "
             f"{array.shape}."
         )
-    wrong = ~np.isfinite(array)
-    if wrong.any():
+    is_bad = ~np.isfinite(array)
+    if is_bad.any():
         raise ValueError(
             f"{name} has a value that is NaN or infinite, the first at position "
-            f"{wrong.argmax()}. Leave such rows out."
+            f"{is_bad.argmax()}. Leave such rows out."
         )
     return array

@@ -1,4 +1,4 @@
-"""Accuracy against fairness of several methods."""
+"""Accuracy against fairness of several methods, with the front of each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,9 @@ from scalefair.plotting import _models
 from scalefair.plotting._trade_off import (
     TEXTS,
     TradeOffDisplay,
-    deviations_of,
     read_runs,
+    standard_deviations,
 )
-
-# Opacity of points that are beaten.
-_DOMINATED = 0.35
 
 
 @documented(**TEXTS)
@@ -78,7 +75,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
     """
 
     _sign = 1
-    _words = ("fairness", "accuracy")
+    _names = ("fairness", "accuracy")
     _axis_names = ("fairness (1 - gap)", "accuracy")
 
     def __init__(
@@ -93,15 +90,18 @@ class ParetoFrontDisplay(TradeOffDisplay):
             raise ValueError(
                 f"confidence must be a level between 0 and 1, got {confidence!r}."
             )
-        measures = {"fairness": fairness, "accuracy": accuracy}
-        self.fairness, self.accuracy = self._read(measures, point_labels)
+        self.fairness, self.accuracy = self._set_points(
+            fairness, accuracy, ("fairness", "accuracy"), point_labels
+        )
         self.confidence = confidence
-        self.half_widths = self._spreads = {
-            name: _half_widths(runs, confidence) for name, runs in self._runs.items()
-        }
+        self.half_widths = self._half_lengths = {}
+        for name, runs in self._runs.items():
+            n = runs.shape[1]
+            quantile = special.stdtrit(max(n - 1, 1), (1 + confidence) / 2)
+            self.half_widths[name] = quantile * standard_deviations(runs) / np.sqrt(n)
         self.dominated = {name: _dominated(m) for name, m in self.means.items()}
         self.dominated_: dict[str, Any] = {}
-        self._bars_are = f"means of {{}} splits, {100 * confidence:g} % confidence"
+        self._bar_caption = f"means of {{}} splits, {100 * confidence:g} % confidence"
 
     @classmethod
     def from_results(
@@ -133,12 +133,19 @@ class ParetoFrontDisplay(TradeOffDisplay):
             Whether to write the setting beside each point, for methods with several.
         %(drawing_results)s
         """
-        columns = {"method": method, "accuracy": accuracy, "fairness": fairness}
-        if setting is not None:
-            columns["setting"] = setting
-        (found, fair), settings = read_runs(results, columns, join=False)
-        labels = settings if label_points and setting is not None else None
-        display = cls(found, fairness=fair, point_labels=labels, confidence=confidence)
+        columns = {
+            "method": method,
+            "accuracy": accuracy,
+            "fairness": fairness,
+            "setting": setting,
+        }
+        accuracies, fairnesses, settings = read_runs(results, columns, repeat=False)
+        display = cls(
+            accuracies,
+            fairness=fairnesses,
+            point_labels=settings if label_points and setting is not None else None,
+            confidence=confidence,
+        )
         return display.plot(ax, legend=legend, **line_kwargs)
 
     @classmethod
@@ -159,7 +166,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
         legend: bool = True,
         **line_kwargs: Any,
     ) -> ParetoFrontDisplay:
-        """Draw what a search over allowed gaps found, or fitted classifiers on rows.
+        """Draw the results of a search over allowed gaps, or of fitted classifiers.
 
         Parameters
         ----------
@@ -169,7 +176,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
             rows `X`; or several such lists, by their names. Each is given the groups
             if it takes them.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows to judge classifiers by. None draws a search.
+            Rows on which classifiers are compared. None draws a search.
         y : array-like of shape (n_samples,), default=None
             True labels of the rows.
         sensitive_features : array-like of shape (n,) or (n, k), default=None
@@ -184,7 +191,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
             Whether of several columns combinations are compared, or the groups of each
             by itself; None takes that of the classifiers.
         name : str or None, default=None
-            What the legend says; None takes "cross-validation", or the class.
+            Name in the legend; None takes "cross-validation", or the class.
         %(confidence)s
         label_points : bool, default=True
             Whether to write the allowed gap beside each point.
@@ -194,87 +201,90 @@ class ParetoFrontDisplay(TradeOffDisplay):
         ValueError
             If lengths differ, or there are rows without labels or groups.
         """
+        # A search: a point for each gap, a repeat for each fold.
         if X is None:
             check_is_fitted(estimator, "cv_results_")
-            name, found = name or "cross-validation", estimator.cv_results_
-            accuracy, fairness = {name: found["accuracy"]}, {name: found["fairness"]}
-            labels = {name: list(found["kappa"])}
+            name, results = name or "cross-validation", estimator.cv_results_
+            accuracies = {name: results["accuracy"]}
+            fairnesses = {name: results["fairness"]}
+            labels = {name: list(results["kappa"])}
         elif y is None or sensitive_features is None:
             raise ValueError("X needs y and sensitive_features, its labels and groups.")
+        # Classifiers: a point for each, measured on the rows.
         else:
-            paths = _paths(estimator, name)
-            every = list(chain.from_iterable(paths.values()))
+            paths = _as_paths(estimator, name)
+            models = list(chain.from_iterable(paths.values()))
             if interval is None:
-                interval = _models.common(every, "interval").get("interval", (0, 1))
-            if given is None:
-                given = _models.common(every, "given").get("given")
+                interval = _models.common_setting(models, "interval")
+            condition = given or _models.common_setting(models, "given")
             if attributes is None:
-                attributes = _models.common(every, "attributes").get("attributes")
-            how: dict[str, Any] = {"interval": interval, "given": given}
-            how |= {"sensitive_features": sensitive_features}
-            if attributes == "each":
-                how["attributes"] = attributes
-            else:
-                groups, codes = encode_groups(sensitive_features)
-                how["sensitive_features"] = groups[codes]
-            points = {
-                key: np.array([_judge(model, X, y, **how) for model in path])
+                attributes = _models.common_setting(models, "attributes")
+            groups = sensitive_features
+            if attributes != "each":  # encoded here: small groups are warned of once
+                names, codes = encode_groups(sensitive_features)
+                groups = names[codes]
+
+            def measure(model: Any) -> tuple[float, float]:
+                """Return the accuracy of a model and one minus its gap."""
+                labels = _models.call_method(model, "predict", X, groups)
+                scores = _models.call_method(model, "decision_function", X, groups)
+                gap = partial_parity_gap(
+                    scores,
+                    sensitive_features=groups,
+                    y_true=y,
+                    interval=(0.0, 1.0) if interval is None else interval,
+                    given=condition,
+                    attributes=attributes or "joint",
+                )
+                return float(accuracy_score(y, labels)), 1 - gap
+
+            measures = {
+                key: np.array([measure(model) for model in path])
                 for key, path in paths.items()
             }
-            accuracy = {key: found[:, 0] for key, found in points.items()}
-            fairness = {key: found[:, 1] for key, found in points.items()}
+            accuracies = {key: values[:, 0] for key, values in measures.items()}
+            fairnesses = {key: values[:, 1] for key, values in measures.items()}
             labels = {
                 key: [model.kappa for model in path]
                 for key, path in paths.items()
                 if all(hasattr(model, "kappa") for model in path)
             }
         display = cls(
-            accuracy,
-            fairness=fairness,
+            accuracies,
+            fairness=fairnesses,
             point_labels=labels if label_points else None,
             confidence=confidence,
         )
         return display.plot(ax, legend=legend, **line_kwargs)
 
     def _draw_method(self, ax: Any, name: str, style: dict[str, Any]) -> None:
-        means, beaten = self.means[name], self.dominated[name]
-        along = np.lexsort((-means[:, 1], means[:, 0]))
-        line, bars = self._join(ax, name, along[~beaten[along]], style)
-        lighter = {**style, "linestyle": "", "alpha": _DOMINATED, "label": None}
-        rest, more = self._join(ax, name, along[beaten[along]], lighter)
-        self.lines_[name], self.bars_[name] = line, bars + more
-        self.dominated_[name] = rest
+        means, dominated = self.means[name], self.dominated[name]
+        # By fairness, and among equal ones by accuracy, the highest first.
+        order = np.lexsort((-means[:, 1], means[:, 0]))
+        is_dominated = dominated[order]
+        line, bars = self._draw_points(ax, name, order[~is_dominated], style)
+        lighter = {**style, "linestyle": "", "alpha": 0.35, "label": None}
+        points, more_bars = self._draw_points(ax, name, order[is_dominated], lighter)
+        self.lines_[name], self.dominated_[name] = line, points
+        self.bars_[name] = bars + more_bars
 
 
-def _paths(given: Any, name: str | None) -> dict[str, list[Any]]:
+def _as_paths(estimator: Any, name: str | None) -> dict[str, list[Any]]:
     """Return lists of classifiers by name; a single one has `name`, or its class's."""
-    first = given[0] if isinstance(given, list) and given else given
-    paths = _models.by_name(given, name, type(first).__name__)
-    paths = {key: x if isinstance(x, list) else [x] for key, x in paths.items()}
+    is_path = isinstance(estimator, list) and bool(estimator)
+    first = estimator[0] if is_path else estimator
+    paths = {
+        key: value if isinstance(value, list) else [value]
+        for key, value in _models.by_name(estimator, name, type(first).__name__).items()
+    }
     if not all(paths.values()):
         raise ValueError("A list of classifiers is empty: give at least one.")
     return paths
 
 
-def _judge(
-    model: Any, X: Any, y: ArrayLike, sensitive_features: ArrayLike, **how: Any
-) -> tuple[float, float]:
-    """Accuracy of a classifier, and one minus its gap."""
-    of = {"sensitive_features": sensitive_features, "y_true": y, **how}
-    accuracy = accuracy_score(y, _models.apply(model, "predict", X, sensitive_features))
-    scores = _models.apply(model, "decision_function", X, sensitive_features)
-    return float(accuracy), 1 - partial_parity_gap(scores, **of)
-
-
-def _half_widths(runs: NDArray[np.float64], confidence: float) -> NDArray[np.float64]:
-    """Half widths of confidence intervals of means over axis 1."""
-    n = runs.shape[1]
-    quantile = special.stdtrit(max(n - 1, 1), (1 + confidence) / 2)
-    return np.asarray(quantile * deviations_of(runs) / np.sqrt(n))
-
-
 def _dominated(points: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Points that another one equals in one coordinate, at least, and beats in one."""
+    # Entry [i, j] compares point j with point i.
     as_good = (points[None] >= points[:, None]).all(axis=2)
     better = (points[None] > points[:, None]).any(axis=2)
     return np.asarray(np.any(as_good & better, axis=1))
