@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._passes import ModelRows
-from scalefair.postprocessing._training_rows import TrainingRows
+from scalefair.postprocessing._training_rows import GroupedRows
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -64,7 +64,7 @@ def test_layers_of_a_module(dtype):
     host = find_host(module)
     assert host.layer_names == ["0", "4", "6"]
     assert [host.resolve(i) for i in ("0", "6", -2)] == [0, 2, 1]
-    each = list(host.inputs_each(X))
+    each = list(host.inputs_by_layer(X))
     for i, upto in enumerate([0, 4, 6]):
         A = host.inputs(X, i)
         np.testing.assert_array_equal(A, by_hand(module, upto))
@@ -72,7 +72,9 @@ def test_layers_of_a_module(dtype):
         assert A.dtype == (np.float64 if dtype == torch.float64 else np.float32)
         assert host.weight(i).dtype == host.bias(i).dtype == np.float64
         assert host.shape(i) == host.weight(i).shape
-    np.testing.assert_array_equal(host.onward(X, host.inputs(X, 1), 1, 2), each[2])
+    np.testing.assert_array_equal(
+        host.forward_from(X, host.inputs(X, 1), 1, 2), each[2]
+    )
     np.testing.assert_array_equal(host.outputs(X), by_hand(module, 7)[:, 0])
     last = each[2] @ host.weight(2).T + host.bias(2)
     np.testing.assert_allclose(host.outputs(X), last[:, 0], rtol=1e-5)
@@ -85,7 +87,7 @@ def test_modes_and_hooks_are_as_before():
     state = pickle.dumps(module.state_dict())
     host = find_host(module)
     host.inputs(X, 1)
-    list(host.inputs_each(X))
+    list(host.inputs_by_layer(X))
     host.outputs(X)
     with pytest.raises(RuntimeError):  # the rows have the wrong width
         host.inputs(X[:, :3], 1)
@@ -178,11 +180,11 @@ def test_a_layer_used_twice_or_never_is_refused():
     with pytest.raises(ValueError, match="'idle' is not called"):
         host.inputs(X, 2)
     assert host.inputs(X, 1).shape == (40, 5)
-    first, last, idle = host.inputs_each(X)
+    first, last, idle = host.inputs_by_layer(X)
     assert first is None
     assert idle is None
     np.testing.assert_array_equal(last, host.inputs(X, 1))
-    training = TrainingRows(X, CODES, GROUPS, len(X))
+    training = GroupedRows(X, CODES, GROUPS, len(X))
     found = ModelRows.of(host, training, 16).unfairness_by_layer()
     assert [layer is None for layer in found] == [True, False, True]
 
@@ -229,7 +231,7 @@ def test_values_that_are_not_finite():
     with pytest.raises(ValueError, match="inputs of layer '6' have entries"):
         host.inputs(X, 2)
     with pytest.raises(ValueError, match="inputs of layer '6' have entries"):
-        list(host.inputs_each(X))
+        list(host.inputs_by_layer(X))
     with pytest.raises(ValueError, match="predictions have entries"):
         host.outputs(X)
 
@@ -301,11 +303,11 @@ def test_a_wrapped_module_in_a_pipeline():
     module = trained(network())
     pipeline = make_pipeline(StandardScaler(), Wrapper(module)).fit(X)
     host, Z = find_host(pipeline), StandardScaler().fit_transform(X)
-    assert not host.goes_on
+    assert not host.can_resume
     A = host.inputs(X, 1)
     np.testing.assert_allclose(A, by_hand(module, 4, Z), rtol=1e-12)
     np.testing.assert_allclose(
-        host.onward(X, A, 1, 2), by_hand(module, 6, Z), rtol=1e-12
+        host.forward_from(X, A, 1, 2), by_hand(module, 6, Z), rtol=1e-12
     )
     changed = host.replaced({1: (np.zeros((4, 6)), None)})
     assert changed.estimator[-1].module_ is not module

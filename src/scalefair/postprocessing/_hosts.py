@@ -125,7 +125,7 @@ class LinearHost(LayerHost):
     link function of them; models that only look like it are refused.
     """
 
-    goes_on = True
+    can_resume = True
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
@@ -178,10 +178,10 @@ class LinearHost(LayerHost):
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
         return _dense_reals(_rows_for(self.estimator, X_batch))
 
-    def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any]]:
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any]]:
         yield self.inputs(X_batch, 0)
 
-    def onward(
+    def forward_from(
         self, X_batch: Any, A: NDArray[Any], layer: int, later: int
     ) -> NDArray[Any]:
         return A  # there is no later layer
@@ -211,7 +211,7 @@ def _as_intercept(bias: NDArray[np.float64], old: Any) -> Any:
 class MLPHost(LayerHost):
     """Layers of a fitted `MLPRegressor`, named ``coefs_[0]``, ``coefs_[1]``, ..."""
 
-    goes_on = True
+    can_resume = True
 
     def __init__(self, estimator: MLPRegressor) -> None:
         self.estimator = estimator
@@ -235,14 +235,14 @@ class MLPHost(LayerHost):
         A = _rows_for(self.estimator, X_batch)
         return _dense_reals(self._forward(A, 0, layer))
 
-    def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any]]:
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any]]:
         A = _rows_for(self.estimator, X_batch)
         for layer in range(self.n_layers):
             if layer > 0:
                 A = self._forward(A, layer - 1, layer)
             yield _dense_reals(A)
 
-    def onward(
+    def forward_from(
         self, X_batch: Any, A: NDArray[Any], layer: int, later: int
     ) -> NDArray[Any]:
         later_inputs: NDArray[Any] = self._forward(A, layer, later)
@@ -285,7 +285,7 @@ class PipelineHost(LayerHost):
     def __init__(self, estimator: Pipeline, last: LayerHost) -> None:
         self.estimator = estimator
         self.layer_names = last.layer_names
-        self.goes_on = last.goes_on
+        self.can_resume = last.can_resume
         self._last = last
 
     def shape(self, layer: int) -> tuple[int, int]:
@@ -306,16 +306,16 @@ class PipelineHost(LayerHost):
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
         return self._last.inputs(self._transform(X_batch), layer)
 
-    def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
-        return self._last.inputs_each(self._transform(X_batch))
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
+        return self._last.inputs_by_layer(self._transform(X_batch))
 
-    def onward(
+    def forward_from(
         self, X_batch: Any, A: NDArray[Any], layer: int, later: int
     ) -> NDArray[Any]:
         """Return the inputs of a later layer; rows are transformed only if needed."""
-        if not self.goes_on:
+        if not self.can_resume:
             X_batch = self._transform(X_batch)
-        return self._last.onward(X_batch, A, layer, later)
+        return self._last.forward_from(X_batch, A, layer, later)
 
     def outputs(self, X_batch: Any) -> NDArray[Any]:
         return self._last.outputs(self._transform(X_batch))

@@ -22,8 +22,8 @@ class LayerHost(ABC):
 
     estimator: Any
     layer_names: list[str]
-    # Whether `onward` starts from the inputs of a layer, not from the raw rows.
-    goes_on: bool
+    # Whether `forward_from` starts from the inputs of a layer, not from the raw rows.
+    can_resume: bool
 
     @property
     def n_layers(self) -> int:
@@ -67,14 +67,14 @@ class LayerHost(ABC):
         """Return a layer's inputs (rows, n), read-only: they may be a view of rows."""
 
     @abstractmethod
-    def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
         """Return the inputs of every layer in turn, from one pass of the rows.
 
         None stands for a layer whose inputs are not rows of samples.
         """
 
     @abstractmethod
-    def onward(
+    def forward_from(
         self, X_batch: Any, A: NDArray[Any], layer: int, later: int
     ) -> NDArray[Any]:
         """Return the inputs of a later layer, given the inputs `A` of a layer."""

@@ -43,7 +43,7 @@ class TorchHost(LayerHost):
     again, for the module alone knows how.
     """
 
-    goes_on = False
+    can_resume = False
 
     def __init__(self, estimator: Any) -> None:
         torch = _import_torch()
@@ -105,7 +105,7 @@ class TorchHost(LayerHost):
         _refuse_values(A, f"The inputs of layer {name}")
         return A
 
-    def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
         n_rows = _n_rows(X_batch)
         every = self._calls(X_batch, range(self.n_layers))
         for name, calls in zip(self.layer_names, every, strict=True):
@@ -116,7 +116,7 @@ class TorchHost(LayerHost):
             else:
                 yield None
 
-    def onward(
+    def forward_from(
         self, X_batch: Any, A: NDArray[Any], layer: int, later: int
     ) -> NDArray[Any]:
         return A if layer == later else self.inputs(X_batch, later)

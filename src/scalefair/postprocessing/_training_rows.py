@@ -17,7 +17,7 @@ from scalefair.kernels import long_blas_call
 from scalefair.streaming import PartitionedRows, is_partitioned
 
 
-class TrainingRows(NamedTuple):
+class GroupedRows(NamedTuple):
     """Rows with a group each; codes, indices into `groups`, are cut as the rows are.
 
     Of several attributes, each by itself, a group of each and a list of groups.
@@ -31,7 +31,7 @@ class TrainingRows(NamedTuple):
 
 def training_rows(
     estimator: BaseEstimator, X: Any, sensitive_features: Any, attributes: str = "joint"
-) -> TrainingRows:
+) -> GroupedRows:
     """Return rows and groups, two or more; the estimator takes note of the features."""
     if is_partitioned(X):
         X = PartitionedRows.of(X)
@@ -53,7 +53,7 @@ def training_rows(
         codes = codes.map(_side_by_side, each=others).persist()
     elif others:
         codes = _side_by_side(codes, *others)
-    return TrainingRows(X, codes, fitted_groups(compared), n_rows)
+    return GroupedRows(X, codes, fitted_groups(compared), n_rows)
 
 
 def _side_by_side(*codes: NDArray[Any]) -> NDArray[Any]:
