@@ -58,9 +58,6 @@ sample_weight : array-like or Dask array of shape (m,), default=None
     estimator whose `fit` takes them.""",
 }
 
-# Ties within a block are broken by so little, and less than half way to its neighbours.
-_SHIFT = 1e-6
-
 
 @documented(**TEXTS)
 class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -277,70 +274,79 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             less than `roc_distance_`.
         """
         rows = score_rows(self, X, y, sensitive_features, sample_weight)
-        self._calibrate(rows)
-        warn_of_pairs(self, rows, stacklevel=4)
+        self._fit_steps(rows)
+        warn_of_pairs(self, rows)
         return self
 
-    def _calibrate(self, rows: ScoredRows) -> None:
-        """Find the steps, and what they do to the rows."""
+    def _fit_steps(self, rows: ScoredRows) -> None:
+        """Fit the steps from scores to outputs, and measure the gaps they leave."""
+        is_compared = compared_rows(rows.labels, self.given)  # (n_conditions, m)
         result = parity_isotonic_regression(
             rows.scores if self.target == "scores" else rows.labels,
             rows.scores,
             rows.codes,
             kappa=self.kappa,
             interval=check_interval(self.interval),
-            levels_of=compared_rows(rows.labels, self.given).T,
+            levels_of=is_compared.T,
             sample_weight=rows.weights,
         )
         self.kappa_, self.kappas_ = result.kappa, result.kappas
         self.values_, self.thresholds_ = result.values, result.thresholds
+        self.partial_parity_gap_, self.partial_parity_gaps_ = result.gap, result.gaps
+        # Blocks divided into steps, whose outputs differ by less than 1e-6.
         self._limits = result.fine_thresholds
-        self._outputs = _shifted(result.values, result.fine_blocks)
-        weights = compared_rows(rows.labels, self.given) * rows.weights
+        self._outputs = _break_ties(result.values, result.fine_blocks)
+        # Variance of the mean of a group under each condition, 1 / n_k for rows of
+        # equal weight, and the share of its rows among all: what `null_gap` needs.
+        weights = is_compared * rows.weights
         sums = np.array([np.bincount(rows.codes, w) for w in weights])
         squares = np.array([np.bincount(rows.codes, w) for w in weights**2])
-        # 1 / n_k of each condition; weighted rows count as fewer.
         self._variances = squares / sums**2
         self._shares = sums / rows.weights.sum()
-        self.partial_parity_gap_, self.partial_parity_gaps_ = result.gap, result.gaps
         self.null_gap_ = self.null_gap(len(rows.codes))
 
-    def _outputs_of(
+    def _map_scores(
         self, scores: NDArray[np.float64], codes: NDArray[np.integer]
     ) -> NDArray[np.float64]:
-        """Return outputs for scores of groups, ties broken."""
+        """Return the outputs of the steps that hold the scores of the groups."""
         outputs = np.empty_like(scores)
         for k in range(len(self.groups_)):
-            own = np.flatnonzero(codes == k)
-            own = own[np.argsort(scores[own])]  # neighbours are looked up together
-            # Thresholds fall: the last one that is not below the score.
-            step = np.searchsorted(-self._limits[:, k], -scores[own], side="right") - 1
-            outputs[own] = self._outputs[step]
+            members = np.flatnonzero(codes == k)
+            # Sorted queries keep the binary searches in the cache.
+            members = members[np.argsort(scores[members])]
+            # Step b holds the scores in (limits[b + 1], limits[b]]; limits decrease.
+            limits = self._limits[:, k]
+            step = np.searchsorted(-limits, -scores[members], side="right") - 1
+            outputs[members] = self._outputs[step]
         return outputs
 
     def _calibrated(self, X: Any, sensitive_features: ArrayLike) -> NDArray[np.float64]:
-        """Return outputs for rows: of a Dask collection an array not computed yet."""
+        """Return the outputs of rows; for a Dask collection a lazy array."""
         check_is_fitted(self)
         scorer = Scorer(self.estimator_, scoring_method(self))
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=False)
             check_features(self, rows, reset=False)
-            groups, parts = rows.encode(sensitive_features, warn=False)
-            known = known_codes(groups, self.groups_)
-            args = _outputs_of_part, self, scorer, rows.feature_names, known
-            outputs: NDArray[np.float64] = rows.rowwise(*args, each=[parts])
+            groups, part_codes = rows.encode(sensitive_features, warn=False)
+            fitted_codes = known_codes(groups, self.groups_)
+            outputs: NDArray[np.float64] = rows.rowwise(
+                _map_part,
+                self,
+                scorer,
+                rows.feature_names,
+                fitted_codes,
+                each=[part_codes],
+            )
             return outputs
-        scores = scorer(X)  # the estimator says best what is wrong with X
+        scores = scorer(X)  # first: the estimator knows best what is wrong with X
         validate_data(self, X, skip_check_array=True, reset=False)
-        n_samples = _num_samples(X)
-        groups, codes = encode_groups(sensitive_features, n_samples, warn=False)
-        known = known_codes(groups, self.groups_)
-        return self._outputs_of(scores, known[codes])
+        groups, codes = encode_groups(sensitive_features, _num_samples(X), warn=False)
+        return self._map_scores(scores, known_codes(groups, self.groups_)[codes])
 
     def decision_function(
         self, X: Any, *, sensitive_features: ArrayLike
     ) -> NDArray[np.float64]:
-        """Return the outputs, less what separates the classes: one half, or 0.
+        """Return the outputs minus the threshold of the classes: 0.5, or 0.
 
         Parameters
         ----------
@@ -378,7 +384,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         %(unseen)s
         """
-        # Ties broken at the ends are outside of [0, 1].
+        # The steps of the first and last block may lie outside of [0, 1].
         outputs = self._calibrated(X, sensitive_features).clip(0.0, 1.0)
         return np.stack([1.0 - outputs, outputs], axis=1)
 
@@ -397,8 +403,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         %(unseen)s
         """
-        middle = 0.5 * _gives_probabilities(self)
-        is_positive = self._calibrated(X, sensitive_features) > middle
+        threshold = 0.5 * _gives_probabilities(self)
+        is_positive = self._calibrated(X, sensitive_features) > threshold
         negative, positive = self.classes_[:1], self.classes_[1:]
         labels: NDArray[Any] = np.where(is_positive, positive, negative)
         return labels
@@ -431,8 +437,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             X = PartitionedRows.of(X, persist=False)
             labels, codes = X.encode(y, name="y", what="label")
             y = labels[np.concatenate(codes.gather())]
-        found = np.asarray(self.predict(X, sensitive_features=sensitive_features))
-        return float(accuracy_score(y, found, sample_weight=sample_weight))
+        predicted = np.asarray(self.predict(X, sensitive_features=sensitive_features))
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def null_gap(self, n_samples: int, groups: ArrayLike | None = None) -> float:
         r"""Return the gap that noise makes of a perfectly fair score on new rows.
@@ -463,6 +469,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         check_is_fitted(self)
         if not n_samples > 0:
             raise ValueError(f"n_samples must be positive, got {n_samples!r}.")
+        # The noise of both samples adds up: as many rows as have variance 1/n + 1/n'.
         sizes = 1 / (self._variances + 1 / (n_samples * self._shares))
         if groups is not None:
             sizes = sizes[:, known_codes(np.asarray(groups), self.groups_)]
@@ -537,35 +544,42 @@ def fair_calibration_path(
     rows = score_rows(first, X, y, sensitive_features, sample_weight)
     models = [copy(first).set_params(kappa=float(kappa)) for kappa in values]
     for model in models:
-        model._calibrate(rows)
-    warn_of_pairs(models[values.argmin()], rows, stacklevel=2)
+        model._fit_steps(rows)
+    warn_of_pairs(models[values.argmin()], rows)
     return models
 
 
-def _outputs_of_part(
+def _map_part(
     block: Any,
     model: FairCalibratedClassifier,
     scorer: Scorer,
-    names: NDArray[Any] | None,
-    known: NDArray[np.int64],
+    feature_names: NDArray[Any] | None,
+    fitted_codes: NDArray[np.int64],
     codes: NDArray[np.integer],
 ) -> NDArray[np.float64]:
-    return model._outputs_of(scorer.of_part(block, names), known[codes])
+    """Return the outputs of a part; `fitted_codes` are its groups' in `fit`."""
+    scores = scorer.score_part(block, feature_names)
+    return model._map_scores(scores, fitted_codes[codes])
 
 
 def _gives_probabilities(model: FairCalibratedClassifier) -> bool:
     return model.target == "labels" or hasattr(model.estimator, "predict_proba")
 
 
-def _shifted(
+def _break_ties(
     values: NDArray[np.float64], blocks: NDArray[np.integer]
 ) -> NDArray[np.float64]:
-    """Values of the steps: of their blocks, and falling within each by little."""
-    room = np.full(values.size + 1, 2 * _SHIFT)
-    room[1:-1] = np.minimum(room[1:-1], -np.diff(values))
+    """Return values of the steps: those of their blocks, slightly decreasing in each.
+
+    The steps of a block are spread evenly around its value, within 1e-6 of it and not
+    halfway to a neighbouring block: the order of the blocks stays.
+    """
+    spacing = np.full(values.size + 1, 2e-6)  # below and above each block
+    spacing[1:-1] = np.minimum(spacing[1:-1], -np.diff(values))
+    half_width = 0.49 * np.minimum(spacing[:-1], spacing[1:])
     counts = np.bincount(blocks, minlength=values.size)
-    position = np.arange(blocks.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    within = (counts[blocks] - 1 - 2 * position) / counts[blocks]  # from 1 to -1
-    half = 0.49 * np.minimum(room[:-1], room[1:])
-    shifted: NDArray[np.float64] = values[blocks] + half[blocks] * within
-    return shifted
+    first_step = np.cumsum(counts) - counts
+    position = np.arange(blocks.size) - first_step[blocks]
+    offsets = (counts[blocks] - 1 - 2 * position) / counts[blocks]  # within (-1, 1)
+    outputs: NDArray[np.float64] = values[blocks] + half_width[blocks] * offsets
+    return outputs
