@@ -269,8 +269,8 @@ def test_many_cuts_of_three_chains_are_compared_at_some_levels(monkeypatch):
     y = (rng.random(900) < 1 / (1 + np.exp(-2 * scores))).astype(int)
     options = {"kappa": 0.1, "levels_of": np.column_stack([y == 0, y == 1])}
     exact = parity_isotonic_regression(y, scores, chains, **options)
-    monkeypatch.setattr(_parity_isotonic, "_MAX_EXACT_CUTS", 0)
-    monkeypatch.setattr(_parity_isotonic, "_N_LEVELS", 30)
+    monkeypatch.setattr(_parity_isotonic, "MAX_EXACT_CUTS", 0)
+    monkeypatch.setattr(_parity_isotonic, "N_GRID_LEVELS", 30)
     found = parity_isotonic_regression(y, scores, chains, **options)
     assert max(found.gap, exact.gap) <= 0.1 + 1e-12
     losses = [np.mean((y - one.fitted) ** 2) for one in (exact, found)]
