@@ -154,7 +154,7 @@ def test_operator_in_blocks_equals_the_matrix(monkeypatch, block, low):
     W = random_graph()
     labels = np.random.default_rng(4).integers(low, 7, size=30)
     expected = normalized_cut_score(sparse.csr_array(W), labels)
-    monkeypatch.setattr(_cut, "_BLOCK", block)
+    monkeypatch.setattr(_cut, "MAX_BLOCK_SIZE", block)
     assert normalized_cut_score(aslinearoperator(W), labels) == pytest.approx(expected)
     assert normalized_cut_score(W, labels) == pytest.approx(expected)
 
@@ -167,7 +167,7 @@ def test_blocks_are_no_larger_than_announced(monkeypatch):
         return W @ X
 
     operator = LinearOperator(W.shape, matvec=multiply, matmat=multiply, dtype=float)
-    monkeypatch.setattr(_cut, "_BLOCK", 95)
+    monkeypatch.setattr(_cut, "MAX_BLOCK_SIZE", 95)
     normalized_cut_score(operator, np.arange(30) % 7)
     assert widths == [3, 3, 1]
 
