@@ -108,9 +108,7 @@ def compared_rows(labels: NDArray[np.int64], given: str | None) -> NDArray[np.bo
     """Return the rows compared under each condition, bool (n_conditions, m)."""
     if given is None:
         return np.ones((1, labels.size), bool)
-    if given == "positive":
-        return (labels == 1)[None]
-    return np.array([labels == 0, labels == 1])
+    return np.array([labels == y for y in ((1,) if given == "positive" else (0, 1))])
 
 
 def score_rows(
