@@ -10,6 +10,8 @@ from scipy.sparse.linalg import LinearOperator
 from scalefair._entries import canonical, graph_as_matrix
 from scalefair.metrics._balance import encode_clusters
 
+Array = NDArray[np.float64]
+
 # Numbers in a block of indicator vectors: 256 MB, as documented.
 MAX_BLOCK_SIZE = 2**25
 
@@ -103,7 +105,7 @@ def normalized_cut_score(
 
 def _sparse_cut(
     W: Any, cluster_of: NDArray[np.int64], n_clusters: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Array, Array]:
     """Return cut and volume of the clusters from the entries of a sparse matrix."""
     entries = W.tocoo(copy=False)
     source, target = cluster_of[entries.row], cluster_of[entries.col]
@@ -117,7 +119,7 @@ def _sparse_cut(
 
 def _product_cut(
     W: Any, cluster_of: NDArray[np.int64], n_clusters: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Array, Array]:
     """Return cut and volume from products with blocks of cluster indicators."""
     assigned = np.flatnonzero(cluster_of >= 0)
     codes = cluster_of[assigned]
@@ -178,7 +180,7 @@ def _check_affinity(W: Any) -> Any:
     return W
 
 
-def _check_volume(volume: NDArray[np.float64], clusters: NDArray[Any]) -> None:
+def _check_volume(volume: Array, clusters: NDArray[Any]) -> None:
     """Raise for volumes that are not positive; only operators have negative ones."""
     for wrong, problem in (
         (

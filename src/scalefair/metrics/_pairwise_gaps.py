@@ -14,6 +14,10 @@ from scalefair.metrics._score_gaps import (
     order_by_group,
 )
 
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]  # of rows, the indices of their groups
+Mask = NDArray[np.bool_]
+
 _TEXTS = {
     **TEXTS,
     "positive_and_negative": """\
@@ -191,9 +195,7 @@ def intra_group_pairwise_gap(
     )
 
 
-def _areas_under_roc(
-    scores: NDArray[np.float64], positive: NDArray[np.bool_], codes: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _areas_under_roc(scores: Array, positive: Mask, codes: Codes) -> Array:
     """Return the area under the ROC curve of each group."""
     order = np.argsort(scores)
     order = order[order_by_group(codes[order])]
@@ -210,18 +212,11 @@ def _areas_under_roc(
     n_outranked = np.cumsum(n_negative) - n_negative - before_group
     # Twice the wins are integers: exact up to 2**53.
     doubled_wins = np.bincount(group, n_positive * (2 * n_outranked + n_negative))
-    areas: NDArray[np.float64] = doubled_wins / (
-        2 * totals * np.bincount(codes, positive)
-    )
+    areas: Array = doubled_wins / (2 * totals * np.bincount(codes, positive))
     return areas
 
 
-def _outranking(
-    scores: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    upper: NDArray[np.bool_],
-    lower: NDArray[np.bool_],
-) -> NDArray[np.float64]:
+def _outranking(scores: Array, codes: Codes, upper: Mask, lower: Mask) -> Array:
     """Return the chances that a row of `upper` outranks a row of `lower`, by groups.
 
     Entry (k, j) is that of a row of `upper` in group k and one of `lower` in group j.
@@ -245,7 +240,7 @@ def _labelled_rows(
     y_score: ArrayLike,
     sensitive_features: ArrayLike,
     attributes: str,
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]]:
+) -> Iterator[tuple[Array, Mask, Codes]]:
     """Yield for each attribute the scores, the positive rows and the groups."""
     scores = check_scores(y_score)
     for _, groups, codes in encode_compared(

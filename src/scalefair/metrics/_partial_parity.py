@@ -21,6 +21,9 @@ from scalefair.metrics._score_gaps import (
     share_above,
 )
 
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]  # of rows, the indices of their groups
+
 PARITY_TEXTS = {
     **TEXTS,
     "sample_weight": """\
@@ -378,7 +381,11 @@ def partial_parity_gap(
     """
     scores = check_scores(y_score)
     attribute_list = encode_compared(sensitive_features, scores.shape[0], attributes)
-    weights = _check_weights(sample_weight, scores)
+    weights = sample_weight
+    if weights is not None:
+        weights = _check_sample_weight(
+            weights, scores, dtype=np.float64, ensure_non_negative=True
+        )
     alpha, beta = check_interval(interval)
     if threshold is not None and (
         not isinstance(threshold, Real) or math.isnan(threshold)
@@ -413,24 +420,19 @@ def partial_parity_gap(
 
 
 def _rates_above(
-    scores: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    threshold: float,
-    weights: NDArray[np.float64] | None,
-) -> NDArray[np.float64]:
+    scores: Array, codes: Codes, threshold: float, weights: Array | None
+) -> Array:
     """Return P_k(threshold), the share of each group above a threshold."""
     is_above = scores > threshold
     counted = is_above if weights is None else is_above * weights
-    rates: NDArray[np.float64] = np.bincount(codes, counted) / np.bincount(
-        codes, weights
-    )
+    rates: Array = np.bincount(codes, counted) / np.bincount(codes, weights)
     return rates
 
 
 def samples_by_label(
     y_true: ArrayLike,
     groups: NDArray[Any],
-    codes: NDArray[np.int64],
+    codes: Codes,
     kinds: tuple[str, ...] = ("negative", "positive"),
 ) -> dict[str, NDArray[np.bool_]]:
     """Return the samples of each kind; raise if a group has none."""
@@ -458,23 +460,8 @@ def samples_by_label(
     return rows_by_kind
 
 
-def _check_weights(
-    sample_weight: ArrayLike | None, scores: NDArray[np.float64]
-) -> NDArray[np.float64] | None:
-    """Return weights as float64, none of them negative; None stays None."""
-    if sample_weight is None:
-        return None
-    weights: NDArray[np.float64] = _check_sample_weight(
-        sample_weight, scores, dtype=np.float64, ensure_non_negative=True
-    )
-    return weights
-
-
 def _check_weight_of_groups(
-    weights: NDArray[np.float64] | None,
-    groups: NDArray[Any],
-    codes: NDArray[np.int64],
-    kind: str,
+    weights: Array | None, groups: NDArray[Any], codes: Codes, kind: str
 ) -> None:
     """Raise a ValueError for a group without weight."""
     if weights is None:

@@ -12,6 +12,9 @@ from scalefair._entries import judged_later
 from scalefair._groups import Attribute, GroupCodes, compared_attributes
 from scalefair.streaming import GroupMoments
 
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]  # of rows, the indices of their groups
+
 TEXTS = {
     "sensitive_features": """\
 sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
@@ -161,7 +164,7 @@ def moment_gaps(
     return max(mean_gaps), max(covariance_gaps)
 
 
-def _spread(values: NDArray[np.float64]) -> float:
+def _spread(values: Array) -> float:
     """Return the root of the sum of squared distances over all pairs of groups.
 
     The sum over pairs is G times that of the squared distances from the mean.
@@ -175,9 +178,7 @@ def _spread(values: NDArray[np.float64]) -> float:
     return float(spread)
 
 
-def share_above(
-    rate: NDArray[np.float64], alpha: float, beta: float
-) -> NDArray[np.float64]:
+def share_above(rate: Array, alpha: float, beta: float) -> Array:
     """Return A_k where P_k is `rate`: 0 up to alpha, 1 from beta on."""
     share = np.clip(rate, alpha, beta)
     share -= alpha
@@ -186,11 +187,11 @@ def share_above(
 
 
 def largest_gap(
-    values: NDArray[np.float64],
-    codes: NDArray[np.int64],
+    values: Array,
+    codes: Codes,
     alpha: float = 0.0,
     beta: float = 1.0,
-    weights: NDArray[np.float64] | None = None,
+    weights: Array | None = None,
 ) -> float:
     """Return the largest difference of A_k between groups, at any threshold.
 
@@ -227,7 +228,7 @@ def largest_gap(
     return float(after.max())
 
 
-def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> NDArray[np.float64]:
+def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> Array:
     """Return the scores as a vector of float64; raise if they are none."""
     scores = np.asarray(y_score)
     if scores.ndim == 2 and scores.shape[1] == 1:
@@ -269,7 +270,7 @@ def encode_compared(
     return compared
 
 
-def order_by_group(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+def order_by_group(codes: Codes) -> Codes:
     """Return the stable order that sorts samples by group."""
     # NumPy sorts 16-bit integers by radix sort, in linear time.
     narrow = codes.astype(np.uint16) if codes.max() < 2**16 else codes

@@ -31,6 +31,8 @@ from scalefair.postprocessing._scored_rows import (
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
+Array = NDArray[np.float64]
+
 TEXTS = {
     "X": """\
 X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
@@ -305,9 +307,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         self._shares = sums / rows.weights.sum()
         self.null_gap_ = self.null_gap(len(rows.codes))
 
-    def _map_scores(
-        self, scores: NDArray[np.float64], codes: NDArray[np.integer]
-    ) -> NDArray[np.float64]:
+    def _map_scores(self, scores: Array, codes: NDArray[np.integer]) -> Array:
         """Return the outputs of the steps that hold the scores of the groups."""
         outputs = np.empty_like(scores)
         for k in range(len(self.groups_)):
@@ -320,7 +320,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             outputs[members] = self._outputs[step]
         return outputs
 
-    def _calibrated(self, X: Any, sensitive_features: ArrayLike) -> NDArray[np.float64]:
+    def _calibrated(self, X: Any, sensitive_features: ArrayLike) -> Array:
         """Return the outputs of rows; for a Dask collection a lazy array."""
         check_is_fitted(self)
         scorer = Scorer(self.estimator_, scoring_method(self))
@@ -329,7 +329,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             check_features(self, rows, reset=False)
             groups, part_codes = rows.encode(sensitive_features, warn=False)
             fitted_codes = known_codes(groups, self.groups_)
-            outputs: NDArray[np.float64] = rows.rowwise(
+            outputs: Array = rows.rowwise(
                 _map_part,
                 self,
                 scorer,
@@ -343,9 +343,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         groups, codes = encode_groups(sensitive_features, _num_samples(X), warn=False)
         return self._map_scores(scores, known_codes(groups, self.groups_)[codes])
 
-    def decision_function(
-        self, X: Any, *, sensitive_features: ArrayLike
-    ) -> NDArray[np.float64]:
+    def decision_function(self, X: Any, *, sensitive_features: ArrayLike) -> Array:
         """Return the outputs minus the threshold of the classes: 0.5, or 0.
 
         Parameters
@@ -365,9 +363,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         return outputs - 0.5 * _gives_probabilities(self)
 
     @available_if(lambda self: _gives_probabilities(self))
-    def predict_proba(
-        self, X: Any, *, sensitive_features: ArrayLike
-    ) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, *, sensitive_features: ArrayLike) -> Array:
         """Return the probabilities of both classes.
 
         Not there for ``target="scores"`` and an estimator without probabilities.
@@ -455,11 +451,11 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         -------
         float
             Mean of the largest difference between Brownian bridges of the variances
-            :math:`1/n_k + 1/n'_k`, for the rows of group k in `fit` and the new ones
-            that are compared:
-            the limit for scores that say nothing, calibrated with ``kappa=0``. Coarse
-            steps give noise fewer places: gaps of few rows, or of the few blocks of
-            labels, are smaller. Single samples scatter by about a third.
+            :math:`1/n_k + 1/n'_k`, for the compared rows of group k in `fit` and the
+            new ones: the limit for scores that say nothing, calibrated with
+            ``kappa=0``. Coarse steps give noise fewer places: gaps of few rows, or of
+            the few blocks of labels, are smaller. Single samples scatter by about a
+            third.
 
         Raises
         ------
@@ -556,7 +552,7 @@ def _map_part(
     feature_names: NDArray[Any] | None,
     fitted_codes: NDArray[np.int64],
     codes: NDArray[np.integer],
-) -> NDArray[np.float64]:
+) -> Array:
     """Return the outputs of a part; `fitted_codes` are its groups' in `fit`."""
     scores = scorer.score_part(block, feature_names)
     return model._map_scores(scores, fitted_codes[codes])
@@ -566,9 +562,7 @@ def _gives_probabilities(model: FairCalibratedClassifier) -> bool:
     return model.target == "labels" or hasattr(model.estimator, "predict_proba")
 
 
-def _break_ties(
-    values: NDArray[np.float64], blocks: NDArray[np.integer]
-) -> NDArray[np.float64]:
+def _break_ties(values: Array, blocks: NDArray[np.integer]) -> Array:
     """Return values of the steps: those of their blocks, slightly decreasing in each.
 
     The steps of a block are spread evenly around its value, within 1e-6 of it and not
@@ -581,5 +575,5 @@ def _break_ties(
     first_step = np.cumsum(counts) - counts
     position = np.arange(blocks.size) - first_step[blocks]
     offsets = (counts[blocks] - 1 - 2 * position) / counts[blocks]  # within (-1, 1)
-    outputs: NDArray[np.float64] = values[blocks] + half_width[blocks] * offsets
+    outputs: Array = values[blocks] + half_width[blocks] * offsets
     return outputs

@@ -31,6 +31,8 @@ from scalefair.postprocessing._layer_host import (
 from scalefair.postprocessing._torch_host import TorchHost
 from scalefair.postprocessing._training_rows import is_module
 
+Array = NDArray[np.float64]
+
 _SUPPORTED = (
     "Supported are a fitted MLPRegressor, a regressor with coef_ and intercept_ that "
     "predicts by them (LinearRegression, Ridge, Lasso, SGDRegressor, ...), a Pipeline "
@@ -162,10 +164,10 @@ class LinearHost(LayerHost):
         n_outputs, n_features = np.atleast_2d(self.estimator.coef_).shape
         return n_outputs, n_features
 
-    def weight(self, layer: int) -> NDArray[np.float64]:
+    def weight(self, layer: int) -> Array:
         return np.atleast_2d(np.array(self.estimator.coef_, dtype=np.float64))
 
-    def bias(self, layer: int) -> NDArray[np.float64]:
+    def bias(self, layer: int) -> Array:
         """Return ``intercept_``, repeated if one number serves several outputs."""
         intercept = np.asarray(self.estimator.intercept_, dtype=np.float64)
         return np.broadcast_to(intercept.reshape(-1), self.shape(layer)[:1]).copy()
@@ -196,7 +198,7 @@ class LinearHost(LayerHost):
         return LinearHost(changed)
 
 
-def _like_intercept(bias: NDArray[np.float64], intercept: Any) -> Any:
+def _like_intercept(bias: Array, intercept: Any) -> Any:
     """Return a bias in the form of the old intercept: a number or an array."""
     if np.ndim(intercept) == 0 and len(bias) == 1:
         return float(bias[0])
@@ -218,10 +220,10 @@ class MLPHost(LayerHost):
         n_inputs, n_outputs = self.estimator.coefs_[layer].shape
         return n_outputs, n_inputs
 
-    def weight(self, layer: int) -> NDArray[np.float64]:
+    def weight(self, layer: int) -> Array:
         return np.array(self.estimator.coefs_[layer].T, dtype=np.float64, order="C")
 
-    def bias(self, layer: int) -> NDArray[np.float64]:
+    def bias(self, layer: int) -> Array:
         return np.array(self.estimator.intercepts_[layer], dtype=np.float64)
 
     def check_rows(self, X: Any) -> Any:
@@ -292,10 +294,10 @@ class PipelineHost(LayerHost):
     def shape(self, layer: int) -> tuple[int, int]:
         return self._last.shape(layer)
 
-    def weight(self, layer: int) -> NDArray[np.float64]:
+    def weight(self, layer: int) -> Array:
         return self._last.weight(layer)
 
-    def bias(self, layer: int) -> NDArray[np.float64]:
+    def bias(self, layer: int) -> Array:
         return self._last.bias(layer)
 
     def check_rows(self, X: Any) -> Any:

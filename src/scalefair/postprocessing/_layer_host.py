@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+Array = NDArray[np.float64]
+
 # New weight (m, n) and bias (m,) of layers by number; None keeps the bias.
 LayerChanges: TypeAlias = Mapping[int, tuple[ArrayLike, ArrayLike | None]]
 
@@ -51,11 +53,11 @@ class LayerHost(ABC):
         """Return the numbers of outputs m and inputs n of a layer."""
 
     @abstractmethod
-    def weight(self, layer: int) -> NDArray[np.float64]:
+    def weight(self, layer: int) -> Array:
         """Return a copy of the weight of a layer, shape (m, n)."""
 
     @abstractmethod
-    def bias(self, layer: int) -> NDArray[np.float64]:
+    def bias(self, layer: int) -> Array:
         """Return a copy of the bias of a layer, shape (m,); zeros if it has none."""
 
     @abstractmethod
@@ -118,10 +120,7 @@ class LayerHost(ABC):
 
 
 def is_linear_output(
-    A: NDArray[Any],
-    weight: NDArray[np.float64],
-    bias: NDArray[np.float64],
-    outputs: NDArray[Any],
+    A: NDArray[Any], weight: Array, bias: Array, outputs: NDArray[Any]
 ) -> bool:
     """Whether the outputs are ``A @ weight.T + bias``, to half of the digits."""
     expected = A @ weight.T + bias

@@ -42,6 +42,9 @@ from scalefair._user_warnings import warn_user
 from scalefair.kernels import long_blas_call
 from scalefair.streaming import PartitionedRows, is_partitioned
 
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]  # of rows, the indices of their groups
+
 
 class Scorer(NamedTuple):
     """A fitted classifier of two classes, and its method that scores rows."""
@@ -49,13 +52,11 @@ class Scorer(NamedTuple):
     estimator: Any
     method: str
 
-    def __call__(self, X: Any) -> NDArray[np.float64]:
+    def __call__(self, X: Any) -> Array:
         """Score rows for the second class."""
         return _positive_scores(getattr(self.estimator, self.method)(X), self.method)
 
-    def score_part(
-        self, block: Any, feature_names: NDArray[Any] | None
-    ) -> NDArray[np.float64]:
+    def score_part(self, block: Any, feature_names: NDArray[Any] | None) -> Array:
         """Score the rows of a part, as a data frame if the classifier knows names."""
         uses_names = hasattr(self.estimator, "feature_names_in_")
         if uses_names and feature_names is not None and not sparse.issparse(block):
@@ -68,18 +69,16 @@ class Scorer(NamedTuple):
 class ScoredRows(NamedTuple):
     """Columns that calibration reads, 32 bytes per row."""
 
-    scores: NDArray[np.float64]
-    labels: NDArray[np.int64]
-    codes: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    scores: Array
+    labels: Codes
+    codes: Codes
+    weights: Array
 
     def without_zero_weights(self) -> ScoredRows:
         """Return the rows whose weight is not zero."""
         return ScoredRows._make(column[self.weights > 0] for column in self)
 
-    def roc_distances(
-        self, n_groups: int, interval: tuple[float, float]
-    ) -> NDArray[np.float64]:
+    def roc_distances(self, n_groups: int, interval: tuple[float, float]) -> Array:
         """Return the Hausdorff distances between the ROC curves of the groups.
 
         The points of a curve are the cuts of the group, with rates among the ranks of
@@ -104,7 +103,7 @@ class ScoredRows(NamedTuple):
         return np.maximum(distances, distances.T)
 
 
-def compared_rows(labels: NDArray[np.int64], given: str | None) -> NDArray[np.bool_]:
+def compared_rows(labels: Codes, given: str | None) -> NDArray[np.bool_]:
     """Return the rows compared under each condition, bool (n_conditions, m)."""
     if given is None:
         return np.ones((1, labels.size), bool)
@@ -162,9 +161,7 @@ def _score_in_memory(
     return ScoredRows(scores, labels, codes, weights)
 
 
-def _fit_and_score(
-    model: Any, X: Any, y: NDArray[Any], weights: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
+def _fit_and_score(model: Any, X: Any, y: NDArray[Any], weights: Array | None) -> Array:
     scorer = _fitted_scorer(model)
     if scorer is not None:
         model.estimator_ = scorer.estimator
@@ -221,7 +218,7 @@ def _score_parts(
 
 def _score_part(
     block: Any, scorer: Scorer, feature_names: NDArray[Any] | None
-) -> NDArray[np.float64]:
+) -> Array:
     return scorer.score_part(block, feature_names)
 
 
@@ -264,9 +261,7 @@ def _check_same_classes(model: Any) -> None:
         )
 
 
-def _check_groups(
-    model: Any, labels: NDArray[np.int64], codes: NDArray[np.int64]
-) -> None:
+def _check_groups(model: Any, labels: Codes, codes: Codes) -> None:
     groups = Attribute("sensitive_features", model.groups_, codes)
     check_compared([groups], "sklearn.isotonic.IsotonicRegression")
     check_group_count(len(model.groups_), model.max_groups)
@@ -275,9 +270,7 @@ def _check_groups(
     check_group_sizes(names, sizes, model.min_group_size, within)
 
 
-def _count_compared(
-    model: Any, labels: NDArray[np.int64], codes: NDArray[np.int64]
-) -> tuple[list[str], NDArray[np.int64]]:
+def _count_compared(model: Any, labels: Codes, codes: Codes) -> tuple[list[str], Codes]:
     """Name the compared sets, groups or their rows of one label, and count rows."""
     names, n_groups = list(map(repr, model.groups_.tolist())), len(model.groups_)
     if model.given is not None:
@@ -293,7 +286,7 @@ def warn_of_pairs(model: Any, rows: ScoredRows) -> None:
     low, high = check_interval(model.interval)
     kappa = float(model.kappa)
 
-    def largest_pair(values: NDArray[np.float64]) -> str:
+    def largest_pair(values: Array) -> str:
         pair = np.unravel_index(values.argmax(), values.shape)
         return "{!r} and {!r}".format(*model.groups_[list(pair)].tolist())
 
@@ -323,14 +316,11 @@ def warn_of_pairs(model: Any, rows: ScoredRows) -> None:
 
 
 def _check_weights(
-    model: Any,
-    sample_weight: Any,
-    labels: NDArray[np.int64],
-    codes: NDArray[np.int64],
-) -> NDArray[np.float64]:
+    model: Any, sample_weight: Any, labels: Codes, codes: Codes
+) -> Array:
     if is_partitioned(sample_weight):
         sample_weight = np.asarray(sample_weight)  # computed: 8 bytes per row
-    weights: NDArray[np.float64] = _check_sample_weight(
+    weights: Array = _check_sample_weight(
         sample_weight, labels, dtype=np.float64, ensure_non_negative=True
     )
     labels, codes = labels[weights > 0], codes[weights > 0]
@@ -347,7 +337,7 @@ def _check_weights(
     return weights
 
 
-def _positive_scores(scores: Any, method: str) -> NDArray[np.float64]:
+def _positive_scores(scores: Any, method: str) -> Array:
     """Return the scores of the positive class; raise unless they are finite."""
     scores = np.asarray(scores, dtype=np.float64)
     if scores.ndim > 2 or (scores.ndim == 2 and scores.shape[1] != 2):
@@ -355,7 +345,7 @@ def _positive_scores(scores: Any, method: str) -> NDArray[np.float64]:
             f"The estimator's {method} returns shape {scores.shape}, as for "
             "several classes or outputs: fit it to the two labels."
         )
-    positive: NDArray[np.float64] = scores[:, 1] if scores.ndim == 2 else scores
+    positive: Array = scores[:, 1] if scores.ndim == 2 else scores
     if not np.isfinite(positive).all():
         bad = np.flatnonzero(~np.isfinite(positive))
         raise ValueError(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.utils.validation import _num_samples
 
 from scalefair.postprocessing._layer_host import (
     LayerChanges,
@@ -100,11 +101,11 @@ class TorchHost(LayerHost):
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
         calls = self._record_calls(X_batch, [layer])[0]
         name = self.layer_names[layer]
-        self._check_calls(calls, _n_rows(X_batch), name)
+        self._check_calls(calls, _num_samples(X_batch), name)
         return _join_calls(calls, name)
 
     def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
-        n_rows = _n_rows(X_batch)
+        n_rows = _num_samples(X_batch)
         layer_calls = self._record_calls(X_batch, range(self.n_layers))
         for name, calls in zip(self.layer_names, layer_calls, strict=True):
             are_rows = _are_rows_of_samples(calls, n_rows)
@@ -119,7 +120,7 @@ class TorchHost(LayerHost):
         """Return the predictions of the module, a single column as a vector."""
         with _evaluation_mode(self._module):
             out = self._run(X_batch)
-        n_rows = _n_rows(X_batch)
+        n_rows = _num_samples(X_batch)
         if self._is_bare:
             if not hasattr(out, "detach") or out.ndim not in (1, 2):
                 raise ValueError(
@@ -264,11 +265,6 @@ def _join_calls(calls: list[NDArray[Any]], name: str) -> NDArray[Any]:
     A = np.concatenate(calls) if len(calls) > 1 else calls[0]
     _check_finite(A, f"The inputs of layer {name!r}")
     return A
-
-
-def _n_rows(X: Any) -> int:
-    """Return the number of rows, of sparse matrices too."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def _to_tensor(X: Any, module: Any) -> Any:
