@@ -63,10 +63,10 @@ def test_gaps_on_the_rows_of_fit(given, interval, target, kappa, decimals, n_gro
     options = {"interval": interval, "kappa": kappa, "target": target}
     model = fair(rows, weights, given=given, **options)
     bounds = np.zeros((n_groups, n_groups))
-    for of_label in compared(rows[1], given).T:
-        sizes = np.bincount(rows[2][of_label]) * (interval[1] - interval[0])
-        own = np.clip(1 / sizes, kappa, 1.0)
-        bounds = np.maximum(bounds, np.add.outer(own, own) / 2)
+    for is_compared in compared(rows[1], given).T:
+        sizes = np.bincount(rows[2][is_compared]) * (interval[1] - interval[0])
+        allowed = np.clip(1 / sizes, kappa, 1.0)
+        bounds = np.maximum(bounds, np.add.outer(allowed, allowed) / 2)
     np.fill_diagonal(bounds, 0.0)
     np.testing.assert_allclose(model.kappas_, bounds, rtol=1e-12)
     assert model.kappa_ == model.kappas_.max()
@@ -81,11 +81,11 @@ def test_gaps_on_the_rows_of_fit(given, interval, target, kappa, decimals, n_gro
 @every_given
 def test_outputs_are_the_regression_s(given):
     model = fair(given=given, kappa=0.1)
-    found = parity_isotonic_regression(
+    expected = parity_isotonic_regression(
         Y, X[:, 0], CODES, kappa=0.1, levels_of=compared(Y, given)
     )
     outputs = model.predict_proba(X, sensitive_features=CODES)[:, 1]
-    np.testing.assert_allclose(outputs, found.fitted, atol=1e-6)
+    np.testing.assert_allclose(outputs, expected.fitted, atol=1e-6)
     # The gap among all rows is another one.
     other = fair(kappa=0.1)
     assert gap_of(model.set_params(given=None)) > 0.1 >= gap_of(other) - 1e-12
@@ -135,8 +135,8 @@ def test_roc_distance(interval, decimals):
     rows = table(240, 3, seed=3, decimals=decimals)
     points = []
     for k in range(3):
-        own = rows[2] == k
-        points.append(curves(rows[1][own], rows[0][own, 0], interval))
+        members = rows[2] == k
+        points.append(curves(rows[1][members], rows[0][members, 0], interval))
     distances = [
         np.abs(a[:, None] - b).max(axis=2).min(axis=1).max()
         for a, b in itertools.permutations(points, 2)
@@ -150,9 +150,9 @@ def test_kappas_below_the_roc_distance_are_warned_of():
     rows = X, Y, np.array(["f", "m"])[CODES]
     with pytest.warns(UserWarning, match="distance of the ROC curves") as caught:
         model = fair(rows, given="label", kappa=0.01)
-    said = f"kappa=0.01 is less .* of 'f' and 'm', {model.roc_distance_:.2g} "
+    message = f"kappa=0.01 is less .* of 'f' and 'm', {model.roc_distance_:.2g} "
     assert len(caught) == 1
-    with pytest.warns(UserWarning, match=said):
+    with pytest.warns(UserWarning, match=message):
         fair_calibration_path(
             model.estimator, *rows[:2], sensitive_features=rows[2], given="label",
             kappas=[0.5, 0.01],
@@ -177,8 +177,8 @@ def test_a_group_of_few_positives_leaves_the_others_their_bound(given, n_rare):
     groups, kappa = np.array(["a", "b", "rare"])[CODES], 0.2
     groups[np.flatnonzero(Y == 1)[:n_rare]] = "rare"
     groups[np.flatnonzero(Y == 0)[:100]] = "rare"
-    said = rf"few rows for kappa=0.2: 'rare' labelled 1 \({n_rare}\)\. Pairs with"
-    with pytest.warns(UserWarning, match=said) as caught:
+    message = rf"few rows for kappa=0.2: 'rare' labelled 1 \({n_rare}\)\. Pairs with"
+    with pytest.warns(UserWarning, match=message) as caught:
         model = fair((X, Y, groups), given=given, kappa=kappa)
     assert f"'a' and 'rare' by {(kappa + 1 / n_rare) / 2:.2g} (" in str(
         caught[0].message
@@ -192,10 +192,10 @@ def test_a_group_of_few_positives_leaves_the_others_their_bound(given, n_rare):
 def test_null_gap_is_that_of_the_rows_compared(given):
     groups = np.array(["a", "b", "c"])[table(1500, 3)[2]]
     model = fair((X, Y, groups), given=given)
-    sizes = [np.bincount(np.unique(groups, return_inverse=True)[1][own]) / 2
-             for own in compared(Y, given).T]  # fmt: skip
+    _, codes = np.unique(groups, return_inverse=True)
+    sizes = [np.bincount(codes[rows]) / 2 for rows in compared(Y, given).T]
     assert model.null_gap_ == pytest.approx(null_parity_gap(sizes), rel=1e-9)
-    pair = null_parity_gap([own[[0, 2]] for own in sizes])
+    pair = null_parity_gap([counts[[0, 2]] for counts in sizes])
     assert model.null_gap(1500, ["a", "c"]) == pytest.approx(pair, rel=1e-9)
     with pytest.raises(ValueError, match="fit did not see: 'x'"):
         model.null_gap(10, ["a", "x"])
