@@ -125,8 +125,8 @@ def test_rounding_is_no_asymmetry(convert):
     W = random_graph()
     expected = normalized_cut_score(W, np.arange(30) % 3)
     noise = 1e-10 * np.triu(np.random.default_rng(6).random((30, 30)))
-    found = normalized_cut_score(convert(W * (1 + noise)), np.arange(30) % 3)
-    assert found == pytest.approx(expected, rel=1e-8)
+    cut = normalized_cut_score(convert(W * (1 + noise)), np.arange(30) % 3)
+    assert cut == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array, aslinearoperator])
@@ -177,8 +177,8 @@ def test_kernel_equals_its_matrix(dtype):
     X = np.random.default_rng(5).normal(size=(40, 3))
     labels = np.arange(40) % 3
     expected = normalized_cut_score(rbf_kernel(X, gamma=0.5), labels)
-    found = normalized_cut_score(RBFKernel(X, gamma=0.5, dtype=dtype), labels)
-    assert found == pytest.approx(expected, rel=10 * float(np.finfo(dtype).eps))
+    cut = normalized_cut_score(RBFKernel(X, gamma=0.5, dtype=dtype), labels)
+    assert cut == pytest.approx(expected, rel=10 * float(np.finfo(dtype).eps))
 
 
 def test_small_cut_of_an_operator_keeps_its_digits():

@@ -116,8 +116,8 @@ def test_equal_the_definitions(case, interval, threshold):
     assert weak <= gap + 1e-12
     distance = statistical_parity_ks(scores, sensitive_features=groups)
     assert {type(gap), type(weak), type(distance)} == {float}
-    whole = partial_demographic_parity_gap(scores, sensitive_features=groups)
-    assert distance == pytest.approx(whole, abs=1e-12)
+    at_all_ranks = partial_demographic_parity_gap(scores, sensitive_features=groups)
+    assert distance == pytest.approx(at_all_ranks, abs=1e-12)
 
 
 @by_partial_gap

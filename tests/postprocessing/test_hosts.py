@@ -137,7 +137,7 @@ def test_linear_models_are_one_layer(model):
 
 
 @pytest.mark.parametrize("skipped", ["passthrough", None])
-def test_pipeline_transforms_and_goes_on(skipped):
+def test_pipeline_transforms_and_can_resume(skipped):
     scaler, model = StandardScaler(), mlp(rows=StandardScaler().fit_transform(X))
     pipeline = Pipeline(
         [("scale", scaler.fit(X)), ("skip", skipped), ("network", model)]
@@ -154,7 +154,7 @@ def test_pipeline_transforms_and_goes_on(skipped):
     for A, B in zip(host.inputs_by_layer(X), inner.inputs_by_layer(Z), strict=True):
         np.testing.assert_array_equal(A, B)
     A = host.inputs(X, 1)
-    # Going on needs no raw rows.
+    # To resume from the inputs of a layer needs no raw rows.
     np.testing.assert_array_equal(host.forward_from(None, A, 1, 2), host.inputs(X, 2))
     np.testing.assert_array_equal(host.outputs(X), pipeline.predict(X))
 
@@ -263,12 +263,12 @@ def test_models_without_a_host(model, advice):
 
 
 @pytest.mark.parametrize(
-    ("what", "word"), [("coef_", "weight"), ("intercept_", "bias")]
+    ("attribute", "name"), [("coef_", "weight"), ("intercept_", "bias")]
 )
-def test_coefficients_that_are_not_finite(what, word):
+def test_coefficients_that_are_not_finite(attribute, name):
     model = Ridge().fit(X, y)
-    setattr(model, what, np.nan * getattr(model, what))
-    with pytest.raises(ValueError, match=rf"{word} of layer 'coef_' of this Ridge has"):
+    setattr(model, attribute, np.nan * getattr(model, attribute))
+    with pytest.raises(ValueError, match=rf"{name} of layer 'coef_' of this Ridge has"):
         find_host(model)
 
 
