@@ -73,7 +73,7 @@ class Recomputing(CountingHost):
 
     can_resume = False
 
-    def forward_from(self, X_batch, A, layer, later):
+    def forward_from(self, A, layer, later):
         raise AssertionError("from the raw rows")
 
 

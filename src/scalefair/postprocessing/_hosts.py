@@ -181,9 +181,7 @@ class LinearHost(LayerHost):
     def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any]]:
         yield self.inputs(X_batch, 0)
 
-    def forward_from(
-        self, X_batch: Any, A: NDArray[Any], layer: int, later: int
-    ) -> NDArray[Any]:
+    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
         return A  # the only layer
 
     def replaced(self, layers: LayerChanges) -> LinearHost:
@@ -240,9 +238,7 @@ class MLPHost(LayerHost):
                 A = self._forward(A, layer - 1, layer)
             yield _to_dense_float(A)
 
-    def forward_from(
-        self, X_batch: Any, A: NDArray[Any], layer: int, later: int
-    ) -> NDArray[Any]:
+    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
         later_inputs: NDArray[Any] = self._forward(A, layer, later)
         return later_inputs
 
@@ -312,12 +308,8 @@ class PipelineHost(LayerHost):
     def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
         return self._last.inputs_by_layer(self._transform(X_batch))
 
-    def forward_from(
-        self, X_batch: Any, A: NDArray[Any], layer: int, later: int
-    ) -> NDArray[Any]:
-        if not self.can_resume:  # the last step starts from its raw rows
-            X_batch = self._transform(X_batch)
-        return self._last.forward_from(X_batch, A, layer, later)
+    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
+        return self._last.forward_from(A, layer, later)
 
     def outputs(self, X_batch: Any) -> NDArray[Any]:
         return self._last.outputs(self._transform(X_batch))

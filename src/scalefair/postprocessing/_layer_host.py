@@ -24,7 +24,7 @@ class LayerHost(ABC):
 
     estimator: Any
     layer_names: list[str]
-    # Whether `forward_from` starts from the inputs of a layer, not from the raw rows.
+    # Whether `forward_from` is there.
     can_resume: bool = True
 
     @property
@@ -75,11 +75,9 @@ class LayerHost(ABC):
         None stands for a layer whose inputs are not rows of samples.
         """
 
-    @abstractmethod
-    def forward_from(
-        self, X_batch: Any, A: NDArray[Any], layer: int, later: int
-    ) -> NDArray[Any]:
+    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
         """Return the inputs of a later layer, given the inputs `A` of a layer."""
+        raise NotImplementedError
 
     @abstractmethod
     def replaced(self, layers: LayerChanges) -> LayerHost:

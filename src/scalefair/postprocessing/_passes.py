@@ -247,7 +247,7 @@ def _moments_of_last_layer(
     what = f"layer {host.layer_names[last]!r} and y"
     for rows, X_batch in batches(X, batch_size):
         if kept is not None and host.can_resume:
-            A = host.forward_from(X_batch, kept[rows], layer, last)
+            A = host.forward_from(kept[rows], layer, last)
         else:
             A = host.inputs(X_batch, last)
         if len(joint) < len(A):
@@ -312,8 +312,7 @@ def _outputs_of_part(
     last = host.n_layers - 1
     weight, bias = host.weight(last).T, host.bias(last)
     hidden = (
-        host.forward_from(part, kept[i], layer, last)
-        for i, part in batches(X, batch_size)
+        host.forward_from(kept[i], layer, last) for i, _ in batches(X, batch_size)
     )
     return np.concatenate([A @ weight + bias for A in hidden])
 

@@ -40,8 +40,8 @@ class TorchHost(LayerHost):
     """The ``nn.Linear`` layers of a module, or of an estimator's `module_`, by name.
 
     Rows are run through the module in evaluation mode, without gradients, in its own
-    type and on its own device. The inputs of a later layer are computed from the raw
-    rows again: only the module's `forward` knows what lies between two layers.
+    type and on its own device. The inputs of a layer are always computed from the raw
+    rows: only the module's `forward` knows what lies between two layers.
     """
 
     can_resume = False
@@ -110,11 +110,6 @@ class TorchHost(LayerHost):
         for name, calls in zip(self.layer_names, layer_calls, strict=True):
             are_rows = _are_rows_of_samples(calls, n_rows)
             yield _join_calls(calls, name) if are_rows else None
-
-    def forward_from(
-        self, X_batch: Any, A: NDArray[Any], layer: int, later: int
-    ) -> NDArray[Any]:
-        return A if layer == later else self.inputs(X_batch, later)
 
     def outputs(self, X_batch: Any) -> NDArray[Any]:
         """Return the predictions of the module, a single column as a vector."""
