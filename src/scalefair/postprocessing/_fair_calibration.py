@@ -65,14 +65,13 @@ sample_weight : array-like or Dask array of shape (m,), default=None
 class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Calibrate the scores of any classifier so that groups are treated alike.
 
-    To partial parity what isotonic calibration is to calibration: the scores of each
-    group are mapped by a function that rises with them, so that among the ranks in
-    `interval` the share of a group above any threshold differs between groups by at
-    most `kappa`, on the rows of `fit`, and nothing else that does so is nearer to the
-    labels. Shares are those of all rows, of the positive ones, or of both labels.
-    Every cut of the outputs is then the most accurate choice of cuts by group that is
-    fair. The group of a row must be known at prediction, its label in `fit` only;
-    where groups may not be used take
+    Isotonic calibration under partial parity: a nondecreasing function for each group
+    maps scores to outputs. Among the ranks in `interval` the share of a group above any
+    threshold differs between groups by at most `kappa`, on the rows of `fit`, and of
+    all such outputs these are the nearest to the labels. Shares are those of all rows,
+    of the positive ones, or of both labels. Every cut of the outputs is then the most
+    accurate choice of cuts by group that is fair. The group of a row must be known at
+    prediction, its label in `fit` only. Where groups may not be used, take
     :class:`~scalefair.linear_model.PartiallyFairClassifier` with
     ``interactions=False``.
 
@@ -84,9 +83,10 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Ranks :math:`0 \le \alpha < \beta \le 1` within each group, counted from its
         highest score, among which the groups are treated alike; the default is all.
     kappa : float, default=0.05
-        Largest gap on the rows of `fit`, from 0 to 1. For a group of which one row
-        makes more, the gap to another group is at most the mean of what is allowed to
-        both (`kappas_`); other groups keep `kappa`. At 0 all is what rows make.
+        Largest gap on the rows of `fit`, from 0 to 1. In a small group one row may
+        make a larger gap, which is then allowed to the group instead; the gap of two
+        groups is at most the mean of what is allowed to both (`kappas_`). With
+        ``kappa=0`` that is so for every group.
     given : {"positive", "label"} or None, default=None
         Which rows of the groups are compared: all (demographic parity), for
         ``"positive"`` those labelled ``classes_[1]`` (equal opportunity), ``"label"``
@@ -96,10 +96,10 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Of several columns every combination that occurs is a group. ``"each"``, as
         other estimators have it, is refused: fair cuts would have no order.
     target : {"labels", "scores"}, default="labels"
-        What the outputs are near to in the mean square. ``"labels"`` is the most
+        What the outputs are closest to in the mean square. ``"labels"`` is the most
         accurate, and calibrates: outputs are the shares of positive labels in blocks
         of rows. ``"scores"`` changes the classifier's probabilities (or its decisions,
-        if it has none) least; at ``kappa=0`` over all ranks that is the Wasserstein
+        if it has none) least; with ``kappa=0`` and all ranks that is the Wasserstein
         barycentre.
     cv : int, cross-validation generator, iterable or "prefit", default=None
         How rows are scored by models that have not seen them; without it the gap of
@@ -113,8 +113,9 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     max_groups : int, default=100
         Most groups: more look like a number, such as an age, and are refused.
     min_group_size : int, default=1
-        Fewest rows of a group that are compared. Groups that get less than `kappa` are
-        warned of in any case, at ``kappa=0`` those of fewer than 30 in the interval.
+        Smallest number of compared rows of a group; smaller groups are refused. A
+        warning names groups of which one row makes a gap above `kappa`, and with
+        ``kappa=0`` those of fewer than 30 rows in the interval.
 
     Attributes
     ----------
@@ -124,8 +125,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         The labels.
     %(groups_)s
     kappas_ : ndarray of shape (n_groups, n_groups)
-        Largest gap allowed to each pair of groups: the mean of two numbers, each of
-        them `kappa` or, if that is more, the gap that one row of the group makes.
+        Largest gap allowed to each pair of groups: the mean of two numbers, for each
+        group the larger one of `kappa` and the gap that one of its rows makes.
     kappa_ : float
         The largest of `kappas_`: `kappa`, unless a group is small.
     values_ : ndarray of shape (n_blocks,)
@@ -139,8 +140,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         The same of each pair of groups: at most `kappas_`.
     roc_distance_ : float or None
         With ``given="label"`` the largest distance of a point of a group's ROC curve
-        from another's, the larger difference of the two rates. Few cuts are fair if
-        `kappa` is less, which is warned of.
+        from that of another group, by the larger difference of the two rates. If
+        `kappa` is less, few cuts are fair, and a warning says so.
     null_gap_ : float
         `null_gap` for as many new rows as `fit` had: what sampling noise makes of a
         perfectly fair score. Expect `kappa_` plus about this much on new rows.
@@ -155,10 +156,11 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
     Notes
     -----
-    Rows of a block are told apart by how high they stand in its part of their group, in
-    up to four steps that keep the gap, of less than 1e-6: all that the order gains,
-    as every further cut is one more place for noise. As in any isotonic calibration
-    probabilities of blocks of one label are 0 or 1: ``target="scores"`` has none.
+    Rows of a block are ordered by their rank in the block's part of their group, in up
+    to four steps of less than 1e-6 each, which keep the gap. More steps would hardly
+    improve the order, and let more noise into the gap on new rows. As in any isotonic
+    calibration, probabilities of blocks of one label are 0 or 1; those of
+    ``target="scores"`` are not.
 
     References
     ----------
@@ -485,8 +487,7 @@ def fair_calibration_path(
 ) -> list[FairCalibratedClassifier]:
     """Calibrate for several kappas: a whole front of fairness and accuracy.
 
-    The classifier is fitted, and rows are scored by models that know others, once for
-    all.
+    The classifier is fitted and the rows are scored only once.
 
     Parameters
     ----------
