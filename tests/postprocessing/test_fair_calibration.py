@@ -1,6 +1,7 @@
-"""Fair calibration: what it promises of the gap, and whatever it is wrapped around."""
+"""Fair calibration: the gap it promises, and the classifiers that it wraps."""
 
 import pickle
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -25,7 +26,8 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.fixes import parse_version
 
-from scalefair.metrics import partial_demographic_parity_gap
+from scalefair.metrics import null_parity_gap, partial_parity_gap
+from scalefair.optimize import parity_isotonic_regression
 from scalefair.postprocessing import (
     FairCalibratedClassifier,
     WassersteinBarycenterRegressor,
@@ -78,34 +80,60 @@ def fair(estimator=PREFIT, rows=(X, Y, CODES), weights=None, **options):
     return model.fit(features, labels, sensitive_features=groups, sample_weight=weights)
 
 
-def gap_of(model, rows=(X, Y, CODES), weights=None, interval=None):
-    return partial_demographic_parity_gap(
-        model.decision_function(rows[0], sensitive_features=rows[2]),
-        sensitive_features=rows[2],
-        interval=model.interval if interval is None else interval,
-        sample_weight=weights,
+def gap_of(model, rows=(X, Y, CODES), weights=None, subset=slice(None)):
+    decisions = model.decision_function(rows[0], sensitive_features=rows[2])
+    return partial_parity_gap(
+        decisions[subset],
+        sensitive_features=rows[2][subset],
+        y_true=None if rows[1] is None else rows[1][subset],
+        given=model.given,
+        interval=model.interval,
+        sample_weight=None if weights is None else weights[subset],
     )
+
+
+def compared(labels, given):
+    """Samples that are compared, a column for each condition."""
+    if given is None:
+        return np.ones((labels.size, 1), bool)
+    return np.column_stack([labels == 0, labels == 1])[:, given == "positive" :]
 
 
 by_interval = pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3)])
 by_target = pytest.mark.parametrize("target", ["labels", "scores"])
+by_given = pytest.mark.parametrize("given", [None, "positive", "label"])
+by_label = pytest.mark.parametrize("given", ["positive", "label"])
+# The warnings are expected where groups have few rows.
+quiet = pytest.mark.filterwarnings("ignore:(Groups of too few|kappa=.* is less than)")
 
 
-@pytest.mark.filterwarnings("ignore:Groups of too few rows")
+@quiet
+@by_given
 @by_interval
 @by_target
-@pytest.mark.parametrize("kappa", [0.0, 0.05, 0.2])
-@pytest.mark.parametrize("decimals", [None, 2, 0])
-@pytest.mark.parametrize("n_groups", [2, 20])
-def test_gap_on_the_rows_of_fit(interval, target, kappa, decimals, n_groups):
+@pytest.mark.parametrize(
+    ("kappa", "decimals"), [(0.0, None), (0.05, 2), (0.05, 0), (0.2, None)]
+)
+@pytest.mark.parametrize("n_groups", [2, 5])
+def test_gaps_on_the_rows_of_fit(given, interval, target, kappa, decimals, n_groups):
     rows = table(1500, n_groups, decimals=decimals)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, 1500) if decimals else None
     frozen = FrozenEstimator(First().fit(*rows[:2]))
-    model = fair(frozen, rows, interval=interval, kappa=kappa, target=target)
-    low, high = interval
-    allowed = np.clip(1 / (np.bincount(rows[2]) * (high - low)), kappa, 1.0)
-    assert model.kappa_ == pytest.approx(np.sort(allowed)[-2:].mean())
-    assert model.partial_parity_gap_ <= model.kappa_ + 1e-12
-    assert gap_of(model, rows) == model.partial_parity_gap_
+    options = {"interval": interval, "kappa": kappa, "target": target}
+    model = fair(frozen, rows, weights, given=given, **options)
+    bounds = np.zeros((n_groups, n_groups))
+    for is_compared in compared(rows[1], given).T:
+        sizes = np.bincount(rows[2][is_compared]) * (interval[1] - interval[0])
+        allowed = np.clip(1 / sizes, kappa, 1.0)
+        bounds = np.maximum(bounds, np.add.outer(allowed, allowed) / 2)
+    np.fill_diagonal(bounds, 0.0)
+    np.testing.assert_allclose(model.kappas_, bounds, rtol=1e-12)
+    assert model.kappa_ == model.kappas_.max()
+    assert model.partial_parity_gap_ == pytest.approx(gap_of(model, rows, weights))
+    for pair in combinations(range(n_groups), 2):
+        gap = gap_of(model, rows, weights, np.isin(rows[2], pair))
+        assert gap == pytest.approx(model.partial_parity_gaps_[pair], abs=1e-12)
+        assert gap <= model.kappas_[pair] + 1e-12
     # Rows of a group are never brought out of their order.
     outputs = model.decision_function(rows[0], sensitive_features=rows[2])
     for k in range(n_groups):
@@ -429,11 +457,15 @@ class Counting(LogisticRegression):
         return super().fit(X, y)
 
 
-@by_target
-def test_path_equals_single_fits(target):
+@quiet
+@pytest.mark.parametrize(
+    ("target", "given"),
+    [("labels", None), ("scores", None), ("labels", "positive"), ("labels", "label")],
+)
+def test_path_equals_single_fits(target, given):
     weights = np.random.default_rng(0).integers(0, 3, len(Y))
     kappas = [0.2, 0.0, 1.0]
-    options = {"target": target, "interval": (0.1, 0.5), "cv": 3}
+    options = {"target": target, "given": given, "interval": (0.1, 0.5), "cv": 3}
     Counting.n_fits = 0
     rows = {"sensitive_features": CODES, "sample_weight": weights}
     path = fair_calibration_path(Counting(), X, Y, **rows, kappas=kappas, **options)
@@ -441,8 +473,10 @@ def test_path_equals_single_fits(target):
     for kappa, model in zip(kappas, path, strict=True):
         alone = fair(Counting(), weights=weights, kappa=kappa, **options)
         assert model.get_params()["kappa"] == kappa
-        for name in ("kappa_", "partial_parity_gap_", "null_gap_", "n_features_in_"):
+        for name in ("partial_parity_gap_", "null_gap_", "n_features_in_"):
             assert getattr(model, name) == getattr(alone, name)
+        assert (model.given, model.roc_distance_) == (given, alone.roc_distance_)
+        np.testing.assert_array_equal(model.kappas_, alone.kappas_)
         groups = {"sensitive_features": CODES}
         np.testing.assert_array_equal(
             model.decision_function(X, **groups), alone.decision_function(X, **groups)
@@ -518,3 +552,128 @@ def test_bad_rows_of_predict():
         model.predict(X[:, :2], sensitive_features=CODES)
     with pytest.raises(ValueError, match="got 5 groups for 600 samples"):
         model.predict(X, sensitive_features=CODES[:5])
+
+
+# Rows of one label: equal opportunity and equalized odds
+
+MANY = table(1500)
+
+
+def fair_given(rows=MANY, weights=None, **options):
+    return fair(FrozenEstimator(First().fit(*rows[:2])), rows, weights, **options)
+
+
+@quiet
+@by_label
+def test_outputs_are_the_regression_s(given):
+    features, labels, codes = MANY
+    model = fair_given(given=given, kappa=0.1)
+    expected = parity_isotonic_regression(
+        labels, features[:, 0], codes, kappa=0.1, levels_of=compared(labels, given)
+    )
+    outputs = model.predict_proba(features, sensitive_features=codes)[:, 1]
+    np.testing.assert_allclose(outputs, expected.fitted, atol=1e-6)
+    # The gap among all rows is another one.
+    assert gap_of(model.set_params(given=None), MANY) > 0.1
+    assert gap_of(fair_given(kappa=0.1), MANY) <= 0.1 + 1e-12
+
+
+def curve(labels, scores, interval):
+    """Rates of negatives and positives among the ranks at each cut."""
+    low, high = interval
+    rates = [
+        [np.clip(np.mean(scores[labels == y] >= cut), low, high) for y in (0, 1)]
+        for cut in [np.inf, *np.unique(scores)[::-1]]
+    ]
+    return (np.array(rates) - low) / (high - low)
+
+
+@quiet
+@by_interval
+@pytest.mark.parametrize("decimals", [None, 1])
+def test_roc_distance(interval, decimals):
+    features, labels, codes = rows = table(240, 3, seed=3, decimals=decimals)
+    curves = [
+        curve(labels[codes == k], features[codes == k, 0], interval) for k in range(3)
+    ]
+    distances = [
+        np.abs(a[:, None] - b).max(axis=2).min(axis=1).max()
+        for a, b in permutations(curves, 2)
+    ]
+    model = fair_given(rows, given="label", interval=interval)
+    assert model.roc_distance_ == pytest.approx(max(distances))
+    assert fair_given(rows, given="positive", interval=interval).roc_distance_ is None
+
+
+def test_kappas_below_the_roc_distance_are_warned_of():
+    rows = *MANY[:2], np.array(["f", "m"])[MANY[2]]
+    with pytest.warns(UserWarning, match="distance of the ROC curves") as caught:
+        model = fair_given(rows, given="label", kappa=0.01)
+    message = f"kappa=0.01 is less .* of 'f' and 'm', {model.roc_distance_:.2g} "
+    assert len(caught) == 1
+    options = {"sensitive_features": rows[2], "given": "label", "kappas": [0.5, 0.01]}
+    with pytest.warns(UserWarning, match=message):
+        fair_calibration_path(model.estimator, *rows[:2], **options)
+    fair_given(rows, given="label", kappa=model.roc_distance_ + 1e-6)  # or an error
+
+
+def test_equal_curves_are_at_no_distance():
+    features, labels = (np.concatenate([column, column]) for column in (X, Y))
+    codes = np.repeat([0, 1], len(Y))
+    model = fair_given((features, labels, codes), given="label", kappa=0.0)
+    assert model.roc_distance_ == 0.0
+    outputs = model.decision_function(features, sensitive_features=codes)
+    np.testing.assert_array_equal(*np.split(outputs, 2))
+
+
+@pytest.mark.filterwarnings("ignore:kappa=.* is less than the distance")
+@pytest.mark.parametrize("n_rare", [1, 3])
+@by_label
+def test_a_group_of_few_positives_leaves_the_others_their_bound(given, n_rare):
+    features, labels, codes = MANY
+    groups, kappa = np.array(["a", "b", "rare"])[codes], 0.2
+    groups[np.flatnonzero(labels == 1)[:n_rare]] = "rare"
+    groups[np.flatnonzero(labels == 0)[:100]] = "rare"
+    message = rf"few rows for kappa=0.2: 'rare' labelled 1 \({n_rare}\)\. Pairs with"
+    with pytest.warns(UserWarning, match=message) as caught:
+        model = fair_given((features, labels, groups), given=given, kappa=kappa)
+    bound = (kappa + 1 / n_rare) / 2
+    assert f"'a' and 'rare' by {bound:.2g} (" in str(caught[0].message)
+    np.testing.assert_allclose(model.kappas_[0], [0, kappa, bound])
+    gap = gap_of(model, (features, labels, groups), subset=groups != "rare")
+    assert gap <= kappa + 1e-12
+
+
+@quiet
+@by_given
+def test_null_gap_is_that_of_the_rows_compared(given):
+    features, labels, _ = MANY
+    codes = table(1500, 3)[2]
+    groups = np.array(["a", "b", "c"])[codes]
+    model = fair_given((features, labels, groups), given=given)
+    sizes = [np.bincount(codes[rows]) / 2 for rows in compared(labels, given).T]
+    assert model.null_gap_ == pytest.approx(null_parity_gap(sizes), rel=1e-9)
+    pair = null_parity_gap([counts[[0, 2]] for counts in sizes])
+    assert model.null_gap(1500, ["a", "c"]) == pytest.approx(pair, rel=1e-9)
+    with pytest.raises(ValueError, match="fit did not see: 'x'"):
+        model.null_gap(10, ["a", "x"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        ([1, 1, 0, 0, 0, 0], {}, r"label, fewer rows .*=1: 'b' labelled 1 \(0\)\."),
+        ([1, 1, 1, 0, 1, 0], {"given": "label"}, r"1: 'a' labelled 0 \(0\)\. .*out\.$"),
+        ([1, 1, 0, 0, 1, 0], {"min_group_size": 2}, r"2: 'b' labelled 1 \(1\)"),
+        ([1, 1, 0, 0, 1, 0], {"weights": [1, 1, 1, 1, 0, 1]}, r": 'b' labelled 1\."),
+        ([1, 1, 0, 0, 1, 0], {"given": "negative"}, "'given' parameter"),
+        ([1, 1, 0, 0, 1, 0], {"attributes": "each"}, "cuts that are fair to groups"),
+    ],
+)
+def test_groups_need_rows_of_each_label(labels, options, message):
+    rows = X[:6], np.array(labels), np.array(list("aaabbb"))
+    options = {"given": "positive", "kappa": 1.0} | options
+    with pytest.raises(ValueError, match=message):
+        fair_given(rows, **options)
+    enough = rows[0], np.array([1, 1, 0, 0, 1, 0]), rows[2]
+    fair_given(enough, given="positive", kappa=1.0)
