@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,30 +37,14 @@ ValueError
 }
 
 
-@overload
-def balance_score(
-    labels: ArrayLike,
-    *,
-    sensitive_features: ArrayLike,
-    average: Literal["mean"] = "mean",
-    attributes: str = "joint",
-) -> float: ...
-@overload
-def balance_score(
-    labels: ArrayLike,
-    *,
-    sensitive_features: ArrayLike,
-    average: None,
-    attributes: str = "joint",
-) -> NDArray[np.float64]: ...
 @documented(**_TEXTS)
 def balance_score(
     labels: ArrayLike,
     *,
     sensitive_features: ArrayLike,
-    average: Literal["mean"] | None = "mean",
+    average: str | None = "mean",
     attributes: str = "joint",
-) -> float | NDArray[np.float64]:
+) -> Any:
     r"""Balance of the clusters, averaged over clusters or one by one.
 
     The balance of a cluster :math:`C` with groups :math:`V_1, \dots, V_h` is
@@ -148,13 +132,13 @@ def minimum_balance_score(
     >>> minimum_balance_score([0, 0, 0, 1, 1], sensitive_features=list("aabab"))
     0.5
     """
-    balance = balance_score(
+    balances = balance_score(
         labels,
         sensitive_features=sensitive_features,
         average=None,
         attributes=attributes,
     )
-    return float(balance.min())
+    return float(balances.min())
 
 
 @documented(**_TEXTS)
