@@ -494,12 +494,15 @@ def test_calibration_is_that_in_memory(kind):
 
 
 def test_calibration_path():
-    kappas, weights = [0.3, 0.05], array_of(WEIGHTS)
-    columns = {"sensitive_features": array_of(GROUPS), "sample_weight": weights}
+    kappas = [0.3, 0.05]
     path = fair_calibration_path(
-        FrozenEstimator(CLASSIFIER), array_of(X), array_of(LABELS), **columns,
+        FrozenEstimator(CLASSIFIER),
+        array_of(X),
+        array_of(LABELS),
+        sensitive_features=array_of(GROUPS),
+        sample_weight=array_of(WEIGHTS),
         kappas=kappas,
-    )  # fmt: skip
+    )
     for kappa, model in zip(kappas, path, strict=True):
         expected = calibrated(kappa=kappa)
         np.testing.assert_array_equal(model.thresholds_, expected.thresholds_)

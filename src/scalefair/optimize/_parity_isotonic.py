@@ -189,7 +189,7 @@ class _Chains:
         # Share that one sample makes, (n_conditions, n_chains); at most all.
         self.resolutions = np.minimum(1 / (counts * (high - low)), 1.0)
 
-        # Number the cuts. Each sample belongs to the cut below it.
+        # Number the cuts: one before each chain, one after the last of equal scores.
         self.order = np.lexsort((-scores, codes))
         scores, codes = scores[self.order], codes[self.order]
         is_first = np.append(True, codes[1:] != codes[:-1])
