@@ -125,9 +125,36 @@ def score_rows(
             'that no map of scores is best at all cuts. Take attributes="joint".'
         )
     interval = check_interval(model.interval)
-    score = _score_parts if is_partitioned(X) else _score_in_memory
-    rows = score(model, X, y, sensitive_features, sample_weight)
-    rows = rows.without_zero_weights()
+    scorer = _fitted_scorer(model)
+    in_parts = is_partitioned(X)
+    if in_parts and scorer is None:
+        raise ValueError(
+            f"Rows in parts (a {type(X).__name__}) are not cross-validated: fit this "
+            f"{type(model.estimator).__name__} to other rows, and pass a "
+            "FrozenEstimator of it."
+        )
+    # 1. Labels, groups and weights of the rows.
+    encode = _encode_parts if in_parts else _encode_in_memory
+    X, y, labels, codes = encode(model, X, y, sensitive_features)
+    _check_groups(model, labels, codes)
+    weights = _check_weights(model, sample_weight, labels, codes)
+    # 2. Scores, by the fitted classifier or by those of the folds.
+    if scorer is not None:
+        model.estimator_ = scorer.estimator
+        _check_same_classes(model)
+    if in_parts:
+        scores = np.concatenate(X.map(_score_part, scorer, X.feature_names).gather())
+    else:
+        # The estimator's own fit may use all threads of BLAS. If it fails on columns
+        # of strings, the error names them.
+        with long_blas_call(), naming_words(X):
+            if scorer is not None:
+                scores = scorer(X)
+            else:
+                fit_weights = None if sample_weight is None else weights
+                scores = _cross_fit(model, X, y, fit_weights)
+    rows = ScoredRows(scores, labels, codes, weights).without_zero_weights()
+    # 3. How well the groups' ROC curves agree: what equalized odds may cost.
     model.roc_distance_ = None
     if model.given == "label":
         model._roc_distances = rows.roc_distances(len(model.groups_), interval)
@@ -135,45 +162,50 @@ def score_rows(
     return rows
 
 
-def _score_in_memory(
-    model: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
-) -> ScoredRows:
+def _encode_in_memory(
+    model: Any, X: Any, y: Any, sensitive_features: Any
+) -> tuple[Any, NDArray[Any], Codes, Codes]:
+    """Return X, y as a vector, and the codes of labels and groups."""
     validate_data(model, X, skip_check_array=True)
-    values = column_or_1d(y, warn=True)
-    assert_all_finite(values, input_name="y")
-    check_classification_targets(values)
+    y = column_or_1d(y, warn=True)
+    assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
     n_samples = _num_samples(X)
-    if len(values) != n_samples:
+    if len(y) != n_samples:
         raise ValueError(
-            f"X and y must have as many rows, got {n_samples} and {len(values)}."
+            f"X and y must have as many rows, got {n_samples} and {len(y)}."
         )
-    classes, labels = np.unique(values, return_inverse=True)
+    classes, labels = np.unique(y, return_inverse=True)
     model.classes_ = _check_two_classes(classes)
     model.groups_, codes = encode_groups(sensitive_features, n_samples)
-    _check_groups(model, labels, codes)
-    weights = _check_weights(model, sample_weight, labels, codes)
-    # The estimator's own fit may use all threads of BLAS. If it fails on columns of
-    # strings, the error names them.
-    with long_blas_call(), naming_words(X):
-        scores = _fit_and_score(
-            model, X, values, None if sample_weight is None else weights
-        )
-    return ScoredRows(scores, labels, codes, weights)
+    return X, y, labels, codes
 
 
-def _fit_and_score(model: Any, X: Any, y: NDArray[Any], weights: Array | None) -> Array:
-    scorer = _fitted_scorer(model)
-    if scorer is not None:
-        model.estimator_ = scorer.estimator
-        _check_same_classes(model)
-        return scorer(X)
+def _encode_parts(
+    model: Any, X: Any, y: Any, sensitive_features: Any
+) -> tuple[PartitionedRows, Any, Codes, Codes]:
+    """Return X as `PartitionedRows`, y, and the codes of labels and groups."""
+    X = PartitionedRows.of(X, persist=False)
+    check_features(model, X, reset=True)
+    classes, label_parts = X.encode(y, name="y", what="label")
+    check_classification_targets(classes)
+    model.classes_ = _check_two_classes(classes)
+    model.groups_, code_parts = X.encode(sensitive_features)
+    labels, codes = (
+        np.concatenate(column.gather()).astype(np.int64)
+        for column in (label_parts, code_parts)
+    )
+    return X, y, labels, codes
+
+
+def _cross_fit(model: Any, X: Any, y: NDArray[Any], weights: Array | None) -> Array:
+    """Fit `estimator_` to all rows; score each by the model of a fold without it."""
     fit_params = {} if weights is None else {"sample_weight": weights}
     if get_config()["enable_metadata_routing"]:
         fit_params = process_routing(model, "fit", **fit_params).estimator.fit
     elif not has_fit_parameter(model.estimator, "sample_weight"):
         fit_params = {}
     method = scoring_method(model)
-    # Each row is scored by the model of a fold that leaves it out.
     scores = cross_val_predict(
         model.estimator,
         X,
@@ -183,37 +215,8 @@ def _fit_and_score(model: Any, X: Any, y: NDArray[Any], weights: Array | None) -
         method=method,
         params=fit_params,
     )
-    # New rows are scored by a model of all rows.
     model.estimator_ = clone(model.estimator).fit(X, y, **fit_params)
     return _positive_scores(scores, method)
-
-
-def _score_parts(
-    model: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
-) -> ScoredRows:
-    scorer = _fitted_scorer(model)
-    if scorer is None:
-        raise ValueError(
-            f"Rows in parts (a {type(X).__name__}) are not cross-validated: fit this "
-            f"{type(model.estimator).__name__} to other rows, and pass a "
-            "FrozenEstimator of it."
-        )
-    rows = PartitionedRows.of(X, persist=False)
-    check_features(model, rows, reset=True)
-    classes, label_parts = rows.encode(y, name="y", what="label")
-    check_classification_targets(classes)
-    model.classes_ = _check_two_classes(classes)
-    model.groups_, code_parts = rows.encode(sensitive_features)
-    labels, codes = (
-        np.concatenate(column.gather()).astype(np.int64)
-        for column in (label_parts, code_parts)
-    )
-    _check_groups(model, labels, codes)
-    weights = _check_weights(model, sample_weight, labels, codes)
-    model.estimator_ = scorer.estimator
-    _check_same_classes(model)
-    scores = rows.map(_score_part, scorer, rows.feature_names).gather()
-    return ScoredRows(np.concatenate(scores), labels, codes, weights)
 
 
 def _score_part(
