@@ -627,6 +627,8 @@ def test_the_refit_as_published_has_a_ridge_of_its_own():
     """One per cent of the mean eigenvalue, whatever cross-validation says."""
     rows, targets, codes = table(m=60)
     net = mlp(rows, targets)
+    # With noise in the targets cross-validation stays nearer to the old weight.
+    targets = targets + 5.0 * np.random.default_rng(0).standard_normal(len(targets))
     options = {"method": "explainable_svd"}
     only_layer = fair(net, rows, targets, codes, refit_last=None, **options)
     found = fair(net, rows, targets, codes, **options).estimator_.coefs_[2].T

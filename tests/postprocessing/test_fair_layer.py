@@ -201,12 +201,11 @@ def test_a_rare_group_leaves_the_others_their_bound():
     three = GroupMoments.from_data(X, rare)
     weights = bounds_of(W, three).weights
     assert (weights.max(axis=1) == 1).all()
-    # In the means both pairs with the rare group have the real gap of the other one.
-    assert weights[1, 0] == 1
-    assert (weights[1, 1:] < 0.8).all()
+    np.testing.assert_array_equal(weights[:, 0], 1)
+    assert (weights[:, 1:] < [[0.02], [0.8]]).all()
     gap = LayerMoments(two).gaps
     with_rare = directly(W, three, noise_floor=True)
-    assert gap(with_rare.weight)[0] <= 1.5 * gap(directly(W, two).weight)[0]
+    assert gap(with_rare.weight)[0] <= 1.05 * gap(directly(W, two).weight)[0]
     assert with_rare.change < directly(W, three).change
 
 

@@ -74,8 +74,9 @@ class GapBounds:
     ) -> GapBounds:
         """Divide the squares by the reductions, finite ones not to less than noise.
 
-        A pair has the weight of the part of its square that is above noise. A gap that
-        is rounding has no bound: its removal may cost a large part of the outputs.
+        The weight of a pair is the part of its square that is above noise, for means
+        divided by the noise. A gap that is rounding has no bound: its removal may cost
+        a large part of the outputs.
         """
         reduction = np.reshape(reductions, (2, 1))
         gaps = layer.pair_gaps(weight)
@@ -89,6 +90,10 @@ class GapBounds:
         sizes = np.maximum(gaps, _TINY)
         noise = np.where(floor, np.minimum(layer.noise(weight), sizes), 0.0)
         weights = 1 - (noise / sizes) ** 2
+        if floor[0]:
+            # Differences of means count in units of their noise, 1/n_a + 1/n_b: the
+            # floors of pairs with a rare group leave pairs of large groups no slack.
+            weights[0] /= (1 / layer.counts[layer.pairs]).sum(axis=1)
         weights *= asked[:, layer.attribute]
         goals = np.maximum(gaps / np.sqrt(reduction), noise)
         goals[1] = np.maximum(goals[1], _SMALLEST_SHARE * gaps[1])

@@ -20,9 +20,10 @@ Array = NDArray[np.float64]
 # Squares of covariances of outputs are added up: fourth powers.
 _LARGEST = 1e70
 # Ridges relative to the second moment's mean eigenvalue: of plain least squares, as
-# the inputs were trained on the same targets, and those that are compared.
+# the inputs were trained on the same targets, and those that are compared. A smaller
+# one fits more of what differs between groups.
 _RIDGE = 1e-2
-_RIDGES = np.geomspace(1e-6, 1e6, 121)
+_RIDGES = np.geomspace(_RIDGE, 1e6, 81)
 _LEAST = 1e-6
 # Accuracy of the bounds: the problem is small.
 _TOL = 1e-4
