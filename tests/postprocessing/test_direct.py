@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from scalefair.postprocessing._direct import direct_weights
-from scalefair.postprocessing._direct_sqp import smallest_change
+from scalefair.postprocessing._duality_bound import dual, smallest_change
 from scalefair.postprocessing._explainable_svd import exact_first_moment
 from scalefair.postprocessing._fair_layer import GapBounds
 from scalefair.postprocessing._layer_moments import LayerMoments
@@ -102,6 +102,26 @@ def test_certificate(seed, m, mean_reduction, covariance_reduction):
     assert (gaps <= np.array(bounds) * (1 + 1e-6)).all()
     least = proved(found, weight, moments, *bounds)
     assert 0 <= least <= moments.output_change(weight, found.weight) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_dual_bounds_every_point(seed):
+    rng = np.random.default_rng(seed)
+    R, d, u = rng.normal(size=(3, 4)), rng.normal(size=4), rng.normal(size=4)
+    d *= 10 / np.linalg.norm((R * d) @ R.T)
+    u *= 10 / np.linalg.norm(R @ u)
+    b = np.array([-1.0, 0.5, 1.0]) * rng.uniform(1, 5, size=3) / np.abs(d).max()
+    lower_bound, V, a, b = dual(R, d, u, b)
+    # The point is the minimum over V, and a the best.
+    residual = V + b[:, None] * V * d + a * np.outer(V @ u, u) - R
+    np.testing.assert_allclose(residual, 0, atol=1e-10 * np.abs(R).max())
+    assert a > 0
+    assert np.linalg.norm(V @ u) == pytest.approx(1)
+    for _ in range(200):
+        point = R * rng.uniform(0, 1) + rng.normal(size=R.shape)
+        gap = np.linalg.norm((point * d) @ point.T)
+        point /= max(1.0, gap**0.5, np.linalg.norm(point @ u))
+        assert lower_bound <= np.sum((point - R) ** 2)
 
 
 def test_bounds_hold_however_gaps_are_rounded():

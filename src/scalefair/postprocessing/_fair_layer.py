@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from scalefair._memory import require_memory
 from scalefair.postprocessing._direct import DirectResult, direct_weights
-from scalefair.postprocessing._direct_sqp import smallest_change
+from scalefair.postprocessing._duality_bound import smallest_change
 from scalefair.postprocessing._explainable_svd import (
     exact_first_moment,
     explainable_svd,
