@@ -148,7 +148,7 @@ def test_equal_covariances_as_far_as_promised(mean_bound):
     moments = layer(4)
     weight = np.random.default_rng(4).normal(size=(4, 6))
     before = moments.gaps(weight)[1]
-    bounds = GapBounds.of(weight, moments, (1.0, np.inf), False)
+    bounds = GapBounds.build(weight, moments, (1.0, np.inf), False)
     assert bounds.limits[1, 0] == pytest.approx((1e-4 * before) ** 2)
     found = solve(weight, moments, mean_bound, bounds.limits[1, 0])
     assert found.converged

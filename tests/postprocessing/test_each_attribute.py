@@ -61,7 +61,7 @@ def test_bounds_of_each_at_the_smallest_change(reductions):
     if np.isinf(reductions[0]):
         return
     layer = LayerMoments(moments_of("sex", "place"))
-    S, before = layer.second_moment, layer.gaps_of_each(layer.pair_gaps(W)) ** 2
+    S, before = layer.second_moment, layer.gaps_by_attribute(layer.pair_gaps(W)) ** 2
     asked = np.array(reductions) > 1
 
     def change(w):
@@ -69,7 +69,7 @@ def test_bounds_of_each_at_the_smallest_change(reductions):
         return np.sum((step @ S) * step) / np.sum((W @ S) * W)
 
     def slack(w):
-        after = layer.gaps_of_each(layer.pair_gaps(w.reshape(W.shape))) ** 2
+        after = layer.gaps_by_attribute(layer.pair_gaps(w.reshape(W.shape))) ** 2
         return (1 / np.array(reductions)[:, None] - after / before)[asked].ravel()
 
     reference = minimize(

@@ -100,7 +100,7 @@ def test_lower_bound_of_what_the_direct_method_is_for(reduction, seed):
 
 def asked_for(weight, layer):
     """Whether means and covariances have a bound."""
-    bounds = GapBounds.of(weight, layer, (15.0, 150.0), False)
+    bounds = GapBounds.build(weight, layer, (15.0, 150.0), False)
     return tuple(np.isfinite(bounds.limits[:, 0]))
 
 
@@ -161,7 +161,7 @@ def test_inputs_or_weights_that_are_all_zero(n_groups, change):
 
 
 def bounds_of(weight, moments, noise_floor=True, reductions=(15.0, 150.0)):
-    return GapBounds.of(weight, LayerMoments(moments), reductions, noise_floor)
+    return GapBounds.build(weight, LayerMoments(moments), reductions, noise_floor)
 
 
 def test_gaps_below_noise_are_left():

@@ -24,7 +24,7 @@ from scalefair._groups import GroupCodes, as_list, squeeze_single
 from scalefair._messages import listed
 from scalefair._random_state import check_random_state
 from scalefair.metrics import statistical_parity_ks
-from scalefair.postprocessing._fair_layer import check_room, fair_layer
+from scalefair.postprocessing._fair_layer import check_memory, fair_layer
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
@@ -322,9 +322,9 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         refits = self.refit_last is not None and self.layer_ != last
         remedy = "choose a layer of fewer inputs."
         sizes = [len(groups) for groups in as_list(rows.groups)]
-        check_room(host, self.layer_, sizes, remedy)
+        check_memory(host, self.layer_, sizes, remedy)
         if refits:
-            check_room(host, last, sizes, "use refit_last=None.")
+            check_memory(host, last, sizes, "use refit_last=None.")
         self.moments_, kept = model_rows.layer_moments(self.layer_)
         first = _one_prediction(host, trial)
         # Of what is no prediction `predict` will complain.
