@@ -122,10 +122,10 @@ def test_one_group_has_proportions_but_no_balance():
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT], ids=str)
-@pytest.mark.parametrize("others", [["a", "b"], [1, 2]], ids=["strings", "numbers"])
-def test_missing_group(missing, others):
+@pytest.mark.parametrize("groups", [["a", "b"], [1, 2]], ids=["strings", "numbers"])
+def test_missing_group(missing, groups):
     with pytest.raises(ValueError, match=r"sensitive_features has 1 missing.*n 1"):
-        balance_score([0, 0, 0], sensitive_features=[others[0], missing, others[1]])
+        balance_score([0, 0, 0], sensitive_features=[groups[0], missing, groups[1]])
 
 
 @pytest.mark.parametrize(

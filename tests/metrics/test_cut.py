@@ -85,15 +85,6 @@ def test_large_sparse_graph_is_not_made_dense():
     assert normalized_cut_score(ring, labels) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
-def test_zero_volume_names_the_cluster(convert):
-    W = np.zeros((4, 4))
-    W[0, 1] = W[1, 0] = 1
-    with pytest.raises(ValueError, match=r"cluster\(s\) \[7\] have zero volume"):
-        normalized_cut_score(convert(W), [5, 5, 7, 7])
-    assert normalized_cut_score(convert(W), [5, 5, -1, -1]) == 0
-
-
 @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array, aslinearoperator])
 @pytest.mark.parametrize(
     ("W", "labels", "message"),
@@ -105,7 +96,9 @@ def test_zero_volume_names_the_cluster(convert):
         (np.diag([1, -1.0]), [3, 4], r"\[4\] have a negative|column 1 is -1"),
         ([[0, 1j], [1j, 0]], [0, 1], "real"),
         (np.ones((2, 2)), [-1, -1], "no sample"),
+        (np.zeros((0, 0)), [], "no sample"),
         (np.diag([1.0, 0.0]), [3, 4], r"cluster\(s\) \[4\] have zero volume"),
+        (np.full((4, 4), 1e308), [5, 5, 7, 7], r"\[5, 7\] have no fin.*overflows"),
     ],
 )
 def test_bad_input(convert, W, labels, message):
@@ -125,15 +118,8 @@ def test_rounding_is_no_asymmetry(convert):
     W = random_graph()
     expected = normalized_cut_score(W, np.arange(30) % 3)
     noise = 1e-10 * np.triu(np.random.default_rng(6).random((30, 30)))
-    found = normalized_cut_score(convert(W * (1 + noise)), np.arange(30) % 3)
-    assert found == pytest.approx(expected, rel=1e-8)
-
-
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array, aslinearoperator])
-def test_weights_too_large_to_add_up(convert):
-    W = convert(np.full((4, 4), 1e308))
-    with pytest.raises(ValueError, match=r"\[5, 7\] have no finite volume.*overflows"):
-        normalized_cut_score(W, [5, 5, 7, 7])
+    cut = normalized_cut_score(convert(W * (1 + noise)), np.arange(30) % 3)
+    assert cut == pytest.approx(expected, rel=1e-8)
 
 
 def test_entries_stored_more_than_once_are_added():
@@ -143,18 +129,13 @@ def test_entries_stored_more_than_once_are_added():
     assert W.nnz == 4  # the input is not modified
 
 
-def test_no_nodes():
-    with pytest.raises(ValueError, match="no sample"):
-        normalized_cut_score(np.zeros((0, 0)), [])
-
-
 @pytest.mark.parametrize("block", [1, 90, 2**25])
 @pytest.mark.parametrize("low", [0, -1])
 def test_operator_in_blocks_equals_the_matrix(monkeypatch, block, low):
     W = random_graph()
     labels = np.random.default_rng(4).integers(low, 7, size=30)
     expected = normalized_cut_score(sparse.csr_array(W), labels)
-    monkeypatch.setattr(_cut, "_BLOCK", block)
+    monkeypatch.setattr(_cut, "MAX_BLOCK_SIZE", block)
     assert normalized_cut_score(aslinearoperator(W), labels) == pytest.approx(expected)
     assert normalized_cut_score(W, labels) == pytest.approx(expected)
 
@@ -167,7 +148,7 @@ def test_blocks_are_no_larger_than_announced(monkeypatch):
         return W @ X
 
     operator = LinearOperator(W.shape, matvec=multiply, matmat=multiply, dtype=float)
-    monkeypatch.setattr(_cut, "_BLOCK", 95)
+    monkeypatch.setattr(_cut, "MAX_BLOCK_SIZE", 95)
     normalized_cut_score(operator, np.arange(30) % 7)
     assert widths == [3, 3, 1]
 
@@ -177,8 +158,8 @@ def test_kernel_equals_its_matrix(dtype):
     X = np.random.default_rng(5).normal(size=(40, 3))
     labels = np.arange(40) % 3
     expected = normalized_cut_score(rbf_kernel(X, gamma=0.5), labels)
-    found = normalized_cut_score(RBFKernel(X, gamma=0.5, dtype=dtype), labels)
-    assert found == pytest.approx(expected, rel=10 * float(np.finfo(dtype).eps))
+    cut = normalized_cut_score(RBFKernel(X, gamma=0.5, dtype=dtype), labels)
+    assert cut == pytest.approx(expected, rel=10 * float(np.finfo(dtype).eps))
 
 
 def test_small_cut_of_an_operator_keeps_its_digits():

@@ -1,4 +1,4 @@
-"""Gap made by noise alone, beside gaps of scores drawn alike for all groups."""
+"""Gap made by noise alone, against simulated gaps of scores from one distribution."""
 
 import numpy as np
 import pytest
@@ -38,10 +38,10 @@ def test_the_largest_gap_of_several_comparisons():
         )
         for _ in range(400)
     ]
-    found = null_parity_gap(sizes, interval=(0.1, 0.5))
+    expected_gap = null_parity_gap(sizes, interval=(0.1, 0.5))
     # As above. The larger mean gap of the two comparisons would be 0.83 of it.
-    assert found == pytest.approx(np.mean(gaps), rel=0.1)
-    assert found > 1.15 * null_parity_gap(sizes[0], interval=(0.1, 0.5))
+    assert expected_gap == pytest.approx(np.mean(gaps), rel=0.1)
+    assert expected_gap > 1.15 * null_parity_gap(sizes[0], interval=(0.1, 0.5))
 
 
 def test_one_group_has_no_gap_and_bad_input():

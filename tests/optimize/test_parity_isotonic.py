@@ -31,18 +31,18 @@ def allowed_cuts(scores, chains, weights, kappa, interval, levels_of=None):
     """Samples above each joint cut whose levels differ by what is allowed, as rows."""
     low, high = interval
     gaps = allowed_gaps(chains, kappa, interval, levels_of) + 1e-12
-    of_condition = conditions(levels_of, chains) * weights
+    compared = conditions(levels_of, chains) * weights  # (n_conditions, n_samples)
     per_chain = []
     for k in range(chains.max() + 1):
-        own = chains == k
-        limits = [np.inf, *np.unique(scores[own])[::-1]]
-        above = np.array([own & (scores >= limit) for limit in limits])
-        shares = above @ of_condition.T / of_condition[:, own].sum(axis=1)
+        members = chains == k
+        limits = [np.inf, *np.unique(scores[members])[::-1]]
+        above = np.array([members & (scores >= limit) for limit in limits])
+        shares = above @ compared.T / compared[:, members].sum(axis=1)
         levels = (np.clip(shares, low, high) - low) / (high - low)
         per_chain.append(list(zip(levels, above, strict=True)))
     allowed = []
     for cut in itertools.product(*per_chain):
-        levels = np.array([own for own, _ in cut]).T  # (n_conditions, n_chains)
+        levels = np.array([level for level, _ in cut]).T  # (n_conditions, n_chains)
         if (levels[:, :, None] - levels[:, None] <= gaps).all():
             allowed.append(np.any([rows for _, rows in cut], axis=0))
     return np.array(allowed)
@@ -81,9 +81,8 @@ under_conditions = pytest.mark.parametrize(
 
 @under_conditions
 def test_every_cut_is_the_best_allowed_one(n_conditions, seed):
-    y, scores, chains, weights, kappa, interval = small_problem(seed)
-    levels_of = some_conditions(n_conditions, chains, seed)
-    check_cuts(y, scores, chains, weights, kappa, interval, levels_of)
+    problem = small_problem(seed)
+    check_solution(*problem, some_conditions(n_conditions, problem[2], seed))
 
 
 @pytest.mark.parametrize("n_conditions", [0, 1, 2])
@@ -93,52 +92,44 @@ def test_chains_of_one_sample(sizes, n_conditions):
     y, scores = rng.normal(size=(2, chains.size))
     levels_of = some_conditions(n_conditions, chains, 1)
     weights = np.ones(chains.size)
-    check_cuts(y, scores, chains, weights, 0.1, (0.0, 1.0), levels_of)
+    check_solution(y, scores, chains, weights, 0.1, (0.0, 1.0), levels_of)
 
 
-def check_cuts(y, scores, chains, weights, kappa, interval, levels_of):
+def check_solution(y, scores, chains, weights, kappa, interval, levels_of):
     options = {"kappa": kappa, "interval": interval, "sample_weight": weights}
-    found = parity_isotonic_regression(
+    result = parity_isotonic_regression(
         y, scores, chains, levels_of=levels_of, **options
     )
     cuts = allowed_cuts(scores, chains, weights, kappa, interval, levels_of)
-    # This holds at all costs for the solution, and for nothing else.
-    costs = (found.values[1:] + found.values[:-1]) / 2
-    for cost in [*costs, found.values[0] + 1, found.values[-1] - 1]:
-        chosen = found.fitted > cost
+    # At every cost the samples above it are the best allowed cut. This holds for the
+    # solution alone.
+    costs = (result.values[1:] + result.values[:-1]) / 2
+    for cost in [*costs, result.values[0] + 1, result.values[-1] - 1]:
+        chosen = result.fitted > cost
         assert (cuts == chosen).all(axis=1).any()
         gains = cuts @ (weights * (y - cost))
         assert (weights * (y - cost))[chosen].sum() >= gains.max() - 1e-12
-    # The projection on the cone of allowed cuts, added up: what is left of y is at a
-    # right angle to it, and turned away from every cut.
-    left = weights * (y - found.fitted)
-    assert left.sum() == pytest.approx(0, abs=1e-12)
-    assert left @ found.fitted == pytest.approx(0, abs=1e-12)
-    assert (cuts @ left).max() <= 1e-12
-
-
-@under_conditions
-def test_steps_are_allowed_cuts_and_give_the_fitted_values(n_conditions, seed):
-    y, scores, chains, weights, kappa, interval = small_problem(seed)
-    levels_of = some_conditions(n_conditions, chains, seed)
-    options = {"kappa": kappa, "interval": interval, "sample_weight": weights}
-    found = parity_isotonic_regression(
-        y, scores, chains, levels_of=levels_of, **options
-    )
-    allowed = allowed_gaps(chains, kappa, interval, levels_of)
-    np.testing.assert_allclose(found.kappas, allowed.max(axis=0), rtol=1e-14)
-    assert (found.kappa, found.gap) == (found.kappas.max(), found.gaps.max())
-    assert (found.gaps <= found.kappas + 1e-12).all()
-    cuts = allowed_cuts(scores, chains, weights, kappa, interval, levels_of)
-    for limits in found.fine_thresholds:
+    # The solution is the projection of y on the cone of sums of allowed cuts: the
+    # residual is orthogonal to it and makes no acute angle with a cut.
+    residual = weights * (y - result.fitted)
+    assert residual.sum() == pytest.approx(0, abs=1e-12)
+    assert residual @ result.fitted == pytest.approx(0, abs=1e-12)
+    assert (cuts @ residual).max() <= 1e-12
+    # The steps are allowed cuts, too, and have the fitted values.
+    for limits in result.fine_thresholds:
         assert (cuts == (scores > limits[chains])).all(axis=1).any()
     for limits, values in (
-        (found.thresholds, found.values),
-        (found.fine_thresholds, found.values[found.fine_blocks]),
+        (result.thresholds, result.values),
+        (result.fine_thresholds, result.values[result.fine_blocks]),
     ):
         inside = (scores <= limits[:-1, chains]) & (scores > limits[1:, chains])
         assert (inside.sum(axis=0) == 1).all()
-        np.testing.assert_allclose(values[inside.argmax(axis=0)], found.fitted)
+        np.testing.assert_allclose(values[inside.argmax(axis=0)], result.fitted)
+    # Gaps are within their bounds.
+    allowed = allowed_gaps(chains, kappa, interval, levels_of)
+    np.testing.assert_allclose(result.kappas, allowed.max(axis=0), rtol=1e-14)
+    assert (result.kappa, result.gap) == (result.kappas.max(), result.gaps.max())
+    assert (result.gaps <= result.kappas + 1e-12).all()
 
 
 @pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3)])
@@ -149,31 +140,31 @@ def test_gap_is_at_most_kappa(interval, kappa, n_chains):
     chains = rng.integers(0, n_chains, 3000)
     scores = rng.normal(size=3000) + chains / 2
     y = rng.random(3000) < 1 / (1 + np.exp(-scores))
-    found = parity_isotonic_regression(
+    result = parity_isotonic_regression(
         y, scores, chains, kappa=kappa, interval=interval
     )
     resolution = 1 / (np.bincount(chains).min() * (interval[1] - interval[0]))
-    steps = (scores <= found.fine_thresholds[:, chains]).sum(axis=0)
-    for values in (found.fitted, -steps):
+    steps = (scores <= result.fine_thresholds[:, chains]).sum(axis=0)
+    for values in (result.fitted, -steps):
         gap = partial_demographic_parity_gap(
             values, sensitive_features=chains, interval=interval
         )
         assert gap <= max(kappa, resolution) + 1e-12
-    assert gap == pytest.approx(found.gap, abs=1e-12)
+    assert gap == pytest.approx(result.gap, abs=1e-12)
     # Ties inside blocks are broken, into four steps at most.
-    counts = np.bincount(found.fine_blocks)
+    counts = np.bincount(result.fine_blocks)
     assert (counts.min() > 0, counts.max()) == (True, 4)
     assert np.median(counts) > 1
-    assert np.all(np.diff(found.values) <= 0)
+    assert np.all(np.diff(result.values) <= 0)
 
 
 def test_ties_are_broken_by_position_in_the_block():
     # At equal ranks the second chain would be 50 samples ahead.
     chains, ranks = np.repeat([0, 1], 1000), np.tile(np.arange(1000), 2)
     y = (ranks < np.where(chains == 0, 400, 200)).astype(float)
-    found = parity_isotonic_regression(y, -ranks, chains, kappa=0.2)
-    np.testing.assert_allclose(found.fitted, y, atol=1e-12)
-    above = -ranks > found.fine_thresholds[:, chains]
+    result = parity_isotonic_regression(y, -ranks, chains, kappa=0.2)
+    np.testing.assert_allclose(result.fitted, y, atol=1e-12)
+    above = -ranks > result.fine_thresholds[:, chains]
     counts = [[row[chains == k].sum() for k in (0, 1)] for row in above]
     # Four steps in the block of ones, four in that of zeros.
     steps = [[100 * i, 50 * i] for i in range(5)]
@@ -185,30 +176,29 @@ def test_without_a_bound_each_chain_is_fitted_for_itself():
     rng = np.random.default_rng(1)
     chains, scores = rng.integers(0, 3, 500), rng.integers(0, 60, 500)
     y, weights = rng.normal(size=500), rng.uniform(0.5, 2, 500)
-    found = parity_isotonic_regression(
+    result = parity_isotonic_regression(
         y, scores, chains, kappa=1.0, sample_weight=weights
     )
     for k in range(3):
-        own = chains == k
-        alone = IsotonicRegression().fit(scores[own], y[own], weights[own])
-        np.testing.assert_allclose(
-            found.fitted[own], alone.predict(scores[own]), atol=1e-12
-        )
+        rows = chains == k
+        isotonic = IsotonicRegression().fit(scores[rows], y[rows], weights[rows])
+        expected = isotonic.predict(scores[rows])
+        np.testing.assert_allclose(result.fitted[rows], expected, atol=1e-12)
 
 
 def test_scores_as_targets_of_one_chain_stay():
     scores = np.random.default_rng(0).normal(size=200)
     chains = np.zeros(200, int)
-    found = parity_isotonic_regression(scores, scores, chains, kappa=0.0)
-    np.testing.assert_allclose(found.fitted, scores, atol=1e-13)
+    result = parity_isotonic_regression(scores, scores, chains, kappa=0.0)
+    np.testing.assert_allclose(result.fitted, scores, atol=1e-13)
 
 
 def test_neighbouring_numbers_as_scores():
     # Halfway between them there is no number.
     scores = np.array([1.0, np.nextafter(1.0, 2), np.nextafter(1.0, 0)])
-    found = parity_isotonic_regression(scores, scores, [0, 0, 0], kappa=1.0)
-    inside = (scores <= found.fine_thresholds[:-1, [0]]) & (
-        scores > found.fine_thresholds[1:, [0]]
+    result = parity_isotonic_regression(scores, scores, [0, 0, 0], kappa=1.0)
+    inside = (scores <= result.fine_thresholds[:-1, [0]]) & (
+        scores > result.fine_thresholds[1:, [0]]
     )
     assert (inside.sum(axis=0) == 1).all()
 
@@ -221,14 +211,16 @@ def test_gains_of_rounding_at_an_end_are_no_split():
     chains[:3] = 2
     scores = rng.normal(size=n) + chains / 2
     y = rng.random(n) < 1 / (1 + np.exp(-scores))
-    found = parity_isotonic_regression(y, scores, chains, kappa=0.05)
-    assert (np.diff(found.values) < 0).all()
+    result = parity_isotonic_regression(y, scores, chains, kappa=0.05)
+    assert (np.diff(result.values) < 0).all()
 
 
 def test_equal_scores_of_all_samples_leave_one_value():
-    found = parity_isotonic_regression([0, 1, 1, 1], np.zeros(4), [0, 0, 1, 1], kappa=0)
-    np.testing.assert_allclose(found.fitted, 0.75)
-    assert found.gap == 0.0
+    result = parity_isotonic_regression(
+        [0, 1, 1, 1], np.zeros(4), [0, 0, 1, 1], kappa=0
+    )
+    np.testing.assert_allclose(result.fitted, 0.75)
+    assert result.gap == 0.0
 
 
 @pytest.mark.parametrize(
@@ -257,9 +249,9 @@ def test_equal_scores_of_all_samples_leave_one_value():
     ],
 )
 def test_bad_input(changed, message):
-    given = {"y": [0, 1, 1], "scores": [1, 2, 3], "chains": [0, 1, 1], "kappa": 0.1}
+    arguments = {"y": [0, 1, 1], "scores": [1, 2, 3], "chains": [0, 1, 1], "kappa": 0.1}
     with pytest.raises(ValueError, match=message):
-        parity_isotonic_regression(**(given | changed))
+        parity_isotonic_regression(**(arguments | changed))
 
 
 def test_many_cuts_of_three_chains_are_compared_at_some_levels(monkeypatch):
@@ -269,11 +261,11 @@ def test_many_cuts_of_three_chains_are_compared_at_some_levels(monkeypatch):
     y = (rng.random(900) < 1 / (1 + np.exp(-2 * scores))).astype(int)
     options = {"kappa": 0.1, "levels_of": np.column_stack([y == 0, y == 1])}
     exact = parity_isotonic_regression(y, scores, chains, **options)
-    monkeypatch.setattr(_parity_isotonic, "_MAX_EXACT_CUTS", 0)
-    monkeypatch.setattr(_parity_isotonic, "_N_LEVELS", 30)
-    found = parity_isotonic_regression(y, scores, chains, **options)
-    assert max(found.gap, exact.gap) <= 0.1 + 1e-12
-    losses = [np.mean((y - one.fitted) ** 2) for one in (exact, found)]
+    monkeypatch.setattr(_parity_isotonic, "MAX_EXACT_CUTS", 0)
+    monkeypatch.setattr(_parity_isotonic, "N_GRID_LEVELS", 30)
+    result = parity_isotonic_regression(y, scores, chains, **options)
+    assert max(result.gap, exact.gap) <= 0.1 + 1e-12
+    losses = [np.mean((y - one.fitted) ** 2) for one in (exact, result)]
     assert losses[0] < losses[1] < 1.01 * losses[0]
     # Of the cuts at a level of the grid it is the best: means of blocks are kept.
-    assert np.mean(y - found.fitted) == pytest.approx(0, abs=1e-12)
+    assert np.mean(y - result.fitted) == pytest.approx(0, abs=1e-12)

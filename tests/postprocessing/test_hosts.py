@@ -73,9 +73,9 @@ def test_mlp_layers_are_those_of_the_definition(activation, targets):
         np.testing.assert_array_equal(host.bias(i), model.intercepts_[i])
         for j in range(i, 3):
             np.testing.assert_allclose(
-                host.onward(X, host.inputs(X, i), i, j), expected[j], rtol=1e-13
+                host.forward_from(host.inputs(X, i), i, j), expected[j], rtol=1e-13
             )
-    for A, B in zip(host.inputs_each(X), expected, strict=True):
+    for A, B in zip(host.inputs_by_layer(X), expected, strict=True):
         np.testing.assert_allclose(A, B, rtol=1e-13)
     np.testing.assert_array_equal(host.outputs(X), model.predict(X))
     np.testing.assert_allclose(result.squeeze(), model.predict(X), rtol=1e-12)
@@ -137,7 +137,7 @@ def test_linear_models_are_one_layer(model):
 
 
 @pytest.mark.parametrize("skipped", ["passthrough", None])
-def test_pipeline_transforms_and_goes_on(skipped):
+def test_pipeline_transforms_and_can_resume(skipped):
     scaler, model = StandardScaler(), mlp(rows=StandardScaler().fit_transform(X))
     pipeline = Pipeline(
         [("scale", scaler.fit(X)), ("skip", skipped), ("network", model)]
@@ -145,17 +145,16 @@ def test_pipeline_transforms_and_goes_on(skipped):
     host, inner = find_host(pipeline), find_host(model)
     Z = scaler.transform(X)
     assert host.n_layers == 3
-    assert host.goes_on
+    assert host.can_resume
     for i in range(3):
         assert host.shape(i) == inner.shape(i)
         np.testing.assert_array_equal(host.weight(i), inner.weight(i))
         np.testing.assert_array_equal(host.bias(i), inner.bias(i))
         np.testing.assert_array_equal(host.inputs(X, i), inner.inputs(Z, i))
-    for A, B in zip(host.inputs_each(X), inner.inputs_each(Z), strict=True):
+    for A, B in zip(host.inputs_by_layer(X), inner.inputs_by_layer(Z), strict=True):
         np.testing.assert_array_equal(A, B)
-    A = host.inputs(X, 1)
-    # Going on needs no raw rows.
-    np.testing.assert_array_equal(host.onward(None, A, 1, 2), host.inputs(X, 2))
+    later = host.forward_from(host.inputs(X, 1), 1, 2)
+    np.testing.assert_array_equal(later, host.inputs(X, 2))
     np.testing.assert_array_equal(host.outputs(X), pipeline.predict(X))
 
 
@@ -263,12 +262,12 @@ def test_models_without_a_host(model, advice):
 
 
 @pytest.mark.parametrize(
-    ("what", "word"), [("coef_", "weight"), ("intercept_", "bias")]
+    ("attribute", "name"), [("coef_", "weight"), ("intercept_", "bias")]
 )
-def test_coefficients_that_are_not_finite(what, word):
+def test_coefficients_that_are_not_finite(attribute, name):
     model = Ridge().fit(X, y)
-    setattr(model, what, np.nan * getattr(model, what))
-    with pytest.raises(ValueError, match=rf"{word} of layer 'coef_' of this Ridge has"):
+    setattr(model, attribute, np.nan * getattr(model, attribute))
+    with pytest.raises(ValueError, match=rf"{name} of layer 'coef_' of this Ridge has"):
         find_host(model)
 
 

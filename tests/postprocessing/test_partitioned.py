@@ -10,7 +10,12 @@ from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, PoissonRegressor, Ridge
+from sklearn.linear_model import (
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+)
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,8 +23,10 @@ from sklearn.preprocessing import StandardScaler
 from scalefair.postprocessing import (
     DiscretizedTransportRegressor,
     ExplainableSVDRegressor,
+    FairCalibratedClassifier,
     WassersteinBarycenterRegressor,
     _explainable_svd_regressor,
+    fair_calibration_path,
 )
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._passes import ModelRows
@@ -105,19 +112,19 @@ def fair(estimator, rows=X, targets=Y, codes=CODES, **options):
     return model.fit(rows, targets, sensitive_features=codes)
 
 
-def close(found, expected, atol=0.0):
-    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=atol)
+def close(actual, expected, atol=0.0):
+    np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=atol)
 
 
-def assert_same(found, expected):
+def assert_same(model, expected):
     """Fits are the same, but for rounding."""
     for name in ("layer_", "converged_", "n_features_in_"):
-        assert getattr(found, name) == getattr(expected, name)
-    np.testing.assert_array_equal(found.groups_, expected.groups_)
-    np.testing.assert_array_equal(found.moments_.counts, expected.moments_.counts)
-    close(found.moments_.means, expected.moments_.means, 1e-9)
-    close(found.moments_.scatters, expected.moments_.scatters, 1e-9)
-    close(found.weight_, expected.weight_, atol=1e-8 * np.abs(expected.weight_).max())
+        assert getattr(model, name) == getattr(expected, name)
+    np.testing.assert_array_equal(model.groups_, expected.groups_)
+    np.testing.assert_array_equal(model.moments_.counts, expected.moments_.counts)
+    close(model.moments_.means, expected.moments_.means, 1e-9)
+    close(model.moments_.scatters, expected.moments_.scatters, 1e-9)
+    close(model.weight_, expected.weight_, atol=1e-8 * np.abs(expected.weight_).max())
     for name in (
         "mean_gap_before_",
         "mean_gap_after_",
@@ -129,10 +136,9 @@ def assert_same(found, expected):
         "refit_gaps_after_",
     ):
         # None becomes NaN.
-        mine, other = (np.array(getattr(m, name), float) for m in (found, expected))
-        close(mine, other, atol=1e-12)
-    mine, other = ([u.score for u in m.unfairness_by_layer_] for m in (found, expected))
-    close(mine, other)
+        values = (np.array(getattr(m, name), float) for m in (model, expected))
+        close(*values, atol=1e-12)
+    close(*([u.score for u in m.unfairness_by_layer_] for m in (model, expected)))
 
 
 OPTIONS = [
@@ -341,15 +347,15 @@ def test_modules_that_predict_nothing():
 
 def test_the_sample_does_not_depend_on_the_parts():
     _, _, codes = table(3)
-    host, found = find_host(network()), []
+    host, samples = find_host(network()), []
     for rows in (X, *(Blocks(X, size) for size in (1, 37, M))):
         rows = training_rows(ExplainableSVDRegressor(host.estimator), rows, codes)
-        some = ModelRows.of(host, rows, None).sample(30, np.random.RandomState(1))
-        found.append((some.X.X, some.codes.gather()[0]))
-    for sample, sampled in found:
-        np.testing.assert_array_equal(sample, found[0][0])
-        np.testing.assert_array_equal(sampled, found[0][1])
-    assert np.bincount(found[0][1]).tolist() == [10, 10, 10]
+        sample = ModelRows.of(host, rows, None).sample(30, np.random.RandomState(1))
+        samples.append((sample.X.X, sample.codes.gather()[0]))
+    for sample in samples:
+        for column, expected in zip(sample, samples[0], strict=True):
+            np.testing.assert_array_equal(column, expected)
+    assert np.bincount(samples[0][1]).tolist() == [10, 10, 10]
 
 
 def test_how_often_a_file_is_read():
@@ -372,13 +378,13 @@ def test_how_often_a_file_is_read():
 def test_entries_that_are_not_finite_are_placed(kind, bad, monkeypatch):
     rows = X.copy()
     rows[150, 2] = bad
-    place = "Partition 2 of X, rows 140 to 209"
-    with pytest.raises(ValueError, match=place):
+    message = "Partition 2 of X, rows 140 to 209"
+    with pytest.raises(ValueError, match=message):
         np.asarray(fair(network()).predict(PARTS[kind](rows)))
     for sampled in (M, 4):  # in the sample, and not
         monkeypatch.setattr(_explainable_svd_regressor, "_SAMPLED_ROWS", sampled)
         for layer in (0, "auto", -1):
-            with pytest.raises(ValueError, match=place):
+            with pytest.raises(ValueError, match=message):
                 fair(network(), PARTS[kind](rows), layer=layer)
 
 
@@ -446,3 +452,98 @@ def test_comparators_need_rows_in_memory(comparator):
     model.fit(X, Y, sensitive_features=CODES)
     with pytest.raises(ValueError, match="memory only"):
         model.predict(array_of(X), sensitive_features=CODES)
+
+
+# Calibrated classifiers
+
+LABELS = np.where(X[:, 0] + np.cos(7.0 * np.arange(M)) > 1.0, "yes", "no")
+GROUPS = np.array(["f", "m"])[CODES]
+WEIGHTS = np.random.default_rng(2).integers(0, 3, M)
+CLASSIFIER = LogisticRegression().fit(X[:100], LABELS[:100])
+
+
+def calibrated(rows=X, y=LABELS, groups=GROUPS, weights=WEIGHTS, **options):
+    options = {"estimator": FrozenEstimator(CLASSIFIER), "kappa": 0.1} | options
+    model = FairCalibratedClassifier(**options)
+    return model.fit(rows, y, sensitive_features=groups, sample_weight=weights)
+
+
+@pytest.mark.parametrize("kind", list(PARTS))
+def test_calibration_is_that_in_memory(kind):
+    rows, expected, is_lazy = PARTS[kind](X), calibrated(), "reader" not in kind
+    columns = LABELS, GROUPS, WEIGHTS
+    y, groups, weights = map(array_of, columns) if is_lazy else columns
+    model = calibrated(rows, y, groups, weights)
+    # Products of sparse rows round otherwise.
+    np.testing.assert_allclose(model.thresholds_, expected.thresholds_, rtol=1e-12)
+    np.testing.assert_allclose(model.values_, expected.values_, rtol=1e-12)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.n_features_in_ == 4
+    assert hasattr(model, "feature_names_in_") == (kind == "frame")
+    for name in ("decision_function", "predict_proba", "predict"):
+        outputs = getattr(model, name)(rows, sensitive_features=groups)
+        in_memory = getattr(expected, name)(X, sensitive_features=GROUPS)
+        assert hasattr(outputs, "dask") == is_lazy  # not computed yet
+        assert (outputs.shape, outputs.dtype) == (in_memory.shape, in_memory.dtype)
+        if name == "predict":
+            np.testing.assert_array_equal(np.asarray(outputs), in_memory)
+        else:
+            np.testing.assert_allclose(np.asarray(outputs), in_memory, atol=1e-12)
+    score = expected.score(X, LABELS, sensitive_features=GROUPS)
+    assert model.score(rows, y, sensitive_features=groups) == score
+
+
+def test_calibration_path():
+    kappas = [0.3, 0.05]
+    path = fair_calibration_path(
+        FrozenEstimator(CLASSIFIER),
+        array_of(X),
+        array_of(LABELS),
+        sensitive_features=array_of(GROUPS),
+        sample_weight=array_of(WEIGHTS),
+        kappas=kappas,
+    )
+    for kappa, model in zip(kappas, path, strict=True):
+        expected = calibrated(kappa=kappa)
+        np.testing.assert_array_equal(model.thresholds_, expected.thresholds_)
+
+
+def test_names_of_columns_reach_the_classifier():
+    frame = pytest.importorskip("pandas").DataFrame(X, columns=NAMES)
+    classifier = FrozenEstimator(LogisticRegression().fit(frame, LABELS))
+    model = calibrated(frame_of(X), estimator=classifier)  # a warning is an error
+    expected = calibrated(frame, estimator=classifier)
+    np.testing.assert_allclose(model.thresholds_, expected.thresholds_, rtol=1e-12)
+    np.testing.assert_array_equal(
+        np.asarray(model.decision_function(frame_of(X), sensitive_features=GROUPS)),
+        expected.decision_function(frame, sensitive_features=GROUPS),
+    )
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame_of(X)[NAMES[::-1]], sensitive_features=GROUPS)
+
+
+@pytest.mark.parametrize("kind", ["array", "reader"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"estimator": LogisticRegression()}, "not cross-validated: fit this Logistic"),
+        ({"y": LABELS[:9]}, "one label per sample, got 9 labels for 240"),
+        ({"y": np.zeros(M)}, r"two labels, got 1 class\(es\): 0.0"),
+        ({"y": X[:, 0]}, "Unknown label type: continuous"),
+        ({"y": CODES}, "labels 0, 1, the estimator was fitted to 'no', 'yes'"),
+        ({"groups": np.where(CODES, None, "f")}, "missing"),
+        ({"weights": LABELS == "no"}, r"have a weight must have two labels.*: 'no'"),
+        ({"weights": CODES}, "0 for all rows of 1 group.*'f'"),
+        ({"weights": WEIGHTS[:9]}, "sample_weight.shape == "),
+        ({"rows": np.where(np.arange(M) == 75, np.inf, X.T).T}, "ion 1 of X.*infinity"),
+    ],
+)
+def test_bad_input_of_calibration(kind, arguments, message):
+    rows = PARTS[kind](arguments.get("rows", X))
+    with pytest.raises(ValueError, match=message):
+        calibrated(**arguments | {"rows": rows})
+
+
+def test_calibrated_groups_that_fit_did_not_see():
+    with pytest.raises(ValueError, match="fit did not see: 'x'"):
+        calibrated().predict(array_of(X), sensitive_features=np.full(M, "x"))

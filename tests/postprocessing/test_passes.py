@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from scalefair.postprocessing import _passes
 from scalefair.postprocessing._hosts import MLPHost, find_host
 from scalefair.postprocessing._passes import ModelRows
-from scalefair.postprocessing._training_rows import TrainingRows
+from scalefair.postprocessing._training_rows import GroupedRows
 from scalefair.streaming import GroupMoments
 
 RNG = np.random.default_rng(0)
@@ -40,7 +40,7 @@ def scaled():
 
 
 def rows_for(host, rows=X, codes=CODES, batch_size=16):
-    return ModelRows.of(host, TrainingRows(rows, codes, GROUPS, N), batch_size)
+    return ModelRows.of(host, GroupedRows(rows, codes, GROUPS, N), batch_size)
 
 
 def assert_moments(moments, rows, codes=CODES, rtol=1e-10):
@@ -71,9 +71,9 @@ class CountingHost(MLPHost):
 class Recomputing(CountingHost):
     """A host that cannot go on from the inputs of a layer."""
 
-    goes_on = False
+    can_resume = False
 
-    def onward(self, X_batch, A, layer, later):
+    def forward_from(self, A, layer, later):
         raise AssertionError("from the raw rows")
 
 
@@ -100,7 +100,7 @@ def test_last_layer_and_targets(kind, is_kept, targets):
     assert host.n_rows == N
     changed = kind(host.replaced({1: (host.weight(1) / 2, None)}).estimator)
     joint = rows_for(changed).last_layer_moments(targets, 1, kept if is_kept else None)
-    assert changed.n_rows == (1 if is_kept and changed.goes_on else 2) * N
+    assert changed.n_rows == (1 if is_kept and changed.can_resume else 2) * N
     assert_moments(joint, np.column_stack([changed.inputs(X, 2), targets]))
 
 
@@ -129,8 +129,8 @@ def test_moments_of_every_layer_are_those_of_its_narrower_side(monkeypatch):
 
 def test_layers_without_rows_of_samples_are_left_out():
     class Odd(MLPHost):
-        def inputs_each(self, X_batch):
-            yield from [*super().inputs_each(X_batch)][:2]
+        def inputs_by_layer(self, X_batch):
+            yield from [*super().inputs_by_layer(X_batch)][:2]
             yield None
 
     found = rows_for(Odd(mlp())).unfairness_by_layer()

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._passes import ModelRows
-from scalefair.postprocessing._training_rows import TrainingRows
+from scalefair.postprocessing._training_rows import GroupedRows
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -64,17 +64,16 @@ def test_layers_of_a_module(dtype):
     host = find_host(module)
     assert host.layer_names == ["0", "4", "6"]
     assert [host.resolve(i) for i in ("0", "6", -2)] == [0, 2, 1]
-    each = list(host.inputs_each(X))
+    layer_inputs = list(host.inputs_by_layer(X))
     for i, upto in enumerate([0, 4, 6]):
         A = host.inputs(X, i)
         np.testing.assert_array_equal(A, by_hand(module, upto))
-        np.testing.assert_array_equal(each[i], A)
+        np.testing.assert_array_equal(layer_inputs[i], A)
         assert A.dtype == (np.float64 if dtype == torch.float64 else np.float32)
         assert host.weight(i).dtype == host.bias(i).dtype == np.float64
         assert host.shape(i) == host.weight(i).shape
-    np.testing.assert_array_equal(host.onward(X, host.inputs(X, 1), 1, 2), each[2])
     np.testing.assert_array_equal(host.outputs(X), by_hand(module, 7)[:, 0])
-    last = each[2] @ host.weight(2).T + host.bias(2)
+    last = layer_inputs[2] @ host.weight(2).T + host.bias(2)
     np.testing.assert_allclose(host.outputs(X), last[:, 0], rtol=1e-5)
 
 
@@ -85,7 +84,7 @@ def test_modes_and_hooks_are_as_before():
     state = pickle.dumps(module.state_dict())
     host = find_host(module)
     host.inputs(X, 1)
-    list(host.inputs_each(X))
+    list(host.inputs_by_layer(X))
     host.outputs(X)
     with pytest.raises(RuntimeError):  # the rows have the wrong width
         host.inputs(X[:, :3], 1)
@@ -117,20 +116,20 @@ def test_a_layer_without_bias():
 
 @pytest.mark.parametrize("kind", ["tensor", "csr", "frame", "list", "read-only", "int"])
 def test_rows_of_every_kind(kind):
-    whole = np.round(3 * X)
+    integers = np.round(3 * X)
     rows = {
-        "tensor": lambda: torch.tensor(whole, dtype=torch.float32),
-        "csr": lambda: sparse.csr_array(whole),
-        "frame": lambda: pd.DataFrame(whole),
-        "list": whole.tolist,
-        "read-only": lambda: np.frombuffer(whole.tobytes()).reshape(whole.shape),
-        "int": lambda: whole.astype(int),
+        "tensor": lambda: torch.tensor(integers, dtype=torch.float32),
+        "csr": lambda: sparse.csr_array(integers),
+        "frame": lambda: pd.DataFrame(integers),
+        "list": integers.tolist,
+        "read-only": lambda: np.frombuffer(integers.tobytes()).reshape(integers.shape),
+        "int": lambda: integers.astype(int),
     }[kind]()
     host = find_host(trained(network()))
     checked = host.check_rows(rows)
     batch = checked.iloc[5:20] if kind == "frame" else checked[5:20]
-    np.testing.assert_array_equal(host.inputs(batch, 1), host.inputs(whole[5:20], 1))
-    np.testing.assert_array_equal(host.outputs(batch), host.outputs(whole[5:20]))
+    np.testing.assert_array_equal(host.inputs(batch, 1), host.inputs(integers[5:20], 1))
+    np.testing.assert_array_equal(host.outputs(batch), host.outputs(integers[5:20]))
 
 
 class Named(nn.Module):
@@ -178,23 +177,23 @@ def test_a_layer_used_twice_or_never_is_refused():
     with pytest.raises(ValueError, match="'idle' is not called"):
         host.inputs(X, 2)
     assert host.inputs(X, 1).shape == (40, 5)
-    first, last, idle = host.inputs_each(X)
+    first, last, idle = host.inputs_by_layer(X)
     assert first is None
     assert idle is None
     np.testing.assert_array_equal(last, host.inputs(X, 1))
-    training = TrainingRows(X, CODES, GROUPS, len(X))
-    found = ModelRows.of(host, training, 16).unfairness_by_layer()
-    assert [layer is None for layer in found] == [True, False, True]
+    training = GroupedRows(X, CODES, GROUPS, len(X))
+    unfairness = ModelRows.of(host, training, 16).unfairness_by_layer()
+    assert [layer is None for layer in unfairness] == [True, False, True]
 
 
 class Sequences(nn.Module):
     def __init__(self):
         super().__init__()
-        self.each = nn.Linear(5, 3)
+        self.shared = nn.Linear(5, 3)
         self.last = nn.Linear(3, 1)
 
     def forward(self, x):
-        return self.last(self.each(x).mean(dim=1))
+        return self.last(self.shared(x).mean(dim=1))
 
 
 def test_a_layer_along_several_dimensions_is_refused():
@@ -211,7 +210,7 @@ class Flattened(Sequences):
     """Rows of the layer are not rows of samples, though two-dimensional."""
 
     def forward(self, x):
-        return self.last(self.each(x.flatten(0, 1)).view(len(x), -1, 3).mean(dim=1))
+        return self.last(self.shared(x.flatten(0, 1)).view(len(x), -1, 3).mean(dim=1))
 
 
 def test_rows_that_are_not_samples_are_refused():
@@ -229,7 +228,7 @@ def test_values_that_are_not_finite():
     with pytest.raises(ValueError, match="inputs of layer '6' have entries"):
         host.inputs(X, 2)
     with pytest.raises(ValueError, match="inputs of layer '6' have entries"):
-        list(host.inputs_each(X))
+        list(host.inputs_by_layer(X))
     with pytest.raises(ValueError, match="predictions have entries"):
         host.outputs(X)
 
@@ -301,12 +300,10 @@ def test_a_wrapped_module_in_a_pipeline():
     module = trained(network())
     pipeline = make_pipeline(StandardScaler(), Wrapper(module)).fit(X)
     host, Z = find_host(pipeline), StandardScaler().fit_transform(X)
-    assert not host.goes_on
-    A = host.inputs(X, 1)
-    np.testing.assert_allclose(A, by_hand(module, 4, Z), rtol=1e-12)
-    np.testing.assert_allclose(
-        host.onward(X, A, 1, 2), by_hand(module, 6, Z), rtol=1e-12
-    )
+    assert not host.can_resume
+    for layer, upto in ((1, 4), (2, 6)):
+        A = host.inputs(X, layer)
+        np.testing.assert_allclose(A, by_hand(module, upto, Z), rtol=1e-12)
     changed = host.replaced({1: (np.zeros((4, 6)), None)})
     assert changed.estimator[-1].module_ is not module
     np.testing.assert_array_equal(changed.weight(1), np.zeros((4, 6)))

@@ -2,20 +2,18 @@
 
 A chain has cuts 0, 1, ..., and for each of one or two conditions a range of levels for
 each cut, from `enter` to `leave`, both nondecreasing. A joint cut takes one cut of each
-chain; it is allowed if its ranges have a level in common, for each condition. The
-chains lie one behind the other in arrays; `starts` and `ends` have the first and last
-cut of each.
+chain. It is allowed if, for each condition, its ranges have a level in common. The
+chains lie one after the other in arrays; `starts` and `ends` are the first and last cut
+of each chain.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from scalefair._rounding import ROUNDING
 from scalefair._threads import cached_njit
 from scalefair.kernels._arrays import Float64Array, IntArray
-
-# Gains below this part of a block's absolute sum are rounding.
-_ROUNDING = 1e-13
 
 
 @cached_njit()
@@ -30,120 +28,120 @@ def split_at_levels(
     """Split chains at allowed joint cuts, while the mean above one is larger.
 
     The recursive partitioning of isotonic regression, whose upper sets are here the
-    allowed cuts. `enter` and `leave` are (n_conditions, n_cuts); `sums` and `weights`
-    are those of what lies between a cut and the one before it in its chain. Returns
-    the lower end of each block, (n_blocks, n_chains), and its mean, from the first
-    cuts to the last.
+    allowed cuts. `enter` and `leave` are (n_conditions, n_cuts). `sums` and `weights`
+    are those of the samples between a cut and the one before it in its chain. Returns
+    the lower cut of each block, (n_blocks, n_chains), and its mean, in decreasing order
+    of the means.
     """
     n_chains = starts.size
     gains = np.empty(sums.size)
     bounds, means, n_blocks = np.empty((16, n_chains), np.int64), np.empty(16), 0
-    below = np.empty((16, n_chains), np.int64)  # lower ends of the blocks to come
-    above = starts.copy()
-    below[0] = ends
-    n_below = 1
-    while n_below > 0:
-        end = below[n_below - 1]
+    # Depth first: the current block lies between `top` and the last cut of the stack,
+    # the other cuts of the stack are the lower cuts of blocks that come later.
+    stack = np.empty((16, n_chains), np.int64)
+    top = starts.copy()
+    stack[0] = ends
+    n_stack = 1
+    while n_stack > 0:
+        bottom = stack[n_stack - 1]
+        # 1. Mean of the block.
         total, weight, absolute = 0.0, 0.0, 0.0
         for k in range(n_chains):
-            for j in range(above[k] + 1, end[k] + 1):
+            for j in range(top[k] + 1, bottom[k] + 1):
                 total += sums[j]
                 weight += weights[j]
         mean = total / weight
+        # 2. Gain of a cut: the sum above it, minus that of as much weight at the mean.
         for k in range(n_chains):
             gain = 0.0
-            gains[above[k]] = 0.0
-            for j in range(above[k] + 1, end[k] + 1):
-                excess = sums[j] - mean * weights[j]
-                gain += excess
+            gains[top[k]] = 0.0
+            for j in range(top[k] + 1, bottom[k] + 1):
+                gain += sums[j] - mean * weights[j]
                 absolute += abs(sums[j]) + abs(mean) * weights[j]
                 gains[j] = gain
-        gain, cut = _best_cut(enter, leave, gains, above, end)
-        # At the ends of a block, too, the gain may be more than that: of 10^6 terms.
-        is_inside = np.any(cut != above) and np.any(cut != end)
-        if gain > _ROUNDING * absolute and is_inside:
-            if n_below == below.shape[0]:
-                below = np.concatenate((below, below))
-            below[n_below] = cut
-            n_below += 1
+        # 3. Split at the allowed joint cut with the largest gain. A gain below ROUNDING
+        # is none. At the ends of a block of many samples it may be above that.
+        gain, cut = _best_cut(enter, leave, gains, top, bottom)
+        is_inside = np.any(cut != top) and np.any(cut != bottom)
+        if gain > ROUNDING * absolute and is_inside:
+            if n_stack == stack.shape[0]:
+                stack = np.concatenate((stack, stack))
+            stack[n_stack] = cut
+            n_stack += 1
         else:
+            # 4. Nothing to gain: the block is final, and the next one starts below it.
             if n_blocks == means.size:
                 bounds = np.concatenate((bounds, bounds))
                 means = np.concatenate((means, means))
-            bounds[n_blocks], means[n_blocks] = end, mean
+            bounds[n_blocks], means[n_blocks] = bottom, mean
             n_blocks += 1
-            above = end.copy()
-            n_below -= 1
+            top = bottom.copy()
+            n_stack -= 1
     return bounds[:n_blocks], means[:n_blocks]
 
 
 @cached_njit()
-def _best_cut(
-    enter: Float64Array,
-    leave: Float64Array,
-    gains: Float64Array,
-    above: IntArray,
-    end: IntArray,
-) -> tuple[float, IntArray]:
+def _best_cut(enter, leave, gains, top, bottom):
     """Find the allowed cut of a block with the largest sum of gains.
 
-    At a level of the first condition each chain has a window of cuts; the second one
-    is swept within these.
+    At a level of the first condition each chain has a window of cuts, `first` to
+    `last`. The second condition is swept within these windows.
     """
     if enter.shape[0] == 1:
-        return _best_in_windows(enter[0], leave[0], gains, above, end)
-    first, last = above.copy(), above - 1
-    largest, best = -np.inf, above
-    while np.all(first <= end):
+        return _best_in_windows(enter[0], leave[0], gains, top, bottom)
+    first, last = top.copy(), top - 1
+    largest, best = -np.inf, top
+    while np.all(first <= bottom):
+        # Raise the level until the first range ends: up to there windows only grow.
         level, has_grown = np.inf, False
-        for k in range(above.size):
+        for k in range(top.size):
             level = min(level, leave[0, first[k]])
-        for k in range(above.size):
-            while last[k] < end[k] and enter[0, last[k] + 1] <= level:
+        for k in range(top.size):
+            while last[k] < bottom[k] and enter[0, last[k] + 1] <= level:
                 last[k] += 1
                 has_grown = True
-        # Windows that have only shrunk hold nothing new.
+        # Windows that have only shrunk hold no new joint cut.
         if has_grown and np.all(first <= last):
             gain, cut = _best_in_windows(enter[1], leave[1], gains, first, last)
             if gain > largest:
                 largest, best = gain, cut
-        for k in range(above.size):
-            while first[k] <= end[k] and leave[0, first[k]] <= level:
+        # Above this level the ranges that end at it are left.
+        for k in range(top.size):
+            while first[k] <= bottom[k] and leave[0, first[k]] <= level:
                 first[k] += 1
     return largest, best
 
 
 @cached_njit()
-def _best_in_windows(
-    enter: Float64Array,
-    leave: Float64Array,
-    gains: Float64Array,
-    first: IntArray,
-    last: IntArray,
-) -> tuple[float, IntArray]:
+def _best_in_windows(enter, leave, gains, first, last):
     """Find the best of the joint cuts from `first` to `last` with a common level.
 
-    As the level rises, each chain keeps the maximum of the gains of the cuts whose
-    range it is in, in a queue of falling gains: linear in the cuts.
+    The level rises from one end of a range to the next. Each chain keeps the cuts whose
+    range holds the level in a queue of decreasing gains, the best one first (the
+    sliding window maximum): the time is linear in the cuts.
     """
-    head, tail, ahead, lowest = first.copy(), first.copy(), first.copy(), first.copy()
-    queue = np.empty(gains.size, np.int64)  # of chain k from first[k] on
+    # Chain k has entered the cuts before entered[k], and left those before passed[k].
+    entered, passed = first.copy(), first.copy()
+    queue = np.empty(gains.size, np.int64)  # of chain k: from head[k] to tail[k] - 1
+    head, tail = first.copy(), first.copy()
     largest, best = -np.inf, first.copy()
     while True:
         level, total = np.inf, 0.0
         for k in range(first.size):
-            if lowest[k] > last[k]:
+            if passed[k] > last[k]:
                 return largest, best
-            level = min(level, leave[lowest[k]])
+            level = min(level, leave[passed[k]])
         for k in range(first.size):
-            while lowest[k] <= last[k] and leave[lowest[k]] <= level:
-                lowest[k] += 1
-            while ahead[k] <= last[k] and enter[ahead[k]] <= level:
-                while tail[k] > head[k] and gains[queue[tail[k] - 1]] < gains[ahead[k]]:
+            while passed[k] <= last[k] and leave[passed[k]] <= level:
+                passed[k] += 1
+            # A new cut removes those of smaller gain, whose ranges end before its own.
+            while entered[k] <= last[k] and enter[entered[k]] <= level:
+                gain = gains[entered[k]]
+                while tail[k] > head[k] and gains[queue[tail[k] - 1]] < gain:
                     tail[k] -= 1
-                queue[tail[k]] = ahead[k]
+                queue[tail[k]] = entered[k]
                 tail[k] += 1
-                ahead[k] += 1
+                entered[k] += 1
             while head[k] < tail[k] and leave[queue[head[k]]] < level:
                 head[k] += 1
             total += gains[queue[head[k]]] if head[k] < tail[k] else -np.inf

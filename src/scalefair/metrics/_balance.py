@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._groups import check_values, compared_attributes, encode_values
+from scalefair._groups import (
+    check_values,
+    compared_attributes,
+    encode_values,
+    squeeze_single,
+)
 
 _TEXTS = {
     "labels_and_groups": """\
@@ -32,30 +37,14 @@ ValueError
 }
 
 
-@overload
-def balance_score(
-    labels: ArrayLike,
-    *,
-    sensitive_features: ArrayLike,
-    average: Literal["mean"] = "mean",
-    attributes: str = "joint",
-) -> float: ...
-@overload
-def balance_score(
-    labels: ArrayLike,
-    *,
-    sensitive_features: ArrayLike,
-    average: None,
-    attributes: str = "joint",
-) -> NDArray[np.float64]: ...
 @documented(**_TEXTS)
 def balance_score(
     labels: ArrayLike,
     *,
     sensitive_features: ArrayLike,
-    average: Literal["mean"] | None = "mean",
+    average: str | None = "mean",
     attributes: str = "joint",
-) -> float | NDArray[np.float64]:
+) -> Any:
     r"""Balance of the clusters, averaged over clusters or one by one.
 
     The balance of a cluster :math:`C` with groups :math:`V_1, \dots, V_h` is
@@ -107,15 +96,15 @@ def balance_score(
     """
     if average is not None and average != "mean":
         raise ValueError(f'average must be "mean" or None, got {average!r}.')
-    each = []
+    balances = []
     for name, counts, groups in _contingency(labels, sensitive_features, attributes):
         if groups.shape[0] < 2:
             raise ValueError(
                 f"balance compares groups, but {name} has only one among the assigned "
                 f"samples: {groups.tolist()[0]!r}."
             )
-        each.append(counts.min(axis=1) / counts.max(axis=1))
-    balance = np.min(each, axis=0)
+        balances.append(counts.min(axis=1) / counts.max(axis=1))
+    balance = np.min(balances, axis=0)  # the smallest of all attributes
     return balance if average is None else float(balance.mean())
 
 
@@ -143,13 +132,13 @@ def minimum_balance_score(
     >>> minimum_balance_score([0, 0, 0, 1, 1], sensitive_features=list("aabab"))
     0.5
     """
-    balance = balance_score(
+    balances = balance_score(
         labels,
         sensitive_features=sensitive_features,
         average=None,
         attributes=attributes,
     )
-    return float(balance.min())
+    return float(balances.min())
 
 
 @documented(**_TEXTS)
@@ -182,19 +171,20 @@ def group_proportions(
     array([[0.5 , 0.5 ],
            [0.25, 0.75]])
     """
-    found = [
-        counts / counts.sum(axis=1, keepdims=True)
-        for _, counts, _ in _contingency(labels, sensitive_features, attributes)
-    ]
-    return found if len(found) > 1 else found[0]
+    return squeeze_single(
+        [
+            counts / counts.sum(axis=1, keepdims=True)
+            for _, counts, _ in _contingency(labels, sensitive_features, attributes)
+        ]
+    )
 
 
 def encode_clusters(
     labels: ArrayLike,
 ) -> tuple[NDArray[np.bool_], NDArray[Any], NDArray[np.int64]]:
-    """Return which samples are assigned, the sorted clusters, and the index of each.
+    """Return which samples are assigned, the sorted clusters, and the samples' codes.
 
-    The indices are those of the assigned samples; -1 is no cluster.
+    Samples labelled -1 are not assigned: they have no code, -1 is no cluster.
     """
     labels = check_values(labels, name="labels", what="cluster label")
     can_be_negative = labels.dtype.kind in "ifO"
@@ -210,13 +200,17 @@ def encode_clusters(
 def _contingency(
     labels: ArrayLike, sensitive_features: ArrayLike, attributes: str
 ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[Any]]]:
-    """Of each attribute its name, the assigned samples by cluster and group; groups."""
+    """Yield for each attribute its name, contingency table and groups.
+
+    The table (n_clusters, n_groups) counts the assigned samples; the groups are those
+    that occur among them.
+    """
     assigned, clusters, cluster_codes = encode_clusters(labels)
     for name, groups, codes in compared_attributes(
         sensitive_features, len(assigned), attributes
     ):
         present, group_codes = encode_values(codes[assigned], name="codes")
         shape = (len(clusters), len(present))
-        cells = cluster_codes * shape[1] + group_codes
+        cells = cluster_codes * shape[1] + group_codes  # positions in the flat table
         counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
         yield name, counts, groups[present]

@@ -10,11 +10,10 @@ from scipy.sparse.linalg import LinearOperator
 from scalefair._entries import canonical, graph_as_matrix
 from scalefair.metrics._balance import encode_clusters
 
-# Numbers in a block of indicator vectors: 256 MB.
-_BLOCK = 2**25
-# Difference between w_ij and w_ji, relative to the largest weight, that is taken for
-# rounding; in float32 it is 100 units in the last place, if that is more.
-_ASYMMETRY = 1e-8
+Array = NDArray[np.float64]
+
+# Numbers in a block of indicator vectors: 256 MB, as documented.
+MAX_BLOCK_SIZE = 2**25
 
 
 def normalized_cut_score(
@@ -95,7 +94,8 @@ def normalized_cut_score(
         )
     if regularization > 0:
         sizes = np.bincount(codes)
-        with np.errstate(over="ignore"):  # judged below
+        # Every node has an edge of weight tau / n to every node, itself included.
+        with np.errstate(over="ignore"):  # `_check_volume` refuses infinite volumes
             tau = regularization * volume.sum() / sizes.sum()
             cut += tau * sizes * (1 - sizes / sizes.sum())
             volume += tau * sizes
@@ -105,42 +105,46 @@ def normalized_cut_score(
 
 def _sparse_cut(
     W: Any, cluster_of: NDArray[np.int64], n_clusters: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Array, Array]:
+    """Return cut and volume of the clusters from the entries of a sparse matrix."""
     entries = W.tocoo(copy=False)
     source, target = cluster_of[entries.row], cluster_of[entries.col]
     inside = (source >= 0) & (target >= 0)
-    leaves = inside & (source != target)
+    crosses = inside & (source != target)
     volume = np.bincount(source[inside], entries.data[inside], n_clusters)
-    cut = np.bincount(source[leaves], entries.data[leaves], n_clusters)
-    return cut.astype(np.float64), volume.astype(np.float64)  # integers if empty
+    cut = np.bincount(source[crosses], entries.data[crosses], n_clusters)
+    # bincount returns integers if there are no entries.
+    return cut.astype(np.float64), volume.astype(np.float64)
 
 
 def _product_cut(
     W: Any, cluster_of: NDArray[np.int64], n_clusters: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cut and volume from products with indicators of the clusters, in blocks."""
+) -> tuple[Array, Array]:
+    """Return cut and volume from products with blocks of cluster indicators."""
     assigned = np.flatnonzero(cluster_of >= 0)
     codes = cluster_of[assigned]
     n = cluster_of.shape[0]
-    width = max(1, min(n_clusters, _BLOCK // n))
+    width = max(1, min(n_clusters, MAX_BLOCK_SIZE // n))
     volume, cut = np.zeros(n_clusters), np.zeros(n_clusters)
     for start in range(0, n_clusters, width):
         stop = min(start + width, n_clusters)
-        own = (codes >= start) & (codes < stop)
-        members, columns = assigned[own], codes[own] - start
+        in_block = (codes >= start) & (codes < stop)
+        members, columns = assigned[in_block], codes[in_block] - start
         block = np.zeros((n, stop - start))
         block[members, columns] = 1.0
+        # Entry (i, l) becomes the weight of the edges from node i to cluster l.
         with np.errstate(over="ignore", invalid="ignore"):  # checked by the caller
             block = np.asarray(W @ block, dtype=np.float64)
         volume += np.bincount(codes, block[assigned].sum(axis=1), n_clusters)
-        # Zero the own cluster instead of subtracting it: the cut keeps full accuracy.
+        # The edges inside of a cluster are zeroed, not subtracted from the volume: a
+        # small cut keeps all digits.
         block[members, columns] = 0.0
         cut += np.bincount(codes, block[assigned].sum(axis=1), n_clusters)
     return cut, volume
 
 
 def _check_affinity(W: Any) -> Any:
-    """Return W, float64 in CSR or an ndarray or else an operator, after checks."""
+    """Return W as CSR or ndarray of float64, or as operator, after checks."""
     is_operator, is_sparse = isinstance(W, LinearOperator), sparse.issparse(W)
     if not is_operator and not is_sparse:
         W = np.asarray(W)
@@ -156,15 +160,18 @@ def _check_affinity(W: Any) -> Any:
     wrong = ~((values >= 0) & (values < np.inf))
     if wrong.any():
         first = int(wrong.argmax())
-        at = [axis[first] for axis in W.tocoo().coords] if is_sparse else None
-        i, j = at or divmod(first, W.shape[1])
+        if is_sparse:
+            i, j = (int(axis[first]) for axis in W.tocoo().coords)
+        else:
+            i, j = divmod(first, W.shape[1])
         raise ValueError(
             f"W must have finite weights >= 0, but that at row {i}, column {j} is "
             f"{values.flat[first]}."
         )
-    rounding = float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
+    # Rounding may make w_ij and w_ji differ, by 100 units in the last place in float32.
+    eps = float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
     skew = abs(W - W.T)
-    if W.size and skew.max() > max(_ASYMMETRY, 100 * rounding) * W.max():
+    if W.size and skew.max() > max(1e-8, 100 * eps) * W.max():
         i, j = divmod(int(skew.argmax()), W.shape[1])
         raise ValueError(
             f"W must be symmetric, but entry ({i}, {j}) is {W[i, j]:.10g} and entry "
@@ -173,9 +180,9 @@ def _check_affinity(W: Any) -> Any:
     return W
 
 
-def _check_volume(volume: NDArray[np.float64], clusters: NDArray[Any]) -> None:
-    """Refuse volumes that are no divisors; negative ones are those of operators."""
-    for wrong, what in (
+def _check_volume(volume: Array, clusters: NDArray[Any]) -> None:
+    """Raise for volumes that are not positive; only operators have negative ones."""
+    for wrong, problem in (
         (
             ~np.isfinite(volume),
             "no finite volume: W has NaN or infinite weights, or their sum overflows.",
@@ -188,4 +195,4 @@ def _check_volume(volume: NDArray[np.float64], clusters: NDArray[Any]) -> None:
         ),
     ):
         if wrong.any():
-            raise ValueError(f"cluster(s) {clusters[wrong].tolist()} have {what}")
+            raise ValueError(f"cluster(s) {clusters[wrong].tolist()} have {problem}")

@@ -11,9 +11,6 @@ from scalefair._docs import documented
 from scalefair._groups import check_interval
 from scalefair.metrics._partial_parity import PARITY_TEXTS
 
-# Draws for two groups, and points of the ranks.
-_DRAWS, _POINTS = 500, 512
-
 
 @documented(**PARITY_TEXTS)
 def null_parity_gap(
@@ -54,26 +51,32 @@ def null_parity_gap(
     >>> round(null_parity_gap([1000, 1000]), 2), round(null_parity_gap([1000, 50]), 2)
     (0.04, 0.12)
     """
-    listed = isinstance(group_sizes, list) and any(map(np.ndim, group_sizes))
-    families: Any = group_sizes if listed else [group_sizes]
-    families = [np.asarray(sizes, dtype=np.float64) for sizes in families]
-    if not all(sizes.ndim == 1 and (sizes > 0).all() for sizes in families):
+    is_several = isinstance(group_sizes, list) and any(map(np.ndim, group_sizes))
+    comparisons: Any = group_sizes if is_several else [group_sizes]
+    comparisons = [np.asarray(sizes, dtype=np.float64) for sizes in comparisons]
+    if not all(sizes.ndim == 1 and (sizes > 0).all() for sizes in comparisons):
         raise ValueError(
             f"group_sizes must be positive numbers, one per group, got {group_sizes!r}."
         )
     low, high = check_interval(interval)
-    compared = [1 / np.sqrt(sizes) for sizes in families if sizes.size > 1]
-    if not compared:
+    # The rank t of a group is off by scale * B(t), with a Brownian bridge B.
+    scales_of_comparisons = [1 / np.sqrt(n) for n in comparisons if n.size > 1]
+    if not scales_of_comparisons:
         return 0.0
-    rng = np.random.default_rng(0)  # an estimate: the same for the same sizes
-    gaps = np.zeros(max(2 * _DRAWS // sum(map(len, compared)), 100))
-    for scales in compared:
-        reach = 2 * scales.max()  # ranks that noise brings inside
-        ranks = np.linspace(max(0.0, low - reach), min(1.0, high + reach), _POINTS)
+    rng = np.random.default_rng(0)  # the same estimate for the same sizes
+    # 500 draws for two groups: single gaps scatter by a third, their mean by 1.5 %.
+    # The largest gap of many groups scatters less, and takes more time.
+    gaps = np.zeros(max(1000 // sum(map(len, scales_of_comparisons)), 100))
+    for scales in scales_of_comparisons:
+        # Ranks from outside that four standard deviations bring into the interval: that
+        # of B is at most 1/2.
+        margin = 2 * scales.max()
+        ranks = np.linspace(max(0.0, low - margin), min(1.0, high + margin), 512)
         steps = np.diff(ranks, prepend=0.0, append=1.0)
         for i in range(gaps.size):
-            walk = rng.normal(size=(scales.size, steps.size)) * np.sqrt(steps)
-            paths = np.cumsum(walk, axis=1)
+            # Brownian bridge B(t) = W(t) - t W(1) from the increments of W.
+            increments = rng.normal(size=(scales.size, steps.size)) * np.sqrt(steps)
+            paths = np.cumsum(increments, axis=1)
             bridges = paths[:, :-1] - ranks * paths[:, -1:]
             shares = np.clip(ranks + scales[:, None] * bridges, low, high)
             gaps[i] = max(gaps[i], np.ptp(shares, axis=0).max() / (high - low))

@@ -1,5 +1,7 @@
 """Pairwise fairness: how often a member of one group outranks one of another."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -11,6 +13,10 @@ from scalefair.metrics._score_gaps import (
     encode_compared,
     order_by_group,
 )
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]  # of rows, the indices of their groups
+Mask = NDArray[np.bool_]
 
 _TEXTS = {
     **TEXTS,
@@ -94,14 +100,13 @@ def group_auc_gap(
     0.25
     """
     scores = check_scores(y_score)
-    everyone = np.ones(scores.shape[0], dtype=bool)
-    chances = [
-        _outranking(scores, codes, everyone, everyone, len(groups))
-        for _, groups, codes in encode_compared(
+    all_rows = np.ones(scores.shape[0], dtype=bool)
+    return max(
+        float(np.abs(_outranking(scores, codes, all_rows, all_rows) - 0.5).max())
+        for _, _, codes in encode_compared(
             sensitive_features, scores.shape[0], attributes
         )
-    ]
-    return max(float(np.abs(own - 0.5).max()) for own in chances)
+    )
 
 
 @documented(**_TEXTS)
@@ -139,9 +144,10 @@ def inter_group_pairwise_gap(
     1.0
     """
     gaps = []
-    for found in _check(y_true, y_score, sensitive_features, attributes):
-        scores, positive, codes, n_groups = found
-        chances = _outranking(scores, codes, positive, ~positive, n_groups)
+    for scores, positive, codes in _labelled_rows(
+        y_true, y_score, sensitive_features, attributes
+    ):
+        chances = _outranking(scores, codes, positive, ~positive)
         gaps.append(float(np.abs(chances - chances.T).max()))
     return max(gaps)
 
@@ -181,72 +187,63 @@ def intra_group_pairwise_gap(
     ... )
     0.5
     """
-    found = _check(y_true, y_score, sensitive_features, attributes)
-    return max(_spread_of_areas(*own) for own in found)
+    return max(
+        float(np.ptp(_areas_under_roc(scores, positive, codes)))
+        for scores, positive, codes in _labelled_rows(
+            y_true, y_score, sensitive_features, attributes
+        )
+    )
 
 
-def _spread_of_areas(
-    scores: NDArray[np.float64],
-    positive: NDArray[np.bool_],
-    codes: NDArray[np.int64],
-    n_groups: int,
-) -> float:
-    """Largest difference between the areas of the groups."""
+def _areas_under_roc(scores: Array, positive: Mask, codes: Codes) -> Array:
+    """Return the area under the ROC curve of each group."""
     order = np.argsort(scores)
     order = order[order_by_group(codes[order])]
     scores, positive, codes = scores[order], positive[order], codes[order]
-    # Runs of equal score and group: the negatives of the group before each run are
-    # outranked, those of the run tie.
-    new = (scores[1:] != scores[:-1]) | (codes[1:] != codes[:-1])
-    start = np.flatnonzero(np.append(True, new))
+    # Runs of equal score and group. The positives of a run outrank the negatives of the
+    # group's earlier runs and tie with those of their own run.
+    is_new_run = (scores[1:] != scores[:-1]) | (codes[1:] != codes[:-1])
+    start = np.flatnonzero(np.append(True, is_new_run))
     n_positive = np.add.reduceat(positive, start, dtype=np.int64)
     n_negative = np.add.reduceat(~positive, start, dtype=np.int64)
-    of_group = codes[start]
-    totals = np.bincount(codes, ~positive, minlength=n_groups)
-    below = np.cumsum(n_negative) - n_negative - (np.cumsum(totals) - totals)[of_group]
+    group = codes[start]
+    totals = np.bincount(codes, ~positive)
+    before_group = (np.cumsum(totals) - totals)[group]
+    n_outranked = np.cumsum(n_negative) - n_negative - before_group
     # Twice the wins are integers: exact up to 2**53.
-    wins = np.bincount(of_group, n_positive * (2 * below + n_negative))
-    areas = wins / (2 * totals * np.bincount(codes, positive))
-    return float(np.ptp(areas))
+    doubled_wins = np.bincount(group, n_positive * (2 * n_outranked + n_negative))
+    areas: Array = doubled_wins / (2 * totals * np.bincount(codes, positive))
+    return areas
 
 
-def _outranking(
-    scores: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    upper: NDArray[np.bool_],
-    lower: NDArray[np.bool_],
-    n_groups: int,
-) -> NDArray[np.float64]:
-    """Chances that rows of `upper` in a group outrank rows of `lower` in another."""
+def _outranking(scores: Array, codes: Codes, upper: Mask, lower: Mask) -> Array:
+    """Return the chances that a row of `upper` outranks a row of `lower`, by groups.
+
+    Entry (k, j) is that of a row of `upper` in group k and one of `lower` in group j.
+    """
     _, rank = np.unique(scores, return_inverse=True)
-    n_ranks = int(rank.max()) + 1
+    n_ranks, n_groups = int(rank.max()) + 1, int(codes.max()) + 1
     upper_codes, upper_rank = codes[upper], rank[upper]
     chances = np.empty((n_groups, n_groups))
     for group in range(n_groups):
         count = np.bincount(rank[lower & (codes == group)], minlength=n_ranks)
-        # Twice the wins are integers: exact up to 2**53.
+        # Twice the wins of a rank, where ties count half, are integers: exact up to
+        # 2**53.
         doubled = 2 * np.cumsum(count) - count
         wins = np.bincount(upper_codes, doubled[upper_rank], minlength=n_groups)
         chances[:, group] = wins / (2 * count.sum())
     return chances / np.bincount(upper_codes, minlength=n_groups)[:, None]
 
 
-def _check(
+def _labelled_rows(
     y_true: ArrayLike,
     y_score: ArrayLike,
     sensitive_features: ArrayLike,
     attributes: str,
-) -> list[tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64], int]]:
-    """Return scores, which rows are positive, group codes and number of groups."""
+) -> Iterator[tuple[Array, Mask, Codes]]:
+    """Yield for each attribute the scores, the positive rows and the groups."""
     scores = check_scores(y_score)
-    return [
-        (
-            scores,
-            samples_by_label(y_true, groups, codes)["positive"],
-            codes,
-            len(groups),
-        )
-        for _, groups, codes in encode_compared(
-            sensitive_features, scores.shape[0], attributes
-        )
-    ]
+    for _, groups, codes in encode_compared(
+        sensitive_features, scores.shape[0], attributes
+    ):
+        yield scores, samples_by_label(y_true, groups, codes)["positive"], codes

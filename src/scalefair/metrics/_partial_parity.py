@@ -21,6 +21,9 @@ from scalefair.metrics._score_gaps import (
     share_above,
 )
 
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]  # of rows, the indices of their groups
+
 PARITY_TEXTS = {
     **TEXTS,
     "sample_weight": """\
@@ -50,7 +53,7 @@ ValueError
     or another argument is not of its kind.""",
 }
 
-# What kinds of samples are compared, each within itself.
+# Kinds of samples that are compared, each by itself, for values of `given`.
 _KINDS = {"positive": ("positive",), "label": ("negative", "positive")}
 
 
@@ -369,14 +372,21 @@ def partial_parity_gap(
     --------
     >>> from scalefair.metrics import partial_parity_gap
     >>> labels, scores = [1, 1, 0, 0, 1, 1, 0, 0], [4, 3, 2, 1, 4, 3, 0, 0]
-    >>> of = {"y_true": labels, "sensitive_features": ["a"] * 4 + ["b"] * 4}
-    >>> [partial_parity_gap(scores, **of, given=g) for g in (None, "positive", "label")]
-    [0.5, 0.0, 1.0]
+    >>> rows = {"y_true": labels, "sensitive_features": ["a"] * 4 + ["b"] * 4}
+    >>> for given in (None, "positive", "label"):
+    ...     print(given, partial_parity_gap(scores, **rows, given=given))
+    None 0.5
+    positive 0.0
+    label 1.0
     """
     scores = check_scores(y_score)
-    of_each = encode_compared(sensitive_features, scores.shape[0], attributes)
-    weights = _check_weights(sample_weight, scores)
-    ranks = check_interval(interval)
+    attribute_list = encode_compared(sensitive_features, scores.shape[0], attributes)
+    weights = sample_weight
+    if weights is not None:
+        weights = _check_sample_weight(
+            weights, scores, dtype=np.float64, ensure_non_negative=True
+        )
+    alpha, beta = check_interval(interval)
     if threshold is not None and (
         not isinstance(threshold, Real) or math.isnan(threshold)
     ):
@@ -392,41 +402,40 @@ def partial_parity_gap(
                 "y_true."
             )
     gaps = []
-    for _, groups, codes in of_each:
-        compared: dict[str, Any] = {"": slice(None)}  # by what kind of samples they are
+    for _, groups, codes in attribute_list:
+        rows_by_kind: dict[str, Any] = {"": slice(None)}
         if given is not None and y_true is not None:
-            compared = samples_by_label(y_true, groups, codes, _KINDS[given])
-        for kind, rows in compared.items():
-            own = None if weights is None else weights[rows]
-            _check_weight_of_groups(own, groups, codes[rows], kind)
-            gaps.append(_gap(scores[rows], codes[rows], *ranks, threshold, own))
+            rows_by_kind = samples_by_label(y_true, groups, codes, _KINDS[given])
+        for kind, rows in rows_by_kind.items():
+            row_scores, row_codes = scores[rows], codes[rows]
+            row_weights = None if weights is None else weights[rows]
+            _check_weight_of_groups(row_weights, groups, row_codes, kind)
+            if threshold is None:
+                gap = largest_gap(-row_scores, row_codes, alpha, beta, row_weights)
+            else:
+                rates = _rates_above(row_scores, row_codes, threshold, row_weights)
+                gap = float(np.ptp(share_above(rates, alpha, beta)))
+            gaps.append(gap)
     return max(gaps)
 
 
-def _gap(
-    scores: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    alpha: float,
-    beta: float,
-    threshold: float | None,
-    weights: NDArray[np.float64] | None,
-) -> float:
-    """Largest difference between groups of A_k, at any threshold or at one."""
-    if threshold is None:
-        return largest_gap(-scores, codes, alpha, beta, weights)
-    above = scores > threshold
-    counted = above if weights is None else above * weights
-    rates = np.bincount(codes, counted) / np.bincount(codes, weights)
-    return float(np.ptp(share_above(rates, alpha, beta)))
+def _rates_above(
+    scores: Array, codes: Codes, threshold: float, weights: Array | None
+) -> Array:
+    """Return P_k(threshold), the share of each group above a threshold."""
+    is_above = scores > threshold
+    counted = is_above if weights is None else is_above * weights
+    rates: Array = np.bincount(codes, counted) / np.bincount(codes, weights)
+    return rates
 
 
 def samples_by_label(
     y_true: ArrayLike,
     groups: NDArray[Any],
-    codes: NDArray[np.int64],
+    codes: Codes,
     kinds: tuple[str, ...] = ("negative", "positive"),
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return which samples are of each kind, or say which group has none."""
+    """Return the samples of each kind; raise if a group has none."""
     values = check_values(y_true, name="y_true", what="label")
     if values.shape[0] != codes.shape[0]:
         raise ValueError(
@@ -439,34 +448,20 @@ def samples_by_label(
             f"y_true must hold two labels, negative and positive, but has "
             f"{labels.shape[0]}: {listed(labels.tolist(), repr)}."
         )
-    found = {"negative": label_codes == 0, "positive": label_codes == 1}
-    for kind in kinds:
-        count = np.bincount(codes[found[kind]], minlength=groups.shape[0])
+    rows_by_kind = {"negative": label_codes == 0, "positive": label_codes == 1}
+    rows_by_kind = {kind: rows_by_kind[kind] for kind in kinds}
+    for kind, rows in rows_by_kind.items():
+        count = np.bincount(codes[rows], minlength=groups.shape[0])
         if not count.all():
             raise ValueError(
                 f"group(s) {groups[count == 0].tolist()} have no {kind} samples in "
                 f"y_true, so there is nothing to compare. Drop or merge them."
             )
-    return {kind: found[kind] for kind in kinds}
-
-
-def _check_weights(
-    sample_weight: ArrayLike | None, scores: NDArray[np.float64]
-) -> NDArray[np.float64] | None:
-    """Return weights that are not negative, or None."""
-    if sample_weight is None:
-        return None
-    weights: NDArray[np.float64] = _check_sample_weight(
-        sample_weight, scores, dtype=np.float64, ensure_non_negative=True
-    )
-    return weights
+    return rows_by_kind
 
 
 def _check_weight_of_groups(
-    weights: NDArray[np.float64] | None,
-    groups: NDArray[Any],
-    codes: NDArray[np.int64],
-    kind: str,
+    weights: Array | None, groups: NDArray[Any], codes: Codes, kind: str
 ) -> None:
     """Raise a ValueError for a group without weight."""
     if weights is None:

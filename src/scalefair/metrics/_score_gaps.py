@@ -12,6 +12,9 @@ from scalefair._entries import judged_later
 from scalefair._groups import Attribute, GroupCodes, compared_attributes
 from scalefair.streaming import GroupMoments
 
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]  # of rows, the indices of their groups
+
 TEXTS = {
     "sensitive_features": """\
 sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
@@ -148,12 +151,12 @@ def moment_gaps(
         raise ValueError("Z must have one row per sample, got a single number.")
     if len(rows.shape) == 1:
         rows = np.asarray(rows)[:, None]
-    if attributes == "joint":  # two groups at least, few rows warned of
+    if attributes == "joint":
+        # Two groups at least, with a warning for few rows. The codes are groups.
         ((_, _, codes),) = encode_compared(sensitive_features, rows.shape[0])
         sensitive_features = codes.view(GroupCodes)
-    each = GroupMoments._compared(rows, sensitive_features, attributes)
     gaps = []
-    for moments in each:
+    for moments in GroupMoments._compared(rows, sensitive_features, attributes):
         divisors = np.maximum(moments.counts - 1, 1)  # the scatter of one row is zero
         covariances = moments.scatters / divisors[:, None, None]
         gaps.append((_spread(moments.means), _spread(covariances)))
@@ -161,10 +164,10 @@ def moment_gaps(
     return max(mean_gaps), max(covariance_gaps)
 
 
-def _spread(values: NDArray[np.float64]) -> float:
-    """Root of the sum over pairs of groups of the squared distances.
+def _spread(values: Array) -> float:
+    """Return the root of the sum of squared distances over all pairs of groups.
 
-    The sum over pairs is G times that of the squared distances from the average group.
+    The sum over pairs is G times that of the squared distances from the mean.
     """
     with judged_later():
         offsets = values - values.mean(axis=0)
@@ -175,10 +178,8 @@ def _spread(values: NDArray[np.float64]) -> float:
     return float(spread)
 
 
-def share_above(
-    rate: NDArray[np.float64], alpha: float, beta: float
-) -> NDArray[np.float64]:
-    """A_k where P_k is `rate`: 0 up to alpha, 1 from beta on."""
+def share_above(rate: Array, alpha: float, beta: float) -> Array:
+    """Return A_k where P_k is `rate`: 0 up to alpha, 1 from beta on."""
     share = np.clip(rate, alpha, beta)
     share -= alpha
     share /= beta - alpha
@@ -186,18 +187,21 @@ def share_above(
 
 
 def largest_gap(
-    values: NDArray[np.float64],
-    codes: NDArray[np.int64],
+    values: Array,
+    codes: Codes,
     alpha: float = 0.0,
     beta: float = 1.0,
-    weights: NDArray[np.float64] | None = None,
+    weights: Array | None = None,
 ) -> float:
-    """Largest difference between groups of A_k, P_k the share up to some value."""
+    """Return the largest difference of A_k between groups, at any threshold.
+
+    Here P_k is the share of a group up to a value: pass ``-scores`` for shares above.
+    """
     order = np.argsort(values)
     values, codes = values[order], codes[order]
     sizes = np.bincount(codes)
     starts = np.cumsum(sizes) - sizes
-    # A value lifts A of its own group from `before` to `after`: group by group first.
+    # 1. Group by group: a value lifts A of its group from `before` to `after`.
     by_group = order_by_group(codes)
     if weights is None:
         levels = np.arange(1.0, codes.size + 1)
@@ -213,18 +217,19 @@ def largest_gap(
     levels[1:] = levels[:-1]
     levels[starts] = 0.0
     before[by_group] = levels
-    # As they grow, the largest A after a value is the maximum over the values passed,
-    # the smallest the minimum over those to come; all end at 1.
+    # 2. All groups, in the order of the values. A grows with the value: the largest A
+    # of a group is the maximum of `after` so far, and the smallest is the minimum of
+    # `before` still to come.
     np.maximum.accumulate(after, out=after)
     smallest = np.minimum.accumulate(before[::-1], out=before[::-1])[::-1]
     after[:-1] -= smallest[1:]
     after[-1] = 0.0
-    after[:-1][values[1:] == values[:-1]] = 0.0  # no threshold divides equal values
+    after[:-1][values[1:] == values[:-1]] = 0.0  # no threshold lies between ties
     return float(after.max())
 
 
-def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> NDArray[np.float64]:
-    """Return the scores as a vector of float64, or say what is wrong."""
+def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> Array:
+    """Return the scores as a vector of float64; raise if they are none."""
     scores = np.asarray(y_score)
     if scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores[:, 0]  # a data frame of one column
@@ -253,20 +258,20 @@ def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> NDArray[np.flo
 def encode_compared(
     sensitive_features: ArrayLike, n_samples: int, attributes: str = "joint"
 ) -> list[Attribute]:
-    """Return what is compared, joint or each attribute; two groups at least."""
+    """Return the attributes, joint or each by itself, of two groups at least."""
     compared = compared_attributes(sensitive_features, n_samples, attributes)
     for name, groups, _ in compared:
         if len(groups) < 2:
-            of = f" in column {name} of sensitive_features" * (len(compared) > 1)
-            only = groups.tolist()[0]
+            column = f" in column {name} of sensitive_features" * (len(compared) > 1)
             raise ValueError(
-                f"The gap compares groups, but there is only one{of}: {only!r}."
+                f"The gap compares groups, but there is only one{column}: "
+                f"{groups.tolist()[0]!r}."
             )
     return compared
 
 
-def order_by_group(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the order that brings groups together and keeps it within each."""
-    # NumPy sorts 16-bit integers by radix, in linear time.
+def order_by_group(codes: Codes) -> Codes:
+    """Return the stable order that sorts samples by group."""
+    # NumPy sorts 16-bit integers by radix sort, in linear time.
     narrow = codes.astype(np.uint16) if codes.max() < 2**16 else codes
     return np.argsort(narrow, kind="stable")

@@ -10,19 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
+from scalefair._rounding import ROUNDING
 from scalefair.kernels import split_at_levels
 
 Array = NDArray[np.float64]
-Places = NDArray[np.integer]
+Indices = NDArray[np.integer]
 
-# By which levels may differ in rounding.
-_ROUNDING = 1e-13
-# Cuts above which three chains under two conditions are compared at so many levels of
-# the first one only: the cost is the product of the two.
-_MAX_EXACT_CUTS = 100_000
-_N_LEVELS = 1000
-# Steps that a block is cut into at most.
-_STEPS = 4
+# Cuts up to which three chains under two conditions are compared exactly. A split costs
+# the product of the numbers of cuts and of levels: quadratic, if every cut is a level.
+MAX_EXACT_CUTS = 100_000
+# Levels of the rarer condition at which more cuts are compared.
+N_GRID_LEVELS = 1000
+# Steps of a block: more of them add noise to the gap, and hardly any order.
+STEPS_PER_BLOCK = 4
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ParityIsotonicResult:
     values: Array
     thresholds: Array
     fine_thresholds: Array
-    fine_blocks: Places
+    fine_blocks: Indices
     kappas: Array
     gaps: Array
     kappa: float
@@ -157,17 +157,26 @@ def parity_isotonic_regression(
     0.4 [1.0, 1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0, 0.0]
     0.6 [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     """
-    columns = y, scores, chains, sample_weight
-    return _Chains(columns, interval, levels_of).solve(kappa)
+    samples = _check_samples(y, scores, chains, sample_weight)
+    return _Chains(*samples, interval, levels_of).solve(kappa)
 
 
 class _Chains:
-    """Samples sorted by chain and falling score, those with equal scores added up."""
+    """Chains of cuts: samples sorted by chain and decreasing score, ties added up.
+
+    A chain of n different scores has n + 1 cuts, before the first, between any two and
+    after the last. The cuts of all chains are numbered one after the other.
+    """
 
     def __init__(
-        self, columns: tuple[Any, ...], interval: Any, levels_of: ArrayLike | None
+        self,
+        y: Array,
+        scores: Array,
+        codes: Indices,
+        weights: Array,
+        interval: tuple[float, float],
+        levels_of: ArrayLike | None,
     ) -> None:
-        y, scores, codes, weights = _check(*columns)
         low, high = interval
         if not 0 <= low < high <= 1:
             raise ValueError(
@@ -176,133 +185,163 @@ class _Chains:
         sizes = np.bincount(codes)
         if not sizes.all():
             raise ValueError(f"chains: none has the number {int(np.argmin(sizes))}.")
-        compared, counts = _check_conditions(levels_of, codes, sizes.size)
-        # What is allowed to a chain is never more than all.
+        is_compared, counts = _check_conditions(levels_of, codes, sizes.size)
+        # Share that one sample makes, (n_conditions, n_chains); at most all.
         self.resolutions = np.minimum(1 / (counts * (high - low)), 1.0)
 
+        # Number the cuts: one before each chain, one after the last of equal scores.
         self.order = np.lexsort((-scores, codes))
         scores, codes = scores[self.order], codes[self.order]
         is_first = np.append(True, codes[1:] != codes[:-1])
-        # A cut lies before each chain, and behind the last of equal scores.
-        is_cut = np.append(is_first[1:] | (scores[1:] < scores[:-1]), True)
-        step_of = np.cumsum(is_cut) - is_cut + codes + 1  # of each sample
-        n_cuts = int(step_of[-1]) + 1
-
-        def add_up(values: Array) -> NDArray[Any]:
-            return np.bincount(step_of, values[self.order], n_cuts)
-
-        self.weights = add_up(weights)
-        self.centre = np.average(y, weights=weights)  # small sums round less
-        self.sums = add_up(weights * (y - self.centre))
-        self.step_of, self.starts = step_of, step_of[is_first] - 1
+        is_last_tie = np.append(is_first[1:] | (scores[1:] < scores[:-1]), True)
+        self.cut_below = np.cumsum(is_last_tie) - is_last_tie + codes + 1
+        n_cuts = int(self.cut_below[-1]) + 1
+        self.starts = self.cut_below[is_first] - 1
         self.ends = np.append(self.starts[1:], n_cuts) - 1
-        least = np.full(n_cuts, np.inf)
-        least[step_of] = scores  # the last of each step is its lowest score
-        self.limits = _limits(least, self.starts, self.ends)
+        self.chain_of = np.repeat(np.arange(sizes.size), self.ends - self.starts + 1)
 
-        chain_of = np.repeat(np.arange(sizes.size), self.ends - self.starts + 1)
-        self.chain_of = chain_of
-        # (n_conditions, n_cuts)
-        ranks = np.cumsum([add_up(weights * rows) for rows in compared], axis=1)
-        ranks -= ranks[:, self.starts][:, chain_of]
-        ranks /= ranks[:, self.ends][:, chain_of]
+        def sum_ties(values: Array) -> NDArray[Any]:
+            return np.bincount(self.cut_below, values[self.order], n_cuts)
+
+        self.weights = sum_ties(weights)
+        self.centre = np.average(y, weights=weights)  # centred sums round less
+        self.sums = sum_ties(weights * (y - self.centre))
+        score_above = np.full(n_cuts, np.inf)
+        score_above[self.cut_below] = scores
+        self.limits = _score_limits(score_above, self.starts, self.ends)
+
+        # Levels A_k of the cuts, (n_conditions, n_cuts): from 0 to 1 in each chain.
+        ranks = np.cumsum([sum_ties(weights * rows) for rows in is_compared], axis=1)
+        ranks -= ranks[:, self.starts][:, self.chain_of]
+        ranks /= ranks[:, self.ends][:, self.chain_of]
         self.levels = np.clip((ranks - low) / (high - low), 0.0, 1.0)
         self.levels[:, self.ends] = 1.0
 
-    def _steps(
-        self, bounds: Places, block_of: Places, enter: Array, leave: Array
-    ) -> tuple[Places, Places]:
-        """Cut blocks into parts of equal shares where that is allowed.
-
-        Returns the lower ends of the steps, and their blocks.
-        """
-        above = np.cumsum(self.weights)
-        first, last = (above[bounds[block_of + i, self.chain_of]] for i in (0, 1))
-        positions = block_of + (above - first) / (last - first)  # block b: b to b + 1
-        number = np.arange(_STEPS * (len(bounds) - 1))
-        cuts = np.empty((number.size, self.starts.size), np.int64)
-        for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
-            of_chain = positions[start + 1 : end + 1]
-            cuts[:, k] = np.searchsorted(of_chain, (number + 1) / _STEPS, "right")
-        cuts += self.starts
-        is_end = number % _STEPS == _STEPS - 1
-        cuts[is_end] = bounds[1:]
-        is_met = enter[:, cuts].max(axis=2) <= leave[:, cuts].min(axis=2)
-        is_new = np.diff(cuts, axis=0, prepend=bounds[:1]).any(axis=1)
-        kept = (is_met.all(axis=0) & is_new) | is_end
-        return cuts[kept], number[kept] // _STEPS
-
-    def _windows(self, enter: Array, leave: Array) -> tuple[Array, Array]:
-        """Return ranges for each cut that meet if those of all conditions do."""
-        if len(enter) == 1 or self.starts.size == 1:
-            return enter[:1], leave[:1]
-        if self.starts.size == 2:
-            # All conditions together allow each cut of the first chain a range of the
-            # second one's cuts: the positions of these are the levels.
-            one, two = slice(self.starts[1]), slice(self.starts[1], None)
-            places = np.arange(enter.shape[1] - self.starts[1], dtype=np.float64)
-            low = map(np.searchsorted, leave[:, two], enter[:, one])
-            high = (
-                np.searchsorted(a[two], b[one], "right") - 1
-                for a, b in zip(enter, leave, strict=True)
-            )
-            enter = np.append(np.max(list(low), axis=0), places)[None]
-            leave = np.append(np.min(list(high), axis=0), places)[None]
-        elif enter.shape[1] > _MAX_EXACT_CUTS:  # levels of a grid, which are all used
-            enter[0] = np.ceil(enter[0] * _N_LEVELS) / _N_LEVELS
-            leave[0] = np.floor(leave[0] * _N_LEVELS) / _N_LEVELS
-        return enter, leave
-
     def solve(self, kappa: float) -> ParityIsotonicResult:
-        """Split the samples into blocks; fit the mean of its block to each."""
+        """Split the samples into blocks, each fitted by its mean."""
         if not 0 <= kappa <= 1:
             raise ValueError(f"kappa must be from 0 to 1, got kappa={kappa!r}.")
         allowed = np.maximum(kappa, self.resolutions)  # (n_conditions, n_chains)
         kappas = (allowed[:, :, None] + allowed[:, None]).max(axis=0) / 2
         np.fill_diagonal(kappas, 0.0)
-        # A cut is allowed if some level is within half of what each chain allows.
-        reach, starts = allowed[:, self.chain_of] / 2 + _ROUNDING, self.starts
-        enter, leave = self._windows(self.levels - reach, self.levels + reach)
-        bounds, means = split_at_levels(
-            enter, leave, self.sums, self.weights, starts, self.ends
+
+        # A joint cut is allowed if, for each condition, some level is within half of
+        # what each chain allows of its cut's level.
+        radius = allowed[:, self.chain_of] / 2 + ROUNDING
+        enter, leave = self._merge_conditions(
+            self.levels - radius, self.levels + radius
         )
-        means = np.minimum.accumulate(means)  # equal ones may differ in rounding
+        lower_cuts, means = split_at_levels(
+            enter, leave, self.sums, self.weights, self.starts, self.ends
+        )
+        means = np.minimum.accumulate(means)  # equal means may differ by rounding
         values = means + self.centre
-        bounds = np.vstack([starts, bounds])
+        bounds = np.vstack([self.starts, lower_cuts])  # (n_blocks + 1, n_chains)
+
+        # The block that lies above each cut, and the value of each sample.
         block_of = np.empty(self.weights.size, np.int64)
-        for k, (start, end) in enumerate(zip(starts, self.ends, strict=True)):
+        for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
             lengths = np.diff(bounds[:, k])
             block_of[start + 1 : end + 1] = np.repeat(np.arange(len(means)), lengths)
-        block_of[starts] = block_of[starts + 1]
-        cuts, blocks = self._steps(bounds, block_of, enter, leave)
-        cuts = np.vstack([starts, cuts])
+        block_of[self.starts] = block_of[self.starts + 1]
         fitted = np.empty(self.order.size)
-        fitted[self.order] = values[block_of[self.step_of]]
-        levels = self.levels[:, cuts]  # (n_conditions, n_steps, n_chains)
+        fitted[self.order] = values[block_of[self.cut_below]]
+
+        # The gaps are those at the cuts between steps, which include the blocks' ends.
+        lower_cuts, blocks = self._divide_blocks(bounds, block_of, enter, leave)
+        cuts = np.vstack([self.starts, lower_cuts])
+        levels = self.levels[:, cuts]  # (n_conditions, n_steps + 1, n_chains)
         gaps = np.zeros_like(kappas)
-        for k in range(starts.size):
+        for k in range(self.starts.size):
             gaps[k] = np.abs(levels - levels[..., [k]]).max(axis=(0, 1))
-        limits = self.limits[bounds], self.limits[cuts]
-        kappa, gap = float(kappas.max()), float(gaps.max())
         return ParityIsotonicResult(
-            fitted, values, *limits, blocks, kappas, gaps, kappa, gap
+            fitted=fitted,
+            values=values,
+            thresholds=self.limits[bounds],
+            fine_thresholds=self.limits[cuts],
+            fine_blocks=blocks,
+            kappas=kappas,
+            gaps=gaps,
+            kappa=float(kappas.max()),
+            gap=float(gaps.max()),
         )
 
+    def _merge_conditions(self, enter: Array, leave: Array) -> tuple[Array, Array]:
+        """Return as few conditions with the same allowed cuts as the kernel can take.
 
-def _limits(least: Array, starts: Places, ends: Places) -> Array:
-    """Limit of each cut: halfway to the next score below; infinite at the ends."""
-    below = np.append(least[1:], 0.0)
-    with np.errstate(invalid="ignore"):  # of infinite ends
-        middle = least / 2 + below / 2
-    # Between neighbouring numbers none is: the lower one, which is left out.
-    limits: Array = np.where(middle < least, middle, below)
+        `enter` and `leave` are the ends of the ranges, (n_conditions, n_cuts).
+        """
+        if len(enter) == 1 or self.starts.size == 1:
+            return enter[:1], leave[:1]
+        if self.starts.size == 2:
+            # Each condition allows a cut of the first chain a range of cuts of the
+            # second. The ranges intersect in one, of positions in the second chain:
+            # these are the levels of a single condition.
+            n = self.starts[1]
+            lowest = [
+                np.searchsorted(second[n:], first[:n])
+                for first, second in zip(enter, leave, strict=True)
+            ]
+            highest = [
+                np.searchsorted(second[n:], first[:n], "right") - 1
+                for first, second in zip(leave, enter, strict=True)
+            ]
+            positions = np.arange(enter.shape[1] - n, dtype=np.float64)
+            enter = np.append(np.max(lowest, axis=0), positions)[None]
+            leave = np.append(np.min(highest, axis=0), positions)[None]
+        elif enter.shape[1] > MAX_EXACT_CUTS:
+            # Ranges that meet at a level of the grid: a few cuts are lost.
+            enter[0] = np.ceil(enter[0] * N_GRID_LEVELS) / N_GRID_LEVELS
+            leave[0] = np.floor(leave[0] * N_GRID_LEVELS) / N_GRID_LEVELS
+        return enter, leave
+
+    def _divide_blocks(
+        self, bounds: Indices, block_of: Indices, enter: Array, leave: Array
+    ) -> tuple[Indices, Indices]:
+        """Divide blocks into steps, at those of three cuts each that are allowed.
+
+        The cuts are at a quarter, a half and three quarters of the block's weight in
+        each chain. Returns the lower cuts of the steps, and their blocks.
+        """
+        # Position of each cut: b to b + 1 in block b, by the weight above it.
+        weight_above = np.cumsum(self.weights)
+        top = weight_above[bounds[block_of, self.chain_of]]
+        bottom = weight_above[bounds[block_of + 1, self.chain_of]]
+        positions = block_of + (weight_above - top) / (bottom - top)
+
+        # The last cut of a chain at or above each step's end.
+        n_steps = STEPS_PER_BLOCK * (len(bounds) - 1)
+        steps = np.arange(n_steps)
+        cuts = np.empty((n_steps, self.starts.size), np.int64)
+        for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            step_ends = (steps + 1) / STEPS_PER_BLOCK
+            chain_positions = positions[start + 1 : end + 1]
+            cuts[:, k] = start + np.searchsorted(chain_positions, step_ends, "right")
+        is_block_end = (steps + 1) % STEPS_PER_BLOCK == 0
+        cuts[is_block_end] = bounds[1:]
+
+        # Keep the cuts that are allowed and not the same as the cut before.
+        is_allowed = (enter[:, cuts].max(axis=2) <= leave[:, cuts].min(axis=2)).all(0)
+        is_new = np.diff(cuts, axis=0, prepend=bounds[:1]).any(axis=1)
+        is_kept = (is_allowed & is_new) | is_block_end
+        return cuts[is_kept], steps[is_kept] // STEPS_PER_BLOCK
+
+
+def _score_limits(score_above: Array, starts: Indices, ends: Indices) -> Array:
+    """Return a limit for each cut, halfway between the scores above and below it."""
+    score_below = np.append(score_above[1:], 0.0)
+    with np.errstate(invalid="ignore"):  # the ends are set below
+        middle = score_above / 2 + score_below / 2
+    # No number lies between adjacent floats: take the lower one. Scores above a cut
+    # are larger than its limit.
+    limits: Array = np.where(middle < score_above, middle, score_below)
     limits[starts], limits[ends] = np.inf, -np.inf
     return limits
 
 
-def _check(
+def _check_samples(
     y: Any, scores: Any, chains: Any, sample_weight: Any
-) -> tuple[NDArray[Any], ...]:
+) -> tuple[Array, Array, Indices, Array]:
     """Return targets, scores, chains (as int64) and weights."""
     y, scores, codes = map(column_or_1d, (y, scores, chains))
     check_consistent_length(y, scores, codes)
@@ -317,9 +356,12 @@ def _check(
 
 
 def _check_conditions(
-    levels_of: ArrayLike | None, codes: Places, n_chains: int
-) -> tuple[NDArray[np.bool_], Places]:
-    """Return which samples each condition compares, the rarest first, and how many."""
+    levels_of: ArrayLike | None, codes: Indices, n_chains: int
+) -> tuple[NDArray[np.bool_], Indices]:
+    """Return the samples that each condition compares, rarest first, and their counts.
+
+    Shapes (n_conditions, n_samples) and (n_conditions, n_chains).
+    """
     rows = np.ones(codes.size, bool) if levels_of is None else np.asarray(levels_of)
     is_shaped = rows.ndim in (1, 2) and rows.size and len(rows) == codes.size
     if rows.dtype != bool or not is_shaped:
@@ -327,14 +369,14 @@ def _check_conditions(
             f"levels_of must be booleans of shape {codes.shape}, or with a column for "
             f"each condition, got {rows.dtype} of shape {rows.shape}."
         )
-    compared = np.atleast_2d(rows.T)
-    if len(compared) > 2 and n_chains > 2:
+    is_compared = np.atleast_2d(rows.T)
+    if len(is_compared) > 2 and n_chains > 2:
         raise ValueError(
-            f"levels_of has {len(compared)} conditions: {n_chains} chains take at most "
-            "2 at once."
+            f"levels_of has {len(is_compared)} conditions: {n_chains} chains take at "
+            "most 2 at once."
         )
     counts = np.array(
-        [np.bincount(codes[kept], minlength=n_chains) for kept in compared]
+        [np.bincount(codes[rows], minlength=n_chains) for rows in is_compared]
     )
     if not counts.all():
         condition, chain = np.argwhere(counts == 0)[0]
@@ -343,4 +385,4 @@ def _check_conditions(
             "share of it is above a value."
         )
     order = np.argsort(counts.sum(axis=1), kind="stable")
-    return compared[order], counts[order]
+    return is_compared[order], counts[order]

@@ -31,6 +31,8 @@ from scalefair.postprocessing._scored_rows import (
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
+Array = NDArray[np.float64]
+
 TEXTS = {
     "X": """\
 X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
@@ -58,22 +60,18 @@ sample_weight : array-like or Dask array of shape (m,), default=None
     estimator whose `fit` takes them.""",
 }
 
-# Ties within a block are broken by so little, and less than half way to its neighbours.
-_SHIFT = 1e-6
-
 
 @documented(**TEXTS)
 class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Calibrate the scores of any classifier so that groups are treated alike.
 
-    To partial parity what isotonic calibration is to calibration: the scores of each
-    group are mapped by a function that rises with them, so that among the ranks in
-    `interval` the share of a group above any threshold differs between groups by at
-    most `kappa`, on the rows of `fit`, and nothing else that does so is nearer to the
-    labels. Shares are those of all rows, of the positive ones, or of both labels.
-    Every cut of the outputs is then the most accurate choice of cuts by group that is
-    fair. The group of a row must be known at prediction, its label in `fit` only;
-    where groups may not be used take
+    Isotonic calibration under partial parity: a nondecreasing function for each group
+    maps scores to outputs. Among the ranks in `interval` the share of a group above any
+    threshold differs between groups by at most `kappa`, on the rows of `fit`, and of
+    all such outputs these are the nearest to the labels. Shares are those of all rows,
+    of the positive ones, or of both labels. Every cut of the outputs is then the most
+    accurate choice of cuts by group that is fair. The group of a row must be known at
+    prediction, its label in `fit` only. Where groups may not be used, take
     :class:`~scalefair.linear_model.PartiallyFairClassifier` with
     ``interactions=False``.
 
@@ -85,9 +83,10 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Ranks :math:`0 \le \alpha < \beta \le 1` within each group, counted from its
         highest score, among which the groups are treated alike; the default is all.
     kappa : float, default=0.05
-        Largest gap on the rows of `fit`, from 0 to 1. For a group of which one row
-        makes more, the gap to another group is at most the mean of what is allowed to
-        both (`kappas_`); other groups keep `kappa`. At 0 all is what rows make.
+        Largest gap on the rows of `fit`, from 0 to 1. In a small group one row may
+        make a larger gap, which is then allowed to the group instead; the gap of two
+        groups is at most the mean of what is allowed to both (`kappas_`). With
+        ``kappa=0`` that is so for every group.
     given : {"positive", "label"} or None, default=None
         Which rows of the groups are compared: all (demographic parity), for
         ``"positive"`` those labelled ``classes_[1]`` (equal opportunity), ``"label"``
@@ -97,10 +96,10 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Of several columns every combination that occurs is a group. ``"each"``, as
         other estimators have it, is refused: fair cuts would have no order.
     target : {"labels", "scores"}, default="labels"
-        What the outputs are near to in the mean square. ``"labels"`` is the most
+        What the outputs are closest to in the mean square. ``"labels"`` is the most
         accurate, and calibrates: outputs are the shares of positive labels in blocks
         of rows. ``"scores"`` changes the classifier's probabilities (or its decisions,
-        if it has none) least; at ``kappa=0`` over all ranks that is the Wasserstein
+        if it has none) least; with ``kappa=0`` and all ranks that is the Wasserstein
         barycentre.
     cv : int, cross-validation generator, iterable or "prefit", default=None
         How rows are scored by models that have not seen them; without it the gap of
@@ -114,8 +113,9 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     max_groups : int, default=100
         Most groups: more look like a number, such as an age, and are refused.
     min_group_size : int, default=1
-        Fewest rows of a group that are compared. Groups that get less than `kappa` are
-        warned of in any case, at ``kappa=0`` those of fewer than 30 in the interval.
+        Smallest number of compared rows of a group; smaller groups are refused. A
+        warning names groups of which one row makes a gap above `kappa`, and with
+        ``kappa=0`` those of fewer than 30 rows in the interval.
 
     Attributes
     ----------
@@ -125,8 +125,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         The labels.
     %(groups_)s
     kappas_ : ndarray of shape (n_groups, n_groups)
-        Largest gap allowed to each pair of groups: the mean of two numbers, each of
-        them `kappa` or, if that is more, the gap that one row of the group makes.
+        Largest gap allowed to each pair of groups: the mean of two numbers, for each
+        group the larger one of `kappa` and the gap that one of its rows makes.
     kappa_ : float
         The largest of `kappas_`: `kappa`, unless a group is small.
     values_ : ndarray of shape (n_blocks,)
@@ -140,8 +140,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         The same of each pair of groups: at most `kappas_`.
     roc_distance_ : float or None
         With ``given="label"`` the largest distance of a point of a group's ROC curve
-        from another's, the larger difference of the two rates. Few cuts are fair if
-        `kappa` is less, which is warned of.
+        from that of another group, by the larger difference of the two rates. If
+        `kappa` is less, few cuts are fair, and a warning says so.
     null_gap_ : float
         `null_gap` for as many new rows as `fit` had: what sampling noise makes of a
         perfectly fair score. Expect `kappa_` plus about this much on new rows.
@@ -156,10 +156,11 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
     Notes
     -----
-    Rows of a block are told apart by how high they stand in its part of their group, in
-    up to four steps that keep the gap, of less than 1e-6: all that the order gains,
-    as every further cut is one more place for noise. As in any isotonic calibration
-    probabilities of blocks of one label are 0 or 1: ``target="scores"`` has none.
+    Rows of a block are ordered by their rank in the block's part of their group, in up
+    to four steps of less than 1e-6 each, which keep the gap. More steps would hardly
+    improve the order, and let more noise into the gap on new rows. As in any isotonic
+    calibration, probabilities of blocks of one label are 0 or 1; those of
+    ``target="scores"`` are not.
 
     References
     ----------
@@ -277,70 +278,75 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             less than `roc_distance_`.
         """
         rows = score_rows(self, X, y, sensitive_features, sample_weight)
-        self._calibrate(rows)
-        warn_of_pairs(self, rows, stacklevel=4)
+        self._fit_steps(rows)
+        warn_of_pairs(self, rows)
         return self
 
-    def _calibrate(self, rows: ScoredRows) -> None:
-        """Find the steps, and what they do to the rows."""
+    def _fit_steps(self, rows: ScoredRows) -> None:
+        """Fit the steps from scores to outputs, and measure the gaps they leave."""
+        is_compared = compared_rows(rows.labels, self.given)  # (n_conditions, m)
         result = parity_isotonic_regression(
             rows.scores if self.target == "scores" else rows.labels,
             rows.scores,
             rows.codes,
             kappa=self.kappa,
             interval=check_interval(self.interval),
-            levels_of=compared_rows(rows.labels, self.given).T,
+            levels_of=is_compared.T,
             sample_weight=rows.weights,
         )
         self.kappa_, self.kappas_ = result.kappa, result.kappas
         self.values_, self.thresholds_ = result.values, result.thresholds
+        self.partial_parity_gap_, self.partial_parity_gaps_ = result.gap, result.gaps
+        # Blocks divided into steps, whose outputs differ by less than 1e-6.
         self._limits = result.fine_thresholds
-        self._outputs = _shifted(result.values, result.fine_blocks)
-        weights = compared_rows(rows.labels, self.given) * rows.weights
+        self._outputs = _break_ties(result.values, result.fine_blocks)
+        # Variance of the mean of a group under each condition, 1 / n_k for rows of
+        # equal weight, and the share of its rows among all: what `null_gap` needs.
+        weights = is_compared * rows.weights
         sums = np.array([np.bincount(rows.codes, w) for w in weights])
         squares = np.array([np.bincount(rows.codes, w) for w in weights**2])
-        # 1 / n_k of each condition; weighted rows count as fewer.
         self._variances = squares / sums**2
         self._shares = sums / rows.weights.sum()
-        self.partial_parity_gap_, self.partial_parity_gaps_ = result.gap, result.gaps
         self.null_gap_ = self.null_gap(len(rows.codes))
 
-    def _outputs_of(
-        self, scores: NDArray[np.float64], codes: NDArray[np.integer]
-    ) -> NDArray[np.float64]:
-        """Return outputs for scores of groups, ties broken."""
+    def _map_scores(self, scores: Array, codes: NDArray[np.integer]) -> Array:
+        """Return the outputs of the steps that hold the scores of the groups."""
         outputs = np.empty_like(scores)
         for k in range(len(self.groups_)):
-            own = np.flatnonzero(codes == k)
-            own = own[np.argsort(scores[own])]  # neighbours are looked up together
-            # Thresholds fall: the last one that is not below the score.
-            step = np.searchsorted(-self._limits[:, k], -scores[own], side="right") - 1
-            outputs[own] = self._outputs[step]
+            members = np.flatnonzero(codes == k)
+            # Sorted queries keep the binary searches in the cache.
+            members = members[np.argsort(scores[members])]
+            # Step b holds the scores in (limits[b + 1], limits[b]]; limits decrease.
+            limits = self._limits[:, k]
+            step = np.searchsorted(-limits, -scores[members], side="right") - 1
+            outputs[members] = self._outputs[step]
         return outputs
 
-    def _calibrated(self, X: Any, sensitive_features: ArrayLike) -> NDArray[np.float64]:
-        """Return outputs for rows: of a Dask collection an array not computed yet."""
+    def _calibrated(self, X: Any, sensitive_features: ArrayLike) -> Array:
+        """Return the outputs of rows; for a Dask collection a lazy array."""
         check_is_fitted(self)
         scorer = Scorer(self.estimator_, scoring_method(self))
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=False)
             check_features(self, rows, reset=False)
-            groups, parts = rows.encode(sensitive_features, warn=False)
-            known = known_codes(groups, self.groups_)
-            args = _outputs_of_part, self, scorer, rows.feature_names, known
-            outputs: NDArray[np.float64] = rows.rowwise(*args, each=[parts])
+            groups, part_codes = rows.encode(sensitive_features, warn=False)
+            fitted_codes = known_codes(groups, self.groups_)
+            outputs: Array = rows.rowwise(
+                _map_part,
+                self,
+                scorer,
+                rows.feature_names,
+                fitted_codes,
+                each=[part_codes],
+            )
             return outputs
-        scores = scorer(X)  # the estimator says best what is wrong with X
+        scores = scorer(X)  # first: the estimator knows best what is wrong with X
         validate_data(self, X, skip_check_array=True, reset=False)
-        n_samples = _num_samples(X)
-        groups, codes = encode_groups(sensitive_features, n_samples, warn=False)
-        known = known_codes(groups, self.groups_)
-        return self._outputs_of(scores, known[codes])
+        groups, codes = encode_groups(sensitive_features, _num_samples(X), warn=False)
+        return self._map_scores(scores, known_codes(groups, self.groups_)[codes])
 
-    def decision_function(
-        self, X: Any, *, sensitive_features: ArrayLike
-    ) -> NDArray[np.float64]:
-        """Return the outputs, less what separates the classes: one half, or 0.
+    def decision_function(self, X: Any, *, sensitive_features: ArrayLike) -> Array:
+        """Return the outputs minus the threshold of the classes: 0.5, or 0.
 
         Parameters
         ----------
@@ -359,9 +365,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         return outputs - 0.5 * _gives_probabilities(self)
 
     @available_if(lambda self: _gives_probabilities(self))
-    def predict_proba(
-        self, X: Any, *, sensitive_features: ArrayLike
-    ) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, *, sensitive_features: ArrayLike) -> Array:
         """Return the probabilities of both classes.
 
         Not there for ``target="scores"`` and an estimator without probabilities.
@@ -378,7 +382,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         %(unseen)s
         """
-        # Ties broken at the ends are outside of [0, 1].
+        # The steps of the first and last block may lie outside of [0, 1].
         outputs = self._calibrated(X, sensitive_features).clip(0.0, 1.0)
         return np.stack([1.0 - outputs, outputs], axis=1)
 
@@ -397,8 +401,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         %(unseen)s
         """
-        middle = 0.5 * _gives_probabilities(self)
-        is_positive = self._calibrated(X, sensitive_features) > middle
+        threshold = 0.5 * _gives_probabilities(self)
+        is_positive = self._calibrated(X, sensitive_features) > threshold
         negative, positive = self.classes_[:1], self.classes_[1:]
         labels: NDArray[Any] = np.where(is_positive, positive, negative)
         return labels
@@ -431,8 +435,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             X = PartitionedRows.of(X, persist=False)
             labels, codes = X.encode(y, name="y", what="label")
             y = labels[np.concatenate(codes.gather())]
-        found = np.asarray(self.predict(X, sensitive_features=sensitive_features))
-        return float(accuracy_score(y, found, sample_weight=sample_weight))
+        predicted = np.asarray(self.predict(X, sensitive_features=sensitive_features))
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def null_gap(self, n_samples: int, groups: ArrayLike | None = None) -> float:
         r"""Return the gap that noise makes of a perfectly fair score on new rows.
@@ -449,11 +453,11 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         -------
         float
             Mean of the largest difference between Brownian bridges of the variances
-            :math:`1/n_k + 1/n'_k`, for the rows of group k in `fit` and the new ones
-            that are compared:
-            the limit for scores that say nothing, calibrated with ``kappa=0``. Coarse
-            steps give noise fewer places: gaps of few rows, or of the few blocks of
-            labels, are smaller. Single samples scatter by about a third.
+            :math:`1/n_k + 1/n'_k`, for the compared rows of group k in `fit` and the
+            new ones: the limit for scores that say nothing, calibrated with
+            ``kappa=0``. Coarse steps give noise fewer places: gaps of few rows, or of
+            the few blocks of labels, are smaller. Single samples scatter by about a
+            third.
 
         Raises
         ------
@@ -463,6 +467,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         check_is_fitted(self)
         if not n_samples > 0:
             raise ValueError(f"n_samples must be positive, got {n_samples!r}.")
+        # The noise of both samples adds up: as many rows as have variance 1/n + 1/n'.
         sizes = 1 / (self._variances + 1 / (n_samples * self._shares))
         if groups is not None:
             sizes = sizes[:, known_codes(np.asarray(groups), self.groups_)]
@@ -482,8 +487,7 @@ def fair_calibration_path(
 ) -> list[FairCalibratedClassifier]:
     """Calibrate for several kappas: a whole front of fairness and accuracy.
 
-    The classifier is fitted, and rows are scored by models that know others, once for
-    all.
+    The classifier is fitted and the rows are scored only once.
 
     Parameters
     ----------
@@ -537,35 +541,40 @@ def fair_calibration_path(
     rows = score_rows(first, X, y, sensitive_features, sample_weight)
     models = [copy(first).set_params(kappa=float(kappa)) for kappa in values]
     for model in models:
-        model._calibrate(rows)
-    warn_of_pairs(models[values.argmin()], rows, stacklevel=2)
+        model._fit_steps(rows)
+    warn_of_pairs(models[values.argmin()], rows)
     return models
 
 
-def _outputs_of_part(
+def _map_part(
     block: Any,
     model: FairCalibratedClassifier,
     scorer: Scorer,
-    names: NDArray[Any] | None,
-    known: NDArray[np.int64],
+    feature_names: NDArray[Any] | None,
+    fitted_codes: NDArray[np.int64],
     codes: NDArray[np.integer],
-) -> NDArray[np.float64]:
-    return model._outputs_of(scorer.of_part(block, names), known[codes])
+) -> Array:
+    """Return the outputs of a part; `fitted_codes` are its groups' in `fit`."""
+    scores = scorer.score_part(block, feature_names)
+    return model._map_scores(scores, fitted_codes[codes])
 
 
 def _gives_probabilities(model: FairCalibratedClassifier) -> bool:
     return model.target == "labels" or hasattr(model.estimator, "predict_proba")
 
 
-def _shifted(
-    values: NDArray[np.float64], blocks: NDArray[np.integer]
-) -> NDArray[np.float64]:
-    """Values of the steps: of their blocks, and falling within each by little."""
-    room = np.full(values.size + 1, 2 * _SHIFT)
-    room[1:-1] = np.minimum(room[1:-1], -np.diff(values))
+def _break_ties(values: Array, blocks: NDArray[np.integer]) -> Array:
+    """Return values of the steps: those of their blocks, slightly decreasing in each.
+
+    The steps of a block are spread evenly around its value, within 1e-6 of it and not
+    halfway to a neighbouring block: the order of the blocks stays.
+    """
+    spacing = np.full(values.size + 1, 2e-6)  # below and above each block
+    spacing[1:-1] = np.minimum(spacing[1:-1], -np.diff(values))
+    half_width = 0.49 * np.minimum(spacing[:-1], spacing[1:])
     counts = np.bincount(blocks, minlength=values.size)
-    position = np.arange(blocks.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    within = (counts[blocks] - 1 - 2 * position) / counts[blocks]  # from 1 to -1
-    half = 0.49 * np.minimum(room[:-1], room[1:])
-    shifted: NDArray[np.float64] = values[blocks] + half[blocks] * within
-    return shifted
+    first_step = np.cumsum(counts) - counts
+    position = np.arange(blocks.size) - first_step[blocks]
+    offsets = (counts[blocks] - 1 - 2 * position) / counts[blocks]  # within (-1, 1)
+    outputs: Array = values[blocks] + half_width[blocks] * offsets
+    return outputs

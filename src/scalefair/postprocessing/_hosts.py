@@ -1,4 +1,4 @@
-"""Layers of scikit-learn's models, and the host that fits a trained model."""
+"""Hosts of scikit-learn's models, and the choice of the host of a model."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ from scalefair.kernels import block_multiply
 from scalefair.postprocessing._layer_host import (
     LayerChanges,
     LayerHost,
+    check_new_values,
     is_linear_output,
-    new_values,
 )
 from scalefair.postprocessing._torch_host import TorchHost
 from scalefair.postprocessing._training_rows import is_module
+
+Array = NDArray[np.float64]
 
 _SUPPORTED = (
     "Supported are a fitted MLPRegressor, a regressor with coef_ and intercept_ that "
@@ -37,8 +39,8 @@ _SUPPORTED = (
     "that ends in one of these, and a torch.nn.Module with nn.Linear layers (extra "
     '"torch"), alone or as module_ of its wrapper.'
 )
-# Wrappers of a regressor, and where they keep it once they are fitted.
-_INNER = {
+# Fitted attributes of wrappers that hold the regressor inside, and what to do instead.
+_WRAPPED_ADVICE = {
     "best_estimator_": "pass its best_estimator_",
     "regressor_": (
         "pass its regressor_, with the targets as that was trained on them, and "
@@ -46,10 +48,9 @@ _INNER = {
     ),
     "estimator_": "pass its estimator_",
 }
-# Their predictions are a link function of X coef_ + intercept_.
-_WITH_LINK = (GammaRegressor, PoissonRegressor, TweedieRegressor)
-_KERNEL_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
-# In place, as activations are large.
+# Regressors that predict an inverse link function of X coef_ + intercept_.
+_LINK_REGRESSORS = (GammaRegressor, PoissonRegressor, TweedieRegressor)
+# In place: the inputs of layers may be larger than X.
 _ACTIVATIONS: dict[str, Callable[[NDArray[Any]], Any]] = {
     "identity": lambda Z: None,
     "logistic": lambda Z: expit(Z, out=Z),
@@ -61,14 +62,15 @@ _ACTIVATIONS: dict[str, Callable[[NDArray[Any]], Any]] = {
 def find_host(estimator: Any) -> LayerHost:
     """Return the host that can read and change the layers of a fitted model.
 
-    A TypeError lists the models that have one; of a frozen estimator it is that inside.
+    The host of a frozen estimator is that of the estimator inside. For a model without
+    a host, a TypeError lists those that have one.
     """
     if isinstance(estimator, type):
         raise TypeError(
             f"estimator is the class {estimator.__name__}: pass a fitted instance of "
             "it."
         )
-    if isinstance(estimator, FrozenEstimator):  # its layers are what is meant
+    if isinstance(estimator, FrozenEstimator):
         return find_host(estimator.estimator)
     if hasattr(estimator, "__sklearn_tags__") and is_classifier(estimator):
         raise TypeError(
@@ -84,17 +86,17 @@ def find_host(estimator: Any) -> LayerHost:
                 f"{_SUPPORTED}"
             )
         return PipelineHost(estimator, find_host(last))
-    _refuse_others(estimator)
+    _check_has_layers(estimator)
     if isinstance(estimator, MLPRegressor):
         return MLPHost(estimator)
     return LinearHost(estimator)
 
 
-def _refuse_others(estimator: Any) -> None:
-    """Raise for a model without a host, or one that has not been fitted."""
+def _check_has_layers(estimator: Any) -> None:
+    """Raise for a model without linear layers, or one that has not been fitted."""
     name = type(estimator).__name__
-    for attribute, advice in _INNER.items():
-        # Ensembles keep an unfitted one beside those that were fitted.
+    for attribute, advice in _WRAPPED_ADVICE.items():
+        # The estimator_ of an ensemble is a template that was not fitted.
         if hasattr(estimator, attribute) and not hasattr(estimator, "estimators_"):
             raise TypeError(
                 f"A {name} wraps the regressor whose layers are meant: {advice}."
@@ -121,11 +123,9 @@ def _refuse_others(estimator: Any) -> None:
 class LinearHost(LayerHost):
     """A fitted linear model as a network of one layer, named ``coef_``.
 
-    Its predictions are ``X @ coef_.T + intercept_`` or, of generalized linear models, a
-    link function of them; models that only look like it are refused.
+    Its predictions are ``X @ coef_.T + intercept_``, or an inverse link function of
+    that for generalized linear models. Other models with `coef_` are refused.
     """
-
-    goes_on = True
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
@@ -142,7 +142,7 @@ class LinearHost(LayerHost):
                 f"The coef_ of a {name} must be an array of shape (n,) or (m, n)."
             )
         self.check_finite_layers()
-        if not isinstance(estimator, _WITH_LINK) and not self._predicts_linearly():
+        if not isinstance(estimator, _LINK_REGRESSORS) and not self._is_linear():
             raise TypeError(
                 f"{name} has coef_ and intercept_ but does not predict by "
                 "X @ coef_.T + intercept_, so changing coef_ would not change the "
@@ -150,68 +150,64 @@ class LinearHost(LayerHost):
                 "done to X before it in a Pipeline."
             )
 
-    def _predicts_linearly(self) -> bool:
+    def _is_linear(self) -> bool:
+        """Compare predictions with the layer's outputs: at zero and at another row."""
         weight, bias = self.weight(0), self.bias(0)
-        # A row of zeros shows the intercept, the other one the sum over features.
         n_features = weight.shape[1]
-        trial = np.stack([np.zeros(n_features), np.cos(np.arange(n_features))])
-        with warnings.catch_warnings():  # features may have had names in the fit
+        rows = np.stack([np.zeros(n_features), np.cos(np.arange(n_features))])
+        with warnings.catch_warnings():  # the fit may have seen feature names
             warnings.filterwarnings("ignore", "X does not have valid feature names")
-            found = np.asarray(self.estimator.predict(trial)).reshape(2, -1)
-        return is_linear_output(trial, weight, bias, found)
+            predicted = np.asarray(self.estimator.predict(rows)).reshape(2, -1)
+        return is_linear_output(rows, weight, bias, predicted)
 
     def shape(self, layer: int) -> tuple[int, int]:
         n_outputs, n_features = np.atleast_2d(self.estimator.coef_).shape
         return n_outputs, n_features
 
-    def weight(self, layer: int) -> NDArray[np.float64]:
+    def weight(self, layer: int) -> Array:
         return np.atleast_2d(np.array(self.estimator.coef_, dtype=np.float64))
 
-    def bias(self, layer: int) -> NDArray[np.float64]:
+    def bias(self, layer: int) -> Array:
         """Return ``intercept_``, repeated if one number serves several outputs."""
         intercept = np.asarray(self.estimator.intercept_, dtype=np.float64)
         return np.broadcast_to(intercept.reshape(-1), self.shape(layer)[:1]).copy()
 
     def check_rows(self, X: Any) -> Any:
-        return _table(X, self.shape(0)[1])
+        return _check_table(X, self.shape(0)[1])
 
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
-        return _dense_reals(_rows_for(self.estimator, X_batch))
+        return _to_dense_float(_validate_rows(self.estimator, X_batch))
 
-    def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any]]:
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any]]:
         yield self.inputs(X_batch, 0)
 
-    def onward(
-        self, X_batch: Any, A: NDArray[Any], layer: int, later: int
-    ) -> NDArray[Any]:
-        return A  # there is no later layer
+    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
+        return A  # the only layer
 
     def replaced(self, layers: LayerChanges) -> LinearHost:
         changed = copy.deepcopy(self.estimator)
         for layer, (weight, bias) in layers.items():
             old, shape = np.asarray(changed.coef_), self.shape(layer)
-            new = new_values("weight of coef_", weight, shape, old.dtype)
+            new = check_new_values("weight of coef_", weight, shape, old.dtype)
             changed.coef_ = new.reshape(old.shape)
             if bias is not None:
-                new = new_values("intercept_", bias, shape[:1], np.float64)
-                changed.intercept_ = _as_intercept(new, changed.intercept_)
+                new = check_new_values("intercept_", bias, shape[:1], np.float64)
+                changed.intercept_ = _like_intercept(new, changed.intercept_)
         return LinearHost(changed)
 
 
-def _as_intercept(bias: NDArray[np.float64], old: Any) -> Any:
+def _like_intercept(bias: Array, intercept: Any) -> Any:
     """Return a bias in the form of the old intercept: a number or an array."""
-    if np.ndim(old) == 0:
-        return float(bias[0]) if len(bias) == 1 else bias
-    old = np.asarray(old)
-    if old.size != len(bias):  # one number served several outputs
+    if np.ndim(intercept) == 0 and len(bias) == 1:
+        return float(bias[0])
+    intercept = np.asarray(intercept)
+    if intercept.size != len(bias):  # one number was the intercept of several outputs
         return bias
-    return bias.astype(np.result_type(old, np.float32)).reshape(old.shape)
+    return bias.astype(np.result_type(intercept, np.float32)).reshape(intercept.shape)
 
 
 class MLPHost(LayerHost):
     """Layers of a fitted `MLPRegressor`, named ``coefs_[0]``, ``coefs_[1]``, ..."""
-
-    goes_on = True
 
     def __init__(self, estimator: MLPRegressor) -> None:
         self.estimator = estimator
@@ -222,45 +218,44 @@ class MLPHost(LayerHost):
         n_inputs, n_outputs = self.estimator.coefs_[layer].shape
         return n_outputs, n_inputs
 
-    def weight(self, layer: int) -> NDArray[np.float64]:
+    def weight(self, layer: int) -> Array:
         return np.array(self.estimator.coefs_[layer].T, dtype=np.float64, order="C")
 
-    def bias(self, layer: int) -> NDArray[np.float64]:
+    def bias(self, layer: int) -> Array:
         return np.array(self.estimator.intercepts_[layer], dtype=np.float64)
 
     def check_rows(self, X: Any) -> Any:
-        return _table(X, self.estimator.n_features_in_)
+        return _check_table(X, self.estimator.n_features_in_)
 
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
-        A = _rows_for(self.estimator, X_batch)
-        return _dense_reals(self._forward(A, 0, layer))
+        A = _validate_rows(self.estimator, X_batch)
+        return _to_dense_float(self._forward(A, 0, layer))
 
-    def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any]]:
-        A = _rows_for(self.estimator, X_batch)
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any]]:
+        A = _validate_rows(self.estimator, X_batch)
         for layer in range(self.n_layers):
             if layer > 0:
                 A = self._forward(A, layer - 1, layer)
-            yield _dense_reals(A)
+            yield _to_dense_float(A)
 
-    def onward(
-        self, X_batch: Any, A: NDArray[Any], layer: int, later: int
-    ) -> NDArray[Any]:
+    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
         later_inputs: NDArray[Any] = self._forward(A, layer, later)
         return later_inputs
 
     def replaced(self, layers: LayerChanges) -> MLPHost:
         changed = copy.deepcopy(self.estimator)
         for layer, (weight, bias) in layers.items():
-            what, old = f"weight of {self.layer_names[layer]}", changed.coefs_[layer]
-            new = new_values(what, weight, self.shape(layer), old.dtype)
+            name, old = f"weight of {self.layer_names[layer]}", changed.coefs_[layer]
+            new = check_new_values(name, weight, self.shape(layer), old.dtype)
             changed.coefs_[layer] = np.ascontiguousarray(new.T)
             if bias is not None:
-                what, old = f"intercepts_[{layer}]", changed.intercepts_[layer]
-                new = new_values(what, bias, old.shape, old.dtype)
+                name, old = f"intercepts_[{layer}]", changed.intercepts_[layer]
+                new = check_new_values(name, bias, old.shape, old.dtype)
                 changed.intercepts_[layer] = new
         return MLPHost(changed)
 
     def _forward(self, A: Any, layer: int, later: int) -> Any:
+        """Return the inputs of a later layer from the inputs of a layer."""
         activate = _ACTIVATIONS[self._activation]
         for i in range(layer, later):
             A = _product(A, self.estimator.coefs_[i])
@@ -270,9 +265,10 @@ class MLPHost(LayerHost):
 
 
 def _product(A: Any, weight: NDArray[Any]) -> Any:
-    """Return ``A @ weight``; dense rows are shared among the threads of kernels."""
-    dense = isinstance(A, np.ndarray) and A.flags.c_contiguous
-    if not (dense and A.dtype == weight.dtype and weight.dtype in _KERNEL_TYPES):
+    """Return ``A @ weight``; a kernel shares dense rows among its threads."""
+    is_dense = isinstance(A, np.ndarray) and A.flags.c_contiguous
+    is_float = weight.dtype in (np.float32, np.float64)
+    if not (is_dense and is_float and A.dtype == weight.dtype):
         return safe_sparse_dot(A, weight)
     product = np.empty((A.shape[0], weight.shape[1]), A.dtype)
     block_multiply(A, weight, product)
@@ -285,20 +281,23 @@ class PipelineHost(LayerHost):
     def __init__(self, estimator: Pipeline, last: LayerHost) -> None:
         self.estimator = estimator
         self.layer_names = last.layer_names
-        self.goes_on = last.goes_on
         self._last = last
+
+    @property
+    def can_resume(self) -> bool:  # type: ignore[override]
+        return self._last.can_resume
 
     def shape(self, layer: int) -> tuple[int, int]:
         return self._last.shape(layer)
 
-    def weight(self, layer: int) -> NDArray[np.float64]:
+    def weight(self, layer: int) -> Array:
         return self._last.weight(layer)
 
-    def bias(self, layer: int) -> NDArray[np.float64]:
+    def bias(self, layer: int) -> Array:
         return self._last.bias(layer)
 
     def check_rows(self, X: Any) -> Any:
-        """Return the rows as they are, a list as an array: the first step checks."""
+        """Return the rows, a list as an array; the first step checks them."""
         if sparse.issparse(X):
             return X.tocsr()
         return X if hasattr(X, "iloc") or hasattr(X, "shape") else np.asarray(X)
@@ -306,23 +305,18 @@ class PipelineHost(LayerHost):
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
         return self._last.inputs(self._transform(X_batch), layer)
 
-    def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
-        return self._last.inputs_each(self._transform(X_batch))
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
+        return self._last.inputs_by_layer(self._transform(X_batch))
 
-    def onward(
-        self, X_batch: Any, A: NDArray[Any], layer: int, later: int
-    ) -> NDArray[Any]:
-        """Return the inputs of a later layer; rows are transformed only if needed."""
-        if not self.goes_on:
-            X_batch = self._transform(X_batch)
-        return self._last.onward(X_batch, A, layer, later)
+    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
+        return self._last.forward_from(A, layer, later)
 
     def outputs(self, X_batch: Any) -> NDArray[Any]:
         return self._last.outputs(self._transform(X_batch))
 
     def replaced(self, layers: LayerChanges) -> PipelineHost:
         last = self._last.replaced(layers)
-        # The copy of the last step is the changed one: it is not copied twice.
+        # deepcopy takes the changed last step from `memo` instead of a copy.
         memo = {id(self._last.estimator): last.estimator}
         return PipelineHost(copy.deepcopy(self.estimator, memo), last)
 
@@ -333,8 +327,8 @@ class PipelineHost(LayerHost):
         return X
 
 
-def _table(X: Any, n_features: int) -> Any:
-    """Return a table of rows that can be cut by slices: frame, CSR or ndarray."""
+def _check_table(X: Any, n_features: int) -> Any:
+    """Return rows as a frame, CSR or ndarray, which can be sliced into batches."""
     if sparse.issparse(X):
         X = X.tocsr()
     elif not hasattr(X, "iloc"):
@@ -352,18 +346,16 @@ def _table(X: Any, n_features: int) -> Any:
     return X
 
 
-def _rows_for(estimator: Any, X: Any) -> Any:
-    """Return rows as the estimator's own predict takes them, dense or CSR.
-
-    An estimator that is not of scikit-learn is trusted to have no feature names.
-    """
+def _validate_rows(estimator: Any, X: Any) -> Any:
+    """Validate rows as the predict of a scikit-learn estimator does."""
     if not hasattr(estimator, "__sklearn_tags__"):
         return X
-    options = {"accept_sparse": ["csr", "csc"], "ensure_min_samples": 0}
-    return validate_data(estimator, X, reset=False, **options)
+    return validate_data(
+        estimator, X, reset=False, accept_sparse=["csr", "csc"], ensure_min_samples=0
+    )
 
 
-def _dense_reals(A: Any) -> NDArray[Any]:
-    """Return rows as an array, in float32 if they are that, otherwise in float64."""
+def _to_dense_float(A: Any) -> NDArray[Any]:
+    """Return rows as an array of float64, or of float32 if they are float32."""
     rows: NDArray[Any] = A.toarray() if sparse.issparse(A) else np.asarray(A)
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)

@@ -1,4 +1,4 @@
-"""What a trained model must offer for one of its linear layers to be changed."""
+"""Interface of a trained model whose linear layers can be read and changed."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Weight (m, n) and bias (m,) of the layers to change; no bias leaves it alone.
+Array = NDArray[np.float64]
+
+# New weight (m, n) and bias (m,) of layers by number; None keeps the bias.
 LayerChanges: TypeAlias = Mapping[int, tuple[ArrayLike, ArrayLike | None]]
 
 
 class LayerHost(ABC):
-    """A trained model as a sequence of linear layers, counted from 0; never modified.
+    """A trained model as a sequence of linear layers 0, 1, ...; never modified.
 
-    A layer takes rows of n inputs and gives m outputs, ``inputs @ weight.T + bias``.
+    A layer maps n inputs to m outputs, ``inputs @ weight.T + bias``.
     """
 
     estimator: Any
     layer_names: list[str]
-    # Whether `onward` starts from the inputs of a layer, not from the raw rows.
-    goes_on: bool
+    # Whether `forward_from` is there.
+    can_resume: bool = True
 
     @property
     def n_layers(self) -> int:
         return len(self.layer_names)
 
     def resolve(self, layer: int | str) -> int:
-        """Return the number of a layer, given one, negative from the end, or a name."""
-        known = f"The layers are {', '.join(map(repr, self.layer_names))}."
+        """Return the number of a layer, given a name or a number, maybe negative."""
+        layers = f"The layers are {', '.join(map(repr, self.layer_names))}."
         if isinstance(layer, str):
             if layer not in self.layer_names:
-                raise ValueError(f"There is no layer {layer!r}. {known}")
+                raise ValueError(f"There is no layer {layer!r}. {layers}")
             return self.layer_names.index(layer)
         if not isinstance(layer, Integral) or isinstance(layer, bool | np.bool_):
             raise TypeError(f"layer must be an integer or a name, got {layer!r}.")
@@ -42,7 +44,7 @@ class LayerHost(ABC):
         if not -n_layers <= layer < n_layers:
             raise ValueError(
                 f"layer={layer} is out of range for {n_layers} linear layer(s): give "
-                f"a number from {-n_layers} to {n_layers - 1}, or a name. {known}"
+                f"a number from {-n_layers} to {n_layers - 1}, or a name. {layers}"
             )
         return int(layer) % n_layers
 
@@ -51,33 +53,31 @@ class LayerHost(ABC):
         """Return the numbers of outputs m and inputs n of a layer."""
 
     @abstractmethod
-    def weight(self, layer: int) -> NDArray[np.float64]:
+    def weight(self, layer: int) -> Array:
         """Return a copy of the weight of a layer, shape (m, n)."""
 
     @abstractmethod
-    def bias(self, layer: int) -> NDArray[np.float64]:
+    def bias(self, layer: int) -> Array:
         """Return a copy of the bias of a layer, shape (m,); zeros if it has none."""
 
     @abstractmethod
     def check_rows(self, X: Any) -> Any:
-        """Return raw rows in a form that can be cut into batches, unread."""
+        """Return rows in a form that can be sliced into batches; values are unread."""
 
     @abstractmethod
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
-        """Return a layer's inputs (rows, n), read-only: they may be a view of rows."""
+        """Return the inputs (rows, n) of a layer: maybe a view, never written to."""
 
     @abstractmethod
-    def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
-        """Return the inputs of every layer in turn, from one pass of the rows.
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
+        """Yield the inputs of layer after layer, from one pass of the rows.
 
         None stands for a layer whose inputs are not rows of samples.
         """
 
-    @abstractmethod
-    def onward(
-        self, X_batch: Any, A: NDArray[Any], layer: int, later: int
-    ) -> NDArray[Any]:
+    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
         """Return the inputs of a later layer, given the inputs `A` of a layer."""
+        raise NotImplementedError
 
     @abstractmethod
     def replaced(self, layers: LayerChanges) -> LayerHost:
@@ -92,8 +92,8 @@ class LayerHost(ABC):
         """Raise a ValueError unless the last layer gives the predictions."""
         last = self.n_layers - 1
         A = self.inputs(X_batch, last)
-        found = np.asarray(self.outputs(X_batch)).reshape(len(A), -1)
-        if not is_linear_output(A, self.weight(last), self.bias(last), found):
+        outputs = np.asarray(self.outputs(X_batch)).reshape(len(A), -1)
+        if not is_linear_output(A, self.weight(last), self.bias(last), outputs):
             raise ValueError(
                 f"The predictions of this {type(self.estimator).__name__} are not the "
                 f"outputs of its last layer {self.layer_names[last]!r} (a link or "
@@ -104,10 +104,13 @@ class LayerHost(ABC):
     def check_finite_layers(self) -> None:
         """Raise a ValueError if training has left NaN or infinity in a layer."""
         for layer, name in enumerate(self.layer_names):
-            for what in ("weight", "bias"):
-                if not np.isfinite(getattr(self, what)(layer)).all():
+            for part, values in (
+                ("weight", self.weight(layer)),
+                ("bias", self.bias(layer)),
+            ):
+                if not np.isfinite(values).all():
                     raise ValueError(
-                        f"The {what} of layer {name!r} of this "
+                        f"The {part} of layer {name!r} of this "
                         f"{type(self.estimator).__name__} has entries that are NaN or "
                         "infinite: its training has failed. Train it again, with a "
                         "smaller learning rate for example."
@@ -115,31 +118,28 @@ class LayerHost(ABC):
 
 
 def is_linear_output(
-    A: NDArray[Any],
-    weight: NDArray[np.float64],
-    bias: NDArray[np.float64],
-    outputs: NDArray[Any],
+    A: NDArray[Any], weight: Array, bias: Array, outputs: NDArray[Any]
 ) -> bool:
-    """Whether the outputs are ``A @ weight.T + bias``, but for rounding."""
+    """Whether the outputs are ``A @ weight.T + bias``, to half of the digits."""
     expected = A @ weight.T + bias
-    size = np.abs(A) @ np.abs(weight.T) + np.abs(bias)
-    eps = np.sqrt(np.finfo(np.result_type(np.float32, outputs)).eps)
-    return outputs.shape == expected.shape and bool(
-        (np.abs(outputs - expected) <= eps * size).all()
-    )
+    if outputs.shape != expected.shape:
+        return False
+    scale = np.abs(A) @ np.abs(weight.T) + np.abs(bias)
+    rtol = np.sqrt(np.finfo(np.result_type(np.float32, outputs)).eps)
+    return bool((np.abs(outputs - expected) <= rtol * scale).all())
 
 
-def new_values(
-    what: str, values: ArrayLike, shape: tuple[int, ...], dtype: Any
+def check_new_values(
+    name: str, values: ArrayLike, shape: tuple[int, ...], dtype: Any
 ) -> NDArray[Any]:
     """Return a new weight or bias in the type of the old one, after checking it."""
-    with np.errstate(over="ignore"):  # refused below
-        # Integers, as set by hand, would cut the new values off.
+    with np.errstate(over="ignore"):  # infinite values are refused below
+        # An old weight of integers, set by hand, becomes floating point.
         array = np.array(values, dtype=np.result_type(dtype, np.float32))
     if array.shape != shape:
-        raise ValueError(f"The {what} must have shape {shape}, got {array.shape}.")
+        raise ValueError(f"The {name} must have shape {shape}, got {array.shape}.")
     if not np.isfinite(array).all():
         raise ValueError(
-            f"The new {what} has entries that are not finite in {array.dtype}."
+            f"The new {name} has entries that are not finite in {array.dtype}."
         )
     return array

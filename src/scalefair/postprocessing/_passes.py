@@ -21,7 +21,7 @@ from scalefair.postprocessing._layer_moments import (
     Moments,
     layer_unfairness,
 )
-from scalefair.postprocessing._training_rows import TrainingRows
+from scalefair.postprocessing._training_rows import GroupedRows
 from scalefair.streaming import GroupMoments, LocalParts, PartitionedRows, Parts
 
 # Of the widest layer, in float64. Scatter matrices are added once a batch: with
@@ -65,7 +65,7 @@ class ModelRows:
 
     @classmethod
     def of(
-        cls, host: LayerHost, rows: TrainingRows, batch_size: int | None
+        cls, host: LayerHost, rows: GroupedRows, batch_size: int | None
     ) -> ModelRows:
         X, codes = rows.X, rows.codes
         if not isinstance(X, PartitionedRows):
@@ -246,8 +246,8 @@ def _moments_of_last_layer(
     last, total, joint = host.n_layers - 1, None, np.empty((0, 0))
     what = f"layer {host.layer_names[last]!r} and y"
     for rows, X_batch in batches(X, batch_size):
-        if kept is not None and host.goes_on:
-            A = host.onward(X_batch, kept[rows], layer, last)
+        if kept is not None and host.can_resume:
+            A = host.forward_from(kept[rows], layer, last)
         else:
             A = host.inputs(X_batch, last)
         if len(joint) < len(A):
@@ -270,7 +270,7 @@ def _moments_of_every_layer(
         if _has_fewer_outputs(host, i) and i not in left_out
     }
     for rows, X_batch in batches(X, batch_size):
-        for i, A in enumerate(host.inputs_each(X_batch)):
+        for i, A in enumerate(host.inputs_by_layer(X_batch)):
             if A is None:
                 left_out.add(i)
             if A is None or i in left_out:
@@ -307,12 +307,12 @@ def _outputs(
 def _outputs_of_part(
     host: LayerHost, X: Any, batch_size: int, layer: int, kept: NDArray[Any] | None
 ) -> NDArray[Any]:
-    if kept is None or not host.goes_on:
+    if kept is None or not host.can_resume:
         return _outputs(host, X, batch_size)
     last = host.n_layers - 1
     weight, bias = host.weight(last).T, host.bias(last)
     hidden = (
-        host.onward(part, kept[i], layer, last) for i, part in batches(X, batch_size)
+        host.forward_from(kept[i], layer, last) for i, _ in batches(X, batch_size)
     )
     return np.concatenate([A @ weight + bias for A in hidden])
 
@@ -360,7 +360,7 @@ def _some_rows(
     """Rows of a part; if they are tried, what the model refuses is said here."""
     some = (block.iloc if hasattr(block, "iloc") else block)[rows]
     if tried and len(rows):
-        for _ in host.inputs_each(as_taken(host, some, names)):
+        for _ in host.inputs_by_layer(as_taken(host, some, names)):
             pass
     return some
 

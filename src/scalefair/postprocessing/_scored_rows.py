@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -39,8 +38,12 @@ from scalefair._groups import (
     smallest,
 )
 from scalefair._messages import listed
+from scalefair._user_warnings import warn_user
 from scalefair.kernels import long_blas_call
 from scalefair.streaming import PartitionedRows, is_partitioned
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]  # of rows, the indices of their groups
 
 
 class Scorer(NamedTuple):
@@ -49,70 +52,71 @@ class Scorer(NamedTuple):
     estimator: Any
     method: str
 
-    def __call__(self, X: Any) -> NDArray[np.float64]:
+    def __call__(self, X: Any) -> Array:
         """Score rows for the second class."""
-        return _one_column(getattr(self.estimator, self.method)(X), self.method)
+        return _positive_scores(getattr(self.estimator, self.method)(X), self.method)
 
-    def of_part(self, block: Any, names: NDArray[Any] | None) -> NDArray[np.float64]:
-        """Score the rows of a part, in a data frame if the classifier knows names."""
-        has_names = hasattr(self.estimator, "feature_names_in_")
-        if has_names and names is not None and not sparse.issparse(block):
+    def score_part(self, block: Any, feature_names: NDArray[Any] | None) -> Array:
+        """Score the rows of a part, as a data frame if the classifier knows names."""
+        uses_names = hasattr(self.estimator, "feature_names_in_")
+        if uses_names and feature_names is not None and not sparse.issparse(block):
             import pandas as pd
 
-            block = pd.DataFrame(block, columns=names, copy=False)
+            block = pd.DataFrame(block, columns=feature_names, copy=False)
         return self(block)
 
 
 class ScoredRows(NamedTuple):
-    """What calibration is to know of the rows: 32 bytes each."""
+    """Columns that calibration reads, 32 bytes per row."""
 
-    scores: NDArray[np.float64]
-    labels: NDArray[np.int64]
-    codes: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    scores: Array
+    labels: Codes
+    codes: Codes
+    weights: Array
 
-    def counted(self) -> ScoredRows:
+    def without_zero_weights(self) -> ScoredRows:
         """Return the rows whose weight is not zero."""
         return ScoredRows._make(column[self.weights > 0] for column in self)
 
-    def roc_distances(
-        self, n_groups: int, interval: tuple[float, float]
-    ) -> NDArray[np.float64]:
-        """Return how far a point of a group's ROC curve can be from another's.
+    def roc_distances(self, n_groups: int, interval: tuple[float, float]) -> Array:
+        """Return the Hausdorff distances between the ROC curves of the groups.
 
-        The points are the cuts of the group, rates those among the ranks of the
-        interval, and a distance the larger difference of the two rates.
+        The points of a curve are the cuts of the group, with rates among the ranks of
+        the interval. The distance of two points is the larger difference of a rate.
         """
         curves, (low, high) = [], interval
         for k in range(n_groups):
             scores, labels, _, weights = (column[self.codes == k] for column in self)
-            how: dict[str, Any] = {"sample_weight": weights, "drop_intermediate": False}
-            rates = np.array(roc_curve(labels, scores, **how)[:2])
+            false_rates, true_rates, _ = roc_curve(
+                labels, scores, sample_weight=weights, drop_intermediate=False
+            )
+            rates = np.array([false_rates, true_rates])
             curves.append((rates.clip(low, high) - low) / (high - low))
         distances = np.zeros((n_groups, n_groups))
-        for (k, points), (m, other) in permutations(enumerate(curves), 2):
-            # The nearest points of a rising curve are those about as far along it.
-            after = np.searchsorted(other.sum(axis=0), points.sum(axis=0))
-            near = np.stack([after - 1, after]).clip(0, other.shape[1] - 1)
-            distance = np.abs(other[:, near] - points[:, None]).max(axis=0)
+        for (k, points), (m, curve) in permutations(enumerate(curves), 2):
+            # Both rates increase along a curve, so does their sum. In the maximum norm
+            # the nearest point is the one before, or after, the point's own sum.
+            after = np.searchsorted(curve.sum(axis=0), points.sum(axis=0))
+            candidates = np.stack([after - 1, after]).clip(0, curve.shape[1] - 1)
+            distance = np.abs(curve[:, candidates] - points[:, None]).max(axis=0)
             distances[k, m] = distance.min(axis=0).max()
         return np.maximum(distances, distances.T)
 
 
-def compared_rows(labels: NDArray[np.int64], given: str | None) -> NDArray[np.bool_]:
-    """Return which rows are compared under each condition, (n_conditions, m)."""
+def compared_rows(labels: Codes, given: str | None) -> NDArray[np.bool_]:
+    """Return the rows compared under each condition, bool (n_conditions, m)."""
     if given is None:
         return np.ones((1, labels.size), bool)
-    return np.array([labels == y for y in (0, 1)[given == "positive" :]])
+    return np.array([labels == y for y in ((1,) if given == "positive" else (0, 1))])
 
 
 def score_rows(
     model: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
 ) -> ScoredRows:
-    """Fit a calibrated classifier's `estimator_`; return rows scored by others.
+    """Fit `estimator_`; return the rows, scored by models not fitted to them.
 
-    Sets `classes_`, `groups_`, `roc_distance_` and what there is to say of the
-    features.
+    Sets `classes_`, `groups_`, `roc_distance_`, `n_features_in_` and, of data frames,
+    `feature_names_in_`.
     """
     if model.attributes == "each":
         raise ValueError(
@@ -122,7 +126,8 @@ def score_rows(
         )
     interval = check_interval(model.interval)
     score = _score_parts if is_partitioned(X) else _score_in_memory
-    rows = score(model, X, y, sensitive_features, sample_weight).counted()
+    rows = score(model, X, y, sensitive_features, sample_weight)
+    rows = rows.without_zero_weights()
     model.roc_distance_ = None
     if model.given == "label":
         model._roc_distances = rows.roc_distances(len(model.groups_), interval)
@@ -143,31 +148,32 @@ def _score_in_memory(
             f"X and y must have as many rows, got {n_samples} and {len(values)}."
         )
     classes, labels = np.unique(values, return_inverse=True)
-    model.classes_ = _two(classes)
+    model.classes_ = _check_two_classes(classes)
     model.groups_, codes = encode_groups(sensitive_features, n_samples)
     _check_groups(model, labels, codes)
     weights = _check_weights(model, sample_weight, labels, codes)
-    # As many threads as its own fit takes; it may encode words, or not.
+    # The estimator's own fit may use all threads of BLAS. If it fails on columns of
+    # strings, the error names them.
     with long_blas_call(), naming_words(X):
-        used = None if sample_weight is None else weights
-        scores = _fit_and_score(model, X, values, used)
+        scores = _fit_and_score(
+            model, X, values, None if sample_weight is None else weights
+        )
     return ScoredRows(scores, labels, codes, weights)
 
 
-def _fit_and_score(
-    model: Any, X: Any, y: NDArray[Any], weights: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
+def _fit_and_score(model: Any, X: Any, y: NDArray[Any], weights: Array | None) -> Array:
     scorer = _fitted_scorer(model)
     if scorer is not None:
         model.estimator_ = scorer.estimator
         _check_same_classes(model)
         return scorer(X)
-    given = {} if weights is None else {"sample_weight": weights}
+    fit_params = {} if weights is None else {"sample_weight": weights}
     if get_config()["enable_metadata_routing"]:
-        given = process_routing(model, "fit", **given).estimator.fit
+        fit_params = process_routing(model, "fit", **fit_params).estimator.fit
     elif not has_fit_parameter(model.estimator, "sample_weight"):
-        given = {}
+        fit_params = {}
     method = scoring_method(model)
+    # Each row is scored by the model of a fold that leaves it out.
     scores = cross_val_predict(
         model.estimator,
         X,
@@ -175,10 +181,11 @@ def _fit_and_score(
         cv=model.cv,
         n_jobs=model.n_jobs,
         method=method,
-        params=given,
+        params=fit_params,
     )
-    model.estimator_ = clone(model.estimator).fit(X, y, **given)
-    return _one_column(scores, method)
+    # New rows are scored by a model of all rows.
+    model.estimator_ = clone(model.estimator).fit(X, y, **fit_params)
+    return _positive_scores(scores, method)
 
 
 def _score_parts(
@@ -195,7 +202,7 @@ def _score_parts(
     check_features(model, rows, reset=True)
     classes, label_parts = rows.encode(y, name="y", what="label")
     check_classification_targets(classes)
-    model.classes_ = _two(classes)
+    model.classes_ = _check_two_classes(classes)
     model.groups_, code_parts = rows.encode(sensitive_features)
     labels, codes = (
         np.concatenate(column.gather()).astype(np.int64)
@@ -205,27 +212,28 @@ def _score_parts(
     weights = _check_weights(model, sample_weight, labels, codes)
     model.estimator_ = scorer.estimator
     _check_same_classes(model)
-    scores = rows.map(_scores_of_part, scorer, rows.feature_names).gather()
+    scores = rows.map(_score_part, scorer, rows.feature_names).gather()
     return ScoredRows(np.concatenate(scores), labels, codes, weights)
 
 
-def _scores_of_part(
-    block: Any, scorer: Scorer, names: NDArray[Any] | None
-) -> NDArray[np.float64]:
-    return scorer.of_part(block, names)
+def _score_part(
+    block: Any, scorer: Scorer, feature_names: NDArray[Any] | None
+) -> Array:
+    return scorer.score_part(block, feature_names)
 
 
 def scoring_method(model: Any) -> str:
     """Name the method of the estimator that scores rows."""
-    # Decisions are finer than probabilities near 0 and 1.
-    names = ["decision_function", "predict_proba"]
+    # Only the order of the scores counts for the target "labels": decisions have fewer
+    # ties than probabilities, which round to 0 and 1.
+    methods = ["decision_function", "predict_proba"]
     if model.target == "scores":
-        names.reverse()
-    return next(name for name in names if hasattr(model.estimator, name))
+        methods.reverse()
+    return next(name for name in methods if hasattr(model.estimator, name))
 
 
 def _fitted_scorer(model: Any) -> Scorer | None:
-    """Return the classifier as it was given, if that is what is wanted."""
+    """Return the classifier itself where it is prefit or frozen, else None."""
     estimator = model.estimator
     is_prefit = isinstance(model.cv, str) and model.cv == "prefit"
     if not (is_prefit or isinstance(estimator, FrozenEstimator)):
@@ -235,95 +243,91 @@ def _fitted_scorer(model: Any) -> Scorer | None:
     return Scorer(estimator, scoring_method(model))
 
 
-def _two(classes: NDArray[Any], where: str = "y") -> NDArray[Any]:
+def _check_two_classes(classes: NDArray[Any], name: str = "y") -> NDArray[Any]:
     if len(classes) != 2:
         raise ValueError(
-            f"Only binary classification is supported: {where} must have two labels, "
+            f"Only binary classification is supported: {name} must have two labels, "
             f"got {len(classes)} class(es): {listed(classes.tolist(), repr)}."
         )
     return classes
 
 
 def _check_same_classes(model: Any) -> None:
-    known = getattr(model.estimator_, "classes_", model.classes_)
-    if not np.array_equal(known, model.classes_):
+    classes = np.asarray(getattr(model.estimator_, "classes_", model.classes_))
+    if not np.array_equal(classes, model.classes_):
         raise ValueError(
             f"y has the labels {listed(model.classes_.tolist(), repr)}, the estimator "
-            f"was fitted to {listed(np.asarray(known).tolist(), repr)}: give it the "
-            "same."
+            f"was fitted to {listed(classes.tolist(), repr)}: give it the same."
         )
 
 
-def _check_groups(
-    model: Any, labels: NDArray[np.int64], codes: NDArray[np.int64]
-) -> None:
+def _check_groups(model: Any, labels: Codes, codes: Codes) -> None:
     groups = Attribute("sensitive_features", model.groups_, codes)
     check_compared([groups], "sklearn.isotonic.IsotonicRegression")
     check_group_count(len(model.groups_), model.max_groups)
-    names, sizes = _sets(model, labels, codes)
+    names, sizes = _count_compared(model, labels, codes)
     within = ", within a label," * (model.given is not None)
     check_group_sizes(names, sizes, model.min_group_size, within)
 
 
-def _sets(
-    model: Any, labels: NDArray[np.int64], codes: NDArray[np.int64]
-) -> tuple[list[str], NDArray[np.int64]]:
-    """Name the groups, or their rows of one label, that are compared; count rows."""
+def _count_compared(model: Any, labels: Codes, codes: Codes) -> tuple[list[str], Codes]:
+    """Name the compared sets, groups or their rows of one label, and count rows."""
     names, n_groups = list(map(repr, model.groups_.tolist())), len(model.groups_)
     if model.given is not None:
-        classes = model.classes_.tolist()[model.given == "positive" :]
-        names = [f"{name} labelled {label!r}" for label in classes for name in names]
-    compared = compared_rows(labels, model.given)
-    sizes = [np.bincount(codes[rows], minlength=n_groups) for rows in compared]
+        compared_labels = model.classes_.tolist()[model.given == "positive" :]
+        names = [f"{k} labelled {label!r}" for label in compared_labels for k in names]
+    is_compared = compared_rows(labels, model.given)
+    sizes = [np.bincount(codes[rows], minlength=n_groups) for rows in is_compared]
     return names, np.concatenate(sizes)
 
 
-def warn_of_pairs(model: Any, rows: ScoredRows, *, stacklevel: int) -> None:
+def warn_of_pairs(model: Any, rows: ScoredRows) -> None:
     """Warn of pairs of groups whose gap may be larger, or whose cuts hardly agree."""
     low, high = check_interval(model.interval)
-    kappa, messages = float(model.kappa), []
+    kappa = float(model.kappa)
 
-    def worst(values: NDArray[np.float64]) -> str:
+    def largest_pair(values: Array) -> str:
         pair = np.unravel_index(values.argmax(), values.shape)
         return "{!r} and {!r}".format(*model.groups_[list(pair)].tolist())
 
-    least = math.ceil(1 / ((kappa or 1 / FEW_ROWS) * (high - low)) - 1e-9)
-    names, sizes = _sets(model, rows.labels, rows.codes)
-    if (small := sizes < least).any():
-        messages.append(
+    # One of n rows is a share of 1 / (n (high - low)): at most kappa, if n is at least
+    # this. At kappa=0, where that is never so, groups of few rows are named.
+    min_size = math.ceil(1 / ((kappa or 1 / FEW_ROWS) * (high - low)) - 1e-9)
+    names, sizes = _count_compared(model, rows.labels, rows.codes)
+    is_small = sizes < min_size
+    if is_small.any():
+        warn_user(
             f"Groups of too few rows for kappa={kappa:g}: "
-            f"{smallest(names, sizes, small)}. Pairs with one of them may differ by "
-            f"more, since one row does: {worst(model.kappas_)} by {model.kappa_:.2g} "
-            "(`kappas_`); other pairs may not. Join such groups with others, or leave "
-            f"them out; min_group_size={least} refuses them."
+            f"{smallest(names, sizes, is_small)}. Pairs with one of them may differ by "
+            f"more, since one row does: {largest_pair(model.kappas_)} by "
+            f"{model.kappa_:.2g} (`kappas_`); other pairs may not. Join such groups "
+            f"with others, or leave them out; min_group_size={min_size} refuses them."
         )
     if model.given == "label":
         excess = model._roc_distances - model.kappas_
         if excess.max() > 1e-9:
             distance = model._roc_distances.flat[excess.argmax()]
-            messages.append(
+            warn_user(
                 f"kappa={kappa:g} is less than the distance of the ROC curves of "
-                f"{worst(excess)}, {distance:.2g} (`roc_distance_`): few cuts are fair "
-                "to both labels, which costs accuracy. Raise kappa to that, or pass "
-                'given="positive".'
+                f"{largest_pair(excess)}, {distance:.2g} (`roc_distance_`): few cuts "
+                "are fair to both labels, which costs accuracy. Raise kappa to that, "
+                'or pass given="positive".'
             )
-    for message in messages:
-        warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
 
 
 def _check_weights(
-    model: Any,
-    sample_weight: Any,
-    labels: NDArray[np.int64],
-    codes: NDArray[np.int64],
-) -> NDArray[np.float64]:
+    model: Any, sample_weight: Any, labels: Codes, codes: Codes
+) -> Array:
     if is_partitioned(sample_weight):
-        sample_weight = np.asarray(sample_weight)  # computed, 8 bytes a row
-    weights: NDArray[np.float64] = _check_sample_weight(
+        sample_weight = np.asarray(sample_weight)  # computed: 8 bytes per row
+    weights: Array = _check_sample_weight(
         sample_weight, labels, dtype=np.float64, ensure_non_negative=True
     )
-    _two(model.classes_[np.unique(labels[weights > 0])], "y of rows that have a weight")
-    names, sizes = _sets(model, labels[weights > 0], codes[weights > 0])
+    labels, codes = labels[weights > 0], codes[weights > 0]
+    _check_two_classes(
+        model.classes_[np.unique(labels)], "y of rows that have a weight"
+    )
+    names, sizes = _count_compared(model, labels, codes)
     if not sizes.all():
         empty = np.array(names)[sizes == 0].tolist()
         raise ValueError(
@@ -333,15 +337,15 @@ def _check_weights(
     return weights
 
 
-def _one_column(scores: Any, method: str) -> NDArray[np.float64]:
-    """Scores of the positive class, finite."""
+def _positive_scores(scores: Any, method: str) -> Array:
+    """Return the scores of the positive class; raise unless they are finite."""
     scores = np.asarray(scores, dtype=np.float64)
     if scores.ndim > 2 or (scores.ndim == 2 and scores.shape[1] != 2):
         raise ValueError(
             f"The estimator's {method} returns shape {scores.shape}, as for "
             "several classes or outputs: fit it to the two labels."
         )
-    positive: NDArray[np.float64] = scores[:, 1] if scores.ndim == 2 else scores
+    positive: Array = scores[:, 1] if scores.ndim == 2 else scores
     if not np.isfinite(positive).all():
         bad = np.flatnonzero(~np.isfinite(positive))
         raise ValueError(

@@ -1,6 +1,6 @@
 """Layers of a PyTorch module, read by forward hooks.
 
-PyTorch is imported when a host is made, by which time the user has imported it.
+PyTorch is imported when a host is made: the user has imported it by then.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.utils.validation import _num_samples
 
 from scalefair.postprocessing._layer_host import (
     LayerChanges,
     LayerHost,
-    new_values,
+    check_new_values,
 )
 
-# Hooks and modes belong to the module: the threads that share it take turns.
-_TURN = threading.RLock()
+# Hooks and the mode belong to the module: threads that share it run one at a time.
+_LOCK = threading.RLock()
 
 
 def _import_torch() -> Any:
@@ -39,11 +40,11 @@ class TorchHost(LayerHost):
     """The ``nn.Linear`` layers of a module, or of an estimator's `module_`, by name.
 
     Rows are run through the module in evaluation mode, without gradients, in its own
-    type and on its own device. What is above a layer is computed from the raw rows
-    again, for the module alone knows how.
+    type and on its own device. The inputs of a layer are always computed from the raw
+    rows: only the module's `forward` knows what lies between two layers.
     """
 
-    goes_on = False
+    can_resume = False
 
     def __init__(self, estimator: Any) -> None:
         torch = _import_torch()
@@ -51,9 +52,9 @@ class TorchHost(LayerHost):
         self._is_bare = isinstance(estimator, torch.nn.Module)
         self._module = estimator if self._is_bare else estimator.module_
         linear = {
-            name: part
-            for name, part in self._module.named_modules()
-            if isinstance(part, torch.nn.Linear)
+            name: submodule
+            for name, submodule in self._module.named_modules()
+            if isinstance(submodule, torch.nn.Linear)
         }
         if not linear:
             raise TypeError(
@@ -62,8 +63,8 @@ class TorchHost(LayerHost):
             )
         self._layers = list(linear.values())
         self.layer_names = list(linear)
-        for name, part in linear.items():
-            if isinstance(part.weight, torch.nn.parameter.UninitializedParameter):
+        for name, layer in linear.items():
+            if isinstance(layer.weight, torch.nn.parameter.UninitializedParameter):
                 raise ValueError(
                     f"Layer {name!r} has not seen any rows yet: run and train the "
                     "module first."
@@ -83,12 +84,12 @@ class TorchHost(LayerHost):
         return _to_numpy(linear.bias).astype(np.float64)
 
     def check_rows(self, X: Any) -> Any:
-        """Return the rows as a tensor, frame, CSR matrix or array of any dimensions."""
+        """Return the rows as a tensor, frame, CSR matrix or array (rows, ...)."""
         if sparse.issparse(X):
             return X.tocsr()
         if hasattr(X, "iloc") or hasattr(X, "detach"):
             return X
-        if not self._is_bare and hasattr(X, "shape"):  # the wrapper knows what it is
+        if not self._is_bare and hasattr(X, "shape"):  # the wrapper converts it
             return X
         X = np.asarray(X)
         if X.ndim < 2:
@@ -98,34 +99,23 @@ class TorchHost(LayerHost):
         return X
 
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
-        calls = self._calls(X_batch, [layer])[0]
-        name = repr(self.layer_names[layer])
-        self._refuse_calls(calls, _n_rows(X_batch), name)
-        A = np.concatenate(calls) if len(calls) > 1 else calls[0]
-        _refuse_values(A, f"The inputs of layer {name}")
-        return A
+        calls = self._record_calls(X_batch, [layer])[0]
+        name = self.layer_names[layer]
+        self._check_calls(calls, _num_samples(X_batch), name)
+        return _join_calls(calls, name)
 
-    def inputs_each(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
-        n_rows = _n_rows(X_batch)
-        every = self._calls(X_batch, range(self.n_layers))
-        for name, calls in zip(self.layer_names, every, strict=True):
-            if _is_one_row_each(calls, n_rows):
-                A = np.concatenate(calls) if len(calls) > 1 else calls[0]
-                _refuse_values(A, f"The inputs of layer {name!r}")
-                yield A
-            else:
-                yield None
-
-    def onward(
-        self, X_batch: Any, A: NDArray[Any], layer: int, later: int
-    ) -> NDArray[Any]:
-        return A if layer == later else self.inputs(X_batch, later)
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
+        n_rows = _num_samples(X_batch)
+        layer_calls = self._record_calls(X_batch, range(self.n_layers))
+        for name, calls in zip(self.layer_names, layer_calls, strict=True):
+            are_rows = _are_rows_of_samples(calls, n_rows)
+            yield _join_calls(calls, name) if are_rows else None
 
     def outputs(self, X_batch: Any) -> NDArray[Any]:
-        """Return what the module returns, one column as a vector."""
-        with _evaluation(self._module):
+        """Return the predictions of the module, a single column as a vector."""
+        with _evaluation_mode(self._module):
             out = self._run(X_batch)
-        n_rows = _n_rows(X_batch)
+        n_rows = _num_samples(X_batch)
         if self._is_bare:
             if not hasattr(out, "detach") or out.ndim not in (1, 2):
                 raise ValueError(
@@ -139,7 +129,7 @@ class TorchHost(LayerHost):
             raise ValueError(
                 f"The module returned {len(out)} predictions for {n_rows} rows."
             )
-        _refuse_values(out, "The predictions")
+        _check_finite(out, "The predictions")
         predicted: NDArray[Any] = out
         return predicted
 
@@ -152,51 +142,55 @@ class TorchHost(LayerHost):
     def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
         torch = _import_torch()
         linear, name = self._layers[layer], self.layer_names[layer]
-        self._refuse_shared(layer)
-        shape, kind = self.shape(layer), _numpy_type(linear.weight.dtype)
+        self._check_owns_parameters(layer)
+        shape, dtype = self.shape(layer), _numpy_type(linear.weight.dtype)
         with torch.no_grad():
-            new = new_values(f"weight of layer {name!r}", weight, shape, kind)
+            new = check_new_values(f"weight of layer {name!r}", weight, shape, dtype)
             linear.weight.copy_(torch.from_numpy(new))
             if bias is None:
                 return
-            new = new_values(f"bias of layer {name!r}", bias, shape[:1], kind)
+            new = check_new_values(f"bias of layer {name!r}", bias, shape[:1], dtype)
             if linear.bias is None:
                 values = torch.from_numpy(new).to(linear.weight)
                 linear.bias = torch.nn.Parameter(values)
             else:
                 linear.bias.copy_(torch.from_numpy(new))
 
-    def _refuse_shared(self, layer: int) -> None:
+    def _check_owns_parameters(self, layer: int) -> None:
+        """Raise if a layer's weight or bias is computed, or shared with a submodule."""
         linear = self._layers[layer]
         name = repr(self.layer_names[layer])
-        own = dict(linear.named_parameters(recurse=False))
-        if "weight" not in own:
+        parameters = dict(linear.named_parameters(recurse=False))
+        if "weight" not in parameters:
             raise ValueError(
                 f"The weight of layer {name} is computed from other parameters "
                 "(torch.nn.utils.parametrize): remove the parametrization first."
             )
-        for part in self._module.modules():
-            others = part.parameters(recurse=False)
-            if part is not linear and any(
-                mine is other for other in others for mine in own.values()
+        identities = {id(parameter) for parameter in parameters.values()}
+        for submodule in self._module.modules():
+            if submodule is not linear and any(
+                id(parameter) in identities
+                for parameter in submodule.parameters(recurse=False)
             ):
                 raise ValueError(
                     f"Layer {name} shares its weight or bias with another layer, "
                     "which would change too: choose another layer."
                 )
 
-    def _calls(self, X_batch: Any, layers: Sequence[int]) -> list[list[NDArray[Any]]]:
-        """Run the rows once; return the inputs of each call of some layers."""
-        calls: list[list[NDArray[Any]]] = [[] for _ in layers]
+    def _record_calls(
+        self, X_batch: Any, layers: Sequence[int]
+    ) -> list[list[NDArray[Any]]]:
+        """Run the rows once; return for each layer the inputs of all its calls."""
+        layer_calls: list[list[NDArray[Any]]] = [[] for _ in layers]
         with ExitStack() as stack:
-            stack.enter_context(_evaluation(self._module))
-            for layer, kept in zip(layers, calls, strict=True):
+            stack.enter_context(_evaluation_mode(self._module))
+            for layer, calls in zip(layers, layer_calls, strict=True):
                 handle = self._layers[layer].register_forward_pre_hook(
-                    _keeper(kept), with_kwargs=True
+                    _recording_hook(calls), with_kwargs=True
                 )
                 stack.callback(handle.remove)
             self._run(X_batch)
-        return calls
+        return layer_calls
 
     def _run(self, X_batch: Any) -> Any:
         if not self._is_bare:
@@ -205,53 +199,55 @@ class TorchHost(LayerHost):
         with torch.no_grad():
             return self._module(_to_tensor(X_batch, self._module))
 
-    def _refuse_calls(self, calls: list[NDArray[Any]], n_rows: int, name: str) -> None:
+    def _check_calls(self, calls: list[NDArray[Any]], n_rows: int, name: str) -> None:
         """Raise unless the layer saw every row once, as a row."""
         if not calls:
             raise ValueError(
-                f"Layer {name} is not called in the forward pass: choose another one."
+                f"Layer {name!r} is not called in the forward pass: choose another one."
             )
         shape = calls[0].shape
         if len(shape) != 2:
             raise ValueError(
-                f"The inputs of layer {name} have shape {shape}: it is applied along "
+                f"The inputs of layer {name!r} have shape {shape}: it is applied along "
                 "the last of several dimensions, so its rows would not be samples, "
                 "which have a group. Choose a layer whose inputs have shape (rows, "
                 "features)."
             )
-        if _is_one_row_each(calls, n_rows):
-            return
-        raise ValueError(
-            f"Layer {name} was called {len(calls)} time(s) with "
-            f"{sum(len(call) for call in calls)} rows in all for {n_rows} rows of X. "
-            "A layer that is used several times in one forward pass, or whose rows "
-            "are not samples, cannot be changed for one of its uses alone: choose "
-            "another layer."
-        )
+        if not _are_rows_of_samples(calls, n_rows):
+            raise ValueError(
+                f"Layer {name!r} was called {len(calls)} time(s) with "
+                f"{sum(len(call) for call in calls)} rows in all for {n_rows} rows of "
+                "X. A layer that is used several times in one forward pass, or whose "
+                "rows are not samples, cannot be changed for one of its uses alone: "
+                "choose another layer."
+            )
 
 
-def _keeper(kept: list[NDArray[Any]]) -> Any:
-    def keep(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _recording_hook(calls: list[NDArray[Any]]) -> Any:
+    """Return a hook that appends the inputs of each call to a list."""
+
+    def record(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         x = args[0] if args else kwargs["input"]
-        kept.append(_to_numpy(x).copy())  # what follows may work in place
+        calls.append(_to_numpy(x).copy())  # later operations may work in place
 
-    return keep
+    return record
 
 
 @contextmanager
-def _evaluation(module: Any) -> Iterator[None]:
-    """Set evaluation mode; afterwards every part has the mode that it had."""
-    with _TURN:
-        modes = [(part, part.training) for part in module.modules()]
+def _evaluation_mode(module: Any) -> Iterator[None]:
+    """Set evaluation mode; restore the mode of every submodule afterwards."""
+    with _LOCK:
+        modes = [(submodule, submodule.training) for submodule in module.modules()]
         module.eval()
         try:
             yield
         finally:
-            for part, mode in modes:
-                part.training = mode
+            for submodule, is_training in modes:
+                submodule.training = is_training
 
 
-def _is_one_row_each(calls: list[NDArray[Any]], n_rows: int) -> bool:
+def _are_rows_of_samples(calls: list[NDArray[Any]], n_rows: int) -> bool:
+    """Whether the calls of a layer saw one row for each sample."""
     return (
         bool(calls)
         and all(call.ndim == 2 for call in calls)
@@ -259,16 +255,18 @@ def _is_one_row_each(calls: list[NDArray[Any]], n_rows: int) -> bool:
     )
 
 
-def _n_rows(X: Any) -> int:
-    """Return the number of rows, of sparse matrices too."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+def _join_calls(calls: list[NDArray[Any]], name: str) -> NDArray[Any]:
+    """Return the inputs of all calls of a layer, which are finite."""
+    A = np.concatenate(calls) if len(calls) > 1 else calls[0]
+    _check_finite(A, f"The inputs of layer {name!r}")
+    return A
 
 
 def _to_tensor(X: Any, module: Any) -> Any:
-    """Rows as a tensor, of the module's type unless they are a tensor of integers."""
+    """Return rows as a tensor of the module's type; a tensor of integers stays so."""
     torch = _import_torch()
-    reals = [p for p in module.parameters() if p.is_floating_point()]
-    dtype, device = reals[0].dtype, reals[0].device
+    parameter = next(p for p in module.parameters() if p.is_floating_point())
+    dtype, device = parameter.dtype, parameter.device
     if hasattr(X, "detach"):
         return X.to(device=device, dtype=dtype if X.is_floating_point() else X.dtype)
     if sparse.issparse(X):
@@ -280,10 +278,10 @@ def _to_tensor(X: Any, module: Any) -> Any:
 
 
 def _to_numpy(tensor: Any) -> NDArray[Any]:
-    """Array of a tensor, perhaps a view; types that NumPy does not have as float32."""
-    kind = _numpy_type(tensor.dtype)
+    """Return a tensor as an array of float64 or float32, perhaps a view."""
+    is_double = _numpy_type(tensor.dtype) is np.float64
     tensor = tensor.detach().cpu()
-    array: NDArray[Any] = (tensor if kind is np.float64 else tensor.float()).numpy()
+    array: NDArray[Any] = (tensor if is_double else tensor.float()).numpy()
     return array
 
 
@@ -291,9 +289,9 @@ def _numpy_type(dtype: Any) -> Any:
     return np.float64 if dtype == _import_torch().float64 else np.float32
 
 
-def _refuse_values(A: NDArray[Any], what: str) -> None:
+def _check_finite(A: NDArray[Any], name: str) -> None:
     if not np.isfinite(A).all():
         raise ValueError(
-            f"{what} have entries that are NaN or infinite: check X and the weights "
+            f"{name} have entries that are NaN or infinite: check X and the weights "
             "of the module."
         )

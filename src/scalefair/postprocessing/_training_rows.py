@@ -1,4 +1,4 @@
-"""Rows to fit to and their groups, checked, and estimators that come fitted or not."""
+"""Validation of rows and groups for `fit`, and of estimators, fitted or not."""
 
 from __future__ import annotations
 
@@ -17,22 +17,19 @@ from scalefair.kernels import long_blas_call
 from scalefair.streaming import PartitionedRows, is_partitioned
 
 
-class TrainingRows(NamedTuple):
-    """Rows with a group each; codes, indices into `groups`, are cut as the rows are.
-
-    Of several attributes, each by itself, a group of each and a list of groups.
-    """
+class GroupedRows(NamedTuple):
+    """Rows and their groups, in memory or both in parts."""
 
     X: Any
-    codes: Any  # ndarray of shape (N,) or (N, n_attributes), or Parts
-    groups: Any
+    codes: Any  # indices into groups, (n_rows,) or (n_rows, n_attributes); or Parts
+    groups: Any  # ndarray, or a list of one for each attribute
     n_rows: int
 
 
 def training_rows(
     estimator: BaseEstimator, X: Any, sensitive_features: Any, attributes: str = "joint"
-) -> TrainingRows:
-    """Return rows and groups, two or more; the estimator takes note of the features."""
+) -> GroupedRows:
+    """Return rows of two groups or more; set the estimator's names of features."""
     if is_partitioned(X):
         X = PartitionedRows.of(X)
         check_features(estimator, X, reset=True)
@@ -48,21 +45,21 @@ def training_rows(
             "compares groups, of at least one sample each."
         )
     check_compared(compared, "the estimator itself")
-    codes, *others = (attribute.codes for attribute in compared)
-    if others and is_partitioned(X):
-        codes = codes.map(_side_by_side, each=others).persist()
-    elif others:
-        codes = _side_by_side(codes, *others)
-    return TrainingRows(X, codes, fitted_groups(compared), n_rows)
+    codes, *more_codes = (attribute.codes for attribute in compared)
+    if more_codes and is_partitioned(X):
+        codes = codes.map(_stack_columns, each=more_codes).persist()
+    elif more_codes:
+        codes = _stack_columns(codes, *more_codes)
+    return GroupedRows(X, codes, fitted_groups(compared), n_rows)
 
 
-def _side_by_side(*codes: NDArray[Any]) -> NDArray[Any]:
+def _stack_columns(*codes: NDArray[Any]) -> NDArray[Any]:
     return np.column_stack(codes)
 
 
 def is_module(estimator: Any) -> bool:
-    """Whether a model is a PyTorch module; PyTorch, if it is, has been imported."""
-    torch = sys.modules.get("torch")
+    """Whether a model is a PyTorch module."""
+    torch = sys.modules.get("torch")  # whoever has a module has imported PyTorch
     base = getattr(getattr(torch, "nn", None), "Module", None)
     return base is not None and isinstance(estimator, base)
 
@@ -70,8 +67,8 @@ def is_module(estimator: Any) -> bool:
 def is_fitted(estimator: Any) -> bool:
     """Whether an estimator can predict.
 
-    What has no ``fit`` can, and so can a PyTorch module, which does not tell. What is
-    not of scikit-learn can once it has an attribute that ends in an underscore.
+    An object without ``fit`` counts as fitted, and so does a PyTorch module. An object
+    that is not of scikit-learn is fitted if an attribute ends in an underscore.
     """
     if not hasattr(estimator, "fit") or is_module(estimator):
         return True
@@ -86,14 +83,14 @@ def is_fitted(estimator: Any) -> bool:
 
 
 def fitted_estimator(estimator: Any, X: Any, y: Any, prefit: bool | str) -> Any:
-    """Return an estimator that can predict: as given, or a clone fitted to X and y."""
-    fitted = is_fitted(estimator)
-    if prefit is True and not fitted:
+    """Return the estimator if it is fitted, else a clone fitted to X and y."""
+    already_fitted = is_fitted(estimator)
+    if prefit is True and not already_fitted:
         raise NotFittedError(
             f"prefit=True, but this {type(estimator).__name__} is not fitted. Fit it "
             'first, or use prefit="auto" to have a clone fitted.'
         )
-    if prefit is not False and fitted:
+    if prefit is not False and already_fitted:
         return estimator
     if is_partitioned(X):
         raise ValueError(
@@ -107,5 +104,5 @@ def fitted_estimator(estimator: Any, X: Any, y: Any, prefit: bool | str) -> Any:
             "be passed, but the target y is None. Pass y, or an estimator that is "
             "fitted already."
         )
-    with long_blas_call():  # as many threads as its own fit takes
+    with long_blas_call():  # the estimator's own fit may use all threads of BLAS
         return clone(estimator).fit(X, y)

@@ -21,10 +21,6 @@ from scalefair.postprocessing import (
     DiscretizedTransportRegressor,
     WassersteinBarycenterRegressor,
 )
-from scalefair.postprocessing.comparators._discretized_transport import (
-    monotone_coupling,
-    solve_parity_program,
-)
 
 
 class _First(RegressorMixin, BaseEstimator):
@@ -142,13 +138,13 @@ def test_withheld_groups_are_predicted(comparator):
     )
 
 
-def test_a_classifier_of_ones_own(comparator):
+def test_group_predictor(comparator):
     X, y, groups = _table()
-    own = LogisticRegression(C=1e-9)
-    model = comparator(LinearRegression(), group_predictor=own)
+    classifier = LogisticRegression(C=1e-9)
+    model = comparator(LinearRegression(), group_predictor=classifier)
     model.fit(X, y, sensitive_features=groups)
     assert model.group_predictor_.C == 1e-9
-    assert not hasattr(own, "coef_")
+    assert not hasattr(classifier, "coef_")
     fitted = LogisticRegression().fit(X, groups)
     model = comparator(LinearRegression(), group_predictor=fitted)
     assert model.fit(X, y, sensitive_features=groups).group_predictor_ is fitted
@@ -320,8 +316,8 @@ def test_nondecreasing_and_constant_beyond_the_ends():
         moved = model.predict(grid[:, None], sensitive_features=np.full(2001, g))
         assert (np.diff(moved) >= -1e-12).all()
         # Up to the level of an end, not beyond.
-        own = np.sort(scores[groups == g])
-        ends = model.predict(own[[0, -1], None], sensitive_features=[g, g])
+        members = np.sort(scores[groups == g])
+        ends = model.predict(members[[0, -1], None], sensitive_features=[g, g])
         np.testing.assert_allclose(moved[[0, -1]], ends)
 
 
@@ -402,24 +398,18 @@ def test_invariances(fit, options, slopes, seed, n_groups):
 # Binned scores
 
 
-def _histograms(n_groups, n_bins, seed):
-    rng = np.random.default_rng(seed)
-    counts = rng.integers(0, 6, (n_groups, n_bins))
-    counts[:, rng.integers(n_bins)] += 1
-    shares = rng.dirichlet(np.full(n_groups, 3.0))
-    return counts / counts.sum(axis=1, keepdims=True), shares
-
-
 def _largest_ks(moved):
     sums = np.cumsum(moved, axis=1)
     return np.abs(sums[:, None] - sums).max()
 
 
-def _least_cost(source, target):
-    """Cost of the order-keeping coupling, squares of bins."""
-    steps = np.arange(len(source))
-    coupling = monotone_coupling(np.cumsum(source), np.cumsum(target))
-    return (coupling * (steps[:, None] - steps) ** 2).sum()
+def _coupling_cost(source, target):
+    """Cost of the coupling of histograms that keeps the order, in squares of bins."""
+    sums = np.cumsum([source, target], axis=1)
+    levels = np.unique(np.append(sums.clip(0, 1), [0.0, 1.0]))
+    middle = (levels[1:] + levels[:-1]) / 2
+    bins = [np.searchsorted(row[:-1], middle) for row in sums]
+    return np.diff(levels) @ (bins[0] - bins[1]) ** 2
 
 
 @settings(max_examples=25, deadline=None)
@@ -429,62 +419,61 @@ def _least_cost(source, target):
     n_bins=st.integers(1, 9),
     tolerance=st.sampled_from([0.0, 0.1, 0.4, 1.0]),
 )
-def test_program_keeps_the_tolerance_at_the_cost_it_states(
-    seed, n_groups, n_bins, tolerance
-):
-    distributions, shares = _histograms(n_groups, n_bins, seed)
-    plan = solve_parity_program(distributions, shares, tolerance)
-    assert (plan.moved >= 0).all()
-    np.testing.assert_allclose(plan.moved.sum(axis=1), 1.0)
-    assert _largest_ks(plan.moved) <= tolerance + 1e-7
-    costs = [_least_cost(r, q) for r, q in zip(distributions, plan.moved, strict=True)]
-    assert shares @ costs == pytest.approx(plan.cost, abs=1e-5)
+def test_tolerance_is_kept_at_the_cost_it_states(seed, n_groups, n_bins, tolerance):
+    scores, groups = _rows(60, n_groups, seed)
+    model = _map(scores, groups, n_bins=n_bins, tolerance=tolerance)
+    distributions, moved = model.distributions_, model.moved_distributions_
+    assert (moved >= 0).all()
+    np.testing.assert_allclose(moved.sum(axis=1), 1.0)
+    assert _largest_ks(moved) <= tolerance + 1e-7
+    pairs = zip(distributions, moved, strict=True)
+    cost = model.group_shares_ @ [_coupling_cost(*pair) for pair in pairs]
+    width = np.ptp(scores) / n_bins
+    assert model.transport_cost_ == pytest.approx(cost * width**2, abs=1e-5 * width**2)
     if _largest_ks(distributions) <= tolerance:
-        np.testing.assert_allclose(plan.moved, distributions, atol=1e-6)
+        np.testing.assert_allclose(moved, distributions, atol=1e-6)
     if tolerance == 0.0:
-        np.testing.assert_array_equal(plan.moved, [plan.barycenter] * n_groups)
+        np.testing.assert_array_equal(moved, [model.barycenter_] * n_groups)
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])
 @pytest.mark.parametrize("tolerance", [0.0, 0.03, 0.1])
-def test_program_against_another_method_and_wording(n_groups, tolerance):
+def test_program_against_another_method_and_formulation(n_groups, tolerance):
     # As the authors write it: couplings and barycentre, cumulated dense sums.
     k = 5
-    distributions, shares = _histograms(n_groups, k, seed=7)
+    scores, groups = _rows(60, n_groups, seed=7)
+    model = _map(scores, groups, n_bins=k, tolerance=tolerance, bounds=(0, k))
     steps = np.arange(k)
     unit, ones, sums = np.eye(k), np.ones((1, k)), np.tri(k)
-    groups = np.eye(n_groups)
+    blocks = np.eye(n_groups)
     none = np.zeros((n_groups * k, k))
-    moved = np.kron(groups, sums @ np.kron(ones, unit))
+    moved = np.kron(blocks, sums @ np.kron(ones, unit))
     middle = np.tile(sums, (n_groups, 1))
-    found = linprog(
-        np.r_[np.kron(shares, ((steps[:, None] - steps) ** 2).ravel()), np.zeros(k)],
-        A_eq=np.hstack([np.kron(groups, np.kron(unit, ones)), none]),
-        b_eq=distributions.ravel(),
+    costs = np.kron(model.group_shares_, ((steps[:, None] - steps) ** 2).ravel())
+    solution = linprog(
+        np.r_[costs, np.zeros(k)],
+        A_eq=np.hstack([np.kron(blocks, np.kron(unit, ones)), none]),
+        b_eq=model.distributions_.ravel(),
         A_ub=np.vstack([np.hstack([moved, -middle]), np.hstack([-moved, middle])]),
         b_ub=np.full(2 * n_groups * k, tolerance / 2),
         method="highs-ipm",
     )
-    plan = solve_parity_program(distributions, shares, tolerance)
-    assert plan.cost == pytest.approx(found.fun, abs=1e-7)
-    assert plan.cost > 1e-3
+    assert model.transport_cost_ == pytest.approx(solution.fun, abs=1e-7)
+    assert model.transport_cost_ > 1e-3
 
 
 def test_known_answers():
-    # All of one group in the first bin, all of the other in the last.
-    apart = np.array([[1.0, 0, 0, 0, 0], [0, 0, 0, 0, 1.0]])
-    plan = solve_parity_program(apart, np.array([0.5, 0.5]))
-    np.testing.assert_allclose(plan.barycenter, [0, 0, 1, 0, 0], atol=1e-9)
-    assert plan.cost == pytest.approx(4.0)
-    plan = solve_parity_program(apart, np.array([0.75, 0.25]))
-    np.testing.assert_allclose(plan.barycenter, [0, 1, 0, 0, 0], atol=1e-9)
+    # All of one group in the first of five bins, all of the other in the last.
+    fit = partial(_map, n_bins=5, bounds=(0, 5))
+    model = fit(np.array([0.5, 4.5]), np.array([0, 1]))
+    np.testing.assert_allclose(model.barycenter_, [0, 0, 1, 0, 0], atol=1e-9)
+    assert model.transport_cost_ == pytest.approx(4.0)
+    model = fit(np.array([0.5, 0.5, 0.5, 4.5]), np.array([0, 0, 0, 1]))
+    np.testing.assert_allclose(model.barycenter_, [0, 1, 0, 0, 0], atol=1e-9)
     # A quarter of each group may stay where it is.
-    plan = solve_parity_program(apart, np.array([0.5, 0.5]), tolerance=0.25)
-    assert plan.cost < 4.0
-    assert _largest_ks(plan.moved) == pytest.approx(0.25, abs=1e-7)
-    # Bins of no width.
-    plan = solve_parity_program(np.ones((3, 1)), np.full(3, 1 / 3))
-    assert plan.cost == 0.0
+    model = fit(np.array([0.5, 4.5]), np.array([0, 1]), tolerance=0.25)
+    assert model.transport_cost_ < 4.0
+    assert _largest_ks(model.moved_distributions_) == pytest.approx(0.25, abs=1e-7)
 
 
 def test_fine_bins_approach_the_barycenter_without_bins():

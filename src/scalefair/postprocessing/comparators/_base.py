@@ -1,4 +1,4 @@
-"""What regressors share that move a fitted regressor's scores, group by group."""
+"""Base of the regressors that move another's scores by a map for each group."""
 
 from __future__ import annotations
 
@@ -40,11 +40,7 @@ from scalefair.streaming import is_partitioned
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]  # of rows, the indices of their groups
 
-# Targets and predictions whose squares can be added up.
-_LARGEST = 1e150
-
-
-# Of the parameters and attributes that all of them have.
+# Documentation of the parameters and attributes that all of them have.
 TEXTS = {
     "transport_parameters": """\
 prefit : bool or "auto", default="auto"
@@ -165,10 +161,10 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
             )
         else:
             values = _predicted_scores(self.estimator_, X)
-        if np.abs(values).max() > _LARGEST:
+        if np.abs(values).max() > 1e150:  # sums of 10^8 squares stay below 1e308
             raise ValueError(
-                f"The {self.fit_on} have numbers above {_LARGEST:g}, whose squares "
-                "overflow: scale the targets."
+                f"The {self.fit_on} have numbers above 1e+150, whose squares overflow: "
+                "scale the targets."
             )
         self.group_predictor_ = None
         if self.group_predictor is not False:
@@ -206,9 +202,9 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         self._refuse_parts(X)
         scores = _predicted_scores(self.estimator_, X)
         X = validate_data(self, X, skip_check_array=True, reset=False)
-        given = "sensitive_features has"
+        subject = "sensitive_features has"  # of the message about unseen groups
         if sensitive_features is None:
-            given = "group_predictor_ predicts"
+            subject = "group_predictor_ predicts"
             if self.group_predictor_ is None:
                 raise ValueError(
                     "This estimator was fitted with group_predictor=False: pass "
@@ -217,7 +213,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
                 )
             sensitive_features = self.group_predictor_.predict(X)
         groups, codes = encode_groups(sensitive_features, len(scores), warn=False)
-        codes = known_codes(groups, self.groups_, subject=given)[codes]
+        codes = known_codes(groups, self.groups_, subject=subject)[codes]
         return self._moved(scores, codes, check_random_state(self.random_state))
 
     def score(
@@ -258,7 +254,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
 
 
 def _predicted_scores(estimator: Any, X: Any) -> Array:
-    """Return one finite number a row, or say what is wrong with the predictions."""
+    """Return the predictions, which must be one finite number for each row."""
     scores = np.asarray(estimator.predict(X))
     n_samples = _num_samples(X)
     if scores.ndim == 2 and scores.shape[1] == 1:
@@ -280,14 +276,14 @@ def _predicted_scores(estimator: Any, X: Any) -> Array:
 
 
 def fit_group_predictor(predictor: Any, X: Any, labels: NDArray[Any]) -> Any:
-    """Return a classifier of groups that can predict."""
+    """Return a fitted classifier of groups: the predictor itself or a fitted clone."""
     if predictor is not None:
         if is_fitted(predictor):
             return predictor
-        with long_blas_call():  # as many threads as its own fit takes
+        with long_blas_call():  # the predictor's own fit may use all threads of BLAS
             return clone(predictor).fit(X, labels)
-    # Sparse rows are not centred, which would fill them. Scaled features need some
-    # tens of steps.
+    # Sparse rows are not centred, which would make them dense. L-BFGS takes tens of
+    # steps on scaled features: 1000 is no limit in practice.
     scaler = StandardScaler(with_mean=not sparse.issparse(X))
     try:
         return make_pipeline(scaler, LogisticRegression(max_iter=1000)).fit(X, labels)

@@ -141,13 +141,13 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
         return tags
 
     def _fit_maps(self, values: Array, codes: Codes, random_state: RandomState) -> None:
-        low, high = _checked_bounds(self.bounds, values)
-        # Constant values need one bin, whatever its width.
-        n_bins = self.n_bins if high > low else 1
+        low, high = _check_bounds(self.bounds, values)
+        n_bins = self.n_bins if high > low else 1  # constant values: one empty interval
         self.bin_edges_ = np.linspace(low, high, n_bins + 1)
         self.bin_centers_ = (self.bin_edges_[:-1] + self.bin_edges_[1:]) / 2
+        # Histogram of each group.
         n_groups = len(self.groups_)
-        cells = codes * n_bins + self._bins(values)[0]
+        cells = codes * n_bins + self._assign_bins(values)[0]
         counts = np.bincount(cells, minlength=n_groups * n_bins)
         counts = counts.reshape(n_groups, n_bins)
         self.distributions_ = counts / counts.sum(axis=1, keepdims=True)
@@ -156,40 +156,41 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
         )
         self.moved_distributions_ = plan.moved
         self.barycenter_ = plan.barycenter
-        self.transport_cost_ = plan.cost * ((high - low) / n_bins) ** 2
+        self.transport_cost_ = plan.cost * ((high - low) / n_bins) ** 2  # from bins
 
     def _moved(self, scores: Array, codes: Codes, random_state: RandomState) -> Array:
-        bins, positions = self._bins(scores)
+        bins, positions = self._assign_bins(scores)
         if self.assignment == "random":
             positions = random_state.uniform(size=len(scores))
         moved = np.empty(len(scores))
         for code in np.unique(codes):
             rows = codes == code
-            source = _cumulated(self.distributions_[code])
-            target = _cumulated(self.moved_distributions_[code])
+            source = _cumulative(self.distributions_[code])
+            target = _cumulative(self.moved_distributions_[code])
             if self.assignment == "mean":
                 means = _mean_map(source, target, self.bin_centers_)
                 moved[rows] = means[bins[rows]]
             else:
-                ends = np.concatenate([[0.0], source])
-                levels = ends[bins[rows]]
-                levels += positions[rows] * (ends[bins[rows] + 1] - levels)
+                # Quantile transform: the level of a score within its bin is linear in
+                # its position, and its output is the target's quantile at the level.
+                edge_levels = np.concatenate([[0.0], source])
+                levels = edge_levels[bins[rows]]
+                levels += positions[rows] * (edge_levels[bins[rows] + 1] - levels)
                 moved[rows] = self.bin_centers_[_quantile_bins(target, levels)]
         return moved
 
-    def _bins(self, values: Array) -> tuple[Codes, Array]:
-        """Return the bin of each value, and its place there, 0 to 1."""
+    def _assign_bins(self, values: Array) -> tuple[Codes, Array]:
+        """Return the bin of each value, and its position in the bin, from 0 to 1."""
         edges = self.bin_edges_
         bins = np.searchsorted(edges[1:-1], values, side="right")
         lower, upper = edges[bins], edges[bins + 1]
-        places = np.clip(values, lower, upper) - lower
-        # Only a bin of constant scores has no width, and one place is as good as
-        # another.
-        np.divide(places, upper - lower, out=places, where=upper > lower)
-        return bins.astype(np.int64), places
+        positions = np.clip(values, lower, upper) - lower
+        # The bin of constant scores has no width: all are at its start.
+        np.divide(positions, upper - lower, out=positions, where=upper > lower)
+        return bins.astype(np.int64), positions
 
 
-def _checked_bounds(bounds: Any, values: Array) -> tuple[float, float]:
+def _check_bounds(bounds: Any, values: Array) -> tuple[float, float]:
     if bounds is None:
         return float(values.min()), float(values.max())
     try:
@@ -203,15 +204,15 @@ def _checked_bounds(bounds: Any, values: Array) -> tuple[float, float]:
     return low, high
 
 
-def _cumulated(distribution: Array) -> Array:
-    """Partial sums, exactly one from the last bin with mass on."""
+def _cumulative(distribution: Array) -> Array:
+    """Return partial sums that are exactly one from the last bin with mass on."""
     sums = np.minimum(np.cumsum(distribution), 1.0)
     sums[np.flatnonzero(distribution)[-1] :] = 1.0
     return sums
 
 
 def _quantile_bins(target: Array, levels: Array) -> NDArray[np.intp]:
-    """Return the first bin with a cumulated mass above each level."""
+    """Return the first bin whose cumulative mass is above each level."""
     last = int(np.searchsorted(target, 1.0))
     return np.minimum(np.searchsorted(target, levels, side="right"), last)
 
@@ -220,19 +221,15 @@ def _mean_map(source: Array, target: Array, centers: Array) -> Array:
     """Return the mean centre that each bin is moved to."""
     coupling = monotone_coupling(source, target)
     mass = coupling.sum(axis=1)
-    # A bin without mass is moved as a whole, at the level it lies at.
+    # A bin without mass is moved to the quantile at its level.
     means = centers[_quantile_bins(target, source)]
-    full = mass > 0
-    means[full] = (coupling @ centers)[full] / mass[full]
+    has_mass = mass > 0
+    means[has_mass] = (coupling @ centers)[has_mass] / mass[has_mass]
     return means
 
 
-# Mass that the solver leaves where there should be none.
-_NO_MASS = 1e-9
-
-
 class ParityPlan(NamedTuple):
-    """A solution of the program."""
+    """Moved distributions (n_groups, n_bins), barycentre (n_bins,), mean cost."""
 
     moved: Array
     barycenter: Array
@@ -244,37 +241,40 @@ def solve_parity_program(
 ) -> ParityPlan:
     """Move distributions r_g (G, k) on bins so that they differ little, at low cost.
 
-    The largest Kolmogorov-Smirnov distance of two moved ones is `tolerance`, alpha.
+    The Kolmogorov-Smirnov distances of the moved ones are at most `tolerance`, alpha:
+
+        min  sum_g p_g sum_ij gamma_gij (i - j)^2
+        over couplings gamma_g >= 0 and the barycentre q,
+        with gamma_g 1 = r_g and |cum(gamma_g^T 1 - q)| <= alpha / 2.
     """
-    # min sum_g p_g sum_ij gamma_gij (i - j)^2 over couplings gamma_g >= 0 and the
-    # barycentre q, with gamma_g 1 = r_g and |cum(gamma_g^T 1 - q)| <= alpha / 2.
     n_groups, n_bins = distributions.shape
     n_couplings = n_groups * n_bins**2
-    # In bins: the least is one, far above the solver's absolute tolerance.
+    # The unknowns are gamma, q and the deviations d_g = cum(gamma_g^T 1 - q). Costs are
+    # squares of bins: the smallest is 1, far above the solver's absolute tolerance.
     steps = np.arange(n_bins, dtype=np.float64)
     costs = (steps[:, None] - steps) ** 2
-    rows, right = _constraints(distributions)
-    objective = np.zeros(rows.shape[1])
+    A, b = _constraints(distributions)
+    objective = np.zeros(A.shape[1])
     objective[:n_couplings] = np.kron(shares, costs.ravel())
     bounds = np.tile([0.0, np.inf], (len(objective), 1))
-    # The deviations from the barycentre; none is left in the last bin.
-    deviations = bounds[n_couplings + n_bins :].reshape(n_groups, n_bins, 2)
-    deviations[:, :-1] = [-tolerance / 2, tolerance / 2]
-    deviations[:, -1] = 0.0
-    found = linprog(objective, A_eq=rows, b_eq=right, bounds=bounds, method="highs")
-    if found.status != 0:
+    # All distributions have the same mass: there is no deviation after the last bin.
+    deviation_bounds = bounds[n_couplings + n_bins :].reshape(n_groups, n_bins, 2)
+    deviation_bounds[:, :-1] = [-tolerance / 2, tolerance / 2]
+    deviation_bounds[:, -1] = 0.0
+    solution = linprog(objective, A_eq=A, b_eq=b, bounds=bounds, method="highs")
+    if solution.status != 0:
         raise RuntimeError(
             f"HiGHS did not solve the transport program with {n_bins} bins: "
-            f"{found.message} Try fewer bins."
+            f"{solution.message} Try fewer bins."
         )
-    barycenter = found.x[n_couplings : n_couplings + n_bins]
-    deviation = found.x[n_couplings + n_bins :].reshape(n_groups, n_bins)
-    moved = barycenter + np.diff(deviation, prepend=0.0, axis=1)
-    return ParityPlan(_clean(moved), _clean(barycenter), float(found.fun))
+    barycenter = solution.x[n_couplings : n_couplings + n_bins]
+    deviations = solution.x[n_couplings + n_bins :].reshape(n_groups, n_bins)
+    moved = barycenter + np.diff(deviations, prepend=0.0, axis=1)
+    return ParityPlan(_normalize(moved), _normalize(barycenter), float(solution.fun))
 
 
 def monotone_coupling(source: Array, target: Array) -> Array:
-    """Return the coupling of two distributions that keeps the order."""
+    """Return the coupling of two cumulative distributions that keeps the order."""
     upper = np.minimum(source[:, None], target)
     below = np.concatenate([[0.0], source[:-1]])[:, None]
     lower = np.maximum(below, np.concatenate([[0.0], target[:-1]]))
@@ -283,7 +283,7 @@ def monotone_coupling(source: Array, target: Array) -> Array:
 
 
 def _constraints(distributions: Array) -> tuple[sparse.csr_array, Array]:
-    """Equalities in the couplings, the barycentre and the cumulated deviations."""
+    """Return equalities in the couplings, the barycentre and the deviations."""
     n_groups, n_bins = distributions.shape
     ones = np.ones((1, n_bins))
     unit = sparse.eye_array(n_bins)
@@ -293,7 +293,7 @@ def _constraints(distributions: Array) -> tuple[sparse.csr_array, Array]:
     )
     # gamma_g 1 = r_g
     sources = sparse.kron(groups, sparse.kron(unit, ones))
-    # gamma_g^T 1 = q + the differences of the cumulated deviations
+    # gamma_g^T 1 = q + the differences of the deviations
     targets = sparse.kron(groups, sparse.kron(ones, unit))
     barycenter = sparse.kron(np.ones((n_groups, 1)), -unit)
     deviations = sparse.kron(groups, -difference)
@@ -303,7 +303,7 @@ def _constraints(distributions: Array) -> tuple[sparse.csr_array, Array]:
     return rows, np.concatenate([distributions.ravel(), np.zeros(n_groups * n_bins)])
 
 
-def _clean(distributions: Array) -> Array:
-    """Without the traces of the solver's tolerance; rows add up to one."""
-    kept = np.where(distributions > _NO_MASS, distributions, 0.0)
-    return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
+def _normalize(distributions: Array) -> Array:
+    """Set masses within the solver's tolerance to zero; make rows add up to one."""
+    masses = np.where(distributions > 1e-9, distributions, 0.0)
+    return np.asarray(masses / masses.sum(axis=-1, keepdims=True))

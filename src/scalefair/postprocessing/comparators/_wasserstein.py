@@ -113,7 +113,7 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
 
     def _fit_maps(self, values: Array, codes: Codes, random_state: RandomState) -> None:
         self.jitter_ = self.jitter * float(values.std())
-        values = _jittered(values, self.jitter_, random_state)
+        values = _add_jitter(values, self.jitter_, random_state)
         self.group_scores_ = [
             np.sort(values[codes == code]) for code in range(len(self.groups_))
         ]
@@ -123,7 +123,8 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
         )
 
     def _moved(self, scores: Array, codes: Codes, random_state: RandomState) -> Array:
-        scores = _jittered(scores, self.jitter_, random_state)
+        # Equation (4): the barycentre's quantile at the level F_a(f(x)).
+        scores = _add_jitter(scores, self.jitter_, random_state)
         levels = np.empty(len(scores))
         for code in np.unique(codes):
             rows = codes == code
@@ -131,29 +132,26 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
         return np.interp(levels, self.barycenter_levels_, self.barycenter_)
 
 
-def _jittered(values: Array, width: float, random_state: RandomState) -> Array:
+def _add_jitter(values: Array, width: float, random_state: RandomState) -> Array:
     if width == 0:
         return values
     return values + random_state.uniform(-width, width, len(values))
 
 
-def middle_levels(n: int) -> Array:
-    """Return the levels (i - 1/2) / n of n sorted values."""
-    return (np.arange(n) + 0.5) / n
-
-
 def distribution_knots(values: Array) -> tuple[Array, Array]:
-    """Return the distinct values and the level of each; tied ones share the middle."""
+    """Return the distinct sorted values and their levels; ties share the middle one."""
     first = np.flatnonzero(np.r_[True, values[1:] > values[:-1]])
     ends = np.r_[first[1:], len(values)]
     return values[first], (first + ends) / (2 * len(values))
 
 
 def quantile_average(samples: list[Array], shares: Array) -> tuple[Array, Array]:
-    """Return the weighted mean of the quantile functions of several samples."""
-    levels = np.unique(np.concatenate([middle_levels(len(s)) for s in samples]))
+    """Return knots (levels, values) of the mean of the samples' quantile functions."""
+    # Value i of n has the level (i - 1/2) / n.
+    sample_levels = [(np.arange(len(sample)) + 0.5) / len(sample) for sample in samples]
+    levels = np.unique(np.concatenate(sample_levels))
     quantiles = np.zeros(len(levels))
-    for sample, share in zip(samples, shares, strict=True):
-        quantiles += share * np.interp(levels, middle_levels(len(sample)), sample)
-    # Rounding may put a mean below the one before.
+    for sample, at_levels, share in zip(samples, sample_levels, shares, strict=True):
+        quantiles += share * np.interp(levels, at_levels, sample)
+    # Rounding may make a mean smaller than the one before.
     return levels, np.maximum.accumulate(quantiles)
