@@ -350,7 +350,7 @@ def test_the_sample_does_not_depend_on_the_parts():
     host, samples = find_host(network()), []
     for rows in (X, *(Blocks(X, size) for size in (1, 37, M))):
         rows = training_rows(ExplainableSVDRegressor(host.estimator), rows, codes)
-        sample = ModelRows.of(host, rows, None).sample(30, np.random.RandomState(1))
+        sample = ModelRows.build(host, rows, None).sample(30, np.random.RandomState(1))
         samples.append((sample.X.X, sample.codes.gather()[0]))
     for sample in samples:
         for column, expected in zip(sample, samples[0], strict=True):

@@ -40,7 +40,7 @@ def scaled():
 
 
 def rows_for(host, rows=X, codes=CODES, batch_size=16):
-    return ModelRows.of(host, GroupedRows(rows, codes, GROUPS, N), batch_size)
+    return ModelRows.build(host, GroupedRows(rows, codes, GROUPS, N), batch_size)
 
 
 def assert_moments(moments, rows, codes=CODES, rtol=1e-10):
@@ -81,7 +81,7 @@ class Recomputing(CountingHost):
 @pytest.mark.parametrize("keep", [0, 10**6])
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_layer_moments_are_those_of_all_rows(layer, keep, batch_size, monkeypatch):
-    monkeypatch.setattr(_passes, "_KEPT_BYTES", keep)
+    monkeypatch.setattr(_passes, "MAX_CACHED_BYTES", keep)
     host = find_host(scaled())
     moments, kept = rows_for(host, batch_size=batch_size).layer_moments(layer)
     A = host.inputs(X, layer)
@@ -122,7 +122,7 @@ def test_moments_of_every_layer_are_those_of_its_narrower_side(monkeypatch):
         means = np.array([Z[g == CODES].mean(axis=0) for g in range(3)])
         gaps = means[[1, 2, 2]] - means[[0, 0, 1]]
         assert unfairness.mean_gap == pytest.approx(np.linalg.norm(gaps))
-    monkeypatch.setattr(_passes, "_WIDEST", 3)
+    monkeypatch.setattr(_passes, "MAX_COMPARED_WIDTH", 3)
     found = rows_for(host).unfairness_by_layer()
     assert [layer is None for layer in found] == [True, True, False]
 
@@ -165,7 +165,7 @@ def test_activations_that_overflow_name_the_layer_and_the_rows(monkeypatch):
     rows = X.copy()
     rows[:, 1] = 0.0
     rows[37, 1] = 100.0
-    monkeypatch.setattr(_passes, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(_passes, "MAX_CACHED_BYTES", 0)
     some = rows_for(find_host(model), rows)
     with np.errstate(over="ignore"):
         for act in (lambda: some.layer_moments(1), some.unfairness_by_layer):
