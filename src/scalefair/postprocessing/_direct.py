@@ -81,6 +81,7 @@ def direct_weights(
     Given W (m, n), W S T and T (n, r) with T T^T = S^+, d_p (n, P) and M_p (P, n, n);
     inf is no bound. `tol` is the relative accuracy of the covariance gap.
     """
+    # Whitened coordinates: V_0 = W S T, u_p = T^T d_p, F_p = T^T M_p T.
     means, full_root, start, basis = root.T @ differences, root, whitened, None
     if mean_bound == 0:  # V only has coordinates that are orthogonal to all means
         basis = _orthogonal_complement(means)
@@ -89,11 +90,13 @@ def direct_weights(
         means = np.empty((root.shape[1], 0))
     problem = WhitenedProblem.build(start, root, means, forms)
     bounds = Bounds(float(np.sqrt(mean_bound)), float(np.sqrt(covariance_bound)))
+    # The means alone have a closed form. Their solution may do for both bounds.
     V, multiplier = _nearest_means(problem, bounds), np.zeros((len(start),) * 2)
     if not bounds.hold(problem, V):
         V, multipliers = _minimise_by_subproblems(problem, V, bounds, tol)
         V = _onto_bounds(problem, V, bounds)
         multiplier = multipliers.covariance * problem.products(V)[1][0]
+    # Back to the weight: W' = W + (V - V_0) T^T, and what the basis leaves out of V_0.
     step = (V - problem.start) @ problem.root.T
     if basis is not None:
         step -= (whitened - start @ basis.T) @ full_root.T
@@ -167,6 +170,7 @@ def _minimise_by_subproblems(
     shares, basis = _leading_directions(problem, V)
     rotated, V = problem.rotated(basis), basis.T @ V
     multipliers = _initial_multipliers(problem, V)
+    # V is a solution for the rows before, and its multipliers are nearly those of all.
     for n_rows in _subproblem_sizes(shares):
         subproblem = Subproblem(rotated, n_rows, V, bounds)
         V[:n_rows], multipliers = subproblem.solve(multipliers, tol)
@@ -225,6 +229,7 @@ class Subproblem:
         accuracy = 0.1
         for _ in range(MAX_MULTIPLIER_STEPS):
             self._minimise(multipliers, max(tol, accuracy))
+            # Gaps relative to their bounds: one in the end.
             ratio = self.problem.covariance_gap(self.V) / self.bounds.covariance
             mean_ratio = self.problem.mean_gap(self.V) / self.bounds.mean
             # Complementarity: without a multiplier the means may be inside.
@@ -234,6 +239,7 @@ class Subproblem:
                 break
             # Far from the bound a rough minimum is enough for the next multiplier.
             accuracy = 0.1 * min(abs(ratio - 1), 1.0)
+            # Fixed-point step for a, secant step for b.
             points.append((np.log(multipliers.covariance), np.log(max(ratio, TINY))))
             multipliers = Multipliers(
                 self._next_mean_multiplier(multipliers.mean, mean_ratio),
@@ -279,6 +285,7 @@ class Subproblem:
         self, x: Array, multipliers: Multipliers, factors: Array, unit: float
     ) -> tuple[float, Array]:
         """L(V) / unit^2 and its gradient at x = X / unit."""
+        # dL/dV = V - V_0 + a sum_p V u_p u_p^T + b sum_p (V F_p V^T) V F_p
         V = self._scaled_along_means(x.reshape(self.V.shape) * unit, factors)
         a, b = multipliers.mean, multipliers.covariance
         gradient = V - self.start

@@ -90,7 +90,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         With the direct method, do not bring a gap below what groups of so many rows
         would have by chance (see `mean_gap_noise_`), unless the reduction is infinite:
         pairs whose gap is not above that are left alone, and others weigh by the part
-        of the square that is.
+        of the square that is, for means in units of their noise.
     epsilon : float, default=1e-5
         Makes the root of ``d d^T`` invertible where ``first_moment="svd"``.
     first_moment : {"exact", "svd"}, default="exact"
@@ -300,6 +300,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
                 "The last layer is fitted to y, which requires y to be passed, but "
                 "the target y is None: pass y, or use refit_last=None."
             )
+        # The model, checked on few rows before the passes over all of them.
         host = find_host(fitted_estimator(self.estimator, rows.X, y, self.prefit))
         host.check_finite_layers()
         model_rows = ModelRows.build(host, rows, self.batch_size)
@@ -311,6 +312,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         if self.refit_last is not None:
             host.check_linear_output(few_rows)
             targets = checked_targets(y, rows.n_rows, host)
+        # The layer, and the memory that its matrices and those of the last one take.
         self.groups_ = rows.groups
         self.layer_ = self._choose_layer(model_rows)
         last = host.n_layers - 1
@@ -321,6 +323,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         check_memory(host, self.layer_, sizes, "choose a layer of fewer inputs.")
         if self.refit_last is not None and self.layer_ != last:
             check_memory(host, last, sizes, "use refit_last=None.")
+        # First pass: moments of the layer's inputs, and predictions before the change.
         self.moments_, cached = model_rows.layer_moments(self.layer_)
         prediction = _one_prediction(host, few_rows)
         # If the model gives no predictions, `predict` will complain.
@@ -334,6 +337,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             has_predictions=prediction is not None,
         )
         self.ks_before_, self.r2_before_ = data.scores(host)
+        # Change and refit, with a pass for the last layer and one for predictions.
         host = self._search_power(data)
         self.estimator_ = host.estimator
         self._sample = replace(sample, host=host)

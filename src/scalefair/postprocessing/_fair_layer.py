@@ -126,6 +126,7 @@ def fair_layer(
     first_moment: str,
 ) -> FairLayer:
     """Change a layer, given its weight (m, n) and the moments of its inputs."""
+    # The published method has no floor of noise.
     inputs = LayerMoments(moments)
     direct = method == "direct"
     bounds = GapBounds.build(weight, inputs, reductions, noise_floor and direct)
@@ -196,6 +197,7 @@ def meet_bounds(
     multipliers = np.where(positive, 1 / divisors, bounded)
     M, margin = layer.covariance_differences, np.ones(2)
     for _ in range(MAX_MULTIPLIER_UPDATES):
+        # Scaled differences and forms, so that the sums are plain sums over pairs.
         multipliers /= np.maximum(multipliers.max(axis=1, keepdims=True), TINY)
         scales = np.sqrt(bounds.weights * multipliers[:, layer.attribute])
         sums = (multipliers * np.where(bounded, limits, 0.0)).sum(axis=1)
@@ -214,6 +216,7 @@ def meet_bounds(
         )
         if layer.n_attributes == 1:
             return solution
+        # Squares of each attribute relative to their limits: at most one in the end.
         gaps = layer.pair_gaps(solution.weight) * np.sqrt(bounds.weights)
         squares = layer.gaps_by_attribute(gaps) ** 2
         ratios = np.where(positive, squares / divisors, 0.0)

@@ -74,8 +74,7 @@ class LayerMoments:
     def differences(self) -> Array:
         """Differences d_p of the means, shape (n, P)."""
         first, second = self.pairs.T
-        means = self.means
-        return np.ascontiguousarray((means[second] - means[first]).T)
+        return np.ascontiguousarray((self.means[second] - self.means[first]).T)
 
     @cached_property
     def covariance_differences(self) -> Array:
@@ -181,6 +180,8 @@ class LayerMoments:
         From the covariance K of the outputs within groups, as if rows were normal;
         infinite if a group has one row only.
         """
+        # Of normal rows: E |W d|^2 = tr K (1/n_a + 1/n_b), and for the covariances
+        # ((tr K)^2 + |K|^2) (1/(n_a - 1) + 1/(n_b - 1)).
         W = _compressed(weight)
         n_rows, n = int(self.counts.sum()), self.counts[self.pairs].T
         K = W @ self.within @ W.T * (n_rows / max(n_rows - len(self.counts), 1))

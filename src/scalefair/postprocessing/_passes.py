@@ -47,9 +47,11 @@ class RowsInMemory:
     def map(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
     ) -> Parts:
+        """Call the function with the rows and the only part of each collection."""
         return self.parts.map(function, *args, each=each)
 
     def split(self, values: NDArray[Any]) -> Parts:
+        """Return values of the rows as one part."""
         return self.parts.like([values])
 
 
@@ -67,6 +69,7 @@ class ModelRows:
     def build(
         cls, host: LayerHost, rows: GroupedRows, batch_size: int | None
     ) -> ModelRows:
+        """Check the rows as the model does, which may be in memory or in parts."""
         X, codes = rows.X, rows.codes
         if not isinstance(X, PartitionedRows):
             X = RowsInMemory(host.check_rows(X))
@@ -87,6 +90,7 @@ class ModelRows:
         blocks = self.X.map(
             _take_rows, self.host, names, validate, each=[self.X.parts.like(indices)]
         ).gather()
+        # Rows in memory are one block, of any type that the model takes.
         X = blocks[0]
         if validate and sparse.issparse(X):
             X = sparse.vstack(blocks, format="csr")
@@ -99,6 +103,7 @@ class ModelRows:
 
     def layer_moments(self, layer: int) -> tuple[Moments, NDArray[Any] | None]:
         """Moments of a layer's inputs, and these, shape (N, n), if they are small."""
+        # Parts may be on other machines: their inputs are computed again.
         max_bytes = 0 if isinstance(self.X, PartitionedRows) else MAX_CACHED_BYTES
         parts = self._map(_layer_moments, layer, max_bytes, by_part=[self.codes])
         moments, cached = parts.reduce(_merge_layer_moments)
@@ -246,13 +251,14 @@ def _layer_moments(
     total, cached = None, None
     for rows, X_batch in batches(X, batch_size):
         A = host.inputs(X_batch, layer)
+        # The first batch tells the type of the inputs, and so their size.
         if rows.start == 0 and len(codes) * A.shape[1] * A.itemsize <= max_bytes:
             cached = np.empty((len(codes), A.shape[1]), A.dtype)
         if cached is None:
             total = _add_moments(total, A, codes, rows, name)
         else:
             cached[rows] = A
-    if cached is not None:
+    if cached is not None:  # all rows at once
         total = _add_moments(None, cached, codes, slice(0, len(cached)), name)
     return total, cached
 
@@ -307,6 +313,7 @@ def _all_layer_moments(
 
 
 def _has_fewer_outputs(host: LayerHost, layer: int) -> bool:
+    """Whether moments of the outputs are smaller than those of the inputs."""
     n_outputs, n_inputs = host.shape(layer)
     return n_outputs < n_inputs
 
@@ -314,6 +321,7 @@ def _has_fewer_outputs(host: LayerHost, layer: int) -> bool:
 def _sum_of_residuals(
     host: LayerHost, X: Any, batch_size: int, targets: NDArray[np.float64]
 ) -> NDArray[np.float64]:
+    """Sum of targets less predictions over the rows of a part."""
     total = np.zeros(1 if targets.ndim == 1 else targets.shape[1])
     for rows, X_batch in batches(X, batch_size):
         y = targets[rows]
@@ -325,6 +333,7 @@ def _sum_of_residuals(
 def _outputs(
     host: LayerHost, X: Any, batch_size: int, dtype: Any = None
 ) -> NDArray[Any]:
+    """Predictions for the rows of a part, as the model gives them."""
     outputs = np.concatenate([host.outputs(part) for _, part in batches(X, batch_size)])
     return outputs.astype(outputs.dtype if dtype is None else dtype, copy=False)
 
@@ -332,6 +341,7 @@ def _outputs(
 def _part_outputs(
     host: LayerHost, X: Any, batch_size: int, layer: int, cached: NDArray[Any] | None
 ) -> NDArray[Any]:
+    """Predictions for the rows of a part, from cached inputs if that is possible."""
     if cached is None or not host.can_resume:
         return _outputs(host, X, batch_size)
     last = host.n_layers - 1
@@ -361,12 +371,14 @@ def _add_moments(
 
 
 def _merge_layer_moments(one: Any, other: Any) -> tuple[list[GroupMoments], None]:
+    """Merge the moments of two parts, whose inputs are not cached."""
     return GroupMoments._merge_each(one[0], other[0]), None
 
 
 def _merge_by_layer(
     one: list[list[GroupMoments] | None], other: list[list[GroupMoments] | None]
 ) -> list[list[GroupMoments] | None]:
+    """Merge the moments of two parts, layer by layer."""
     return [
         None if a is None or b is None else GroupMoments._merge_each(a, b)
         for a, b in zip(one, other, strict=True)
