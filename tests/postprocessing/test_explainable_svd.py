@@ -149,11 +149,11 @@ def test_stationary_and_feasible(seed, m, n, n_groups, part):
     if part > 0:
         # (W - W') S = lambda W' D D^T with lambda > 0: parallel, in one direction.
         # Convex, so that no weight within the bound changes the outputs less.
-        left, right = (W - changed) @ S, changed @ D @ D.T
-        lam = (left * right).sum() / (right**2).sum()
+        gradient, normal = (W - changed) @ S, changed @ D @ D.T
+        lam = (gradient * normal).sum() / (normal**2).sum()
         assert lam > 0
         np.testing.assert_allclose(
-            left, lam * right, atol=1e-7 * np.abs(lam * right).max()
+            gradient, lam * normal, atol=1e-7 * np.abs(lam * normal).max()
         )
 
 

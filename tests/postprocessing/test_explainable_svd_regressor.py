@@ -325,9 +325,9 @@ def test_feature_names_are_kept():
 
 def test_names_and_order_of_groups_and_rows_do_not_matter():
     expected = fair(network())
-    words = fair(network(), codes=np.array(["u", "v"])[CODES])
-    assert words.groups_.tolist() == ["u", "v"]
-    np.testing.assert_array_equal(words.weight_, expected.weight_)
+    named = fair(network(), codes=np.array(["u", "v"])[CODES])
+    assert named.groups_.tolist() == ["u", "v"]
+    np.testing.assert_array_equal(named.weight_, expected.weight_)
     order = np.random.default_rng(1).permutation(len(X))
     for model in (
         fair(network(), codes=1 - CODES),
@@ -414,10 +414,10 @@ def test_errors_in_the_data(change, message):
 @pytest.mark.parametrize("options", [{}, {"layer": 0}, {"layer": -1}])
 @pytest.mark.parametrize("layer", [0, 2])
 def test_failed_training_is_told(layer, options):
-    for part, word in (("coefs_", "weight"), ("intercepts_", "bias")):
+    for part, name in (("coefs_", "weight"), ("intercepts_", "bias")):
         net = mlp(max_iter=1)
         getattr(net, part)[layer].flat[0] = np.nan
-        message = rf"{word} of layer 'coefs_\[{layer}\]' of this MLPRegressor has .*NaN"
+        message = rf"{name} of layer 'coefs_\[{layer}\]' of this MLPRegressor has .*NaN"
         with pytest.raises(ValueError, match=message):
             fair(net, **options)
 

@@ -182,12 +182,12 @@ def test_gaps_below_noise_are_left():
     assert equal.gaps_after[0] < 1e-10
 
 
-@pytest.mark.parametrize(("m", "reached"), [(200, "noise"), (20_000, "reduction")])
-def test_gaps_fall_to_the_noise_and_no_further(m, reached):
+@pytest.mark.parametrize(("m", "binding"), [(200, "noise"), (20_000, "reduction")])
+def test_gaps_fall_to_the_noise_and_no_further(m, binding):
     _, _, moments, W = layer(m=m, seed=3)
     (before, _), noise = LayerMoments(moments).gaps(W), LayerMoments(moments).noise(W)
     target = before / np.sqrt(15)
-    assert (noise[0, 0] > target) == (reached == "noise")
+    assert (noise[0, 0] > target) == (binding == "noise")
     result = directly(W, moments, covariance=1.0, noise_floor=True)
     assert result.gaps_after[0] == pytest.approx(max(target, noise[0, 0]), rel=1e-3)
     np.testing.assert_array_equal(result.noise, noise)

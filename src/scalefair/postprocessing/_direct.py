@@ -185,6 +185,8 @@ def _initial_multipliers(problem: WhitenedProblem, V: Array) -> Multipliers:
         largest = float(np.abs(problem.forms).max())
     else:
         largest = float(max(np.linalg.norm(form, 2) for form in problem.forms))
+    # The curvature of the form's term is five times that of the change; 8 TINY keeps
+    # the quotient finite.
     return Multipliers(0.0, 5 / max(problem.covariance_gap(V) * largest, 8 * TINY))
 
 
