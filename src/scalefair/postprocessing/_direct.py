@@ -315,20 +315,39 @@ def _secant_step(points: list[tuple[float, float]]) -> float:
 
 def _onto_bounds(problem: WhitenedProblem, V: Array, bounds: Bounds) -> Array:
     """Last point of the line from V_0 through V that meets both bounds."""
-    start, step = problem.start, V - problem.start
-    # The bounds hold at `inside` and not at `outside`: V or a little beyond it.
-    outside, inside = 0.0, 1.0
-    while not bounds.hold(problem, start + inside * step) and inside < 1.5:
-        outside, inside = inside, 1 + max(1e-4, 3 * (inside - 1))
-    if inside >= 1.5:  # smaller outputs have smaller gaps
+    # Squares of both gaps at V + t S are polynomials of t, the highest power first.
+    S = V - problem.start
+    VF, B = problem.products(V)
+    C = problem.products(S)[1]
+    quartic = np.zeros(5)
+    for product, b, c in zip(VF, B, C, strict=True):
+        a = product @ S.T
+        a += a.T.copy()
+        quartic[:2] += np.vdot(c, c), 2 * np.vdot(a, c)
+        quartic[2] += np.vdot(a, a) + 2 * np.vdot(b, c)
+        quartic[3:] += 2 * np.vdot(a, b), np.vdot(b, b)
+    g, h = V @ problem.means, S @ problem.means
+    quadratic = np.array([np.vdot(h, h), 2 * np.vdot(g, h), np.vdot(g, g)])
+
+    def within(t: float) -> bool:
+        return bool(
+            np.polyval(quartic, t) <= bounds.covariance**2
+            and np.polyval(quadratic, t) <= bounds.mean**2
+        )
+
+    # The bounds hold at `inside` and not at `outside`: at V or a little beyond it.
+    outside, inside = -1.0, 0.0
+    while not within(inside) and inside < 0.5:
+        outside, inside = inside, max(1e-4, 3 * inside)
+    if inside >= 0.5:  # smaller outputs have smaller gaps
         mean = problem.mean_gap(V) / bounds.mean if bounds.mean else 0.0
         covariance = np.sqrt(problem.covariance_gap(V) / bounds.covariance)
         # Gaps are rounded relative to terms that cancel: a little further inside.
         return V / max(1.0, mean, float(covariance)) * (1 - 1e-9)
     for _ in range(20):
         middle = (outside + inside) / 2
-        if bounds.hold(problem, start + middle * step):
+        if within(middle):
             inside = middle
         else:
             outside = middle
-    return start + inside * step
+    return V + inside * S
