@@ -382,7 +382,7 @@ def test_entries_that_are_not_finite_are_placed(kind, bad, monkeypatch):
     with pytest.raises(ValueError, match=message):
         np.asarray(fair(network()).predict(PARTS[kind](rows)))
     for sampled in (M, 4):  # in the sample, and not
-        monkeypatch.setattr(_explainable_svd_regressor, "_SAMPLED_ROWS", sampled)
+        monkeypatch.setattr(_explainable_svd_regressor, "N_SAMPLED_ROWS", sampled)
         for layer in (0, "auto", -1):
             with pytest.raises(ValueError, match=message):
                 fair(network(), PARTS[kind](rows), layer=layer)

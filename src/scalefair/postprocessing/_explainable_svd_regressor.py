@@ -40,6 +40,8 @@ from scalefair.postprocessing._training_rows import (
 )
 from scalefair.streaming import GroupMoments, PartitionedRows, is_partitioned
 
+# Rows from which the unfairness of layers is estimated if the layer is given.
+N_SAMPLED_ROWS = 1000
 # Largest power of the reductions that is tried to reach a distance.
 MAX_POWER = 4.0
 
@@ -305,8 +307,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         host.check_finite_layers()
         model_rows = ModelRows.build(host, rows, self.batch_size)
         random_state = check_random_state(self.random_state)
-        # Of about 1000 rows the unfairness of layers is estimated, if it is asked for.
-        sample = model_rows.sample(1000, random_state)
+        sample = model_rows.sample(N_SAMPLED_ROWS, random_state)
         few_rows = next(batches(sample.X.parts.gather()[0], 32))[1]
         targets = None
         if self.refit_last is not None:
