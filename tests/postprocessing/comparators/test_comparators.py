@@ -491,13 +491,6 @@ def test_fine_bins_approach_the_barycenter_without_bins():
     assert errors[1] < errors[0] / 4
 
 
-@pytest.mark.parametrize("n_groups", [2, 4])
-@pytest.mark.parametrize(("assignment", "bound"), [("ordered", 0.02), ("random", 0.05)])
-def test_groups_agree_after_the_map(n_groups, assignment, bound):
-    scores, groups = _rows(4000, n_groups)
-    assert _distance(_moved(scores, groups, assignment=assignment), groups) < bound
-
-
 def test_tolerance_is_met_and_used():
     scores, groups = _rows(4000, 2)
     moved = _moved(scores, groups, tolerance=0.2)
