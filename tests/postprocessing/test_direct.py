@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from scalefair.postprocessing._direct import direct_weights
-from scalefair.postprocessing._direct_sqp import smallest_change
+from scalefair.postprocessing._duality_bound import dual, smallest_change
 from scalefair.postprocessing._explainable_svd import exact_first_moment
 from scalefair.postprocessing._fair_layer import GapBounds
 from scalefair.postprocessing._layer_moments import LayerMoments
@@ -35,13 +35,13 @@ def solve(weight, moments, mean_bound, covariance_bound, **options):
     )
 
 
-def proved(found, weight, moments, mean_bound, covariance_bound):
+def proved(result, weight, moments, mean_bound, covariance_bound):
     """Lower bound of the change, from the solution's multiplier."""
     return smallest_change(
         *moments.whitening(weight),
         moments.differences[:, 0],
         moments.covariance_differences[0],
-        found.multiplier,
+        result.multiplier,
         mean_bound=mean_bound,
         covariance_bound=covariance_bound,
     )
@@ -60,7 +60,7 @@ def test_no_worse_than_a_general_optimiser(m, n_groups, reductions):
     moments = layer(m, n=4, n_groups=n_groups)
     weight = np.random.default_rng(9).normal(size=(m, 4))
     bounds = reduced(weight, moments, *reductions)
-    found = solve(weight, moments, *bounds, tol=1e-4)
+    result = solve(weight, moments, *bounds, tol=1e-4)
 
     def change(w):
         return moments.output_change(weight, w.reshape(weight.shape))
@@ -78,13 +78,13 @@ def test_no_worse_than_a_general_optimiser(m, n_groups, reductions):
                 method="SLSQP",
                 options={"maxiter": 1000, "ftol": 1e-12},
             )
-            for start in (found.weight, 0.5 * weight, weight)
+            for start in (result.weight, 0.5 * weight, weight)
         ),
         key=lambda result: result.fun if slack(result.x).min() > -1e-6 else np.inf,
     )
-    assert found.converged
-    assert slack(found.weight).min() >= -1e-8
-    assert change(found.weight) <= best.fun * 1.003
+    assert result.converged
+    assert slack(result.weight).min() >= -1e-8
+    assert change(result.weight) <= best.fun * 1.003
 
 
 @settings(deadline=None, max_examples=25)
@@ -96,12 +96,32 @@ def test_certificate(seed, m, mean_reduction, covariance_reduction):
     moments = layer(seed)
     weight = np.random.default_rng(seed).normal(size=(m, 6))
     bounds = reduced(weight, moments, mean_reduction, covariance_reduction)
-    found = solve(weight, moments, *bounds, tol=1e-3)
-    gaps = np.square(moments.gaps(found.weight))
-    assert found.converged
+    result = solve(weight, moments, *bounds, tol=1e-3)
+    gaps = np.square(moments.gaps(result.weight))
+    assert result.converged
     assert (gaps <= np.array(bounds) * (1 + 1e-6)).all()
-    least = proved(found, weight, moments, *bounds)
-    assert 0 <= least <= moments.output_change(weight, found.weight) * (1 + 1e-9)
+    lower_bound = proved(result, weight, moments, *bounds)
+    assert 0 <= lower_bound <= moments.output_change(weight, result.weight) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_dual_bounds_every_point(seed):
+    rng = np.random.default_rng(seed)
+    R, d, u = rng.normal(size=(3, 4)), rng.normal(size=4), rng.normal(size=4)
+    d *= 10 / np.linalg.norm((R * d) @ R.T)
+    u *= 10 / np.linalg.norm(R @ u)
+    b = np.array([-1.0, 0.5, 1.0]) * rng.uniform(1, 5, size=3) / np.abs(d).max()
+    lower_bound, V, a, b = dual(R, d, u, b)
+    # The point is the minimum over V, and a the best.
+    residual = V + b[:, None] * V * d + a * np.outer(V @ u, u) - R
+    np.testing.assert_allclose(residual, 0, atol=1e-10 * np.abs(R).max())
+    assert a > 0
+    assert np.linalg.norm(V @ u) == pytest.approx(1)
+    for _ in range(200):
+        point = R * rng.uniform(0, 1) + rng.normal(size=R.shape)
+        gap = np.linalg.norm((point * d) @ point.T)
+        point /= max(1.0, gap**0.5, np.linalg.norm(point @ u))
+        assert lower_bound <= np.sum((point - R) ** 2)
 
 
 def test_bounds_hold_however_gaps_are_rounded():
@@ -115,11 +135,13 @@ def test_means_alone_are_the_closed_form():
     moments = layer(1)
     weight = np.random.default_rng(1).normal(size=(3, 6))
     bound = moments.gaps(weight)[0] ** 2 / 7
-    found = solve(weight, moments, bound, np.inf)
+    result = solve(weight, moments, bound, np.inf)
     exact = exact_first_moment(weight, moments.differences, moments.solve, bound)
-    np.testing.assert_allclose(found.weight, exact, atol=1e-10)
-    least = proved(found, weight, moments, bound, np.inf)
-    assert least == pytest.approx(moments.output_change(weight, found.weight), rel=1e-6)
+    np.testing.assert_allclose(result.weight, exact, atol=1e-10)
+    lower_bound = proved(result, weight, moments, bound, np.inf)
+    assert lower_bound == pytest.approx(
+        moments.output_change(weight, result.weight), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("mean_bound", [0.0, np.inf])
@@ -128,11 +150,11 @@ def test_equal_covariances_as_far_as_promised(mean_bound):
     moments = layer(4)
     weight = np.random.default_rng(4).normal(size=(4, 6))
     before = moments.gaps(weight)[1]
-    bounds = GapBounds.of(weight, moments, (1.0, np.inf), False)
+    bounds = GapBounds.build(weight, moments, (1.0, np.inf), False)
     assert bounds.limits[1, 0] == pytest.approx((1e-4 * before) ** 2)
-    found = solve(weight, moments, mean_bound, bounds.limits[1, 0])
-    assert found.converged
-    assert moments.gaps(found.weight)[1] <= 1.0001e-4 * before
+    result = solve(weight, moments, mean_bound, bounds.limits[1, 0])
+    assert result.converged
+    assert moments.gaps(result.weight)[1] <= 1.0001e-4 * before
 
 
 def test_wide_layers_begin_with_few_rows():
@@ -142,10 +164,10 @@ def test_wide_layers_begin_with_few_rows():
     weight = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 40))
     weight += 1e-3 * rng.normal(size=(60, 40))
     bounds = reduced(weight, moments, 15, 150)
-    found = solve(weight, moments, *bounds)
-    assert found.converged
-    change = moments.output_change(weight, found.weight)
-    assert change <= 1.03 * proved(found, weight, moments, *bounds)
+    result = solve(weight, moments, *bounds)
+    assert result.converged
+    change = moments.output_change(weight, result.weight)
+    assert change <= 1.03 * proved(result, weight, moments, *bounds)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -153,8 +175,8 @@ def test_equal_means_beside_a_strict_bound_do_not_empty_the_layer(seed):
     moments = layer(seed, n=8, n_rows=200)
     weight = np.random.default_rng(seed).normal(size=(6, 8))
     bound = moments.gaps(weight)[1] ** 2 / 1e4
-    found = solve(weight, moments, 0.0, bound)
-    assert found.converged
-    assert moments.gaps(found.weight)[0] < 1e-9
-    change = moments.output_change(weight, found.weight)
+    result = solve(weight, moments, 0.0, bound)
+    assert result.converged
+    assert moments.gaps(result.weight)[0] < 1e-9
+    change = moments.output_change(weight, result.weight)
     assert change < 0.99 * moments.output_change(weight, np.zeros_like(weight))

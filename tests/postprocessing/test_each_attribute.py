@@ -28,8 +28,8 @@ W = RNG.standard_normal((3, 4))
 
 
 def moments_of(*names):
-    each = GroupMoments._compared(X, PEOPLE[list(names)], "each")
-    return each if len(each) > 1 else each[0]
+    moments = GroupMoments._compared(X, PEOPLE[list(names)], "each")
+    return moments if len(moments) > 1 else moments[0]
 
 
 def changed(moments, method="direct", mean=15.0, covariance=150.0):
@@ -52,35 +52,35 @@ def gaps_of(weight, name):
     "reductions", [(15.0, 150.0), (4.0, 4.0), (1.0, 10.0), (3.0, 1.0), (np.inf, 20.0)]
 )
 def test_bounds_of_each_at_the_smallest_change(reductions):
-    found = changed(moments_of("sex", "place"), "direct", *reductions)
-    assert found.converged
+    result = changed(moments_of("sex", "place"), "direct", *reductions)
+    assert result.converged
     for name in PEOPLE:
         allowed = gaps_of(W, name) / np.sqrt(reductions)
-        held = gaps_of(found.weight, name) <= allowed * (1 + 1e-8) + 1e-12
-        assert held[np.array(reductions) > 1].all()
+        within = gaps_of(result.weight, name) <= allowed * (1 + 1e-8) + 1e-12
+        assert within[np.array(reductions) > 1].all()
     if np.isinf(reductions[0]):
         return
     layer = LayerMoments(moments_of("sex", "place"))
-    S, before = layer.second_moment, layer.gaps_of_each(layer.pair_gaps(W)) ** 2
-    asked = np.array(reductions) > 1
+    S, before = layer.second_moment, layer.gaps_by_attribute(layer.pair_gaps(W)) ** 2
+    bounded = np.array(reductions) > 1
 
     def change(w):
         step = w.reshape(W.shape) - W
         return np.sum((step @ S) * step) / np.sum((W @ S) * W)
 
     def slack(w):
-        after = layer.gaps_of_each(layer.pair_gaps(w.reshape(W.shape))) ** 2
-        return (1 / np.array(reductions)[:, None] - after / before)[asked].ravel()
+        after = layer.gaps_by_attribute(layer.pair_gaps(w.reshape(W.shape))) ** 2
+        return (1 / np.array(reductions)[:, None] - after / before)[bounded].ravel()
 
     reference = minimize(
         change,
-        0.9 * found.weight.ravel(),
+        0.9 * result.weight.ravel(),
         constraints={"type": "ineq", "fun": slack},
         method="SLSQP",
         options={"maxiter": 300, "ftol": 1e-10},
     )
     assert slack(reference.x).min() > -1e-6
-    assert found.change <= 1.03 * reference.fun
+    assert result.change <= 1.03 * reference.fun
 
 
 @pytest.mark.parametrize("name", ["sex", "place"])
@@ -93,12 +93,12 @@ def test_one_attribute_twice_is_once(name):
 
 
 def test_the_published_method_lowers_the_sum_of_squares():
-    found = changed(moments_of("sex", "place"), "explainable_svd")
+    result = changed(moments_of("sex", "place"), "explainable_svd")
     before, after = (
         np.sum([gaps_of(weight, name) ** 2 for name in PEOPLE], axis=0)
-        for weight in (W, found.weight)
+        for weight in (W, result.weight)
     )
-    assert after[0] == pytest.approx(before[0] / 15)  # no less than asked for
+    assert after[0] == pytest.approx(before[0] / 15)  # no less than was asked for
     assert after[1] < before[1] / 5
 
 
@@ -144,9 +144,9 @@ def test_a_regressor(net, tmp_path):
     rows = [dask.delayed(X[a:b]) for a, b in pairwise(cuts)]
     groups = [dask.delayed(PEOPLE[a:b]) for a, b in pairwise(cuts)]
     reader = open_rows(tmp_path / "X.npy", max_bytes=20000)
-    for some, given in ((rows, groups), (reader, PEOPLE)):
+    for X_parts, people in ((rows, groups), (reader, PEOPLE)):
         parts = ExplainableSVDRegressor(net, attributes="each", noise_floor=False)
-        parts.fit(some, y, sensitive_features=given)
+        parts.fit(X_parts, y, sensitive_features=people)
         np.testing.assert_allclose(parts.weight_, fair.weight_, atol=1e-4)
 
 

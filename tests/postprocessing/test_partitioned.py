@@ -350,7 +350,7 @@ def test_the_sample_does_not_depend_on_the_parts():
     host, samples = find_host(network()), []
     for rows in (X, *(Blocks(X, size) for size in (1, 37, M))):
         rows = training_rows(ExplainableSVDRegressor(host.estimator), rows, codes)
-        sample = ModelRows.of(host, rows, None).sample(30, np.random.RandomState(1))
+        sample = ModelRows.build(host, rows, None).sample(30, np.random.RandomState(1))
         samples.append((sample.X.X, sample.codes.gather()[0]))
     for sample in samples:
         for column, expected in zip(sample, samples[0], strict=True):
@@ -382,7 +382,7 @@ def test_entries_that_are_not_finite_are_placed(kind, bad, monkeypatch):
     with pytest.raises(ValueError, match=message):
         np.asarray(fair(network()).predict(PARTS[kind](rows)))
     for sampled in (M, 4):  # in the sample, and not
-        monkeypatch.setattr(_explainable_svd_regressor, "_SAMPLED_ROWS", sampled)
+        monkeypatch.setattr(_explainable_svd_regressor, "N_SAMPLED_ROWS", sampled)
         for layer in (0, "auto", -1):
             with pytest.raises(ValueError, match=message):
                 fair(network(), PARTS[kind](rows), layer=layer)

@@ -40,7 +40,7 @@ def scaled():
 
 
 def rows_for(host, rows=X, codes=CODES, batch_size=16):
-    return ModelRows.of(host, GroupedRows(rows, codes, GROUPS, N), batch_size)
+    return ModelRows.build(host, GroupedRows(rows, codes, GROUPS, N), batch_size)
 
 
 def assert_moments(moments, rows, codes=CODES, rtol=1e-10):
@@ -81,7 +81,7 @@ class Recomputing(CountingHost):
 @pytest.mark.parametrize("keep", [0, 10**6])
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_layer_moments_are_those_of_all_rows(layer, keep, batch_size, monkeypatch):
-    monkeypatch.setattr(_passes, "_KEPT_BYTES", keep)
+    monkeypatch.setattr(_passes, "MAX_CACHED_BYTES", keep)
     host = find_host(scaled())
     moments, kept = rows_for(host, batch_size=batch_size).layer_moments(layer)
     A = host.inputs(X, layer)
@@ -107,24 +107,24 @@ def test_last_layer_and_targets(kind, is_kept, targets):
 def test_moments_of_every_layer_are_those_of_its_narrower_side(monkeypatch):
     widths, original = set(), GroupMoments._compared.__func__
 
-    def of_each(cls, X, *given):
+    def count_widths(cls, X, *arguments):
         widths.add(X.shape[1])
-        return original(cls, X, *given)
+        return original(cls, X, *arguments)
 
-    monkeypatch.setattr(GroupMoments, "_compared", classmethod(of_each))
+    monkeypatch.setattr(GroupMoments, "_compared", classmethod(count_widths))
     host = CountingHost(mlp(hidden_layer_sizes=(50, 4)))
-    found = rows_for(host).unfairness_by_layer()
+    layers = rows_for(host).unfairness_by_layer()
     assert widths == {5, 4, 1}  # not 50
     assert host.n_rows == 2 * N  # one pass, not 1 + 2
-    assert [layer.name for layer in found] == [f"coefs_[{i}]" for i in range(3)]
-    for layer, unfairness in enumerate(found):
+    assert [layer.name for layer in layers] == [f"coefs_[{i}]" for i in range(3)]
+    for layer, unfairness in enumerate(layers):
         Z = host.inputs(X, layer) @ host.weight(layer).T
         means = np.array([Z[g == CODES].mean(axis=0) for g in range(3)])
         gaps = means[[1, 2, 2]] - means[[0, 0, 1]]
         assert unfairness.mean_gap == pytest.approx(np.linalg.norm(gaps))
-    monkeypatch.setattr(_passes, "_WIDEST", 3)
-    found = rows_for(host).unfairness_by_layer()
-    assert [layer is None for layer in found] == [True, True, False]
+    monkeypatch.setattr(_passes, "MAX_COMPARED_WIDTH", 3)
+    layers = rows_for(host).unfairness_by_layer()
+    assert [layer is None for layer in layers] == [True, True, False]
 
 
 def test_layers_without_rows_of_samples_are_left_out():
@@ -133,8 +133,8 @@ def test_layers_without_rows_of_samples_are_left_out():
             yield from [*super().inputs_by_layer(X_batch)][:2]
             yield None
 
-    found = rows_for(Odd(mlp())).unfairness_by_layer()
-    assert [layer is None for layer in found] == [False, False, True]
+    layers = rows_for(Odd(mlp())).unfairness_by_layer()
+    assert [layer is None for layer in layers] == [False, False, True]
 
 
 def test_samples_have_rows_of_each_group():
@@ -145,15 +145,17 @@ def test_samples_have_rows_of_each_group():
     def drawn(n_rows, seed):
         sample = rows.sample(n_rows, np.random.RandomState(seed))
         (chosen,), (sampled,) = sample.X.parts.gather(), sample.codes.gather()
-        at = np.array([np.flatnonzero((row == X).all(axis=1))[0] for row in chosen])
-        np.testing.assert_array_equal(sampled, codes[at])
-        assert (np.diff(at) > 0).all()  # in order, none twice
-        return at
+        indices = np.array(
+            [np.flatnonzero((row == X).all(axis=1))[0] for row in chosen]
+        )
+        np.testing.assert_array_equal(sampled, codes[indices])
+        assert (np.diff(indices) > 0).all()  # in order, none twice
+        return indices
 
-    at = drawn(30, 0)
-    assert np.bincount(codes[at]).tolist() == [10, 10, 1]
-    np.testing.assert_array_equal(at, drawn(30, 0))
-    assert at.tolist() != drawn(30, 1).tolist()
+    indices = drawn(30, 0)
+    assert np.bincount(codes[indices]).tolist() == [10, 10, 1]
+    np.testing.assert_array_equal(indices, drawn(30, 0))
+    assert indices.tolist() != drawn(30, 1).tolist()
     np.testing.assert_array_equal(drawn(10**6, 0), np.arange(N))
     assert np.bincount(codes[drawn(3, 0)]).tolist() == [2, 2, 1]  # a spread needs two
 
@@ -165,10 +167,15 @@ def test_activations_that_overflow_name_the_layer_and_the_rows(monkeypatch):
     rows = X.copy()
     rows[:, 1] = 0.0
     rows[37, 1] = 100.0
-    monkeypatch.setattr(_passes, "_KEPT_BYTES", 0)
-    some = rows_for(find_host(model), rows)
+    monkeypatch.setattr(_passes, "MAX_CACHED_BYTES", 0)
+    model_rows = rows_for(find_host(model), rows)
     with np.errstate(over="ignore"):
-        for act in (lambda: some.layer_moments(1), some.unfairness_by_layer):
-            place = r"layer 'coefs_\[\d\]', over rows 32 to 47 .*NaN or infinite.*row 5"
-            with pytest.raises(ValueError, match=place):
-                act()
+        for compute in (
+            lambda: model_rows.layer_moments(1),
+            model_rows.unfairness_by_layer,
+        ):
+            message = (
+                r"layer 'coefs_\[\d\]', over rows 32 to 47 .*NaN or infinite.*row 5"
+            )
+            with pytest.raises(ValueError, match=message):
+                compute()

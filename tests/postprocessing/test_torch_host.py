@@ -182,7 +182,7 @@ def test_a_layer_used_twice_or_never_is_refused():
     assert idle is None
     np.testing.assert_array_equal(last, host.inputs(X, 1))
     training = GroupedRows(X, CODES, GROUPS, len(X))
-    unfairness = ModelRows.of(host, training, 16).unfairness_by_layer()
+    unfairness = ModelRows.build(host, training, 16).unfairness_by_layer()
     assert [layer is None for layer in unfairness] == [True, False, True]
 
 

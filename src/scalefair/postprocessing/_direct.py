@@ -1,4 +1,17 @@
-"""The direct method: smallest change of a layer under bounds on both moments' gaps."""
+"""The direct method: smallest change of a layer under bounds on both moments' gaps.
+
+In whitened coordinates V (m, r) of the weight, with u_p the differences of the means
+and F_p those of the covariances, for each pair p of groups:
+
+    min |V - V_0|^2 / 2  subject to  sum |V u_p|^2 <= c_e,  sum |V F_p V^T|^2 <= c_v.
+
+For multipliers a and b of the two constraints the Lagrangian
+
+    L(V) = |V - V_0|^2 / 2 + a/2 sum_p |V u_p|^2 + b/4 sum_p |V F_p V^T|^2
+
+is minimised by L-BFGS. Secant steps find the multipliers at which both gaps are on
+their bounds; each minimisation starts from the last one's solution.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from scalefair.postprocessing._direct_sqp import nearest
+from scalefair._rounding import ROUNDING, TINY
 from scalefair.postprocessing._explainable_svd import exact_first_moment
 
 Array = NDArray[np.float64]
 
-# Further rows are left as they are if without them the gaps end this near, in
-# multiples of the accuracy.
-_NEAR = 3.0
-# The largest derivative ends at this multiple of the accuracy, relative to the root
-# mean square of the change.
-_SHARE = 2.0
-# Share of the quadratic forms' trace that the rows of a level may leave out.
-_LEVELS = (1e-2, 1e-4, 1e-5)
-_MAX_ROUNDS = 15
-_ROUGH = 0.1
-_FIRST_OFF = 1.0
-_FURTHER = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 0.5)
-_TINY = 1e-300
-_ROUNDING = 1e-12
-_INSIDE = 1e-9
-_MEMORY = 12
-# Relative accuracy of the square that belongs to that of the covariance gap.
-_OF_SQUARE = 0.1
+# Updates of the multipliers for one set of rows; five to ten are usual.
+MAX_MULTIPLIER_STEPS = 15
+# Shares of the forms' trace that the rows of a subproblem may leave out. Without these
+# subproblems a solution takes three times as long.
+OMITTED_SHARES = (1e-2, 1e-3, 1e-4)
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,31 @@ class DirectResult:
     """Changed weight, and what a proof needs that no other changes the outputs less."""
 
     weight: Array  # (m, n)
-    multiplier: Array  # (m, m), of the outputs' covariances of the last pair
+    multiplier: Array  # (m, m), of V F V^T; for more than two groups of the first pair
     converged: bool  # whether both bounds hold
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Largest gaps in mean and in covariance."""
+
+    mean: float
+    covariance: float
+
+    def hold(self, problem: WhitenedProblem, V: Array, tol: float = ROUNDING) -> bool:
+        """Whether both gaps of V are within the bounds, up to the relative `tol`."""
+        return bool(
+            problem.mean_gap(V) <= self.mean * (1 + tol)
+            and problem.covariance_gap(V) <= self.covariance * (1 + tol)
+        )
+
+
+@dataclass(frozen=True)
+class Multipliers:
+    """a and b, of the constraints on the means and on the covariances."""
+
+    mean: float
+    covariance: float
 
 
 def direct_weights(
@@ -58,91 +81,42 @@ def direct_weights(
     Given W (m, n), W S T and T (n, r) with T T^T = S^+, d_p (n, P) and M_p (P, n, n);
     inf is no bound. `tol` is the relative accuracy of the covariance gap.
     """
-    # In coordinates V = W' S T the change is |V - V_0|^2 and the forms are T^T M_p T.
-    # For more groups than two, and where nothing is proved of two, both bounds are met
-    # by penalties whose weights are found by secant steps, each problem solved by
-    # L-BFGS from the last one's solution. Means that must be equal are left out of the
-    # coordinates instead.
-    means, full_root, start, kept = root.T @ differences, root, whitened, None
-    if mean_bound == 0:
-        kept = _complement(means)
-        root, start = root @ kept, whitened @ kept
+    # Whitened coordinates: V_0 = W S T, u_p = T^T d_p, F_p = T^T M_p T.
+    means, full_root, start, basis = root.T @ differences, root, whitened, None
+    if mean_bound == 0:  # V only has coordinates that are orthogonal to all means
+        basis = _orthogonal_complement(means)
+        root, start = root @ basis, whitened @ basis
     if mean_bound in (0, np.inf):
         means = np.empty((root.shape[1], 0))
-    problem = _Problem.of(start, root, means, forms)
-    bounds = _Bounds(float(np.sqrt(mean_bound)), float(np.sqrt(covariance_bound)))
+    problem = WhitenedProblem.build(start, root, means, forms)
+    bounds = Bounds(float(np.sqrt(mean_bound)), float(np.sqrt(covariance_bound)))
+    # The means alone have a closed form. Their solution may do for both bounds.
     V, multiplier = _nearest_means(problem, bounds), np.zeros((len(start),) * 2)
     if not bounds.hold(problem, V):
-        V, multiplier = _solve(problem, V, bounds, tol)
+        V, multipliers = _minimise_by_subproblems(problem, V, bounds, tol)
+        V = _onto_bounds(problem, V, bounds)
+        multiplier = multipliers.covariance * problem.products(V)[1][0]
+    # Back to the weight: W' = W + (V - V_0) T^T, and what the basis leaves out of V_0.
     step = (V - problem.start) @ problem.root.T
-    if kept is not None:
-        step -= (whitened - start @ kept.T) @ full_root.T
-    return DirectResult(
-        weight=weight + step,
-        multiplier=multiplier,
-        converged=bounds.hold(problem, V),
-    )
-
-
-def _solve(
-    problem: _Problem, start: Array, bounds: _Bounds, tol: float
-) -> tuple[Array, Array]:
-    """Change and multiplier, for two groups with a proof if there is one."""
-    choices: list[tuple[Array, Array]] = []
-    proved = False
-    if problem.forms.ndim == 2:
-        u = problem.means.sum(axis=1) / (bounds.mean or 1.0)  # of one pair, or none
-        d = problem.forms[0] / bounds.covariance
-        found = nearest(problem.start, d, u, _OF_SQUARE * tol)
-        if found.V is not None and found.multiplier is not None:
-            V = _within_bounds(problem, found.V, bounds)
-            choices = [(V, found.multiplier / bounds.covariance)]
-        proved = found.proved(_OF_SQUARE * tol)
-    if not proved:
-        V, penalties = _descend(problem, start, bounds, tol)
-        V = _within_bounds(problem, V, bounds)
-        choices.append((V, penalties.covariance * problem.products(V)[1][-1]))
-
-    def change(choice: tuple[Array, Array]) -> float:
-        within = bounds.hold(problem, choice[0])
-        return float(np.sum((choice[0] - problem.start) ** 2)) if within else np.inf
-
-    return min(choices, key=change)
+    if basis is not None:
+        step -= (whitened - start @ basis.T) @ full_root.T
+    return DirectResult(weight + step, multiplier, bounds.hold(problem, V))
 
 
 @dataclass(frozen=True)
-class _Bounds:
-    """Largest gaps in mean and in covariance."""
-
-    mean: float
-    covariance: float
-
-    def hold(self, problem: _Problem, V: Array, tol: float = _ROUNDING) -> bool:
-        return bool(
-            problem.mean_gap(V) <= self.mean * (1 + tol)
-            and problem.gap(V) <= self.covariance * (1 + tol)
-        )
-
-
-@dataclass(frozen=True)
-class _Penalties:
-    """Weights of the squares of the gap in mean and of that in covariance."""
-
-    mean: float
-    covariance: float
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """The problem in whitened coordinates."""
+class WhitenedProblem:
+    """V_0, u_p and F_p, with T that takes V - V_0 back to a change of the weight."""
 
     start: Array  # (m, r)
     root: Array  # (n, r)
     means: Array  # (r, P), or (r, 0) if there is no bound on the means
-    forms: Array  # (P, r), P = 1, or (P, r, r)
+    forms: Array  # (P, r, r), or (1, r): one form is diagonal
 
     @classmethod
-    def of(cls, V: Array, root: Array, means: Array, forms: Array) -> _Problem:
+    def build(
+        cls, V: Array, root: Array, means: Array, forms: Array
+    ) -> WhitenedProblem:
+        """Transform the forms; of one form the eigenvectors become the coordinates."""
         forms = np.stack([root.T @ form @ root for form in forms])
         if len(forms) == 1:
             values, vectors = np.linalg.eigh(forms[0])
@@ -151,205 +125,229 @@ class _Problem:
         return cls(V, root, means, forms)
 
     def products(self, V: Array) -> tuple[list[Array], list[Array]]:
-        """V M_p and V M_p V^T for every pair."""
+        """V F_p and V F_p V^T for every pair."""
         if self.forms.ndim == 2:
-            left = [V * form for form in self.forms]
+            VF = [V * form for form in self.forms]
         else:
-            left = [V @ form for form in self.forms]
-        return left, [product @ V.T for product in left]
+            VF = [V @ form for form in self.forms]
+        return VF, [product @ V.T for product in VF]
 
-    def gap(self, V: Array) -> float:
+    def covariance_gap(self, V: Array) -> float:
+        """Root of the sum of |V F_p V^T|^2."""
         return float(np.sqrt(sum(np.sum(B * B) for B in self.products(V)[1])))
 
     def mean_gap(self, V: Array) -> float:
+        """Root of the sum of |V u_p|^2."""
         return float(np.linalg.norm(V @ self.means))
 
-    def rotated(self, basis: Array) -> _Problem:
+    def rotated(self, basis: Array) -> WhitenedProblem:
         """Return the problem in other coordinates of the outputs."""
-        return _Problem(basis.T @ self.start, self.root, self.means, self.forms)
+        return WhitenedProblem(basis.T @ self.start, self.root, self.means, self.forms)
 
 
-def _complement(means: Array) -> Array:
+def _orthogonal_complement(means: Array) -> Array:
     """Orthonormal basis of what is orthogonal to all columns."""
     vectors, lengths, _ = np.linalg.svd(means)
-    rank = int(np.sum(lengths > _ROUNDING * lengths.max(initial=0.0)))
+    rank = int(np.sum(lengths > ROUNDING * lengths.max(initial=0.0)))
     return vectors[:, rank:]
 
 
-def _nearest_means(problem: _Problem, bounds: _Bounds) -> Array:
+def _nearest_means(problem: WhitenedProblem, bounds: Bounds) -> Array:
     """Nearest matrix that meets the bound on the means."""
     if np.isinf(bounds.mean) or not problem.means.size:
         return problem.start.copy()
     return exact_first_moment(problem.start, problem.means, lambda B: B, bounds.mean**2)
 
 
-def _descend(
-    problem: _Problem, start: Array, bounds: _Bounds, tol: float
-) -> tuple[Array, _Penalties]:
-    """Point with about the wanted gaps, and its penalties.
+def _minimise_by_subproblems(
+    problem: WhitenedProblem, V: Array, bounds: Bounds, tol: float
+) -> tuple[Array, Multipliers]:
+    """Solution with gaps at their bounds, up to `tol`, and its multipliers.
 
-    The gaps lie in few directions of the outputs: the search begins with those that
-    have the largest shares, and takes in more until the gaps of all are as wanted.
+    The gaps lie in few directions of the outputs. Only those with the largest shares
+    are changed first; more are added until the gaps of all rows are as wanted.
     """
-    shares, basis = _row_shares(problem, start)
-    turned = problem.rotated(basis)
-    V = basis.T @ start
-    penalties = _first_penalties(problem, start, bounds)
-    for rows in _levels(shares):
-        level = _Level(turned, rows, V, bounds)
-        V[:rows], penalties = level.solve(penalties, tol)
-        if bounds.hold(turned, V, _NEAR * tol):
+    shares, basis = _leading_directions(problem, V)
+    rotated, V = problem.rotated(basis), basis.T @ V
+    multipliers = _initial_multipliers(problem, V)
+    # V is a solution for the rows before, and its multipliers are nearly those of all.
+    for n_rows in _subproblem_sizes(shares):
+        subproblem = Subproblem(rotated, n_rows, V, bounds)
+        V[:n_rows], multipliers = subproblem.solve(multipliers, tol)
+        if bounds.hold(rotated, V, tol):
             break
-    return basis @ V, penalties
+    return basis @ V, multipliers
 
 
-def _first_penalties(problem: _Problem, V: Array, bounds: _Bounds) -> _Penalties:
-    """Of the order at which they bend the leading directions."""
+def _initial_multipliers(problem: WhitenedProblem, V: Array) -> Multipliers:
+    """Multipliers of a V on the bound of the means; b acts on leading directions."""
     if problem.forms.ndim == 2:
         largest = float(np.abs(problem.forms).max())
     else:
         largest = float(max(np.linalg.norm(form, 2) for form in problem.forms))
-    covariance = 5.0 / max(problem.gap(V) * largest, _TINY)
-    mean = 0.0
-    before = problem.mean_gap(problem.start)
-    if problem.means.size and before > bounds.mean:
-        mean = (before / bounds.mean - 1) / float(np.linalg.norm(problem.means, 2)) ** 2
-    return _Penalties(mean, covariance)
+    # The curvature of the form's term is five times that of the change; 8 TINY keeps
+    # the quotient finite.
+    return Multipliers(0.0, 5 / max(problem.covariance_gap(V) * largest, 8 * TINY))
 
 
-def _row_shares(problem: _Problem, V: Array) -> tuple[Array, Array]:
-    """Directions of the outputs, sorted by their part in the forms."""
+def _leading_directions(problem: WhitenedProblem, V: Array) -> tuple[Array, Array]:
+    """Shares in the forms of orthonormal directions of the outputs, largest first."""
     total = np.zeros((len(V), len(V)))
     for form in problem.forms:
         if form.ndim == 1:
             total += (V * np.abs(form)) @ V.T
         else:
-            left = V @ form
-            total += left @ left.T
+            VF = V @ form
+            total += VF @ VF.T
     values, basis = np.linalg.eigh(total)
     values, basis = np.maximum(values[::-1], 0), basis[:, ::-1]
-    return values / max(values.sum(), _TINY), basis
+    return values / max(values.sum(), TINY), basis
 
 
-def _levels(shares: Array) -> list[int]:
-    """Numbers of leading rows to work on, each larger, the last all."""
-    left = 1 - np.cumsum(shares)
-    levels = [int(np.searchsorted(-left, -share)) + 1 for share in _LEVELS]
-    levels = [rows for rows in levels if rows <= len(shares) // 2]
-    return [*sorted(set(levels)), len(shares)]
+def _subproblem_sizes(shares: Array) -> list[int]:
+    """Numbers of leading rows, increasing: at most half of the rows, then all."""
+    omitted = 1 - np.cumsum(shares)
+    sizes = {int(np.searchsorted(-omitted, -share)) + 1 for share in OMITTED_SHARES}
+    return [*sorted(n for n in sizes if n <= len(shares) // 2), len(shares)]
 
 
-class _Level:
-    """The penalised problem over the first rows; the others stay as they are."""
+class Subproblem:
+    """The problem for the first rows of V; the others stay as they are."""
 
-    def __init__(self, problem: _Problem, rows: int, V: Array, bounds: _Bounds) -> None:
-        self.problem, self.point = problem, V[:rows]
-        self.start = problem.start[:rows]
+    def __init__(
+        self, problem: WhitenedProblem, n_rows: int, V: Array, bounds: Bounds
+    ) -> None:
+        self.problem, self.V, self.start = problem, V[:n_rows], problem.start[:n_rows]
         # What the other rows leave of the bound on the means.
-        others = problem.mean_gap(V[rows:])
-        self.mean = float(np.sqrt(max(bounds.mean**2 - others**2, 0.0)))
-        self.gap = bounds.covariance
-        self.along, lengths, _ = np.linalg.svd(problem.means, full_matrices=False)
-        self.stiffness = lengths**2
+        fixed = problem.mean_gap(V[n_rows:])
+        mean = float(np.sqrt(max(bounds.mean**2 - fixed**2, 0.0)))
+        self.bounds = Bounds(max(mean, TINY), bounds.covariance)
+        self.mean_basis, lengths, _ = np.linalg.svd(problem.means, full_matrices=False)
+        self.curvatures = lengths**2  # of |V u|^2 / 2 along the basis
 
-    def solve(self, penalties: _Penalties, tol: float) -> tuple[Array, _Penalties]:
-        known: list[tuple[float, float]] = []
-        off = _FIRST_OFF
-        for _ in range(_MAX_ROUNDS):
-            # Far from the wanted gap a rough point tells the next penalty.
-            self._minimise(penalties, max(tol, _ROUGH * off))
-            size = self.problem.gap(self.point) / self.gap
-            mean = self.problem.mean_gap(self.point) / max(self.mean, _TINY)
-            settled = mean <= 1 + tol and (penalties.mean == 0 or mean >= 1 - tol)
-            rough, off = off * _ROUGH > tol, min(abs(size - 1), _FIRST_OFF)
-            if abs(size - 1) <= tol and settled and not rough:
+    def solve(self, multipliers: Multipliers, tol: float) -> tuple[Array, Multipliers]:
+        """Update the multipliers until both gaps are on their bounds, up to `tol`."""
+        points: list[tuple[float, float]] = []  # logarithms of b and of the gap's ratio
+        accuracy = 0.1
+        for _ in range(MAX_MULTIPLIER_STEPS):
+            self._minimise(multipliers, max(tol, accuracy))
+            # Gaps relative to their bounds: one in the end.
+            ratio = self.problem.covariance_gap(self.V) / self.bounds.covariance
+            mean_ratio = self.problem.mean_gap(self.V) / self.bounds.mean
+            # Complementarity: without a multiplier the means may be inside.
+            on_bounds = abs(ratio - 1) <= tol and mean_ratio <= 1 + tol
+            on_bounds &= multipliers.mean == 0 or mean_ratio >= 1 - tol
+            if on_bounds and accuracy <= tol:
                 break
-            if size < 1 and penalties.covariance == 0:
-                break
-            known.append((np.log(penalties.covariance), np.log(max(size, _TINY))))
-            penalties = _Penalties(
-                self._next_mean(penalties.mean, mean), float(np.exp(_secant(known)))
+            # Far from the bound a rough minimum is enough for the next multiplier.
+            accuracy = 0.1 * min(abs(ratio - 1), 1.0)
+            # Fixed-point step for a, secant step for b.
+            points.append((np.log(multipliers.covariance), np.log(max(ratio, TINY))))
+            multipliers = Multipliers(
+                self._next_mean_multiplier(multipliers.mean, mean_ratio),
+                float(np.exp(_secant_step(points))),
             )
-        return self.point, penalties
+        return self.V, multipliers
 
-    def _next_mean(self, penalty: float, ratio: float) -> float:
-        """Gaps are about ``1 / (1 + penalty stiffness)`` of what they were."""
-        if not self.stiffness.size:
+    def _next_mean_multiplier(self, multiplier: float, ratio: float) -> float:
+        """Gaps of means are about ``1 / (1 + a curvature)`` of what they were."""
+        if not self.curvatures.any():
             return 0.0
-        stiffness = float(self.stiffness.max())
-        factor = (1 + penalty * stiffness) * ratio
-        return max(factor - 1, 0.0) / stiffness
+        curvature = float(self.curvatures.max())
+        return max((1 + multiplier * curvature) * ratio - 1, 0.0) / curvature
 
-    def _minimise(self, penalties: _Penalties, tol: float) -> None:
-        moved = np.sqrt(np.sum((self.point - self.start) ** 2))
-        moved = max(float(moved), 1e-3 * float(np.linalg.norm(self.start)), _TINY)
-        shrink = 1 / np.sqrt(1 + penalties.mean * self.stiffness) - 1
-        found = minimize(
-            self._value,
-            self._stretched(self.point, 1 / (1 + shrink) - 1).ravel() / moved,
-            args=(penalties, shrink, moved),
+    def _minimise(self, multipliers: Multipliers, tol: float) -> None:
+        """Minimise the Lagrangian in units of the norm of the change.
+
+        Over X with V = X (I + a sum_p u_p u_p^T)^(-1/2), so that the curvature of the
+        means' term is one.
+        """
+        unit = float(np.linalg.norm(self.V - self.start))
+        unit = max(unit, 1e-3 * float(np.linalg.norm(self.start)), TINY)
+        roots = np.sqrt(1 + multipliers.mean * self.curvatures)
+        result = minimize(
+            self._lagrangian,
+            self._scaled_along_means(self.V, roots).ravel() / unit,
+            args=(multipliers, 1 / roots, unit),
             jac=True,
             method="L-BFGS-B",
-            options={
-                "maxcor": _MEMORY,
-                "gtol": _SHARE * tol / np.sqrt(self.point.size),
-                "ftol": 1e-14,
-            },
+            # The change has norm one: its derivatives are about size^(-1/2).
+            options={"gtol": 2 * tol / np.sqrt(self.V.size), "ftol": 1e-14},
         )
-        x = found.x.reshape(self.point.shape) * moved
-        self.point = self._stretched(x, shrink)
+        X = result.x.reshape(self.V.shape) * unit
+        self.V = self._scaled_along_means(X, 1 / roots)
 
-    def _stretched(self, V: Array, factors: Array) -> Array:
-        """V with its parts along the means multiplied by one plus the factors."""
-        stretched: Array = V + ((V @ self.along) * factors) @ self.along.T
-        return stretched
+    def _scaled_along_means(self, V: Array, factors: Array) -> Array:
+        """Return V with its parts along the means multiplied by the factors."""
+        basis = self.mean_basis
+        scaled: Array = V + ((V @ basis) * (factors - 1)) @ basis.T
+        return scaled
 
-    def _value(
-        self, x: Array, penalties: _Penalties, shrink: Array, unit: float
+    def _lagrangian(
+        self, x: Array, multipliers: Multipliers, factors: Array, unit: float
     ) -> tuple[float, Array]:
-        """Penalised change and gradient, where the penalty of the means is round."""
-        V = self._stretched(x.reshape(self.point.shape) * unit, shrink)
-        left, forms = self.problem.products(V)
+        """L(V) / unit^2 and its gradient at x = X / unit."""
+        # dL/dV = V - V_0 + a sum_p V u_p u_p^T + b sum_p (V F_p V^T) V F_p
+        V = self._scaled_along_means(x.reshape(self.V.shape) * unit, factors)
+        a, b = multipliers.mean, multipliers.covariance
         gradient = V - self.start
         value = np.sum(gradient * gradient) / 2
-        for product, B in zip(left, forms, strict=True):
-            value += penalties.covariance / 4 * np.sum(B * B)
-            gradient += penalties.covariance * (B @ product)
-        if penalties.mean:
+        for VF, B in zip(*self.problem.products(V), strict=True):
+            value += b / 4 * np.sum(B * B)
+            gradient += b * (B @ VF)
+        if a:
             gaps = V @ self.problem.means
-            value += penalties.mean / 2 * np.sum(gaps * gaps)
-            gradient += penalties.mean * (gaps @ self.problem.means.T)
-        gradient = self._stretched(gradient, shrink)
+            value += a / 2 * np.sum(gaps * gaps)
+            gradient += a * (gaps @ self.problem.means.T)
+        gradient = self._scaled_along_means(gradient, factors)
         return float(value / unit**2), gradient.ravel() / unit
 
 
-def _secant(known: list[tuple[float, float]]) -> float:
-    """Logarithm of the penalty where that of the gap's excess is zero."""
-    at, value = known[-1]
-    slope = -0.7
-    if len(known) > 1 and known[-2][0] != at:
-        slope = (value - known[-2][1]) / (at - known[-2][0])
-        slope = float(np.clip(slope, -3.0, -0.2))
-    return at + float(np.clip(-value / slope, -3, 3))
+def _secant_step(points: list[tuple[float, float]]) -> float:
+    """Logarithm of the multiplier where that of gap / bound should be zero."""
+    log_multiplier, log_ratio = points[-1]
+    slope = -0.7  # seen for wide layers; for one direction it is -1/3 to -1
+    if len(points) > 1 and points[-2][0] != log_multiplier:
+        slope = (log_ratio - points[-2][1]) / (log_multiplier - points[-2][0])
+        slope = float(np.clip(slope, -3.0, -0.2))  # rough minima may give any slope
+    return log_multiplier + float(np.clip(-log_ratio / slope, -3, 3))
 
 
-def _within_bounds(problem: _Problem, V: Array, bounds: _Bounds) -> Array:
-    """Last point of the line from the start through V that meets both bounds."""
-    start, step = problem.start, V - problem.start
-    low, high = 0.0, 1.0
-    for further in _FURTHER:
-        if bounds.hold(problem, start + high * step):
-            break
-        low, high = high, 1.0 + further
-    else:  # smaller outputs have smaller gaps
-        mean = 1.0
-        if problem.means.size:
-            mean = bounds.mean / max(problem.mean_gap(V), _TINY)
-        share = np.sqrt(bounds.covariance / max(problem.gap(V), _TINY))
-        # A little inside: gaps are rounded, relative to the terms that cancel in them.
-        return V * (min(1.0, mean, float(share)) * (1 - _INSIDE))
+def _onto_bounds(problem: WhitenedProblem, V: Array, bounds: Bounds) -> Array:
+    """Last point of the line from V_0 through V that meets both bounds."""
+    # Squares of both gaps at V + t S are polynomials of t, the highest power first.
+    S = V - problem.start
+    VF, B = problem.products(V)
+    C = problem.products(S)[1]
+    quartic = np.zeros(5)
+    for product, b, c in zip(VF, B, C, strict=True):
+        a = product @ S.T
+        a += a.T.copy()
+        quartic[:2] += np.vdot(c, c), 2 * np.vdot(a, c)
+        quartic[2] += np.vdot(a, a) + 2 * np.vdot(b, c)
+        quartic[3:] += 2 * np.vdot(a, b), np.vdot(b, b)
+    g, h = V @ problem.means, S @ problem.means
+    quadratic = np.array([np.vdot(h, h), 2 * np.vdot(g, h), np.vdot(g, g)])
+
+    def within(t: float) -> bool:
+        return bool(
+            np.polyval(quartic, t) <= bounds.covariance**2
+            and np.polyval(quadratic, t) <= bounds.mean**2
+        )
+
+    # The bounds hold at `inside` and not at `outside`: at V or a little beyond it.
+    outside, inside = -1.0, 0.0
+    while not within(inside) and inside < 0.5:
+        outside, inside = inside, max(1e-4, 3 * inside)
+    if inside >= 0.5:  # smaller outputs have smaller gaps
+        mean = problem.mean_gap(V) / bounds.mean if bounds.mean else 0.0
+        covariance = np.sqrt(problem.covariance_gap(V) / bounds.covariance)
+        # Gaps are rounded relative to terms that cancel: a little further inside.
+        return V / max(1.0, mean, float(covariance)) * (1 - 1e-9)
     for _ in range(20):
-        middle = (low + high) / 2
-        inside = bounds.hold(problem, start + middle * step)
-        low, high = (low, middle) if inside else (middle, high)
-    return start + high * step
+        middle = (outside + inside) / 2
+        if within(middle):
+            inside = middle
+        else:
+            outside = middle
+    return V + inside * S

@@ -13,16 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import toms748
 
+from scalefair._rounding import EPS, ROUNDING
+
 Array = NDArray[np.float64]
 
-# Eigenvalues of the covariance difference below this part of the largest modulus are
-# zero: W is left untouched on their eigenvectors, which the paper would drop.
-_ZERO_TOL = 1e-12
-# What costs less than this part of the dearest costs nothing.
-_FREE = 1e-100
-_EPS = float(np.finfo(np.float64).eps)
-# Beyond it k x is beneath the rounding of the cubic: 2 gamma x^3 = k sigma is left.
-_PURE_CUBE = 1e30
+# Costs below this part of the largest one are zero: their products underflow.
+ZERO_COST = 1e-100
 
 
 def explainable_svd(
@@ -36,14 +32,16 @@ def explainable_svd(
     # With S_v = Q |Lam|^(1/2) and W S_v = U Sigma V^T:
     #   W' = W - U (Sigma - Sigma') V^T S_v^+,
     #   min sum k_i (sigma_i - sigma'_i)^2,  sum sigma'_i^4 <= sum sigma_i^4 / c_v
-    kept = np.abs(eigenvalues) > _ZERO_TOL * np.abs(eigenvalues).max(initial=0.0)
-    roots = np.sqrt(np.abs(eigenvalues[kept]))
-    Q = eigenvectors[:, kept]
+    # W stays as it is on eigenvectors of zero eigenvalues, which the paper would drop.
+    sizes = np.abs(eigenvalues)
+    nonzero = sizes > ROUNDING * sizes.max(initial=0.0)
+    roots = np.sqrt(sizes[nonzero])
+    Q = eigenvectors[:, nonzero]
     U, sigma, Vt = np.linalg.svd((W @ Q) * roots, full_matrices=False)
     rows = Vt / roots  # v_i^T |Lam|^(-1/2), before Q^T
-    k = np.maximum(((rows @ gram[np.ix_(kept, kept)]) * rows).sum(axis=1), 0.0)
-    drop = sigma - shrunk_values(k, sigma, reduction)
-    changed: Array = W - ((U * drop) @ rows) @ Q.T
+    k = np.maximum(((rows @ gram[np.ix_(nonzero, nonzero)]) * rows).sum(axis=1), 0.0)
+    decrease = sigma - shrunk_values(k, sigma, reduction)
+    changed: Array = W - ((U * decrease) @ rows) @ Q.T
     return changed
 
 
@@ -56,14 +54,14 @@ def shrunk_values(k: Array, sigma: Array, reduction: float) -> Array:
         return np.zeros_like(sigma)
     # Units in which the largest singular value and the largest k are one.
     unit, k = sigma / scale, k / (float(k.max()) or 1.0)
-    powers, costs = unit**4, k > _FREE
-    total, costly = float(powers.sum()), float(powers[costs].sum())
+    powers, has_cost = unit**4, k > ZERO_COST
+    total, with_cost = float(powers.sum()), float(powers[has_cost].sum())
     target = total / reduction
-    if costly <= target:  # what costs nothing pays for all
-        share = (target - costly) / (total - costly)
-        return sigma * np.where(costs, 1.0, share**0.25)
-    moved = costs & (powers > 0)
-    gamma = _multiplier(k[moved], unit[moved], costly, target)
+    if with_cost <= target:  # values without a cost are shrunk, no others
+        share = (target - with_cost) / (total - with_cost)
+        return sigma * np.where(has_cost, 1.0, share**0.25)
+    shrunk = has_cost & (powers > 0)
+    gamma = _multiplier(k[shrunk], unit[shrunk], with_cost, target)
     return scale * cubic_root(k, unit, gamma)
 
 
@@ -77,8 +75,9 @@ def _multiplier(k: Array, sigma: Array, total: float, target: float) -> float:
     # all shrink by y = (target / total)^(1/4) or more, the sum is small enough.
     logarithm = math.log(target / total) / 4
     q = -math.expm1(logarithm) * math.exp(-3.0 * logarithm)
-    alone = q * (k / sigma / (2.0 * sigma))
-    return monotone_root(fourth_powers, target, float(alone.min()), float(alone.max()))
+    gammas = q * (k / sigma / (2.0 * sigma))
+    lower, upper = float(gammas.min()), float(gammas.max())
+    return monotone_root(fourth_powers, target, lower, upper)
 
 
 def exact_first_moment(
@@ -104,17 +103,17 @@ def exact_first_moment(
     K = lengths[:, None] * (basis.T @ Y)
     kappa, vectors = np.linalg.eigh((K + K.T) / 2)
     # No change of the outputs moves a gap outside the range of S: leave it.
-    movable = kappa > 4 * len(kappa) * _EPS * max(float(kappa[-1]), 0.0)
+    movable = kappa > 4 * len(kappa) * EPS * max(float(kappa[-1]), 0.0)
     vectors, Y = vectors[:, movable], Y @ vectors[:, movable]
     gaps = gaps @ vectors
-    rest = max(c_e - _outside(W, basis, lengths, vectors), 0.0)
-    factors = shrinkage((gaps**2).sum(axis=0), 1.0 / kappa[movable], rest)
-    wanted = gaps * factors
+    target = max(c_e - _immovable(W, basis, lengths, vectors), 0.0)
+    factors = shrinkage((gaps**2).sum(axis=0), 1.0 / kappa[movable], target)
+    reduced = gaps * factors
     # The second pass takes away the rounding of the first: K may be ill-conditioned.
     changed = W
     for _ in range(2):
-        left = ((changed @ basis) * lengths) @ vectors - wanted
-        changed = changed - (left / kappa[movable]) @ Y.T
+        residual = ((changed @ basis) * lengths) @ vectors - reduced
+        changed = changed - (residual / kappa[movable]) @ Y.T
     return changed
 
 
@@ -150,11 +149,11 @@ def svd_first_moment(
 def _span(D: Array) -> tuple[Array, Array]:
     """Orthonormal basis of the columns of D and the lengths along it."""
     basis, lengths, _ = np.linalg.svd(D, full_matrices=False)
-    kept = lengths > max(D.shape) * _EPS * lengths.max(initial=0.0)
-    return basis[:, kept], lengths[kept]
+    positive = lengths > max(D.shape) * EPS * lengths.max(initial=0.0)
+    return basis[:, positive], lengths[positive]
 
 
-def _outside(W: Array, basis: Array, lengths: Array, vectors: Array) -> float:
+def _immovable(W: Array, basis: Array, lengths: Array, vectors: Array) -> float:
     """Square of the gaps that no change of the outputs moves."""
     gaps = (W @ basis) * lengths
     return float(((gaps - (gaps @ vectors) @ vectors.T) ** 2).sum())
@@ -167,20 +166,22 @@ def shrinkage(squares: Array, k: Array, target: float) -> Array:
         return np.ones_like(k)
     if target <= 0:
         return np.zeros_like(k)
-    moved = k > _FREE * float(k.max())
-    costly = float(squares[moved].sum())
-    if costly <= target:  # what costs nothing pays for all
-        share = (target - costly) / (total - costly)
-        return np.where(moved, 1.0, math.sqrt(share))
-    unit, sizes = k[moved] / float(k.max()), squares[moved] / costly
+    has_cost = k > ZERO_COST * float(k.max())
+    with_cost = float(squares[has_cost].sum())
+    if with_cost <= target:  # squares without a cost are shrunk, no others
+        share = (target - with_cost) / (total - with_cost)
+        return np.where(has_cost, 1.0, math.sqrt(share))
+    # Units in which the largest k and the sum of the squares are one.
+    unit, sizes = k[has_cost] / float(k.max()), squares[has_cost] / with_cost
 
     def sum_of_squares(gamma: float) -> float:
         return float((sizes * (unit / (unit + gamma)) ** 2).sum())
 
     # The root if all the k were equal, 1 / factor - 1 times k.
-    alone = math.expm1(-math.log(target / costly) / 2) * unit
-    ends = float(alone.min()), float(alone.max())
-    gamma = monotone_root(sum_of_squares, target / costly, *ends) * float(k.max())
+    target /= with_cost
+    gammas = math.expm1(-math.log(target) / 2) * unit
+    lower, upper = float(gammas.min()), float(gammas.max())
+    gamma = monotone_root(sum_of_squares, target, lower, upper) * float(k.max())
     return k / (k + gamma)
 
 
@@ -193,23 +194,26 @@ def cubic_root(k: Array, sigma: Array, gamma: float) -> Array:
     # x = 2 (k / 6 gamma)^(1/2) sinh(asinh(3 sigma / 2 (6 gamma / k)^(1/2)) / 3) does
     # not cancel, as the form with cube roots does. In y = x / sigma: s^2 y^3 + y = 1.
     x = np.zeros(sigma.shape)
-    moved = (k > 0) & (sigma > 0)
-    k, sigma = k[moved], sigma[moved]
+    positive = (k > 0) & (sigma > 0)
+    k, sigma = k[positive], sigma[positive]
     # Roots before the quotient: a ratio of gamma and k could leave the range.
     with np.errstate(over="ignore"):  # infinity is far enough
         s = np.sqrt(2.0) * (sigma * (np.sqrt(gamma) / np.sqrt(k)))
+    # Below 1e-9 y is one; from 1e30 on y is beneath the rounding of s^2 y^3.
     y = np.ones(s.shape)
-    near = (s > 1e-9) & (s < _PURE_CUBE)
+    linear, cubic = s <= 1e-9, s >= 1e30
+    mixed = ~linear & ~cubic
     # With t = 1.5 sigma sqrt(6 gamma / k), x = sigma * 3 sinh(asinh(t) / 3) / t.
-    t = 1.5 * np.sqrt(3.0) * s[near]
-    y[near] = 3.0 * np.sinh(np.arcsinh(t) / 3.0) / t
+    t = 1.5 * np.sqrt(3.0) * s[mixed]
+    y[mixed] = 3.0 * np.sinh(np.arcsinh(t) / 3.0) / t
     # One Newton step takes away what the hyperbolic functions lose of large arguments.
-    square = (s[near] * y[near]) ** 2
-    y[near] -= (square * y[near] + (y[near] - 1.0)) / (3.0 * square + 1.0)
+    square = (s[mixed] * y[mixed]) ** 2
+    y[mixed] -= (square * y[mixed] + (y[mixed] - 1.0)) / (3.0 * square + 1.0)
     root = sigma * y
-    far = s >= _PURE_CUBE
-    root[far] = np.cbrt(k[far]) * np.cbrt(sigma[far]) / (np.cbrt(2.0) * np.cbrt(gamma))
-    x[moved] = np.minimum(root, sigma)
+    # 2 gamma x^3 = k sigma
+    numerator = np.cbrt(k[cubic]) * np.cbrt(sigma[cubic])
+    root[cubic] = numerator / (np.cbrt(2.0) * np.cbrt(gamma))
+    x[positive] = np.minimum(root, sigma)
     return x
 
 
@@ -218,14 +222,14 @@ def monotone_root(
 ) -> float:
     """Where a decreasing function takes a value, between two positive ends."""
 
-    # Where both logarithms are nearly linear.
+    # The function is nearly linear in logarithms of both.
     def excess(logarithm: float) -> float:
-        return math.log(max(function(lower * math.exp(logarithm)), _FREE) / target)
+        return math.log(max(function(lower * math.exp(logarithm)), ZERO_COST) / target)
 
     width = math.log(upper / lower)
     if excess(0.0) <= 0:  # a root at an end, but for rounding
         return lower
     if excess(width) >= 0:
         return upper
-    root = toms748(excess, 0.0, width, xtol=_EPS, rtol=4 * _EPS)
+    root = toms748(excess, 0.0, width, xtol=EPS, rtol=4 * EPS)
     return lower * math.exp(root)

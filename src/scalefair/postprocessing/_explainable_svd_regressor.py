@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -23,8 +21,9 @@ from scalefair._entries import check_features
 from scalefair._groups import GroupCodes, as_list, squeeze_single
 from scalefair._messages import listed
 from scalefair._random_state import check_random_state
+from scalefair._user_warnings import warn_user
 from scalefair.metrics import statistical_parity_ks
-from scalefair.postprocessing._fair_layer import check_room, fair_layer
+from scalefair.postprocessing._fair_layer import check_memory, fair_layer
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
@@ -39,14 +38,12 @@ from scalefair.postprocessing._training_rows import (
     is_module,
     training_rows,
 )
-from scalefair.streaming import PartitionedRows, is_partitioned
+from scalefair.streaming import GroupMoments, PartitionedRows, is_partitioned
 
-# Rows from which the unfairness of layers is estimated when the layer is given.
-_SAMPLED_ROWS = 1000
-_TRIAL_ROWS = 32
-# Most powers of the reductions for a distance, beyond the direct method with those of
-# the default, and how often the range is halved.
-_MAX_POWER, _BISECTIONS = 4.0, 7
+# Rows from which the unfairness of layers is estimated if the layer is given.
+N_SAMPLED_ROWS = 1000
+# Largest power of the reductions that is tried to reach a distance.
+MAX_POWER = 4.0
 
 
 @documented()
@@ -95,7 +92,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         With the direct method, do not bring a gap below what groups of so many rows
         would have by chance (see `mean_gap_noise_`), unless the reduction is infinite:
         pairs whose gap is not above that are left alone, and others weigh by the part
-        of the square that is.
+        of the square that is, for means in units of their noise.
     epsilon : float, default=1e-5
         Makes the root of ``d d^T`` invertible where ``first_moment="svd"``.
     first_moment : {"exact", "svd"}, default="exact"
@@ -191,6 +188,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     """
 
     converged_: bool
+    refit_gaps_before_: tuple[float, float] | None
+    refit_gaps_after_: tuple[float, float] | None
     _unfairness: list[LayerUnfairness | None] | None
     _old_layers: dict[int, tuple[ArrayLike, ArrayLike | None]]
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -303,53 +302,52 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
                 "The last layer is fitted to y, which requires y to be passed, but "
                 "the target y is None: pass y, or use refit_last=None."
             )
+        # The model, checked on few rows before the passes over all of them.
         host = find_host(fitted_estimator(self.estimator, rows.X, y, self.prefit))
         host.check_finite_layers()
-        model_rows = ModelRows.of(host, rows, self.batch_size)
+        model_rows = ModelRows.build(host, rows, self.batch_size)
         random_state = check_random_state(self.random_state)
-        sample = model_rows.sample(_SAMPLED_ROWS, random_state)
-        trial = next(batches(sample.X.parts.gather()[0], _TRIAL_ROWS))[1]
+        sample = model_rows.sample(N_SAMPLED_ROWS, random_state)
+        few_rows = next(batches(sample.X.parts.gather()[0], 32))[1]
         targets = None
         if self.refit_last is not None:
-            host.check_linear_output(trial)
+            host.check_linear_output(few_rows)
             targets = checked_targets(y, rows.n_rows, host)
+        # The layer, and the memory that its matrices and those of the last one take.
         self.groups_ = rows.groups
-        self.layer_ = self._chosen_layer(model_rows)
+        self.layer_ = self._choose_layer(model_rows)
         last = host.n_layers - 1
         self._old_layers = {self.layer_: (host.weight(self.layer_), None)}
         if self.refit_last is not None:
             self._old_layers[last] = (host.weight(last), host.bias(last))
-        refits = self.refit_last is not None and self.layer_ != last
-        remedy = "choose a layer of fewer inputs."
         sizes = [len(groups) for groups in as_list(rows.groups)]
-        check_room(host, self.layer_, sizes, remedy)
-        if refits:
-            check_room(host, last, sizes, "use refit_last=None.")
-        self.moments_, kept = model_rows.layer_moments(self.layer_)
-        first = _one_prediction(host, trial)
-        # Of what is no prediction `predict` will complain.
-        self._one_prediction = np.zeros(()) if first is None else first
-        codes = np.concatenate(model_rows.codes.gather())
-        # Without a refit the last layer may not be linear.
-        start = None if targets is None else kept
-
-        def measure(host: LayerHost) -> tuple[float, Any]:
-            if first is None:
-                return float("nan"), None
-            outputs = replace(model_rows, host=host).outputs(self.layer_, start)
-            return _scores(outputs, targets, codes)
-
-        self.ks_before_, self.r2_before_ = measure(host)
-        host = self._search(model_rows, targets, kept, measure)
+        check_memory(host, self.layer_, sizes, "choose a layer of fewer inputs.")
+        if self.refit_last is not None and self.layer_ != last:
+            check_memory(host, last, sizes, "use refit_last=None.")
+        # First pass: moments of the layer's inputs, and predictions before the change.
+        self.moments_, cached = model_rows.layer_moments(self.layer_)
+        prediction = _one_prediction(host, few_rows)
+        # If the model gives no predictions, `predict` will complain.
+        self._one_prediction = np.zeros(()) if prediction is None else prediction
+        data = FitData(
+            rows=model_rows,
+            codes=np.concatenate(model_rows.codes.gather()),
+            targets=targets,
+            layer=self.layer_,
+            cached=cached,
+            has_predictions=prediction is not None,
+        )
+        self.ks_before_, self.r2_before_ = data.scores(host)
+        # Change and refit, with a pass for the last layer and one for predictions.
+        host = self._search_power(data)
         self.estimator_ = host.estimator
         self._sample = replace(sample, host=host)
         self._warn_of_few_rows(host.layer_names[self.layer_])
         if not self.converged_:
-            warnings.warn(
+            warn_user(
                 "The bounds on the gaps were not reached; reduce mean_reduction or "
                 "covariance_reduction, or choose another layer.",
                 ConvergenceWarning,
-                stacklevel=4,  # past the validation of parameters
             )
         return self
 
@@ -389,12 +387,12 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     @property
     def unfairness_by_layer_(self) -> list[LayerUnfairness | None]:
         """Gaps of the outputs of each layer before the change."""
-        if self._unfairness is None:  # few want it: not before it is asked for
+        if self._unfairness is None:  # computed when it is first asked for
             host = self._sample.host.replaced(self._old_layers)
             self._unfairness = replace(self._sample, host=host).unfairness_by_layer()
         return self._unfairness
 
-    def _chosen_layer(self, rows: ModelRows) -> int:
+    def _choose_layer(self, rows: ModelRows) -> int:
         """Return the layer to change."""
         self._unfairness = None
         if self.layer == -2 and rows.host.n_layers == 1:
@@ -405,62 +403,62 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         scores = [-1.0 if u is None else u.score for u in self._unfairness]
         return int(np.argmax(scores))
 
-    def _search(
-        self, rows: ModelRows, targets: Any, kept: Any, measure: Callable[..., Any]
-    ) -> LayerHost:
-        """Change the model, with the least reductions that `max_distance` takes."""
-
-        def change(power: float) -> LayerHost:
-            host = self._change(rows, targets, kept, power)
-            self.ks_after_, self.r2_after_ = measure(host)
-            return host
-
-        power, too_low = 1.0 if self.max_distance is None else _MAX_POWER, 0.0
-        host = change(power)
+    def _search_power(self, data: FitData) -> LayerHost:
+        """Change the model, by the least power of the reductions that is wanted."""
         if self.max_distance is None:
-            return host
+            return self._change_model(data, 1.0)
+        host = self._change_model(data, MAX_POWER)
         if not self.ks_after_ <= self.max_distance:
-            warnings.warn(
+            warn_user(
                 f"The distance of the groups' predictions is {self.ks_after_:.3g} with "
-                f"the reductions to the power {power:g}, not {self.max_distance:g}: "
-                "they are left as they are. Choose another layer, pass "
-                "noise_floor=False, or merge small groups.",
+                f"the reductions to the power {MAX_POWER:g}, not "
+                f"{self.max_distance:g}: they are left as they are. Choose another "
+                "layer, pass noise_floor=False, or merge small groups.",
                 ConvergenceWarning,
-                stacklevel=5,
             )
-            return change(1.0)
-        for _ in range(_BISECTIONS):
-            middle = (too_low + power) / 2
-            change(middle)
+            return self._change_model(data, 1.0)
+        # Bisection: the distance is small enough at `high`, and too large at `low`.
+        low, high = 0.0, MAX_POWER
+        for _ in range(7):
+            power = (low + high) / 2
+            host = self._change_model(data, power)
             if self.ks_after_ <= self.max_distance:
-                power = middle
+                high = power
             else:
-                too_low = middle
-        return change(power)
+                low = power
+        return host if power == high else self._change_model(data, high)
 
-    def _change(
-        self, rows: ModelRows, targets: Any, kept: Any, power: float
-    ) -> LayerHost:
-        """Change the layer, by powers of the reductions, and the last one."""
+    def _change_model(self, data: FitData, power: float) -> LayerHost:
+        """Change the layer, by powers of the reductions, and fit the last one."""
+        rows, targets = data.rows, data.targets
         self._change_layer(rows.host.weight(self.layer_), power)
         host = rows.host.replaced({self.layer_: (self.weight_, None)})
         self.refit_gaps_before_ = self.refit_gaps_after_ = None
-        if targets is None:
-            return host
-        changed, last = replace(rows, host=host), host.n_layers - 1
+        if targets is not None:
+            host = self._refit(replace(rows, host=host), targets, data.cached, power)
+        self.ks_after_, self.r2_after_ = data.scores(host)
+        return host
+
+    def _refit(
+        self,
+        rows: ModelRows,
+        targets: NDArray[np.float64],
+        cached: NDArray[Any] | None,
+        power: float,
+    ) -> LayerHost:
+        """Fit the last layer, or its bias if it is the one that was changed."""
+        host, last = rows.host, rows.host.n_layers - 1
         weight, bias = host.weight(last), host.bias(last)
-        if self.layer_ == last:  # of the layer changed the bias alone is fitted
+        if self.layer_ == last:
             gaps = self.mean_gap_after_, self.covariance_gap_after_
             self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
-            return host.replaced(
-                {last: (weight, bias + changed.mean_residual(targets))}
-            )
-        # The published method does without bounds.
+            return host.replaced({last: (weight, bias + rows.mean_residual(targets))})
+        # The published method has no bounds.
         kind, reductions = str(self.refit_last), (1.0, 1.0)
         if self.method == "direct":
             kind = "ridge" if kind == "least_squares" else kind
             reductions = self._reductions(power)
-        joint = changed.last_layer_moments(targets, self.layer_, kept)
+        joint = rows.last_layer_moments(targets, self.layer_, cached)
         refit = refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
         self.refit_gaps_before_ = refit.gaps_before
         self.refit_gaps_after_ = refit.gaps_after
@@ -468,8 +466,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         return host.replaced({last: (refit.weight, refit.bias)})
 
     def _change_layer(self, weight: NDArray[Any], power: float) -> None:
-        """Find the new weight, with what is told of it."""
-        found = fair_layer(
+        """Set the new weight of the layer, its gaps and its change."""
+        change = fair_layer(
             weight,
             self.moments_,
             method=self.method,
@@ -478,72 +476,95 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             epsilon=float(self.epsilon),
             first_moment=self.first_moment,
         )
-        self.weight_ = found.weight
-        self.mean_gap_before_, self.covariance_gap_before_ = found.gaps_before
-        self.mean_gap_after_, self.covariance_gap_after_ = found.gaps_after
-        self.output_change_ = found.change
-        self.output_change_bound_ = found.change_bound
-        self.converged_ = found.converged
-        by_pair = LayerMoments(self.moments_).matrices
+        self.weight_ = change.weight
+        self.mean_gap_before_, self.covariance_gap_before_ = change.gaps_before
+        self.mean_gap_after_, self.covariance_gap_after_ = change.gaps_after
+        self.output_change_ = change.change
+        self.output_change_bound_ = change.change_bound
+        self.converged_ = change.converged
+        layer = LayerMoments(self.moments_)
         self.mean_gap_noise_, self.covariance_gap_noise_ = (
-            squeeze_single(by_pair(noise)) for noise in found.noise
+            squeeze_single(layer.matrices(noise)) for noise in change.noise
         )
-        self._bounded = [w.max(axis=1) > 0 for w in by_pair(found.weights)]
+        # For each attribute the groups with a pair whose gap is bounded.
+        weights = layer.matrices(change.weights)
+        self._bounded = [matrix.max(axis=1) > 0 for matrix in weights]
 
     def _warn_of_few_rows(self, name: str) -> None:
         """Name the groups whose rows say little of the layer's outputs."""
         n_outputs = len(self.weight_)
         layer = f"the outputs of layer {name!r} ({n_outputs})"
-        floor = self.noise_floor and self.method == "direct"
-        floor &= max(self._reductions(1.0)) > 1
+        has_floor = self.noise_floor and self.method == "direct"
+        has_floor &= max(self._reductions(1.0)) > 1
         for moments, bounded in zip(as_list(self.moments_), self._bounded, strict=True):
-            left = ~bounded & floor
-            few = ~left & (moments.counts < n_outputs)
-            for chosen, remark in (
-                (
-                    left,
-                    f"In {layer} gaps of these groups are no more than noise, and left "
-                    "as they are: too few rows to tell, or no difference. Merge "
-                    "groups, or pass noise_floor=False.",
-                ),
-                (
-                    few,
-                    f"These groups have fewer rows than {layer}: their covariances "
-                    "are mostly noise. Merge groups, or choose another layer.",
-                ),
-            ):
-                named = zip(moments.groups[chosen], moments.counts[chosen], strict=True)
-                if chosen.any():
-                    groups = listed(f"{group!s} ({n:,} rows)" for group, n in named)
-                    warnings.warn(f"{groups}: {remark}", stacklevel=4)
+            ignored = ~bounded & has_floor
+            _warn_of_groups(
+                moments,
+                ignored,
+                f"In {layer} gaps of these groups are no more than noise, and left as "
+                "they are: too few rows to tell, or no difference. Merge groups, or "
+                "pass noise_floor=False.",
+            )
+            _warn_of_groups(
+                moments,
+                ~ignored & (moments.counts < n_outputs),
+                f"These groups have fewer rows than {layer}: their covariances are "
+                "mostly noise. Merge groups, or choose another layer.",
+            )
 
     def _reductions(self, power: float) -> tuple[float, float]:
-        given = np.array([self.mean_reduction, self.covariance_reduction], np.float64)
+        """Both reductions to a power."""
         with np.errstate(over="ignore"):
-            mean, covariance = given**power
+            mean = np.float64(self.mean_reduction) ** power
+            covariance = np.float64(self.covariance_reduction) ** power
         return float(mean), float(covariance)
 
 
-def _scores(
-    outputs: NDArray[Any], targets: NDArray[np.float64] | None, codes: NDArray[Any]
-) -> tuple[float, Any]:
-    """Largest distance of groups, and R2 by group of each column of codes."""
-    groups = codes.view(GroupCodes)
-    distance = max(
-        statistical_parity_ks(column, sensitive_features=groups, attributes="each")
-        for column in outputs.T
-    )
-    if targets is None:
-        return distance, None
-    y = targets.reshape(outputs.shape)
-    r2 = [
-        np.array([_r2(y[own == code], outputs[own == code]) for code in np.unique(own)])
-        for own in codes.reshape(len(codes), -1).T
-    ]
-    return distance, squeeze_single(r2)
+@dataclass(frozen=True)
+class FitData:
+    """Rows and targets of `fit`, with the inputs of the layer that is changed."""
+
+    rows: ModelRows
+    codes: NDArray[Any]  # (N,), or (N, k) of k attributes
+    targets: NDArray[np.float64] | None
+    layer: int
+    cached: NDArray[Any] | None  # (N, n)
+    has_predictions: bool
+
+    def scores(self, host: LayerHost) -> tuple[float, Any]:
+        """KS distance of the groups' predictions, and R2 by group if there is y."""
+        if not self.has_predictions:
+            return float("nan"), None
+        # Without a refit the last layer may not be linear: start from the raw rows.
+        cached = None if self.targets is None else self.cached
+        outputs = replace(self.rows, host=host).outputs(self.layer, cached)
+        groups = self.codes.view(GroupCodes)
+        distance = max(
+            statistical_parity_ks(column, sensitive_features=groups, attributes="each")
+            for column in outputs.T
+        )
+        if self.targets is None:
+            return distance, None
+        y = self.targets.reshape(outputs.shape)
+        r2 = []
+        for codes in self.codes.reshape(len(y), -1).T:
+            members = [codes == code for code in np.unique(codes)]
+            r2.append(np.array([_r2(y[rows], outputs[rows]) for rows in members]))
+        return distance, squeeze_single(r2)
+
+
+def _warn_of_groups(
+    moments: GroupMoments, chosen: NDArray[np.bool_], remark: str
+) -> None:
+    """Warn of the chosen groups, named with their numbers of rows."""
+    if chosen.any():
+        named = zip(moments.groups[chosen], moments.counts[chosen], strict=True)
+        groups = listed(f"{group!s} ({n:,} rows)" for group, n in named)
+        warn_user(f"{groups}: {remark}")
 
 
 def _r2(y: NDArray[Any], outputs: NDArray[Any]) -> float:
+    """R2, which needs two rows."""
     return float(r2_score(y, outputs)) if len(y) > 1 else float("nan")
 
 

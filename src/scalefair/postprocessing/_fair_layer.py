@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._memory import require_memory
+from scalefair._rounding import EPS, ROUNDING, TINY
 from scalefair.postprocessing._direct import DirectResult, direct_weights
-from scalefair.postprocessing._direct_sqp import smallest_change
+from scalefair.postprocessing._duality_bound import smallest_change
 from scalefair.postprocessing._explainable_svd import (
     exact_first_moment,
     explainable_svd,
@@ -23,17 +24,9 @@ Array = NDArray[np.float64]
 # Noise that every input is given, as a share of its mean square, where the change of
 # the outputs is made small. Without it the change may lie in directions that hardly
 # occur in the training rows and are large in others.
-_NOISE = 1e-3
-# Share of a covariance gap below which nothing is asked for.
-_SMALLEST_SHARE = 1e-4
-# Gaps this small beside the outputs are rounding of the moments.
-_ROUNDING = 1e-12
-_EPS = float(np.finfo(np.float64).eps)
-_TINY = float(np.finfo(np.float64).tiny)
-# Of several attributes: most weights that are tried, the power of what a square is too
-# large by that a weight grows with, by how much squares are too large where the bounds
-# are narrowed instead, and the part that is rounding.
-_MOST_WEIGHTS, _POWER, _NEAR, _INSIDE = 40, 0.7, 0.02, 1e-9
+INPUT_NOISE = 1e-3
+# Updates of the multipliers of several attributes; up to 15 were seen.
+MAX_MULTIPLIER_UPDATES = 40
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ class GapBounds:
     weights: Array
 
     @classmethod
-    def of(
+    def build(
         cls,
         weight: Array,
         layer: LayerMoments,
@@ -74,34 +67,42 @@ class GapBounds:
     ) -> GapBounds:
         """Divide the squares by the reductions, finite ones not to less than noise.
 
-        A pair has the weight of the part of its square that is above noise. A gap that
-        is rounding has no bound: its removal may cost a large part of the outputs.
+        The weight of a pair is the part of its square that is above noise, for means
+        divided by the noise. A gap that is rounding has no bound: its removal may cost
+        a large part of the outputs.
         """
         reduction = np.reshape(reductions, (2, 1))
         gaps = layer.pair_gaps(weight)
-        square = layer.output_change(weight, np.zeros_like(weight))
-        square /= int(layer.moments.counts.sum())
-        spread = float(((weight @ layer.within) * weight).sum())
-        spread = max(spread, _EPS**2 * square)  # that of equal outputs, by rounding
-        rounding = _ROUNDING * np.sqrt([[square], [square * spread]])
-        asked = (reduction > 1) & (layer.gaps_of_each(gaps) > rounding)
+        # Gaps at the rounding error of the moments are not bounded.
+        mean_square = layer.output_change(weight, np.zeros_like(weight))
+        mean_square /= int(layer.moments.counts.sum())
+        variance = float(((weight @ layer.within) * weight).sum())
+        variance = max(variance, EPS**2 * mean_square)  # equal outputs
+        rounding = ROUNDING * np.sqrt([[mean_square], [mean_square * variance]])
+        bounded = (reduction > 1) & (layer.gaps_by_attribute(gaps) > rounding)
+        # A pair weighs by the share of its square that is above noise.
         floor = noise_floor & np.isfinite(reduction)
-        sizes = np.maximum(gaps, _TINY)
+        sizes = np.maximum(gaps, TINY)
         noise = np.where(floor, np.minimum(layer.noise(weight), sizes), 0.0)
         weights = 1 - (noise / sizes) ** 2
-        weights *= asked[:, layer.attribute]
-        goals = np.maximum(gaps / np.sqrt(reduction), noise)
-        goals[1] = np.maximum(goals[1], _SMALLEST_SHARE * gaps[1])
-        limits = np.full(asked.shape, np.inf)
-        for i, j in np.argwhere(asked):
+        if floor[0]:
+            # Differences of means count in units of their noise, 1/n_a + 1/n_b: the
+            # floors of pairs with a rare group leave pairs of large groups no slack.
+            weights[0] /= (1 / layer.counts[layer.pairs]).sum(axis=1)
+        weights *= bounded[:, layer.attribute]
+        # Each pair may keep its noise, and 1e-4 of its gap in covariance.
+        targets = np.maximum(gaps / np.sqrt(reduction), noise)
+        targets[1] = np.maximum(targets[1], 1e-4 * gaps[1])
+        limits = np.full(bounded.shape, np.inf)
+        for i, j in np.argwhere(bounded):
             pairs = layer.attribute == j
             if largest := weights[i, pairs].max():
                 weights[i, pairs] /= largest
-                limits[i, j] = weights[i, pairs] @ goals[i, pairs] ** 2
+                limits[i, j] = weights[i, pairs] @ targets[i, pairs] ** 2
         return cls(limits, weights)
 
 
-def check_room(host: LayerHost, layer: int, sizes: list[int], remedy: str) -> None:
+def check_memory(host: LayerHost, layer: int, sizes: list[int], remedy: str) -> None:
     """Raise a MemoryError if the n x n matrices of a layer do not fit into memory."""
     n_inputs = host.shape(layer)[1]
     # Two of each group and one of each pair, the second moment and its eigenvectors.
@@ -125,21 +126,22 @@ def fair_layer(
     first_moment: str,
 ) -> FairLayer:
     """Change a layer, given its weight (m, n) and the moments of its inputs."""
+    # The published method has no floor of noise.
     inputs = LayerMoments(moments)
     direct = method == "direct"
-    bounds = GapBounds.of(weight, inputs, reductions, noise_floor and direct)
+    bounds = GapBounds.build(weight, inputs, reductions, noise_floor and direct)
     if direct:
-        changed, least, converged = _direct(weight, inputs, bounds)
+        changed, change_bound, converged = _direct(weight, inputs, bounds)
     else:
         changed = _published(weight, inputs, bounds, reductions, epsilon, first_moment)
-        least, converged = float("nan"), True
+        change_bound, converged = float("nan"), True
     square = inputs.output_change(weight, np.zeros_like(weight)) or 1.0
     return FairLayer(
         weight=changed,
         gaps_before=inputs.gaps(weight),
         gaps_after=inputs.gaps(changed),
         change=inputs.output_change(weight, changed) / square,
-        change_bound=least / square,
+        change_bound=change_bound / square,
         converged=converged,
         noise=inputs.noise(weight),
         weights=bounds.weights.max(axis=0),
@@ -154,24 +156,26 @@ def _direct(
     Returns the weight, a lower bound of the change (nan for more than two groups), and
     whether the bounds hold.
     """
-    if len(weight) > weight.shape[1]:  # outputs that follow from fewer
-        basis, triangle = np.linalg.qr(weight)
-        fewer, least, converged = _direct(triangle, layer, bounds)
-        return basis @ fewer, least, converged
-    found = meet_bounds(weight, *layer.whitening(weight, _NOISE), layer, bounds)
+    if len(weight) > weight.shape[1]:
+        # The outputs lie in the range of W: solve for R of W = Q R.
+        Q, R = np.linalg.qr(weight)
+        changed, change_bound, converged = _direct(R, layer, bounds)
+        return Q @ changed, change_bound, converged
+    whitened, root = layer.whitening(weight, INPUT_NOISE)
+    solution = meet_bounds(weight, whitened, root, layer, bounds)
     if len(layer.pairs) > 1:
-        return found.weight, float("nan"), found.converged
-    proved = smallest_change(
+        return solution.weight, float("nan"), solution.converged
+    change_bound = smallest_change(
         *layer.whitening(weight),
         layer.differences[:, 0],
         layer.covariance_differences[0],
-        found.multiplier,
+        solution.multiplier,
         mean_bound=float(bounds.limits[0, 0]),
         covariance_bound=float(bounds.limits[1, 0]),
     )
     # Rounding, where S is ill-conditioned, may put it above what it bounds.
-    least = min(proved, layer.output_change(weight, found.weight))
-    return found.weight, least, found.converged
+    change = layer.output_change(weight, solution.weight)
+    return solution.weight, min(change_bound, change), solution.converged
 
 
 def meet_bounds(
@@ -180,25 +184,27 @@ def meet_bounds(
     root: Array,
     layer: LayerMoments,
     bounds: GapBounds,
-    **options: float,
+    tol: float = 1e-2,
 ) -> DirectResult:
-    """Smallest change within the bounds on the gaps, those of each attribute.
+    """Smallest change within the bounds on the gaps, those of every attribute.
 
-    What is bounded is a weighted sum of all squares. Multipliers of attributes whose
-    gaps are above their bounds grow, the others shrink.
+    A sum of all squares is bounded, weighted by multipliers of the attributes. Those
+    of attributes whose gaps are above their bounds grow, the others shrink.
     """
-    limits, asked = bounds.limits, np.isfinite(bounds.limits)
-    positive = asked & (limits > 0)
-    multipliers = np.where(positive, 1 / np.where(positive, limits, 1.0), asked)
+    limits, bounded = bounds.limits, np.isfinite(bounds.limits)
+    positive = bounded & (limits > 0)
+    divisors = np.where(positive, limits, 1.0)
+    multipliers = np.where(positive, 1 / divisors, bounded)
     M, margin = layer.covariance_differences, np.ones(2)
-    for _ in range(_MOST_WEIGHTS):
-        multipliers /= np.maximum(multipliers.max(axis=1, keepdims=True), _TINY)
+    for _ in range(MAX_MULTIPLIER_UPDATES):
+        # Scaled differences and forms, so that the sums are plain sums over pairs.
+        multipliers /= np.maximum(multipliers.max(axis=1, keepdims=True), TINY)
         scales = np.sqrt(bounds.weights * multipliers[:, layer.attribute])
-        sums = (multipliers * np.where(asked, limits, 0.0)).sum(axis=1)
-        sums = np.where(asked.any(axis=1), margin * sums, np.inf)
+        sums = (multipliers * np.where(bounded, limits, 0.0)).sum(axis=1)
+        sums = np.where(bounded.any(axis=1), margin * sums, np.inf)
         pairs = scales > 0
         forms = M[pairs[1]] * scales[1, pairs[1], None, None]
-        found = direct_weights(
+        solution = direct_weights(
             weight,
             whitened,
             root,
@@ -206,21 +212,24 @@ def meet_bounds(
             forms if len(forms) else 0 * M[:1],
             mean_bound=float(sums[0]),
             covariance_bound=float(sums[1]),
-            **options,
+            tol=tol,
         )
         if layer.n_attributes == 1:
-            return found
-        gaps = layer.pair_gaps(found.weight) * np.sqrt(bounds.weights)
-        after = layer.gaps_of_each(gaps) ** 2
-        ratios = np.where(positive, after / np.where(positive, limits, 1.0), 0.0)
-        worst = ratios.max(axis=1)
-        if worst.max() <= 1 + _INSIDE:
-            return replace(found, converged=True)
-        if worst.max() <= 1 + _NEAR:  # the multipliers are good enough
-            margin *= (1 - _INSIDE) / np.maximum(worst, 1.0)
-            continue
-        multipliers *= np.clip(ratios, 0.01, 100.0) ** _POWER
-    return replace(found, converged=False)
+            return solution
+        # Squares of each attribute relative to their limits: at most one in the end.
+        gaps = layer.pair_gaps(solution.weight) * np.sqrt(bounds.weights)
+        squares = layer.gaps_by_attribute(gaps) ** 2
+        ratios = np.where(positive, squares / divisors, 0.0)
+        largest = ratios.max(axis=1)
+        if largest.max() <= 1 + 1e-9:  # but for rounding
+            return replace(solution, converged=True)
+        if largest.max() <= 1.02:
+            # The multipliers are good enough: tighten the bounds on the sums.
+            margin *= (1 - 1e-9) / np.maximum(largest, 1.0)
+        else:
+            # The power damps the update, which would oscillate.
+            multipliers *= np.clip(ratios, 0.01, 100.0) ** 0.7
+    return replace(solution, converged=False)
 
 
 def _published(
@@ -239,8 +248,9 @@ def _published(
     if np.isfinite(bounds.limits[1]).any():
         eigenvalues, eigenvectors = layer.covariance_eigenpairs()
         gram = eigenvectors.T @ S @ eigenvectors
-        args = eigenvalues, eigenvectors, gram, reductions[1]
-        changed = explainable_svd(weight, *args)
+        changed = explainable_svd(
+            weight, eigenvalues, eigenvectors, gram, reductions[1]
+        )
     limits = bounds.limits[0, np.isfinite(bounds.limits[0])]
     if not limits.size:
         return changed

@@ -1,4 +1,4 @@
-"""What the moments of groups say of a linear layer: gaps, change of the outputs."""
+"""Gaps and change of a linear layer's outputs, from the moments of its inputs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ Array = NDArray[np.float64]
 
 Moments: TypeAlias = GroupMoments | list[GroupMoments]  # of each attribute
 
-# Directions whose second moment is this small beside the largest, the columns scaled
-# to unit length, are taken for dependent: rounding of the sums is far below, and an
-# inverse of what is kept still has four digits.
-_RANK_TOL = 1e-12
+# Smallest eigenvalue relative to the largest, of columns of unit length, that counts
+# for the rank: rounding of the sums is far below, and the inverse has four digits.
+RANK_TOL = 1e-12
 
 
 class LayerMoments:
@@ -33,30 +32,35 @@ class LayerMoments:
     """
 
     def __init__(self, moments: Moments) -> None:
-        given = as_list(moments)
-        # For each attribute the first with the same moments.
-        first = [next(j for j, o in enumerate(given) if _same(m, o)) for m in given]
-        kept = sorted(set(first))
-        each = [given[j] for j in kept]
-        self.places = [kept.index(j) for j in first]  # of all attributes among these
-        self.moments = each[0]
+        attributes = as_list(moments)
+        # An attribute given twice counts once: the first with equal moments stands for
+        # it, and `positions` tells for all attributes which of the distinct ones it is.
+        first = [
+            next(j for j, other in enumerate(attributes) if _equal(m, other))
+            for m in attributes
+        ]
+        indices = sorted(set(first))
+        distinct = [attributes[j] for j in indices]
+        self.positions = [indices.index(j) for j in first]
+        self.n_attributes = len(distinct)
+        self.moments = distinct[0]
         self.counts, self.means, self.scatters = (
-            np.concatenate([getattr(own, name) for own in each])
-            if len(each) > 1
-            else getattr(each[0], name)
+            np.concatenate([getattr(m, name) for m in distinct])
+            if len(distinct) > 1
+            else getattr(distinct[0], name)
             for name in ("counts", "means", "scatters")
         )
+        # Pairs of groups of the same attribute, and the attribute of each pair.
         pairs: list[tuple[int, int]] = []
         attribute: list[int] = []
         start = 0
-        for j, own in enumerate(each):
-            stop = start + len(own.groups)
-            pairs += list(combinations(range(start, stop), 2))
+        for j, m in enumerate(distinct):
+            stop = start + len(m.groups)
+            pairs += combinations(range(start, stop), 2)
             attribute += [j] * (len(pairs) - len(attribute))
             start = stop
         self.pairs = np.array(pairs, dtype=np.int64)
-        self.attribute = np.array(attribute, dtype=np.int64)  # of each pair
-        self.n_attributes = len(each)
+        self.attribute = np.array(attribute, dtype=np.int64)
 
     @cached_property
     def second_moment(self) -> Array:
@@ -70,8 +74,7 @@ class LayerMoments:
     def differences(self) -> Array:
         """Differences d_p of the means, shape (n, P)."""
         first, second = self.pairs.T
-        means = self.means
-        return np.ascontiguousarray((means[second] - means[first]).T)
+        return np.ascontiguousarray((self.means[second] - self.means[first]).T)
 
     @cached_property
     def covariance_differences(self) -> Array:
@@ -89,7 +92,8 @@ class LayerMoments:
         Largest modulus first; the eigenvectors are columns.
         """
         M = self.covariance_differences
-        if len(M) > 1:  # singular values of the stack: nothing is squared
+        if len(M) > 1:
+            # From the singular values of the stacked M_p: nothing is squared.
             triangle = np.linalg.qr(M.reshape(-1, M.shape[2]), mode="r")
             _, values, rows = np.linalg.svd(triangle)
             return values, np.ascontiguousarray(rows.T)
@@ -100,20 +104,20 @@ class LayerMoments:
     def whitening(self, weight: Array, noise: float = 0.0) -> tuple[Array, Array]:
         """W S T, shape (m, r), and T, shape (n, r), with T^T S T = I, r the rank of S.
 
-        S is taken with its diagonal multiplied by ``1 + noise``: changes of the
-        outputs count that would show on other rows than these.
+        S is taken with its diagonal multiplied by ``1 + noise``, so that directions
+        that hardly occur in these rows count as well.
         """
         scale, values, vectors = self._scaled_eigenpairs
-        noisy = np.maximum(values, 0.0) + noise
-        kept = noisy > _RANK_TOL * noisy[-1]
-        vectors, sizes = vectors[:, kept], np.sqrt(noisy[kept])
+        values = np.maximum(values, 0.0) + noise
+        positive = values > RANK_TOL * values[-1]
+        vectors, sizes = vectors[:, positive], np.sqrt(values[positive])
         return (weight * scale) @ vectors * sizes, vectors / sizes / scale[:, None]
 
     def solve(self, B: Array) -> Array:
         """T T^T B for B of shape (n, k): a generalised inverse of S times B.
 
-        Of all solutions one with the least changes in units of the inputs' root mean
-        squares; differences of means lie in the range of S.
+        Differences of means lie in the range of S. The solution has the smallest norm
+        in units of the inputs' root mean squares.
         """
         root = self._root
         return np.asarray(root @ (root.T @ B))
@@ -133,10 +137,12 @@ class LayerMoments:
 
     def gaps(self, weight: Array) -> tuple[float, float]:
         """Gaps d_e and d_v of the outputs, in mean and in covariance, the largest."""
-        mean_gap, covariance_gap = self.gaps_of_each(self.pair_gaps(weight)).max(axis=1)
+        mean_gap, covariance_gap = self.gaps_by_attribute(self.pair_gaps(weight)).max(
+            axis=1
+        )
         return float(mean_gap), float(covariance_gap)
 
-    def gaps_of_each(self, pair_gaps: Array) -> Array:
+    def gaps_by_attribute(self, pair_gaps: Array) -> Array:
         """Gaps of the attributes, shape (2, k), roots of sums of squares over pairs."""
         gaps = np.empty((2, self.n_attributes))
         for j in range(self.n_attributes):
@@ -145,16 +151,18 @@ class LayerMoments:
 
     def pair_gaps(self, weight: Array) -> Array:
         """Gaps |W d_p| and |W M_p W^T|_F of the outputs for each pair, shape (2, P)."""
-        W = _fewer_rows(weight)
+        W = _compressed(weight)
         with judged_later():
-            if len(self.pairs) == 1:  # the difference first: half the products
+            if len(self.pairs) == 1:
+                # Half the products of two covariances.
                 differences = (W @ self.covariance_differences[0] @ W.T)[None]
             else:
                 covariances = W @ self.scatters @ W.T
                 covariances /= self._divisors[:, None, None]
                 first, second = self.pairs.T
                 differences = covariances[second] - covariances[first]
-            largest = np.abs(differences).max() or 1.0  # its square may be too large
+            # Scaled by the largest entry: squares could overflow.
+            largest = np.abs(differences).max() or 1.0
             covariance_gaps = (
                 np.linalg.norm(differences / largest, axis=(1, 2)) * largest
             )
@@ -172,7 +180,9 @@ class LayerMoments:
         From the covariance K of the outputs within groups, as if rows were normal;
         infinite if a group has one row only.
         """
-        W = _fewer_rows(weight)
+        # Of normal rows: E |W d|^2 = tr K (1/n_a + 1/n_b), and for the covariances
+        # ((tr K)^2 + |K|^2) (1/(n_a - 1) + 1/(n_b - 1)).
+        W = _compressed(weight)
         n_rows, n = int(self.counts.sum()), self.counts[self.pairs].T
         K = W @ self.within @ W.T * (n_rows / max(n_rows - len(self.counts), 1))
         trace = float(np.trace(K))
@@ -184,21 +194,21 @@ class LayerMoments:
 
     def matrices(self, values: Array) -> list[Array]:
         """Values of pairs, shape (P,), as a symmetric matrix for each attribute."""
-        square = np.zeros((len(self.counts),) * 2)
+        matrix = np.zeros((len(self.counts),) * 2)
         first, second = self.pairs.T
-        square[first, second] = square[second, first] = values
+        matrix[first, second] = matrix[second, first] = values
         blocks = []
-        for j in self.places:
+        for j in self.positions:
             pairs = self.pairs[self.attribute == j]
             groups = slice(pairs.min(), pairs.max() + 1)
-            blocks.append(square[groups, groups])
+            blocks.append(matrix[groups, groups])
         return blocks
 
     def output_change(self, weight: Array, changed: Array) -> float:
         """|X (W - W')^T|_F^2, the squared change summed over the rows."""
         step = weight - changed
         change = float(((step @ self.second_moment) * step).sum())
-        return max(change, 0.0)  # rounding may be below
+        return max(change, 0.0)  # rounding may be negative
 
     @property
     def _divisors(self) -> NDArray[np.int64]:
@@ -213,8 +223,8 @@ class LayerMoments:
         return covariance
 
 
-def _same(one: GroupMoments, other: GroupMoments) -> bool:
-    """Whether two attributes are one, given twice."""
+def _equal(one: GroupMoments, other: GroupMoments) -> bool:
+    """Whether the moments of two attributes are the same."""
     return one is other or (
         np.array_equal(one.counts, other.counts)
         and np.array_equal(one.means, other.means)
@@ -222,8 +232,8 @@ def _same(one: GroupMoments, other: GroupMoments) -> bool:
     )
 
 
-def _fewer_rows(weight: Array) -> Array:
-    """Weight of outputs of the same lengths and angles, no more than inputs."""
+def _compressed(weight: Array) -> Array:
+    """R of W = Q R if there are more outputs than inputs: gaps are the same."""
     m, n = weight.shape
     return weight if m <= n else np.asarray(np.linalg.qr(weight, mode="r"))
 
@@ -244,28 +254,28 @@ class LayerUnfairness:
 
     @property
     def score(self) -> float:
-        """What layers are compared by: both relative gaps together."""
+        """Root of the sum of both relative gaps' squares, which ranks layers."""
         return float(np.hypot(self.relative_mean_gap, self.relative_covariance_gap))
 
 
 def layer_unfairness(name: str, moments: Moments, weight: Array) -> LayerUnfairness:
     """Gaps of a layer's outputs, from the moments of its inputs."""
-    weight = _fewer_rows(weight)
+    weight = _compressed(weight)
     layer = LayerMoments(moments)
     mean_gap, covariance_gap = layer.gaps(weight)
     covariance = weight @ layer.within @ weight.T
-    # Rounding may put a trace of zero below it.
-    spread = np.sqrt(max(np.trace(covariance), 0.0))
+    deviation = np.sqrt(max(np.trace(covariance), 0.0))  # rounding may be negative
     return LayerUnfairness(
         name,
         mean_gap,
         covariance_gap,
-        _share(mean_gap, spread),
-        _share(covariance_gap, np.linalg.norm(covariance)),
+        _ratio(mean_gap, deviation),
+        _ratio(covariance_gap, np.linalg.norm(covariance)),
     )
 
 
-def _share(gap: float, size: Any) -> float:
+def _ratio(gap: float, size: Any) -> float:
+    """Gap relative to a size, which may be zero."""
     if size > 0:
         return gap / float(size)
     return float("inf") if gap > 0 else 0.0

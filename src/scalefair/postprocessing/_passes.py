@@ -1,7 +1,8 @@
 """Passes over the rows, part by part and in batches, for the moments of layers.
 
-Rows in memory are one part. What is done to a part is a function of the module level:
-it is sent to where the part is, with the model, and what it returns is merged here.
+Rows in memory are one part. A function of the module level is sent with the model to
+where each part is, runs its rows through the model in batches, and returns moments or
+outputs, which are merged here.
 """
 
 from __future__ import annotations
@@ -24,18 +25,17 @@ from scalefair.postprocessing._layer_moments import (
 from scalefair.postprocessing._training_rows import GroupedRows
 from scalefair.streaming import GroupMoments, LocalParts, PartitionedRows, Parts
 
-# Of the widest layer, in float64. Scatter matrices are added once a batch: with
-# fewer rows than this, adding them takes longer than multiplying the rows.
-_BATCH_BYTES = 2**25
-_FEWEST_ROWS = 256
-# Inputs of a layer of rows in memory are kept for the next pass up to so many bytes.
-_KEPT_BYTES = 2**27
-# Columns of which a matrix is formed for each group, to compare all layers.
-_WIDEST = 5000
+# Size of the widest layer's outputs for one batch of rows, in float64.
+BATCH_BYTES = 2**25
+# Inputs of a layer of rows in memory are cached for the next pass up to so many bytes.
+MAX_CACHED_BYTES = 2**27
+# Layers of more inputs and more outputs are not compared: a matrix of this order is
+# formed for each group.
+MAX_COMPARED_WIDTH = 5000
 
 
 class RowsInMemory:
-    """Rows in memory as one part, with what passes ask of `PartitionedRows`."""
+    """Rows in memory as one part, with the methods of `PartitionedRows` used here."""
 
     starts = np.zeros(1, np.int64)
     feature_names = None
@@ -47,9 +47,11 @@ class RowsInMemory:
     def map(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
     ) -> Parts:
+        """Call the function with the rows and the only part of each collection."""
         return self.parts.map(function, *args, each=each)
 
     def split(self, values: NDArray[Any]) -> Parts:
+        """Return values of the rows as one part."""
         return self.parts.like([values])
 
 
@@ -64,9 +66,10 @@ class ModelRows:
     batch_size: int | None
 
     @classmethod
-    def of(
+    def build(
         cls, host: LayerHost, rows: GroupedRows, batch_size: int | None
     ) -> ModelRows:
+        """Check the rows as the model does, which may be in memory or in parts."""
         X, codes = rows.X, rows.codes
         if not isinstance(X, PartitionedRows):
             X = RowsInMemory(host.check_rows(X))
@@ -76,44 +79,52 @@ class ModelRows:
     def sample(self, n_rows: int, random_state: np.random.RandomState) -> ModelRows:
         """Draw rows of each group, in memory, the same whatever the parts are."""
         codes = np.concatenate(self.codes.gather())
-        rows = _rows_of_each_group(codes, n_rows, random_state)
+        chosen = _sample_groups(codes, n_rows, random_state)
+        # Indices within each part.
         starts = self.X.starts
-        chosen = np.split(rows, np.searchsorted(rows, starts[1:]))
-        places = [part - start for part, start in zip(chosen, starts, strict=True)]
-        # What the model refuses, it refuses where the part's place can be told.
-        tried = isinstance(self.X, PartitionedRows)
+        by_part = np.split(chosen, np.searchsorted(chosen, starts[1:]))
+        indices = [rows - start for rows, start in zip(by_part, starts, strict=True)]
+        # Rows that the model refuses are reported with the part that they are in.
+        validate = isinstance(self.X, PartitionedRows)
         names = column_names(self.host, self.X)
         blocks = self.X.map(
-            _some_rows, self.host, names, tried, each=[self.X.parts.like(places)]
+            _take_rows, self.host, names, validate, each=[self.X.parts.like(indices)]
         ).gather()
-        some = blocks[0]
-        if tried and sparse.issparse(some):
-            some = sparse.vstack(blocks, format="csr")
-        elif tried:
-            some = np.vstack(blocks)
-        drawn = RowsInMemory(as_taken(self.host, some, names))
+        # Rows in memory are one block, of any type that the model takes.
+        X = blocks[0]
+        if validate and sparse.issparse(X):
+            X = sparse.vstack(blocks, format="csr")
+        elif validate:
+            X = np.vstack(blocks)
+        sample = RowsInMemory(as_model_input(self.host, X, names))
         return ModelRows(
-            self.host, drawn, drawn.split(codes[rows]), self.groups, self.batch_size
+            self.host, sample, sample.split(codes[chosen]), self.groups, self.batch_size
         )
 
     def layer_moments(self, layer: int) -> tuple[Moments, NDArray[Any] | None]:
-        """Moments of a layer's inputs, and these, shape (N, n), if they are few."""
-        keep = 0 if isinstance(self.X, PartitionedRows) else _KEPT_BYTES
-        parts = self._map(_moments_of_layer, layer, keep, each=[self.codes])
-        moments, kept = parts.reduce(_merge_moments)
-        return self._named(moments), kept
+        """Moments of a layer's inputs, and these, shape (N, n), if they are small."""
+        # Parts may be on other machines: their inputs are computed again.
+        max_bytes = 0 if isinstance(self.X, PartitionedRows) else MAX_CACHED_BYTES
+        parts = self._map(_layer_moments, layer, max_bytes, by_part=[self.codes])
+        moments, cached = parts.reduce(_merge_layer_moments)
+        return self._with_group_names(moments), cached
 
     def last_layer_moments(
-        self, targets: NDArray[Any], layer: int, kept: NDArray[Any] | None
+        self, targets: NDArray[Any], layer: int, cached: NDArray[Any] | None
     ) -> Moments:
-        """Joint moments of the last layer's inputs, from `kept` ones, and targets."""
-        each = [self.codes, self.X.split(targets.reshape(len(targets), -1))]
-        parts = self._map(_moments_of_last_layer, layer, kept, each=each)
-        return self._named(parts.reduce(GroupMoments._merge_each))
+        """Joint moments of the last layer's inputs and of the targets.
 
-    def outputs(self, layer: int, kept: NDArray[Any] | None) -> NDArray[Any]:
-        """Predictions for all rows, shape (N, k), from inputs of a layer if kept."""
-        parts = self._map(_outputs_of_part, layer, kept, each=[]).gather()
+        They start from cached inputs of a layer, if there are any.
+        """
+        columns = self.X.split(targets.reshape(len(targets), -1))
+        parts = self._map(
+            _last_layer_moments, layer, cached, by_part=[self.codes, columns]
+        )
+        return self._with_group_names(parts.reduce(GroupMoments._merge_each))
+
+    def outputs(self, layer: int, cached: NDArray[Any] | None) -> NDArray[Any]:
+        """Predictions for all rows, shape (N, k), from cached inputs of a layer."""
+        parts = self._map(_part_outputs, layer, cached, by_part=[]).gather()
         return np.concatenate([part.reshape(len(part), -1) for part in parts])
 
     def unfairness_by_layer(self) -> list[LayerUnfairness | None]:
@@ -122,60 +133,75 @@ class ModelRows:
         None stands for layers that cannot be post-processed, or have more than 5,000
         inputs and as many outputs.
         """
-        parts = self._map(_moments_of_every_layer, each=[self.codes])
-        found: list[LayerUnfairness | None] = []
-        for layer, moments in enumerate(parts.reduce(_merge_each)):
+        parts = self._map(_all_layer_moments, by_part=[self.codes])
+        layers: list[LayerUnfairness | None] = []
+        for layer, moments in enumerate(parts.reduce(_merge_by_layer)):
             if moments is None:
-                found.append(None)
+                layers.append(None)
                 continue
             weight = self.host.weight(layer)
-            if _has_fewer_outputs(self.host, layer):
+            if _has_fewer_outputs(self.host, layer):  # the moments are of the outputs
                 weight = np.eye(len(weight))
             name = self.host.layer_names[layer]
-            found.append(layer_unfairness(name, moments, weight))
-        return found
+            layers.append(layer_unfairness(name, moments, weight))
+        return layers
 
     def mean_residual(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
         """Mean of targets less predictions, shape (k,)."""
-        parts = self._map(_sum_of_residuals, each=[self.X.split(targets)])
+        parts = self._map(_sum_of_residuals, by_part=[self.X.split(targets)])
         total: NDArray[np.float64] = parts.reduce(np.add)
         return total / len(targets)
 
     def _map(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Parts]
+        self, function: Callable[..., Any], *args: Any, by_part: Sequence[Parts]
     ) -> Parts:
-        """``function(host, rows, batch_size, *args, *one of each)`` of every part."""
+        """``function(host, rows, batch_size, *args, ...)`` of every part.
+
+        The last arguments are the part's share of each collection in `by_part`.
+        """
         size = self.batch_size or choose_batch_size(self.host)
         names = column_names(self.host, self.X)
-        return self.X.map(_in_part, function, self.host, names, size, *args, each=each)
+        return self.X.map(
+            _in_part, function, self.host, names, size, *args, each=by_part
+        )
 
-    def _named(self, totals: list[GroupMoments]) -> Moments:
-        """Moments of codes as those of the groups that these stand for."""
-        found: Moments = squeeze_single(
+    def _with_group_names(self, totals: list[GroupMoments]) -> Moments:
+        """Replace codes by the names of the groups."""
+        moments: Moments = squeeze_single(
             [
                 GroupMoments(groups[m.groups], m.counts, m.means, m.scatters)
                 for groups, m in zip(as_list(self.groups), totals, strict=True)
             ]
         )
-        return found
+        return moments
 
 
 def predictions(
-    host: LayerHost, X: Any, batch_size: int | None, like: NDArray[Any]
+    host: LayerHost, X: Any, batch_size: int | None, example: NDArray[Any]
 ) -> Any:
-    """Predictions for all rows, those of Dask lazy; `like` is that of one row."""
+    """Predictions for all rows, those of Dask lazy; `example` is that of one row."""
     size = batch_size or choose_batch_size(host)
     if not isinstance(X, PartitionedRows):
         return _outputs(host, host.check_rows(X), size)
     names = column_names(host, X)
-    args = _outputs, host, names, size, like.dtype
-    return X.rowwise(_in_part, *args, shape=like.shape, dtype=like.dtype)
+    return X.rowwise(
+        _in_part,
+        _outputs,
+        host,
+        names,
+        size,
+        example.dtype,
+        shape=example.shape,
+        dtype=example.dtype,
+    )
 
 
 def choose_batch_size(host: LayerHost) -> int:
     """How many rows make a batch of the widest layer 32 MiB large."""
     width = max(max(host.shape(i)) for i in range(host.n_layers))
-    return max(_FEWEST_ROWS, _BATCH_BYTES // (8 * width))
+    # Scatter matrices are added once a batch: with fewer rows than 256, adding them
+    # takes longer than multiplying the rows.
+    return max(256, BATCH_BYTES // (8 * width))
 
 
 def batches(X: Any, batch_size: int) -> Iterator[tuple[slice, Any]]:
@@ -192,11 +218,11 @@ def column_names(host: LayerHost, X: Any) -> NDArray[Any] | None:
     return X.feature_names if hasattr(host.estimator, "feature_names_in_") else None
 
 
-def as_taken(host: LayerHost, block: Any, names: NDArray[Any] | None) -> Any:
-    """Rows of a part as the model takes them."""
+def as_model_input(host: LayerHost, block: Any, names: NDArray[Any] | None) -> Any:
+    """Rows of a part in the form that the model was fitted on."""
     if names is None or sparse.issparse(block):
         return host.check_rows(block)
-    import pandas as pd  # the model was fitted on a data frame
+    import pandas as pd  # optional: the model was fitted on a data frame
 
     return host.check_rows(pd.DataFrame(block, columns=names, copy=False))
 
@@ -208,80 +234,86 @@ def _in_part(
     names: NDArray[Any] | None,
     *args: Any,
 ) -> Any:
-    return function(host, as_taken(host, block, names), *args)
+    """Call the function with a part's rows as the model takes them."""
+    return function(host, as_model_input(host, block, names), *args)
 
 
-def _moments_of_layer(
+def _layer_moments(
     host: LayerHost,
     X: Any,
     batch_size: int,
     layer: int,
-    keep: int,
+    max_bytes: int,
     codes: NDArray[np.integer],
 ) -> tuple[list[GroupMoments] | None, NDArray[Any] | None]:
-    what = f"layer {host.layer_names[layer]!r}"
-    total, kept = None, None
+    """Moments of a layer's inputs, and these if they take at most `max_bytes`."""
+    name = f"layer {host.layer_names[layer]!r}"
+    total, cached = None, None
     for rows, X_batch in batches(X, batch_size):
         A = host.inputs(X_batch, layer)
-        if rows.start == 0 and len(codes) * A.shape[1] * A.itemsize <= keep:
-            kept = np.empty((len(codes), A.shape[1]), A.dtype)
-        if kept is None:
-            total = _added(total, A, codes, rows, what)
+        # The first batch tells the type of the inputs, and so their size.
+        if rows.start == 0 and len(codes) * A.shape[1] * A.itemsize <= max_bytes:
+            cached = np.empty((len(codes), A.shape[1]), A.dtype)
+        if cached is None:
+            total = _add_moments(total, A, codes, rows, name)
         else:
-            kept[rows] = A
-    if kept is not None:
-        total = _added(None, kept, codes, slice(0, len(kept)), what)
-    return total, kept
+            cached[rows] = A
+    if cached is not None:  # all rows at once
+        total = _add_moments(None, cached, codes, slice(0, len(cached)), name)
+    return total, cached
 
 
-def _moments_of_last_layer(
+def _last_layer_moments(
     host: LayerHost,
     X: Any,
     batch_size: int,
     layer: int,
-    kept: NDArray[Any] | None,
+    cached: NDArray[Any] | None,
     codes: NDArray[np.integer],
     targets: NDArray[np.float64],
 ) -> list[GroupMoments] | None:
+    """Joint moments of the last layer's inputs and the targets."""
     last, total, joint = host.n_layers - 1, None, np.empty((0, 0))
-    what = f"layer {host.layer_names[last]!r} and y"
+    name = f"layer {host.layer_names[last]!r} and y"
     for rows, X_batch in batches(X, batch_size):
-        if kept is not None and host.can_resume:
-            A = host.forward_from(kept[rows], layer, last)
+        if cached is not None and host.can_resume:
+            A = host.forward_from(cached[rows], layer, last)
         else:
             A = host.inputs(X_batch, last)
-        if len(joint) < len(A):
+        if len(joint) < len(A):  # one buffer for all batches
             joint = np.empty((len(A), A.shape[1] + targets.shape[1]))
         joint[: len(A), : A.shape[1]] = A
         joint[: len(A), A.shape[1] :] = targets[rows]
-        total = _added(total, joint[: len(A)], codes, rows, what)
+        total = _add_moments(total, joint[: len(A)], codes, rows, name)
     return total
 
 
-def _moments_of_every_layer(
+def _all_layer_moments(
     host: LayerHost, X: Any, batch_size: int, codes: NDArray[np.integer]
 ) -> list[list[GroupMoments] | None]:
-    """Of the inputs, or the outputs less the bias where these are fewer."""
+    """For every layer moments of the inputs, or of W times these if they are fewer."""
     totals: list[list[GroupMoments] | None] = [None] * host.n_layers
-    left_out = {i for i in range(host.n_layers) if min(host.shape(i)) > _WIDEST}
+    layers = range(host.n_layers)
+    omitted = {i for i in layers if min(host.shape(i)) > MAX_COMPARED_WIDTH}
     weights = {
         i: host.weight(i).T
-        for i in range(host.n_layers)
-        if _has_fewer_outputs(host, i) and i not in left_out
+        for i in layers
+        if _has_fewer_outputs(host, i) and i not in omitted
     }
     for rows, X_batch in batches(X, batch_size):
         for i, A in enumerate(host.inputs_by_layer(X_batch)):
             if A is None:
-                left_out.add(i)
-            if A is None or i in left_out:
+                omitted.add(i)
+            if A is None or i in omitted:
                 continue
             Z = A @ weights[i] if i in weights else A
-            what = f"layer {host.layer_names[i]!r}"
-            totals[i] = _added(totals[i], Z, codes, rows, what)
-    return [None if i in left_out else total for i, total in enumerate(totals)]
+            name = f"layer {host.layer_names[i]!r}"
+            totals[i] = _add_moments(totals[i], Z, codes, rows, name)
+    return [None if i in omitted else total for i, total in enumerate(totals)]
 
 
 def _has_fewer_outputs(host: LayerHost, layer: int) -> bool:
+    """Whether moments of the outputs are smaller than those of the inputs."""
     n_outputs, n_inputs = host.shape(layer)
     return n_outputs < n_inputs
 
@@ -289,94 +321,97 @@ def _has_fewer_outputs(host: LayerHost, layer: int) -> bool:
 def _sum_of_residuals(
     host: LayerHost, X: Any, batch_size: int, targets: NDArray[np.float64]
 ) -> NDArray[np.float64]:
+    """Sum of targets less predictions over the rows of a part."""
     total = np.zeros(1 if targets.ndim == 1 else targets.shape[1])
     for rows, X_batch in batches(X, batch_size):
-        some = targets[rows]
-        left = some - np.asarray(host.outputs(X_batch)).reshape(some.shape)
-        total += left.reshape(len(left), -1).sum(axis=0)
+        y = targets[rows]
+        residual = y - np.asarray(host.outputs(X_batch)).reshape(y.shape)
+        total += residual.reshape(len(residual), -1).sum(axis=0)
     return total
 
 
 def _outputs(
     host: LayerHost, X: Any, batch_size: int, dtype: Any = None
 ) -> NDArray[Any]:
-    found = np.concatenate([host.outputs(part) for _, part in batches(X, batch_size)])
-    return found.astype(found.dtype if dtype is None else dtype, copy=False)
+    """Predictions for the rows of a part, as the model gives them."""
+    outputs = np.concatenate([host.outputs(part) for _, part in batches(X, batch_size)])
+    return outputs.astype(outputs.dtype if dtype is None else dtype, copy=False)
 
 
-def _outputs_of_part(
-    host: LayerHost, X: Any, batch_size: int, layer: int, kept: NDArray[Any] | None
+def _part_outputs(
+    host: LayerHost, X: Any, batch_size: int, layer: int, cached: NDArray[Any] | None
 ) -> NDArray[Any]:
-    if kept is None or not host.can_resume:
+    """Predictions for the rows of a part, from cached inputs if that is possible."""
+    if cached is None or not host.can_resume:
         return _outputs(host, X, batch_size)
     last = host.n_layers - 1
     weight, bias = host.weight(last).T, host.bias(last)
     hidden = (
-        host.forward_from(kept[i], layer, last) for i, _ in batches(X, batch_size)
+        host.forward_from(cached[i], layer, last) for i, _ in batches(X, batch_size)
     )
     return np.concatenate([A @ weight + bias for A in hidden])
 
 
-def _added(
+def _add_moments(
     total: list[GroupMoments] | None,
     A: NDArray[Any],
     codes: NDArray[np.integer],
     rows: slice,
-    what: str,
+    name: str,
 ) -> list[GroupMoments]:
-    """Add the moments of a batch, whose groups may be others than those before."""
+    """Add the moments of a batch, in which groups may be missing or new."""
     try:
         moments = GroupMoments._compared(A, codes[rows].view(GroupCodes), "each")
         return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
         raise ValueError(
-            f"Moments of {what}, over rows {rows.start} to {rows.stop - 1} "
+            f"Moments of {name}, over rows {rows.start} to {rows.stop - 1} "
             f"(counted from 0 within them below): {error}"
         ) from error
 
 
-def _merge_moments(one: Any, other: Any) -> tuple[list[GroupMoments], None]:
+def _merge_layer_moments(one: Any, other: Any) -> tuple[list[GroupMoments], None]:
+    """Merge the moments of two parts, whose inputs are not cached."""
     return GroupMoments._merge_each(one[0], other[0]), None
 
 
-def _merge_each(
+def _merge_by_layer(
     one: list[list[GroupMoments] | None], other: list[list[GroupMoments] | None]
 ) -> list[list[GroupMoments] | None]:
+    """Merge the moments of two parts, layer by layer."""
     return [
-        None
-        if mine is None or others is None
-        else GroupMoments._merge_each(mine, others)
-        for mine, others in zip(one, other, strict=True)
+        None if a is None or b is None else GroupMoments._merge_each(a, b)
+        for a, b in zip(one, other, strict=True)
     ]
 
 
-def _some_rows(
+def _take_rows(
     block: Any,
     host: LayerHost,
     names: NDArray[Any] | None,
-    tried: bool,
-    rows: NDArray[np.int64],
+    validate: bool,
+    indices: NDArray[np.int64],
 ) -> Any:
-    """Rows of a part; if they are tried, what the model refuses is said here."""
-    some = (block.iloc if hasattr(block, "iloc") else block)[rows]
-    if tried and len(rows):
-        for _ in host.inputs_by_layer(as_taken(host, some, names)):
+    """Rows of a part; to validate them they are run through the model."""
+    X = (block.iloc if hasattr(block, "iloc") else block)[indices]
+    if validate and len(indices):
+        for _ in host.inputs_by_layer(as_model_input(host, X, names)):
             pass
-    return some
+    return X
 
 
-def _rows_of_each_group(
+def _sample_groups(
     codes: NDArray[np.integer], n_rows: int, random_state: np.random.RandomState
 ) -> NDArray[np.int64]:
     """Draw about as many rows of each group, `n_rows` at most in all, in order."""
     columns = codes.reshape(len(codes), -1).T
-    sizes = [int(own.max()) + 1 for own in columns]
-    each = max(n_rows // sum(sizes), 2)
+    sizes = [int(column.max()) + 1 for column in columns]
+    n_per_group = max(n_rows // sum(sizes), 2)
     chosen = []
-    for own, n_groups in zip(columns, sizes, strict=True):
+    for column, n_groups in zip(columns, sizes, strict=True):
         for group in range(n_groups):
-            rows = np.flatnonzero(own == group)
-            if len(rows) > each:
-                rows = random_state.choice(rows, each, replace=False)
+            rows = np.flatnonzero(column == group)
+            if len(rows) > n_per_group:
+                rows = random_state.choice(rows, n_per_group, replace=False)
             chosen.append(rows)
     return np.unique(np.concatenate(chosen))

@@ -17,17 +17,12 @@ from scalefair.streaming import GroupMoments, is_partitioned
 
 Array = NDArray[np.float64]
 
-# Squares of covariances of outputs are added up: fourth powers.
-_LARGEST = 1e70
-# Ridges relative to the second moment's mean eigenvalue: of plain least squares, as
-# the inputs were trained on the same targets, and those that are compared.
-_RIDGE = 1e-2
-_RIDGES = np.geomspace(1e-6, 1e6, 121)
-_LEAST = 1e-6
-# Accuracy of the bounds: the problem is small.
-_TOL = 1e-4
-_EPOCHS = 50
-_BATCH = 256
+# Largest target: the squares of its covariances, fourth powers, must not overflow.
+MAX_TARGET = 1e70
+# Ridge of plain least squares, relative to the mean eigenvalue of the second moment.
+# The inputs were trained on the same targets, and a smaller ridge fits more of what
+# differs between groups, so that cross-validation compares larger ones only.
+MIN_RIDGE = 1e-2
 
 
 def checked_targets(y: Any, n_rows: int, host: LayerHost) -> Array:
@@ -39,8 +34,8 @@ def checked_targets(y: Any, n_rows: int, host: LayerHost) -> Array:
         dask = import_module("dask")  # it made what is in the list
         blocks = y.ravel() if isinstance(y, np.ndarray) else y
         # Futures have to be made delayed values to be computed.
-        parts = dask.compute(*[dask.delayed(block) for block in blocks])
-        y = np.concatenate([np.asarray(part) for part in parts])
+        blocks = dask.compute(*[dask.delayed(block) for block in blocks])
+        y = np.concatenate([np.asarray(block) for block in blocks])
     try:
         targets = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -49,13 +44,13 @@ def checked_targets(y: Any, n_rows: int, host: LayerHost) -> Array:
         raise ValueError(
             f"y must have shape ({n_rows},) or ({n_rows}, k), got {targets.shape}."
         )
-    moderate = (np.abs(targets.T) <= _LARGEST).reshape(-1, n_rows).all(axis=0)
+    moderate = (np.abs(targets.T) <= MAX_TARGET).reshape(-1, n_rows).all(axis=0)
     if not moderate.all():
         bad = np.flatnonzero(~moderate)
         raise ValueError(
             f"y has entries that are NaN or infinite in {bad.size} row(s), or above "
-            f"{_LARGEST:g}, the first at position {bad[0]}: drop these rows, or scale "
-            "the targets."
+            f"{MAX_TARGET:g}, the first at position {bad[0]}: drop these rows, or "
+            "scale the targets."
         )
     n_targets = 1 if targets.ndim == 1 else targets.shape[1]
     n_outputs = host.shape(host.n_layers - 1)[0]
@@ -96,43 +91,46 @@ def refit_last_layer(
     weight's gaps; the weight is the one within them with the smallest squared error.
     """
     n = weight.shape[1]
-    each = as_list(moments)
-    joint = each[0]
+    attributes = as_list(moments)
     inputs = LayerMoments(
         [
             GroupMoments(m.groups, m.counts, m.means[:, :n], m.scatters[:, :n, :n])
-            for m in each
+            for m in attributes
         ]
     )
-    S = _total_scatter(joint)
+    total = attributes[0]
+    S, n_rows = _total_scatter(total), int(total.counts.sum())
     values, vectors = np.linalg.eigh(S[:n, :n])
     values = np.maximum(values, 0.0)
-    # Least squares away from the old weight: S (w - w_old) = cross - S w_old.
-    rest = (S[n:, :n] - weight @ S[:n, :n]) @ vectors
-    # Of the mean squares, means included: inputs that hardly vary say nothing.
-    n_rows = int(joint.counts.sum())
-    square = values.sum() + n_rows * float(joint.mean[:n] @ joint.mean[:n])
-    least, ridge = _LEAST * float(square) / n, _RIDGE * float(values.mean())
+    # Normal equations for w - w_old: (S + ridge I)(w - w_old) = cross - S w_old.
+    cross = (S[n:, :n] - weight @ S[:n, :n]) @ vectors
+    ridge = MIN_RIDGE * float(values.mean())
     if kind == "ridge":
         step = np.hstack([-weight, np.eye(len(weight))])
         residual = float(((step @ S) * step).sum())
-        ridge = _cross_validated_ridge(values, (rest**2).sum(axis=0), residual, n_rows)
-    ridge = max(ridge, least) or 1.0
-    shares = 1 / (values + ridge)
+        ridge = _cross_validated_ridge(values, (cross**2).sum(axis=0), residual, n_rows)
+    # Inputs that hardly vary relative to their mean squares keep the old weight.
+    mean_square = values.sum() + n_rows * float(total.mean[:n] @ total.mean[:n])
+    smallest = 1e-6 * float(mean_square) / n
+    ridge = max(ridge, smallest) or 1.0
+    inverse = 1 / (values + ridge)
     if kind == "gradient":
-        steps = _EPOCHS * max(1, n_rows // _BATCH)
-        shares = _walked(values, max(float(values.max()), least) or 1.0, steps)
-    fitted = weight + (rest * shares) @ vectors.T
-    bounds = GapBounds.of(fitted, inputs, reductions, noise_floor)
+        # Fifty epochs in batches of 256 rows.
+        n_steps = 50 * max(1, n_rows // 256)
+        largest = max(float(values.max()), smallest) or 1.0
+        inverse = _gradient_steps(values, largest, n_steps)
+    fitted = weight + (cross * inverse) @ vectors.T
+    bounds = GapBounds.build(fitted, inputs, reductions, noise_floor)
     converged = True
     if np.isfinite(bounds.limits).any():
+        # The smallest change of the ridge's objective: a small problem, solved well.
         sizes = np.sqrt(values + ridge)
-        whitening = (fitted @ vectors) * sizes, vectors / sizes
-        found = meet_bounds(fitted, *whitening, inputs, bounds, tol=_TOL)
-        fitted, converged = found.weight, found.converged
+        whitened, root = (fitted @ vectors) * sizes, vectors / sizes
+        solution = meet_bounds(fitted, whitened, root, inputs, bounds, tol=1e-4)
+        fitted, converged = solution.weight, solution.converged
     return LastLayer(
         weight=fitted,
-        bias=joint.mean[n:] - fitted @ joint.mean[:n],
+        bias=total.mean[n:] - fitted @ total.mean[:n],
         gaps_before=inputs.gaps(weight),
         gaps_after=inputs.gaps(fitted),
         converged=converged,
@@ -148,7 +146,7 @@ def _cross_validated_ridge(
     and the sum of squared residuals of the old weight with the best bias.
     """
     # |y - A w|^2 / (N - 1 - df)^2, df = sum_i v_i / (v_i + ridge)
-    ridges = (float(values.mean()) or 1.0) * _RIDGES[:, None]
+    ridges = np.geomspace(MIN_RIDGE, 1e6, 81)[:, None] * (float(values.mean()) or 1.0)
     shrinkage = values / (values + ridges)
     residuals = residual - ((2 - shrinkage) * squares / (values + ridges)).sum(axis=1)
     errors = residuals / (n_rows - 1 - shrinkage.sum(axis=1)) ** 2
@@ -163,13 +161,14 @@ def _total_scatter(moments: GroupMoments) -> Array:
     return total
 
 
-def _walked(values: Array, largest: float, steps: int) -> Array:
-    """(1 - (1 - v / largest)^steps) / v, its limit where v is zero.
+def _gradient_steps(values: Array, largest: float, n_steps: int) -> Array:
+    """Inverse of the values that so many gradient steps of length 1 / largest reach.
 
-    So far towards the minimum come gradient steps of length 1 / largest.
+    That is (1 - (1 - v / largest)^n_steps) / v, or n_steps / largest where v is zero.
     """
     ratio = np.minimum(values / largest, 1.0)
     with np.errstate(divide="ignore"):
-        left = np.exp(steps * np.log1p(-ratio))
-    small = ratio * steps < 1e-8
-    return np.where(small, steps / largest, (1 - left) / np.where(small, 1.0, values))
+        remainder = np.exp(n_steps * np.log1p(-ratio))
+    small = ratio * n_steps < 1e-8  # the difference would cancel
+    divisors = np.where(small, 1.0, values)
+    return np.where(small, n_steps / largest, (1 - remainder) / divisors)
