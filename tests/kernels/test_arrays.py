@@ -24,7 +24,7 @@ VIEWS = {
 @pytest.fixture(autouse=True)
 def types_stay(monkeypatch):
     """As for many rows; few are converted."""
-    monkeypatch.setattr(_arrays, "_FEW", 0)
+    monkeypatch.setattr(_arrays, "SMALL_SIZE", 0)
 
 
 def matrix(dtype=np.float64):

@@ -10,7 +10,7 @@ from scalefair.kernels import (
     csr_add_matmat,
     csr_is_symmetric,
     csr_matmat,
-    csr_room,
+    csr_workspace,
     csr_rows_matmat,
     csr_rows_scatter,
     csr_rows_transpose,
@@ -137,23 +137,23 @@ def test_rows_at_cache_lines(dtype, k, width):
     n = 2**24 // (k * np.dtype(dtype).itemsize) + 1
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, k)).astype(dtype)
-    assert csr_room(X[1:-1], None, False) is None  # fits the cache
-    room = csr_room(X, None, False)
-    assert (room is None) == (width == k)
-    room = csr_room(X, room, True)
-    assert room.shape == (n, width)
-    assert room.ctypes.data % 64 == 0
-    assert csr_room(X, room, True) is room
+    assert csr_workspace(X[1:-1], None, False) is None  # fits the cache
+    workspace = csr_workspace(X, None, False)
+    assert (workspace is None) == (width == k)
+    workspace = csr_workspace(X, workspace, True)
+    assert workspace.shape == (n, width)
+    assert workspace.ctypes.data % 64 == 0
+    assert csr_workspace(X, workspace, True) is workspace
     indptr = np.arange(0, 3 * n + 1, 3)
     indices, data = rng.integers(n, size=3 * n), rng.standard_normal(3 * n)
     csr = indptr.astype(np.int32), indices.astype(np.int32), data.astype(dtype)
     out, aligned = np.full((2, n, k), np.nan, dtype)
     scalars = dtype(1.5), dtype(0.5), dtype(0)
     csr_matmat(*csr, X, out, *scalars)
-    csr_matmat(*csr, X, aligned, *scalars, room=room)
+    csr_matmat(*csr, X, aligned, *scalars, workspace=workspace)
     assert np.array_equal(out, aligned)
     scale = rng.uniform(0.5, 2, n).astype(dtype)
-    csr_matmat(*csr, X, aligned, *scalars, scale, room)
+    csr_matmat(*csr, X, aligned, *scalars, scale, workspace)
     A = sparse.csr_array((csr[2], indices, indptr), shape=(n, n))
     expected = 1.5 * (scale[:, None] * (A @ (scale[:, None] * X)) - 0.5 * X)
     np.testing.assert_allclose(aligned, expected, atol=200 * np.finfo(dtype).eps)

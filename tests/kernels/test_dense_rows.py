@@ -133,8 +133,7 @@ def test_mirror_lower(n):
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     """Several slabs, each of several blocks, of a small table."""
-    monkeypatch.setattr(_dense_rows, "_BLOCK_ENTRIES", 100)
-    monkeypatch.setattr(_dense_rows, "_FEWEST_ROWS", 16)
+    monkeypatch.setattr(_dense_rows, "BLOCK_ENTRIES", 100)
 
 
 def problem(m=700, dtype=np.float64):

@@ -19,7 +19,7 @@ def symmetric(n, dtype=np.float64):
 @pytest.fixture(params=[True, False], ids=["pointers", "no pointers"])
 def pointers(request, monkeypatch):
     """With SciPy's pointers to LAPACK, however little there is to do, and without."""
-    monkeypatch.setattr(_lapack, "_SHORT", 0)
+    monkeypatch.setattr(_lapack, "MIN_POINTER_CALL_NS", 0)
     if not request.param:
         monkeypatch.setattr(_lapack, "_routine", lambda *_: None)
 
