@@ -154,7 +154,7 @@ def test_with_weights_shares_the_data(stored, centering):
 
 
 def test_bad_entry_far_down_is_placed(stored, monkeypatch):
-    monkeypatch.setattr(coded_rows, "_TILE_ROWS", 100)
+    monkeypatch.setattr(coded_rows, "TILE_ROWS", 100)
     X = rows()
     X[211, 4] = np.nan
     with pytest.raises(ValueError, match="the first at row 211, column 4"):
@@ -211,7 +211,7 @@ def test_far_from_the_origin(stored, centering, offset):
 
 
 def test_many_blocks_slabs_and_tiles(stored, centering, monkeypatch, with_threads):
-    monkeypatch.setattr(coded_rows, "_TILE_ROWS", 500)
+    monkeypatch.setattr(coded_rows, "TILE_ROWS", 500)
     X = rows(m=7000)
     codes = random_codes(7000, 4)
     codes[:1000] = 3  # blocks of one code

@@ -1,6 +1,6 @@
 """Dense algebra on blocks of vectors: tall ones, and a few long rows of an array.
 
-Every kernel cuts the vectors into chunks of about a fixed size that threads share.
+Every kernel cuts the vectors into chunks of a fixed size that threads share.
 Partial sums of the chunks are added in their order, so that results have the same bits
 for any number of threads. BLAS is limited to one thread inside these kernels: nested
 threads are slow, and idle BLAS threads that spin take the processor from the next
@@ -35,9 +35,9 @@ def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
     partial = np.zeros((_n_chunks(X), X.shape[1], Y.shape[1]), X.dtype)
     X, Y = read_only(X), read_only(Y)
     if X.shape[1] <= 16:  # measured: a loop over the rows is faster than BLAS
-        _thin_gram(X, Y, partial)
+        _thin_gram(X, Y, partial, CHUNK_ROWS)
     else:
-        _gram(X, Y, partial)
+        _gram(X, Y, partial, CHUNK_ROWS)
     with judged_later():
         return partial.sum(axis=0, dtype=np.float64)
 
@@ -50,14 +50,14 @@ def block_rotate(X: FloatArray, S: FloatArray) -> None:
 def block_multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
     """Overwrite `out`, which may be `X`, with ``X @ S``; C-contiguous, of one type."""
     _update(
-        out, read_only(X), np.ascontiguousarray(S, dtype=X.dtype), False, _n_chunks(X)
+        out, read_only(X), np.ascontiguousarray(S, dtype=X.dtype), False, CHUNK_ROWS
     )
 
 
 def block_subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`."""
     _update(
-        out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype), True, _n_chunks(L)
+        out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype), True, CHUNK_ROWS
     )
 
 
@@ -76,25 +76,26 @@ def rotate_ritz(
         np.ascontiguousarray(S, dtype=X.dtype),
         np.ascontiguousarray(values, dtype=X.dtype),
         squares,
+        CHUNK_ROWS,
     )
     return np.sqrt(squares.sum(axis=0))
 
 
 def inner(X: FloatArray, Y: FloatArray) -> float:
     """Return the sum of the products of the entries of two C-contiguous arrays."""
-    return float(_inner(_flat(X), _flat(Y), -(-X.size // CHUNK_LENGTH)))
+    return float(_inner(_flat(X), _flat(Y), CHUNK_LENGTH))
 
 
 def rows_inner(rows: FloatArray, first: list[int], second: list[int]) -> Float64Array:
     """Return ``rows[first] @ rows[second].T`` in float64."""
     numbers = np.array(first, np.int64), np.array(second, np.int64)
-    return _rows_inner(rows, *numbers, -(-rows.shape[1] // CHUNK_LENGTH))
+    return _rows_inner(rows, *numbers, CHUNK_LENGTH)
 
 
 def rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
     """Overwrite `out` with the linear combination ``coefficients @ rows``."""
-    n_chunks = -(-rows.shape[1] // CHUNK_LENGTH)
-    _rows_combine(rows, coefficients.astype(rows.dtype), out.reshape(-1), n_chunks)
+    coefficients = coefficients.astype(rows.dtype)
+    _rows_combine(rows, coefficients, out.reshape(-1), CHUNK_LENGTH)
 
 
 def combine(
@@ -115,7 +116,7 @@ def deflate_rows(X: Float64Array, q: Float64Array, squares: Float64Array) -> Non
 
     `q` may be a row of `X`.
     """
-    _deflate(X, q.copy(), squares, _n_chunks(X))
+    _deflate(X, q.copy(), squares, CHUNK_ROWS)
 
 
 @cached_njit(nogil=True)
@@ -131,19 +132,22 @@ def _n_chunks(X):
 
 
 # Parallel functions contain only the loop: all that they contain is compiled slowly.
-@parallel(lambda X, Y, partial: X.size * (0.5 + 0.05 * Y.shape[1]), blas=True)
-def _gram(X, Y, partial):
-    n, n_chunks = X.shape[0], partial.shape[0]
-    for chunk in numba.prange(n_chunks):
-        start, stop = chunk * n // n_chunks, (chunk + 1) * n // n_chunks
+# `size` is the length of a chunk: a constant of another file would be stale in caches.
+@parallel(lambda X, Y, *_: X.size * (0.5 + 0.05 * Y.shape[1]), blas=True)
+def _gram(X, Y, partial, size):
+    n = X.shape[0]
+    for chunk in numba.prange(partial.shape[0]):
+        start = chunk * size
+        stop = min(n, start + size)
         np.dot(X[start:stop].T, Y[start:stop], partial[chunk])
 
 
-@parallel(lambda X, Y, partial: X.size * (0.5 + 0.3 * Y.shape[1]))
-def _thin_gram(X, Y, partial):
-    n, n_chunks = X.shape[0], partial.shape[0]
-    for chunk in numba.prange(n_chunks):
-        start, stop = chunk * n // n_chunks, (chunk + 1) * n // n_chunks
+@parallel(lambda X, Y, *_: X.size * (0.5 + 0.3 * Y.shape[1]))
+def _thin_gram(X, Y, partial, size):
+    n = X.shape[0]
+    for chunk in numba.prange(partial.shape[0]):
+        start = chunk * size
+        stop = min(n, start + size)
         _thin_gram_chunk(X[start:stop], Y[start:stop], partial[chunk])
 
 
@@ -157,10 +161,11 @@ def _thin_gram_chunk(X, Y, out):
 
 
 @parallel(lambda out, L, C, *_: out.size * (1 + 0.04 * L.shape[1]), blas=True)
-def _update(out, L, C, subtract, n_chunks):
+def _update(out, L, C, subtract, size):
     n = out.shape[0]
-    for chunk in numba.prange(n_chunks):
-        start, stop = chunk * n // n_chunks, (chunk + 1) * n // n_chunks
+    for chunk in numba.prange((n + size - 1) // size):
+        start = chunk * size
+        stop = min(n, start + size)
         _update_chunk(out[start:stop], L[start:stop], C, subtract)
 
 
@@ -178,10 +183,11 @@ def _update_chunk(out, L, C, subtract):
 
 
 @parallel(lambda X, *_: X.size)
-def _deflate(X, q, squares, n_chunks):
+def _deflate(X, q, squares, size):
     n = X.shape[0]
-    for chunk in numba.prange(n_chunks):
-        start, stop = chunk * n // n_chunks, (chunk + 1) * n // n_chunks
+    for chunk in numba.prange((n + size - 1) // size):
+        start = chunk * size
+        stop = min(n, start + size)
         _deflate_chunk(X[start:stop], q, squares[start:stop])
 
 
@@ -199,10 +205,11 @@ def _deflate_chunk(X, q, squares):
 
 
 @parallel(lambda X, AX, S, *_: X.size * (3 + 0.08 * S.shape[1]), blas=True)
-def _rotate_ritz(X, AX, S, values, squares):
-    n, n_chunks = X.shape[0], squares.shape[0]
-    for chunk in numba.prange(n_chunks):
-        start, stop = chunk * n // n_chunks, (chunk + 1) * n // n_chunks
+def _rotate_ritz(X, AX, S, values, squares, size):
+    n = X.shape[0]
+    for chunk in numba.prange(squares.shape[0]):
+        start = chunk * size
+        stop = min(n, start + size)
         _rotate_ritz_chunk(X[start:stop], AX[start:stop], S, values, squares[chunk])
 
 
@@ -222,11 +229,13 @@ def _flat(X):
 
 
 @parallel(lambda x, y, _: 0.5 * x.size, blas=True)
-def _inner(x, y, n_chunks):
+def _inner(x, y, size):
     length = x.shape[0]
+    n_chunks = (length + size - 1) // size
     partial = np.empty(n_chunks, np.float64)
     for chunk in numba.prange(n_chunks):
-        start, stop = chunk * length // n_chunks, (chunk + 1) * length // n_chunks
+        start = chunk * size
+        stop = min(length, start + size)
         partial[chunk] = np.dot(x[start:stop], y[start:stop])
     total = 0.0
     for chunk in range(n_chunks):
@@ -238,13 +247,15 @@ def _inner(x, y, n_chunks):
     lambda rows, first, second, _: 0.5 * first.size * second.size * rows.shape[1],
     blas=True,
 )
-def _rows_inner(rows, first, second, n_chunks):
+def _rows_inner(rows, first, second, size):
     length = rows.shape[1]
+    n_chunks = (length + size - 1) // size
     p, q = first.shape[0], second.shape[0]
     # All pairs of rows while a chunk of them is in the cache.
     partial = np.empty((n_chunks, p, q), np.float64)
     for chunk in numba.prange(n_chunks):
-        start, stop = chunk * length // n_chunks, (chunk + 1) * length // n_chunks
+        start = chunk * size
+        stop = min(length, start + size)
         for i in range(p):
             for j in range(q):
                 x, y = rows[first[i], start:stop], rows[second[j], start:stop]
@@ -258,11 +269,12 @@ def _rows_inner(rows, first, second, n_chunks):
 
 
 @parallel(lambda rows, coefficients, *_: 0.3 * rows.size)
-def _rows_combine(rows, coefficients, out, n_chunks):
+def _rows_combine(rows, coefficients, out, size):
     p, length = rows.shape
     # A chunk of `out` stays in the cache while the rows are added to it.
-    for chunk in numba.prange(n_chunks):
-        start, stop = chunk * length // n_chunks, (chunk + 1) * length // n_chunks
+    for chunk in numba.prange((length + size - 1) // size):
+        start = chunk * size
+        stop = min(length, start + size)
         for c in range(start, stop):
             out[c] = 0
         for i in range(p):
