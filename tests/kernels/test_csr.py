@@ -12,8 +12,6 @@ from scalefair.kernels import (
     csr_matmat,
     csr_workspace,
     csr_rows_matmat,
-    csr_rows_scatter,
-    csr_rows_transpose,
     csr_scale,
     sparse_gram,
 )
@@ -202,38 +200,15 @@ def test_add_matmat(dtype, index_dtype):
     close(out, start - dtype(0.7) * (dense @ Y), dtype)
 
 
-@pytest.mark.parametrize("index_dtype", INDICES)
-@pytest.mark.parametrize("rows", [[], [3], [9, 2, 9, 0, 58]])
-def test_rows_transpose(index_dtype, rows):
-    dense, csr = matrix(np.float32, index_dtype)
-    rows = np.array(rows, dtype=np.int64)
-    indptr, indices, data = csr_rows_transpose(*csr, rows, N)
-    assert indptr.dtype == indices.dtype == np.int32
-    assert data.dtype == np.float32
-    T = sparse.csr_array((data, indices, indptr), shape=(N, len(rows)))
-    assert T.has_canonical_format
-    assert np.array_equal(T.toarray(), dense[rows].T)
-
-
-def test_rows_scatter():
-    dense, (indptr, _, data) = matrix(np.float32)
-    centre = np.random.default_rng(3).standard_normal(M)
-    scatter = np.ones(M)
-    csr_rows_scatter(indptr, data, N, centre, scatter)
-    expected = 1 + ((dense.astype(float) - centre[:, None]) ** 2).sum(axis=1)
-    np.testing.assert_allclose(scatter, expected, rtol=1e-13)
-
-
 def test_threads_change_no_bit(same_bits):
     _, csr = matrix()
     rows, bounds = np.arange(M), np.array([0, 10, 20, 30, 40, 50, M])
 
     def call():
-        out, added, scatter = np.empty((M, K)), block(M, float, 2), np.zeros(M)
+        out, added = np.empty((M, K)), block(M, float, 2)
         sums = csr_rows_matmat(*csr, rows, bounds, block(N, float), np.ones(K), out)
         csr_add_matmat(*csr, bounds, 0.3, block(N, float), added)
-        csr_rows_scatter(csr[0], csr[2], N, np.ones(M), scatter)
-        return sums, out, added, scatter
+        return sums, out, added
 
     same_bits(call)
 

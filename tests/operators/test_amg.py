@@ -104,7 +104,7 @@ def test_close_to_the_inverse(graphs, name, least):
 
 
 def test_more_components_than_fit_a_dense_inverse(graphs, monkeypatch):
-    monkeypatch.setattr(_amg, "_COARSEST", 50)
+    monkeypatch.setattr(_amg, "MAX_COARSE_SIZE", 50)
     L, b = laplacian(graphs.many_cliques(150, 3))
     T = AMGPreconditioner(L, candidate=b)
     assert sparse.issparse(T.coarsest)

@@ -108,7 +108,7 @@ def combine(
 
 def add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
     """Overwrite `out` with ``out + a X`` for C-contiguous arrays of one shape."""
-    _add_scaled(out.reshape(-1), out.dtype.type(a), _flat(X))
+    combine(out, 1.0, out, a, X)
 
 
 def deflate_rows(X: Float64Array, q: Float64Array, squares: Float64Array) -> None:
@@ -282,12 +282,6 @@ def _rows_combine(rows, coefficients, out, size):
             if a != 0:
                 for c in range(start, stop):
                     out[c] += a * rows[i, c]
-
-
-@parallel(lambda out, a, X: 0.2 * X.size)
-def _add_scaled(out, a, X):
-    for c in numba.prange(out.shape[0]):
-        out[c] += a * X[c]
 
 
 @parallel(lambda out, a, X, b, Y: 0.2 * X.size)

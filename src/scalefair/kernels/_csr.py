@@ -9,7 +9,6 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
@@ -385,58 +384,6 @@ def _scale(indptr, indices, data, scale):
     for i in numba.prange(indptr.shape[0] - 1):
         for p in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
             data[p] = scale[i] * data[p] * scale[np.uintp(indices[p])]
-
-
-@cached_njit(nogil=True)
-def csr_rows_transpose(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    rows: IntArray,
-    n_columns: int,
-) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
-    """Return the transpose of some rows of a CSR matrix, in CSR format, sorted.
-
-    Indices are int32: there are fewer than 2**31 rows and entries in them.
-    """
-    # Entries of each column, then where they end.
-    ends = np.zeros(n_columns + 1, np.int32)
-    for q in range(rows.shape[0]):
-        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
-            ends[indices[p] + 1] += 1
-    for j in range(n_columns):
-        ends[j + 1] += ends[j]
-    # position[j]: where the next entry of column j goes.
-    position = ends.copy()
-    t_indices = np.empty(ends[n_columns], np.int32)
-    values = np.empty(ends[n_columns], data.dtype)
-    for q in range(rows.shape[0]):
-        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
-            j = indices[p]
-            t_indices[position[j]] = q
-            values[position[j]] = data[p]
-            position[j] += 1
-    return ends, t_indices, values
-
-
-@cached_njit(nogil=True)
-def csr_rows_scatter(
-    indptr: IntArray,
-    data: FloatArray,
-    n_columns: int,
-    centre: Float64Array,
-    scatter: Float64Array,
-) -> None:
-    """Add ``sum_j (a_ij - centre_i)**2`` of each row of a CSR matrix to `scatter`.
-
-    Entries that are not stored count as zeros; duplicates must have been summed.
-    """
-    for i in range(indptr.shape[0] - 1):
-        c = centre[i]
-        total = (n_columns - (indptr[i + 1] - indptr[i])) * c * c
-        for p in range(indptr[i], indptr[i + 1]):
-            total += (np.float64(data[p]) - c) ** 2
-        scatter[i] += total
 
 
 @parallel(lambda indptr, indices, data, *_: data.size**2 / max(indptr.size, 1))

@@ -17,6 +17,7 @@ import math
 import numba
 import numpy as np
 
+from scalefair._entries import judged_later
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
     CHUNK_ROWS,
@@ -79,20 +80,25 @@ def dense_rows_moments(
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return the number, mean and scatter of the rows of each code, in one pass.
 
-    Blocks are merged by the formulas of Chan, Golub and LeVeque (1983), which subtract
-    before they square. The scatter is the sum of the squared distances to the mean; the
-    mean of a code without rows is zero.
+    The scatter is the sum of the squared distances to the mean; the mean of a code
+    without rows is zero. Rows are shifted by the mean of a few of them: a large mean
+    costs no digits.
     """
     n = X.shape[1]
+    shifts, _ = first_means(X, codes, n_codes, 16)
     bounds, n_rows = _cut(X.shape, n_codes * n)
     n_chunks = bounds.size - 1
-    counts, scatter = np.zeros((2, n_chunks, n_codes))
-    means = np.zeros((n_chunks, n_codes, n))
+    counts, squares = np.zeros((2, n_chunks, n_codes))
+    sums = np.zeros((n_chunks, n_codes, n))
     selected = np.ones(n_codes, np.bool_)
-    arguments = codes, selected, bounds, n_rows, counts, means, scatter
+    arguments = codes, selected, shifts, bounds, n_rows, counts, sums, squares
     _moments(n_chunks, strided_table(X), *arguments)
-    _merge_chunks(counts, means, scatter)
-    return counts[0], means[0], scatter[0]
+    totals = counts.sum(axis=0)
+    with judged_later():
+        offsets = sums.sum(axis=0) / np.maximum(totals, 1)[:, None]
+        # sum |x - mean|^2 = sum |x - shift|^2 - m |mean - shift|^2
+        scatter = squares.sum(axis=0) - totals * np.square(offsets).sum(axis=1)
+        return totals, shifts + offsets, np.maximum(scatter, 0.0)
 
 
 def label_scatter(
@@ -281,9 +287,7 @@ def _chunk_gram(chunk, table, codes, selected, centres, V, bounds, n_rows, parti
 
 
 @parallel(
-    lambda n, table, codes, selected, bounds, n_rows, counts, means, *_: (
-        2 * codes.size * means.shape[2]
-    )
+    lambda n, table, codes, selected, shifts, *_: 2 * codes.size * shifts.shape[1]
 )
 def _moments(n_chunks, table, *arguments):
     for c in numba.prange(n_chunks):
@@ -292,57 +296,21 @@ def _moments(n_chunks, table, *arguments):
 
 @cached_njit(nogil=True)
 def _chunk_moments(
-    chunk, table, codes, selected, bounds, n_rows, counts, means, scatter
+    chunk, table, codes, selected, shifts, bounds, n_rows, counts, sums, squares
 ):
-    n_codes, n = means.shape[1:]
-    Z, mean = np.empty((n_rows, n)), np.empty(n)
+    n_codes, n = shifts.shape
+    Z = np.empty((n_rows, n))
     for start in range(bounds[chunk], bounds[chunk + 1], n_rows):
         stop = min(start + n_rows, bounds[chunk + 1])
-        # Subtract the means so far: the squares of the differences stay small.
-        starts = _gather_codes(table, codes, start, stop, selected, means[chunk], Z)
+        starts = _gather_codes(table, codes, start, stop, selected, shifts, Z)
         for g in range(n_codes):
-            size = starts[g + 1] - starts[g]
-            if size == 0:
-                continue
-            # Mean of the block, relative to the mean so far.
-            for j in range(n):
-                mean[j] = 0
-            for q in range(starts[g], starts[g + 1]):
-                for j in range(n):
-                    mean[j] += Z[q, j]
-            for j in range(n):
-                mean[j] /= size
-            # Scatter of the block about its mean.
+            counts[chunk, g] += starts[g + 1] - starts[g]
             for q in range(starts[g], starts[g + 1]):
                 square = 0.0
                 for j in range(n):
-                    square += (Z[q, j] - mean[j]) ** 2
-                scatter[chunk, g] += square
-            _merge(counts[chunk], means[chunk], scatter[chunk], g, size, mean)
-
-
-@cached_njit(nogil=True)
-def _merge(counts, means, scatter, g, size, offset):
-    """Merge `size` rows, whose mean is that of code g plus `offset`."""
-    total = counts[g] + size
-    square = 0.0
-    for j in range(offset.shape[0]):
-        square += offset[j] ** 2
-        means[g, j] += offset[j] * (size / total)
-    scatter[g] += square * (counts[g] * size / total)
-    counts[g] = total
-
-
-@cached_njit(nogil=True)
-def _merge_chunks(counts, means, scatter):
-    """Merge all chunks into the first."""
-    for chunk in range(1, counts.shape[0]):
-        for g in range(counts.shape[1]):
-            size = counts[chunk, g]
-            if size > 0:
-                scatter[0, g] += scatter[chunk, g]
-                offset = means[chunk, g] - means[0, g]
-                _merge(counts[0], means[0], scatter[0], g, size, offset)
+                    sums[chunk, g, j] += Z[q, j]
+                    square += Z[q, j] ** 2
+                squares[chunk, g] += square
 
 
 @parallel(

@@ -114,8 +114,7 @@ class AMGPreconditioner(SymmetricBlockOperator):
         while A.shape[0] > MAX_COARSE_SIZE:
             inverse_diagonal, omega = _jacobi(A, b, unit)
             T, coarse_b = _tentative(A, b, inverse_diagonal)
-            # A level that keeps most of its nodes costs more than it gains.
-            if not 0 < T.shape[1] <= 0.8 * A.shape[0]:
+            if not 0 < T.shape[1] < A.shape[0]:
                 break
             P = _prolongator(A, T, omega * inverse_diagonal)
             level = _two_grid(A, P, omega * inverse_diagonal, self.dtype)

@@ -33,8 +33,6 @@ from scalefair.kernels import (
     csr_add_matmat,
     csr_normal_product,
     csr_rows_matmat,
-    csr_rows_scatter,
-    csr_rows_transpose,
     dense_rows_gram,
     dense_rows_matmat,
     dense_rows_moments,
@@ -134,13 +132,14 @@ class SparseRows:
         return max(TILE_ROWS, min(int(m), int(n * m / max(self._X.nnz, 1))))
 
     def _tile(self, code: int, rows: NDArray[np.int64]) -> _Tile:
-        X = self._X
-        lengths = X.indptr[rows + 1] - X.indptr[rows]
-        indptr, indices, data = csr_rows_transpose(
-            X.indptr, X.indices, X.data, rows, X.shape[1]
+        X = self._X[rows]
+        T = X.T.tocsr()
+        # A tile has fewer than 2**31 rows and entries: 32-bit indices suffice.
+        indptr, indices = (
+            a.astype(np.int32, copy=False) for a in (T.indptr, T.indices)
         )
-        row_bounds, bounds = _equal_work(np.cumsum(lengths)), _equal_work(indptr[1:])
-        return _Tile(code, rows, row_bounds, indptr, indices, data, bounds)
+        row_bounds, bounds = _equal_work(X.indptr[1:]), _equal_work(indptr[1:])
+        return _Tile(code, rows, row_bounds, indptr, indices, T.data, bounds)
 
     def astype(self, dtype: np.dtype) -> SparseRows:
         if self._X.dtype.itemsize <= dtype.itemsize:
@@ -158,11 +157,15 @@ class SparseRows:
             sums = means[tile.code].reshape(-1, 1)  # a view
             tile.add_product(1.0, np.ones((tile.rows.size, 1)), sums)
         means /= self._counts[:, None]
-        scatter = np.zeros_like(means)
-        for tile in self._tiles:
-            g, length = tile.code, tile.rows.size
-            csr_rows_scatter(tile.indptr, tile.data, length, means[g], scatter[g])
-        return _checked((means, scatter.sum(axis=1)), self._X)
+        scatter = np.zeros(self._counts.size)
+        with judged_later():
+            for tile in self._tiles:
+                mean, n_stored = means[tile.code], np.diff(tile.indptr)
+                offsets = tile.data - np.repeat(mean, n_stored)
+                # Squares of the stored entries, and of the zeros.
+                scatter[tile.code] += offsets @ offsets
+                scatter[tile.code] += (tile.rows.size - n_stored) @ mean**2
+        return _checked((means, scatter), self._X)
 
     def add_products(
         self, V: Block, centres: Block, coefficients: Block, out: Block

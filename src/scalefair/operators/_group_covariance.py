@@ -290,4 +290,5 @@ def _check_codes(codes: Any, n_rows: int, n_codes: int) -> NDArray[np.int64]:
             f"codes must lie between 0 and {n_codes - 1}, one for each weight, got "
             f"{codes.min()} to {codes.max()}."
         )
-    return codes.astype(np.int64, copy=False)
+    checked: NDArray[np.int64] = codes.astype(np.int64, copy=False)
+    return checked

@@ -20,11 +20,9 @@ from scalefair.kernels import (
 )
 from scalefair.streaming._blocks import row_blocks
 
-# Columns up to which register tiles are faster than BLAS: 256 rows fit the cache.
-MAX_TILED_COLUMNS = 192
-# Bytes of the scatter matrices of all labels up to which register tiles are used: each
-# chunk of rows has partial sums of this size.
-MAX_TILED_BYTES = 2**23
+# Bytes of the scatter matrices of all labels up to which register tiles are faster than
+# BLAS: the sums of a thread fit the second-level cache.
+MAX_TILED_BYTES = 2**20
 # Bytes of a block of rows in float64.
 BLOCK_BYTES = 2**26
 
@@ -68,8 +66,8 @@ def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums
 
 
 def _accumulate_dense(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
-    n_labels, n = sums.shifts.shape
-    is_tiled = n <= MAX_TILED_COLUMNS and 8 * n_labels * n**2 <= MAX_TILED_BYTES
+    n_labels = len(sums.counts)
+    is_tiled = sums.scatters.nbytes <= MAX_TILED_BYTES
     for first, block in _dense_blocks(X):
         labels = codes[first : first + len(block)]
         if not sums.has_shift.all():  # some labels may occur for the first time

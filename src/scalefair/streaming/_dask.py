@@ -185,7 +185,8 @@ def _large_graphs() -> AbstractContextManager[object]:
     options = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
     if "distributed" not in sys.modules:  # its defaults are not set yet
         return nullcontext()
-    return require_dask().config.set(options)
+    context: AbstractContextManager[object] = require_dask().config.set(options)
+    return context
 
 
 def is_dask(X: Any) -> bool:
