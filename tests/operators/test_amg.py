@@ -93,14 +93,14 @@ def test_a_laplacian_of_rounding_errors():
 
 
 @pytest.mark.parametrize(
-    ("name", "least"),
+    ("name", "min_eigenvalue"),
     [("grid", 0.3), ("path", 0.3), ("k-NN", 0.15), ("weak tie", 0.3), ("small", 0.99)],
 )
-def test_close_to_the_inverse(graphs, name, least):
+def test_close_to_the_inverse(graphs, name, min_eigenvalue):
     # Least eigenvalue of T L beside the null vector.
     L, b = laplacian(GRAPHS[name](graphs))
     T = AMGPreconditioner(L, candidate=b)
-    assert preconditioned(L, T)[1] > least
+    assert preconditioned(L, T)[1] > min_eigenvalue
 
 
 def test_more_components_than_fit_a_dense_inverse(graphs, monkeypatch):

@@ -466,8 +466,8 @@ def test_entries_that_are_too_large(name, dtype, size, signs):
     try:
         product = make_of(name, A, dtype) @ random_block(3, dtype)
     except ERRORS as error:
-        words = "large|overflow|range|rescale|orthonormal|degree|finite|symmetric"
-        assert any(word in str(error) for word in words.split("|")), error  # noqa: PT017
+        terms = "large|overflow|range|rescale|orthonormal|degree|finite|symmetric"
+        assert any(term in str(error) for term in terms.split("|")), error  # noqa: PT017
     else:
         assert np.isfinite(product).all()
 

@@ -202,12 +202,14 @@ class TestErrors:
         groups = np.arange(8) % 2
         moments = GroupMoments.from_data(X, groups)
         before = pickle.dumps(moments)
-        far = GroupMoments([1, 2], [2, 2], np.full((2, 3), 1e160), np.zeros((2, 3, 3)))
+        distant = GroupMoments(
+            [1, 2], [2, 2], np.full((2, 3), 1e160), np.zeros((2, 3, 3))
+        )
         with pytest.raises(ValueError, match=r"squares .* overflow"):
-            moments.merge(far)
+            moments.merge(distant)
         assert pickle.dumps(moments) == before
         with pytest.raises(ValueError, match=r"squares .* overflow"):
-            far.merge(moments)
+            distant.merge(moments)
         two = GroupMoments([0, 1], [2, 2], [[0.0], [1e160]], np.zeros((2, 1, 1)))
         with pytest.raises(ValueError, match=r"squares .* overflow"):
             two.covariances()
@@ -257,12 +259,12 @@ class TestErrors:
         ],
     )
     def test_arrays_that_do_not_fit(self, change, message):
-        whole = {"groups": [0, 1], "counts": [1, 2]}
-        whole |= {"means": np.zeros((2, 3)), "scatters": np.zeros((2, 3, 3))}
-        assert GroupMoments(**whole).n_features == 3
-        assert not np.shares_memory(GroupMoments(**whole).means, whole["means"])
+        complete = {"groups": [0, 1], "counts": [1, 2]}
+        complete |= {"means": np.zeros((2, 3)), "scatters": np.zeros((2, 3, 3))}
+        assert GroupMoments(**complete).n_features == 3
+        assert not np.shares_memory(GroupMoments(**complete).means, complete["means"])
         with pytest.raises(ValueError, match=message):
-            GroupMoments(**(whole | change))
+            GroupMoments(**(complete | change))
 
 
 class TestUpdateAndMerge:
@@ -284,11 +286,11 @@ class TestUpdateAndMerge:
         st.integers(1, 11),
     )
     def test_any_cut(self, X, groups, cut):
-        left = GroupMoments.from_data(X[:cut], groups[:cut])
-        right = GroupMoments.from_data(X[cut:], groups[cut:])
-        whole = GroupMoments.from_data(X, groups)
-        same(left.merge(right), whole, 1e-12, 1e3)
-        same(right.merge(left), whole, 1e-12, 1e3)
+        first = GroupMoments.from_data(X[:cut], groups[:cut])
+        second = GroupMoments.from_data(X[cut:], groups[cut:])
+        complete = GroupMoments.from_data(X, groups)
+        same(first.merge(second), complete, 1e-12, 1e3)
+        same(second.merge(first), complete, 1e-12, 1e3)
 
     @pytest.mark.parametrize(
         ("first", "second"),
@@ -380,14 +382,14 @@ class TestFiles:
     def test_files_of_others(self, tmp_path):
         path = tmp_path / "file.npz"
         GroupMoments.from_data(np.eye(3), [0, 1, 1]).save(path)
-        whole = path.read_bytes()
+        complete = path.read_bytes()
 
         def refused(write):
             write()
             with pytest.raises(ValueError, match="not a whole file of group moments"):
                 GroupMoments.load(path)
 
-        refused(lambda: path.write_bytes(whole[: len(whole) // 2]))
+        refused(lambda: path.write_bytes(complete[: len(complete) // 2]))
         refused(lambda: path.write_bytes(b""))
         refused(lambda: path.write_text("a,b\n1,2\n"))
         refused(lambda: np.savez(path, a=np.ones(3)))
@@ -397,11 +399,11 @@ class TestFiles:
         np.save(array, np.ones(3))
         refused(lambda: path.write_bytes(array.read_bytes()))
         # In the directory: encrypted, no such compression, no such version.
-        for at, value in [(8, 1), (10, 99), (6, 200)]:
-            damaged = bytearray(whole)
-            damaged[whole.rindex(b"PK\x01\x02") + at] = value
+        for offset, value in [(8, 1), (10, 99), (6, 200)]:
+            damaged = bytearray(complete)
+            damaged[complete.rindex(b"PK\x01\x02") + offset] = value
             refused(lambda content=damaged: path.write_bytes(content))
-        path.write_bytes(whole)
+        path.write_bytes(complete)
         with np.load(path) as file:
             arrays = dict(file)
         np.savez(path, **arrays | {"counts": arrays["counts"][:1]})
