@@ -23,10 +23,6 @@ from scalefair.kernels._block import combine
 # cache. Larger tiles were not faster, and small problems need enough pairs of blocks.
 TILE_POINTS = 256
 
-# 2^f = sum_k (f log 2)^k / k!; the remainder is below rounding for |f| <= 1/2.
-_TERMS_32 = tuple(np.float32(math.log(2) ** k / math.factorial(k)) for k in range(8))
-_TERMS_64 = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
-
 
 def rbf_tiles(points: FloatArray) -> FloatArray:
     """Cut points of shape (n, d) into blocks of 256, (n_blocks, d, 256).
@@ -121,50 +117,34 @@ def _power_of_two(t):
     raise NotImplementedError
 
 
-def _power_of_two_32(t):
-    lowest = np.float32(-126)
-    rounder = np.float32(1.5 * 2**23)
-    c0, c1, c2, c3, c4, c5, c6, c7 = _TERMS_32
-    for j in range(t.size):
-        s = max(np.float32(-t[j]), lowest)
-        z = np.float32(s + rounder)
-        f = s - (z - rounder)
-        power = c7 * f + c6
-        power = power * f + c5
-        power = power * f + c4
-        power = power * f + c3
-        power = power * f + c2
-        power = power * f + c1
-        power = np.float32(power * f + c0)
-        exponent = np.int32(z.view(np.int32) << 23)
-        power = np.int32(power.view(np.int32) + exponent).view(np.float32)
-        t[j] = power if s > lowest else 0
+def _make_power(real, integer, n_terms):
+    """Return `_power_of_two` for one type."""
+    info = np.finfo(real)
+    smallest_exponent = real(info.minexp)
+    mantissa_bits = integer(info.nmant)
+    rounder = real(1.5 * 2.0**info.nmant)
+    # 2^f = sum_k (f log 2)^k / k!; the remainder is below rounding for |f| <= 1/2.
+    terms = [math.log(2) ** k / math.factorial(k) for k in range(n_terms)]
+    coefficients = tuple(map(real, reversed(terms)))
+
+    def power_of_two(t):
+        for j in range(t.size):
+            s = max(real(-t[j]), smallest_exponent)
+            z = real(s + rounder)
+            f = s - (z - rounder)
+            power = coefficients[0]
+            for k in range(1, n_terms):  # Horner's rule for 2^f
+                power = real(power * f + coefficients[k])
+            mantissa = real(power)
+            exponent = integer(z.view(integer) << mantissa_bits)
+            bits = integer(mantissa.view(integer) + exponent)
+            t[j] = bits.view(real) if s > smallest_exponent else 0
+
+    return power_of_two
 
 
-def _power_of_two_64(t):
-    lowest = -1022.0
-    rounder = 1.5 * 2.0**52
-    c = _TERMS_64
-    for j in range(t.size):
-        s = max(np.float64(-t[j]), lowest)
-        z = np.float64(s + rounder)
-        f = s - (z - rounder)
-        power = c[13] * f + c[12]
-        power = power * f + c[11]
-        power = power * f + c[10]
-        power = power * f + c[9]
-        power = power * f + c[8]
-        power = power * f + c[7]
-        power = power * f + c[6]
-        power = power * f + c[5]
-        power = power * f + c[4]
-        power = power * f + c[3]
-        power = power * f + c[2]
-        power = power * f + c[1]
-        power = np.float64(power * f + c[0])
-        exponent = z.view(np.int64) << np.int64(52)
-        power = np.int64(power.view(np.int64) + exponent).view(np.float64)
-        t[j] = power if s > lowest else 0
+_power_of_two_32 = _make_power(np.float32, np.int32, 8)
+_power_of_two_64 = _make_power(np.float64, np.int64, 14)
 
 
 @overload(_power_of_two, jit_options={"fastmath": {"contract"}})
