@@ -25,8 +25,9 @@ _Array = TypeVar("_Array", bound=np.ndarray[Any, Any])
 # Entries up to which an array is converted to the type that is compiled first: the
 # conversion takes microseconds, the compilation for another type seconds.
 SMALL_SIZE = 2**14
-# Rows of a chunk: 2048 rows of 64 doubles are 1 MiB, and fit the second-level cache.
-CHUNK_ROWS = 2048
+# Rows of a block, or entries of long rows, in a chunk: 2048 rows of 64 doubles are 1 MiB,
+# and fit the second-level cache.
+CHUNK_SIZE = 2048
 # Chunks, a few for each thread, so that threads end at about the same time.
 MAX_CHUNKS = 64
 # Bytes of the partial sums of all chunks.
@@ -98,7 +99,7 @@ def row_chunks(table: RowTable, n_rows: int, n_partial: int) -> IntArray:
     memory_limit = MAX_PARTIAL_BYTES // (8 * n_partial)
     # To clear and add the partial sums should cost less than to read the entries.
     work_limit = max(2, n_entries // n_partial)
-    n_chunks = max(1, min(MAX_CHUNKS, memory_limit, work_limit, n_rows // CHUNK_ROWS))
+    n_chunks = max(1, min(MAX_CHUNKS, memory_limit, work_limit, n_rows // CHUNK_SIZE))
     # A power of two: few different numbers of chunks, whose bounds are cached.
     return _bounds(n_rows, 2 ** (n_chunks.bit_length() - 1))
 

@@ -15,16 +15,12 @@ import numpy as np
 from scalefair._entries import judged_later
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
-    CHUNK_ROWS,
+    CHUNK_SIZE,
     Float64Array,
     FloatArray,
     Scalar,
     read_only,
 )
-
-# Entries of a chunk of long rows: a dozen rows of 4096 doubles are 400 kB, which the
-# second-level cache holds.
-CHUNK_LENGTH = 4096
 
 
 def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
@@ -35,9 +31,9 @@ def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
     partial = np.zeros((_n_chunks(X), X.shape[1], Y.shape[1]), X.dtype)
     X, Y = read_only(X), read_only(Y)
     if X.shape[1] <= 16:  # measured: a loop over the rows is faster than BLAS
-        _thin_gram(X, Y, partial, CHUNK_ROWS)
+        _thin_gram(X, Y, partial, CHUNK_SIZE)
     else:
-        _gram(X, Y, partial, CHUNK_ROWS)
+        _gram(X, Y, partial, CHUNK_SIZE)
     with judged_later():
         return partial.sum(axis=0, dtype=np.float64)
 
@@ -50,14 +46,14 @@ def block_rotate(X: FloatArray, S: FloatArray) -> None:
 def block_multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
     """Overwrite `out`, which may be `X`, with ``X @ S``; C-contiguous, of one type."""
     _update(
-        out, read_only(X), np.ascontiguousarray(S, dtype=X.dtype), False, CHUNK_ROWS
+        out, read_only(X), np.ascontiguousarray(S, dtype=X.dtype), False, CHUNK_SIZE
     )
 
 
 def block_subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`."""
     _update(
-        out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype), True, CHUNK_ROWS
+        out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype), True, CHUNK_SIZE
     )
 
 
@@ -76,26 +72,26 @@ def rotate_ritz(
         np.ascontiguousarray(S, dtype=X.dtype),
         np.ascontiguousarray(values, dtype=X.dtype),
         squares,
-        CHUNK_ROWS,
+        CHUNK_SIZE,
     )
     return np.sqrt(squares.sum(axis=0))
 
 
 def inner(X: FloatArray, Y: FloatArray) -> float:
     """Return the sum of the products of the entries of two C-contiguous arrays."""
-    return float(_inner(_flat(X), _flat(Y), CHUNK_LENGTH))
+    return float(_inner(_flat(X), _flat(Y), CHUNK_SIZE))
 
 
 def rows_inner(rows: FloatArray, first: list[int], second: list[int]) -> Float64Array:
     """Return ``rows[first] @ rows[second].T`` in float64."""
     numbers = np.array(first, np.int64), np.array(second, np.int64)
-    return _rows_inner(rows, *numbers, CHUNK_LENGTH)
+    return _rows_inner(rows, *numbers, CHUNK_SIZE)
 
 
 def rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
     """Overwrite `out` with the linear combination ``coefficients @ rows``."""
     coefficients = coefficients.astype(rows.dtype)
-    _rows_combine(rows, coefficients, out.reshape(-1), CHUNK_LENGTH)
+    _rows_combine(rows, coefficients, out.reshape(-1), CHUNK_SIZE)
 
 
 def combine(
@@ -116,7 +112,7 @@ def deflate_rows(X: Float64Array, q: Float64Array, squares: Float64Array) -> Non
 
     `q` may be a row of `X`.
     """
-    _deflate(X, q.copy(), squares, CHUNK_ROWS)
+    _deflate(X, q.copy(), squares, CHUNK_SIZE)
 
 
 @cached_njit(nogil=True)
@@ -128,7 +124,7 @@ def mirror_lower(A: FloatArray) -> None:
 
 
 def _n_chunks(X):
-    return -(-len(X) // CHUNK_ROWS)
+    return -(-len(X) // CHUNK_SIZE)
 
 
 # Parallel functions contain only the loop: all that they contain is compiled slowly.

@@ -20,7 +20,7 @@ import numpy as np
 from scalefair._entries import judged_later
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
-    CHUNK_ROWS,
+    CHUNK_SIZE,
     MAX_CHUNKS,
     MAX_PARTIAL_BYTES,
     Float64Array,
@@ -34,7 +34,7 @@ from scalefair.kernels._block import mirror_lower
 # Entries of a block of dense rows: 512 kB of doubles, and fit the second-level cache.
 BLOCK_ENTRIES = 2**16
 # Rows of a register tile: 256 rows of 64 doubles are 128 KiB, and fit the cache.
-TILE_ROWS = 256
+REGISTER_TILE_ROWS = 256
 # Sums of products may be reordered; NaN and infinity keep their meaning.
 _FAST = {"contract", "reassoc", "nsz"}
 
@@ -113,7 +113,7 @@ def label_scatter(
     width = -(-n // 4) * 4  # of whole tiles of four columns
     n_chunks = min(MAX_CHUNKS, MAX_PARTIAL_BYTES // max(8 * n_codes * width**2, 1))
     # Chunks have at least 32 rows of each code on average: short tiles are slow.
-    n_rows = max(CHUNK_ROWS, 32 * n_codes, math.ceil(m / max(n_chunks, 1)))
+    n_rows = max(CHUNK_SIZE, 32 * n_codes, math.ceil(m / max(n_chunks, 1)))
     n_chunks = -(-m // n_rows)
     counts = np.zeros((n_chunks, n_codes), np.int64)
     sums = np.zeros((n_chunks, n_codes, n))
@@ -331,11 +331,11 @@ def _chunk_scatter(
     rows, starts = _sort_rows(codes, start, stop, selected)
     # Columns in the order of a tile. A stride of a power of two would map all of them
     # to the same cache set.
-    columns = np.zeros((scatters.shape[2], TILE_ROWS + 8))
+    columns = np.zeros((scatters.shape[2], REGISTER_TILE_ROWS + 8))
     for g in range(selected.shape[0]):
         counts[chunk, g] = starts[g + 1] - starts[g]
-        for first in range(starts[g], starts[g + 1], TILE_ROWS):
-            tile = rows[first : min(first + TILE_ROWS, starts[g + 1])]
+        for first in range(starts[g], starts[g + 1], REGISTER_TILE_ROWS):
+            tile = rows[first : min(first + REGISTER_TILE_ROWS, starts[g + 1])]
             _gather(table, tile, shifts[g], columns.T)
             _add_sums(columns, tile.shape[0], sums[chunk, g])
             _add_lower(columns, tile.shape[0], scatters[chunk, g])

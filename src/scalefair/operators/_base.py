@@ -113,9 +113,8 @@ class SymmetricBlockOperator(LinearOperator):
             return np.ascontiguousarray(X, dtype=self.dtype)
 
     def _matmat(self, X: np.ndarray) -> np.ndarray:
-        columns = np.moveaxis(
-            X, -2, 0
-        )  # from SciPy 1.18 on, X may be a stack of blocks
+        # From SciPy 1.18 on, X may be a stack of blocks.
+        columns = np.moveaxis(X, -2, 0)
         block = self._converted(columns.reshape(len(columns), -1))
         with judged_later():
             Y = self.apply(block, np.empty_like(block))
@@ -153,7 +152,7 @@ class TypedOperator(SymmetricBlockOperator):
         Returns
         -------
         SymmetricBlockOperator
-            `self` if the type is its own, else a new operator of the same class.
+            `self` if it has this type, else a new operator of the same class.
         """
         if np.dtype(dtype) == self.dtype:
             return self
