@@ -25,8 +25,8 @@ _Array = TypeVar("_Array", bound=np.ndarray[Any, Any])
 # Entries up to which an array is converted to the type that is compiled first: the
 # conversion takes microseconds, the compilation for another type seconds.
 SMALL_SIZE = 2**14
-# Rows of a block, or entries of long rows, in a chunk: 2048 rows of 64 doubles are 1 MiB,
-# and fit the second-level cache.
+# Rows of a block, or entries of long rows, in a chunk. 2048 rows of 64 doubles are
+# 1 MiB, and fit the second-level cache.
 CHUNK_SIZE = 2048
 # Chunks, a few for each thread, so that threads end at about the same time.
 MAX_CHUNKS = 64

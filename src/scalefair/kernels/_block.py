@@ -131,6 +131,7 @@ def _n_chunks(X):
 # `size` is the length of a chunk: a constant of another file would be stale in caches.
 @parallel(lambda X, Y, *_: X.size * (0.5 + 0.05 * Y.shape[1]), blas=True)
 def _gram(X, Y, partial, size):
+    """Gram matrices ``X_c.T @ Y_c`` of the chunks c, by BLAS."""
     n = X.shape[0]
     for chunk in numba.prange(partial.shape[0]):
         start = chunk * size
@@ -140,6 +141,7 @@ def _gram(X, Y, partial, size):
 
 @parallel(lambda X, Y, *_: X.size * (0.5 + 0.3 * Y.shape[1]))
 def _thin_gram(X, Y, partial, size):
+    """Gram matrices of the chunks as sums of outer products of rows."""
     n = X.shape[0]
     for chunk in numba.prange(partial.shape[0]):
         start = chunk * size
@@ -158,6 +160,7 @@ def _thin_gram_chunk(X, Y, out):
 
 @parallel(lambda out, L, C, *_: out.size * (1 + 0.04 * L.shape[1]), blas=True)
 def _update(out, L, C, subtract, size):
+    """Overwrite `out` with ``out - L @ C`` or ``L @ C``, chunk by chunk."""
     n = out.shape[0]
     for chunk in numba.prange((n + size - 1) // size):
         start = chunk * size
@@ -180,6 +183,7 @@ def _update_chunk(out, L, C, subtract):
 
 @parallel(lambda X, *_: X.size)
 def _deflate(X, q, squares, size):
+    """Project the rows of `X` onto the complement of `q`, chunk by chunk."""
     n = X.shape[0]
     for chunk in numba.prange((n + size - 1) // size):
         start = chunk * size
@@ -202,6 +206,7 @@ def _deflate_chunk(X, q, squares):
 
 @parallel(lambda X, AX, S, *_: X.size * (3 + 0.08 * S.shape[1]), blas=True)
 def _rotate_ritz(X, AX, S, values, squares, size):
+    """Ritz vectors ``X S``, residuals ``A X S - X S Theta`` and their squared norms."""
     n = X.shape[0]
     for chunk in numba.prange(squares.shape[0]):
         start = chunk * size
@@ -226,6 +231,7 @@ def _flat(X):
 
 @parallel(lambda x, y, _: 0.5 * x.size, blas=True)
 def _inner(x, y, size):
+    """Inner product of long vectors: those of the chunks, added in order."""
     length = x.shape[0]
     n_chunks = (length + size - 1) // size
     partial = np.empty(n_chunks, np.float64)
@@ -244,6 +250,7 @@ def _inner(x, y, size):
     blas=True,
 )
 def _rows_inner(rows, first, second, size):
+    """Inner products of pairs of long rows, in one pass over the memory."""
     length = rows.shape[1]
     n_chunks = (length + size - 1) // size
     p, q = first.shape[0], second.shape[0]
@@ -266,6 +273,7 @@ def _rows_inner(rows, first, second, size):
 
 @parallel(lambda rows, coefficients, *_: 0.3 * rows.size)
 def _rows_combine(rows, coefficients, out, size):
+    """Linear combination of long rows, chunk by chunk."""
     p, length = rows.shape
     # A chunk of `out` stays in the cache while the rows are added to it.
     for chunk in numba.prange((length + size - 1) // size):

@@ -95,6 +95,7 @@ def csr_workspace(
 
 @parallel(lambda X, *_: 0.5 * X.size)
 def _scale_rows(X, scale, out):
+    """Copy ``diag(scale) @ X`` to `out`, whose rows may be longer."""
     for i in numba.prange(X.shape[0]):
         factor = scale[i] if scale.shape[0] else X.dtype.type(1)
         for c in range(X.shape[1]):
@@ -103,6 +104,7 @@ def _scale_rows(X, scale, out):
 
 @parallel(lambda indptr, indices, data, *_: data.size + 1.0 * indptr.size)
 def _matvec(indptr, indices, data, v, x, out, alpha, shift, beta, scale):
+    """One column of `_matmat`, with the sums of a row in a register."""
     for i in numba.prange(indptr.shape[0] - 1):
         factor = scale[i] if scale.shape[0] else x.dtype.type(1)
         total = 0.0
@@ -121,6 +123,7 @@ def _matvec(indptr, indices, data, v, x, out, alpha, shift, beta, scale):
     lambda indptr, indices, data, V, X, out, *_: 0.2 * data.size * X.shape[1] + out.size
 )
 def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts):
+    """Overwrite `out` with ``alpha * (S A0 V - shift * X) + beta * out``, V = S X."""
     k = X.shape[1]
     for part in numba.prange(n_parts):
         start, stop = _cut(indptr, part, n_parts), _cut(indptr, part + 1, n_parts)
@@ -182,6 +185,7 @@ def csr_rows_matmat(
     )
 )
 def _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial):
+    """Products of selected rows less the offset, and their sums in each chunk."""
     k = V.shape[1]
     one = V.dtype.type(1)
     for chunk in numba.prange(bounds.shape[0] - 1):
@@ -354,6 +358,8 @@ def csr_is_symmetric(indptr: IntArray, indices: IntArray, data: FloatArray) -> b
 # of the diagonal have been read as mirror images.
 @cached_njit(nogil=True)
 def _is_symmetric(indptr, indices, data):
+    """Compare each entry on or right of the diagonal with its mirror image."""
+    # unread[j] is the position of the first entry of row j that is not read yet.
     # Unsigned indices are not tested for negative ones: a third of the time.
     unread = indptr.copy()
     n_entries = np.uintp(indices.shape[0])

@@ -233,6 +233,7 @@ def _matmat(n_chunks, table, *arguments):
 def _chunk_matmat(
     chunk, table, codes, selected, centres, V, coefficients, bounds, n_rows, partial
 ):
+    """Weighted sum of ``Z_g.T @ Z_g @ V`` over the codes g in a chunk."""
     n, k = V.shape
     out = partial[chunk]
     Z, Y = np.empty((n_rows, n), V.dtype), np.empty((n_rows, k), V.dtype)
@@ -268,6 +269,7 @@ def _gram(n_chunks, table, *arguments):
 
 @cached_njit(nogil=True)
 def _chunk_gram(chunk, table, codes, selected, centres, V, bounds, n_rows, partial):
+    """Gram matrices of ``Z_g @ V`` for the codes g in a chunk."""
     n, k = V.shape
     out = partial[chunk]
     Z, Y = np.empty((n_rows, n), V.dtype), np.empty((n_rows, k), V.dtype)
@@ -298,6 +300,7 @@ def _moments(n_chunks, table, *arguments):
 def _chunk_moments(
     chunk, table, codes, selected, shifts, bounds, n_rows, counts, sums, squares
 ):
+    """Counts, sums and squared norms of the shifted rows of a chunk."""
     n_codes, n = shifts.shape
     Z = np.empty((n_rows, n))
     for start in range(bounds[chunk], bounds[chunk + 1], n_rows):
@@ -327,6 +330,7 @@ def _scatter(n_chunks, table, *arguments):
 def _chunk_scatter(
     chunk, table, codes, selected, shifts, n_rows, counts, sums, scatters
 ):
+    """Counts, sums and lower triangles of the scatter matrices of a chunk."""
     start, stop = chunk * n_rows, min(codes.shape[0], (chunk + 1) * n_rows)
     rows, starts = _sort_rows(codes, start, stop, selected)
     # Columns in the order of a tile. A stride of a power of two would map all of them
@@ -343,6 +347,7 @@ def _chunk_scatter(
 
 @cached_njit(nogil=True, fastmath=_FAST)
 def _add_sums(columns, depth, sums):
+    """Add the sums of the columns, of which `depth` entries are used."""
     for j in range(sums.shape[0]):
         column = columns[j]
         total = 0.0
@@ -387,6 +392,7 @@ def _add_tile(A, B, depth, out, r, c):
 
 @cached_njit(nogil=True)
 def _first_means(table, n, codes, n_codes, limit):
+    """Sums of the first rows of each code, then their means."""
     memory, offset, row_stride, column_stride = table
     counts, means = np.zeros(n_codes, np.int64), np.zeros((n_codes, n))
     n_open = n_codes  # codes with fewer than `limit` rows so far
@@ -416,6 +422,7 @@ def _gather_chunks(n_chunks, table, *arguments):
 
 @cached_njit(nogil=True)
 def _gather_chunk(chunk, table, rows, shift, out, sums):
+    """Copy the shifted rows of a chunk, and add them up."""
     m, n_chunks = out.shape[0], sums.shape[0]
     start, stop = chunk * m // n_chunks, (chunk + 1) * m // n_chunks
     Z = out[start:stop]
