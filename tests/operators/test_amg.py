@@ -1,6 +1,5 @@
 """AMGPreconditioner: symmetric, positive definite, an approximate inverse."""
 
-import threading
 import warnings
 
 import numpy as np
@@ -174,24 +173,6 @@ def test_deterministic_and_leaves_the_global_state_alone(graphs):
     assert np.array_equal(*products)
     assert abs(L - kept).nnz == 0
     assert np.array_equal(b, vector)
-
-
-def test_set_up_in_threads(graphs):
-    L, b = laplacian(graphs.nearest_neighbors(2000))
-    x = np.random.default_rng(0).standard_normal(2000)
-    expected = AMGPreconditioner(L, candidate=b).level_sizes
-    results = []
-
-    def work():
-        results.append(AMGPreconditioner(L, candidate=b).level_sizes)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [expected] * 4
-    assert np.isfinite(AMGPreconditioner(L, candidate=b) @ x).all()
 
 
 def test_any_format_and_index_type(graphs):

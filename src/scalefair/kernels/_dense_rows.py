@@ -300,7 +300,7 @@ def _moments(n_chunks, table, *arguments):
 def _chunk_moments(
     chunk, table, codes, selected, shifts, bounds, n_rows, counts, sums, squares
 ):
-    """Counts, sums and squared norms of the shifted rows of a chunk."""
+    """Add up the shifted rows of a chunk, and their squared norms."""
     n_codes, n = shifts.shape
     Z = np.empty((n_rows, n))
     for start in range(bounds[chunk], bounds[chunk + 1], n_rows):
@@ -330,7 +330,7 @@ def _scatter(n_chunks, table, *arguments):
 def _chunk_scatter(
     chunk, table, codes, selected, shifts, n_rows, counts, sums, scatters
 ):
-    """Counts, sums and lower triangles of the scatter matrices of a chunk."""
+    """Count and add up the rows of a chunk; lower triangles of their scatters."""
     start, stop = chunk * n_rows, min(codes.shape[0], (chunk + 1) * n_rows)
     rows, starts = _sort_rows(codes, start, stop, selected)
     # Columns in the order of a tile. A stride of a power of two would map all of them
@@ -392,7 +392,7 @@ def _add_tile(A, B, depth, out, r, c):
 
 @cached_njit(nogil=True)
 def _first_means(table, n, codes, n_codes, limit):
-    """Sums of the first rows of each code, then their means."""
+    """Add up the first rows of each code, then divide by their counts."""
     memory, offset, row_stride, column_stride = table
     counts, means = np.zeros(n_codes, np.int64), np.zeros((n_codes, n))
     n_open = n_codes  # codes with fewer than `limit` rows so far

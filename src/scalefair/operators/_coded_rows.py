@@ -161,7 +161,8 @@ class SparseRows:
         with judged_later():
             for tile in self._tiles:
                 mean, n_stored = means[tile.code], np.diff(tile.indptr)
-                offsets = tile.data - np.repeat(mean, n_stored)
+                offsets = np.repeat(mean, n_stored)
+                offsets -= tile.data
                 # Squares of the stored entries, and of the zeros.
                 scatter[tile.code] += offsets @ offsets
                 scatter[tile.code] += (tile.rows.size - n_stored) @ mean**2
