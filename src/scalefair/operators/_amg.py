@@ -226,7 +226,7 @@ def _as_candidate(candidate: Any, n: int) -> Array:
 
 
 def _jacobi(A: sparse.csr_array, b: Array, unit: float) -> tuple[Array, float]:
-    """Inverse diagonal, and the damping factor omega for which Jacobi converges."""
+    """Inverse diagonal, and a damping factor omega for which Jacobi converges."""
     diagonal = A.diagonal()
     # Rows of zeros belong to isolated nodes and to aggregates of whole components.
     diagonal[diagonal <= ROUNDING * unit] = unit
@@ -296,10 +296,15 @@ def _prolongator(
 def _two_grid(
     A: sparse.csr_array, P: sparse.csr_array, jacobi: Array, dtype: np.dtype
 ) -> _TwoGrid:
+    # (I - omega D^{-1} A) P
+    P = sparse.csr_array(P - sparse.diags_array(jacobi) @ (A @ P), dtype=dtype)
+    return _TwoGrid(_smoother(A, jacobi, dtype), P, sparse.csr_array(P.T))
+
+
+def _smoother(A: sparse.csr_array, jacobi: Array, dtype: np.dtype) -> sparse.csr_array:
+    """Two Jacobi steps: ``2 omega D^{-1} - omega^2 D^{-1} A D^{-1}``."""
     D = sparse.diags_array(jacobi)
-    S = sparse.csr_array(2 * D - D @ A @ D, dtype=dtype)
-    P = sparse.csr_array(P - D @ (A @ P), dtype=dtype)
-    return _TwoGrid(S, P, sparse.csr_array(P.T))
+    return sparse.csr_array(2 * D - D @ A @ D, dtype=dtype)
 
 
 def _invert(
@@ -308,8 +313,7 @@ def _invert(
     """Positive definite inverse of the coarsest matrix, and its number of entries."""
     inverse_diagonal, omega = _jacobi(A, b, unit)
     if A.shape[0] > 2 * MAX_COARSE_SIZE:  # it could not be coarsened: smooth only
-        D = sparse.diags_array(omega * inverse_diagonal)
-        S = sparse.csr_array(2 * D - D @ A @ D, dtype=dtype)
+        S = _smoother(A, omega * inverse_diagonal, dtype)
         return S, S.nnz
     scale = np.sqrt(inverse_diagonal)
     with single_blas_thread():
