@@ -141,7 +141,7 @@ class NystroemKernel(TypedOperator):
 
     The Nyström approximation :math:`W = C U^+ C^T`: the columns of `C` are those of `K`
     for some points, the landmarks, and `U` their rows of `C`. Randomly pivoted Cholesky
-    draws the landmarks in blocks, one half in proportion to what is left of the
+    draws the landmarks in blocks, one half in proportion to the residual of the
     diagonal of `K`, the other to that of the normalised kernel :math:`D^{-1/2} K
     D^{-1/2}`, whose leading eigenvectors points far from the others rule.
 

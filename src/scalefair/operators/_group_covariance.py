@@ -189,7 +189,7 @@ class GroupCovariance(TypedOperator):
         """Overwrite the rows of `out` with the products of groups with a vector.
 
         The weights play no part. Sparse rows are read once, from a copy of those of the
-        group, sorted by length, that is made when it is first asked for.
+        group, sorted by length, that is made in the first product.
 
         Parameters
         ----------

@@ -96,7 +96,7 @@ class NormalizedAffinity(_Normalized):
     matrix : scipy.sparse.csr_array
         :math:`D^{-1/2} W D^{-1/2}` without the constant of the regularisation; shares
         the index arrays of a CSR `W`. Where all stored weights are equal, entries are
-        not stored, and made whenever this is asked for: products then take the weights
+        not stored, and computed at each access: products then take the weights
         from the nodes, and keep a block to work in.
 
     Raises

@@ -49,7 +49,7 @@ class ShiftedSums:
             # sum (x - c)(x - c)^T - m (mean - c)(mean - c)^T, exactly symmetric
             offset = np.sqrt(count) * offset
             scatter -= np.outer(offset, offset)
-            # Sums of squares: what is below zero is rounding.
+            # Sums of squares: negative values are rounding errors.
             np.maximum(diagonal, 0.0, out=diagonal)
         return self.counts, self.shifts + offsets, self.scatters
 
