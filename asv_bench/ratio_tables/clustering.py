@@ -33,7 +33,7 @@ from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
 from scalefair.cluster._neighbors import neighbors_graph
 from scalefair.cluster._solvers import FairProblem as Problem
 from scalefair.cluster._solvers import SolverOptions, solve
-from scalefair.kernels import csr_matmat, csr_room
+from scalefair.kernels import csr_matmat, csr_workspace
 from scalefair.linalg import chebyshev
 from scalefair.metrics import balance_score, normalized_cut_score
 from scalefair.operators import NormalizedAffinity, NormalizedOperator, RBFKernel
@@ -75,7 +75,7 @@ def cache_lines(n_nodes=1_000_000, columns=(15, 20, 25, 30, 55), repeats=5):
             arguments = W.indptr, W.indices, ones, X, out, *map(dtype, (1, 0, 0)), scale
             runs = {
                 "packed": partial(csr_matmat, *arguments, np.empty_like(X)),
-                "lines": partial(csr_matmat, *arguments, csr_room(X, None, True)),
+                "lines": partial(csr_matmat, *arguments, csr_workspace(X, None, True)),
             }
             seconds, _ = alternate(repeats, runs)
             row[np.dtype(dtype).name] = f"{seconds['lines'] / seconds['packed']:.2f}"

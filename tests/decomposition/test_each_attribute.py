@@ -145,7 +145,7 @@ def test_rows_in_parts_and_moments_are_rows_in_memory(tmp_path, monkeypatch):
     ):
         pca.partial_fit(X, sensitive_features=groups["sex"])
     alike(FairPCA.from_moments(pca.moments_, n_components=R))
-    monkeypatch.setattr(_moments, "_JOINT_BYTES", 0)  # of many combinations
+    monkeypatch.setattr(_moments, "MAX_JOINT_BYTES", 0)  # of many combinations
     many = groups.assign(id=np.arange(len(X)) % 40, other=np.arange(len(X)) // 10)
     found = GroupMoments._of_each(X, encode_attributes(many))
     for own, moments in zip(many, found, strict=True):

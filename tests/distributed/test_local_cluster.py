@@ -73,14 +73,16 @@ def test_the_workers_are_other_processes(client):
 def test_fair_pca(client, solver):
     X, groups = table()
     options = {"solver": solver, "random_state": 0, "tol": 1e-6}
-    here = FairPCA(2, **options).fit(X, sensitive_features=groups)
-    there = FairPCA(2, **options).fit(
+    local = FairPCA(2, **options).fit(X, sensitive_features=groups)
+    remote = FairPCA(2, **options).fit(
         da.from_array(X, chunks=(200, 12)),
         sensitive_features=da.from_array(groups, chunks=300),
     )
-    np.testing.assert_allclose(there.group_losses_, here.group_losses_, rtol=1e-8)
-    scores = there.transform(da.from_array(X, chunks=(200, 12)))
-    np.testing.assert_allclose(abs(scores.compute()), abs(here.transform(X)), atol=1e-6)
+    np.testing.assert_allclose(remote.group_losses_, local.group_losses_, rtol=1e-8)
+    scores = remote.transform(da.from_array(X, chunks=(200, 12)))
+    np.testing.assert_allclose(
+        abs(scores.compute()), abs(local.transform(X)), atol=1e-6
+    )
 
 
 def test_fair_spectral_clustering(client):
@@ -108,19 +110,19 @@ def test_partially_fair_classification(client):
     options = {"interval": (0.1, 0.6), "n_thresholds": 8, "start": "zero"}
     model = PartiallyFairClassifier(**options, tol=1e-2, kappa=0.2)
     arguments = {"y": data.target, "sensitive_features": data.sensitive_features}
-    here = model.fit(data.data, **arguments).objective_
-    there = model.fit(cut(data.data, 2), **arguments)
-    assert there.converged_
-    assert there.objective_ == pytest.approx(here, abs=1e-2)
+    local = model.fit(data.data, **arguments).objective_
+    remote = model.fit(cut(data.data, 2), **arguments)
+    assert remote.converged_
+    assert remote.objective_ == pytest.approx(local, abs=1e-2)
 
 
 def test_fair_regression(client):
     X, groups = table()
     y = X @ np.arange(12.0) + (groups == "b")
     network = LinearRegression().fit(X, y)
-    here = ExplainableSVDRegressor(network).fit(X, y, sensitive_features=groups)
-    there = ExplainableSVDRegressor(network).fit(cut(X), y, sensitive_features=groups)
-    np.testing.assert_allclose(there.predict(X), here.predict(X), rtol=1e-8)
+    local = ExplainableSVDRegressor(network).fit(X, y, sensitive_features=groups)
+    remote = ExplainableSVDRegressor(network).fit(cut(X), y, sensitive_features=groups)
+    np.testing.assert_allclose(remote.predict(X), local.predict(X), rtol=1e-8)
 
 
 def test_large_blocks_are_no_reason_for_a_warning(client):
@@ -166,7 +168,7 @@ def test_a_lost_worker_in_mid_fit(client):
     """Its blocks come from the memory of this process again."""
     X, groups = table()
     options = {"solver": "matrix_free", "random_state": 0}
-    here = FairPCA(3, **options).fit(X, sensitive_features=groups)
+    local = FairPCA(3, **options).fit(X, sensitive_features=groups)
     killed = []
 
     def kill(*_):
@@ -175,7 +177,7 @@ def test_a_lost_worker_in_mid_fit(client):
 
     timer = threading.Timer(0.5, kill)
     timer.start()
-    there = FairPCA(3, **options).fit(cut(X), sensitive_features=groups)
+    remote = FairPCA(3, **options).fit(cut(X), sensitive_features=groups)
     timer.join()
     assert killed
-    np.testing.assert_allclose(there.group_losses_, here.group_losses_, rtol=1e-8)
+    np.testing.assert_allclose(remote.group_losses_, local.group_losses_, rtol=1e-8)

@@ -1,61 +1,21 @@
-"""Rows of any layout as arrays that kernels read, and how they are cut."""
+"""Tables of rows as kernels read them, and their chunks."""
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 from scalefair.kernels import _arrays
-from scalefair.kernels._arrays import row_chunks, row_table, strided_table
-
-VIEWS = {
-    "C": np.ascontiguousarray,
-    "Fortran": np.asfortranarray,
-    "rows reversed": lambda X: X[::-1],
-    "columns reversed": lambda X: X[:, ::-1],
-    "both reversed": lambda X: X[::-1, ::-1],
-    "strided": lambda X: X[1::3, ::2],
-    "one row": lambda X: X[4:5],
-    "one column": lambda X: X[:, 2:3],
-    "no rows": lambda X: X[:0],
-    "repeated": lambda X: np.broadcast_to(X[3], (6, X.shape[1])),
-}
+from scalefair.kernels._arrays import row_chunks, row_table
 
 
 @pytest.fixture(autouse=True)
 def types_stay(monkeypatch):
-    """As for many rows; few are converted."""
-    monkeypatch.setattr(_arrays, "_FEW", 0)
+    """As for large inputs; small ones are converted."""
+    monkeypatch.setattr(_arrays, "SMALL_SIZE", 0)
 
 
 def matrix(dtype=np.float64):
     return np.random.default_rng(0).standard_normal((20, 7)).astype(dtype)
-
-
-def entries(table, shape):
-    """Entries where the kernels look for them."""
-    memory, first, row_step, column_step = table
-    i, j = np.indices(shape)
-    return memory[first + i * row_step + j * column_step]
-
-
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_memory_of_any_layout(view, dtype):
-    X = VIEWS[view](matrix(dtype))
-    table = strided_table(X)
-    assert table[0].dtype == dtype or X.size == 0
-    assert table[0].ndim == 1
-    assert not table[0].flags.writeable
-    assert np.shares_memory(table[0], X) or X.size == 0
-    assert np.array_equal(entries(table, X.shape), X)
-
-
-def test_entries_between_multiples_of_their_size():
-    packed = np.zeros(20, dtype=[("flag", "i1"), ("row", "f8", 7)])
-    packed["row"] = matrix()
-    X = packed["row"]
-    assert X.strides[0] % X.itemsize
-    assert np.array_equal(entries(strided_table(X), X.shape), X)
 
 
 @pytest.mark.parametrize("index_dtype", [np.int32, np.int64])

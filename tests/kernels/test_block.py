@@ -156,8 +156,8 @@ def test_every_blas_is_held_to_one_thread():
     assert threads.strip() == "{1}"
 
 
-# Around multiples of the 4096 entries that are handled at a time.
-LENGTHS = [0, 1, 4095, 4096, 4097, 10_000]
+# Around multiples of the 2048 entries that are handled at a time.
+LENGTHS = [0, 1, 2047, 2048, 4097, 10_000]
 
 
 def rows(p, length, seed=0):

@@ -19,7 +19,7 @@ def symmetric(n, dtype=np.float64):
 @pytest.fixture(params=[True, False], ids=["pointers", "no pointers"])
 def pointers(request, monkeypatch):
     """With SciPy's pointers to LAPACK, however little there is to do, and without."""
-    monkeypatch.setattr(_lapack, "_SHORT", 0)
+    monkeypatch.setattr(_lapack, "MIN_POINTER_CALL_NS", 0)
     if not request.param:
         monkeypatch.setattr(_lapack, "_routine", lambda *_: None)
 
@@ -30,13 +30,13 @@ def test_leading_eigenpairs(n, k, dtype, pointers):
     A = symmetric(n, dtype)
     before = A.copy()
     values, vectors = leading_eigh(A, k)
-    wanted, their_vectors = linalg.eigh(A, subset_by_index=(n - k, n - 1))
+    expected, their_vectors = linalg.eigh(A, subset_by_index=(n - k, n - 1))
     assert np.array_equal(A, before)
     assert values.dtype == vectors.dtype == dtype
     assert vectors.flags.c_contiguous
     # Not bit by bit: BLAS may share its work otherwise.
-    tol = 100 * np.finfo(dtype).eps * abs(wanted).max()
-    assert np.allclose(values, wanted[::-1], rtol=0, atol=tol)
+    tol = 100 * np.finfo(dtype).eps * abs(expected).max()
+    assert np.allclose(values, expected[::-1], rtol=0, atol=tol)
     residuals = A @ vectors - vectors * values
     assert abs(residuals).max() < tol * np.sqrt(n)
     signs = np.sign((vectors * their_vectors[:, ::-1]).sum(axis=0))
@@ -79,11 +79,11 @@ def test_eigenvalues(n, pointers):
 
 def test_products(pointers):
     A, B = np.random.default_rng(0).integers(-9, 9, (2, 12, 30)).astype(float)
-    for left, right in ((A, B.T), (A.T, B), (A[:, ::2], B[:5].T[::2])):
-        wanted = left.astype(int) @ right.astype(int)
-        found = matmul(left, right)
-        assert np.array_equal(found, wanted)
-        assert found.flags.c_contiguous
+    for first, second in ((A, B.T), (A.T, B), (A[:, ::2], B[:5].T[::2])):
+        expected = first.astype(int) @ second.astype(int)
+        product = matmul(first, second)
+        assert np.array_equal(product, expected)
+        assert product.flags.c_contiguous
     assert matmul(A[:0], B.T).shape == (0, 12)
     assert np.array_equal(matmul(A[:, :0], B[:, :0].T), np.zeros((12, 12)))
 

@@ -175,7 +175,7 @@ def test_rows_from_the_middle():
 # all types those that differ in most are compiled.
 @pytest.fixture
 def types_stay(monkeypatch):
-    monkeypatch.setattr(_arrays, "_FEW", 0)
+    monkeypatch.setattr(_arrays, "SMALL_SIZE", 0)
 
 
 def long_indices(X):

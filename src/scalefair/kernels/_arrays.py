@@ -1,7 +1,7 @@
-"""Arrays as kernels take them, so that each is compiled for few types.
+"""Arrays as kernels take them, so that each kernel is compiled for few types.
 
-Their names for readers and type checkers (Numba infers types of its own), views that
-are only read, dense and sparse rows as one kind of argument, and their chunks.
+Type aliases for the annotations of public kernels, read-only views, dense and sparse
+rows as one kind of argument, and the chunks of rows that threads share.
 """
 
 from __future__ import annotations
@@ -16,90 +16,94 @@ FloatArray = NDArray[np.floating]  # float64 or float32
 Float64Array = NDArray[np.float64]
 IntArray = NDArray[np.integer]
 Scalar = float | np.floating
-Index = int | np.integer
-# What `row_table` and `strided_table` return.
+# The results of `row_table` and `strided_table`.
 RowTable = tuple[IntArray, IntArray, FloatArray]
 StridedTable = tuple[FloatArray, int, int, int]
 
 _Array = TypeVar("_Array", bound=np.ndarray[Any, Any])
 
+# Entries up to which an array is converted to the type that is compiled first: the
+# conversion takes microseconds, the compilation for another type seconds.
+SMALL_SIZE = 2**14
+# Rows of a block, or entries of long rows, in a chunk. 2048 rows of 64 doubles are
+# 1 MiB, and fit the second-level cache.
+CHUNK_SIZE = 2048
+# Chunks, a few for each thread, so that threads end at about the same time.
+MAX_CHUNKS = 64
+# Bytes of the partial sums of all chunks.
+MAX_PARTIAL_BYTES = 2**27
+
 
 def read_only(array: _Array) -> _Array:
-    """Return a view of an array that cannot be written.
+    """Return a read-only view of an array.
 
-    Kernels are compiled, in seconds, for each: what is only read is always passed so.
+    Numba compiles a kernel once for read-only and once for writable arguments. Inputs
+    are always passed read-only, so that one compilation is enough.
     """
     view = array.view()
     view.flags.writeable = False
     return view
 
 
-# Entries up to which rows are converted to the one type that is compiled first: to
-# compile for another takes seconds, to convert them microseconds.
-_FEW = 2**14
-# Fewest rows of a chunk, most chunks, and most bytes of their partial sums.
-_ROWS = 2048
-_CHUNKS = 64
-_PARTIAL_BYTES = 2**27
-
-
 def row_table(X: Any) -> RowTable:
     """Return dense or CSR rows as ``(indptr, indices, data)``, as kernels read them.
 
-    For dense rows `data` is `X` and the others are empty. `indptr` has 64 bits and the
-    indices are unsigned, so that no kernel asks if one is negative. Of many rows only
-    `indptr` may be a copy; few are made float64 with 32-bit indices.
+    For dense rows `data` is `X` and the other arrays are empty. `indptr` has 64 bits.
+    Indices are unsigned, so that kernels do not test for negative ones. Small inputs
+    are converted to float64 and 32-bit indices; of large ones only `indptr` is copied.
     """
     if isinstance(X, np.ndarray):
-        data = X.astype(np.float64, copy=False) if X.size <= _FEW else X
+        data = X.astype(np.float64, copy=False) if X.size <= SMALL_SIZE else X
         indptr, indices = np.empty(0, np.int64), np.empty(0, np.uint32)
         return read_only(indptr), read_only(indices), read_only(data)
     indptr = X.indptr.astype(np.int64, copy=False)
     indices, data = X.indices.view(f"u{X.indices.dtype.itemsize}"), X.data
-    if data.size <= _FEW and X.shape[1] < 2**32:
+    if data.size <= SMALL_SIZE and X.shape[1] < 2**32:
         indices = indices.astype(np.uint32, copy=False)
         data = data.astype(np.float64, copy=False)
     return read_only(indptr), read_only(indices), read_only(data)
 
 
 def strided_table(X: FloatArray) -> StridedTable:
-    """Return the memory of dense rows of any layout, and how to go through it.
+    """Return ``(memory, offset, row_stride, column_stride)`` of dense rows.
 
-    The memory, read-only, then the place of the first entry and the steps to the next
-    row and column. A copy only if entries lie at no multiple of their size, or if few
-    in float32 are made float64.
+    The entry (i, j) is ``memory[offset + i * row_stride + j * column_stride]``; the
+    memory is read-only. `X` is copied only if it is small and float32, or if its
+    strides are no multiples of the size of an entry.
     """
-    if X.size <= _FEW:
+    if X.size <= SMALL_SIZE:
         X = X.astype(np.float64, copy=False)
     if any(stride % X.itemsize for stride in X.strides):
         X = X.copy()
-    steps = [stride // X.itemsize for stride in X.strides]
-    ends = [step * (size - 1) for step, size in zip(steps, X.shape, strict=True)]
-    forward = X[tuple(slice(None, None, -1 if step < 0 else 1) for step in steps)]
+    strides = [stride // X.itemsize for stride in X.strides]
+    extents = [step * (size - 1) for step, size in zip(strides, X.shape, strict=True)]
+    # Reverse the axes with negative strides: the first entry then comes first.
+    forward = X[tuple(slice(None, None, -1 if step < 0 else 1) for step in strides)]
     memory = np.lib.stride_tricks.as_strided(
         forward,
-        (1 + sum(map(abs, ends)) if X.size else 0,),
+        (1 + sum(map(abs, extents)) if X.size else 0,),
         (X.itemsize,),
         writeable=False,
     )
-    return memory, -sum(min(end, 0) for end in ends), *steps
+    return memory, -sum(min(extent, 0) for extent in extents), *strides
 
 
 def row_chunks(table: RowTable, n_rows: int, n_partial: int) -> IntArray:
-    """Return bounds of chunks of rows, by the sizes alone.
+    """Return the bounds of chunks of rows, which depend on the sizes alone.
 
-    There are few if their `n_partial` sums each would take more time than their rows,
-    or too much memory.
+    Each chunk has `n_partial` partial sums. There are fewer chunks if the sums would
+    take too much memory, or more time than the entries of the rows.
     """
     indptr, _, data = table
     n_entries = data.size if data.ndim == 2 else int(indptr[-1] - indptr[0])
-    room = _PARTIAL_BYTES // (8 * n_partial)
+    memory_limit = MAX_PARTIAL_BYTES // (8 * n_partial)
     # To clear and add the partial sums should cost less than to read the entries.
-    work = max(2, n_entries // n_partial)
-    most = max(1, min(_CHUNKS, room, work, n_rows // _ROWS))
-    return _bounds(n_rows, 2 ** (most.bit_length() - 1))
+    work_limit = max(2, n_entries // n_partial)
+    n_chunks = max(1, min(MAX_CHUNKS, memory_limit, work_limit, n_rows // CHUNK_SIZE))
+    # A power of two: few different numbers of chunks, whose bounds are cached.
+    return _bounds(n_rows, 2 ** (n_chunks.bit_length() - 1))
 
 
 @functools.lru_cache(maxsize=64)
-def _bounds(n_rows: int, n_chunks: int) -> IntArray:
+def _bounds(n_rows, n_chunks):
     return read_only(np.linspace(0, n_rows, n_chunks + 1).astype(np.int64))

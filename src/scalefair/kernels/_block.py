@@ -1,10 +1,10 @@
 """Dense algebra on blocks of vectors: tall ones, and a few long rows of an array.
 
-Every kernel cuts the vectors into chunks of a fixed size that threads share. Sums
-add the chunks in their order, so that a result is the same to the last bit whatever
-the number of threads. BLAS itself is held to one thread meanwhile: threads inside
-threads are slow, and BLAS threads that spin while they wait for work take the
-processor from the next kernel.
+Every kernel cuts the vectors into chunks of a fixed size that threads share.
+Partial sums of the chunks are added in their order, so that results have the same bits
+for any number of threads. BLAS is limited to one thread inside these kernels: nested
+threads are slow, and idle BLAS threads that spin take the processor from the next
+kernel.
 """
 
 from __future__ import annotations
@@ -15,37 +15,27 @@ import numpy as np
 from scalefair._entries import judged_later
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
+    CHUNK_SIZE,
     Float64Array,
     FloatArray,
-    IntArray,
     Scalar,
     read_only,
 )
-
-# 2048 rows of 64 doubles are 1 MiB: a chunk stays in the second-level cache.
-_ROWS = 2048
-# So do 4096 doubles of a dozen long rows, 400 kB.
-_LENGTH = 4096
-# Up to this width of X, a plain loop over the rows beats BLAS.
-_THIN = 16
-# Rows and columns of a tile of a square matrix that is mirrored.
-_TILE = 64
 
 
 def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
     """Return ``X.T @ Y`` in float64 for C-contiguous blocks of equal type.
 
-    Of entries that are not finite, or too large, callers judge what it gives.
+    Callers check that the result is finite.
     """
     partial = np.zeros((_n_chunks(X), X.shape[1], Y.shape[1]), X.dtype)
     X, Y = read_only(X), read_only(Y)
-    if X.shape[1] <= _THIN:
-        _thin_gram(X, Y, partial)
+    if X.shape[1] <= 16:  # measured: a loop over the rows is faster than BLAS
+        _thin_gram(X, Y, partial, CHUNK_SIZE)
     else:
-        _gram(X, Y, partial)
+        _gram(X, Y, partial, CHUNK_SIZE)
     with judged_later():
-        gram: Float64Array = partial.sum(axis=0, dtype=np.float64)
-    return gram
+        return partial.sum(axis=0, dtype=np.float64)
 
 
 def block_rotate(X: FloatArray, S: FloatArray) -> None:
@@ -55,12 +45,16 @@ def block_rotate(X: FloatArray, S: FloatArray) -> None:
 
 def block_multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
     """Overwrite `out`, which may be `X`, with ``X @ S``; C-contiguous, of one type."""
-    _update(out, read_only(X), np.ascontiguousarray(S, dtype=X.dtype), False)
+    _update(
+        out, read_only(X), np.ascontiguousarray(S, dtype=X.dtype), False, CHUNK_SIZE
+    )
 
 
 def block_subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`."""
-    _update(out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype), True)
+    _update(
+        out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype), True, CHUNK_SIZE
+    )
 
 
 def rotate_ritz(
@@ -78,25 +72,26 @@ def rotate_ritz(
         np.ascontiguousarray(S, dtype=X.dtype),
         np.ascontiguousarray(values, dtype=X.dtype),
         squares,
+        CHUNK_SIZE,
     )
-    norms: Float64Array = np.sqrt(squares.sum(axis=0))
-    return norms
+    return np.sqrt(squares.sum(axis=0))
 
 
 def inner(X: FloatArray, Y: FloatArray) -> float:
     """Return the sum of the products of the entries of two C-contiguous arrays."""
-    return float(_inner(_flat(X), _flat(Y)))
+    return float(_inner(_flat(X), _flat(Y), CHUNK_SIZE))
 
 
-def rows_inner(rows: FloatArray, some: list[int], others: list[int]) -> Float64Array:
-    """Return inner products of rows with others, by their numbers, in float64."""
-    left, right = np.array(some, dtype=np.int64), np.array(others, dtype=np.int64)
-    return _rows_inner(rows, left, right)
+def rows_inner(rows: FloatArray, first: list[int], second: list[int]) -> Float64Array:
+    """Return ``rows[first] @ rows[second].T`` in float64."""
+    numbers = np.array(first, np.int64), np.array(second, np.int64)
+    return _rows_inner(rows, *numbers, CHUNK_SIZE)
 
 
 def rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
-    """Overwrite `out` with the combination of the rows, ``coefficients @ rows``."""
-    _rows_combine(rows, coefficients.astype(rows.dtype), out.reshape(-1))
+    """Overwrite `out` with the linear combination ``coefficients @ rows``."""
+    coefficients = coefficients.astype(rows.dtype)
+    _rows_combine(rows, coefficients, out.reshape(-1), CHUNK_SIZE)
 
 
 def combine(
@@ -109,7 +104,7 @@ def combine(
 
 def add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
     """Overwrite `out` with ``out + a X`` for C-contiguous arrays of one shape."""
-    _add_scaled(out.reshape(-1), out.dtype.type(a), _flat(X))
+    combine(out, 1.0, out, a, X)
 
 
 def deflate_rows(X: Float64Array, q: Float64Array, squares: Float64Array) -> None:
@@ -117,44 +112,45 @@ def deflate_rows(X: Float64Array, q: Float64Array, squares: Float64Array) -> Non
 
     `q` may be a row of `X`.
     """
-    _deflate(X, q.copy(), squares)
+    _deflate(X, q.copy(), squares, CHUNK_SIZE)
 
 
 @cached_njit(nogil=True)
 def mirror_lower(A: FloatArray) -> None:
     """Copy the lower triangle of a square matrix to the upper one."""
-    n = A.shape[0]
-    for start in range(0, n, _TILE):
-        stop = min(n, start + _TILE)
-        for first in range(0, stop, _TILE):
-            for i in range(start, stop):
-                for j in range(first, min(first + _TILE, i)):
-                    A[j, i] = A[i, j]
+    for i in range(A.shape[0]):
+        for j in range(i):
+            A[j, i] = A[i, j]
 
 
-def _n_chunks(X: FloatArray) -> int:
-    return -(-len(X) // _ROWS)
+def _n_chunks(X):
+    return -(-len(X) // CHUNK_SIZE)
 
 
-# Parallel functions hold the loop alone: what else they hold is compiled slowly.
-@parallel(lambda X, Y, partial: X.size * (0.5 + 0.05 * Y.shape[1]), blas=True)
-def _gram(X: FloatArray, Y: FloatArray, partial: FloatArray) -> None:
+# Parallel functions contain only the loop: all that they contain is compiled slowly.
+# `size` is the length of a chunk: a constant of another file would be stale in caches.
+@parallel(lambda X, Y, *_: X.size * (0.5 + 0.05 * Y.shape[1]), blas=True)
+def _gram(X, Y, partial, size):
+    """Gram matrices ``X_c.T @ Y_c`` of the chunks c, by BLAS."""
+    n = X.shape[0]
     for chunk in numba.prange(partial.shape[0]):
-        start = chunk * _ROWS
-        stop = min(X.shape[0], start + _ROWS)
+        start = chunk * size
+        stop = min(n, start + size)
         np.dot(X[start:stop].T, Y[start:stop], partial[chunk])
 
 
-@parallel(lambda X, Y, partial: X.size * (0.5 + 0.3 * Y.shape[1]))
-def _thin_gram(X: FloatArray, Y: FloatArray, partial: FloatArray) -> None:
+@parallel(lambda X, Y, *_: X.size * (0.5 + 0.3 * Y.shape[1]))
+def _thin_gram(X, Y, partial, size):
+    """Gram matrices of the chunks as sums of outer products of rows."""
+    n = X.shape[0]
     for chunk in numba.prange(partial.shape[0]):
-        start = chunk * _ROWS
-        stop = min(X.shape[0], start + _ROWS)
+        start = chunk * size
+        stop = min(n, start + size)
         _thin_gram_chunk(X[start:stop], Y[start:stop], partial[chunk])
 
 
 @cached_njit()
-def _thin_gram_chunk(X: FloatArray, Y: FloatArray, out: FloatArray) -> None:
+def _thin_gram_chunk(X, Y, out):
     for i in range(X.shape[0]):
         for q in range(X.shape[1]):
             x = X[i, q]
@@ -162,21 +158,19 @@ def _thin_gram_chunk(X: FloatArray, Y: FloatArray, out: FloatArray) -> None:
                 out[q, c] += x * Y[i, c]
 
 
-@parallel(lambda out, L, C, _: out.size * (1 + 0.04 * L.shape[1]), blas=True)
-def _update(out: FloatArray, L: FloatArray, C: FloatArray, subtract: bool) -> None:
+@parallel(lambda out, L, C, *_: out.size * (1 + 0.04 * L.shape[1]), blas=True)
+def _update(out, L, C, subtract, size):
+    """Overwrite `out` with ``out - L @ C`` or ``L @ C``, chunk by chunk."""
     n = out.shape[0]
-    n_chunks = (n + _ROWS - 1) // _ROWS
-    for chunk in numba.prange(n_chunks):
-        start = chunk * _ROWS
-        stop = min(n, start + _ROWS)
+    for chunk in numba.prange((n + size - 1) // size):
+        start = chunk * size
+        stop = min(n, start + size)
         _update_chunk(out[start:stop], L[start:stop], C, subtract)
 
 
-# Loops, outside the parallel function: assignments to slices are compiled slowly.
+# Explicit loops: assignments to slices are compiled slowly.
 @cached_njit(nogil=True)
-def _update_chunk(
-    out: FloatArray, L: FloatArray, C: FloatArray, subtract: bool
-) -> None:
+def _update_chunk(out, L, C, subtract):
     product = np.dot(L, C)
     for i in range(out.shape[0]):
         if subtract:
@@ -188,51 +182,42 @@ def _update_chunk(
 
 
 @parallel(lambda X, *_: X.size)
-def _deflate(X: Float64Array, q: Float64Array, squares: Float64Array) -> None:
+def _deflate(X, q, squares, size):
+    """Project the rows of `X` onto the complement of `q`, chunk by chunk."""
     n = X.shape[0]
-    for chunk in numba.prange((n + _ROWS - 1) // _ROWS):
-        start = chunk * _ROWS
-        stop = min(n, start + _ROWS)
+    for chunk in numba.prange((n + size - 1) // size):
+        start = chunk * size
+        stop = min(n, start + size)
         _deflate_chunk(X[start:stop], q, squares[start:stop])
 
 
 @cached_njit(nogil=True, fastmath={"reassoc"})
-def _deflate_chunk(X: Float64Array, q: Float64Array, squares: Float64Array) -> None:
+def _deflate_chunk(X, q, squares):
     for i in range(X.shape[0]):
-        along = square = 0.0
+        # x <- x - (x^T q) q, and the squared norm of the result.
+        projection = square = 0.0
         for c in range(X.shape[1]):
-            along += X[i, c] * q[c]
+            projection += X[i, c] * q[c]
         for c in range(X.shape[1]):
-            X[i, c] -= along * q[c]
+            X[i, c] -= projection * q[c]
             square += X[i, c] * X[i, c]
         squares[i] = square
 
 
 @parallel(lambda X, AX, S, *_: X.size * (3 + 0.08 * S.shape[1]), blas=True)
-def _rotate_ritz(
-    X: FloatArray,
-    AX: FloatArray,
-    S: FloatArray,
-    values: FloatArray,
-    squares: Float64Array,
-) -> None:
+def _rotate_ritz(X, AX, S, values, squares, size):
+    """Ritz vectors ``X S``, residuals ``A X S - X S Theta`` and their squared norms."""
     n = X.shape[0]
     for chunk in numba.prange(squares.shape[0]):
-        start = chunk * _ROWS
-        stop = min(n, start + _ROWS)
+        start = chunk * size
+        stop = min(n, start + size)
         _rotate_ritz_chunk(X[start:stop], AX[start:stop], S, values, squares[chunk])
 
 
 @cached_njit()
-def _rotate_ritz_chunk(
-    X: FloatArray,
-    AX: FloatArray,
-    S: FloatArray,
-    values: FloatArray,
-    squares: Float64Array,
-) -> None:
-    rotated = np.dot(X, S)
-    residual = np.dot(AX, S)
+def _rotate_ritz_chunk(X, AX, S, values, squares):
+    rotated = np.dot(X, S)  # Ritz vectors
+    residual = np.dot(AX, S)  # less theta_c times the Ritz vector, below
     for i in range(X.shape[0]):
         for c in range(X.shape[1]):
             X[i, c] = rotated[i, c]
@@ -240,18 +225,19 @@ def _rotate_ritz_chunk(
             squares[c] += np.float64(AX[i, c]) ** 2
 
 
-def _flat(X: FloatArray) -> FloatArray:
+def _flat(X):
     return read_only(X).reshape(-1)
 
 
-@parallel(lambda x, y: 0.5 * x.size, blas=True)
-def _inner(x: FloatArray, y: FloatArray) -> float:
+@parallel(lambda x, y, _: 0.5 * x.size, blas=True)
+def _inner(x, y, size):
+    """Inner product of long vectors: those of the chunks, added in order."""
     length = x.shape[0]
-    n_chunks = (length + _LENGTH - 1) // _LENGTH
+    n_chunks = (length + size - 1) // size
     partial = np.empty(n_chunks, np.float64)
     for chunk in numba.prange(n_chunks):
-        start = chunk * _LENGTH
-        stop = min(length, start + _LENGTH)
+        start = chunk * size
+        stop = min(length, start + size)
         partial[chunk] = np.dot(x[start:stop], y[start:stop])
     total = 0.0
     for chunk in range(n_chunks):
@@ -260,21 +246,23 @@ def _inner(x: FloatArray, y: FloatArray) -> float:
 
 
 @parallel(
-    lambda rows, some, others: 0.5 * some.size * others.size * rows.shape[1], blas=True
+    lambda rows, first, second, _: 0.5 * first.size * second.size * rows.shape[1],
+    blas=True,
 )
-def _rows_inner(rows: FloatArray, some: IntArray, others: IntArray) -> Float64Array:
+def _rows_inner(rows, first, second, size):
+    """Inner products of pairs of long rows, in one pass over the memory."""
     length = rows.shape[1]
-    p, q = some.shape[0], others.shape[0]
-    n_chunks = (length + _LENGTH - 1) // _LENGTH
+    n_chunks = (length + size - 1) // size
+    p, q = first.shape[0], second.shape[0]
+    # All pairs of rows while a chunk of them is in the cache.
     partial = np.empty((n_chunks, p, q), np.float64)
     for chunk in numba.prange(n_chunks):
-        start = chunk * _LENGTH
-        stop = min(length, start + _LENGTH)
+        start = chunk * size
+        stop = min(length, start + size)
         for i in range(p):
             for j in range(q):
-                partial[chunk, i, j] = np.dot(
-                    rows[some[i], start:stop], rows[others[j], start:stop]
-                )
+                x, y = rows[first[i], start:stop], rows[second[j], start:stop]
+                partial[chunk, i, j] = np.dot(x, y)
     total = np.zeros((p, q), np.float64)
     for chunk in range(n_chunks):
         for i in range(p):
@@ -283,13 +271,14 @@ def _rows_inner(rows: FloatArray, some: IntArray, others: IntArray) -> Float64Ar
     return total
 
 
-@parallel(lambda rows, coefficients, out: 0.3 * rows.size)
-def _rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
+@parallel(lambda rows, coefficients, *_: 0.3 * rows.size)
+def _rows_combine(rows, coefficients, out, size):
+    """Linear combination of long rows, chunk by chunk."""
     p, length = rows.shape
-    n_chunks = (length + _LENGTH - 1) // _LENGTH
-    for chunk in numba.prange(n_chunks):
-        start = chunk * _LENGTH
-        stop = min(length, start + _LENGTH)
+    # A chunk of `out` stays in the cache while the rows are added to it.
+    for chunk in numba.prange((length + size - 1) // size):
+        start = chunk * size
+        stop = min(length, start + size)
         for c in range(start, stop):
             out[c] = 0
         for i in range(p):
@@ -299,15 +288,7 @@ def _rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -
                     out[c] += a * rows[i, c]
 
 
-@parallel(lambda out, a, X: 0.2 * X.size)
-def _add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
-    for c in numba.prange(out.shape[0]):
-        out[c] += a * X[c]
-
-
 @parallel(lambda out, a, X, b, Y: 0.2 * X.size)
-def _combine(
-    out: FloatArray, a: Scalar, X: FloatArray, b: Scalar, Y: FloatArray
-) -> None:
+def _combine(out, a, X, b, Y):
     for c in numba.prange(out.shape[0]):
         out[c] = a * X[c] + b * Y[c]

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
+    MAX_CHUNKS,
+    SMALL_SIZE,
     Float64Array,
     FloatArray,
-    Index,
     IntArray,
     Scalar,
     read_only,
 )
 
-# Entries up to which 64-bit indices are converted: in microseconds, where a kernel for
-# them takes seconds to compile.
-_FEW = 2**14
-# Blocks of more bytes than a core's cache holds are read this many rows ahead.
-_LARGE, _AHEAD = 16 * 2**20, 32
-_LINE = 64  # bytes of a cache line
-# Parts that the rows are cut into, for threads to share evenly.
-_PARTS = 64
+# Bytes of a block that stays in a core's cache: the rows of larger ones are prefetched.
+CACHE_BYTES = 16 * 2**20
+# Entries between the one that is multiplied and the one whose row is prefetched.
+PREFETCH_DISTANCE = 32
+CACHE_LINE_BYTES = 64
 
 
 def csr_matmat(
@@ -42,85 +38,82 @@ def csr_matmat(
     shift: Scalar,
     beta: Scalar,
     scale: FloatArray | None = None,
-    room: FloatArray | None = None,
+    workspace: FloatArray | None = None,
 ) -> None:
     """Overwrite `out` with ``alpha * (A @ X - shift * X) + beta * out``.
 
     Blocks are C-contiguous, of the type of `data`; `out` is not read when
     ``beta == 0``. Each row is summed in storage order, whatever the number of threads.
-    With `scale`, not zero, A is ``diag(scale) @ A0 @ diag(scale)``, A0 what is stored.
-    To `room`, of `csr_room`, the rows of `X` are written scaled, and gathered there.
-    (To look up the scale of each entry was tried: half as long again.)
-    (Working through the columns in tiles that fit the cache was tried: slower at every
-    width, as a gathered row then uses only part of the cache lines it brings in.)
+    With `scale`, not zero, A is ``diag(scale) @ A0 @ diag(scale)``, A0 the stored
+    matrix. The scaled rows of `X` are written to `workspace`, of `csr_workspace`, and
+    gathered from there. (A look-up of the scale of each entry took 1.5 times as long.)
+    (Tiles of columns that fit the cache were slower at every width: a gathered row
+    then uses only part of the cache lines it brings in.)
     """
-    if indices.dtype != np.int32 and indices.size <= _FEW and X.shape[0] <= _FEW:
+    # A conversion takes microseconds, the compilation for 64-bit indices seconds.
+    if indices.dtype != np.int32 and max(indices.size, X.shape[0]) <= SMALL_SIZE:
         indptr, indices = indptr.astype(np.int32), indices.astype(np.int32)
     csr = read_only(indptr), read_only(indices), read_only(data)
     V = X = read_only(X)
     scalars = alpha, shift, beta
-    own = read_only(np.empty(0, X.dtype) if scale is None else scale)
-    if room is not None:
-        _scale_rows(X, own, room)
-        V = read_only(room)
+    row_scale = read_only(np.empty(0, X.dtype) if scale is None else scale)
+    if workspace is not None:
+        _scale_rows(X, row_scale, workspace)
+        V = read_only(workspace)
     if X.shape[1] == 1:
-        _matvec(*csr, V.reshape(-1), X.reshape(-1), out.reshape(-1), *scalars, own)
+        vectors = V.reshape(-1), X.reshape(-1), out.reshape(-1)
+        _matvec(*csr, *vectors, *scalars, row_scale)
     else:
-        _matmat(*csr, V, X, out, *scalars, own)
+        _matmat(*csr, V, X, out, *scalars, row_scale, MAX_CHUNKS)
 
 
-def csr_room(X: FloatArray, room: FloatArray | None, scaled: bool) -> FloatArray | None:
-    """Return room for `csr_matmat`, the given one if it fits such a block.
+def csr_workspace(
+    X: FloatArray, workspace: FloatArray | None, scaled: bool
+) -> FloatArray | None:
+    """Return a workspace for `csr_matmat`: the one passed if it fits such a block.
 
-    Rows of a large block start at cache lines where each then touches fewer of them,
-    and the unused columns are not many: products take three quarters of the time. None
-    if the rows of `X` itself do as well, and are not `scaled`.
+    Rows of a large block start at cache lines if a row then touches fewer of them and
+    few columns are unused: products take three quarters of the time. None if `X` itself
+    serves as well and is not `scaled`.
     """
     n, k = X.shape
     length = k * X.itemsize
-    whole = -(-length // _LINE) * _LINE
-    touched = _LINE + length - math.gcd(length, _LINE)  # bytes of lines, on average
-    if X.nbytes > _LARGE and whole <= min(0.95 * touched, 1.5 * length):
-        k = whole // X.itemsize
+    aligned = -(-length // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
+    # Bytes of the cache lines that a row touches, on average, where it is now.
+    touched = CACHE_LINE_BYTES + length - math.gcd(length, CACHE_LINE_BYTES)
+    # Worth a copy: at least 5 % fewer lines, at most half as much memory again.
+    if X.nbytes > CACHE_BYTES and aligned <= min(0.95 * touched, 1.5 * length):
+        k = aligned // X.itemsize
     if not (scaled or k > X.shape[1]):
         return None
-    if room is None or room.shape != (n, k):
-        spare = np.empty(n * k + _LINE // X.itemsize, X.dtype)
-        start = -spare.ctypes.data % _LINE // X.itemsize
-        room = spare[start : start + n * k].reshape(n, k)
-    return room
+    if workspace is None or workspace.shape != (n, k):
+        buffer = np.empty(n * k + CACHE_LINE_BYTES // X.itemsize, X.dtype)
+        start = -buffer.ctypes.data % CACHE_LINE_BYTES // X.itemsize
+        workspace = buffer[start : start + n * k].reshape(n, k)
+    return workspace
 
 
 @parallel(lambda X, *_: 0.5 * X.size)
-def _scale_rows(X: FloatArray, scale: FloatArray, out: FloatArray) -> None:
+def _scale_rows(X, scale, out):
+    """Copy ``diag(scale) @ X`` to `out`, whose rows may be longer."""
     for i in numba.prange(X.shape[0]):
-        own = scale[i] if scale.shape[0] else X.dtype.type(1)
+        factor = scale[i] if scale.shape[0] else X.dtype.type(1)
         for c in range(X.shape[1]):
-            out[i, c] = own * X[i, c]
+            out[i, c] = factor * X[i, c]
 
 
 @parallel(lambda indptr, indices, data, *_: data.size + 1.0 * indptr.size)
-def _matvec(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    v: FloatArray,
-    x: FloatArray,
-    out: FloatArray,
-    alpha: Scalar,
-    shift: Scalar,
-    beta: Scalar,
-    scale: FloatArray,
-) -> None:
+def _matvec(indptr, indices, data, v, x, out, alpha, shift, beta, scale):
+    """One column of `_matmat`, with the sums of a row in a register."""
     for i in numba.prange(indptr.shape[0] - 1):
-        own = scale[i] if scale.shape[0] else x.dtype.type(1)
-        total: Scalar = 0.0
+        factor = scale[i] if scale.shape[0] else x.dtype.type(1)
+        total = 0.0
         if shift != 0:
-            total -= shift * x[i] / own
-        # Unsigned: no look at each for negative indices, twice as fast.
+            total -= shift * x[i] / factor
+        # Unsigned indices are not tested for negative ones: twice as fast.
         for p in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
             total += data[p] * v[np.uintp(indices[p])]
-        total *= alpha * own
+        total *= alpha * factor
         if beta != 0:
             total += beta * out[i]
         out[i] = total
@@ -129,21 +122,13 @@ def _matvec(
 @parallel(
     lambda indptr, indices, data, V, X, out, *_: 0.2 * data.size * X.shape[1] + out.size
 )
-def _matmat(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    V: FloatArray,
-    X: FloatArray,
-    out: FloatArray,
-    alpha: Scalar,
-    shift: Scalar,
-    beta: Scalar,
-    scale: FloatArray,
-) -> None:
+def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts):
+    """Overwrite `out` with ``alpha * (S A0 V - shift * X) + beta * out``, V = S X."""
     k = X.shape[1]
-    for part in numba.prange(_PARTS):
-        for i in range(_cut(indptr, part), _cut(indptr, part + 1)):
+    for part in numba.prange(n_parts):
+        start, stop = _cut(indptr, part, n_parts), _cut(indptr, part + 1, n_parts)
+        for i in range(start, stop):
+            # out_i <- beta out_i - alpha shift x_i + alpha sum_j a_ij v_j
             if beta == 0:
                 for c in range(k):
                     out[i, c] = 0
@@ -159,10 +144,11 @@ def _matmat(
 
 
 @cached_njit(nogil=True)
-def _cut(indptr: IntArray, part: int) -> int:
-    """First row of a part; in all parts rows and entries add up to about the same."""
+def _cut(indptr, part, n_parts):
+    """First row of a part; every part has about the same number of rows and entries."""
+    # Bisection for the first row with indptr[row] + row >= target.
     low, high = 0, indptr.shape[0] - 1
-    target = (np.int64(indptr[high]) + high) * part // _PARTS
+    target = (np.int64(indptr[high]) + high) * part // n_parts
     while low < high:
         middle = (low + high) // 2
         if indptr[middle] + middle < target:
@@ -184,32 +170,22 @@ def csr_rows_matmat(
 ) -> Float64Array:
     """Overwrite `out` with ``A[rows] @ V - offset``; return its column sums.
 
-    `bounds` cut `rows` into parts of about equal work, shared among threads.
+    `bounds` cut `rows` into chunks of about equal work, which threads share.
     """
     partial = np.empty((bounds.size - 1, V.shape[1]), np.float64)
     csr = read_only(indptr), read_only(indices), read_only(data)
     _rows_matmat(*csr, rows, bounds, read_only(V), offset, out, partial)
-    sums: Float64Array = partial.sum(axis=0)
-    return sums
+    return partial.sum(axis=0)
 
 
-# Array expressions, np.zeros among them, would start the threads once more each.
+# No array expressions here, such as np.zeros: each would be a parallel region.
 @parallel(
     lambda indptr, indices, data, rows, bounds, V, *_: (
         0.2 * rows.size / (indptr.size - 1) * data.size * V.shape[1]
     )
 )
-def _rows_matmat(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    rows: IntArray,
-    bounds: IntArray,
-    V: FloatArray,
-    offset: FloatArray,
-    out: FloatArray,
-    partial: Float64Array,
-) -> None:
+def _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial):
+    """Products of selected rows less the offset, and their sums in each chunk."""
     k = V.shape[1]
     one = V.dtype.type(1)
     for chunk in numba.prange(bounds.shape[0] - 1):
@@ -236,8 +212,8 @@ def csr_add_matmat(
 ) -> None:
     """Overwrite `out` with ``out + alpha * A @ Y``.
 
-    `bounds` cut the rows into parts of about equal work: very different lengths, as in
-    a transposed matrix of word counts, would leave threads idle.
+    `bounds` cut the rows into chunks of about equal work: rows of very different
+    lengths, as in a transposed matrix of word counts, would leave threads idle.
     """
     _add_matmat(indptr, indices, data, bounds, alpha, read_only(Y), out)
 
@@ -245,15 +221,7 @@ def csr_add_matmat(
 @parallel(
     lambda indptr, indices, data, bounds, alpha, Y, out: 0.2 * data.size * Y.shape[1]
 )
-def _add_matmat(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    bounds: IntArray,
-    alpha: Scalar,
-    Y: FloatArray,
-    out: FloatArray,
-) -> None:
+def _add_matmat(indptr, indices, data, bounds, alpha, Y, out):
     for chunk in numba.prange(bounds.shape[0] - 1):
         for i in range(bounds[chunk], bounds[chunk + 1]):
             p, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
@@ -261,53 +229,46 @@ def _add_matmat(
 
 
 @intrinsic
-def _prefetch(context: Any, address: Any) -> Any:
-    """Have the processor fetch what lies there, and go on meanwhile."""
+def _prefetch(context, address):
+    """Prefetch the cache line of an address, without waiting for it."""
 
-    def generate(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(context, builder, signature, arguments):
         pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
-        word = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
+        int32 = ir.IntType(32)
+        argument_types = [pointer.type, int32, int32, int32]
         prefetch = builder.module.declare_intrinsic(
-            "llvm.prefetch", [pointer.type], kind
+            "llvm.prefetch",
+            [pointer.type],
+            ir.FunctionType(ir.VoidType(), argument_types),
         )
-        to_read, into_all_caches, data = word(0), word(3), word(1)
-        builder.call(prefetch, [pointer, to_read, into_all_caches, data])
+        read, all_caches, data_cache = int32(0), int32(3), int32(1)
+        builder.call(prefetch, [pointer, read, all_caches, data_cache])
 
     return types.void(types.intp), generate
 
 
 @cached_njit(nogil=True)
-def _prefetch_rows(indices: IntArray, p: Index, end: Index, V: FloatArray) -> None:
+def _prefetch_rows(indices, p, end, V):
     """Prefetch all cache lines of ``V[indices[p:end]]``."""
     length = V.shape[1] * V.itemsize
     for q in range(p, min(end, indices.shape[0])):
         row = np.intp(V.ctypes.data) + np.intp(indices[q]) * length
-        for line in range(row - row % _LINE, row + length, _LINE):
-            _prefetch(line)  # type: ignore[call-arg]
+        for line in range(row - row % CACHE_LINE_BYTES, row + length, CACHE_LINE_BYTES):
+            _prefetch(line)
 
 
 @cached_njit(nogil=True, inline="always")
-def _add_combination(
-    indices: IntArray,
-    data: FloatArray,
-    p: Index,
-    end: Index,
-    alpha: Scalar,
-    V: FloatArray,
-    out: FloatArray,
-    i: int,
-) -> None:
+def _add_combination(indices, data, p, end, alpha, V, out, i):
     """Add ``alpha * data[p:end] @ V[indices[p:end]]`` to row `i` of `out`.
 
-    Four entries at a time: the row of `out` is read and written a quarter as often,
-    which is what limits the plain loop.
+    Four entries at a time: the plain loop is limited by reading and writing the row of
+    `out`, which is done a quarter as often.
     """
-    k = out.shape[1]  # the rows of V may be longer
-    large = V.size * V.itemsize > _LARGE
+    k = out.shape[1]  # rows of an aligned workspace are longer
+    large = V.size * V.itemsize > CACHE_BYTES
     while p + 3 < end:
         if large:
-            _prefetch_rows(indices, p + _AHEAD, p + _AHEAD + 4, V)
+            _prefetch_rows(indices, p + PREFETCH_DISTANCE, p + PREFETCH_DISTANCE + 4, V)
         a0 = alpha * data[p]
         a1 = alpha * data[p + 1]
         a2 = alpha * data[p + 2]
@@ -321,7 +282,7 @@ def _add_combination(
         p += 4
     while p < end:
         if large:
-            _prefetch_rows(indices, p + _AHEAD, p + _AHEAD + 1, V)
+            _prefetch_rows(indices, p + PREFETCH_DISTANCE, p + PREFETCH_DISTANCE + 1, V)
         a0 = alpha * data[p]
         j0 = indices[p]
         for c in range(k):
@@ -340,10 +301,10 @@ def csr_normal_product(
 ) -> Float64Array:
     """Overwrite ``out[c]`` with ``A_c.T @ y, y = A_c @ v - shift``; return sums of y.
 
-    `bounds` cut the rows of A into the A_c, of about equal work, shared among threads;
-    each row is read once. With 64-bit `indptr` and unsigned indices.
+    `bounds` cut the rows of A into the chunks A_c of about equal work; each row is read
+    once. `indptr` has 64 bits, indices are unsigned.
     """
-    sums: Float64Array = np.empty(len(out))
+    sums = np.empty(len(out))
     csr = read_only(indptr), read_only(indices), read_only(data)
     _normal_product(*csr, read_only(bounds), shift, read_only(v), out, sums)
     return sums
@@ -354,16 +315,7 @@ def csr_normal_product(
         2.0 * data.size + 0.2 * out.size
     )
 )
-def _normal_product(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    bounds: IntArray,
-    shift: float,
-    v: Float64Array,
-    out: Float64Array,
-    sums: Float64Array,
-) -> None:
+def _normal_product(indptr, indices, data, bounds, shift, v, out, sums):
     for c in numba.prange(out.shape[0]):
         product = out[c]
         for j in range(product.shape[0]):
@@ -371,7 +323,8 @@ def _normal_product(
         total = 0.0
         for i in range(bounds[c], bounds[c + 1]):
             p, end = indptr[i], indptr[i + 1]
-            y0, y1, y2, y3 = -shift, 0.0, 0.0, 0.0  # no sum waits for the one before
+            # y = a_i^T v - shift, in four sums that do not wait for each other.
+            y0, y1, y2, y3 = -shift, 0.0, 0.0, 0.0
             while p + 3 < end:
                 y0 += data[p] * v[indices[p]]
                 y1 += data[p + 1] * v[indices[p + 1]]
@@ -383,6 +336,7 @@ def _normal_product(
                 p += 1
             y = (y0 + y1) + (y2 + y3)
             total += y
+            # product <- product + y a_i, while the row is in the cache.
             p = indptr[i]
             while p + 1 < end:
                 a0, a1 = y * data[p], y * data[p + 1]
@@ -399,11 +353,14 @@ def csr_is_symmetric(indptr: IntArray, indices: IntArray, data: FloatArray) -> b
     return _is_symmetric(read_only(indptr), read_only(indices), read_only(data))
 
 
-# Rows in order: an entry on or right of the diagonal is mirrored by the first entry of
-# its mirror's row that mirrors none yet; at a row's turn all left of its diagonal do.
+# For a symmetric matrix, rows in order: the mirror image (j, i) of an entry (i, j),
+# j >= i, is the first unread entry of row j. Before row i is read, all its entries left
+# of the diagonal have been read as mirror images.
 @cached_njit(nogil=True)
-def _is_symmetric(indptr: IntArray, indices: IntArray, data: FloatArray) -> bool:
-    # Unsigned: no look at each for negative indices, a third of the time.
+def _is_symmetric(indptr, indices, data):
+    """Compare each entry on or right of the diagonal with its mirror image."""
+    # unread[j] is the position of the first entry of row j that is not read yet.
+    # Unsigned indices are not tested for negative ones: a third of the time.
     unread = indptr.copy()
     n_entries = np.uintp(indices.shape[0])
     for i in range(indptr.shape[0] - 1):
@@ -429,62 +386,10 @@ def csr_scale(
 
 
 @parallel(lambda indptr, indices, *_: 5.0 * indices.size)
-def _scale(
-    indptr: IntArray, indices: IntArray, data: Float64Array, scale: Float64Array
-) -> None:
+def _scale(indptr, indices, data, scale):
     for i in numba.prange(indptr.shape[0] - 1):
         for p in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
             data[p] = scale[i] * data[p] * scale[np.uintp(indices[p])]
-
-
-@cached_njit(nogil=True)
-def csr_rows_transpose(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    rows: IntArray,
-    n_columns: int,
-) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
-    """Return the transpose of some rows of a CSR matrix, in CSR format, sorted.
-
-    There are fewer than 2**31 rows and entries in them: indices are int32.
-    """
-    ends = np.zeros(n_columns + 1, np.int32)
-    for q in range(rows.shape[0]):
-        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
-            ends[indices[p] + 1] += 1
-    for j in range(n_columns):
-        ends[j + 1] += ends[j]
-    place = ends.copy()
-    turned = np.empty(ends[n_columns], np.int32)
-    values = np.empty(ends[n_columns], data.dtype)
-    for q in range(rows.shape[0]):
-        for p in range(np.int64(indptr[rows[q]]), np.int64(indptr[rows[q] + 1])):
-            j = indices[p]
-            turned[place[j]] = q
-            values[place[j]] = data[p]
-            place[j] += 1
-    return ends, turned, values
-
-
-@cached_njit(nogil=True)
-def csr_rows_scatter(
-    indptr: IntArray,
-    data: FloatArray,
-    n_columns: int,
-    centre: Float64Array,
-    scatter: Float64Array,
-) -> None:
-    """Add ``sum_j (a_ij - centre_i)**2`` of each row of a CSR matrix to `scatter`.
-
-    Entries that are not stored count as zeros; duplicates must have been summed.
-    """
-    for i in range(indptr.shape[0] - 1):
-        c = centre[i]
-        total = (n_columns - (indptr[i + 1] - indptr[i])) * c * c
-        for p in range(indptr[i], indptr[i + 1]):
-            total += (np.float64(data[p]) - c) ** 2
-        scatter[i] += total
 
 
 @parallel(lambda indptr, indices, data, *_: data.size**2 / max(indptr.size, 1))
@@ -499,7 +404,8 @@ def sparse_gram(
 ) -> None:
     """Add ``X.T @ X`` to `out`, given the CSR arrays of `X` and of ``X.T``.
 
-    One thread owns a row of `out`: no partial sums, and any order of threads.
+    Each row of `out` is computed by one thread: no partial sums, and the same bits for
+    any number of threads.
     """
     for c in numba.prange(out.shape[0]):
         row = out[c]

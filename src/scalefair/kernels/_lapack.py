@@ -1,9 +1,9 @@
-"""BLAS and LAPACK while other threads run.
+"""BLAS and LAPACK without the interpreter's lock.
 
-SciPy's functions hold the interpreter's lock: for seconds no other thread gets on, nor
-does an interrupt. NumPy's do not, but compute more than is wanted here. And NumPy has a
-BLAS of its own: for 30 ms the threads of the one wait for more work, on the processors
-that those of the other want. So long calls one after another are all to SciPy's.
+SciPy's functions hold the lock: for seconds no other thread runs, and interrupts wait.
+NumPy's release it, but compute all eigenvectors. NumPy also has a BLAS of its own. For
+30 ms after a call the threads of one BLAS spin on the processors that those of the
+other need, so that all long calls go to SciPy's.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from scipy.linalg import LinAlgError, blas, cython_blas, cython_lapack, eigh
 
 from scalefair._threads import long_blas_call
 
-# Nanoseconds of work below which a call through pointers takes longer than NumPy's.
-_SHORT = 2e5
+# Nanoseconds of work below which NumPy's functions are faster than a call by pointers.
+MIN_POINTER_CALL_NS = 2e5
 
 
 def add_gram(X: NDArray[np.float64], C: NDArray[np.float64]) -> None:
     """Add ``X.T @ X`` to the lower triangle of `C`; both are C-contiguous float64."""
     multiply = _routine(cython_blas, "dsyrk", 4)
-    # What BLAS takes for columns are rows: its upper triangle is the lower one.
+    # Our rows are columns to BLAS: its upper triangle is our lower one.
     if multiply is None:
         blas.dsyrk(1.0, X.T, beta=1.0, c=C.T, overwrite_c=True)
         return
@@ -41,26 +41,30 @@ def matmul(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64
     multiply = _routine(cython_blas, "dgemm", 6)
     (m, depth), n = A.shape, B.shape[1]
     work = 0.04 * m * n * depth
-    if multiply is None or work <= _SHORT:
+    if multiply is None or work <= MIN_POINTER_CALL_NS:
         return np.asarray(A @ B)
     out = np.empty((m, n))
     one, zero = np.array([[1.0], [0.0]])
-    kinds: list[bytes] = []
-    arrays: list[NDArray[Any]] = []
-    for M in (B, A):  # by rows, not columns: what is computed is B.T @ A.T
-        as_it_is = M.flags.c_contiguous
-        kinds.append(b"N" if as_it_is else b"T")
-        M = np.ascontiguousarray(M if as_it_is else M.T)
-        arrays += [M, np.array([M.shape[1]], np.intc)]
+    # Our rows are columns to BLAS, which computes out.T = B.T @ A.T.
+    transposes: list[bytes] = []
+    factors: list[NDArray[Any]] = []
+    for M in (B, A):
+        is_by_rows = M.flags.c_contiguous
+        transposes.append(b"N" if is_by_rows else b"T")
+        M = np.ascontiguousarray(M if is_by_rows else M.T)
+        factors += [M, np.array([M.shape[1]], np.intc)]
     sizes = list(np.array([[n], [m], [depth]], np.intc))
-    arrays = [*sizes, one, *arrays, zero, out, sizes[0]]
+    arrays = [*sizes, one, *factors, zero, out, sizes[0]]
     with long_blas_call(work):
-        multiply(*kinds, *(array.ctypes.data for array in arrays))
+        multiply(*transposes, *(array.ctypes.data for array in arrays))
     return out
 
 
 def eigenvalues(A: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return all eigenvalues of a symmetric matrix, rising; raises as below."""
+    """Return all eigenvalues of a symmetric matrix, ascending.
+
+    Raises as `leading_eigh`.
+    """
     values, _ = _eigh(np.array(A, np.float64, order="C"), 0)
     return values
 
@@ -68,7 +72,7 @@ def eigenvalues(A: NDArray[np.float64]) -> NDArray[np.float64]:
 def leading_eigh(
     A: NDArray[Any], k: int, *, overwrite: bool = False
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the `k` largest eigenvalues of a symmetric matrix, falling, and vectors.
+    """Return the `k` largest eigenpairs of a symmetric matrix, eigenvalues descending.
 
     Raises ValueError if an entry is not finite and LinAlgError if LAPACK fails.
     """
@@ -78,15 +82,15 @@ def leading_eigh(
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 
-def _eigh(A: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Leading pairs, rising, or all values without vectors; A is overwritten."""
+def _eigh(A, k):
+    """Leading eigenpairs, ascending; all eigenvalues alone if k = 0. Overwrites A."""
     if not np.isfinite(A).all():
         raise ValueError("the matrix has entries that are NaN or infinite")
     n, name = len(A), "ssyevr" if A.dtype == np.float32 else "dsyevr"
     solve, work = _routine(cython_lapack, name, 11), 0.1 * n**3
     diagonal = A.diagonal().copy()
     with long_blas_call(work):
-        if solve is not None and work > _SHORT:
+        if solve is not None and work > MIN_POINTER_CALL_NS:
             values, vectors = _solve(solve, A, k)
         elif k == 0:
             return np.linalg.eigvalsh(A), A[:, :0]
@@ -94,43 +98,48 @@ def _eigh(A: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
             bounds = n - k, n - 1
             values, vectors = eigh(A, subset_by_index=bounds, check_finite=False)
         if values.size < k:
-            # Of equal eigenvalues, but for rounding, LAPACK's bisection may find none.
-            np.fill_diagonal(A, diagonal)  # below it A is as it was
+            # LAPACK's bisection may miss eigenvalues that are equal up to rounding.
+            # It has left the lower triangle as it was, but for the diagonal.
+            np.fill_diagonal(A, diagonal)
             values, vectors = np.linalg.eigh(A)
     return values[-k:], vectors[:, -k:]
 
 
-def _solve(solve: Any, A: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    n, n_found = len(A), k or len(A)
-    kind = (b"V", b"I", b"L") if k else (b"N", b"A", b"L")
-    values, columns = np.empty(n, A.dtype), np.empty((k, n), A.dtype)
-    support = np.empty(2 * n_found, np.intc)
-    size, first, found, info = np.array([[n], [n - k + 1], [0], [0]], np.intc)
+def _solve(solve, A, k):
+    """Call LAPACK's syevr, first for the sizes of its workspaces."""
+    n, n_pairs = len(A), k or len(A)
+    # Vectors or not, a range of indices or all, and the triangle that is read.
+    job, subset, triangle = (b"V", b"I", b"L") if k else (b"N", b"A", b"L")
+    values, vectors = np.empty(n, A.dtype), np.empty((k, n), A.dtype)
+    support = np.empty(2 * n_pairs, np.intc)
+    size, first, n_computed, info = np.array([[n], [n - k + 1], [0], [0]], np.intc)
     zero = np.zeros(1, A.dtype)  # for bounds that are not used, and the tolerance
     work, n_work = np.empty(1, A.dtype), np.array([-1], np.intc)
     iwork, n_iwork = np.empty(1, np.intc), np.array([-1], np.intc)
-    arrays = [size, A, size, zero, zero, first, size, zero, found, values, columns]
-    for _ in range(2):  # how much room is wanted, then the solution
-        more = [size, support, work, n_work, iwork, n_iwork, info]
-        solve(*kind, *(array.ctypes.data for array in arrays + more))
+    arrays = [size, A, size, zero, zero, first, size, zero, n_computed, values, vectors]
+    for _ in range(2):
+        workspaces = [size, support, work, n_work, iwork, n_iwork, info]
+        pointers = [array.ctypes.data for array in arrays + workspaces]
+        solve(job, subset, triangle, *pointers)
         n_work[0], n_iwork[0] = int(work[0]), iwork[0]
         work, iwork = np.empty(n_work[0], A.dtype), np.empty(n_iwork[0], np.intc)
     if info[0]:
         raise LinAlgError(f"LAPACK's eigensolver failed with code {info[0]}")
-    return values[: found[0]], columns[: found[0]].T
+    return values[: n_computed[0]], vectors[: n_computed[0]].T
 
 
 @cache
-def _routine(module: Any, name: str, n_integers: int) -> Any:
-    """Return a routine of SciPy, without the lock; None if it is of another kind."""
+def _routine(module, name, n_integers):
+    """Return a routine of SciPy by its pointer; None if its integers are not int."""
     capsule = module.__pyx_capi__[name]
     api = ctypes.pythonapi
     api.PyCapsule_GetName.restype = ctypes.c_char_p
     api.PyCapsule_GetName.argtypes = [ctypes.py_object]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    kind = api.PyCapsule_GetName(capsule)
-    if kind.count(b"int *") != n_integers:  # of another size, perhaps
+    signature = api.PyCapsule_GetName(capsule)
+    if signature.count(b"int *") != n_integers:
         return None
-    address = api.PyCapsule_GetPointer(capsule, kind)
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * kind.count(b"*"))(address)
+    address = api.PyCapsule_GetPointer(capsule, signature)
+    n_pointers = signature.count(b"*")
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_pointers)(address)

@@ -1,35 +1,27 @@
 """Product of a Gaussian kernel matrix with a dense block of vectors.
 
-The matrix is not stored: it is computed tile by tile, and a tile is used for two
-products before it is forgotten, one for its rows and one, transposed, for its
-columns. Tiles are scheduled in rounds, as in a tournament of the row blocks where
-each meets every other one: the pairs of a round share no block, so that they may
-write at the same time, and every sum is in the order of the rounds, whatever the
-number of threads.
+The matrix is not stored: it is computed tile by tile. Each tile is used for two
+products, one for its rows and one, transposed, for its columns. Pairs of row blocks are
+scheduled in rounds, as in a round-robin tournament: the pairs of a round share no
+block, so that threads can write at the same time. Every sum is in the order of the
+rounds, whatever the number of threads.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numba
 import numpy as np
 from numba.extending import overload
 
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import FloatArray, Index, Scalar, read_only
+from scalefair.kernels._arrays import FloatArray, Scalar, read_only
 from scalefair.kernels._block import combine
 
-# A tile of 256 x 256 doubles is half a MiB: it stays in the second-level cache.
-# Products of larger tiles were not faster, and small problems need enough pairs.
-_TILE = 256
-# Rows of a tile that are computed together.
-_ROWS = 4
-
-# 2^f = sum_k (f log 2)^k / k!; the rest is below the rounding error for |f| <= 1/2.
-_TERMS_32 = tuple(np.float32(math.log(2) ** k / math.factorial(k)) for k in range(8))
-_TERMS_64 = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
+# Points of a block. A tile of 256 x 256 doubles is half a MiB and fits the second-level
+# cache. Larger tiles were not faster, and small problems need enough pairs of blocks.
+TILE_POINTS = 256
 
 
 def rbf_tiles(points: FloatArray) -> FloatArray:
@@ -38,9 +30,9 @@ def rbf_tiles(points: FloatArray) -> FloatArray:
     Zeros after the last point.
     """
     n, d = points.shape
-    tiles = np.zeros((-(-n // _TILE), d, _TILE), points.dtype)
+    tiles = np.zeros((-(-n // TILE_POINTS), d, TILE_POINTS), points.dtype)
     for block, tile in enumerate(tiles):
-        rows = points[block * _TILE : (block + 1) * _TILE]
+        rows = points[block * TILE_POINTS : (block + 1) * TILE_POINTS]
         tile[:, : len(rows)] = rows.T
     return tiles
 
@@ -58,52 +50,51 @@ def rbf_matmat(
     :math:`K_{ij} = 2^{-|p_i - p_j|^2}`, 0 below the smallest normal number, of points
     from `rbf_tiles` of the type of `X`; `out` is not read when ``beta == 0``. Distances
     are sums of squared differences: their errors are relative, and the diagonal is 1
-    exactly. (Distances from ``p_i @ p_j`` were tried. In float32 they took a sixth less
-    time with 100 coordinates, in float64 no less; their errors grow with
-    :math:`|p_i|^2`.)
+    exactly. (Distances from ``p_i @ p_j`` took a sixth less time in float32 with 100
+    coordinates, and no less in float64; their errors grow with :math:`|p_i|^2`.)
     """
     if X.size == 0:
         return
     n_blocks = tiles.shape[0]
-    # In round r, block i meets block (r - i) modulo an odd number of blocks: each
-    # pair meets once, each block meets itself once. An even number of blocks gets
-    # an empty one more.
+    # In round r, block i is paired with block (r - i) modulo an odd number of blocks:
+    # each pair occurs once, and each block is paired once with itself. To an even
+    # number of blocks an empty one is added.
     n_rounds = n_blocks + 1 - n_blocks % 2
     n_workers = numba.get_num_threads()
-    tile_buffers = np.empty((n_workers, _TILE * _TILE), X.dtype)
-    product_buffers = np.empty((n_workers, _TILE * X.shape[1]), X.dtype)
+    tile_buffers = np.empty((n_workers, TILE_POINTS**2), X.dtype)
+    product_buffers = np.empty((n_workers, TILE_POINTS * X.shape[1]), X.dtype)
     if beta == 0:
         out.fill(0)
     combine(out, beta, out, -alpha * shift, X)
     X = read_only(X)
     for r in range(n_rounds):
-        _round(tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers)
+        arguments = tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers
+        _round(n_workers, *arguments)
 
 
-def rbf_columns(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
+def rbf_columns(P: FloatArray, Q: FloatArray, out: FloatArray) -> None:
     """Overwrite `out` with :math:`2^{-|p_i - q_j|^2}`, of two sets from `rbf_tiles`."""
-    _columns(left, right, out, numba.get_num_threads())
+    _columns(P, Q, out, numba.get_num_threads())
 
 
-# Two coordinates of four points at a time: fewer loads and stores per difference.
+# Two coordinates of four points at a time: fewer loads and stores for each difference.
 @cached_njit(nogil=True, fastmath={"contract"})
-def _squared_distances(
-    left: FloatArray, right: FloatArray, i: int, T: FloatArray
-) -> None:
-    d = left.shape[0]
+def _squared_distances(P, Q, i, T):
+    d = P.shape[0]
     m = T.shape[1]
     for i_row in range(T.shape[0]):
         for j in range(m):
             T[i_row, j] = 0
+    # Squared differences of coordinates f and f + 1, then of the last if d is odd.
     f = 0
     while f + 1 < d:
-        a0, a1, a2, a3 = left[f, i], left[f, i + 1], left[f, i + 2], left[f, i + 3]
-        b0 = left[f + 1, i]
-        b1 = left[f + 1, i + 1]
-        b2 = left[f + 1, i + 2]
-        b3 = left[f + 1, i + 3]
+        a0, a1, a2, a3 = P[f, i], P[f, i + 1], P[f, i + 2], P[f, i + 3]
+        b0 = P[f + 1, i]
+        b1 = P[f + 1, i + 1]
+        b2 = P[f + 1, i + 2]
+        b3 = P[f + 1, i + 3]
         for j in range(m):
-            p, q = right[f, j], right[f + 1, j]
+            p, q = Q[f, j], Q[f + 1, j]
             T[0, j] += (a0 - p) * (a0 - p) + (b0 - q) * (b0 - q)
             T[1, j] += (a1 - p) * (a1 - p) + (b1 - q) * (b1 - q)
             T[2, j] += (a2 - p) * (a2 - p) + (b2 - q) * (b2 - q)
@@ -111,109 +102,83 @@ def _squared_distances(
         f += 2
     if f < d:
         for j in range(m):
-            p = right[f, j]
-            T[0, j] += (left[f, i] - p) ** 2
-            T[1, j] += (left[f, i + 1] - p) ** 2
-            T[2, j] += (left[f, i + 2] - p) ** 2
-            T[3, j] += (left[f, i + 3] - p) ** 2
+            p = Q[f, j]
+            T[0, j] += (P[f, i] - p) ** 2
+            T[1, j] += (P[f, i + 1] - p) ** 2
+            T[2, j] += (P[f, i + 2] - p) ** 2
+            T[3, j] += (P[f, i + 3] - p) ** 2
 
 
-# Adding a large number rounds -t to an integer and leaves that in the last bits of
-# the sum: shifted into the place of the exponent, they multiply the power of the
-# fraction. Compiled to vector instructions, which calls of exp are not.
-def _power_of_two(t: FloatArray) -> None:
+# 2^-t = 2^f 2^i with the integer i nearest to -t and f = -t - i. The sum of -t and a
+# large number has i in its last bits: shifted to the position of the exponent, they
+# multiply 2^f. This is compiled to vector instructions, unlike calls of exp.
+def _power_of_two(t):
     """Overwrite ``t >= 0`` with ``2**-t``, to about one unit in the last place."""
     raise NotImplementedError
 
 
-def _power_of_two_32(t: FloatArray) -> None:
-    lowest = np.float32(-126)
-    rounder = np.float32(1.5 * 2**23)
-    c0, c1, c2, c3, c4, c5, c6, c7 = _TERMS_32
-    for j in range(t.size):
-        s = max(np.float32(-t[j]), lowest)
-        z = np.float32(s + rounder)
-        f = s - (z - rounder)
-        power = c7 * f + c6
-        power = power * f + c5
-        power = power * f + c4
-        power = power * f + c3
-        power = power * f + c2
-        power = power * f + c1
-        power = np.float32(power * f + c0)
-        exponent = np.int32(z.view(np.int32) << 23)
-        power = np.int32(power.view(np.int32) + exponent).view(np.float32)
-        t[j] = power if s > lowest else 0
+def _make_power(real, integer, n_terms):
+    """Return `_power_of_two` for one type."""
+    info = np.finfo(real)
+    smallest_exponent = real(info.minexp)
+    mantissa_bits = integer(info.nmant)
+    rounder = real(1.5 * 2.0**info.nmant)
+    # 2^f = sum_k (f log 2)^k / k!; the remainder is below rounding for |f| <= 1/2.
+    terms = [math.log(2) ** k / math.factorial(k) for k in range(n_terms)]
+    coefficients = tuple(map(real, reversed(terms)))
+
+    def power_of_two(t):
+        for j in range(t.size):
+            s = max(real(-t[j]), smallest_exponent)
+            z = real(s + rounder)
+            f = s - (z - rounder)
+            power = coefficients[0]
+            for k in range(1, n_terms):  # Horner's rule for 2^f
+                power = real(power * f + coefficients[k])
+            mantissa = real(power)
+            exponent = integer(z.view(integer) << mantissa_bits)
+            bits = integer(mantissa.view(integer) + exponent)
+            t[j] = bits.view(real) if s > smallest_exponent else 0
+
+    return power_of_two
 
 
-def _power_of_two_64(t: FloatArray) -> None:
-    lowest = -1022.0
-    rounder = 1.5 * 2.0**52
-    c = _TERMS_64
-    for j in range(t.size):
-        s = max(np.float64(-t[j]), lowest)
-        z = np.float64(s + rounder)
-        f = s - (z - rounder)
-        power = c[13] * f + c[12]
-        power = power * f + c[11]
-        power = power * f + c[10]
-        power = power * f + c[9]
-        power = power * f + c[8]
-        power = power * f + c[7]
-        power = power * f + c[6]
-        power = power * f + c[5]
-        power = power * f + c[4]
-        power = power * f + c[3]
-        power = power * f + c[2]
-        power = power * f + c[1]
-        power = np.float64(power * f + c[0])
-        exponent = z.view(np.int64) << np.int64(52)
-        power = np.int64(power.view(np.int64) + exponent).view(np.float64)
-        t[j] = power if s > lowest else 0
+_power_of_two_32 = _make_power(np.float32, np.int32, 8)
+_power_of_two_64 = _make_power(np.float64, np.int64, 14)
 
 
-# Called with the types of the arguments, but annotated as what it returns: Numba
-# compares the signatures.
 @overload(_power_of_two, jit_options={"fastmath": {"contract"}})
-def _choose_power(t: FloatArray) -> Callable[[FloatArray], None]:
+def _choose_power(t):
     return _power_of_two_32 if t.dtype == numba.float32 else _power_of_two_64
 
 
 @cached_njit(nogil=True)
-def _kernel_tile(left: FloatArray, right: FloatArray, T: FloatArray) -> None:
+def _kernel_tile(P, Q, T):
     """Overwrite T, a multiple of four rows, with the kernel of two blocks."""
-    for i in range(0, T.shape[0], _ROWS):
-        _squared_distances(left, right, i, T[i : i + _ROWS])
-        _power_of_two(T[i : i + _ROWS].reshape(-1))
+    for i in range(0, T.shape[0], 4):
+        _squared_distances(P, Q, i, T[i : i + 4])
+        _power_of_two(T[i : i + 4].reshape(-1))
 
 
 @cached_njit(nogil=True)
-def _add(out: FloatArray, product: FloatArray, alpha: Scalar) -> None:
+def _add(out, product, alpha):
     for i in range(out.shape[0]):
         for c in range(out.shape[1]):
             out[i, c] += alpha * product[i, c]
 
 
 @cached_njit(nogil=True)
-def _add_pair(
-    tiles: FloatArray,
-    row: int,
-    column: int,
-    X: FloatArray,
-    out: FloatArray,
-    alpha: Scalar,
-    tile_buffer: FloatArray,
-    product_buffer: FloatArray,
-) -> None:
-    """Add to `out` what a tile of the kernel and its transpose contribute."""
+def _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer):
+    """Add to `out` the products of a tile of the kernel and of its transpose."""
     n, k = X.shape
-    i0, j0 = row * _TILE, column * _TILE
-    i1, j1 = min(n, i0 + _TILE), min(n, j0 + _TILE)
+    i0, j0 = row * TILE_POINTS, column * TILE_POINTS
+    i1, j1 = min(n, i0 + TILE_POINTS), min(n, j0 + TILE_POINTS)
     n_rows, n_columns = i1 - i0, j1 - j0
-    padded = (n_rows + _ROWS - 1) // _ROWS * _ROWS
+    padded = (n_rows + 3) // 4 * 4  # four rows are computed together
     T = tile_buffer[: padded * n_columns].reshape(padded, n_columns)
     _kernel_tile(tiles[row], tiles[column], T)
     T = T[:n_rows]
+    # out_I <- out_I + alpha K_IJ X_J, and out_J <- out_J + alpha K_IJ^T X_I.
     product = product_buffer[: n_rows * k].reshape(n_rows, k)
     np.dot(T, X[j0:j1], product)
     _add(out[i0:i1], product, alpha)
@@ -223,83 +188,54 @@ def _add_pair(
         _add(out[j0:j1], product, alpha)
 
 
-# Parallel functions hold the loop alone: what else they hold is compiled slowly.
+# Parallel functions contain only the loop: all that they contain is compiled slowly.
+# The loop variable is unsigned; as int64 it causes no second compilation below.
 @parallel(
-    lambda tiles, X, *_: (
-        tiles.shape[0] // 2 * _TILE**2 * (3 + 0.3 * tiles.shape[1] + 0.2 * X.shape[1])
+    lambda n_workers, tiles, X, *_: (
+        len(X) * TILE_POINTS / 2 * (3 + 0.3 * tiles.shape[1] + 0.2 * X.shape[1])
     ),
     blas=True,
 )
-def _round(
-    tiles: FloatArray,
-    X: FloatArray,
-    out: FloatArray,
-    alpha: Scalar,
-    r: int,
-    n_rounds: int,
-    tile_buffers: FloatArray,
-    product_buffers: FloatArray,
-) -> None:
-    n_workers = tile_buffers.shape[0]
+def _round(n_workers, *arguments):
     for worker in numba.prange(n_workers):
-        _worker_pairs(
-            tiles,
-            X,
-            out,
-            alpha,
-            r,
-            n_rounds,
-            np.int64(worker),  # unsigned: all below would be compiled for it once more
-            n_workers,
-            tile_buffers[worker],
-            product_buffers[worker],
-        )
+        _worker_pairs(np.int64(worker), *arguments)
 
 
 @cached_njit(nogil=True)
 def _worker_pairs(
-    tiles: FloatArray,
-    X: FloatArray,
-    out: FloatArray,
-    alpha: Scalar,
-    r: int,
-    n_rounds: int,
-    worker: Index,
-    n_workers: int,
-    tile_buffer: FloatArray,
-    product_buffer: FloatArray,
-) -> None:
+    worker, tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers
+):
+    """Add the products of every n-th pair of round r, of n threads."""
+    buffers = tile_buffers[worker], product_buffers[worker]
     n_pairs = (n_rounds + 1) // 2
+    # Pairs are (s + p, s - p) modulo n_rounds, 2 s = r: block s is paired with itself.
     itself = (r * n_pairs) % n_rounds
-    for p in range(worker, n_pairs, n_workers):
+    for p in range(worker, n_pairs, tile_buffers.shape[0]):
         row = (itself + p) % n_rounds
         column = (itself - p) % n_rounds
         if max(row, column) < tiles.shape[0]:
-            _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer)
+            _add_pair(tiles, row, column, X, out, alpha, *buffers)
 
 
-@parallel(lambda left, right, out, n_workers: out.size * (2 + 0.3 * left.shape[1]))
-def _columns(
-    left: FloatArray, right: FloatArray, out: FloatArray, n_workers: int
-) -> None:
+@parallel(lambda P, Q, out, n_workers: out.size * (2 + 0.3 * P.shape[1]))
+def _columns(P, Q, out, n_workers):
     for worker in numba.prange(n_workers):
-        _worker_columns(left, right, out, np.int64(worker), n_workers)
+        _worker_columns(P, Q, out, np.int64(worker), n_workers)
 
 
 @cached_njit(nogil=True)
-def _worker_columns(
-    left: FloatArray, right: FloatArray, out: FloatArray, worker: Index, n_workers: int
-) -> None:
-    buffer = np.empty(_TILE * _TILE, out.dtype)
-    for row in range(worker, left.shape[0], n_workers):
-        i0 = row * _TILE
-        i1 = min(out.shape[0], i0 + _TILE)
-        padded = (i1 - i0 + _ROWS - 1) // _ROWS * _ROWS
-        for column in range(right.shape[0]):
-            j0 = column * _TILE
-            j1 = min(out.shape[1], j0 + _TILE)
+def _worker_columns(P, Q, out, worker, n_workers):
+    """Compute every n-th row of tiles, of n threads."""
+    buffer = np.empty(TILE_POINTS * TILE_POINTS, out.dtype)
+    for row in range(worker, P.shape[0], n_workers):
+        i0 = row * TILE_POINTS
+        i1 = min(out.shape[0], i0 + TILE_POINTS)
+        padded = (i1 - i0 + 3) // 4 * 4
+        for column in range(Q.shape[0]):
+            j0 = column * TILE_POINTS
+            j1 = min(out.shape[1], j0 + TILE_POINTS)
             T = buffer[: padded * (j1 - j0)].reshape(padded, j1 - j0)
-            _kernel_tile(left[row], right[column], T)
+            _kernel_tile(P[row], Q[column], T)
             for i in range(i0, i1):
                 for j in range(j0, j1):
                     out[i, j] = T[i - i0, j - j0]

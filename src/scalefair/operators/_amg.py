@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 
 from scalefair._docs import documented
+from scalefair._rounding import ROUNDING
 from scalefair.kernels import csr_matmat, single_blas_thread
 from scalefair.operators._base import (
     TEXTS,
@@ -20,20 +21,21 @@ from scalefair.operators._base import (
     put_product,
 )
 
-_COARSEST = 500  # orders that are inverted densely: 0.1 s, small beside a product
-_SLOWEST = 0.8  # a level that keeps more of its nodes is not worth having
-_STRENGTH = 0.1  # entries are weak below this part of the largest in both their rows
-# Prolongation is smoothed where the next matrix and the prolongation then have at most
-# about so many times the entries of this matrix: beyond meshes they would fill up.
-_FILL, _PROLONGATION_FILL = 2.0, 5.0
-_ZERO = 1e-13  # diagonal entries and eigenvalues below, in units of the matrix, are 0
-_FEWEST = 50  # fewer aggregates do not show the shape of a graph
+# Order of a matrix that is inverted densely: 0.1 s, little next to a product.
+MAX_COARSE_SIZE = 500
+# Entries are strong from this fraction of the largest entry of either row on.
+STRENGTH_THRESHOLD = 0.1
+# Prolongation is smoothed up to this ratio of the entries of the coarse matrix to those
+# of the fine one: beyond meshes the coarse matrices would fill up.
+MAX_FILL = 2.0
+# The same for the entries of the smoothed prolongation.
+MAX_PROLONGATION_FILL = 5.0
 
 Matrix: TypeAlias = sparse.csr_array | np.ndarray
 
 
-class _Level(NamedTuple):
-    """Additive form of a two-grid step: ``S + P T P.T`` for the coarse cycle T."""
+class _TwoGrid(NamedTuple):
+    """Additive form of a two-grid cycle: ``S + P T P.T`` for the coarse cycle T."""
 
     S: sparse.csr_array
     P: sparse.csr_array
@@ -68,7 +70,7 @@ class AMGPreconditioner(SymmetricBlockOperator):
     Attributes
     ----------
     level_sizes : list of int
-        Orders of the levels, the given one first.
+        Orders of the levels, the finest first.
     operator_complexity : float
         Entries that a cycle reads, relative to those of `A`.
 
@@ -104,24 +106,25 @@ class AMGPreconditioner(SymmetricBlockOperator):
         n = A.shape[0]
         super().__init__(dtype, n)
         b = _as_candidate(candidate, n)
-        self.levels: list[_Level] = []
+        self.levels: list[_TwoGrid] = []
         self.level_sizes = [n]
-        stored, entries = max(A.nnz, 1), 0
+        n_entries, n_cycle_entries = max(A.nnz, 1), 0
         unit = float(np.abs(A.diagonal()).max()) or 1.0
         _check_unit(unit, self.dtype)
-        while A.shape[0] > _COARSEST:
+        while A.shape[0] > MAX_COARSE_SIZE:
             inverse_diagonal, omega = _jacobi(A, b, unit)
             T, coarse_b = _tentative(A, b, inverse_diagonal)
-            if not 0 < T.shape[1] <= _SLOWEST * A.shape[0]:
+            if not 0 < T.shape[1] < A.shape[0]:
                 break
             P = _prolongator(A, T, omega * inverse_diagonal)
             level = _two_grid(A, P, omega * inverse_diagonal, self.dtype)
             self.levels.append(level)
-            entries += level.S.nnz + 2 * level.P.nnz
+            n_cycle_entries += level.S.nnz + 2 * level.P.nnz
+            # Galerkin product.
             A, b = sparse.csr_array(P.T @ (A @ P)), coarse_b
             self.level_sizes.append(A.shape[0])
         self.coarsest, size = _invert(A, b, unit, self.dtype)
-        self.operator_complexity = (entries + size) / stored
+        self.operator_complexity = (n_cycle_entries + size) / n_entries
 
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
@@ -134,6 +137,7 @@ class AMGPreconditioner(SymmetricBlockOperator):
         if depth == len(self.levels):
             return _apply_matrix(self.coarsest, X, out, alpha, shift, beta)
         S, P, R = self.levels[depth]
+        # out <- alpha (S - shift I) X + beta out + alpha P T P.T X
         _apply_matrix(S, X, out, alpha, shift, beta)
         coarse = np.empty((R.shape[0], X.shape[1]), self.dtype)
         _apply_matrix(R, X, coarse, 1.0, 0.0, 0.0)
@@ -172,7 +176,7 @@ def coarse_degree(A: Any) -> float:
         (np.ones(A.nnz), A.indices, A.indptr), shape=A.shape, copy=False
     )
     T = _aggregates(A, np.ones(A.shape[0]))
-    if T.shape[1] < _FEWEST:
+    if T.shape[1] < 50:
         return math.inf
     coarse = sparse.csr_array(T.T @ (pattern @ T))
     coarse.setdiag(0.0)
@@ -222,12 +226,13 @@ def _as_candidate(candidate: Any, n: int) -> Array:
 
 
 def _jacobi(A: sparse.csr_array, b: Array, unit: float) -> tuple[Array, float]:
-    """Inverse diagonal and a damping that makes the smoother converge for certain."""
+    """Inverse diagonal, and a damping factor omega for which Jacobi converges."""
     diagonal = A.diagonal()
-    # Rows of zeros (a node alone, an aggregate of a whole component) are left alone.
-    diagonal[diagonal <= _ZERO * unit] = unit
-    # A bound on the spectral radius of D^{-1} A, exactly 2 for a Laplacian and its null
-    # vector b. Power iteration would be sharper, but too small on some graphs.
+    # Rows of zeros belong to isolated nodes and to aggregates of whole components.
+    diagonal[diagonal <= ROUNDING * unit] = unit
+    # rho(D^{-1} A) <= max_i (|A| b)_i / (d_i b_i) for b > 0 (Collatz-Wielandt), exactly
+    # 2 for a Laplacian and its null vector b. Power iteration underestimates rho on
+    # some graphs. omega = (4/3) / rho.
     bound = float((abs(A) @ b / (diagonal * b)).max(initial=0.0))
     return 1.0 / diagonal, 4 / 3 / max(bound, 1.0)
 
@@ -236,19 +241,20 @@ def _aggregates(A: sparse.csr_array, inverse_diagonal: Array) -> sparse.csr_arra
     """Node by aggregate indicator; nodes without a strong neighbour are in none."""
     from pyamg.aggregation import standard_aggregation
 
+    # c_ij = |a_ij| / sqrt(a_ii a_jj) is strong if it is at least the threshold times
+    # the smaller one of max_k c_ik and max_k c_jk.
     scale = np.sqrt(inverse_diagonal)
     coupling = np.abs(A.data) * np.repeat(scale, np.diff(A.indptr)) * scale[A.indices]
     rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
-    off_diagonal = rows != A.indices
-    coupling[~off_diagonal] = 0.0
+    coupling[rows == A.indices] = 0.0
     strongest = np.zeros(A.shape[0])
     np.maximum.at(strongest, rows, coupling)
-    least = np.minimum(strongest[rows], strongest[A.indices])
-    strong = (coupling > 0) & (coupling >= _STRENGTH * least)
+    threshold = np.minimum(strongest[rows], strongest[A.indices])
+    strong = (coupling > 0) & (coupling >= STRENGTH_THRESHOLD * threshold)
     C = sparse.csr_array(
         (coupling[strong], (rows[strong], A.indices[strong])), shape=A.shape
     )
-    # The aggregation takes 32-bit indices.
+    # pyamg's aggregation takes 32-bit indices.
     C.indices, C.indptr = C.indices.astype(np.int32), C.indptr.astype(np.int32)
     if C.nnz == 0:
         return sparse.csr_array((A.shape[0], 0), dtype=np.float64)
@@ -259,7 +265,7 @@ def _aggregates(A: sparse.csr_array, inverse_diagonal: Array) -> sparse.csr_arra
 def _tentative(
     A: sparse.csr_array, b: Array, inverse_diagonal: Array
 ) -> tuple[sparse.csr_array, Array]:
-    """Prolongator with orthonormal columns whose span holds b, and b in that basis."""
+    """Prolongator with orthonormal columns whose span contains b, and b in it."""
     T = _aggregates(A, inverse_diagonal)
     nodes = np.repeat(np.arange(A.shape[0]), np.diff(T.indptr))
     coarse_b = np.sqrt(np.bincount(T.indices, b[nodes] ** 2, minlength=T.shape[1]))
@@ -274,11 +280,14 @@ def _prolongator(
     AT = sparse.csr_array(A @ T)
     n_coarse = T.shape[1]
     degree = sparse.csr_array(T.T @ AT).nnz / n_coarse
-    # Neighbours of neighbours become neighbours, among aggregates and to nodes.
-    reach = AT.nnz / A.shape[0]
+    # Smoothing makes neighbours of neighbours neighbours: estimate the entries of the
+    # coarse matrix and of the prolongator from the squares of the average degrees.
+    node_degree = AT.nnz / A.shape[0]
+    n_coarse_entries = n_coarse * min(degree**2, n_coarse)
+    n_prolongator_entries = A.shape[0] * min(node_degree**2, n_coarse)
     if (
-        n_coarse * min(degree**2, n_coarse) > _FILL * A.nnz
-        or A.shape[0] * min(reach**2, n_coarse) > _PROLONGATION_FILL * A.nnz
+        n_coarse_entries > MAX_FILL * A.nnz
+        or n_prolongator_entries > MAX_PROLONGATION_FILL * A.nnz
     ):
         return T
     return sparse.csr_array(T - sparse.diags_array(jacobi) @ AT)
@@ -286,27 +295,30 @@ def _prolongator(
 
 def _two_grid(
     A: sparse.csr_array, P: sparse.csr_array, jacobi: Array, dtype: np.dtype
-) -> _Level:
+) -> _TwoGrid:
+    # (I - omega D^{-1} A) P
+    P = sparse.csr_array(P - sparse.diags_array(jacobi) @ (A @ P), dtype=dtype)
+    return _TwoGrid(_smoother(A, jacobi, dtype), P, sparse.csr_array(P.T))
+
+
+def _smoother(A: sparse.csr_array, jacobi: Array, dtype: np.dtype) -> sparse.csr_array:
+    """Two Jacobi steps: ``2 omega D^{-1} - omega^2 D^{-1} A D^{-1}``."""
     D = sparse.diags_array(jacobi)
-    S = sparse.csr_array(2 * D - D @ A @ D, dtype=dtype)
-    P = sparse.csr_array(P - D @ (A @ P), dtype=dtype)
-    return _Level(S, P, sparse.csr_array(P.T))
+    return sparse.csr_array(2 * D - D @ A @ D, dtype=dtype)
 
 
 def _invert(
     A: sparse.csr_array, b: Array, unit: float, dtype: np.dtype
 ) -> tuple[Matrix, int]:
     """Positive definite inverse of the coarsest matrix, and its number of entries."""
-    # Null vectors get the unit's eigenvalue, too large a matrix the smoother alone.
     inverse_diagonal, omega = _jacobi(A, b, unit)
-    if A.shape[0] > 2 * _COARSEST:
-        D = sparse.diags_array(omega * inverse_diagonal)
-        S = sparse.csr_array(2 * D - D @ A @ D, dtype=dtype)
+    if A.shape[0] > 2 * MAX_COARSE_SIZE:  # it could not be coarsened: smooth only
+        S = _smoother(A, omega * inverse_diagonal, dtype)
         return S, S.nnz
     scale = np.sqrt(inverse_diagonal)
     with single_blas_thread():
         values, vectors = eigh(scale[:, None] * A.toarray() * scale)
-    values[values <= _ZERO * len(values)] = 1.0
+    values[values <= ROUNDING * len(values)] = 1.0  # null vectors
     vectors *= scale[:, None]
     inverse = (vectors / values) @ vectors.T
     return np.ascontiguousarray((inverse + inverse.T) / 2, dtype=dtype), inverse.size
@@ -321,8 +333,6 @@ def _apply_matrix(
             product = A @ X
         put_product(product, X, out, alpha, shift, beta)
         return out
-    real = X.dtype.type
-    csr_matmat(
-        A.indptr, A.indices, A.data, X, out, real(alpha), real(shift), real(beta)
-    )
+    scalars = map(X.dtype.type, (alpha, shift, beta))
+    csr_matmat(A.indptr, A.indices, A.data, X, out, *scalars)
     return out

@@ -17,7 +17,7 @@ from scalefair.kernels import combine
 Array = NDArray[np.float64]
 Block = np.ndarray  # of either type
 
-# Words that the docstrings of the operators share.
+# Texts that the docstrings of the operators share.
 TEXTS = {
     "A": """\
 A : LinearOperator, sparse matrix or ndarray of shape (n, n)
@@ -113,7 +113,8 @@ class SymmetricBlockOperator(LinearOperator):
             return np.ascontiguousarray(X, dtype=self.dtype)
 
     def _matmat(self, X: np.ndarray) -> np.ndarray:
-        columns = np.moveaxis(X, -2, 0)  # SciPy 1.18 hands over stacks of blocks, too
+        # From SciPy 1.18 on, X may be a stack of blocks.
+        columns = np.moveaxis(X, -2, 0)
         block = self._converted(columns.reshape(len(columns), -1))
         with judged_later():
             Y = self.apply(block, np.empty_like(block))
@@ -121,7 +122,7 @@ class SymmetricBlockOperator(LinearOperator):
         return np.moveaxis(Y.reshape(columns.shape), 0, -2)
 
     def _matvec(self, x: np.ndarray) -> np.ndarray:
-        rows = np.reshape(x, (-1, self.shape[1]))  # one, or a stack as above
+        rows = np.reshape(x, (-1, self.shape[1]))  # one vector, or a stack
         return self._matmat(rows.T).T.reshape(np.shape(x))
 
     def _rmatmat(self, X: np.ndarray) -> np.ndarray:
@@ -138,7 +139,7 @@ class SymmetricBlockOperator(LinearOperator):
 
 
 class TypedOperator(SymmetricBlockOperator):
-    """Operator that is there in both types, with `_set_type` for what differs."""
+    """Operator that can be converted between float64 and float32."""
 
     def astype(self, dtype: Any) -> Self:
         """Return the operator with products in another type.
@@ -151,7 +152,7 @@ class TypedOperator(SymmetricBlockOperator):
         Returns
         -------
         SymmetricBlockOperator
-            `self` if the type is its own, else a new operator of the same class.
+            `self` if it has this type, else a new operator of the same class.
         """
         if np.dtype(dtype) == self.dtype:
             return self
@@ -166,7 +167,7 @@ class TypedOperator(SymmetricBlockOperator):
 
 
 def check_stored(A: sparse.csr_array, data: NDArray[Any]) -> None:
-    """Refuse the entries of a matrix, in their type now, that are not finite."""
+    """Refuse a matrix with entries that are not finite once converted to `data`."""
     if not all_finite(data):
         bad = int(np.flatnonzero(~np.isfinite(data))[0])
         row = int(np.searchsorted(A.indptr, bad, side="right")) - 1
@@ -179,7 +180,7 @@ def check_stored(A: sparse.csr_array, data: NDArray[Any]) -> None:
 def put_product(
     Y: Block, X: Block, out: Block, alpha: float, shift: float, beta: float
 ) -> None:
-    """Overwrite `out` with ``alpha * (Y - shift * X) + beta * out``, and `Y`."""
+    """Overwrite `out` with ``alpha * (Y - shift * X) + beta * out``; changes `Y`."""
     if shift != 0:
         Y -= out.dtype.type(shift) * X
     put_sum(Y, out, alpha, beta)
@@ -204,7 +205,7 @@ def apply_block(
     shift: float = 0.0,
     beta: float = 0.0,
 ) -> np.ndarray:
-    """`SymmetricBlockOperator.apply` for any operator; callers judge the result."""
+    """`SymmetricBlockOperator.apply` for any operator; callers check the result."""
     with judged_later():
         if isinstance(A, SymmetricBlockOperator) and A.dtype == X.dtype:
             return A.apply(X, out, alpha=alpha, shift=shift, beta=beta)

@@ -1,14 +1,15 @@
 """Rows of a table, each with a code g from 0 to G - 1: dense, sparse, or in parts.
 
-`GroupCovariance` works on each class through four methods; what differs is how the rows
-are read. With Z_g the rows of code g less ``centres[g]`` (or the only centre), they are
+`GroupCovariance` uses these classes through four methods. With Z_g the rows of code g
+less ``centres[g]`` (or the only centre), they are
 
 - `add_products`: add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to a block;
 - `gram`: ``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k);
 - `moments`: means (G, n) and sums of squared distances to them (G,);
 - `astype`: the rows with stored entries no wider than a type; products convert them.
 
-Rows in parts stay where they are: a product sends its block and adds up what returns.
+Rows in parts stay where they are: a product sends its block to the parts and adds up
+their results.
 """
 
 from __future__ import annotations
@@ -32,8 +33,6 @@ from scalefair.kernels import (
     csr_add_matmat,
     csr_normal_product,
     csr_rows_matmat,
-    csr_rows_scatter,
-    csr_rows_transpose,
     dense_rows_gram,
     dense_rows_matmat,
     dense_rows_moments,
@@ -43,9 +42,7 @@ from scalefair.streaming import PartitionedRows, Parts
 
 # Rows of a tile: their products with 30 vectors, 4 MB in float64, stay in the cache
 # while the transpose gathers them at random.
-_TILE_ROWS = 16384
-_CHUNKS = 64  # parts of a tile that are shared among threads
-_PARTIAL_SUMS = 8  # vectors that a product with one vector is collected in, at most
+TILE_ROWS = 16384
 
 Moments = tuple[Array, Array]
 
@@ -132,16 +129,17 @@ class SparseRows:
     def _tile_rows(self) -> int:
         """Rows of a tile, more where they hold fewer entries than a row pointer."""
         m, n = self._X.shape
-        return max(_TILE_ROWS, min(int(m), int(n * m / max(self._X.nnz, 1))))
+        return max(TILE_ROWS, min(int(m), int(n * m / max(self._X.nnz, 1))))
 
     def _tile(self, code: int, rows: NDArray[np.int64]) -> _Tile:
-        X = self._X
-        lengths = X.indptr[rows + 1] - X.indptr[rows]
-        indptr, indices, data = csr_rows_transpose(
-            X.indptr, X.indices, X.data, rows, X.shape[1]
+        X = self._X[rows]
+        T = X.T.tocsr()
+        # A tile has fewer than 2**31 rows and entries: 32-bit indices suffice.
+        indptr, indices = (
+            a.astype(np.int32, copy=False) for a in (T.indptr, T.indices)
         )
-        row_bounds, bounds = _equal_work(np.cumsum(lengths)), _equal_work(indptr[1:])
-        return _Tile(code, rows, row_bounds, indptr, indices, data, bounds)
+        row_bounds, bounds = _equal_work(X.indptr[1:]), _equal_work(indptr[1:])
+        return _Tile(code, rows, row_bounds, indptr, indices, T.data, bounds)
 
     def astype(self, dtype: np.dtype) -> SparseRows:
         if self._X.dtype.itemsize <= dtype.itemsize:
@@ -159,11 +157,16 @@ class SparseRows:
             sums = means[tile.code].reshape(-1, 1)  # a view
             tile.add_product(1.0, np.ones((tile.rows.size, 1)), sums)
         means /= self._counts[:, None]
-        scatter = np.zeros_like(means)
-        for tile in self._tiles:
-            g, length = tile.code, tile.rows.size
-            csr_rows_scatter(tile.indptr, tile.data, length, means[g], scatter[g])
-        return _checked((means, scatter.sum(axis=1)), self._X)
+        scatter = np.zeros(self._counts.size)
+        with judged_later():
+            for tile in self._tiles:
+                mean, n_stored = means[tile.code], np.diff(tile.indptr)
+                offsets = np.repeat(mean, n_stored)
+                offsets -= tile.data
+                # Squares of the stored entries, and of the zeros.
+                scatter[tile.code] += offsets @ offsets
+                scatter[tile.code] += (tile.rows.size - n_stored) @ mean**2
+        return _checked((means, scatter), self._X)
 
     def add_products(
         self, V: Block, centres: Block, coefficients: Block, out: Block
@@ -179,8 +182,8 @@ class SparseRows:
             a = coefficients[tile.code]
             tile.add_product(a, Y, out)
             sums[tile.code % len(sums)] += float(a) * column_sums
-        # Where the centres are the means the sums are rounding errors, and the products
-        # above hold these errors times the centre.
+        # Z_g^T Y = X_g^T Y - centre_g (1^T Y). If the centres are the means the sums
+        # are rounding errors, which the products above contain times the centre.
         block_subtract(out, np.ascontiguousarray(centres.T), sums)
 
     def product(self, v: Array, centres: Array, code: int, out: Array) -> None:
@@ -192,12 +195,14 @@ class SparseRows:
         daxpy(centre, out, a=-sums.sum())
 
     def _sorted(self, code: int) -> _SortedRows:
-        """Copy of the rows of a code, by length: their loops are then predictable."""
+        """Copy of the rows of a code, sorted by length: branches are then predicted."""
         if code not in self._by_length:
             rows, lengths = np.flatnonzero(self._codes == code), np.diff(self._X.indptr)
             rows = rows[np.argsort(lengths[rows], kind="stable")]
             X = self._X[rows]
-            n_chunks = min(_PARTIAL_SUMS, max(1, X.nnz // (2 * X.shape[1])))
+            # A power of two up to 8: each chunk has a vector of partial sums, which
+            # should be cheap to add next to the entries.
+            n_chunks = min(8, max(1, X.nnz // (2 * X.shape[1])))
             n_chunks = 2 ** (n_chunks.bit_length() - 1)
             self._by_length[code] = _SortedRows(
                 X.indptr.astype(np.int64, copy=False),
@@ -209,21 +214,21 @@ class SparseRows:
 
     def gram(self, V: Block, centres: Block) -> Array:
         grams = np.zeros((self._counts.size, V.shape[1], V.shape[1]))
-        every = np.ones(self._counts.size, bool)
-        for tile, Y, _ in self._products(V, centres, every):
+        selected = np.ones(self._counts.size, bool)
+        for tile, Y, _ in self._products(V, centres, selected):
             grams[tile.code] += block_gram(Y, Y)
         return grams
 
     def _products(
-        self, V: Block, centres: Block, wanted: NDArray[np.bool_]
+        self, V: Block, centres: Block, selected: NDArray[np.bool_]
     ) -> Iterator[tuple[_Tile, np.ndarray, np.ndarray]]:
-        """Tiles of the wanted codes, centred products (overwritten), column sums."""
+        """Tiles of selected codes, centred products (overwritten), column sums."""
         X = self._X
         offsets = block_gram(np.ascontiguousarray(centres.T), V).astype(V.dtype)
         longest = max(tile.rows.size for tile in self._tiles)
         products = np.empty((longest, V.shape[1]), V.dtype)
         for tile in self._tiles:
-            if wanted[tile.code]:
+            if selected[tile.code]:
                 Y = products[: tile.rows.size]
                 shift = offsets[tile.code % len(offsets)]
                 sums = csr_rows_matmat(
@@ -233,19 +238,22 @@ class SparseRows:
 
 
 def _checked(moments: Moments, X: Any) -> Moments:
-    """Return the moments of `X`; where they are not finite, say which entry it is."""
+    """Return the moments of `X`; raise and name the entry if they are not finite."""
     if all(np.isfinite(values).all() for values in moments):
         return moments
-    for start in range(0, X.shape[0], _TILE_ROWS):  # X may be larger than the memory
-        block = X[start : start + _TILE_ROWS]
+    for start in range(0, X.shape[0], TILE_ROWS):  # X may be larger than the memory
+        block = X[start : start + TILE_ROWS]
         if not np.isfinite(block.data if sparse.issparse(block) else block).all():
             refuse_entries(block, start)
     refuse_entries(X[:0], 0)  # every entry is finite: their squares are not
 
 
-def _equal_work(ends: np.ndarray, n_chunks: int = _CHUNKS) -> NDArray[np.int64]:
-    """Cuts of rows, given by where their entries end, into chunks of equal work."""
-    # A row counts as one entry more than it has: empty ones are shared too.
+def _equal_work(ends: np.ndarray, n_chunks: int = 64) -> NDArray[np.int64]:
+    """Bounds of chunks of equal work, from where the entries of each row end.
+
+    There are more chunks than threads, so that threads end at about the same time.
+    """
+    # A row counts as one entry more than it has, so that empty ones are shared too.
     work = ends + np.arange(1, ends.size + 1)
     inner = np.searchsorted(work, np.linspace(0, work[-1], n_chunks + 1)[1:-1])
     return np.concatenate([[0], inner, [ends.size]]).astype(np.int64)
@@ -258,14 +266,14 @@ class DistributedRows:
         self._shape = n_codes, rows.shape[1]
         self._is_sparse, self._dtype = rows.is_sparse, rows.dtype
         self._parts = rows.map(_code_part, each=[codes]).persist()
-        found = self._parts.map(_moments, n_codes).reduce(_merge)
-        self.counts: NDArray[np.int64] = found.counts
-        if not np.isfinite(found.scatter).all():
+        total = self._parts.map(_moments, n_codes).reduce(_merge)
+        self.counts: NDArray[np.int64] = total.counts
+        if not np.isfinite(total.scatter).all():
             raise ValueError(
                 "The squared differences between the partitions of X overflow: rescale "
                 "its features."
             )
-        self._moments = found.means, found.scatter
+        self._moments = total.means, total.scatter
 
     def astype(self, dtype: np.dtype) -> DistributedRows:
         if not self._is_sparse or self._dtype.itemsize <= dtype.itemsize:
@@ -285,11 +293,11 @@ class DistributedRows:
 
     def gram(self, V: Block, centres: Block) -> Array:
         grams = self._parts.map(_gram, V, centres, self._shape[0]).reduce(add)
-        return np.array(grams)  # what came from elsewhere may be read-only
+        return np.array(grams)  # arrays from other processes may be read-only
 
 
 class _CodedPart(NamedTuple):
-    """The codes that occur in a part, and its rows by their places among these."""
+    """The codes that occur in a part, and its rows with indices into these codes."""
 
     present: NDArray[np.int64]
     rows: DenseRows | SparseRows
@@ -313,7 +321,7 @@ def _code_part(X: Any, codes: NDArray[Any]) -> _CodedPart:
         X = X.astype(np.float64)
     rows = DenseRows if isinstance(X, np.ndarray) else SparseRows
     coded = rows(X, local.astype(np.int64, copy=False), len(present))
-    coded.moments()  # to raise here, where the place of the part is known
+    coded.moments()  # raises here, where errors name the part
     return _CodedPart(present.astype(np.int64), coded, np.bincount(local))
 
 
@@ -323,14 +331,14 @@ def _typed(part: _CodedPart, dtype: np.dtype) -> _CodedPart:
 
 def _moments(part: _CodedPart, n_codes: int) -> _Moments:
     means, scatter = part.rows.moments()
-    found = _Moments(
+    moments = _Moments(
         np.zeros(n_codes, np.int64),
         np.zeros((n_codes, means.shape[1])),
         np.zeros(n_codes),
     )
-    for total, own in zip(found, (part.counts, means, scatter), strict=True):
-        total[part.present] = own
-    return found
+    for total, values in zip(moments, (part.counts, means, scatter), strict=True):
+        total[part.present] = values
+    return moments
 
 
 def _merge(a: _Moments, b: _Moments) -> _Moments:
@@ -347,9 +355,9 @@ def _merge(a: _Moments, b: _Moments) -> _Moments:
 
 def _product(part: _CodedPart, V: Block, centres: Block, coefficients: Block) -> Block:
     out = np.zeros_like(V)
-    own = coefficients[part.present]
-    if own.any():
-        part.rows.add_products(V, part.centres(centres), own, out)
+    coefficients = coefficients[part.present]
+    if coefficients.any():
+        part.rows.add_products(V, part.centres(centres), coefficients, out)
     return out
 
 

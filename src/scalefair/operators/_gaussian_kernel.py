@@ -14,6 +14,7 @@ from scipy import sparse
 from scalefair._docs import documented
 from scalefair._entries import all_finite, check_array, judged_later
 from scalefair._random_state import check_random_state
+from scalefair._rounding import ROUNDING
 from scalefair.kernels import (
     block_gram,
     block_rotate,
@@ -25,12 +26,8 @@ from scalefair.kernels import (
 )
 from scalefair.operators._base import Array, TypedOperator, put_sum
 
-_BLOCK = 50  # landmarks that are drawn together
-_CHUNK_TILES = 64  # tiles of the kernel's rows that are worked on at a time
-_BLOCK_AT = 512  # other points whose kernel is worked on at a time
-_PIVOT = 1e-12  # smaller pivots are rounding errors of the diagonal, which is 1
-_SAMPLED_ROWS = 256  # exact rows behind the error in the Frobenius norm
-_DEGREE_ROWS = 1024  # rows behind the estimate of the degrees
+# Landmarks that are drawn at a time.
+LANDMARK_BLOCK = 50
 
 _TEXTS = {
     "gamma": """\
@@ -97,7 +94,7 @@ class RBFKernel(TypedOperator):
         X = _check_features(X)
         super().__init__(dtype, X.shape[0])
         self.gamma = _check_gamma(gamma, X.shape[1])
-        self._middle: Array = _middle_of(X)
+        self._middle: Array = _feature_means(X)
         self._exact_tiles = rbf_tiles(_kernel_points(X, self.gamma, self._middle))
         self._set_type()
 
@@ -128,12 +125,13 @@ class RBFKernel(TypedOperator):
         ndarray of shape (m, k)
             Sums over all :math:`x_j` of :math:`\exp(-\gamma |p_i - x_j|^2) b_j`.
         """
-        at = _kernel_points(_check_features(points), self.gamma, self._middle)
-        out = np.zeros((len(at), B.shape[1]))
-        for start in range(0, len(at), _BLOCK_AT):
-            some = at[start : start + _BLOCK_AT]
-            for rows, columns in _kernel_columns(self._exact_tiles, len(B), some):
-                out[start : start + _BLOCK_AT] += block_gram(columns, B[rows])
+        queries = _kernel_points(_check_features(points), self.gamma, self._middle)
+        out = np.zeros((len(queries), B.shape[1]))
+        block_size = self._exact_tiles.shape[2]
+        for start in range(0, len(queries), block_size):
+            block = slice(start, start + block_size)
+            for rows, K in _kernel_columns(self._exact_tiles, len(B), queries[block]):
+                out[block] += block_gram(K, B[rows])
         return out
 
 
@@ -143,7 +141,7 @@ class NystroemKernel(TypedOperator):
 
     The Nyström approximation :math:`W = C U^+ C^T`: the columns of `C` are those of `K`
     for some points, the landmarks, and `U` their rows of `C`. Randomly pivoted Cholesky
-    draws the landmarks in blocks, one half in proportion to what is left of the
+    draws the landmarks in blocks, one half in proportion to the residual of the
     diagonal of `K`, the other to that of the normalised kernel :math:`D^{-1/2} K
     D^{-1/2}`, whose leading eigenvectors points far from the others rule.
 
@@ -210,7 +208,7 @@ class NystroemKernel(TypedOperator):
                 f"n_landmarks must be a positive integer, got {n_landmarks!r}."
             )
         rng = check_random_state(random_state)
-        self._middle: Array = _middle_of(X)
+        self._middle: Array = _feature_means(X)
         points = _kernel_points(X, self.gamma, self._middle)
         if not np.isfinite(points).all():
             raise ValueError(
@@ -248,61 +246,66 @@ class NystroemKernel(TypedOperator):
         ndarray of shape (m, k)
             The sums that `RBFKernel.matmat_at` forms, approximately, in float64.
         """
-        at = _kernel_points(_check_features(points), self.gamma, self._middle)
+        queries = _kernel_points(_check_features(points), self.gamma, self._middle)
         Z: Any = self.factor.astype(np.float64, copy=False)
-        drawn: Array = self._landmark_points
-        out = np.empty((len(at), B.shape[1]))
+        out = np.empty((len(queries), B.shape[1]))
         with single_blas_thread():
-            known = np.linalg.pinv(Z[self.landmarks].T) @ block_gram(Z, B)
-            for rows, columns in _kernel_columns(rbf_tiles(at), len(at), drawn):
-                out[rows] = columns @ known
+            # A row z of the factor satisfies Z_L z = k_L, L the landmarks, so that
+            # z^T Z^T B = k_L^T (Z_L^T)^+ Z^T B.
+            coefficients = np.linalg.pinv(Z[self.landmarks].T) @ block_gram(Z, B)
+            tiles = rbf_tiles(queries)
+            for rows, K in _kernel_columns(tiles, len(out), self._landmark_points):
+                out[rows] = K @ coefficients
         return out
 
 
 def _pivoted_cholesky(
-    points: Array, rank: int, rng: np.random.RandomState
+    points: Array, max_rank: int, rng: np.random.RandomState
 ) -> tuple[Array, NDArray[np.int64], float]:
-    """Factor Z of the kernel, the landmarks, and the relative trace of what is left."""
+    """Factor Z of the kernel K, the landmarks, and trace(K - Z Z^T) / trace(K)."""
     n = len(points)
     tiles = rbf_tiles(points)
-    Z = np.empty((n, rank))
-    left = np.ones(n)  # diagonal of K - Z Z^T
+    Z = np.empty((n, max_rank))
+    diagonal = np.ones(n)  # of K - Z Z^T
     degrees = _estimated_degrees(tiles, points, rng)
     landmarks: list[NDArray[np.int64]] = []
-    filled = 0
-    while filled < rank and left.sum() > n * _PIVOT:
-        size = min(_BLOCK, rank - filled)
-        near, far = left / left.sum(), left / degrees
-        probability = (near + far / far.sum()) / 2
+    rank = 0
+    while rank < max_rank and diagonal.sum() > n * ROUNDING:
+        # Draw half of the landmarks by the diagonal of the residual of K, half by that
+        # of the normalised kernel.
+        size = min(LANDMARK_BLOCK, max_rank - rank)
+        normalized = diagonal / degrees
+        probability = (diagonal / diagonal.sum() + normalized / normalized.sum()) / 2
         drawn = np.unique(rng.choice(n, size=size, p=probability))
-        rotation = _whiten(points[drawn], Z[drawn, :filled])
-        kept = rotation.any(axis=0).sum()
-        at_drawn = Z[drawn, :filled].T
+        Z_drawn = Z[drawn, :rank]
+        whitening = _whiten(points[drawn], Z_drawn)
+        n_pivots = whitening.any(axis=0).sum()
+        # New columns of Z: the residual columns of K at the landmarks, whitened.
         for rows, columns in _kernel_columns(tiles, n, points[drawn]):
-            known = np.ascontiguousarray(Z[rows, :filled])
-            block_subtract(columns, known, at_drawn)
-            block_rotate(columns, rotation)
-            Z[rows, filled : filled + kept] = columns[:, :kept]
-            left[rows] -= np.square(columns).sum(axis=1)
-        np.maximum(left, 0, out=left)
-        left[drawn] = 0
+            block_subtract(columns, np.ascontiguousarray(Z[rows, :rank]), Z_drawn.T)
+            block_rotate(columns, whitening)
+            Z[rows, rank : rank + n_pivots] = columns[:, :n_pivots]
+            diagonal[rows] -= np.square(columns).sum(axis=1)
+        np.maximum(diagonal, 0, out=diagonal)
+        diagonal[drawn] = 0
         landmarks.append(drawn)
-        filled += kept
-    if filled < rank:
-        Z = Z[:, :filled].copy()
-    return Z, np.concatenate(landmarks), float(left.sum() / n)
+        rank += n_pivots
+    if rank < max_rank:
+        Z = Z[:, :rank].copy()
+    return Z, np.concatenate(landmarks), float(diagonal.sum() / n)
 
 
 def _kernel_columns(
     tiles: NDArray[np.floating[Any]], n: int, drawn: Array
 ) -> Iterator[tuple[slice, Array]]:
-    """Columns of the kernel that belong to drawn points, some rows at a time."""
+    """Columns of the kernel at the drawn points, a chunk of rows at a time."""
     drawn_tiles, width = rbf_tiles(drawn), tiles.shape[2]
-    for first in range(0, len(tiles), _CHUNK_TILES):
-        start = first * width
-        rows = slice(start, min(n, start + _CHUNK_TILES * width))
+    # 64 tiles are 16384 rows: a chunk of 50 columns takes 6.5 MB.
+    for first in range(0, len(tiles), 64):
+        chunk, start = tiles[first : first + 64], first * width
+        rows = slice(start, min(n, start + len(chunk) * width))
         columns = np.empty((rows.stop - start, len(drawn)))
-        rbf_columns(tiles[first : first + _CHUNK_TILES], drawn_tiles, columns)
+        rbf_columns(chunk, drawn_tiles, columns)
         yield rows, columns
 
 
@@ -311,25 +314,28 @@ def _estimated_degrees(
 ) -> Array:
     """Row sums of the kernel from some of its columns; at least 1, its diagonal."""
     n = len(points)
-    drawn = rng.choice(n, size=min(n, _DEGREE_ROWS), replace=False)
+    # From 1024 columns: a sampling error of 3 % of their standard deviation.
+    drawn = rng.choice(n, size=min(n, 1024), replace=False)
     degrees = np.empty(n)
     for rows, columns in _kernel_columns(tiles, n, points[drawn]):
         degrees[rows] = columns.mean(axis=1)
     return np.maximum(degrees * n, 1)
 
 
-def _whiten(points: Array, known: Array) -> Array:
-    """Square T with ``T^T A T = I``, A what is left of the kernel of some points."""
-    # Columns of pivots that are rounding errors are zero, and last.
+def _whiten(points: Array, Z: Array) -> Array:
+    """Square T with ``T^T A T = I`` for the residual A = K - Z Z^T of some points.
+
+    Columns of pivots that are rounding errors are zero, and last.
+    """
     tiles = rbf_tiles(points)
-    left = np.empty((len(points), len(points)))
-    rbf_columns(tiles, tiles, left)
+    residual = np.empty((len(points), len(points)))
+    rbf_columns(tiles, tiles, residual)
     with single_blas_thread():
-        left -= known @ known.T
-        values, vectors = np.linalg.eigh(left)
+        residual -= Z @ Z.T
+        values, vectors = np.linalg.eigh(residual)
     values, vectors = values[::-1], vectors[:, ::-1]
-    large = values > _PIVOT
-    return vectors * np.where(large, 1 / np.sqrt(np.where(large, values, 1)), 0)
+    is_pivot = values > ROUNDING
+    return vectors * np.where(is_pivot, 1 / np.sqrt(np.where(is_pivot, values, 1)), 0)
 
 
 def _sampled_error(
@@ -337,19 +343,21 @@ def _sampled_error(
 ) -> tuple[float, float]:
     """Estimate of |K - Z Z^T|_F / |K|_F from some rows, and its standard error."""
     n = len(points)
-    m = min(n, _SAMPLED_ROWS)
+    m = min(n, 256)  # the documented number of rows
     drawn = rng.choice(n, size=m, replace=False)
+    # Squared norms of the sampled rows of K - Z Z^T and of K.
     error, size = np.zeros(m), np.zeros(m)
     for rows, columns in _kernel_columns(rbf_tiles(points), n, points[drawn]):
         size += np.square(columns).sum(axis=0)
         block_subtract(columns, np.ascontiguousarray(Z[rows]), Z[drawn].T)
         error += np.square(columns).sum(axis=0)
     ratio = error.sum() / size.sum()
-    # Linearised variance of a ratio of means, drawn without replacement.
+    # Linearised variance of a ratio of means, drawn without replacement; the standard
+    # error of its square root follows by the delta method.
     variance = np.square(error - ratio * size).sum() / max(m - 1, 1) / m * (1 - m / n)
-    spread = math.sqrt(variance) / size.mean()
+    ratio_std = math.sqrt(variance) / size.mean()
     estimate = math.sqrt(ratio)
-    return estimate, spread / (2 * estimate) if estimate > 0 else 0.0
+    return estimate, ratio_std / (2 * estimate) if estimate > 0 else 0.0
 
 
 def _check_features(X: Any) -> Array:
@@ -371,15 +379,15 @@ def _check_gamma(gamma: float | None, n_features: int) -> float:
     return gamma
 
 
-def _middle_of(X: Array) -> Array:
+def _feature_means(X: Array) -> Array:
     with judged_later():
-        middle: Array = X.mean(axis=0)
-    return middle
+        means: Array = X.mean(axis=0)
+    return means
 
 
-def _kernel_points(X: Array, gamma: float, middle: Array) -> Array:
-    """Points so that the kernel is ``2**-squared_distance``, centred for float32."""
+def _kernel_points(X: Array, gamma: float, mean: Array) -> Array:
+    """Scaled points whose kernel is ``2**-squared_distance``, centred for float32."""
     with judged_later():
-        points: Array = X - middle
+        points: Array = X - mean
         points *= math.sqrt(gamma / math.log(2))
     return points

@@ -16,8 +16,6 @@ from scalefair.operators._base import TEXTS, Array, TypedOperator, put_sum
 from scalefair.operators._coded_rows import DenseRows, DistributedRows, SparseRows
 from scalefair.streaming import PartitionedRows, Parts
 
-_REAL = (np.dtype(np.float64), np.dtype(np.float32))
-
 
 @documented(**TEXTS)
 class GroupCovariance(TypedOperator):
@@ -61,7 +59,7 @@ class GroupCovariance(TypedOperator):
     mean : ndarray of shape (n,), float64
         Mean of all rows.
     centres : ndarray of shape (1, n) or (G, n), float64
-        What is subtracted: the mean of all rows, or of each group.
+        Subtracted from the rows: the mean of all rows, or of each group.
     group_traces : ndarray of shape (G,), float64
         Traces of the :math:`C_g`: the total variance of each group about `c`.
 
@@ -191,7 +189,7 @@ class GroupCovariance(TypedOperator):
         """Overwrite the rows of `out` with the products of groups with a vector.
 
         The weights play no part. Sparse rows are read once, from a copy of those of the
-        group, sorted by length, that is made when it is first asked for.
+        group, sorted by length, that is made in the first product.
 
         Parameters
         ----------
@@ -263,7 +261,7 @@ class GroupCovariance(TypedOperator):
 
 
 def _check_rows(X: Any) -> Any:
-    """Table of float32 or float64; nothing is copied that has such a type already."""
+    """Table of float32 or float64; copied only if it has another type."""
     if sparse.issparse(X):
         X = sparse.csr_array(X)
     else:
@@ -274,22 +272,23 @@ def _check_rows(X: Any) -> Any:
         raise TypeError("X must be real, got complex numbers.")
     if 0 in X.shape:
         raise ValueError(f"X must have rows and columns, got shape {X.shape}.")
-    if X.dtype not in _REAL:
+    if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     return canonical(X)
 
 
 def _check_codes(codes: Any, n_rows: int, n_codes: int) -> NDArray[np.int64]:
     """Return the codes of rows in int64, after checking that they are 0 to G - 1."""
-    given = np.asarray(codes)
-    if given.shape != (n_rows,) or given.dtype.kind not in "iu":
+    codes = np.asarray(codes)
+    if codes.shape != (n_rows,) or codes.dtype.kind not in "iu":
         raise ValueError(
             f"codes must be {n_rows} integers, one for each row, got shape "
-            f"{given.shape} of {given.dtype}."
+            f"{codes.shape} of {codes.dtype}."
         )
-    if given.size and (given.min() < 0 or given.max() >= n_codes):
+    if codes.size and (codes.min() < 0 or codes.max() >= n_codes):
         raise ValueError(
             f"codes must lie between 0 and {n_codes - 1}, one for each weight, got "
-            f"{given.min()} to {given.max()}."
+            f"{codes.min()} to {codes.max()}."
         )
-    return given.astype(np.int64, copy=False)
+    checked: NDArray[np.int64] = codes.astype(np.int64, copy=False)
+    return checked

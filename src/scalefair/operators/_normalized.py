@@ -16,12 +16,10 @@ from scalefair.kernels import (
     block_gram,
     block_subtract,
     csr_matmat,
-    csr_room,
     csr_scale,
+    csr_workspace,
 )
 from scalefair.operators._base import Array, TypedOperator, apply_block
-
-_SYMMETRY_UNITS = 100  # last places; rounding errors of x^T W y are far below
 
 _TEXTS = {
     "shift": """\
@@ -50,7 +48,7 @@ Fairness Constraints", section 2.2 and remark 2.3.""",
 
 
 class _Normalized(TypedOperator):
-    """Degrees, with what every node's is raised by, and the term that comes of it."""
+    """Degrees with the regularisation added, and its constant term in products."""
 
     def _set_degrees(self, degrees: Array, regularization: float) -> None:
         real = isinstance(regularization, Real) and math.isfinite(regularization)
@@ -98,7 +96,7 @@ class NormalizedAffinity(_Normalized):
     matrix : scipy.sparse.csr_array
         :math:`D^{-1/2} W D^{-1/2}` without the constant of the regularisation; shares
         the index arrays of a CSR `W`. Where all stored weights are equal, entries are
-        not stored, and made whenever this is asked for: products then take the weights
+        not stored, and computed at each access: products then take the weights
         from the nodes, and keep a block to work in.
 
     Raises
@@ -173,7 +171,7 @@ class NormalizedAffinity(_Normalized):
         else:
             self._data = np.ones(1, self.dtype)
             self._scale = np.sqrt(self._weight / self.degrees).astype(self.dtype)
-        self._room: np.ndarray | None = None
+        self._workspace: np.ndarray | None = None
         self._set_constant()
 
     def _apply(
@@ -183,14 +181,15 @@ class NormalizedAffinity(_Normalized):
         real = self.dtype.type
         scalars = real(alpha), real(shift - self.shift), real(beta)
         if self._scale is not None:
-            # One entry that is read again and again.
+            # Stride 0: all entries are the same number in memory.
             data = np.ndarray(self.indices.shape, data.dtype, data, strides=(0,))
-        # Kept, as fresh pages cost half a product; gone while a thread works in it.
-        room = self.__dict__.pop("_room", None)
-        room = csr_room(X, room, self._scale is not None)
+        # The workspace is kept: new pages of memory cost half a product. A thread takes
+        # it away while it works in it, so that others allocate their own.
+        workspace = self.__dict__.pop("_workspace", None)
+        workspace = csr_workspace(X, workspace, self._scale is not None)
         csr = self.indptr, self.indices, data
-        csr_matmat(*csr, X, out, *scalars, self._scale, room)
-        self._room = room
+        csr_matmat(*csr, X, out, *scalars, self._scale, workspace)
+        self._workspace = workspace
         self._add_constant(X, out, alpha)
 
 
@@ -290,7 +289,7 @@ def _real_type(W: LinearOperator) -> type[np.float32 | np.float64]:
 
 
 def _probe(W: LinearOperator) -> tuple[Array, Array]:
-    """Vectors, in rows, and their products in float64; those of the first are sums."""
+    """Test vectors, as rows, and their products in float64; the first is constant."""
     real = _real_type(W)
     probes: np.ndarray = np.random.default_rng(0).standard_normal((W.shape[0], 3))
     probes = probes.astype(real)
@@ -304,13 +303,14 @@ def _probe(W: LinearOperator) -> tuple[Array, Array]:
 
 
 def _check_symmetry(probes: Array, products: Array, real: type) -> None:
-    """Refuse products of an operator that is not symmetric."""
+    """Refuse an operator with x^T W y != y^T W x for the random vectors x, y."""
     _, x, y = probes
     with judged_later():
         sums, Wx, Wy = products / np.abs(products[0]).max()
         difference = abs(x @ Wy - y @ Wx)
         moduli = (np.abs(x) + np.abs(y)) @ np.abs(sums)
-    if not difference <= _SYMMETRY_UNITS * np.finfo(real).eps * moduli:
+    # Rounding errors of x^T W y are far below 100 units in the last place.
+    if not difference <= 100 * np.finfo(real).eps * moduli:
         raise ValueError(
             "The affinity is not symmetric: x^T W y and y^T W x differ by "
             f"{difference / moduli:.1e} of the row sums; use (W + W^T) / 2."

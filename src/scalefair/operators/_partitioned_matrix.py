@@ -90,55 +90,55 @@ class PartitionedMatrix(SymmetricBlockOperator):
         if self._columns is None:
             blocks = self._parts.map(_multiply, X)
         else:
-            own = self._parts.like(X[columns] for columns in self._columns)
-            blocks = self._parts.map(_multiply_own, each=[own])
+            rows = self._parts.like(X[columns] for columns in self._columns)
+            blocks = self._parts.map(_multiply_compressed, each=[rows])
         product = np.concatenate(blocks.gather())
         put_product(product, X, out, alpha, shift, beta)
 
 
-Entries = NDArray[Any]
-
-
-class _Block(NamedTuple):
-    """Columns that occur in a block of rows, and the block with these alone."""
+class _CompressedRows(NamedTuple):
+    """A block of rows without its empty columns, and the numbers of the others."""
 
     columns: NDArray[np.int64]
     matrix: sparse.csr_array
 
 
 def _checked(W: sparse.csr_array, dtype: np.dtype) -> sparse.csr_array:
-    """Block of finite entries of a type, with int32 indices where they do."""
+    """Block with finite entries of a type, and int32 indices if they suffice."""
     with judged_later():
         data = W.data.astype(dtype, copy=False)
     check_stored(W, data)
     return _csr(data, W.indices, W.indptr, W.shape)
 
 
-def _compress(W: sparse.csr_array, dtype: np.dtype) -> _Block:
+def _compress(W: sparse.csr_array, dtype: np.dtype) -> _CompressedRows:
     W = _checked(W, dtype)
     occurs = np.zeros(W.shape[1], bool)
     occurs[W.indices] = True
     columns = np.flatnonzero(occurs)
-    place = np.cumsum(occurs) - 1
+    position = np.cumsum(occurs) - 1  # of each column among those that occur
     shape = W.shape[0], len(columns)
-    return _Block(columns, _csr(W.data, place[W.indices], W.indptr, shape))
+    return _CompressedRows(columns, _csr(W.data, position[W.indices], W.indptr, shape))
 
 
 def _csr(
-    data: Entries, indices: Entries, indptr: Entries, shape: tuple[int, int]
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    shape: tuple[int, int],
 ) -> sparse.csr_array:
     index = np.int32 if max(len(data), *shape) < 2**31 else np.int64
     parts = data, indices.astype(index, copy=False), indptr.astype(index, copy=False)
     return sparse.csr_array(parts, shape=shape)
 
 
-def _multiply_own(block: _Block, X: np.ndarray) -> np.ndarray:
+def _multiply_compressed(block: _CompressedRows, X: np.ndarray) -> np.ndarray:
     return _multiply(block.matrix, X)
 
 
 def _multiply(W: sparse.csr_array, X: np.ndarray) -> np.ndarray:
     out = np.empty((W.shape[0], X.shape[1]), X.dtype)
     one, zero = X.dtype.type(1), X.dtype.type(0)
-    X = np.ascontiguousarray(X)  # from another process it may be in another order
+    X = np.ascontiguousarray(X)  # other processes may send another memory order
     csr_matmat(W.indptr, W.indices, W.data, X, out, one, zero, zero)
     return out

@@ -139,18 +139,20 @@ class Projected(SymmetricBlockOperator):
             B = (AQ - basis @ inner / 2).astype(self.dtype)
         check_product(B)
         basis = basis.astype(self.dtype)
-        self._left, self._right = np.hstack([basis, B]), np.hstack([B, basis])
+        # A - Q B^T - B Q^T = A - L R^T with L = [Q, B] and R = [B, Q].
+        self._L, self._R = np.hstack([basis, B]), np.hstack([B, basis])
 
     @cached_property
     def _transposed(self) -> np.ndarray:
-        return np.ascontiguousarray(self._left.T)
+        return np.ascontiguousarray(self._L.T)
 
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
     ) -> None:
         apply_block(self.A, X, out, alpha=alpha, shift=shift, beta=beta)
-        if X.shape[1] == 1:  # rows of the transposed basis are read at full speed
-            inside = self._transposed @ X[:, 0]
-            out[:, 0] -= alpha * np.roll(inside, len(inside) // 2) @ self._transposed
+        if X.shape[1] == 1:
+            # Long rows are read at full speed. R^T x is L^T x with its halves swapped.
+            Lx = self._transposed @ X[:, 0]
+            out[:, 0] -= alpha * np.roll(Lx, len(Lx) // 2) @ self._transposed
             return
-        block_subtract(out, self._left, alpha * block_gram(self._right, X))
+        block_subtract(out, self._L, alpha * block_gram(self._R, X))

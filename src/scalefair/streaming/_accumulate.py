@@ -20,17 +20,11 @@ from scalefair.kernels import (
 )
 from scalefair.streaming._blocks import row_blocks
 
-# Up to this width register tiles are quicker than BLAS: 256 rows fit the cache.
-_THIN = 192
-# Many labels of many columns: partial sums would not fit a cache or a thread.
-_THIN_BYTES = 2**23
-_BLOCK_BYTES, _SPARSE_BYTES = 2**26, 2**25
-_VIEW_BLOCKS = 4  # a dense block that is not converted takes no memory
-_SHIFT_ROWS = 16  # behind the shift of a label; any typical value would do
-# In products of a dense block: two stored entries, a stored one, one made dense.
-_SCATTERED_COST, _STORED_ENTRY_COST, _DENSE_ENTRY_COST = 25, 600, 40
-# Columns with this share of entries are shifted: they may have a large mean.
-_FULL = 0.9
+# Bytes of the scatter matrices of all labels up to which register tiles are faster than
+# BLAS: the sums of a thread fit the second-level cache.
+MAX_TILED_BYTES = 2**20
+# Bytes of a block of rows in float64.
+BLOCK_BYTES = 2**26
 
 
 class ShiftedSums:
@@ -55,15 +49,15 @@ class ShiftedSums:
             # sum (x - c)(x - c)^T - m (mean - c)(mean - c)^T, exactly symmetric
             offset = np.sqrt(count) * offset
             scatter -= np.outer(offset, offset)
-            # Sums of squares: what is below zero is rounding.
+            # Sums of squares: negative values are rounding errors.
             np.maximum(diagonal, 0.0, out=diagonal)
         return self.counts, self.shifts + offsets, self.scatters
 
 
 def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums:
-    """Return the sums of rows as `check_rows` returns them; no label is without."""
+    """Return the sums of rows from `check_rows`; every label must occur."""
     sums = ShiftedSums(n_labels, X.shape[1])
-    with judged_later():  # where a block is added, and when the sums are made moments
+    with judged_later():  # sums are checked after each block, and in `to_moments`
         if sparse.issparse(X) and is_cheaper_sparse(X):
             _accumulate_sparse(X, codes, sums)
         else:
@@ -72,53 +66,55 @@ def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums
 
 
 def _accumulate_dense(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
-    n_labels, n = sums.shifts.shape
-    thin = n <= _THIN and 8 * n_labels * n**2 <= _THIN_BYTES
+    n_labels = len(sums.counts)
+    is_tiled = sums.scatters.nbytes <= MAX_TILED_BYTES
     for first, block in _dense_blocks(X):
         labels = codes[first : first + len(block)]
-        if not sums.has_shift.all():  # some labels are seen for the first time
-            means, counts = first_means(block, labels, n_labels, _SHIFT_ROWS)
+        if not sums.has_shift.all():  # some labels may occur for the first time
+            # Any typical value will do as a shift: here the mean of at most 16 rows.
+            means, counts = first_means(block, labels, n_labels, 16)
             new = (counts > 0) & ~sums.has_shift
             sums.shifts[new] = means[new]
             sums.has_shift |= new
-        if thin:
+        if is_tiled:
             counts, totals, scatters = label_scatter(block, labels, sums.shifts)
             sums.counts += counts
             sums.sums += totals
             sums.scatters += scatters
         else:
-            _add_wide(block, labels, sums)
+            _add_by_blas(block, labels, sums)
         if not np.isfinite(sums.sums).all():
             refuse_entries(block, first)
-    if not thin:
+    if not is_tiled:
         for scatter in sums.scatters:
             mirror_lower(scatter)
 
 
 def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
-    """Yield first rows and blocks in types that the kernels know: float32, float64."""
-    is_view = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
-    for rows, block in row_blocks(X, _BLOCK_BYTES * (_VIEW_BLOCKS if is_view else 1)):
+    """Yield first rows and dense blocks in float32 or float64, as kernels take them."""
+    for rows, block in row_blocks(X, BLOCK_BYTES):
         m, n = block.shape
-        step = max(1, _BLOCK_BYTES // (8 * n)) if sparse.issparse(block) else m
+        # A sparse block has more rows than fit the memory once they are dense.
+        step = max(1, BLOCK_BYTES // (8 * n)) if sparse.issparse(block) else m
         for start in range(0, m, step):
             part = block[start : start + step]
             part = part.toarray() if sparse.issparse(part) else part
-            single = part.dtype == np.float32 and part.dtype.isnative
-            kind = np.float32 if single else np.float64
-            yield rows.start + start, part.astype(kind, copy=False)
+            is_single = part.dtype == np.float32 and part.dtype.isnative
+            dtype = np.float32 if is_single else np.float64
+            yield rows.start + start, part.astype(dtype, copy=False)
 
 
-def _add_wide(
+def _add_by_blas(
     block: NDArray[np.floating], codes: NDArray[np.integer], sums: ShiftedSums
 ) -> None:
-    """Rows of one label after the other, by BLAS, on all its threads."""
+    """Add the rows of one label after the other, by BLAS on all its threads."""
     n = block.shape[1]
-    small = codes.astype(np.int16) if len(sums.counts) < 2**15 else codes
-    order = np.argsort(small, kind="stable")  # a radix sort for 16 bits
+    # NumPy sorts integers of 16 bits by radix.
+    short_codes = codes.astype(np.int16) if len(sums.counts) < 2**15 else codes
+    order = np.argsort(short_codes, kind="stable")
     counts = np.bincount(codes, minlength=len(sums.counts))
     starts = np.concatenate([[0], np.cumsum(counts)])
-    rows_at_once = max(1, _BLOCK_BYTES // (16 * n))
+    rows_at_once = max(1, BLOCK_BYTES // (16 * n))
     buffer = np.empty((min(rows_at_once, int(counts.max())), n))
     for code in np.flatnonzero(counts):
         for start in range(starts[code], starts[code + 1], rows_at_once):
@@ -133,15 +129,18 @@ def is_cheaper_sparse(X: Any) -> bool:
     """Whether products of stored entries take less time than dense blocks."""
     m, n = X.shape
     per_row = np.diff(X.indptr).astype(np.float64)
-    scattered = _SCATTERED_COST * float(per_row @ per_row)
-    scattered += _STORED_ENTRY_COST * X.nnz
-    dense = m * (n * (n + 1) / 2 + _DENSE_ENTRY_COST * n)
-    return bool(scattered < dense)
+    # Measured times, in units of one product of a dense block: 25 for each pair of
+    # stored entries in a row, 600 to copy, sort and transpose a stored entry, and 40 to
+    # make an entry dense.
+    sparse_time = 25 * float(per_row @ per_row) + 600 * X.nnz
+    dense_time = m * (n * (n + 1) / 2 + 40 * n)
+    return bool(sparse_time < dense_time)
 
 
 def _accumulate_sparse(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
-    """Add the rows of a CSR matrix; in columns not nearly full nothing cancels."""
-    for rows, block in row_blocks(X, _SPARSE_BYTES):
+    """Add the rows of a CSR matrix, shifted in the columns with few zeros."""
+    # Half the bytes of a dense block: the products need copies of a sparse one.
+    for rows, block in row_blocks(X, BLOCK_BYTES // 2):
         block_codes = codes[rows]
         for code in np.unique(block_codes):
             part = block[np.flatnonzero(block_codes == code)]
@@ -160,23 +159,30 @@ def _accumulate_sparse(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) ->
 
 
 def _full_column_means(X: Any) -> NDArray[np.float64]:
-    """Means of the columns that are nearly full, zero for the others."""
+    """Means of the columns that are nearly full, zero for the others.
+
+    Only a nearly full column can have a mean that is large compared with its standard
+    deviation: in the others nothing cancels.
+    """
     m, n = X.shape
-    full = np.bincount(X.indices, minlength=n) >= _FULL * m
-    return np.where(full, np.bincount(X.indices, X.data, minlength=n) / m, 0.0)
+    is_full = np.bincount(X.indices, minlength=n) >= 0.9 * m
+    return np.where(is_full, np.bincount(X.indices, X.data, minlength=n) / m, 0.0)
 
 
 def _shift_columns(X: Any, shift: NDArray[np.float64]) -> Any:
-    """Return ``X - shift`` in float64, stored without the zeros of the shift."""
+    """Return ``X - shift`` in float64; columns without a shift stay sparse."""
     X = X.astype(np.float64)
     columns = np.flatnonzero(shift)
     if columns.size == 0:
         return X
     m = X.shape[0]
+    # Entries of the columns without a shift, and all rows of the others.
     shifted = X[:, columns].toarray() - shift[columns]
-    kept = X.tocoo()
-    others = shift[kept.col] == 0
-    row = np.concatenate([kept.row[others], np.repeat(np.arange(m), columns.size)])
-    column = np.concatenate([kept.col[others], np.tile(columns, m)])
-    data = np.concatenate([kept.data[others], shifted.ravel()])
+    entries = X.tocoo()
+    unshifted = shift[entries.col] == 0
+    row = np.concatenate(
+        [entries.row[unshifted], np.repeat(np.arange(m), columns.size)]
+    )
+    column = np.concatenate([entries.col[unshifted], np.tile(columns, m)])
+    data = np.concatenate([entries.data[unshifted], shifted.ravel()])
     return sparse.csr_array((data, (row, column)), shape=X.shape)

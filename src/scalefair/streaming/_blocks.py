@@ -1,4 +1,4 @@
-"""Matrices of rows: what they must be, and how they are read a block at a time."""
+"""Matrices of rows: their checks, and how they are read a block at a time."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def check_rows(X: Any) -> Any:
 
 
 def _as_numbers(X: NDArray[np.object_]) -> NDArray[np.float64]:
-    """Return objects as float64, or say which of them is no number."""
+    """Return objects as float64; raise and name the first that is no number."""
     try:
         return X.astype(np.float64)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Dask: collections as parts, kept and computed wherever its scheduler puts them."""
+"""Dask collections as parts, kept and computed where Dask's scheduler puts them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from scalefair._memory import array_bytes
 from scalefair.kernels import one_thread, single_blas_thread
 from scalefair.streaming._parts import Parts
 
-# Partial results that one task adds up.
-_FAN_IN = 8
 _PACKAGES = {"dask", "dask_expr", "distributed"}
 
 
@@ -37,7 +35,7 @@ def require_dask() -> Any:
 class DaskParts(Parts):
     """Parts as a Dask collection, computed by whatever scheduler is current."""
 
-    # The graph is written down here: delayed objects would double a product's cost.
+    # Tasks are added to the graph directly: delayed objects double a product's cost.
 
     def __init__(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> None:
         self._graph, self._keys = dict(graph), list(keys)
@@ -45,7 +43,7 @@ class DaskParts(Parts):
     @classmethod
     def of_delayed(cls, values: Sequence[Any]) -> DaskParts:
         """Return delayed values as parts."""
-        # Those of one collection share a graph, of as many tasks as there are values.
+        # Values of one collection share a graph: read each graph once.
         graphs = {id(graph): graph for graph in (v.__dask_graph__() for v in values)}
         tasks = {key: graph[key] for graph in graphs.values() for key in graph}
         return cls(tasks, [value.key for value in values])
@@ -62,12 +60,12 @@ class DaskParts(Parts):
             graph.update(column._graph)
         name = f"{getattr(function, '__name__', 'part')}-{uuid4().hex}"
         shared = f"shared-{name}"
-        graph[shared] = data(shared, args)  # sent once, however many tasks take it
+        graph[shared] = data(shared, args)  # sent once, whatever the number of tasks
         run = functools.partial(_run, function)
         columns = zip(self._keys, *(column._keys for column in each), strict=True)
         keys = [(name, i) for i in range(len(self))]
-        for key, (own, *others) in zip(keys, columns, strict=True):
-            graph[key] = task_type(key, run, ref(own), ref(shared), *map(ref, others))
+        for key, (part, *values) in zip(keys, columns, strict=True):
+            graph[key] = task_type(key, run, ref(part), ref(shared), *map(ref, values))
         return DaskParts(graph, keys)
 
     def like(self, values: Iterable[Any]) -> DaskParts:
@@ -81,14 +79,15 @@ class DaskParts(Parts):
         return DaskParts(self._graph, [self._keys[i] for i in numbers])
 
     def persist(self) -> DaskParts:
-        with _large_graphs(), single_blas_thread():  # that of tasks in this process
-            kept: DaskParts = require_dask().persist(self)[0]
-        return kept
+        # Tasks may run in threads of this process: BLAS stays on one thread in each.
+        with _large_graphs(), single_blas_thread():
+            parts: DaskParts = require_dask().persist(self)[0]
+        return parts
 
     def gather(self) -> list[Any]:
         with _large_graphs(), single_blas_thread():
-            found: list[Any] = require_dask().compute(self)[0]
-        return found
+            values: list[Any] = require_dask().compute(self)[0]
+        return values
 
     def stack(
         self, lengths: Sequence[int], shape: tuple[int, ...], dtype: DTypeLike
@@ -106,15 +105,16 @@ class DaskParts(Parts):
         task_type, ref, _ = _node_types()
         run = functools.partial(_combined, combine)
         graph, keys = self._graph.copy(), self._keys
+        # A tree of tasks, each of which combines eight results, as Dask's split_every.
         while len(keys) > 1:
-            name, own = f"combined-{uuid4().hex}", keys
-            keys = [(name, i) for i in range(0, len(own), _FAN_IN)]
+            name, children = f"combined-{uuid4().hex}", keys
+            keys = [(name, i) for i in range(0, len(children), 8)]
             for key in keys:
-                group = own[key[1] : key[1] + _FAN_IN]
+                group = children[key[1] : key[1] + 8]
                 graph[key] = task_type(key, run, *map(ref, group))
         return DaskParts(graph, keys).gather()[0]
 
-    # The rest is what Dask asks of a collection.
+    # The protocol of Dask collections.
 
     def __dask_graph__(self) -> Mapping[Any, Any]:
         return self._graph
@@ -143,12 +143,12 @@ class DaskParts(Parts):
 
 
 def _run(
-    function: Callable[..., Any], part: Any, shared: tuple[Any, ...], *own: Any
+    function: Callable[..., Any], part: Any, shared: tuple[Any, ...], *values: Any
 ) -> Any:
-    """Call a function in one thread among others."""
+    """Call a function in a task, whose kernels use one thread."""
     _register_sizes()
     with one_thread():
-        return function(part, *shared, *own)
+        return function(part, *shared, *values)
 
 
 def _combined(combine: Callable[[Any, Any], Any], *values: Any) -> Any:
@@ -165,14 +165,14 @@ def _node_types() -> tuple[Any, Any, Any]:
 
 @functools.cache
 def _register_sizes() -> None:
-    """Tell Dask how large sparse arrays are: it moves what it takes for small."""
+    """Register the size of sparse arrays: Dask moves data that it believes small."""
     from dask.sizeof import sizeof
 
     sizeof.register(sparse.sparray)(array_bytes)  # type: ignore[no-untyped-call]
 
 
 def _rebuilt(graph: Mapping[Any, Any], keys: list[Any], **_: Any) -> DaskParts:
-    """Parts of computed values or, from a cluster, futures."""
+    """Parts of computed values, or of futures on a cluster."""
     _, ref, data = _node_types()
     nodes = {key: graph[key] for key in keys}
     for key, node in nodes.items():
@@ -181,15 +181,17 @@ def _rebuilt(graph: Mapping[Any, Any], keys: list[Any], **_: Any) -> DaskParts:
 
 
 def _large_graphs() -> AbstractContextManager[object]:
-    """Context without warnings of large graphs: blocks of vectors travel inside."""
+    """Context without warnings of large graphs, which contain blocks of vectors."""
     options = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
-    is_there = "distributed" in sys.modules  # else it has no defaults yet
-    return require_dask().config.set(options) if is_there else nullcontext()
+    if "distributed" not in sys.modules:  # its defaults are not set yet
+        return nullcontext()
+    context: AbstractContextManager[object] = require_dask().config.set(options)
+    return context
 
 
 def is_dask(X: Any) -> bool:
     """Whether `X` is a Dask collection, or a list of delayed values or futures."""
-    if isinstance(X, np.ndarray):  # as to_delayed returns them
+    if isinstance(X, np.ndarray):  # of delayed values, from to_delayed
         return X.dtype == object and X.size > 0 and is_dask(X.flat[0])
     if isinstance(X, (list, tuple)):
         return len(X) > 0 and all(is_dask(x) for x in X)
@@ -210,9 +212,9 @@ def dask_rows(X: Any) -> DaskParts:
 def dask_column(
     values: Any, lengths: list[int] | None, name: str, *, several: bool = False
 ) -> DaskParts:
-    """Partitions of a value for each row; arrays of known chunks are cut anew.
+    """Partitions of a value for each row; arrays of known chunks are rechunked.
 
-    With `several` they may have as many columns as they like.
+    With `several` they may have several columns.
     """
     if hasattr(type(values), "numblocks"):
         if values.ndim == 2:
@@ -245,7 +247,7 @@ def column_names(X: Any) -> NDArray[np.object_] | None:
 
 
 def _partitions(X: Any) -> list[Any]:
-    """Delayed values of a collection, a block of rows each."""
+    """Delayed blocks of rows of a collection."""
     delayed = require_dask().delayed
     if isinstance(X, (list, tuple, np.ndarray)) and is_dask(X):
         blocks = X.ravel() if isinstance(X, np.ndarray) else X
@@ -261,7 +263,7 @@ def _partitions(X: Any) -> list[Any]:
 
 
 def _stacked(blocks: Any) -> Any:
-    """Blocks of rows in the partition of a bag as one."""
+    """Stack the blocks of rows in a partition of a bag."""
     blocks = list(blocks)
     if not blocks:
         raise ValueError("A partition of the bag has no block of rows.")

@@ -24,9 +24,9 @@ from scalefair.streaming._partitioned import PartitionedRows, is_partitioned
 
 _FORMAT = "scalefair group moments 1"
 _ARRAYS = ["groups", "counts", "means", "scatters"]
-# Scatter matrices of combinations of attributes may take so much, or twice as much as
-# those of the groups; where they take more, rows are read once for each attribute.
-_JOINT_BYTES = 2**28
+# Bytes of the scatter matrices of combinations of attributes, unless those of the
+# groups take half as much. If they took more, rows are read once for each attribute.
+MAX_JOINT_BYTES = 2**28
 
 
 class GroupMoments:
@@ -76,17 +76,17 @@ class GroupMoments:
         means: ArrayLike,
         scatters: ArrayLike,
     ) -> None:
-        given = np.asarray(counts)
-        if given.dtype.kind == "f" and not all(n.is_integer() for n in given.ravel()):
-            raise ValueError(f"counts must be whole numbers, got {given}.")
+        counts = np.asarray(counts)
+        if counts.dtype.kind == "f" and not all(n.is_integer() for n in counts.flat):
+            raise ValueError(f"counts must be whole numbers, got {counts}.")
         self.groups = np.array(groups)
-        self.counts = np.array(given, dtype=np.int64)
+        self.counts = np.array(counts, dtype=np.int64)
         self.means = np.array(means, dtype=np.float64)
         self.scatters = np.array(scatters, dtype=np.float64)
         shapes = [getattr(self, name).shape for name in _ARRAYS]
         sizes = (*shapes[0], *shapes[2][1:])  # G and n
-        wanted = [sizes[:1], sizes[:1], sizes, (*sizes, *sizes[1:])]
-        if len(sizes) != 2 or not self.groups.size or shapes != wanted:
+        expected = [sizes[:1], sizes[:1], sizes, (*sizes, *sizes[1:])]
+        if len(sizes) != 2 or not self.groups.size or shapes != expected:
             raise ValueError(
                 "Moments of G groups of rows with n features need arrays of shape "
                 f"(G,), (G,), (G, n) and (G, n, n), got {', '.join(map(str, shapes))}."
@@ -101,7 +101,7 @@ class GroupMoments:
 
     @classmethod
     def _keep(cls, *arrays: NDArray[Any]) -> GroupMoments:
-        """Return moments that take over arrays, which are right and not copied."""
+        """Return moments of valid arrays, without checks and copies."""
         moments = cls.__new__(cls)
         moments.groups, moments.counts, moments.means, moments.scatters = arrays
         return moments
@@ -126,19 +126,18 @@ class GroupMoments:
 
     @classmethod
     def _compared(cls, X: Any, groups: Any, attributes: str) -> list[GroupMoments]:
-        """`from_data`, for each attribute by itself if told so."""
+        """`from_data`, for each attribute by itself if `attributes` is "each"."""
         if is_partitioned(X):
             X = PartitionedRows.of(X)
-            return cls._of_each(
-                X, X.compared_attributes(groups, attributes, warn=False)
-            )
-        X = check_rows(X)
-        given = groups, X.shape[0], attributes
-        return cls._of_each(X, compared_attributes(*given, warn=False))
+            compared = X.compared_attributes(groups, attributes, warn=False)
+        else:
+            X = check_rows(X)
+            compared = compared_attributes(groups, X.shape[0], attributes, warn=False)
+        return cls._of_each(X, compared)
 
     @classmethod
     def _from_codes(cls, X: Any, groups: NDArray[Any], codes: Any) -> GroupMoments:
-        """`from_data` for rows and groups that are encoded already."""
+        """`from_data` for encoded groups: `codes` are indices into `groups`."""
         if isinstance(X, PartitionedRows):
             total = X.map(_moments_of_part, each=[codes]).reduce(GroupMoments.merge)
             groups = groups[total.groups]
@@ -148,20 +147,20 @@ class GroupMoments:
 
     @classmethod
     def _of_each(cls, X: Any, compared: Sequence[Attribute]) -> list[GroupMoments]:
-        """Moments of the groups of each attribute, codes cut as the rows are."""
+        """Moments of the groups of each attribute; codes are cut as the rows are."""
         if len(compared) == 1:
             return [cls._from_codes(X, compared[0].groups, compared[0].codes)]
         codes = [attribute.codes for attribute in compared]
         sizes = [len(attribute.groups) for attribute in compared]
-        found: list[GroupMoments]
+        moments: list[GroupMoments]
         if isinstance(X, PartitionedRows):
-            found = X.map(_of_each_in_part, sizes, each=codes).reduce(cls._merge_each)
+            moments = X.map(_of_each_in_part, sizes, each=codes).reduce(cls._merge_each)
         else:
-            found = _of_each_in_part(check_rows(X), sizes, *codes)
-        # What other processes return may not be changed.
+            moments = _of_each_in_part(check_rows(X), sizes, *codes)
+        # New objects: those from other processes may be read-only.
         return [
             cls._keep(groups[m.groups], m.counts, m.means, m.scatters)
-            for m, (_, groups, _) in zip(found, compared, strict=True)
+            for m, (_, groups, _) in zip(moments, compared, strict=True)
         ]
 
     def update(self, X: Any, groups: ArrayLike) -> GroupMoments:
@@ -205,10 +204,11 @@ class GroupMoments:
                 f"type {other.groups.dtype}. Convert them to one type."
             )
         groups = np.union1d(self.groups, other.groups)
-        at = np.searchsorted(groups, self.groups)
+        index = np.searchsorted(groups, self.groups)
         counts, means = np.zeros(len(groups), np.int64), np.zeros((len(groups), n))
         scatters = np.zeros((len(groups), n, n))
-        counts[at], means[at], scatters[at] = self.counts, self.means, self.scatters
+        counts[index], means[index] = self.counts, self.means
+        scatters[index] = self.scatters
         # Chan, Golub & LeVeque (1983), equations (2.1), for every group.
         with judged_later():
             for j, code in enumerate(np.searchsorted(groups, other.groups)):
@@ -229,7 +229,7 @@ class GroupMoments:
         one: list[GroupMoments], other: list[GroupMoments]
     ) -> list[GroupMoments]:
         """`merge`, for the moments of each attribute."""
-        return [mine.merge(others) for mine, others in zip(one, other, strict=True)]
+        return [a.merge(b) for a, b in zip(one, other, strict=True)]
 
     @property
     def n_features(self) -> int:
@@ -305,13 +305,13 @@ class GroupMoments:
         """
         with open(path, "rb") as file:
             try:
-                with np.load(file, allow_pickle=False) as found:
-                    if str(found["format"]) != _FORMAT:
-                        raise ValueError("of another format")
-                    arrays = {name: found[name] for name in _ARRAYS}
+                with np.load(file, allow_pickle=False) as content:
+                    if str(content["format"]) != _FORMAT:
+                        raise ValueError("another format")
+                    arrays = {name: content[name] for name in _ARRAYS}
             except MemoryError:
                 raise
-            except Exception as error:  # whatever NumPy meets in it
+            except Exception as error:  # NumPy raises many kinds for damaged files
                 raise ValueError(
                     f"{os.fspath(path)!r} is not a whole file of group moments: write "
                     "it by GroupMoments.save."
@@ -322,17 +322,21 @@ class GroupMoments:
 def _of_each_in_part(
     X: Any, sizes: list[int], *codes: NDArray[np.integer]
 ) -> list[GroupMoments]:
-    """Moments of the codes that occur in a part: unions of combinations."""
-    row, cells = combinations(codes, sizes)
+    """Moments of the codes that occur in a part, for each of several attributes.
+
+    Rows are read once, for the combinations of codes that occur (cells). A group is a
+    union of cells.
+    """
+    rows, cells = combinations(codes, sizes)
     square = 8 * X.shape[1] ** 2
-    if len(row) * square > max(_JOINT_BYTES, 2 * sum(sizes) * square):
-        return [_moments_of_part(X, own) for own in codes]
-    joint = GroupMoments._keep(cells, *accumulate(X, cells, len(row)).to_moments())
-    return [_united(joint, own[row]) for own in codes]
+    if len(rows) * square > max(MAX_JOINT_BYTES, 2 * sum(sizes) * square):
+        return [_moments_of_part(X, attribute_codes) for attribute_codes in codes]
+    joint = GroupMoments._keep(cells, *accumulate(X, cells, len(rows)).to_moments())
+    return [_united(joint, attribute_codes[rows]) for attribute_codes in codes]
 
 
 def _united(joint: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
-    """Moments of unions: those of one code become one."""
+    """Moments of the unions of the groups with equal codes."""
     counts, means, scatters = joint.counts, joint.means, joint.scatters
     groups, codes = encode_values(codes, name="codes")
     sizes = np.bincount(codes, counts).astype(np.int64)
@@ -340,6 +344,7 @@ def _united(joint: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
     centres = np.zeros((len(groups), means.shape[1]))
     np.add.at(centres, codes, shares[:, None] * means)
     sums = np.zeros((len(groups), *scatters.shape[1:]))
+    # Scatter of a union: those of its groups, and that of their means.
     with judged_later():
         offsets = np.sqrt(counts)[:, None] * (means - centres[codes])
         for code, scatter, offset in zip(codes, scatters, offsets, strict=True):
@@ -358,7 +363,7 @@ def _moments_of_part(X: Any, codes: NDArray[Any]) -> GroupMoments:
 
 
 def _kind(groups: NDArray[Any]) -> str:
-    """Kind of values that can be ordered among each other."""
+    """Kind of values that can be compared with each other."""
     if groups.dtype.kind == "O" and all(isinstance(group, str) for group in groups):
         return "U"  # as a list of strings is kept
     return "number" if groups.dtype.kind in "iuf" else groups.dtype.kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -96,7 +97,7 @@ class RowReader(ABC):
         """
 
     def __getstate__(self) -> dict[str, Any]:
-        # What watches the progress stays in its process.
+        # A progress callback belongs to its process.
         return {**self.__dict__, "progress": None}
 
     @property
@@ -123,17 +124,17 @@ class RowReader(ABC):
         return LocalParts(self._checked_blocks, len(self), self.progress)
 
     def _checked_blocks(self) -> Iterator[Any]:
-        # Compiled code counts on the shapes.
+        # Kernels rely on the shapes.
         for i, (block, m) in enumerate(zip(self.blocks(), self.lengths, strict=True)):
             is_csr = sparse.issparse(block) and block.format == "csr"
-            is_kind = is_csr if self.is_sparse else isinstance(block, np.ndarray)
+            has_type = is_csr if self.is_sparse else isinstance(block, np.ndarray)
             shape = int(m), self.n_features
-            if not is_kind or block.shape != shape:
-                wanted = "a CSR matrix" if self.is_sparse else "an ndarray"
+            if not has_type or block.shape != shape:
+                expected = "a CSR matrix" if self.is_sparse else "an ndarray"
                 raise ValueError(
                     f"Block {i} of {type(self).__name__} is a {type(block).__name__}: "
                     f"shape {getattr(block, 'shape', None)}, but is_sparse, lengths "
-                    f"and n_features say {wanted} of shape {shape}."
+                    f"and n_features say {expected} of shape {shape}."
                 )
             yield block
 
@@ -200,8 +201,8 @@ class PartitionedRows:
     is_sparse: bool
     nnz: int
     feature_names: NDArray[Any] | None = None
-    # Rows of the parts that were given, some of which may have none.
-    _given: Sequence[int] | None = None
+    # Rows of all parts of the input, including the parts without rows.
+    _input_lengths: Sequence[int] | None = None
 
     @classmethod
     def of(cls, X: Any, *, persist: bool = True) -> Self:
@@ -222,30 +223,30 @@ class PartitionedRows:
         if isinstance(X, cls):
             return X
         if isinstance(X, RowReader):
-            about = X.n_features, X.dtype, X.is_sparse, X.nnz, X.feature_names
-            return cls(X.parts(), X.lengths, *about)
+            fields = X.n_features, X.dtype, X.is_sparse, X.nnz, X.feature_names
+            return cls(X.parts(), X.lengths, *fields)
         parts = dask_rows(X)
         parts = parts.map(_checked_part, each=[parts.like(range(len(parts)))])
         if persist:
             parts = parts.persist()
-        found = None if persist else _known(X)
-        if found is None:
-            found = parts.map(_describe).gather()
-        given = [part.n_rows for part in found]
-        kept = np.flatnonzero(given).tolist()
-        if not kept:
+        described = None if persist else _describe_chunks(X)
+        if described is None:
+            described = parts.map(_describe).gather()
+        lengths = [part.n_rows for part in described]
+        nonempty = np.flatnonzero(lengths).tolist()
+        if not nonempty:
             raise ValueError("X has no rows in any partition.")
-        _check_alike(found, kept)
-        first = found[kept[0]]
+        _check_alike(described, nonempty)
+        first = described[nonempty[0]]
         return cls(
-            parts.select(kept),
-            np.array([found[i].n_rows for i in kept], np.int64),
+            parts.select(nonempty),
+            np.array([lengths[i] for i in nonempty], np.int64),
             first.n_columns,
-            np.result_type(*{found[i].dtype for i in kept}),
+            np.result_type(*{described[i].dtype for i in nonempty}),
             first.is_sparse,
-            sum(found[i].nnz for i in kept),
+            sum(described[i].nnz for i in nonempty),
             column_names(X),
-            given,
+            lengths,
         )
 
     @property
@@ -260,13 +261,14 @@ class PartitionedRows:
 
     @property
     def _numbers(self) -> list[int]:
-        """Number of each part among those that were given, for messages."""
-        return [i for i, length in enumerate(self._given or self.lengths) if length]
+        """Number of each part in the input, for messages."""
+        lengths = self._input_lengths or self.lengths
+        return [i for i, length in enumerate(lengths) if length]
 
     def map(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
     ) -> Parts:
-        """Return the parts ``function(rows, *args, *one of each)``, errors with place.
+        """Return the parts ``function(rows, *args, *one of each)``; errors name it.
 
         Parameters
         ----------
@@ -281,9 +283,9 @@ class PartitionedRows:
             Computed when they are asked for.
         """
         starts, lengths = self.starts.tolist(), self.lengths.tolist()
-        place = self.parts.like(zip(self._numbers, starts, lengths, strict=True))
-        run = functools.partial(_placed, function, len(args))
-        return self.parts.map(run, *args, each=[place, *each])
+        locations = self.parts.like(zip(self._numbers, starts, lengths, strict=True))
+        run = functools.partial(_call_at_location, function, len(args))
+        return self.parts.map(run, *args, each=[locations, *each])
 
     def rowwise(
         self,
@@ -309,8 +311,8 @@ class PartitionedRows:
         {ndarray, dask.array.Array} of shape (m,) + shape
             For a Dask collection a Dask array, not computed yet.
         """
-        found = self.map(function, *args, each=each)
-        return found.stack(self.lengths.tolist(), shape, dtype)
+        values = self.map(function, *args, each=each)
+        return values.stack(self.lengths.tolist(), shape, dtype)
 
     def split(self, values: NDArray[Any]) -> Parts:
         """Return an array, cut as the rows are.
@@ -382,51 +384,70 @@ class PartitionedRows:
         )
 
     def _encode(
-        self, values: Any, name: str, what: str, attributes: str, warn: bool
+        self, values: Any, name: str, kind: str, attributes: str, warn: bool
     ) -> list[Attribute]:
-        of_groups = what == "group"
+        """Attributes with codes that are cut as the rows are."""
         if is_dask(values):
-            local = not isinstance(self.parts, DaskParts)
-            lengths = None if local else list(self._given or self.lengths)
-            given = dask_column(values, lengths, name, several=of_groups)
-            numbers = range(len(given)) if local else self._numbers
-            sizes = [None] * len(given) if local else self.lengths.tolist()
-            parts = given.select(numbers)
-            places = parts.like(zip(numbers, sizes, strict=True))
-            parts = parts.map(_encoded, name, what, attributes, each=[places]).persist()
-            merged = _merged(parts.map(_distinct).gather(), name)
-            for column in merged if of_groups else ():
-                check_are_groups([Attribute(*column[:2], None)])
-            found = [
-                Attribute(own, distinct, parts.map(_codes, j, distinct).persist())
-                for j, (own, distinct, _) in enumerate(merged)
+            encoded = self._encode_collection(values, name, kind, attributes, warn)
+            if isinstance(self.parts, DaskParts):
+                return encoded
+            # Rows of a file: gather the codes, which are cut as its blocks below.
+            encoded = [
+                attribute._replace(codes=np.concatenate(attribute.codes.gather()))
+                for attribute in encoded
             ]
-            if warn and merged[0][2]:
-                _, distinct, codes = found[0]
-                warn_few_rows(distinct, sum(codes.map(_sizes, len(distinct)).gather()))
-            if not local:
-                return found
-            found = [c._replace(codes=np.concatenate(c.codes.gather())) for c in found]
-        elif of_groups:
-            n = self.shape[0]
-            found = compared_attributes(values, n, attributes, warn=warn)
+        elif kind == "group":
+            n_rows = self.shape[0]
+            encoded = compared_attributes(values, n_rows, attributes, warn=warn)
         else:
-            values = check_values(values, name=name, what=what)
-            found = [Attribute(name, *encode_values(values, name=name))]
-        n_given = len(found[0].codes)
-        if n_given != self.shape[0]:
+            values = check_values(values, name=name, what=kind)
+            encoded = [Attribute(name, *encode_values(values, name=name))]
+        n_values = len(encoded[0].codes)
+        if n_values != self.shape[0]:
             raise ValueError(
-                f"{name} must have one {what} per sample, got {n_given} {what}s for "
+                f"{name} must have one {kind} per sample, got {n_values} {kind}s for "
                 f"{self.shape[0]} samples."
             )
         return [
-            Attribute(own, values, self.split(codes.astype(_small_type(values))))
-            for own, values, codes in found
+            attribute._replace(
+                codes=self.split(attribute.codes.astype(_code_dtype(attribute.groups)))
+            )
+            for attribute in encoded
         ]
+
+    def _encode_collection(
+        self, values: Any, name: str, kind: str, attributes: str, warn: bool
+    ) -> list[Attribute]:
+        """Attributes of a Dask collection, with codes that stay in its parts."""
+        if isinstance(self.parts, DaskParts):
+            lengths = list(self._input_lengths or self.lengths)
+            parts = dask_column(values, lengths, name, several=kind == "group")
+            parts = parts.select(self._numbers)
+            locations = zip(self._numbers, self.lengths.tolist(), strict=True)
+        else:
+            parts = dask_column(values, None, name, several=kind == "group")
+            locations = zip(range(len(parts)), [None] * len(parts), strict=True)
+        # Encode each part by itself, then by the values of all parts.
+        parts = parts.map(
+            _encode_part, name, kind, attributes, each=[parts.like(locations)]
+        ).persist()
+        merged = _merge_columns(parts.map(_without_codes).gather(), name)
+        for column in merged if kind == "group" else ():
+            check_are_groups([Attribute(column.name, column.distinct, None)])
+        encoded = []
+        for j, column in enumerate(merged):
+            codes = parts.map(_recode, j, column.distinct).persist()
+            encoded.append(Attribute(column.name, column.distinct, codes))
+        is_joint = len(merged[0].attributes) > len(merged)
+        if warn and is_joint:
+            _, distinct, codes = encoded[0]
+            counts = codes.map(_count_codes, len(distinct)).reduce(operator.add)
+            warn_few_rows(distinct, counts)
+        return encoded
 
 
 class _Description(NamedTuple):
-    """What is to be known of a part without having it."""
+    """Size and type of a part, without its entries."""
 
     n_rows: int
     n_columns: int
@@ -435,18 +456,20 @@ class _Description(NamedTuple):
     is_sparse: bool
 
 
-def _placed(function: Callable[..., Any], n_shared: int, rows: Any, *args: Any) -> Any:
-    """Call a function of a part, whose place comes after the shared arguments."""
-    shared, ((number, start, length), *own) = args[:n_shared], args[n_shared:]
+def _call_at_location(
+    function: Callable[..., Any], n_shared: int, rows: Any, *args: Any
+) -> Any:
+    """Call a function of a part; its location comes after the shared arguments."""
+    shared, ((number, start, length), *values) = args[:n_shared], args[n_shared:]
     stop = start + length - 1
-    place = f"{number} of X, rows {start} to {stop} (counted from 0 within it below)"
-    with _naming(place):
-        return function(rows, *shared, *own)
+    location = f"{number} of X, rows {start} to {stop} (counted from 0 within it below)"
+    with _naming_partition(location):
+        return function(rows, *shared, *values)
 
 
 @contextmanager
-def _naming(partition: Any) -> Iterator[None]:
-    """Say in an error which partition has it."""
+def _naming_partition(partition: Any) -> Iterator[None]:
+    """Add to an error which partition raised it."""
     try:
         yield
     except ValueError as error:
@@ -454,12 +477,12 @@ def _naming(partition: Any) -> Iterator[None]:
 
 
 def _checked_part(block: Any, number: int) -> Any:
-    """Table of real numbers, dense or CSR; one without rows as it is."""
+    """Table of real numbers, dense or CSR; blocks without rows are not checked."""
     if hasattr(block, "to_numpy"):
         block = block.to_numpy()
     if getattr(block, "shape", (1,))[0] == 0:
         return block
-    with _naming(f"{number} of X"):
+    with _naming_partition(f"{number} of X"):
         return check_rows(block)
 
 
@@ -469,96 +492,104 @@ def _describe(block: Any) -> _Description:
     return _Description(block.shape[0], block.shape[-1], nnz, block.dtype, is_sparse)
 
 
-def _known(X: Any) -> list[_Description] | None:
-    """Return what an array tells of its chunks, without computing them."""
+def _describe_chunks(X: Any) -> list[_Description] | None:
+    """Descriptions of the chunks of a Dask array of known shape, without computing."""
     if not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
         return None
     n, is_sparse = X.shape[1], sparse.issparse(X._meta)
     return [_Description(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
 
 
-def _check_alike(found: list[_Description], kept: list[int]) -> None:
-    def kind(number: int) -> str:
-        form = "sparse" if found[number].is_sparse else "dense"
-        return f"{found[number].n_columns} columns ({form})"
+def _check_alike(described: list[_Description], nonempty: list[int]) -> None:
+    """Refuse parts with different columns, or dense and sparse ones."""
 
-    for i in kept:
-        if kind(i) != kind(kept[0]):
+    def kind(number: int) -> str:
+        storage = "sparse" if described[number].is_sparse else "dense"
+        return f"{described[number].n_columns} columns ({storage})"
+
+    for i in nonempty:
+        if kind(i) != kind(nonempty[0]):
             raise ValueError(
-                f"Partition {i} of X has {kind(i)}, partition {kept[0]} has "
-                f"{kind(kept[0])}: all must have the same."
+                f"Partition {i} of X has {kind(i)}, partition {nonempty[0]} has "
+                f"{kind(nonempty[0])}: all must have the same."
             )
 
 
-class _Column(NamedTuple):
+class _EncodedColumn(NamedTuple):
     """Values of the rows of a part, encoded."""
 
     name: str
     distinct: NDArray[Any]
     codes: NDArray[Any]
-    attributes: list[str]  # columns of which they are combinations
+    attributes: list[str]  # names of all columns of the input
 
 
-def _encoded(
-    values: Any, name: str, what: str, attributes: str, place: tuple[int, int | None]
-) -> list[_Column]:
-    number, n_rows = place
+def _encode_part(
+    values: Any, name: str, kind: str, attributes: str, location: tuple[int, int | None]
+) -> list[_EncodedColumn]:
+    """Encode the values of a part by themselves."""
+    number, n_rows = location
     names: list[str] = []
-    with _naming(number):
-        if what == "group":
-            found = encode_attributes(values)
-            names = [attribute.name for attribute in found]
+    with _naming_partition(number):
+        if kind == "group":
+            encoded = encode_attributes(values)
+            names = [attribute.name for attribute in encoded]
             if attributes == "joint":
-                found = [Attribute(name, *join_attributes(found))]
+                encoded = [Attribute(name, *join_attributes(encoded))]
         else:
-            values = check_values(values, name=name, what=what)
-            found = [Attribute(name, *encode_values(values, name=name))]
-    n_given = len(found[0].codes)
-    if n_given != (n_given if n_rows is None else n_rows):
+            values = check_values(values, name=name, what=kind)
+            encoded = [Attribute(name, *encode_values(values, name=name))]
+    n_values = len(encoded[0].codes)
+    if n_rows is not None and n_values != n_rows:
         raise ValueError(
-            f"Partition {number} of {name} has {n_given} {what}s for {n_rows} "
+            f"Partition {number} of {name} has {n_values} {kind}s for {n_rows} "
             "rows of X."
         )
     return [
-        _Column(own, distinct, codes.astype(_small_type(distinct)), names)
-        for own, distinct, codes in found
+        _EncodedColumn(
+            column_name, distinct, codes.astype(_code_dtype(distinct)), names
+        )
+        for column_name, distinct, codes in encoded
     ]
 
 
-def _distinct(columns: list[_Column]) -> list[_Column]:
+def _without_codes(columns: list[_EncodedColumn]) -> list[_EncodedColumn]:
     return [column._replace(codes=column.codes[:0]) for column in columns]
 
 
-def _merged(
-    found: list[list[_Column]], name: str
-) -> list[tuple[str, NDArray[Any], bool]]:
-    """Name and distinct values of each column, and whether they are combinations."""
-    names = [part[0].attributes for part in found]
-    if any(own != names[0] for own in names):
-        other = next(own for own in names if own != names[0])
-        raise ValueError(
-            f"{name} has the columns {listed(names[0], repr)} in one partition and "
-            f"{listed(other, repr)} in another: all must have the same."
-        )
-    is_joint = len(names[0]) > len(found[0])
+def _merge_columns(
+    parts: list[list[_EncodedColumn]], name: str
+) -> list[_EncodedColumn]:
+    """Columns without codes, with the distinct values of all parts."""
+    names = parts[0][0].attributes
+    for columns in parts:
+        if columns[0].attributes != names:
+            raise ValueError(
+                f"{name} has the columns {listed(names, repr)} in one partition and "
+                f"{listed(columns[0].attributes, repr)} in another: all must have the "
+                "same."
+            )
     merged = []
-    for columns in zip(*found, strict=True):
+    for columns in zip(*parts, strict=True):
         distinct = np.concatenate([column.distinct for column in columns])
         distinct = encode_values(distinct, name=name)[0]
-        merged.append((columns[0].name, distinct, is_joint))
+        merged.append(columns[0]._replace(distinct=distinct))
     return merged
 
 
-def _codes(columns: list[_Column], j: int, distinct: NDArray[Any]) -> NDArray[Any]:
+def _recode(
+    columns: list[_EncodedColumn], j: int, distinct: NDArray[Any]
+) -> NDArray[Any]:
+    """Return the codes of column j for the distinct values of all parts."""
     column = columns[j]
-    known = np.searchsorted(distinct, column.distinct).astype(_small_type(distinct))
-    codes: NDArray[Any] = known[column.codes]
+    index = np.searchsorted(distinct, column.distinct).astype(_code_dtype(distinct))
+    codes: NDArray[Any] = index[column.codes]
     return codes
 
 
-def _sizes(codes: NDArray[Any], n_groups: int) -> NDArray[np.int64]:
+def _count_codes(codes: NDArray[Any], n_groups: int) -> NDArray[np.int64]:
     return np.bincount(codes, minlength=n_groups)
 
 
-def _small_type(distinct: NDArray[Any]) -> np.dtype:
+def _code_dtype(distinct: NDArray[Any]) -> np.dtype:
     return np.min_scalar_type(-max(len(distinct), 1))

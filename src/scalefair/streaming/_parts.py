@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-# Told after each part that was read: how many so far, and of how many.
+# Called after each part that was read, with the numbers of parts done and of all parts.
 Progress = Callable[[int, int], object]
 
 
@@ -46,7 +46,7 @@ class Parts(ABC):
 
     @abstractmethod
     def like(self, values: Iterable[Any]) -> Parts:
-        """Return parts of this class, which can be columns of `map`, of given values.
+        """Return parts of this class with these values, for example columns of `map`.
 
         Parameters
         ----------
@@ -60,13 +60,13 @@ class Parts(ABC):
 
     @abstractmethod
     def gather(self) -> list[Any]:
-        """Return all parts, here."""
+        """Return all parts in a list, in the memory of this process."""
 
     @abstractmethod
     def stack(
         self, lengths: Sequence[int], shape: tuple[int, ...], dtype: DTypeLike
     ) -> Any:
-        """Return parts that are arrays as one: an ndarray here, lazily a Dask array.
+        """Return parts that are arrays as one: an ndarray, or a lazy Dask array.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class Parts(ABC):
 
     @abstractmethod
     def reduce(self, combine: Callable[[Any, Any], Any]) -> Any:
-        """Return all parts combined, the same two by two whoever computes it.
+        """Return all parts combined, always in pairs in the same order.
 
         Parameters
         ----------
@@ -130,29 +130,29 @@ class LocalParts(Parts):
         return LocalParts(read, self._n_parts, self._progress)
 
     def like(self, values: Iterable[Any]) -> LocalParts:
-        kept = list(values)
-        return LocalParts(kept.__iter__, len(kept))
+        values = list(values)
+        return LocalParts(values.__iter__, len(values))
 
     def persist(self) -> LocalParts:
         return self
 
     def gather(self) -> list[Any]:
-        return list(self._watched())
+        return list(self._with_progress())
 
     def stack(
         self, lengths: Sequence[int], shape: tuple[int, ...], dtype: DTypeLike
     ) -> NDArray[Any]:
         out = np.empty((sum(lengths), *shape), dtype)
         start = 0
-        for part, length in zip(self._watched(), lengths, strict=True):
+        for part, length in zip(self._with_progress(), lengths, strict=True):
             out[start : start + length] = part
             start += length
         return out
 
     def reduce(self, combine: Callable[[Any, Any], Any]) -> Any:
-        return functools.reduce(combine, self._watched())
+        return functools.reduce(combine, self._with_progress())
 
-    def _watched(self) -> Iterator[Any]:
+    def _with_progress(self) -> Iterator[Any]:
         for i, part in enumerate(self):
             yield part
             if self._progress is not None:
@@ -163,8 +163,8 @@ def _mapped(
     parts: LocalParts,
     function: Callable[..., Any],
     args: tuple[Any, ...],
-    each: Sequence[Any],
+    columns: Sequence[Any],
 ) -> Iterator[Any]:
-    """Call a function on parts that are read meanwhile, again at every call."""
-    for part, *own in zip(parts, *each, strict=True):
-        yield function(part, *args, *own)
+    """Call a function on the parts as they are read."""
+    for part, *values in zip(parts, *columns, strict=True):
+        yield function(part, *args, *values)
