@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scalefair.files._tables import _EXACTLY
+from scalefair.files._tables import FLOAT_OPTIONS
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.metrics import (
     partial_demographic_parity_gap,
@@ -120,7 +120,7 @@ def test_the_saved_model_predicts_what_was_measured(people, fits, options, blank
     saved, report = done(
         people, path, "--missing", "impute", *options, said="height (27), job (27)"
     )
-    plain = pandas.read_csv(path, na_values=["?", " ?"], **_EXACTLY)
+    plain = pandas.read_csv(path, na_values=["?", " ?"], **FLOAT_OPTIONS)
     X = saved["encoder"].transform(plain[saved["columns"]])
     model = saved["classifier"]
     groups = plain["sex"].str.strip()
@@ -270,7 +270,7 @@ def test_report(people):
 def test_rows_of_one_label_are_compared(people, given, method):
     train, test = split(people)
     options = ("--given", given, "--method", method, "--kappa", 0.6)
-    frame = pandas.read_csv(test, **_EXACTLY)
+    frame = pandas.read_csv(test, **FLOAT_OPTIONS)
     frame.loc[frame["sex"] == "f", "hired"] = "no"
     none = people.save(frame, "none.csv")
     result = people.run(train, *options, "--test", none)
@@ -292,7 +292,7 @@ def test_rows_of_one_label_are_compared(people, given, method):
 def test_columns_of_a_test_are_found_by_name(people):
     train, test = split(people)
     _, report = done(people, train, "--test", test)
-    frame = pandas.read_csv(test, **_EXACTLY)[
+    frame = pandas.read_csv(test, **FLOAT_OPTIONS)[
         ["sex", "hired", "weight", "job", "height"]
     ]
     other = people.save(frame.assign(new=0), "other.csv")
@@ -555,7 +555,7 @@ def test_adult_as_it_comes(people, real_fit, data_folder):
     for missing, said in notes.items():
         saved, report = done(people, path, "--missing", missing, said=said, **roles)
         assert report["train"]["accuracy"] == pytest.approx(0.84, abs=0.01)
-    frame = pandas.read_csv(path, na_values=" ?", **_EXACTLY)
+    frame = pandas.read_csv(path, na_values=" ?", **FLOAT_OPTIONS)
     X = saved["encoder"].transform(frame[saved["columns"]])
     predicted = saved["classifier"].predict(X, sensitive_features=frame["sex"].str[1:])
     accuracy = np.mean(predicted == frame["income"].str[1:])

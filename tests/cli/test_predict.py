@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from scalefair.files._tables import _EXACTLY
+from scalefair.files._tables import FLOAT_OPTIONS
 
 
 class Models:
@@ -47,7 +47,7 @@ class Models:
         """Do the same; scores and predictions of the test rows."""
         self.fit(data, *options)
         saved = joblib.load(self.model)
-        frame = pandas.read_csv(self.test, **_EXACTLY)
+        frame = pandas.read_csv(self.test, **FLOAT_OPTIONS)
         groups = frame.pop(" sex").str.strip()
         frame = frame.rename(columns=str.strip)[saved["columns"]]
         X, groups = saved["encoder"].transform(frame), {"sensitive_features": groups}
@@ -64,7 +64,7 @@ class Models:
         assert (result.exit_code, result.stdout) == (0, ""), result.output
         assert said in result.stderr
         assert bool(said) == bool(result.stderr)
-        return pandas.read_csv(self.output, **_EXACTLY)
+        return pandas.read_csv(self.output, **FLOAT_OPTIONS)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_what_was_measured_is_predicted(models, options):
 
 def test_columns_go_by_name_and_ids_come_along(models):
     scores, _ = models.save(None, "--no-interactions")
-    frame = pandas.read_csv(models.test, skipinitialspace=True, **_EXACTLY)
+    frame = pandas.read_csv(models.test, skipinitialspace=True, **FLOAT_OPTIONS)
     frame = frame[["weight", "job", "height"]].assign(more=1)
     frame.insert(0, "id", [f"p{i}" for i in range(40)])
     table = models.folder / "people.parquet"
@@ -135,7 +135,7 @@ SPELLINGS = {
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_truth_values(models, spelling, kind):
     """As a feature, as groups and as labels; fitted from one spelling and file."""
-    frame = pandas.read_csv(models.train, skipinitialspace=True, **_EXACTLY)
+    frame = pandas.read_csv(models.train, skipinitialspace=True, **FLOAT_OPTIONS)
     frame["job"] = np.where(frame["job"] == "cook", "f", "m")
     frame["pay"] = np.where(frame["pay"] == "high", "f", "m")
     columns, tables = ["job", "sex", "pay"], {}
@@ -172,7 +172,7 @@ def test_truth_values(models, spelling, kind):
 @pytest.mark.parametrize("words", [("T", "F"), ("yes", "no"), ("1", "0")])
 def test_columns_of_unknown_words_only(models, words):
     """Predictions without the column are not those of the model."""
-    frame = pandas.read_csv(models.train, skipinitialspace=True, **_EXACTLY)
+    frame = pandas.read_csv(models.train, skipinitialspace=True, **FLOAT_OPTIONS)
     frame["job"] = frame["job"] == "cook"
     table = models.folder / "table.csv"
     frame.to_csv(table, index=False)
@@ -295,7 +295,7 @@ def test_components(components, kind):
     command = ("predict", components.output, data, "-o", output)
     result = components.invoke(*command)
     assert (result.exit_code, result.output) == (0, "")
-    found = pandas.read_csv(output, **_EXACTLY)
+    found = pandas.read_csv(output, **FLOAT_OPTIONS)
     assert list(found) == ["row", "component_1", "component_2"]
     coordinates = np.load(components.scores)
     np.testing.assert_allclose(found.iloc[:, 1:], coordinates, rtol=0, atol=1e-12)
@@ -303,7 +303,7 @@ def test_components(components, kind):
         blocks = components.invoke(*command, "--memory-limit", "1kB")
         assert (blocks.exit_code, blocks.output) == (0, "")
         pandas.testing.assert_frame_equal(
-            found, pandas.read_csv(output, **_EXACTLY), rtol=1e-12
+            found, pandas.read_csv(output, **FLOAT_OPTIONS), rtol=1e-12
         )
 
 
@@ -311,7 +311,7 @@ def test_pipes(models, monkeypatch):
     scores, _ = models.save()
     result = models.invoke("predict", models.model, models.test, "-o", "-", "--verbose")
     assert (result.exit_code, result.stderr) == (0, "")
-    found = pandas.read_csv(io.StringIO(result.stdout), **_EXACTLY)
+    found = pandas.read_csv(io.StringIO(result.stdout), **FLOAT_OPTIONS)
     assert found["score"].tolist() == scores.tolist()
     result = models.predict(None, "--verbose")
     n = (found["prediction"] == "high").sum()
@@ -324,7 +324,7 @@ def test_what_cannot_be_predicted(models):
     models.fails(models.predict(model="no.joblib"), "no.joblib: no such file")
     short = models.write("short.csv", [line.split(", ", 1)[1] for line in models.lines])
     models.fails(models.predict(short), short, "lacks 1 of the 3", "height")
-    frame = pandas.read_csv(models.test, skipinitialspace=True, **_EXACTLY)
+    frame = pandas.read_csv(models.test, skipinitialspace=True, **FLOAT_OPTIONS)
     table = models.folder / "table.csv"
     frame.drop(columns="sex").to_csv(table, index=False)
     models.fails(models.predict(table), "sex: neither a column")
@@ -342,7 +342,7 @@ def test_what_cannot_be_predicted(models):
 
 def test_groups_are_needed_for_calibrated_scores(models):
     scores, _ = models.save(None, *CALIBRATED)
-    frame = pandas.read_csv(models.test, skipinitialspace=True, **_EXACTLY)
+    frame = pandas.read_csv(models.test, skipinitialspace=True, **FLOAT_OPTIONS)
     table = models.folder / "table.csv"
     frame.drop(columns="sex").to_csv(table, index=False)
     models.fails(models.predict(table), "sex: neither a column", "--groups")

@@ -202,7 +202,7 @@ def test_blocks_do_not_depend_on_the_pieces(max_bytes, tmp_path, monkeypatch):
     bounds = sparse_bounds(X.indptr, 12, max_bytes)
     assert wanted.tolist() == np.diff(bounds).tolist()
     for pointers in 1, 7, 64:
-        monkeypatch.setattr(_rows_sparse, "_POINTERS", pointers)
+        monkeypatch.setattr(_rows_sparse, "POINTERS_PER_READ", pointers)
         reader = NpzReader(tmp_path / "rows.npz", max_bytes=max_bytes)
         assert np.array_equal(reader.lengths, wanted)
         found = sparse.vstack(list(reader.blocks()), format="csr")

@@ -15,6 +15,7 @@ from scalefair.files import FileError, clean_table, read_graph, read_table
 from scalefair.files import _tables as tables
 from scalefair.files import _text as text
 from scalefair.files._tables import TableFile
+from scalefair.files._text import TextOptions
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def table(tmp_path):
     def opened(*lines, name="table.csv", **options):
         path = tmp_path / name
         path.write_text("".join(f"{line}\n" for line in lines))
-        return TableFile(path, **options)
+        return TableFile(path, TextOptions(**options))
 
     return opened
 
@@ -104,7 +105,7 @@ def test_a_word_in_a_column_of_numbers(table, bad):
         "--categorical 'height'",
     )
     assert "more)" not in message
-    frame = table(*numbers(bad=bad)).read(words=["height"])
+    frame = table(*numbers(bad=bad)).read(strings=["height"])
     assert frame["height"][60] == shown
     lines = numbers(bad=bad)
     assert list(table(*lines).read(["age", "sex"]).columns) == ["age", "sex"]
@@ -129,12 +130,12 @@ def test_missing_values(table, blank):
     """As numbers, as words, and as words that groups or labels are."""
     lines = ["height, town,sex ", f"{blank},oslo,{blank}", f"1.5,{blank},f"]
     found = table(*lines, "2,rome, m")
-    frame = found.read(words=["sex"])
+    frame = found.read(strings=["sex"])
     assert frame.isna().sum().tolist() == [1, 1, 1]
     assert frame["height"].dtype == np.float64
     assert frame["height"][1:].tolist() == [1.5, 2]
     assert frame["sex"][1:].tolist() == ["f", "m"]  # stripped
-    assert found.where(1, "town") == f"{found.path}:3: column 2 (town)"
+    assert found.locate(1, "town") == f"{found.path}:3: column 2 (town)"
     frame = table("a,b", f"1,{blank}", f"2,{blank}").read()
     assert frame["b"].isna().all()
     assert frame["b"].dtype == np.float64
@@ -186,8 +187,8 @@ def test_lines_before_the_table_and_comments(table):
     # Below the first record everything is one.
     found = table("# by hand", "% on monday", "a,b", "#x,1", "%y,2", "z,3")
     assert found.read()["a"].tolist() == ["#x", "%y", "z"]
-    assert found.line(1) == 5
-    assert found.where(2) == f"{found.path}:6"
+    assert found.line_number(1) == 5
+    assert found.locate(2) == f"{found.path}:6"
     lines = ["a,b", *(f"{i},x" for i in range(600)), "# the end"]
     refused(lambda: table(*lines), ":602: expected 2 fields", "# the end")
 
@@ -197,7 +198,7 @@ def test_quoted_cells(table):
     found = table(*lines)
     assert found.names == ["a", "b, or c", "d"]
     assert found.read()["b, or c"].tolist() == ["two\nlines", 'say "no"']
-    assert found.line(1) == 4
+    assert found.line_number(1) == 4
     # A bad cell after two lines of one record is on the line that an editor shows.
     lines += [f"{i},x,y" for i in range(20)] + ["abc,x,y"]
     refused(lambda: table(*lines), "table.csv:25: column 1 (a) is 'abc'")
@@ -276,7 +277,7 @@ def test_standard_input(monkeypatch, pack):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(CSV))))
     found = TableFile(tables.Path("-"))
     assert_frame_equal(found.read(), WANTED, check_dtype=False)  # which reads it again
-    assert found.line(1) == 3
+    assert found.line_number(1) == 3
     text._stdin.cache_clear()
 
 
@@ -295,7 +296,7 @@ def test_parquet(tmp_path):
     assert read["e"].tolist() == ["True", "False"]
     assert read["f"][1] == 7
     assert list(found.read(["c", "a"]).columns) == ["c", "a"]
-    assert found.where(1, "b") == f"{path}: row 1 (counted from 0): column 2 (b)"
+    assert found.locate(1, "b") == f"{path}: row 1 (counted from 0): column 2 (b)"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(FileError, match=r"table\.csv: .*damaged"):
         TableFile(path).read()
@@ -307,8 +308,8 @@ def test_parquet(tmp_path):
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_store_equals_read(tmp_path, monkeypatch, kind):
     """Pieces that are written to a file without a name, which goes with the process."""
-    monkeypatch.setattr(tables, "_SAMPLE", 100)
-    monkeypatch.setattr(tables, "_PIECE", 150)  # numbers: pieces of 50 rows
+    monkeypatch.setattr(tables, "SAMPLE_ROWS", 100)
+    monkeypatch.setattr(tables, "PIECE_NUMBERS", 150)  # numbers: pieces of 50 rows
     path = tmp_path / f"table.{kind}"
     n, rng = 1000, np.random.default_rng(0)
     towns = rng.choice(["oslo", "rome", "town, large"], n)
@@ -330,15 +331,15 @@ def test_store_equals_read(tmp_path, monkeypatch, kind):
 
 def test_pieces_behind_the_sample(table, monkeypatch, tmp_path):
     """Bad cells are placed, and rows that look like comments are rows."""
-    monkeypatch.setattr(tables, "_SAMPLE", 20)
-    monkeypatch.setattr(tables, "_PIECE", 60)  # numbers: pieces of 20 rows
+    monkeypatch.setattr(tables, "SAMPLE_ROWS", 20)
+    monkeypatch.setattr(tables, "PIECE_NUMBERS", 60)  # numbers: pieces of 20 rows
     marked = ["sex,age", *("#f,1" if i % 2 else "%m,2" for i in range(100))]
     stored = table(*marked).store(["age", "sex"], (), tmp_path)
     assert stored["age"].tolist() == [2, 1] * 50
     assert stored["sex"].tolist() == ["%m", "#f"] * 50
     short = numbers()
     short[80] = "1,2"
-    monkeypatch.setattr(text, "_PEEK", 20)
+    monkeypatch.setattr(text, "LAYOUT_RECORDS", 20)
     for lines, message in [
         (numbers(bad="abc"), r":62: column 2 \(height\) is 'abc'"),
         (short, ":81: expected 3 fields"),
@@ -356,8 +357,8 @@ SPELLINGS = [("TRUE", "FALSE"), ("True", "False"), ("true", "false")]
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_truth_values_have_one_reading(tmp_path, monkeypatch, kind, spelling, missing):
     """However they are spelled, and by whatever of a table's readers they are read."""
-    monkeypatch.setattr(tables, "_PIECE", 6)  # numbers: pieces of 3 rows
-    monkeypatch.setattr(tables, "_SAMPLE", 4)
+    monkeypatch.setattr(tables, "PIECE_NUMBERS", 6)  # numbers: pieces of 3 rows
+    monkeypatch.setattr(tables, "SAMPLE_ROWS", 4)
     holds = pandas.Series([True, False, True, True, None if missing else False] * 3)
     frame = pandas.DataFrame({"x": range(15)})
     frame["holds"] = holds.map(dict(zip((True, False), spelling, strict=True)))
@@ -368,10 +369,10 @@ def test_truth_values_have_one_reading(tmp_path, monkeypatch, kind, spelling, mi
     assert found.names == ["x", "holds"]
     read = [
         found.read()["holds"],
-        found.read(words=["holds"])["holds"],
+        found.read(strings=["holds"])["holds"],
         found.store(found.names, (), tmp_path)["holds"],
         found.store(found.names, ["holds"], tmp_path)["holds"],
-        found.typed(found.frame(found.names, ()))["holds"],
+        found.convert(found.read_raw(found.names))["holds"],
         clean_table(frame, ["holds"], ["holds"])["holds"],
     ]
     for column in read:
@@ -392,11 +393,11 @@ def test_encodings(tmp_path, encoding, said):
     """A mark is obeyed, and told unless it is of UTF-8; others are to be stated."""
     path = tmp_path / "table.csv"
     path.write_bytes(LATIN.encode(encoding))
-    found = TableFile(path, encoding="cp1252" if said is None else None)
+    found = TableFile(path, TextOptions(encoding="cp1252" if said is None else None))
     assert found.read()["town"].tolist() == ["Köln", "Zürich"]
     assert [said in note for note in found.notes] == [True] * bool(said)
     assert read_table(path, encoding=encoding)["n"].tolist() == [1, 2]
-    assert found.line(1) == 3
+    assert found.line_number(1) == 3
 
 
 @pytest.mark.parametrize("n", [2, 700, 60_000])
@@ -426,8 +427,8 @@ def test_what_else_means_missing(tmp_path, kind):
     frame["town"], frame["code"] = ["-", "oslo", "Unknown"], ["-200", "1", "2"]
     path = tmp_path / f"table.{kind}"
     getattr(frame, f"to_{kind}")(path, index=False)
-    found = TableFile(path, na_values=["-", "Unknown", "-200"])
-    for read in found.read(words=["code"]), found.store([*frame], ["code"], tmp_path):
+    found = TableFile(path, TextOptions(na_values=["-", "Unknown", "-200"]))
+    for read in found.read(strings=["code"]), found.store([*frame], ["code"], tmp_path):
         assert read.isna().to_numpy().T.tolist() == [
             [False, True, False],
             [False, False, True],

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from scalefair.files import FileError, Graph
-from scalefair.files._values import as_values, read_values
+from scalefair.files._values import parse_values, read_values
 
 
 def units(ids, *, named=True):
@@ -206,6 +206,6 @@ def test_errors_name_file_and_place(read, tmp_path, text, nodes, message):
     ],
 )
 def test_values_are_numbers_if_all_are(words, kind, expected):
-    found = as_values(words, kind)
+    found = parse_values(words, kind)
     assert found.dtype.kind == expected.dtype.kind
     np.testing.assert_array_equal(found, expected)
