@@ -33,13 +33,6 @@ from scalefair.cli._errors import (
     printable,
     warn,
 )
-from scalefair.cli._fit import (
-    describe_passes,
-    fit,
-    library_warnings,
-    on_terminal,
-    watch_passes,
-)
 from scalefair.cli._options import (
     MEMORY_LIMIT,
     PATH,
@@ -52,8 +45,18 @@ from scalefair.cli._options import (
     output_option,
     translate,
 )
-from scalefair.cli._output import name_outputs, write_files, write_folder, write_table
-from scalefair.cli._rows import Reading
+from scalefair.cli._read_options import ReadOptions
+from scalefair.cli._run import (
+    check_outputs,
+    describe_passes,
+    fit,
+    library_warnings,
+    on_terminal,
+    watch_passes,
+    write_files,
+    write_folder,
+    write_table,
+)
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.files import FileError, NpyReader
@@ -186,7 +189,7 @@ def test_help_of_each_command(name):
 
 def test_options_of_classify_are_those_of_reading():
     options = {param.name for param in main.commands["classify"].load().params}
-    assert {entry.name for entry in fields(Reading)} - {
+    assert {entry.name for entry in fields(ReadOptions)} - {
         "folder",
         "attributes",
         "directed",  # of lists of edges
@@ -232,7 +235,7 @@ import hashlib, sys
 from pathlib import Path
 import click
 from scalefair.cli._errors import Commands
-from scalefair.cli._output import write_files, write_folder
+from scalefair.cli._run import write_files, write_folder
 
 def compute(file=None):
     print("here", flush=True)
@@ -403,7 +406,7 @@ def test_stdout_is_an_output(tmp_path):
     path = tmp_path / "report"
 
     def body(output, report_file):
-        written = name_outputs(
+        written = check_outputs(
             {"output": (output, ".csv"), "report": (report_file, "")}, []
         )
         show = on_terminal(False, written.values())
@@ -447,13 +450,13 @@ def test_outputs_are_checked_before_the_work(tmp_path, monkeypatch):
         rows / "a": "does not exist; create",
     }.items():
         with pytest.raises(Failure, match=f"^{re.escape(str(path))}.*{words}"):
-            name_outputs({"output": (path, "")}, [rows])
+            check_outputs({"output": (path, "")}, [rows])
     written = {"output": tmp_path / "A.CSV"}
     given = {"output": (written["output"], ".csv"), "report": (None, "")}
-    assert name_outputs(given, [rows]) == written
+    assert check_outputs(given, [rows]) == written
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(Failure, match="no permission to write"):
-        name_outputs(given, [rows])
+        check_outputs(given, [rows])
 
 
 def test_tables(tmp_path):

@@ -16,9 +16,9 @@ import pytest
 
 from scalefair.cli import _report
 from scalefair.cli._report import (
-    Figure,
     Report,
-    Table,
+    ReportFigure,
+    ReportTable,
     as_text,
     change,
     choose_groups,
@@ -98,10 +98,10 @@ def report(**changes) -> Report:
     found = Report("made", content, "Groups differ by 0.1", "a.csv")
     found.facts = [("rows", "1,239"), ("loss", "0.333")]
     found.tables = [
-        Table("Groups", GROUPS, {**COLUMNS, "none": ("no", "")}, terminal=True),
-        Table("Only on the page", GROUPS, COLUMNS),
+        ReportTable("Groups", GROUPS, {**COLUMNS, "none": ("no", "")}, terminal=True),
+        ReportTable("Only on the page", GROUPS, COLUMNS),
     ]
-    found.figures = [Figure(line, (3, 2), "a line that rises", "A line.")]
+    found.figures = [ReportFigure(line, (3, 2), "a line that rises", "A line.")]
     return replace(found, **changes)
 
 
@@ -166,8 +166,8 @@ def test_page_loads_and_runs_nothing():
 def test_whatever_is_inserted_is_text():
     content = {EVIL: {EVIL: [EVIL]}, "warnings": [EVIL], "history": [{EVIL: EVIL}]}
     evil = Report(EVIL, content, EVIL, EVIL, [(EVIL, EVIL)])
-    evil.tables = [Table(EVIL, [{EVIL: EVIL}], {EVIL: (EVIL, "")})]
-    evil.figures = [Figure(line, (3, 2), EVIL, EVIL)]
+    evil.tables = [ReportTable(EVIL, [{EVIL: EVIL}], {EVIL: (EVIL, "")})]
+    evil.figures = [ReportFigure(line, (3, 2), EVIL, EVIL)]
     text = write(evil, "page.html").decode()
     assert "<script" not in text
     # The title twice, command, file, warning, fact and table in their places, figure;
@@ -181,7 +181,7 @@ def test_whatever_is_inserted_is_text():
 def test_long_tables_are_folded(n, folded):
     records = [{"group": f"g{i}", "n_rows": i} for i in range(n)]
     facts = [(f"fact {i}", "") for i in range(n)]
-    found = page(tables=[Table("Long", records, COLUMNS)], facts=facts)
+    found = page(tables=[ReportTable("Long", records, COLUMNS)], facts=facts)
     assert found.table("Long")["folded"] == found.table("Summary")["folded"] == folded
     assert found.table("Long")["numbers"] == list(range(n))
 
@@ -208,7 +208,7 @@ def test_histories_of_several_methods():
 
 
 def pictures(*plots) -> list[dict]:
-    figures = [Figure(plot, (3, 2), "alt", "caption") for plot in plots]
+    figures = [ReportFigure(plot, (3, 2), "alt", "caption") for plot in plots]
     return list(_report._draw(figures))
 
 
@@ -224,7 +224,7 @@ def test_figures_are_the_same_every_time():
 
 def test_large_figures_are_pixels(monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(_report, "_MAX_SVG", 1000)
+    monkeypatch.setattr(_report, "MAX_SVG_BYTES", 1000)
     (picture,) = page().all("img")
     kind, content = picture["src"].split(",")
     assert kind == "data:image/png;base64"
@@ -244,7 +244,7 @@ def test_a_figure_that_fails_does_not_lose_the_results(capsys):
     def fail(figure):
         raise ValueError("no <ink>")
 
-    found = page(figures=[Figure(fail, (3, 2), "alt", "the caption")])
+    found = page(figures=[ReportFigure(fail, (3, 2), "alt", "the caption")])
     assert "ValueError: no <ink> (the caption)" in found.text()
     assert found.table("Groups")
     assert re.fullmatch("warning: .*no <ink>\n", capsys.readouterr().err)
@@ -300,7 +300,9 @@ def test_terminal(capsys, monkeypatch):
 def test_terminal_shows_the_first_groups_and_obeys_none(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     records = [{"group": f"[red]g{i}\x1b", "n_rows": i} for i in range(1022)]
-    Report("made", {}, "t", tables=[Table("Many", records, COLUMNS, True)]).show({})
+    Report("made", {}, "t", tables=[ReportTable("Many", records, COLUMNS, True)]).show(
+        {}
+    )
     shown = capsys.readouterr().out
     assert r"[red]g19\x1b" in shown
     assert "g20" not in shown

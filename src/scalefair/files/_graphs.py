@@ -134,8 +134,12 @@ def read_graph(
     >>> graph.ids.tolist(), graph.n_edges
     (['ann', 'bob', 'cid'], 2)
     """
-    path, text_options = Path(path), TextOptions(**options)
     policy = EdgePolicy(directed, weights)
+    return load_graph(Path(path), TextOptions(**options), policy)
+
+
+def load_graph(path: Path, text_options: TextOptions, policy: EdgePolicy) -> Graph:
+    """Read a graph: see `read_graph`."""
     format_name = file_format(path)
     with reading(path, "a file"), open_bytes(path) as file:
         start = _LANGUAGE.match(file.read(4096))
@@ -152,11 +156,11 @@ def read_graph(
         matrix, notes = _check_square(path, table.read().to_numpy()), table.notes
         n_nodes = matrix.shape[0]
         notes.append(f"{path}: was taken for a matrix of weights of {n_nodes} nodes.")
-    if weights is False:
+    if policy.weights is False:
         matrix = sparse.csr_array(matrix != 0).astype(np.float64)
     # Without an option for directions the estimator checks the symmetry.
-    if directed != "error" and abs(matrix - matrix.T).max() > 0:
-        is_sum = directed == "sum"
+    if policy.directed != "error" and abs(matrix - matrix.T).max() > 0:
+        is_sum = policy.directed == "sum"
         matrix = add_directions(matrix) if is_sum else matrix.maximum(matrix.T)
     ids = np.arange(matrix.shape[0], dtype=np.int64)
     return Graph(path, matrix, ids, named=False, notes=notes)
@@ -260,7 +264,8 @@ def _parse_weights(
     locate: Callable[..., str], column: pandas.Series, policy: EdgePolicy
 ) -> NDArray[np.float64]:
     """Return finite weights >= 0; raise for others, and for times."""
-    weights = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    numbers = pandas.to_numeric(column, errors="coerce")
+    weights: NDArray[np.float64] = numbers.to_numpy(np.float64)
     invalid = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     fault, remedy = "is no finite number >= 0", ", or --header if it is a header"
     if policy.weights is None and are_times(column):

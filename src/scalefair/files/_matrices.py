@@ -158,7 +158,7 @@ def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
 def read_svmlight(
     path: Path, zero_based: bool | None = None
 ) -> tuple[sparse.csr_array, NDArray[np.float64], bool]:
-    """Read lines ``label index:value ...``: rows, labels, whether indices start at 0."""
+    """Read lines ``label index:value ...``: rows, labels, whether 0 is an index."""
     with reading(path, "in svmlight format"), open_bytes(path) as file:
         X, y = parse_svmlight(path, file.read())
     if not X.nnz:
@@ -259,7 +259,7 @@ def checked_header(file: IO[bytes]) -> Header:
 
 
 def read_array(file: IO[bytes]) -> NDArray[Any]:
-    """Read a file that holds one array. (A map of a truncated file would crash.)"""
+    """Read a file that holds one array; a map of a truncated file would crash."""
     checked_header(file)
     file.seek(0)
     return np.lib.format.read_array(file, allow_pickle=False)

@@ -190,7 +190,7 @@ class ParquetReader(RowReader):
             use_threads=False,
         )
         batch = next(batches)
-        # pyarrow yields batches of any size: a block may need several, or a part of one.
+        # Batches are of any size: a block may need several, or a part of one.
         for length in self.lengths[first:]:
             X, n_filled = np.empty((length, self.n_features), self.dtype), 0
             while n_filled < length:

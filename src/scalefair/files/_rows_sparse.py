@@ -201,7 +201,8 @@ def _member_start(file: Any, member: zipfile.ZipInfo) -> int:
     Its header has 30 bytes and two fields, whose lengths are at byte 26.
     """
     file.seek(member.header_offset + 26)
-    return member.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
+    n_name, n_extra = struct.unpack("<HH", file.read(4))
+    return int(member.header_offset + 30 + n_name + n_extra)
 
 
 def _csr(data: Any, columns: Any, indptr: Any, n_features: int) -> Any:

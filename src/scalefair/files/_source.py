@@ -114,7 +114,7 @@ class SourceFile:
 
     @contextmanager
     def opened(self, buffering: int = -1) -> Iterator[BinaryIO]:
-        """Open the file; if it has changed that is the error, whatever else is wrong."""
+        """Open the file; a change of it is the first error that is raised."""
         with (
             reading(self.path, self._content),
             open(self.path, "rb", buffering) as file,

@@ -334,8 +334,6 @@ def read_table(
     0  31.0  female
     1   NaN    male
     """
-    if isinstance(options.get("na_values"), str):
-        options["na_values"] = [options["na_values"]]
     return TableFile(Path(path), TextOptions(**options)).read(columns, words)
 
 

@@ -29,10 +29,10 @@ _DECOMPRESSORS: dict[bytes, Any] = {
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 # First two names of the header of an edge list.
-_EDGE_HEADERS = (
-    "source target,src dst,from to,fromnodeid tonodeid,node_1 node_2,"
-    "node1 node2,id_1 id_2,id1 id2,u v,i j"
-).split(",")
+_EDGE_HEADERS = {
+    *("source target", "src dst", "from to", "fromnodeid tonodeid", "u v", "i j"),
+    *("node_1 node_2", "node1 node2", "id_1 id_2", "id1 id2"),
+}
 _COMMENT_MARKS = ("#", "%")
 _COMMENT_LINES = re.compile(r"^[ \t]*[#%].*\n?", re.M)
 # Byte order marks. UTF-32 comes first: its marks start with those of UTF-16.
@@ -158,6 +158,10 @@ class TextOptions:
     encoding: str | None = None
     na_values: Collection[str] = ()  # missing values besides `MISSING`
 
+    def __post_init__(self) -> None:
+        if isinstance(self.na_values, str):
+            object.__setattr__(self, "na_values", [self.na_values])
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -204,7 +208,7 @@ class Layout:
             is_header = False
 
     def check_records(self, n_records: int | None = None) -> None:
-        """Raise for the first record, of so many, that has too few or too many cells."""
+        """Raise for the first record, of so many, with another number of cells."""
         for line_number, cells in islice(self.records(), n_records):
             if len(cells) != self.n_columns:
                 raise FileError(
@@ -249,11 +253,11 @@ def _detect_encoding(path: Path, encoding: str | None, notes: list[str]) -> str:
     """Return the encoding: of the byte order mark, as the option says, or UTF-8."""
     with reading(path, "text"), open_bytes(path) as file:
         start = file.read(4)
-    marked = [name for mark, name in _BYTE_ORDER_MARKS.items() if start.startswith(mark)]
-    if marked:
-        if marked[0] not in (encoding, "utf-8-sig"):
-            notes.append(f"{path}: was read as {marked[0]}, by the mark at its start.")
-        return marked[0]
+    for mark, name in _BYTE_ORDER_MARKS.items():
+        if start.startswith(mark):
+            if name not in (encoding, "utf-8-sig"):
+                notes.append(f"{path}: was read as {name}, by the mark at its start.")
+            return name
     if not encoding and b"\0" in start:
         raise FileError(
             f"{path}: no text, or UTF-16 without its mark: pass --encoding utf-16-le."
@@ -322,38 +326,48 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     first, body = records[0], records[1:]
     if of_edges and " ".join(first[:2]).lower() in _EDGE_HEADERS:
         return True, False
-    # What is known of the columns: their values, and which are columns of numbers.
-    columns = [
-        [record[j] for record in body if j < len(record) and record[j] not in MISSING]
-        for j in range(len(first))
-    ]
-    numeric = [bool(column) and all(map(is_number, column)) for column in columns]
-    # What is known of the first record: its numbers, and its names.
+    columns = [_values_below(body, j) for j in range(len(first))]
+    is_numeric = [bool(column) and all(map(is_number, column)) for column in columns]
     numbers = [j for j, cell in enumerate(first) if is_number(cell)]
-    names = [
-        j for j, cell in enumerate(first) if j not in numbers and cell not in MISSING
-    ]
+    present = [j for j, cell in enumerate(first) if cell not in MISSING]
+    names = [j for j in present if j not in numbers]
     # 1. A name above a column of numbers tells a header. In a list of edges the ids
     #    may be names, and the third column has the numbers.
-    if any(numeric[j] for j in names) and not (numbers and of_edges):
+    if any(is_numeric[j] for j in names) and not (numbers and of_edges):
         return True, bool(numbers)
     # 2. Names of columns differ; only the first, of an index, may be empty.
     if len(set(first)) < len(first) or not all(first[1:]):
         return False, False
-    # 3. Names above columns of names: of a table a header, of edges two nodes.
-    is_new = bool(names) and not any(first[j] in columns[j] for j in names)
+    # 3. Names above names are the header of a table, or two nodes.
+    is_new = [first[j] not in columns[j] for j in names]
+    has_new_name = bool(names) and all(is_new)
     if not numbers:
-        return (False, is_new) if of_edges else (True, not any(numeric))
+        return (False, has_new_name) if of_edges else (True, not any(is_numeric))
+    # 4. Whole numbers may be names, such as years, but not of columns of edges.
     if of_edges:
         return False, False
-    # 4. Whole numbers may be names, such as years. Of three signs two must hold: they
-    #    count up, they stand above fractions, a name beside them does not come again.
-    is_unusual = is_new and len(body) > 2
     labels = [first[j] for j in numbers]
-    if not all(label.isdecimal() for label in labels):
-        return False, is_unusual
-    counts_up = {int(b) - int(a) for a, b in pairwise(labels)} == {1}
-    above_fractions = not any(cell.isdecimal() for j in numbers for cell in columns[j])
-    if counts_up + above_fractions + is_new > 1:
-        return True, True
-    return False, counts_up or is_unusual
+    below = [cell for j in numbers for cell in columns[j]]
+    return _are_names(labels, below, has_new_name, len(body))
+
+
+def _values_below(records: list[list[str]], j: int) -> list[str]:
+    """Return the values of a column that are not missing."""
+    return [cells[j] for cells in records if j < len(cells) and cells[j] not in MISSING]
+
+
+def _are_names(
+    labels: list[str], below: list[str], has_new_name: bool, n_records: int
+) -> tuple[bool, bool]:
+    """Return whether numbers in the first record are names, and whether in doubt.
+
+    Two of three signs must hold: they count up, all cells `below` are fractions, a name
+    beside them does not come again.
+    """
+    counts_up, above_fractions = False, False
+    if all(label.isdecimal() for label in labels):
+        counts_up = {int(b) - int(a) for a, b in pairwise(labels)} == {1}
+        above_fractions = not any(cell.isdecimal() for cell in below)
+        if counts_up + above_fractions + has_new_name > 1:
+            return True, True
+    return False, counts_up or (has_new_name and n_records > 2)

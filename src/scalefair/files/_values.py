@@ -191,8 +191,8 @@ def _read_lines(
         say(f"{table.path}: the first line, {first_cell!r}, was taken for a header.")
     start = int(is_header)
     if len(columns) > 1:
-        names = columns if table.has_header else ()
-        values = _name_columns(values, values.iloc[0] if is_header else names)
+        header_names = columns if table.has_header else []
+        values = _name_columns(values, values.iloc[0] if is_header else header_names)
     keys = frame[table.id_columns[0]][start:] if table.id_columns else None
     return keys, values[start:]
 
