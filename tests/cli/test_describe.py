@@ -45,8 +45,8 @@ def test_columns(components):
     assert columns["job"]["missing"] == 1
     assert columns["job"]["distinct"] == 2
     assert columns["height"]["values"] == "1 to 1.39"
-    for words in ("whole numbers", "decimal", *commands.values()):
-        assert words in result.stdout
+    for fragments in ("whole numbers", "decimal", *commands.values()):
+        assert fragments in result.stdout
     assert "decimal commas were assumed" in result.stderr
     assert components.invoke("describe", path, "--quiet").stdout == ""
 

@@ -84,12 +84,14 @@ _CALIBRATED: dict[str, tuple[Any, Any, str]] = {
     "cv": (opt.Count(2), 5, "Folds, each scored by a model of the others."),
 }
 _OPTIONS = [
-    *(*opt.ROLES, opt.output_option("the model"), _METHOD),
+    *opt.shared(opt.ROLES),
+    opt.output_option("the model"),
+    _METHOD,
     *opt.estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
     *opt.estimator_options(PartiallyFairClassifier, _LINEAR),
     *opt.option_table("Training, --method calibrated", _CALIBRATED),
-    *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.BASELINE),
-    *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
+    *opt.shared(f"standardize {opt.INPUT} svmlight {opt.TEST} baseline"),
+    *opt.shared("report memory-limit quiet"),
 ]
 # Options that apply with one of the methods only.
 _CONDITIONS = {

@@ -68,9 +68,10 @@ _CHANGED: dict[str, dict[str, Any]] = {
     "dtype": {"type": click.Choice(["auto", "float32", "float64"])},
 }
 _OPTIONS = [
-    *(*opt.REQUIRED_GROUPS, opt.STANDARDIZE, opt.output_option("the labels")),
+    *opt.shared(f"{opt.GROUPS} standardize"),
+    opt.output_option("the labels"),
     *opt.estimator_options(FairSpectralClustering, _PARAMETERS, **_CHANGED),
-    *(opt.BASELINE, *opt.INPUT, *opt.EDGES, opt.REPORT, opt.QUIET),
+    *opt.shared(f"baseline {opt.INPUT} directed weights report quiet"),
     opt.option("Files", "--model", "model_file", type=opt.PATH, help=_MODEL),
 ]
 Labels = dict[str, NDArray[Any]]

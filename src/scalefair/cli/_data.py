@@ -16,7 +16,7 @@ from scipy import sparse
 
 from scalefair import datasets
 from scalefair.cli._errors import Failure, debug_option, printable
-from scalefair.cli._options import PATH, QUIET, add_options, translate
+from scalefair.cli._options import PATH, add_options, shared, translate
 from scalefair.cli._run import check_folder, on_terminal, write_folder, write_table
 
 _FOLDER = "Folder for the files.  [default: the name of the data set]"
@@ -30,7 +30,7 @@ _DOWNLOAD = "Whether files that are not there are downloaded."
 @click.option("--output-dir", type=PATH, help=_FOLDER)
 @click.option("--data-home", type=PATH, help=_HOME)
 @click.option(_FLAG, "download_if_missing", default=True, help=_DOWNLOAD)
-@partial(add_options, options=[QUIET])
+@partial(add_options, options=shared("quiet"))
 @debug_option
 @click.pass_context
 def data(

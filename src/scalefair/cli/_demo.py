@@ -41,7 +41,7 @@ _COLUMNS = {
 }
 
 
-@opt.command([*_OPTIONS, opt.QUIET])
+@opt.command([*_OPTIONS, *opt.shared("quiet")])
 @click.pass_context
 def demo(
     ctx: click.Context, /, output_dir: Path, quiet: bool | None, **sizes: Any

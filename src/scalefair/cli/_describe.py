@@ -33,13 +33,13 @@ _DESCRIBE_OPTIONS = [
         opt.option("Columns", f"--{role}", metavar="COLUMN", help=f"The {role}.")
         for role in ROLES
     ),
-    *(*opt.TEXT, opt.SVMLIGHT, opt.REPORT),
+    *opt.shared(f"{opt.TEXT} svmlight report"),
     opt.option("Files", "--quiet", is_flag=True, help="Print nothing."),
 ]
 # Rows of a large table that are described: more take long and rarely say more.
 MAX_DESCRIBED_ROWS = 100_000
 _SENSITIVE_NAMES = {
-    *("sex", "gender", "race", "ethnicity", "nationality", "religion", "group"),
+    *("sex", "gender", "race", "ethnicity", "nationality", "religion", "group")
 }
 _UNUSABLE_ROLES = ("to be corrected", "id or text", "empty")
 

@@ -6,7 +6,6 @@ import csv
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from math import inf, isnan
 from numbers import Integral
 from pathlib import Path
@@ -318,179 +317,157 @@ def parameters_in_force(
 
 # --- Options that several commands have ----------------------------------------------
 
-_column = partial(option, "Columns")
-_file = partial(option, "Files")
-_measure = partial(option, "Measures")
-_repeatable = {"metavar": "COLUMN", "multiple": True}
-_column_or_file = {"metavar": "COLUMN|FILE"}
-_optional_flag: dict[str, Any] = {"is_flag": True, "default": None}
-
-_GROUPS_HELP = (
+_COLUMN = {"metavar": "COLUMN"}
+_COLUMNS = {"metavar": "COLUMN", "multiple": True}
+_SOURCE = {"metavar": "COLUMN|FILE"}
+_FILE = {"metavar": "FILE", "type": PATH}
+_FLAG = {"is_flag": True}
+# A flag that is None if neither it nor its negation is on the command line.
+_EITHER = {"is_flag": True, "default": None}
+_MISSING = click.Choice(["error", "drop", "impute"])
+_DIRECTED = click.Choice(["error", "sum", "max"])
+_GROUPS = (
     "Column with the group of each row, then no feature, or several as sex,race, "
     "whose combinations are the groups; or a file of groups."
 )
-GROUPS = option(
-    "Required", "--groups", required=True, help=_GROUPS_HELP, **_column_or_file
-)
-OPTIONAL_GROUPS = _column("--groups", help=_GROUPS_HELP, **_column_or_file)
-GROUP_COLUMN = _column(
-    "--group-column",
-    metavar="COLUMN",
-    help="Column of the FILE of groups, as in FILE:COLUMN.",
-)
-KEEP_GROUPS = _column(
-    "--keep-groups", is_flag=True, help="Keep the column of the groups as a feature."
-)
-GROUPS_HEADER = _file(
-    "--groups-header/--no-groups-header",
-    help="Whether their file has a header.",
-    **_optional_flag,
-)
-TARGET = option(
-    "Required",
-    "--target",
-    required=True,
-    help="Column with what is to be predicted; or a file of it.",
-    **_column_or_file,
-)
-TARGET_HEADER = _file(
-    "--target-header/--no-target-header",
-    help="Whether its file has a header.",
-    **_optional_flag,
-)
-CATEGORICAL = _column(
-    "--categorical",
-    help="Column whose numbers are codes; repeatable.",
-    **_repeatable,
-)
-STANDARDIZE = _column(
-    "--standardize",
-    is_flag=True,
-    help="Centre columns of numbers unless they are sparse, and divide them by their "
-    "standard deviations.",
-)
-DROP = _column(
-    "--drop",
-    help="Column, or number of one, to leave out; repeatable.",
-    **_repeatable,
-)
-ID_COLUMN = _column(
-    "--id-column",
-    metavar="COLUMN",
-    help="Column with the ids of the rows, no feature.  "
-    "[default: a first column named id, node_id, user_id ...]",
-)
-MISSING = _column(
-    "--missing",
-    type=click.Choice(["error", "drop", "impute"]),
-    default="error",
-    help="Missing values: an error that lists them, rows left out, or means and most "
-    "frequent words in their place.",
-)
-TEXT = [
-    _file(
-        "--header/--no-header",
-        help="Whether a text file starts with a header; without one columns go by "
-        "number, from 1.  [default: as recognised]",
-        **_optional_flag,
+# Section, spellings, attributes and help of each option, by name.
+_SHARED: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "target": (
+        *("Required", "--target", _SOURCE),  # svmlight has targets itself
+        "Column with what is to be predicted; or a file of it.",
     ),
-    _file(
-        "--delimiter",
-        metavar="CHARACTER",
-        help="Between the columns of a text file; also tab, or space.  "
+    "groups": ("Required", "--groups", {**_SOURCE, "required": True}, _GROUPS),
+    "optional-groups": ("Columns", "--groups", _SOURCE, _GROUPS),
+    "group-column": (
+        *("Columns", "--group-column", _COLUMN),
+        "Column of the FILE of groups, as in FILE:COLUMN.",
+    ),
+    "keep-groups": (
+        *("Columns", "--keep-groups", _FLAG),
+        "Keep the column of the groups as a feature.",
+    ),
+    "categorical": (
+        *("Columns", "--categorical", _COLUMNS),
+        "Column whose numbers are codes; repeatable.",
+    ),
+    "standardize": (
+        *("Columns", "--standardize", _FLAG),
+        "Centre columns of numbers unless they are sparse, and divide them by their "
+        "standard deviations.",
+    ),
+    "drop": (
+        *("Columns", "--drop", _COLUMNS),
+        "Column, or number of one, to leave out; repeatable.",
+    ),
+    "id-column": (
+        *("Columns", "--id-column", _COLUMN),
+        "Column with the ids of the rows, no feature.  "
+        "[default: a first column named id, node_id, user_id ...]",
+    ),
+    "missing": (
+        *("Columns", "--missing", {"type": _MISSING, "default": "error"}),
+        "Missing values: an error that lists them, rows left out, or means and most "
+        "frequent words in their place.",
+    ),
+    "groups-header": (
+        *("Files", "--groups-header/--no-groups-header", _EITHER),
+        "Whether their file has a header.",
+    ),
+    "target-header": (
+        *("Files", "--target-header/--no-target-header", _EITHER),
+        "Whether its file has a header.",
+    ),
+    "header": (
+        *("Files", "--header/--no-header", _EITHER),
+        "Whether a text file starts with a header; without one columns go by number, "
+        "from 1.  [default: as recognised]",
+    ),
+    "delimiter": (
+        *("Files", "--delimiter", {"metavar": "CHARACTER"}),
+        "Between the columns of a text file; also tab, or space.  "
         "[default: as recognised]",
     ),
-    _file("--decimal", metavar="CHARACTER", help="Decimal mark of a text file."),
-    _file(
-        "--skip-lines",
-        type=Count(0),
-        default=0,
-        help="Lines of a text file to pass over first.",
+    "decimal": (
+        *("Files", "--decimal", {"metavar": "CHARACTER"}),
+        "Decimal mark of a text file.",
     ),
-    _file(
-        "--encoding",
-        metavar="NAME",
-        help="Of text files, such as cp1252.  [default: utf-8, or as a mark at their "
-        "start says]",
+    "skip-lines": (
+        *("Files", "--skip-lines", {"type": Count(0), "default": 0}),
+        "Lines of a text file to pass over first.",
     ),
-    _file(
-        "--na-values",
-        metavar="VALUE",
-        multiple=True,
-        callback=split_values,
-        help="What else means a missing value, such as -,Unknown or -200; repeatable.",
+    "encoding": (
+        *("Files", "--encoding", {"metavar": "NAME"}),
+        "Of text files, such as cp1252.  [default: utf-8, or as a mark at their start "
+        "says]",
     ),
-]
-EDGES = [
-    _file(
-        "--directed",
-        type=click.Choice(["error", "sum", "max"]),
-        default="error",
-        help="Several weights of an edge, as in its two directions: an error, their "
-        "sum, or the largest.",
+    "na-values": (
+        *("Files", "--na-values"),
+        {"metavar": "VALUE", "multiple": True, "callback": split_values},
+        "What else means a missing value, such as -,Unknown or -200; repeatable.",
     ),
-    _file(
-        "--weights/--no-weights",
-        help="Whether a third column holds weights of edges.  "
+    "directed": (
+        *("Files", "--directed", {"type": _DIRECTED, "default": "error"}),
+        "Several weights of an edge, as in its two directions: an error, their sum, or "
+        "the largest.",
+    ),
+    "weights": (
+        *("Files", "--weights/--no-weights", _EITHER),
+        "Whether a third column holds weights of edges.  "
         "[default: yes; if it looks like a time an error]",
-        **_optional_flag,
     ),
-]
-SVMLIGHT = _file(
-    "--svmlight",
-    is_flag=True,
-    help="Rows are in svmlight format; groups are a feature's number.",
-)
-TEST = [
-    _measure(
-        "--test",
-        "test_file",
-        metavar="FILE",
-        type=PATH,
-        help="Other rows in the same format, to measure the result on.",
+    "svmlight": (
+        *("Files", "--svmlight", _FLAG),
+        "Rows are in svmlight format; groups are a feature's number.",
     ),
-    _measure(
-        "--test-target",
-        help="Their target.  [default: as above]",
-        **_column_or_file,
+    "test": (
+        *("Measures", "--test test_file", _FILE),
+        "Other rows in the same format, to measure the result on.",
     ),
-    _measure(
-        "--test-groups",
-        help="Their groups.  [default: as above]",
-        **_column_or_file,
+    "test-target": (
+        *("Measures", "--test-target", _SOURCE),
+        "Their target.  [default: as above]",
     ),
-]
-BASELINE = _measure(
-    "--baseline/--no-baseline",
-    help="Compute the same without fairness, to compare.  "
-    "[default: if a report or a terminal shows it]",
-    **_optional_flag,
-)
-REPORT = _file(
-    "--report",
-    "report_file",
-    metavar="FILE",
-    type=PATH,
-    help="Report to write: a page if named .html, else JSON.",
-)
-MEMORY_LIMIT = _file(
-    "--memory-limit",
-    metavar="SIZE",
-    type=size,
-    help="Rows that take more, such as 2GB, are read in blocks, again in every pass.  "
-    "[default: half of the memory that is available]",
-)
-QUIET = option(
-    "Other options",
-    "--quiet/--verbose",
-    help="Nothing on stdout, or progress and a summary.  "
-    "[default: --verbose on a terminal only]",
-    **_optional_flag,
-)
-# The options of commands that read rows.
-REQUIRED_GROUPS = [GROUPS, GROUP_COLUMN, KEEP_GROUPS, GROUPS_HEADER]
-ROLES = [TARGET, TARGET_HEADER, *REQUIRED_GROUPS, CATEGORICAL]
-INPUT = [DROP, ID_COLUMN, MISSING, *TEXT]
+    "test-groups": (
+        *("Measures", "--test-groups", _SOURCE),
+        "Their groups.  [default: as above]",
+    ),
+    "baseline": (
+        *("Measures", "--baseline/--no-baseline", _EITHER),
+        "Compute the same without fairness, to compare.  "
+        "[default: if a report or a terminal shows it]",
+    ),
+    "report": (
+        *("Files", "--report report_file", _FILE),
+        "Report to write: a page if named .html, else JSON.",
+    ),
+    "memory-limit": (
+        *("Files", "--memory-limit", {"metavar": "SIZE", "type": size}),
+        "Rows that take more, such as 2GB, are read in blocks, again in every pass.  "
+        "[default: half of the memory that is available]",
+    ),
+    "quiet": (
+        *("Other options", "--quiet/--verbose", _EITHER),
+        "Nothing on stdout, or progress and a summary.  "
+        "[default: --verbose on a terminal only]",
+    ),
+}
+
+
+def shared(names: str) -> list[Any]:
+    """Return options that several commands have, by their names in `_SHARED`."""
+    options = []
+    for name in names.split():
+        section, spellings, attributes, text = _SHARED[name]
+        options.append(option(section, *spellings.split(), help=text, **attributes))
+    return options
+
+
+# Names of the options of files of rows.
+TEXT = "header delimiter decimal skip-lines encoding na-values"
+INPUT = f"drop id-column missing {TEXT}"
+GROUPS = "groups group-column keep-groups groups-header"
+ROLES = f"target target-header {GROUPS} categorical"
+TEST = "test test-target test-groups"
 
 
 def output_option(content: str) -> Any:

@@ -36,11 +36,12 @@ _PARAMETERS = {
     "Advanced": "random_state",
 }
 _OPTIONS = [
-    *(*opt.REQUIRED_GROUPS, opt.output_option("the components (npz)")),
+    *opt.shared(opt.GROUPS),
+    opt.output_option("the components (npz)"),
     *opt.estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
-    *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT),
+    *opt.shared(f"standardize {opt.INPUT} svmlight"),
     opt.option("Files", "--scores", "scores_file", type=opt.PATH, help=_SCORES),
-    *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
+    *opt.shared("report memory-limit quiet"),
 ]
 _COLUMNS = {
     **_report.GROUP_COLUMNS,

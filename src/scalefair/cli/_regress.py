@@ -51,9 +51,10 @@ _PARAMETERS = {
     "Advanced": "first_moment epsilon",
 }
 _OPTIONS = [
-    *(*opt.ROLES, opt.output_option("the changed model (joblib)")),
+    *opt.shared(opt.ROLES),
+    opt.output_option("the changed model (joblib)"),
     *opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER),
-    *(*opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.REPORT, opt.QUIET),
+    *opt.shared(f"{opt.INPUT} svmlight {opt.TEST} report quiet"),
 ]
 _CONDITIONS = {
     "noise_floor": ("method", ("direct",)),

@@ -19,13 +19,7 @@ import pandas
 
 import scalefair
 from scalefair import _writing
-from scalefair.cli._errors import (
-    NOT_CONVERGED,
-    Failure,
-    mark_written,
-    printable,
-    warn,
-)
+from scalefair.cli._errors import NOT_CONVERGED, Failure, mark_written, printable, warn
 from scalefair.cli._options import translate
 from scalefair.cli._report import count_values
 from scalefair.files import FileError

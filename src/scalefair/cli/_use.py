@@ -47,8 +47,8 @@ and targets may be in the table that was scored: --groups people.csv:sex
 """
 _PREDICT_OPTIONS = [
     opt.output_option("a line for each row (csv)"),
-    *(opt.OPTIONAL_GROUPS, opt.KEEP_GROUPS, opt.GROUPS_HEADER),
-    *(*opt.INPUT, opt.SVMLIGHT, opt.MEMORY_LIMIT, opt.QUIET),
+    *opt.shared("optional-groups keep-groups groups-header"),
+    *opt.shared(f"{opt.INPUT} svmlight memory-limit quiet"),
 ]
 _MEASURE_OPTIONS: dict[str, tuple[Any, Any, str]] = {
     "labels": (str, None, "Column of clusters.  [default: label]"),
@@ -70,15 +70,15 @@ _MEASURE_OPTIONS: dict[str, tuple[Any, Any, str]] = {
 }
 _EVALUATE_OPTIONS = [
     *opt.option_table("Measures", _MEASURE_OPTIONS),
-    *(opt.GROUPS, opt.KEEP_GROUPS, opt.TARGET_HEADER, opt.ID_COLUMN, opt.MISSING),
-    *(*opt.TEXT, *opt.EDGES, opt.REPORT, opt.QUIET),
+    *opt.shared("groups keep-groups target-header id-column missing"),
+    *opt.shared(f"{opt.TEXT} directed weights report quiet"),
 ]
 # Entries that a saved model of rows, or of a graph, must have.
 _SAVED = {"columns", "words", "n_columns", "has_header", "zero_based", "reading"}
 _SAVED_OF_GRAPH = {"nodes", "named", "reading"}
 # Options about rows of features, which do not apply to nodes.
 _ROW_OPTIONS = {
-    *("drop", "id_column", "keep_groups", "memory_limit", "missing", "svmlight"),
+    *("drop", "id_column", "keep_groups", "memory_limit", "missing", "svmlight")
 }
 _MEASURES = {
     "ks": "KS distance",
