@@ -7,7 +7,7 @@ import numpy as np
 import pandas
 import pytest
 
-from scalefair.cli._options import split_names
+from scalefair.cli._read_options import split_names
 from scalefair.cli._rows import type_values
 from scalefair.files._values import read_values
 from scalefair.metrics import balance_score

@@ -508,14 +508,14 @@ def test_warnings_are_said_once_and_not_those_for_developers():
         for _ in range(2):
             warnings.warn("raise max_iter", UserWarning, stacklevel=2)
 
-    class Positional(Model):
-        def fit(self, X, y, *, sensitive_features):
+    class Strict(Model):
+        def fit(self, X, *, y, sensitive_features):
             assert (X, y, sensitive_features) == ([], "y", 0)
             act()
 
     def body(max_iter):
-        model = Positional(act)
-        assert fit(model, [], "y", path="a", show=False, sensitive_features=0) >= 0
+        model = Strict(act)
+        assert fit(model, [], path="a", show=False, y="y", sensitive_features=0) >= 0
         with library_warnings():
             act()
 

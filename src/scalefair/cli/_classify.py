@@ -103,14 +103,10 @@ _CONDITIONS = {
 }
 # Attributes of the model that are in the report.
 _FITTED = {
-    "linear": [
-        *("converged", "n_iter", "n_oracle_calls", "kkt_residual", "objective"),
-        *("infeasibility", "history"),
-    ],
-    "calibrated": [
-        *("kappa", "kappas", "partial_parity_gap", "partial_parity_gaps"),
-        *("null_gap", "roc_distance"),
-    ],
+    "linear": "converged n_iter n_oracle_calls kkt_residual objective infeasibility "
+    "history",
+    "calibrated": "kappa kappas partial_parity_gap partial_parity_gaps null_gap "
+    "roc_distance",
 }
 _MEASURES = {
     "accuracy": "accuracy",
@@ -185,8 +181,8 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
             models[_UNFAIR] = _fit_unfair(model, X["train"], roles)
         # 2. Measure both on each part of the rows.
         runs, scores = {}, {}
-        for name, fitted in models.items():
-            runs[name], scores[name] = _measure(fitted, model, X, parts)
+        for name, classifier in models.items():
+            runs[name], scores[name] = _measure(classifier, model, X, parts)
         source: dict[str, Any] = {"n_features": X["train"].shape[1]}
         for name, part in parts.items():
             source[name] = {
@@ -195,11 +191,12 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
                 "labels": _report.count_values(part.target),
             }
     # 3. Write report and model.
+    fitted = _FITTED[options["method"]].split()
     content = {
         **_report.describe_run("classify", {**options, "standardize": standardize}),
         "input": source,
         "positive_label": str(model.classes_[1]),
-        **{name: getattr(model, f"{name}_") for name in _FITTED[options["method"]]},
+        **{name: getattr(model, f"{name}_") for name in fitted},
         **runs["fair"],
         **({"baseline": runs[_UNFAIR]} if with_baseline else {}),
         "seconds": seconds,

@@ -20,9 +20,9 @@ from scalefair._messages import listed
 from scalefair.cli import _options as opt
 from scalefair.cli import _report, _run
 from scalefair.cli._encoder import encode, fit_encoder
-from scalefair.cli._errors import Failure, warn
+from scalefair.cli._errors import Failure, print_notes, warn
 from scalefair.cli._read_options import ReadOptions, find_role_columns
-from scalefair.cli._rows import read_rows, say_notes, type_values
+from scalefair.cli._rows import read_rows, type_values
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, load_graph
 from scalefair.metrics import balance_score, normalized_cut_score
@@ -90,14 +90,11 @@ _FACTS = {
     "solver": "{solver}, {fit:.1f} s",
 }
 # Attributes of the model, and of its assignment, that are in the report.
-_FITTED = [
-    *("affinity_error", "neighbors", "neighbors_recall", "solver", "converged"),
-    *("n_iter", "n_products", "fairness_violation", "history", "eigenvalues"),
-]
-_ASSIGNMENT = [
-    *("cost", "nearest_cost", "lower_bound", "gap", "max_violation", "n_moved"),
-    "message",
-]
+_FITTED = (
+    "affinity_error neighbors neighbors_recall solver converged n_iter n_products "
+    "fairness_violation history eigenvalues"
+)
+_ASSIGNMENT = "cost nearest_cost lower_bound gap max_violation n_moved message"
 
 
 @opt.command(_OPTIONS, _EPILOG, data="DATA")
@@ -183,7 +180,7 @@ def _read_rows(
 
 def read_groups(graph: Graph, options: ReadOptions, kind: str | None = None) -> Any:
     """Read groups of nodes, if there are any, of a kind of dtype or any."""
-    say_notes(graph)
+    print_notes(graph)
     if options.groups is None:
         return None
     columns = None
@@ -264,10 +261,12 @@ def _cluster_without_fairness(
 
 def _describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
     """Return the results of affinity, solver and assignment that are not None."""
-    facts = {name: getattr(model, f"{name}_") for name in _FITTED}
+    facts = {name: getattr(model, f"{name}_") for name in _FITTED.split()}
     facts |= {"residual_max": np.max(model.residuals_), "affinity": model.affinity}
     if (assignment := model.assignment_) is not None:
-        facts["assignment"] = {name: getattr(assignment, name) for name in _ASSIGNMENT}
+        facts["assignment"] = {
+            name: getattr(assignment, name) for name in _ASSIGNMENT.split()
+        }
     return {name: value for name, value in facts.items() if value is not None}
 
 

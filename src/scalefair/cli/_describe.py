@@ -38,9 +38,8 @@ _DESCRIBE_OPTIONS = [
 ]
 # Rows of a large table that are described: more take long and rarely say more.
 MAX_DESCRIBED_ROWS = 100_000
-_SENSITIVE_NAMES = {
-    *("sex", "gender", "race", "ethnicity", "nationality", "religion", "group")
-}
+_SENSITIVE_NAMES = ["sex", "gender", "race", "ethnicity", "nationality", "religion"]
+_SENSITIVE_NAMES += ["group"]
 _UNUSABLE_ROLES = ("to be corrected", "id or text", "empty")
 
 
@@ -121,7 +120,7 @@ def _look_at_table(
 ) -> tuple[pandas.DataFrame, dict[str, Any], list[str]]:
     """Read columns one by one, so that a damaged one does not hide the others."""
     table = TableFile(path, options)
-    is_large = _rows.exceeds_memory(path, None, bytes_per_byte=2)
+    is_large = ReadOptions().exceeds_memory(path, is_text=True)
     n_rows = MAX_DESCRIBED_ROWS if is_large else None
     frame, damaged = table.read_raw(table.names, n_rows=n_rows), []
     for name in table.names:
@@ -130,7 +129,7 @@ def _look_at_table(
         except FileError as error:
             _errors.warn(str(error))
             damaged.append(name)
-    _rows.say_notes(table)
+    _errors.print_notes(table)
     if is_large:
         _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")
     return frame, table.layout, damaged

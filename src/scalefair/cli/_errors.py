@@ -129,6 +129,12 @@ warn = partial(_print_message, "warning")
 note = partial(_print_message, "note")
 
 
+def print_notes(source: Any) -> None:
+    """Print, and take away, the notes of a table or a graph."""
+    while source.notes:
+        note(source.notes.pop(0))
+
+
 def _context_data() -> dict[str, Any]:
     context = click.get_current_context(silent=True)
     return {} if context is None else context.meta

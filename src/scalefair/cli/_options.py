@@ -317,147 +317,138 @@ def parameters_in_force(
 
 # --- Options that several commands have ----------------------------------------------
 
-_COLUMN = {"metavar": "COLUMN"}
 _COLUMNS = {"metavar": "COLUMN", "multiple": True}
 _SOURCE = {"metavar": "COLUMN|FILE"}
+_CHARACTER = {"metavar": "CHARACTER"}
 _FILE = {"metavar": "FILE", "type": PATH}
 _FLAG = {"is_flag": True}
 # A flag that is None if neither it nor its negation is on the command line.
 _EITHER = {"is_flag": True, "default": None}
-_MISSING = click.Choice(["error", "drop", "impute"])
-_DIRECTED = click.Choice(["error", "sum", "max"])
-_GROUPS = (
+GROUPS_HELP = (
     "Column with the group of each row, then no feature, or several as sex,race, "
     "whose combinations are the groups; or a file of groups."
 )
-# Section, spellings, attributes and help of each option, by name.
-_SHARED: dict[str, tuple[str, str, dict[str, Any], str]] = {
-    "target": (
-        *("Required", "--target", _SOURCE),  # svmlight has targets itself
-        "Column with what is to be predicted; or a file of it.",
-    ),
-    "groups": ("Required", "--groups", {**_SOURCE, "required": True}, _GROUPS),
-    "optional-groups": ("Columns", "--groups", _SOURCE, _GROUPS),
-    "group-column": (
-        *("Columns", "--group-column", _COLUMN),
-        "Column of the FILE of groups, as in FILE:COLUMN.",
-    ),
-    "keep-groups": (
-        *("Columns", "--keep-groups", _FLAG),
-        "Keep the column of the groups as a feature.",
-    ),
-    "categorical": (
-        *("Columns", "--categorical", _COLUMNS),
-        "Column whose numbers are codes; repeatable.",
-    ),
-    "standardize": (
-        *("Columns", "--standardize", _FLAG),
-        "Centre columns of numbers unless they are sparse, and divide them by their "
-        "standard deviations.",
-    ),
-    "drop": (
-        *("Columns", "--drop", _COLUMNS),
-        "Column, or number of one, to leave out; repeatable.",
-    ),
-    "id-column": (
-        *("Columns", "--id-column", _COLUMN),
-        "Column with the ids of the rows, no feature.  "
-        "[default: a first column named id, node_id, user_id ...]",
-    ),
-    "missing": (
-        *("Columns", "--missing", {"type": _MISSING, "default": "error"}),
-        "Missing values: an error that lists them, rows left out, or means and most "
-        "frequent words in their place.",
-    ),
-    "groups-header": (
-        *("Files", "--groups-header/--no-groups-header", _EITHER),
-        "Whether their file has a header.",
-    ),
-    "target-header": (
-        *("Files", "--target-header/--no-target-header", _EITHER),
-        "Whether its file has a header.",
-    ),
-    "header": (
-        *("Files", "--header/--no-header", _EITHER),
-        "Whether a text file starts with a header; without one columns go by number, "
-        "from 1.  [default: as recognised]",
-    ),
-    "delimiter": (
-        *("Files", "--delimiter", {"metavar": "CHARACTER"}),
-        "Between the columns of a text file; also tab, or space.  "
-        "[default: as recognised]",
-    ),
-    "decimal": (
-        *("Files", "--decimal", {"metavar": "CHARACTER"}),
-        "Decimal mark of a text file.",
-    ),
-    "skip-lines": (
-        *("Files", "--skip-lines", {"type": Count(0), "default": 0}),
-        "Lines of a text file to pass over first.",
-    ),
-    "encoding": (
-        *("Files", "--encoding", {"metavar": "NAME"}),
-        "Of text files, such as cp1252.  [default: utf-8, or as a mark at their start "
-        "says]",
-    ),
-    "na-values": (
-        *("Files", "--na-values"),
-        {"metavar": "VALUE", "multiple": True, "callback": split_values},
-        "What else means a missing value, such as -,Unknown or -200; repeatable.",
-    ),
-    "directed": (
-        *("Files", "--directed", {"type": _DIRECTED, "default": "error"}),
-        "Several weights of an edge, as in its two directions: an error, their sum, or "
-        "the largest.",
-    ),
-    "weights": (
-        *("Files", "--weights/--no-weights", _EITHER),
-        "Whether a third column holds weights of edges.  "
-        "[default: yes; if it looks like a time an error]",
-    ),
-    "svmlight": (
-        *("Files", "--svmlight", _FLAG),
-        "Rows are in svmlight format; groups are a feature's number.",
-    ),
-    "test": (
-        *("Measures", "--test test_file", _FILE),
-        "Other rows in the same format, to measure the result on.",
-    ),
-    "test-target": (
-        *("Measures", "--test-target", _SOURCE),
-        "Their target.  [default: as above]",
-    ),
-    "test-groups": (
-        *("Measures", "--test-groups", _SOURCE),
-        "Their groups.  [default: as above]",
-    ),
-    "baseline": (
-        *("Measures", "--baseline/--no-baseline", _EITHER),
-        "Compute the same without fairness, to compare.  "
-        "[default: if a report or a terminal shows it]",
-    ),
-    "report": (
-        *("Files", "--report report_file", _FILE),
-        "Report to write: a page if named .html, else JSON.",
-    ),
-    "memory-limit": (
-        *("Files", "--memory-limit", {"metavar": "SIZE", "type": size}),
-        "Rows that take more, such as 2GB, are read in blocks, again in every pass.  "
-        "[default: half of the memory that is available]",
-    ),
-    "quiet": (
-        *("Other options", "--quiet/--verbose", _EITHER),
-        "Nothing on stdout, or progress and a summary.  "
-        "[default: --verbose on a terminal only]",
-    ),
+# By section of the help and spellings: attributes of the option, and its help.
+_SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
+    "Required": {
+        # Not required by click: svmlight has targets itself.
+        "--target": (_SOURCE, "Column with what is to be predicted; or a file of it."),
+        "--groups": ({**_SOURCE, "required": True}, GROUPS_HELP),
+    },
+    "Columns": {
+        "--group-column": (
+            {"metavar": "COLUMN"},
+            "Column of the FILE of groups, as in FILE:COLUMN.",
+        ),
+        "--keep-groups": (_FLAG, "Keep the column of the groups as a feature."),
+        "--categorical": (_COLUMNS, "Column whose numbers are codes; repeatable."),
+        "--standardize": (
+            _FLAG,
+            "Centre columns of numbers unless they are sparse, and divide them by "
+            "their standard deviations.",
+        ),
+        "--drop": (_COLUMNS, "Column, or number of one, to leave out; repeatable."),
+        "--id-column": (
+            {"metavar": "COLUMN"},
+            "Column with the ids of the rows, no feature.  "
+            "[default: a first column named id, node_id, user_id ...]",
+        ),
+        "--missing": (
+            {"type": click.Choice(["error", "drop", "impute"]), "default": "error"},
+            "Missing values: an error that lists them, rows left out, or means and "
+            "most frequent words in their place.",
+        ),
+    },
+    "Files": {
+        "--groups-header/--no-groups-header": (
+            _EITHER,
+            "Whether their file has a header.",
+        ),
+        "--target-header/--no-target-header": (
+            _EITHER,
+            "Whether its file has a header.",
+        ),
+        "--header/--no-header": (
+            _EITHER,
+            "Whether a text file starts with a header; without one columns go by "
+            "number, from 1.  [default: as recognised]",
+        ),
+        "--delimiter": (
+            _CHARACTER,
+            "Between the columns of a text file; also tab, or space.  "
+            "[default: as recognised]",
+        ),
+        "--decimal": (_CHARACTER, "Decimal mark of a text file."),
+        "--skip-lines": (
+            {"type": Count(0), "default": 0},
+            "Lines of a text file to pass over first.",
+        ),
+        "--encoding": (
+            {"metavar": "NAME"},
+            "Of text files, such as cp1252.  [default: utf-8, or as a mark at their "
+            "start says]",
+        ),
+        "--na-values": (
+            {"metavar": "VALUE", "multiple": True, "callback": split_values},
+            "What else means a missing value, such as -,Unknown or -200; repeatable.",
+        ),
+        "--directed": (
+            {"type": click.Choice(["error", "sum", "max"]), "default": "error"},
+            "Several weights of an edge, as in its two directions: an error, their "
+            "sum, or the largest.",
+        ),
+        "--weights/--no-weights": (
+            _EITHER,
+            "Whether a third column holds weights of edges.  "
+            "[default: yes; if it looks like a time an error]",
+        ),
+        "--svmlight": (
+            _FLAG,
+            "Rows are in svmlight format; groups are a feature's number.",
+        ),
+        "--report report_file": (
+            _FILE,
+            "Report to write: a page if named .html, else JSON.",
+        ),
+        "--memory-limit": (
+            {"metavar": "SIZE", "type": size},
+            "Rows that take more, such as 2GB, are read in blocks, again in every "
+            "pass.  [default: half of the memory that is available]",
+        ),
+    },
+    "Measures": {
+        "--test test_file": (
+            _FILE,
+            "Other rows in the same format, to measure the result on.",
+        ),
+        "--test-target": (_SOURCE, "Their target.  [default: as above]"),
+        "--test-groups": (_SOURCE, "Their groups.  [default: as above]"),
+        "--baseline/--no-baseline": (
+            _EITHER,
+            "Compute the same without fairness, to compare.  "
+            "[default: if a report or a terminal shows it]",
+        ),
+    },
+    "Other options": {
+        "--quiet/--verbose": (
+            _EITHER,
+            "Nothing on stdout, or progress and a summary.  "
+            "[default: --verbose on a terminal only]",
+        ),
+    },
+}
+_OPTIONS_BY_NAME = {
+    re.findall(r"--([\w-]+)", spellings)[0]: (section, spellings, *entry)
+    for section, entries in _SHARED.items()
+    for spellings, entry in entries.items()
 }
 
 
 def shared(names: str) -> list[Any]:
-    """Return options that several commands have, by their names in `_SHARED`."""
+    """Return options that several commands have, by their names."""
     options = []
     for name in names.split():
-        section, spellings, attributes, text = _SHARED[name]
+        section, spellings, attributes, text = _OPTIONS_BY_NAME[name]
         options.append(option(section, *spellings.split(), help=text, **attributes))
     return options
 

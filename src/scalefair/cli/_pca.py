@@ -52,10 +52,10 @@ _COLUMNS = {
     "dual_weight": ("dual\nweight", ".3f"),
 }
 # Attributes of the model in the report, and arrays of it in the output.
-_FITTED = [
-    *("solver", "converged", "n_iter", "n_products", "duality_gap"),
-    *("fairness_ratio_gap", "explained_variance"),
-]
+_FITTED = (
+    "solver converged n_iter n_products duality_gap fairness_ratio_gap "
+    "explained_variance"
+)
 _ARRAYS = ["components", "explained_variance", "duality_gap"]
 _GROUP_ARRAYS = ["group_losses", "dual_weights", "group_reconstruction_errors"]
 _FACTS = {
@@ -112,7 +112,7 @@ def pca(data: Path, **options: Any) -> None:
             **_report.describe_run("pca", {**options, "standardize": standardize}),
             "input": {**_run.describe_rows(rows, X), "n_features": X.shape[1]},
             "seconds": seconds,
-            **{name: getattr(model, f"{name}_") for name in _FITTED},
+            **{name: getattr(model, f"{name}_") for name in _FITTED.split()},
             **_compare(model, plain, counts, attributes),
             "peak_memory_bytes": peak_memory(),
         }

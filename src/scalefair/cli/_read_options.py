@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import click
 
+from scalefair._memory import array_limit
 from scalefair._messages import listed
 from scalefair.cli._errors import Failure, note
 from scalefair.files._graphs import EdgePolicy
@@ -73,6 +74,12 @@ class ReadOptions:
     def edge_policy(self) -> EdgePolicy:
         """Options about weights of edges."""
         return EdgePolicy(self.directed, self.weights)
+
+    def exceeds_memory(self, path: Path, *, is_text: bool) -> bool:
+        """Return whether to read a file in blocks; the standard input never."""
+        size = 0 if str(path) == "-" else path.stat().st_size
+        # A byte of text becomes about two bytes of numbers.
+        return (2 * size if is_text else size) > array_limit(self.memory_limit)
 
     def read_values(self, role: str, units: Any) -> Any:
         """Read the file that has the values of a role, for rows or nodes."""

@@ -62,14 +62,10 @@ _CONDITIONS = {
     "first_moment": ("method", ("explainable_svd",)),
 }
 # Attributes of the model that are in the report.
-_GAPS = [
-    *("mean_gap_before", "covariance_gap_before"),
-    *("mean_gap_after", "covariance_gap_after"),
-]
-_FITTED = [
-    *("layer", "groups", "output_change", "output_change_bound", "converged"),
-    *("mean_gap_noise", "covariance_gap_noise"),
-]
+_GAPS = ["mean_gap_before", "covariance_gap_before"]
+_GAPS += ["mean_gap_after", "covariance_gap_after"]
+_FITTED = ["layer", "groups", "output_change", "output_change_bound", "converged"]
+_FITTED += ["mean_gap_noise", "covariance_gap_noise"]
 _MEASURES = {"mse": "mean squared error", "ks": "KS distance"}
 
 

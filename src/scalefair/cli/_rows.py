@@ -22,7 +22,7 @@ from scalefair._entries import not_finite
 from scalefair._groups import encode_groups, few_rows
 from scalefair._memory import array_limit
 from scalefair._messages import listed
-from scalefair.cli._errors import Failure, note, warn
+from scalefair.cli._errors import Failure, note, print_notes, warn
 from scalefair.cli._options import translate
 from scalefair.cli._read_options import ROLES, ReadOptions, find_role_columns
 from scalefair.files import NpyReader, NpzReader, SvmlightReader
@@ -99,10 +99,8 @@ def read_rows(
     rows_kind = rows_format(path, options.svmlight)
     if training is not None:
         columns = training.names if columns is None else columns
-        if (
-            training.n_rows
-            and rows_format(training.path, options.svmlight) != rows_kind
-        ):
+        is_saved = training.n_rows == 0
+        if not is_saved and rows_format(training.path, options.svmlight) != rows_kind:
             raise Failure(f"{path}: is in another format than {training.path}.")
     if rows_kind == "table":
         rows, table = _read_table(path, options, training, columns)
@@ -255,7 +253,7 @@ def _read_table(
 ) -> tuple[Rows, TableFile]:
     """Read a table; target and groups are frames of strings, if columns of it."""
     table = TableFile(path, options.text)
-    say_notes(table)
+    print_notes(table)
     # 1. The columns of each role, and those that are left as features.
     roles = find_role_columns(path, table.names, options)
     if options.keep_groups and "groups" not in roles:
@@ -272,12 +270,12 @@ def _read_table(
     # 3. The frame, on disk if the memory is small.
     all_columns = list(dict.fromkeys([*features, *role_columns]))
     table.id_columns = ids
-    is_large = exceeds_memory(path, options.memory_limit, bytes_per_byte=2)
+    is_large = options.exceeds_memory(path, is_text=True)
     if is_large:
         frame = table.store(all_columns, strings, options.folder)
     else:
         frame = table.read(all_columns, strings)
-    say_notes(table)
+    print_notes(table)
     # 4. Each role from its columns.
     rows = Rows(
         path,
@@ -300,21 +298,6 @@ def _read_table(
             rows.X = rows.X.assign(**{name: pandas.to_numeric(values)})
     _read_role_files(rows, options)
     return rows, table
-
-
-def say_notes(source: Any) -> None:
-    """Print the notes of a table or a graph that were not printed yet."""
-    while source.notes:
-        note(source.notes.pop(0))
-
-
-def exceeds_memory(path: Path, limit: int | None, *, bytes_per_byte: int) -> bool:
-    """Return whether a file is to be read in blocks; the standard input never is.
-
-    A byte of text becomes about two bytes of numbers.
-    """
-    size = 0 if str(path) == "-" else path.stat().st_size
-    return bytes_per_byte * size > array_limit(limit)
 
 
 def _find_ids(
@@ -514,14 +497,14 @@ def _open_matrix(
     max_bytes = max(1, min(BLOCK_BYTES, limit // 4))
     if rows_kind == "svmlight":
         zero_based = None if training is None else training.zero_based
-        if exceeds_memory(path, options.memory_limit, bytes_per_byte=2):
+        if options.exceeds_memory(path, is_text=True):
             reader = SvmlightReader(
                 path, zero_based=zero_based or "auto", max_bytes=max_bytes
             )
             return reader, reader.labels, reader.zero_based
         return read_svmlight(path, zero_based)
     if rows_kind == "npz":
-        if exceeds_memory(path, options.memory_limit, bytes_per_byte=1):
+        if options.exceeds_memory(path, is_text=False):
             return NpzReader(path, max_bytes=max_bytes), None, True
         return read_sparse(path, "value"), None, True
     whole_file = NpyReader(path, max_bytes=limit)

@@ -29,10 +29,8 @@ from scalefair.streaming import RowReader
 NEEDS_GROUPS = "Missing option '--groups': MODEL needs the groups."
 STDOUT = Path("-")
 # Options about one file, which do not hold for others that a model is applied to.
-_OPTIONS_OF_ONE_FILE = {
-    *("folder", "memory_limit", "target_header", "groups_header", "encoding"),
-    *("test_file", "test_target", "test_groups"),
-}
+_OPTIONS_OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
+_OPTIONS_OF_ONE_FILE |= {"encoding", "test_file", "test_target", "test_groups"}
 Writers = Mapping[Path, Callable[[BinaryIO], object]]
 
 
@@ -166,9 +164,7 @@ def write_table(file: BinaryIO, columns: Mapping[str, Any]) -> None:
 # --- Estimators ----------------------------------------------------------------------
 
 
-def fit(
-    model: Any, X: Any, *args: Any, path: Path | str, show: bool, **kwargs: Any
-) -> float:
+def fit(model: Any, X: Any, *, path: Path | str, show: bool, **roles: Any) -> float:
     """Fit a model and return the seconds it took; `path` is the source of `X`."""
     if show and hasattr(model, "set_callbacks"):
         from sklearn.callback import ProgressBar
@@ -176,7 +172,7 @@ def fit(
         model.set_callbacks(ProgressBar())
     start = time.perf_counter()
     with estimator_errors(path):
-        model.fit(X, *args, **kwargs)
+        model.fit(X, **roles)
     return time.perf_counter() - start
 
 

@@ -21,7 +21,7 @@ from scalefair._messages import listed
 from scalefair.cli import _options as opt
 from scalefair.cli import _report, _rows, _run
 from scalefair.cli._encoder import encode
-from scalefair.cli._errors import Failure
+from scalefair.cli._errors import Failure, print_notes
 from scalefair.cli._read_options import ReadOptions
 from scalefair.files import _matrices as matrices
 from scalefair.files import reading
@@ -47,7 +47,8 @@ and targets may be in the table that was scored: --groups people.csv:sex
 """
 _PREDICT_OPTIONS = [
     opt.output_option("a line for each row (csv)"),
-    *opt.shared("optional-groups keep-groups groups-header"),
+    opt.option("Columns", "--groups", metavar="COLUMN|FILE", help=opt.GROUPS_HELP),
+    *opt.shared("keep-groups groups-header"),
     *opt.shared(f"{opt.INPUT} svmlight memory-limit quiet"),
 ]
 _MEASURE_OPTIONS: dict[str, tuple[Any, Any, str]] = {
@@ -77,9 +78,8 @@ _EVALUATE_OPTIONS = [
 _SAVED = {"columns", "words", "n_columns", "has_header", "zero_based", "reading"}
 _SAVED_OF_GRAPH = {"nodes", "named", "reading"}
 # Options about rows of features, which do not apply to nodes.
-_ROW_OPTIONS = {
-    *("drop", "id_column", "keep_groups", "memory_limit", "missing", "svmlight")
-}
+_ROW_OPTIONS = ["drop", "id_column", "keep_groups", "memory_limit", "missing"]
+_ROW_OPTIONS += ["svmlight"]
 _MEASURES = {
     "ks": "KS distance",
     "partial_parity_gap": "partial parity gap",
@@ -208,11 +208,11 @@ def _saved_read_options(
     # 1. Which options have no meaning for this model.
     if is_clustering:
         needs_groups = model.assignment_ is not None
-        idle = _ROW_OPTIONS if is_of_graph else {"memory_limit"}
+        idle = _ROW_OPTIONS if is_of_graph else ["memory_limit"]
     else:
         needs_groups = model is not None and getattr(model, "interactions", True)
-        idle = set() if needs_groups else {"groups"}
-    refused = sorted(idle & overrides.keys())
+        idle = [] if needs_groups else ["groups"]
+    refused = [name for name in idle if name in overrides]
     if overrides.get("missing") == "impute" and not imputes:
         refused.append("missing impute")
     if refused:
@@ -350,7 +350,7 @@ def _choose_column(
 def _cut(path: Path, rows: _rows.Rows, labels: Any, options: ReadOptions) -> float:
     """Return the normalized cut of a graph, whose nodes have labels by their ids."""
     graph = load_graph(path, TextOptions(), options.edge_policy)
-    _rows.say_notes(graph)
+    print_notes(graph)
     positions = pandas.Index(rows.ids.astype(str)).get_indexer(graph.ids.astype(str))
     without = graph.ids[positions < 0]
     if without.size:

@@ -213,10 +213,8 @@ class ParquetReader(RowReader):
         names, path = self._names, self._source.path
         if not names:
             raise FileError(f"{path}: no columns are chosen.")
-        is_numeric = (
-            *(tests.is_integer, tests.is_floating),
-            *(tests.is_boolean, tests.is_decimal),
-        )
+        is_numeric = [tests.is_integer, tests.is_floating, tests.is_boolean]
+        is_numeric.append(tests.is_decimal)
         missing = [repr(name) for name in names if name not in types]
         not_numeric = [
             name

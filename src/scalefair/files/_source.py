@@ -22,11 +22,10 @@ AnyPath = str | os.PathLike[str]
 # ones only take memory.
 BLOCK_BYTES = 2**26
 # What the readers raise for damaged files; NumPy parses headers of arrays as Python.
-_DAMAGE_ERRORS: tuple[type[Exception], ...] = (
-    *(EOFError, LookupError, RuntimeError, ValueError, TypeError, OverflowError),
-    *(SyntaxError, tokenize.TokenError, csv.Error, lzma.LZMAError, zlib.error),
-    *(zipfile.BadZipFile, OSError),
-)
+_DAMAGE_ERRORS: tuple[type[Exception], ...]
+_DAMAGE_ERRORS = (EOFError, LookupError, RuntimeError, ValueError, TypeError)
+_DAMAGE_ERRORS += (OverflowError, SyntaxError, tokenize.TokenError, csv.Error, OSError)
+_DAMAGE_ERRORS += (lzma.LZMAError, zlib.error, zipfile.BadZipFile)
 _ACCESS_ERRORS = {
     FileNotFoundError: "no such file. Check the path.",
     IsADirectoryError: "is a folder, not a file.",

@@ -29,10 +29,8 @@ _DECOMPRESSORS: dict[bytes, Any] = {
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 # First two names of the header of an edge list.
-_EDGE_HEADERS = {
-    *("source target", "src dst", "from to", "fromnodeid tonodeid", "u v", "i j"),
-    *("node_1 node_2", "node1 node2", "id_1 id_2", "id1 id2"),
-}
+_EDGE_HEADERS = {"source target", "src dst", "from to", "fromnodeid tonodeid", "u v"}
+_EDGE_HEADERS |= {"node_1 node_2", "node1 node2", "id_1 id_2", "id1 id2", "i j"}
 _COMMENT_MARKS = ("#", "%")
 _COMMENT_LINES = re.compile(r"^[ \t]*[#%].*\n?", re.M)
 # Byte order marks. UTF-32 comes first: its marks start with those of UTF-16.

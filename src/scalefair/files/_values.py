@@ -19,10 +19,8 @@ from scalefair.files._text import TextOptions, is_number
 
 # Names that a header gives to a column of ids, and to one of values.
 ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
-_VALUE_NAMES = {
-    *("group", "groups", "sensitive_feature", "sensitive_features", "label", "labels"),
-    *("target", "score", "scores", "value", "y", ""),
-}
+_VALUE_NAMES = {"group", "groups", "sensitive_feature", "sensitive_features", "label"}
+_VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "y", ""}
 
 
 def find_source(source: str | Path) -> tuple[Path, str]:
