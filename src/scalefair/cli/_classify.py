@@ -254,7 +254,7 @@ def _add_facts(
 
 
 def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
-    """Return the classifier of the options, if these rows can be its own."""
+    """Return the classifier of the options; refuse rows that it cannot take."""
     if method == "linear":
         return PartiallyFairClassifier(**options)
     if isinstance(X, RowReader):

@@ -106,7 +106,7 @@ def _writers(bunch: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _frame(bunch: Any, suffix: str) -> pandas.DataFrame:
-    """Return features, target and group of rows; entries of a test end in "_test"."""
+    """Return features, target and group of rows; `suffix` is "_test" of a test."""
     X, names = bunch[f"data{suffix}"], list(bunch.feature_names)
     if sparse.issparse(X):
         frame = pandas.DataFrame.sparse.from_spmatrix(X, columns=names)

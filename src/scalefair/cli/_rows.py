@@ -570,7 +570,7 @@ def check_finite(path: Path, X: Any) -> None:
 
 
 class MappedReader(RowReader):
-    """Blocks of rows, of a reader or a large frame, that are changed when read."""
+    """Reader that applies a function to the blocks of another one, or of a frame."""
 
     def __init__(self, source: Any, change: Callable[[Any], Any]) -> None:
         self._source, self._change = source, change

@@ -34,7 +34,7 @@ from scalefair.files._source import (
 from scalefair.streaming import RowReader
 
 # Row pointers that are read at a time, 1 MB: a matrix may have hundreds of millions.
-# Blocks do not depend on it; a tenth costs twice the time, more does not save any.
+# Blocks do not depend on it. An eighth takes twice the time, more saves none.
 POINTERS_PER_READ = 2**17
 _ARRAYS = ("indptr", "indices", "data")
 # Reads numbers of an array: (start, count) -> numbers.

