@@ -322,36 +322,46 @@ def _check_header(
 def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     """Return whether the first record is a header, and whether that is doubtful."""
     first, body = records[0], records[1:]
-    if of_edges and " ".join(first[:2]).lower() in _EDGE_HEADERS:
-        return True, False
     columns = [_values_below(body, j) for j in range(len(first))]
-    is_numeric = [bool(column) and all(map(is_number, column)) for column in columns]
-    numbers = [j for j, cell in enumerate(first) if is_number(cell)]
-    present = [j for j, cell in enumerate(first) if cell not in MISSING]
-    names = [j for j in present if j not in numbers]
-    # 1. A name above a column of numbers tells a header. In a list of edges the ids
-    #    may be names, and the third column has the numbers.
-    if any(is_numeric[j] for j in names) and not (numbers and of_edges):
-        return True, bool(numbers)
-    # 2. Names of columns differ; only the first, of an index, may be empty.
-    if len(set(first)) < len(first) or not all(first[1:]):
-        return False, False
-    # 3. Names above names are the header of a table, or two nodes.
-    is_new = [first[j] not in columns[j] for j in names]
-    has_new_name = bool(names) and all(is_new)
-    if not numbers:
-        return (False, has_new_name) if of_edges else (True, not any(is_numeric))
-    # 4. Whole numbers may be names, such as years, but not of columns of edges.
+    numbers, names = _numbers_and_names(first)
+    has_new_name = bool(names) and all(first[j] not in columns[j] for j in names)
+    # Names of columns differ; only the first, of an index, may be empty.
+    can_be_names = len(set(first)) == len(first) and all(first[1:])
+    # A name above a column of numbers tells a header.
+    is_above_numbers = any(_are_numbers(columns[j]) for j in names)
     if of_edges:
+        # Names above names are rather two nodes. A number is a node, or a weight.
+        if " ".join(first[:2]).lower() in _EDGE_HEADERS:
+            return True, False
+        if is_above_numbers and not numbers:
+            return True, False
+        return False, can_be_names and has_new_name and not numbers
+    if is_above_numbers:
+        return True, bool(numbers)
+    if not can_be_names:
         return False, False
+    if not numbers:
+        return True, not any(map(_are_numbers, columns))
+    # Whole numbers may be names, such as years.
     labels = [first[j] for j in numbers]
     below = [cell for j in numbers for cell in columns[j]]
     return _are_names(labels, below, has_new_name, len(body))
 
 
+def _numbers_and_names(cells: list[str]) -> tuple[list[int], list[int]]:
+    """Return the positions of numbers, and of other cells that are not missing."""
+    present = [j for j, cell in enumerate(cells) if cell not in MISSING]
+    numbers = [j for j in present if is_number(cells[j])]
+    return numbers, [j for j in present if j not in numbers]
+
+
 def _values_below(records: list[list[str]], j: int) -> list[str]:
     """Return the values of a column that are not missing."""
     return [cells[j] for cells in records if j < len(cells) and cells[j] not in MISSING]
+
+
+def _are_numbers(values: list[str]) -> bool:
+    return bool(values) and all(map(is_number, values))
 
 
 def _are_names(
