@@ -256,8 +256,7 @@ def _read_table(
     print_notes(table)
     # 1. The columns of each role, and those that are left as features.
     roles = find_role_columns(path, table.names, options)
-    if options.keep_groups and "groups" not in roles:
-        raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
+    _check_keep_groups(options, roles)
     ids = _find_ids(table, options, roles)
     role_columns = list(chain(ids, *roles.values()))
     features = _find_features(path, table.names, options, roles, ids, columns)
@@ -300,6 +299,11 @@ def _read_table(
     return rows, table
 
 
+def _check_keep_groups(options: ReadOptions, roles: Mapping[str, list[str]]) -> None:
+    if options.keep_groups and "groups" not in roles:
+        raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
+
+
 def _find_ids(
     table: TableFile, options: ReadOptions, roles: Mapping[str, list[str]]
 ) -> list[str]:
@@ -329,7 +333,7 @@ def _find_features(
     if columns is None:
         excluded = {*chain(ids, *roles.values())}
         if options.keep_groups:
-            excluded -= {*roles.get("groups", ())}
+            excluded -= {*roles["groups"]}
         excluded |= {*options.drop}
         columns = [name for name in names if name not in excluded]
     if {*roles.get("target", ())} & {*columns}:
@@ -459,6 +463,8 @@ def _read_matrix(
     prefix = "" if rows_kind == "svmlight" else "x"
     names = [f"{prefix}{j if zero_based else j + 1}" for j in range(n)]
     columns = find_role_columns(path, names, options)
+    if training is None:
+        _check_keep_groups(options, columns)
     feature_names = None if training is None else training.names
     features = _find_features(path, names, options, columns, (), feature_names)
     rows = Rows(path, X, features, np.arange(m), n_columns=n, zero_based=zero_based)
