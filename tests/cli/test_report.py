@@ -300,9 +300,8 @@ def test_terminal(capsys, monkeypatch):
 def test_terminal_shows_the_first_groups_and_obeys_none(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     records = [{"group": f"[red]g{i}\x1b", "n_rows": i} for i in range(1022)]
-    Report("made", {}, "t", tables=[ReportTable("Many", records, COLUMNS, True)]).show(
-        {}
-    )
+    table = ReportTable("Many", records, COLUMNS, terminal=True)
+    Report("made", {}, "t", tables=[table]).show({})
     shown = capsys.readouterr().out
     assert r"[red]g19\x1b" in shown
     assert "g20" not in shown
@@ -344,13 +343,13 @@ def test_words():
 
 def test_names_in_figures():
     names = ["a", "", "word " * 9, "word " * 10, "two\nlines"]
-    shown, parsed, _ = choose_groups(np.array(names))
+    shown, labels, _ = choose_groups(np.array(names))
     assert shown.all()
-    assert parsed[0] == "a"
-    assert parsed[3][:24] == parsed[2][:24]
-    assert parsed[4] == "two lines"
-    assert len(set(parsed)) == len(names)
-    assert all(0 < len(name.strip()) <= 30 for name in parsed)
+    assert labels[0] == "a"
+    assert labels[3][:24] == labels[2][:24]
+    assert labels[4] == "two lines"
+    assert len(set(labels)) == len(names)
+    assert all(0 < len(name.strip()) <= 30 for name in labels)
 
 
 def test_the_largest_groups_are_chosen():

@@ -107,6 +107,7 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     read_options = ReadOptions.take(options, memory_limit=sys.maxsize)
     options["attributes"] = read_options.attributes
     parameters, standardize = dict(options), options.pop("standardize", False)
+    # 1. Read a graph, or rows.
     start = time.perf_counter()
     if options["affinity"] == "precomputed":
         X, ids, groups, source, saved = _read_nodes(data, read_options)
@@ -115,11 +116,13 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
         if sparse.issparse(X) and options["affinity"] != "nearest_neighbors":
             raise Failure(f"{data}: --affinity {options['affinity']} takes dense rows.")
     seconds = {"read": time.perf_counter() - start}
+    # 2. Cluster, perhaps also without fairness.
     model = FairSpectralClustering(**options)
     labels, runs = run_both(model, X, groups, path=data, show=show, baseline=baseline)
     unit = "rows" if "rows" in source else "nodes"
     source[f"n_{unit}_left_out"] = int((model.labels_ < 0).sum())
     seconds["fit"] = runs[FAIR]["seconds"]
+    # 3. Write report, labels and model.
     content = {
         **_report.describe_run("cluster", parameters),
         "input": {**source, "groups": _report.count_values(groups)},

@@ -89,6 +89,7 @@ def pca(data: Path, **options: Any) -> None:
         encoder,
         features,
     ):
+        # 1. Fit fair PCA and, if there is a Gram matrix of each group, PCA.
         X = features[data.name]
         groups = rows.sensitive_features
         seconds["fit"] = _run.fit(
@@ -101,13 +102,14 @@ def pca(data: Path, **options: Any) -> None:
                 n_components=options["n_components"],
                 centering=options["centering"],
             )
-        # Sizes of the groups of all attributes, and the attribute of each.
+        # 2. Sizes of the groups of all attributes, and the attribute of each.
         sizes = {
             attribute: np.unique(values, return_counts=True)[1]
             for attribute, values in _report.by_attribute(groups).items()
         }
         counts = np.concatenate([*sizes.values()])
         attributes = np.repeat([*sizes], [len(n) for n in sizes.values()])
+        # 3. The report, and the arrays of the output.
         content = {
             **_report.describe_run("pca", {**options, "standardize": standardize}),
             "input": {**_run.describe_rows(rows, X), "n_features": X.shape[1]},

@@ -222,8 +222,8 @@ def regress(
     models you trust: such a file can run any code.
     """
     outputs, show = _run.take_outputs(options, model_file, train, output=".joblib")
+    # 1. Read the model and its rows, which it takes in memory.
     start = time.perf_counter()
-    # A model takes rows in memory.
     read_options = ReadOptions.take(options, memory_limit=sys.maxsize)
     options["attributes"] = read_options.attributes
     parameters = opt.parameters_in_force(ctx, options, _CONDITIONS)
@@ -236,12 +236,14 @@ def regress(
     y = {name: _as_numbers(part) for name, part in parts.items()}
     seconds = {"read": time.perf_counter() - start}
 
+    # 2. Predict before and after the change. The model rejects wrong rows with a
+    #    clearer message than the fit.
     fair = ExplainableSVDRegressor(model, **parameters)
     with _run.library_warnings():
-        # Before the fit: an error of rows that are no rows of the model is clearer.
         before = {k: predict(model, model_file, part) for k, part in parts.items()}
     roles = {"y": y["train"], "sensitive_features": rows.sensitive_features}
     seconds["fit"] = _run.fit(fair, rows.X, path=model_file, show=show, **roles)
+    # 3. Measure each part of the rows, and write report and model.
     source: dict[str, Any] = {"model": str(model_file), "n_features": rows.X.shape[1]}
     content = {
         **_report.describe_run("regress", parameters),

@@ -96,12 +96,14 @@ def read_rows(
     are its features. Features that are strings are checked to be categories
     ("encode"), refused ("refuse"), left out ("drop"), or kept ("keep").
     """
+    # 1. Rows for training and others must have the same format.
     rows_kind = rows_format(path, options.svmlight)
     if training is not None:
         columns = training.names if columns is None else columns
         is_saved = training.n_rows == 0
         if not is_saved and rows_format(training.path, options.svmlight) != rows_kind:
             raise Failure(f"{path}: is in another format than {training.path}.")
+    # 2. From a path to a frame, or a matrix; then values that cannot be used.
     if rows_kind == "table":
         rows, table = _read_table(path, options, training, columns)
         _check_strings(rows, strings)
@@ -118,6 +120,7 @@ def read_rows(
         if strings == "encode" and new_strings:
             names = listed(sorted(new_strings))
             raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
+    # 3. Strings of target and groups become their types.
     _type_roles(rows, options, training)
     if rows.groups is not None:
         _check_groups(rows, training)
@@ -390,12 +393,9 @@ def _treat_missing(
     rows: Rows, table: TableFile, policy: str, keep_missing: bool, is_training: bool
 ) -> None:
     """Refuse rows with missing values, drop them, or leave features to be imputed."""
-    role_columns = [
-        frame[name]
-        for frame in (rows.target, rows.groups)
-        if isinstance(frame, pandas.DataFrame)
-        for name in frame
-    ]
+    roles = [rows.target, rows.groups]
+    frames = [role for role in roles if isinstance(role, pandas.DataFrame)]
+    role_columns = [frame[name] for frame in frames for name in frame]
     features = [] if keep_missing else [rows.X[name] for name in rows.names]
     is_missing = _missing_values([*role_columns, *features])
     if is_missing.empty:

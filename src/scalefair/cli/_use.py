@@ -292,6 +292,7 @@ def evaluate(result: Path, **options: Any) -> None:
     options["quiet"] = bool(options["quiet"])  # shown also if stdout is no terminal
     outputs, show = _run.take_outputs(options, result, options["graph"])
     content = _report.describe_run("evaluate", options)
+    # 1. Which column holds labels, or scores.
     read_options = ReadOptions.take(options)
     names = TableFile(result, read_options.text).names
     if names[0] == "row" and read_options.id_column is None:
@@ -300,6 +301,7 @@ def evaluate(result: Path, **options: Any) -> None:
     columns = [column]
     if "prediction" in names and read_options.target is not None and kind == "scores":
         columns = list(dict.fromkeys([column, "prediction"]))
+    # 2. The rows with their groups, and perhaps targets.
     rows = _rows.read_rows(result, read_options, strings="keep", columns=columns)
     groups = rows.sensitive_features
     content["input"] = {
@@ -308,6 +310,7 @@ def evaluate(result: Path, **options: Any) -> None:
         "groups": _report.count_values(groups),
         "n_rows": rows.n_rows,
     }
+    # 3. Measures of the labels, or of the scores.
     report = _report.Report("evaluate", content, "", f"{result}, column {column}")
     if kind == "labels":
         labels = parse_values(rows.X[column])
