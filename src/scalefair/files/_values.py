@@ -52,6 +52,7 @@ def read_values(
     table with other columns, whose rows are matched by number if `by_row`. The result
     is a frame of strings, of groups also of several columns, or a vector as saved.
     """
+    # 1. The values, and the ids if the file has them.
     path, column = find_source(source)
     table, array, keys = None, None, None
     if file_format(path) == "npy":
@@ -74,6 +75,7 @@ def read_values(
             f"{path}: has {role}s without ids, but the nodes of an edge list have no "
             f"order. Write lines `id,{role}`."
         )
+    # 2. No value may be missing.
     missing = np.flatnonzero(values.isna().any(axis=1))
     if missing.size:
         row = values.index[missing[0]]
@@ -82,6 +84,7 @@ def read_values(
             f"{location}: {missing.size} {role}(s) are missing, the first here. Give "
             f"each {units.unit} a {role}."
         )
+    # 3. A value for each unit: by its id, or by the order of the rows.
     if table is not None and keys is not None:
         values = values.loc[_match_ids(table, keys, values, units, role, say)]
     else:
