@@ -133,10 +133,10 @@ def test_owner_and_group_are_kept_where_that_is_allowed(tmp_path, monkeypatch):
             raise PermissionError
 
     monkeypatch.setattr(_writing.os, "chown", chown)
-    _writing._pass_on(other, path)
+    _writing._copy_owner(other, path)
     assert (asked, path.stat().st_mode & 0o777) == ([1], 0o664)
     allowed = False
-    _writing._pass_on(other, path)
+    _writing._copy_owner(other, path)
     assert asked == [1, 1, -1]
     # The rights of a group are not given to another one.
     assert path.stat().st_mode & 0o777 == 0o604

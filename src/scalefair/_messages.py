@@ -1,4 +1,4 @@
-"""Numbers and lists as they stand in messages."""
+"""Numbers and lists in messages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any
 
-# A message may have two lists, and is to stay below 400 characters.
-_MAX_NAMES, _MAX_CHARACTERS = 5, 90
-
 
 def apart(value: float, limit: float) -> str:
-    """Return a number with two digits, or as many as tell it from the limit."""
+    """Return a number with two digits, or with as many as differ from the limit's."""
     for digits in range(2, 17):
         text = f"{value:.{digits}g}"
         if (float(text) < limit, float(text) > limit) == (value < limit, value > limit):
@@ -20,9 +17,13 @@ def apart(value: float, limit: float) -> str:
 
 
 def listed(items: Iterable[Any], form: Callable[[Any], str] = str) -> str:
-    """Return the first of many names, up to five, and how many more there are."""
+    """Return the first names of a list, and how many more there are.
+
+    At most five names and 90 characters: a message with two lists has some 400.
+    """
     names = [form(item) for item in items]
-    ends = accumulate(len(name) + 2 for name in names[:_MAX_NAMES])
-    n = max(1, sum(end <= _MAX_CHARACTERS for end in ends))
-    shown = ", ".join(names[:n])[:_MAX_CHARACTERS]
-    return shown + f" and {len(names) - n} more" * (len(names) > n)
+    lengths = accumulate(len(name) + 2 for name in names[:5])
+    n_listed = max(1, sum(length <= 90 for length in lengths))
+    text = ", ".join(names[:n_listed])[:90]
+    n_more = len(names) - n_listed
+    return f"{text} and {n_more} more" if n_more > 0 else text

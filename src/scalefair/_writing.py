@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-# Held while files get their names: who ends the process holds it, too.
-PLACING = threading.RLock()
-# Temporary files, and folders made for files that are not in place yet.
+# Held while files get their names, and by a thread that ends the process.
+RENAMING = threading.RLock()
+# Temporary files, and folders made for files that do not have their names yet.
 _unfinished: list[Path] = []
 
 
 def write_files(
     writers: Mapping[Path, Callable[[BinaryIO], object]],
-    placed: Callable[[], object] = lambda: None,
+    finished: Callable[[], object] = lambda: None,
 ) -> None:
-    """Write several files, then put all of them in place; then call `placed`.
+    """Write several files, rename all when they are complete, then call `finished`.
 
-    Each has another name until all are complete: before, older files stay as they were.
-    What takes their place has their owner and rights; of a link the target is replaced.
+    If a file cannot be written the older files stay. A file that replaces an older one
+    gets its owner and permissions; of a link the target is replaced.
     """
     pending: list[tuple[Path, Path]] = []
     try:
         for path, write in writers.items():
             final = Path(os.path.realpath(path))
-            # With an ending of its own the name of the file might be too long.
+            # The name of the file, with a suffix, might be too long.
             temporary = final.with_name(f".scalefair.{secrets.token_hex(8)}.tmp")
             _unfinished.append(temporary)
             pending.append((temporary, final))
-            with _blame(path, temporary):
+            with _error_names(path, temporary):
                 _write(temporary, final, write)
-        with PLACING:
+        with RENAMING:
             for (temporary, final), path in zip(pending, writers, strict=True):
-                with _blame(path, temporary):
+                with _error_names(path, temporary):
                     os.replace(temporary, final)
-            placed()
+            finished()
     finally:
         for temporary, _ in pending:
             temporary.unlink(missing_ok=True)
@@ -49,15 +49,15 @@ def write_files(
 def write_folder(
     folder: Path,
     writers: Mapping[Path, Callable[[BinaryIO], object]],
-    placed: Callable[[], object] = lambda: None,
+    finished: Callable[[], object] = lambda: None,
 ) -> None:
     """Write files to a folder, as `write_files` does; it is made if it is missing."""
     if folder.is_dir():
-        return write_files(writers, placed)
+        return write_files(writers, finished)
     _unfinished.append(folder)
     try:
         folder.mkdir()
-        write_files(writers, placed)
+        write_files(writers, finished)
     except BaseException:  # an interrupt as well
         with suppress(OSError):
             folder.rmdir()
@@ -66,22 +66,23 @@ def write_folder(
         _unfinished.remove(folder)
 
 
-def abandon() -> None:
-    """Remove what is not in place yet, for who ends the process at once."""
+def remove_unfinished() -> None:
+    """Remove temporary files and empty folders, before the process is ended."""
     for path in reversed(_unfinished):
         with suppress(OSError):
             path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _write(temporary: Path, final: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a temporary file, with the permissions of the file that it replaces."""
     try:
         older = final.stat()
     except FileNotFoundError:
         older = None
-    # Nobody reads what the rights of the older file would not let them.
+    # Private until it has the permissions of the older file: nobody else may read it.
     with open(temporary, "xb", opener=_open_privately if older else None) as file:
         if older is not None:
-            _pass_on(older, temporary)
+            _copy_owner(older, temporary)
         write(file)
         file.flush()
         os.fsync(file.fileno())
@@ -91,8 +92,8 @@ def _open_privately(name: str, flags: int) -> int:
     return os.open(name, flags, 0o600)
 
 
-def _pass_on(older: os.stat_result, path: Path) -> None:
-    """Give a file the owner and the rights of an older one, as far as allowed."""
+def _copy_owner(older: os.stat_result, path: Path) -> None:
+    """Give a file the owner and permissions of an older one, as far as allowed."""
     mode = older.st_mode & 0o777
     new = path.stat()
     if (new.st_uid, new.st_gid) != (older.st_uid, older.st_gid):
@@ -101,18 +102,18 @@ def _pass_on(older: os.stat_result, path: Path) -> None:
                 os.chown(path, owner, older.st_gid)
                 break
         else:
-            mode &= ~0o070  # they were meant for another group
-    with suppress(OSError):  # of file systems without rights
+            mode &= ~0o070  # the permissions were those of another group
+    with suppress(OSError):  # of file systems without permissions
         path.chmod(mode)
 
 
 @contextmanager
-def _blame(path: Path, temporary: Path) -> Iterator[None]:
-    """Name the file that the user asked for, not the temporary one, nor none."""
+def _error_names(path: Path, temporary: Path) -> Iterator[None]:
+    """Let errors name the file that the user asked for, not the temporary one."""
     try:
         yield
     except OSError as error:
-        of_another = error.filename not in (None, str(temporary), temporary)
-        if of_another or error.errno is None:
+        is_other = error.filename not in (None, str(temporary), temporary)
+        if is_other or error.errno is None:
             raise  # such as that of an input that cannot be read again
         raise OSError(error.errno, error.strerror, str(path)) from error

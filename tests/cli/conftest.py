@@ -64,12 +64,12 @@ class Runs:
         """Run the command of these files."""
         return self.invoke(*self.line(data, *options, **roles))
 
-    def done(self, *arguments, said: str = "", **roles) -> dict:
+    def done(self, *arguments, message: str = "", **roles) -> dict:
         """Run it, with nothing to be said but a note perhaps; what it reports."""
         result = self.run(*arguments, "--report", self.report, **roles)
         assert (result.exit_code, result.stdout) == (0, ""), result.output
-        assert said in result.stderr
-        assert bool(said) == bool(result.stderr)
+        assert message in result.stderr
+        assert bool(message) == bool(result.stderr)
         return self.read_report()
 
     def read_report(self) -> dict:
@@ -78,21 +78,21 @@ class Runs:
 
         return json.loads(self.report.read_text(), parse_constant=refuse)
 
-    def fails(self, result: Result, *words: str, code: int = 1) -> str:
+    def fails(self, result: Result, *fragments: str, code: int = 1) -> str:
         """Check that a run failed as it must and wrote nothing; what it said."""
         assert result.exit_code == code, result.output
         assert result.stdout == ""
         assert "Traceback" not in result.output
-        said = " ".join(result.stderr.split())
+        message = " ".join(result.stderr.split())
         if code != 2:  # click shows the usage above the error
-            assert said.startswith("error: ")
+            assert message.startswith("error: ")
             assert len(result.stderr.splitlines()) == 1
-        for word in words:
-            assert str(word) in said
+        for fragment in fragments:
+            assert str(fragment) in message
         assert self.output.read_bytes() == OLD
         assert not self.report.exists()
         assert list(self.folder.glob(".*.tmp")) == []
-        return said
+        return message
 
 
 class Graph(Runs):
@@ -166,23 +166,23 @@ class Table(Runs):
         frame.loc[row, column] = value
         return self.save(frame, "edited.csv")
 
-    def stored(self, how: str) -> tuple[Path, dict]:
+    def stored(self, kind: str) -> tuple[Path, dict]:
         """The rows in a format, and the options that name their roles."""
-        if how in ("npy", "npz"):
-            return getattr(self, how), self.files
-        path, columns = self.folder / f"stored {how}", ["sex", self.target]
+        if kind in ("npy", "npz"):
+            return getattr(self, kind), self.files
+        path, columns = self.folder / f"stored {kind}", ["sex", self.target]
         roles = dict(zip(("groups", "target"), columns, strict=True))
         roles = {role: roles[role] for role in self.files}
-        if how == "packed":
+        if kind == "packed":
             path.write_bytes(gzip.compress(self.csv.read_bytes()))
-        elif how == "parquet":
+        elif kind == "parquet":
             path = path.with_suffix(".parquet")
             self.frame.to_parquet(path)
-        elif how == "no header":
+        elif kind == "no header":
             self.save(self.frame, path.name, sep="\t", header=False)
             names = list(self.frame)
             roles = {role: str(1 + names.index(x)) for role, x in roles.items()}
-        elif how == "files":
+        elif kind == "files":
             self.save(self.frame.drop(columns=list(roles.values())), path.name)
             roles = self.files
         else:
@@ -230,7 +230,7 @@ class People(Table):
         score = X.sum(axis=1) + (job == "cook") + rng.normal(size=m)
         hired = np.where(score > 0.7, "yes", "no")
         columns = {"height": X[:, 0], "job": job, "weight": X[:, 1], "sex": sex}
-        X = np.column_stack([X, *(job == each for each in JOBS)])
+        X = np.column_stack([X, *(job == name for name in JOBS)])
         super().__init__(folder, "model.joblib", X, **columns, hired=hired)
         self.svm = folder / "people.svm"
         X = np.column_stack([X, sex == "f"])
@@ -377,10 +377,10 @@ def named_network(tmp_path_factory):
 @pytest.fixture
 def wages(tmp_path, plain_network, named_network):
     """Files of rows, groups and wages, and two models of them."""
-    found = Wages(tmp_path)
-    found.plain = found.dump(plain_network, "plain.joblib")
-    found.named = found.dump(named_network, "named.joblib")
-    return found
+    wages_runs = Wages(tmp_path)
+    wages_runs.plain = wages_runs.dump(plain_network, "plain.joblib")
+    wages_runs.named = wages_runs.dump(named_network, "named.joblib")
+    return wages_runs
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scalefair.files._tables import _EXACTLY
+from scalefair.files._tables import FLOAT_OPTIONS
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.metrics import (
     partial_demographic_parity_gap,
@@ -87,9 +87,9 @@ def test_every_format_gives_the_same_rows(people, fits, source):
     if source in ("npy", "npz"):
         assert saved["columns"] == saved["feature_names"] == [f"x{i}" for i in range(5)]
     else:
-        first, word, last = saved["columns"]
-        assert (first, word, last) in {("height", "job", "weight"), ("1", "2", "3")}
-        names = [first, last, *(f"{word}={job}" for job in JOBS)]
+        first, middle, last = saved["columns"]
+        assert (first, middle, last) in {("height", "job", "weight"), ("1", "2", "3")}
+        names = [first, last, *(f"{middle}={job}" for job in JOBS)]
         assert saved["feature_names"] == names
 
 
@@ -115,12 +115,12 @@ def test_the_saved_model_predicts_what_was_measured(people, fits, options, blank
     frame = people.frame.astype(object)
     frame.loc[::9, "height"] = "?"
     frame.loc[1::9, "job"] = "?"
-    words = frame.map(lambda cell: f"{blanks}{cell}")
-    path = people.save(words, "blanks.csv")
+    blank_cells = frame.map(lambda cell: f"{blanks}{cell}")
+    path = people.save(blank_cells, "blanks.csv")
     saved, report = done(
-        people, path, "--missing", "impute", *options, said="height (27), job (27)"
+        people, path, "--missing", "impute", *options, message="height (27), job (27)"
     )
-    plain = pandas.read_csv(path, na_values=["?", " ?"], **_EXACTLY)
+    plain = pandas.read_csv(path, na_values=["?", " ?"], **FLOAT_OPTIONS)
     X = saved["encoder"].transform(plain[saved["columns"]])
     model = saved["classifier"]
     groups = plain["sex"].str.strip()
@@ -146,9 +146,9 @@ def test_models_of_arrays_can_be_used(people, fits, name):
 
 def test_the_saved_model_says_how_to_read_rows(people):
     path = people.save(people.frame, "semicolons.csv", sep=";", decimal=",")
-    said = "decimal commas were assumed"
+    message = "decimal commas were assumed"
     options = ("--categorical", "job", "--delimiter", ";")
-    saved, _ = done(people, path, *options, said=said)
+    saved, _ = done(people, path, *options, message=message)
     assert set(saved) >= {"classifier", "encoder", "columns", "feature_names"}
     assert saved["labels_from"] == f"column hired of {path}"
     assert saved["groups_from"] == f"column sex of {path}"
@@ -173,7 +173,7 @@ def test_columns(people, fits):
     pairs = [f"p{i},{label}" for i, label in enumerate(people.y)]
     labels = people.write("pairs.csv", ["stranger,no", *reversed(pairs)])
     options = (*drop, "--drop", "hired")
-    people.done(data, *options, target=labels, said="1 id(s) are not in")
+    people.done(data, *options, target=labels, message="1 id(s) are not in")
     np.testing.assert_array_equal(fits[-1][1], people.y)
 
 
@@ -209,22 +209,22 @@ def split(people):
     return train, people.save(people.frame[160:], "test.csv")
 
 
-def check_measures(found, model, people, rows, threshold=0.1):
+def check_measures(measures, model, people, rows, threshold=0.1):
     """Compare what the report has of some rows with the rows themselves."""
     sex, hired = people.sex[rows], people.y[rows] == "yes"
-    told = {"sensitive_features": sex} if hasattr(model, "groups_") else {}
-    scores = model.decision_function(people.X[rows], **told)
-    given = {"sensitive_features": sex, "interval": (0.1, 0.6)}
-    gap = partial_demographic_parity_gap(scores, **given)
-    weak = weak_partial_demographic_parity_gap(scores, threshold=threshold, **given)
-    assert found["partial_parity_gap"] == pytest.approx(gap)
-    assert found["weak_partial_parity_gap"] == pytest.approx(weak)
+    roles = {"sensitive_features": sex} if hasattr(model, "groups_") else {}
+    scores = model.decision_function(people.X[rows], **roles)
+    options = {"sensitive_features": sex, "interval": (0.1, 0.6)}
+    gap = partial_demographic_parity_gap(scores, **options)
+    weak = weak_partial_demographic_parity_gap(scores, threshold=threshold, **options)
+    assert measures["partial_parity_gap"] == pytest.approx(gap)
+    assert measures["weak_partial_parity_gap"] == pytest.approx(weak)
     rates = {"n_rows": 1.0, "positive_rate": hired, "selection_rate": scores > 0}
     rates = pandas.DataFrame({**rates, "accuracy": (scores > 0) == hired})
-    assert found["accuracy"] == pytest.approx(rates["accuracy"].mean())
+    assert measures["accuracy"] == pytest.approx(rates["accuracy"].mean())
     expected = rates.groupby(sex).mean()
     expected["n_rows"] = [(sex == "f").sum(), (sex == "m").sum()]
-    groups = pandas.DataFrame(found["groups"]).set_index("group")
+    groups = pandas.DataFrame(measures["groups"]).set_index("group")
     pandas.testing.assert_frame_equal(groups, expected, check_names=False)
 
 
@@ -252,8 +252,8 @@ def test_report(people):
             "labels": {k: int((hired == k).sum()) for k in ("no", "yes")},
             "groups": {k: int((sex == k).sum()) for k in ("f", "m")},
         }
-        for found, by in ((report, model), (report["baseline"], fitted)):
-            check_measures(found[name], by, people, rows)
+        for measures, by in ((report, model), (report["baseline"], fitted)):
+            check_measures(measures[name], by, people, rows)
     assert report["baseline"]["train"] != report["train"]
     assert report["positive_label"] == "yes"
     assert report["converged"] is True
@@ -266,49 +266,55 @@ def test_report(people):
 
 
 @pytest.mark.parametrize("method", ["linear", "calibrated"])
-@pytest.mark.parametrize("given", ["positive", "label"])
-def test_rows_of_one_label_are_compared(people, given, method):
+@pytest.mark.parametrize("condition", ["positive", "label"])
+def test_rows_of_one_label_are_compared(people, condition, method):
     train, test = split(people)
-    options = ("--given", given, "--method", method, "--kappa", 0.6)
-    frame = pandas.read_csv(test, **_EXACTLY)
+    options = ("--given", condition, "--method", method, "--kappa", 0.6)
+    frame = pandas.read_csv(test, **FLOAT_OPTIONS)
     frame.loc[frame["sex"] == "f", "hired"] = "no"
     none = people.save(frame, "none.csv")
     result = people.run(train, *options, "--test", none)
     people.fails(result, f"{none}: group(s) ['f'] have no positive samples")
     saved, report = done(people, train, *options, "--test", test)
     model = saved["classifier"]
-    assert model.given == report["parameters"]["given"] == given
+    assert model.given == report["parameters"]["given"] == condition
     for name, rows in (("train", slice(0, 160)), ("test", slice(160, None))):
         sex = people.sex[rows]
         scores = model.decision_function(people.X[rows], sensitive_features=sex)
-        of = {"sensitive_features": sex, "interval": (0.1, 0.6), "given": given}
-        of["y_true"] = people.y[rows]
-        found = report[name]
-        assert found["partial_parity_gap"] == partial_parity_gap(scores, **of)
-        weak = partial_parity_gap(scores, threshold=0.0, **of)
-        assert found["weak_partial_parity_gap"] == weak
+        keywords = {
+            "sensitive_features": sex,
+            "interval": (0.1, 0.6),
+            "given": condition,
+        }
+        keywords["y_true"] = people.y[rows]
+        measures = report[name]
+        assert measures["partial_parity_gap"] == partial_parity_gap(scores, **keywords)
+        weak = partial_parity_gap(scores, threshold=0.0, **keywords)
+        assert measures["weak_partial_parity_gap"] == weak
 
 
 def test_columns_of_a_test_are_found_by_name(people):
     train, test = split(people)
     _, report = done(people, train, "--test", test)
-    frame = pandas.read_csv(test, **_EXACTLY)[
+    frame = pandas.read_csv(test, **FLOAT_OPTIONS)[
         ["sex", "hired", "weight", "job", "height"]
     ]
     other = people.save(frame.assign(new=0), "other.csv")
     assert people.done(train, "--test", other)["test"] == report["test"]
     frame["job"] = frame["job"].replace("cook", "pilot")
     n = (frame["job"] == "pilot").sum()
-    said = f"column job: {n} row(s) have a value that does not occur in TRAIN"
-    people.done(train, "--test", people.save(frame, "pilots.csv"), said=said)
+    message = f"column job: {n} row(s) have a value that does not occur in TRAIN"
+    people.done(train, "--test", people.save(frame, "pilots.csv"), message=message)
 
 
 def test_test_of_svmlight_may_have_other_features(people):
     lines = ["+1 1:1 3:1", "-1 2:1 3:1", "+1 1:1", "-1 2:1"] * 10
     train = people.write("train.svm", lines)
     test = people.write("test.svm", ["+1 1:1 3:1 7:1", "-1 2:1", "-1 2:1 3:1"])
-    said = "1 value(s) of features TRAIN lacks"
-    _, report = done(people, train, "--test", test, target=None, groups=3, said=said)
+    message = "1 value(s) of features TRAIN lacks"
+    _, report = done(
+        people, train, "--test", test, target=None, groups=3, message=message
+    )
     assert report["test"]["accuracy"] == 1
     assert report["input"]["n_features"] == 2
 
@@ -327,11 +333,11 @@ def test_the_classifier_is_the_estimators(people, real_fit):
 
 def test_a_gap_above_kappa_is_said(people, real_fit):
     """By the paper's method; tightened, as is usual, the gap is small enough."""
-    given = people.csv, "--no-interactions", "--tol", 0.01
-    _, report = done(people, *given)
+    arguments = people.csv, "--no-interactions", "--tol", 0.01
+    _, report = done(people, *arguments)
     assert report["train"]["partial_parity_gap"] <= 0.2
-    said = "more than --kappa 0.2. Take --surrogate-width auto"
-    _, wide = done(people, *given, "--surrogate-width", 1, said=said)
+    message = "more than --kappa 0.2. Take --surrogate-width auto"
+    _, wide = done(people, *arguments, "--surrogate-width", 1, message=message)
     assert wide["train"]["partial_parity_gap"] > 0.21
 
 
@@ -358,12 +364,12 @@ def test_rows_in_blocks(people, fits):
         assert isinstance(fits[-2][0], np.ndarray | sparse.csr_array)
         X = [sparse.csr_array(at_once(seen[0])).toarray() for seen in fits[-2:]]
         np.testing.assert_allclose(*X, rtol=1e-12, atol=1e-12)
-        said = other["input"]["train"]
-        assert said.pop("read") == "in blocks"
-        assert said.pop("n_blocks") == len(reader)
+        facts = other["input"]["train"]
+        assert facts.pop("read") == "in blocks"
+        assert facts.pop("n_blocks") == len(reader)
         # The pass that scores them; of readers, before that, the one that scales.
-        assert said.pop("n_passes") == (2 if extension == "csv" else 3)
-        assert said == one["input"]["train"]
+        assert facts.pop("n_passes") == (2 if extension == "csv" else 3)
+        assert facts == one["input"]["train"]
         groups = [pandas.DataFrame(x["test"].pop("groups")) for x in (one, other)]
         pandas.testing.assert_frame_equal(*groups)
         assert other["test"] == pytest.approx(one["test"])
@@ -400,17 +406,17 @@ def test_missing_values_are_listed_and_dropped(people):
     assert result.exit_code == 1
     assert "--drop 'weight'" in result.stderr
     assert "note" not in result.stderr
-    _, report = done(people, path, "--missing", "drop", said="5 of 240 rows")
+    _, report = done(people, path, "--missing", "drop", message="5 of 240 rows")
     assert report["input"]["train"]["n_rows"] == 235
-    said = "2 of 240 rows were left out and features were filled in"
-    _, report = done(people, path, "--missing", "impute", said=said)
+    message = "2 of 240 rows were left out and features were filled in"
+    _, report = done(people, path, "--missing", "impute", message=message)
     assert report["input"]["train"]["groups"] == {
         sex: int((people.sex[[*range(3), *range(5, 240)]] == sex).sum()) for sex in "fm"
     }
 
 
 def test_labels_are_two_whole_numbers_or_words(people):
-    for values, words in (
+    for values, fragments in (
         (["no", "perhaps", "yes"] * 80, "3 different labels ('no', 'perhaps', 'yes')"),
         (["yes"] * 240, "1 different labels ('yes')"),
         ([0, 1.5] * 120, "(0.0, 1.5)"),
@@ -418,19 +424,19 @@ def test_labels_are_two_whole_numbers_or_words(people):
     ):
         path = people.write("wrong.txt", values)
         result = people.run(people.npy, target=path, groups=people.sexes)
-        people.fails(result, f"{path}: ", words)
+        people.fails(result, f"{path}: ", fragments)
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "words"),
+    ("column", "value", "fragments"),
     [
         ("hired", "perhaps", "the label 'perhaps' does not occur in TRAIN"),
         ("sex", "x", "the group 'x' does not occur in TRAIN (known: 'f', 'm')"),
     ],
 )
-def test_bad_test(people, column, value, words):
+def test_bad_test(people, column, value, fragments):
     path = people.edited(3, column, value)
-    people.fails(people.run(people.csv, "--test", path), path, words)
+    people.fails(people.run(people.csv, "--test", path), path, fragments)
 
 
 def test_test_of_other_columns(people):
@@ -463,9 +469,9 @@ CALIBRATED = ("--method", "calibrated")
 def test_the_calibrated_classifier_is_the_estimators(people, estimator, target):
     train, test = split(people)
     options = {"estimator": estimator, "calibrate-to": target, "cv": 4}
-    words = [x for k, v in options.items() for x in (f"--{k}", v)]
+    arguments = [x for k, v in options.items() for x in (f"--{k}", v)]
     more = ("--random-state", 5, "--test", test)
-    saved, report = done(people, train, *CALIBRATED, *words, *more)
+    saved, report = done(people, train, *CALIBRATED, *arguments, *more)
     plain = {
         "logistic": make_pipeline(StandardScaler(), LogisticRegression()),
         "boosting": HistGradientBoostingClassifier(
@@ -476,11 +482,13 @@ def test_the_calibrated_classifier_is_the_estimators(people, estimator, target):
     model = FairCalibratedClassifier(plain, (0.1, 0.6), 0.2, target=target, cv=folds)
     X, y, sex = people.X[:160], people.y[:160], people.sex[:160]
     model.fit(X, y, sensitive_features=sex)
-    found = saved["classifier"]
+    classifier = saved["classifier"]
     # Columns of numbers come first in the encoded table, as in `people.X`.
     scores = model.decision_function(people.X, sensitive_features=people.sex)
-    told = {"sensitive_features": people.sex}
-    np.testing.assert_array_equal(found.decision_function(people.X, **told), scores)
+    roles = {"sensitive_features": people.sex}
+    np.testing.assert_array_equal(
+        classifier.decision_function(people.X, **roles), scores
+    )
     for name in ("kappa", "partial_parity_gap", "null_gap", "roc_distance"):
         assert report[name] == getattr(model, f"{name}_")
     assert report["partial_parity_gap"] <= 0.2
@@ -531,14 +539,14 @@ def test_rows_to_calibrate_are_in_memory_and_others_in_blocks(people):
     _, report = done(people, None, *CALIBRATED, "--test", twice, *limit)
     assert report["input"]["test"]["read"] == "in blocks"
     assert "read" not in report["input"]["train"]
-    for found in (report, report["baseline"]):
+    for run in (report, report["baseline"]):
         for name in ("accuracy", "partial_parity_gap"):
-            assert found["test"][name] == pytest.approx(found["train"][name])
+            assert run["test"][name] == pytest.approx(run["train"][name])
 
 
 def test_kappa_below_what_one_row_makes_is_noted(people):
-    said = "note: --kappa 0: rows of the smallest groups make a gap of 0.0"
-    _, report = done(people, None, *CALIBRATED, "--kappa", 0, said=said)
+    message = "note: --kappa 0: rows of the smallest groups make a gap of 0.0"
+    _, report = done(people, None, *CALIBRATED, "--kappa", 0, message=message)
     sizes = np.unique(people.sex, return_counts=True)[1]
     assert report["kappa"] == pytest.approx(np.mean(2 / sizes))
     assert report["partial_parity_gap"] <= report["kappa"]
@@ -552,10 +560,12 @@ def test_adult_as_it_comes(people, real_fit, data_folder):
     assert result.exit_code == 1
     assert "workclass (1,836), occupation (1,843), native-country" in result.stderr
     notes = {"drop": "2,399 of 32,561", "impute": "features were filled"}
-    for missing, said in notes.items():
-        saved, report = done(people, path, "--missing", missing, said=said, **roles)
+    for missing, message in notes.items():
+        saved, report = done(
+            people, path, "--missing", missing, message=message, **roles
+        )
         assert report["train"]["accuracy"] == pytest.approx(0.84, abs=0.01)
-    frame = pandas.read_csv(path, na_values=" ?", **_EXACTLY)
+    frame = pandas.read_csv(path, na_values=" ?", **FLOAT_OPTIONS)
     X = saved["encoder"].transform(frame[saved["columns"]])
     predicted = saved["classifier"].predict(X, sensitive_features=frame["sex"].str[1:])
     accuracy = np.mean(predicted == frame["income"].str[1:])

@@ -65,8 +65,8 @@ def test_named_nodes_in_a_packed_file(workspace, planted):
     assert result.exit_code == 0
     assert result.stderr.startswith(f"note: {groups}: 1 id(s) are not in {edges}")
     labels = workspace.labels()
-    found = [labels[f"node {i}, x"] for i in range(90)]
-    assert adjusted_rand_score(planted.target, found) == 1
+    actual = [labels[f"node {i}, x"] for i in range(90)]
+    assert adjusted_rand_score(planted.target, actual) == 1
 
 
 def test_groups_may_be_a_column_or_a_file(people):
@@ -131,18 +131,18 @@ def test_report_of_a_graph(workspace, planted, source):
     graph = getattr(workspace, source)
     ran(workspace.run(graph, "--report", workspace.report))
     report = workspace.read_report()
-    found = in_row_order(workspace)
+    actual = in_row_order(workspace)
     files = {"graph": str(graph), "groups_file": str(workspace.groups)}
     size = {"n_nodes": 90, "n_edges": len(workspace.pairs), "n_nodes_left_out": 0}
     assert report["input"] == {**files, **size, "groups": {"g0": 45, "g1": 45}}
     groups = planted.sensitive_features
-    balance = balance_score(found, sensitive_features=groups, average=None)
+    balance = balance_score(actual, sensitive_features=groups, average=None)
     assert report["balance_mean"] == pytest.approx(balance.mean())
     assert report["balance_min"] == pytest.approx(balance.min())
-    cut = normalized_cut_score(planted.graph, found)
+    cut = normalized_cut_score(planted.graph, actual)
     assert report["normalized_cut"] == pytest.approx(cut)
     for label, entry in enumerate(report["clusters"]):
-        members = groups[found == label]
+        members = groups[actual == label]
         assert entry["label"] == label
         assert entry["size"] == members.size
         assert list(entry["groups"].values()) == np.bincount(members).tolist()
@@ -161,13 +161,15 @@ def test_report_of_rows(workspace, affinity):
     files = {"rows": str(workspace.npy), "groups_file": str(workspace.sexes)}
     size = {"n_rows": 60, "n_features": 2, "n_rows_left_out": 0}
     assert report["input"] == {**files, **size, "groups": {"f": 30, "m": 30}}
-    own = {option[2:].replace("-", "_") for option in OPTIONS[affinity][::2]}
-    others = {"n_neighbors", "gamma", "n_landmarks"} - own
-    found = {name: report.get(name) for name in ("neighbors", "neighbors_recall")}
+    names = {option[2:].replace("-", "_") for option in OPTIONS[affinity][::2]}
+    other_names = {"n_neighbors", "gamma", "n_landmarks"} - names
+    actual = {name: report.get(name) for name in ("neighbors", "neighbors_recall")}
     exact = {"neighbors": "exact", "neighbors_recall": 1}
-    assert found == (exact if affinity == "nearest_neighbors" else dict.fromkeys(exact))
-    assert own <= set(report["parameters"])
-    assert not others & set(report["parameters"])
+    assert actual == (
+        exact if affinity == "nearest_neighbors" else dict.fromkeys(exact)
+    )
+    assert names <= set(report["parameters"])
+    assert not other_names & set(report["parameters"])
     assert ("affinity_error" in report) == (affinity == "rbf_nystroem")
     if affinity == "nearest_neighbors":
         model = FairSpectralClustering(2, affinity=affinity, n_neighbors=40)
@@ -201,9 +203,9 @@ def test_a_baseline_without_fairness_stands_beside(apart, planted):
     assert [plain["balance_mean"], report["balance_mean"]] == [0, 1]
     assert plain["balance_min"] < report["balance_min"]
     fair = (planted.target == 0).astype(int)
-    for found, labels in ((plain, planted.sensitive_features), (report, fair)):
+    for run, labels in ((plain, planted.sensitive_features), (report, fair)):
         cut = normalized_cut_score(W, labels)
-        assert found["normalized_cut"] == pytest.approx(cut)
+        assert run["normalized_cut"] == pytest.approx(cut)
     assert plain["converged"] is True
 
 
@@ -218,17 +220,17 @@ def test_the_baseline_leaves_out_the_same_nodes(apart):
     assert report["input"]["n_nodes_left_out"] == 2
     labels = apart.labels()
     assert [labels["x"], labels["y"]] == [-1, -1]
-    for found in (report, report["baseline"]):
-        assert sum(entry["size"] for entry in found["clusters"]) == 90
+    for run in (report, report["baseline"]):
+        assert sum(entry["size"] for entry in run["clusters"]) == 90
 
 
 def test_the_baseline_can_be_left_out_or_asked_for(apart, monkeypatch):
     calls = []
     plain = _cluster._cluster_without_fairness
 
-    def counted(*given):
-        calls.append(given)
-        return plain(*given)
+    def counted(*arguments):
+        calls.append(arguments)
+        return plain(*arguments)
 
     monkeypatch.setattr(_cluster, "_cluster_without_fairness", counted)
     ran(apart.run(apart.npz))
@@ -255,8 +257,11 @@ def test_fair_assignment(workspace):
     labels = in_row_order(workspace)
     share = (sexes == "f").mean()
     for label in range(3):  # within the default tolerance, up to one row
-        own = sexes[labels == label] == "f"
-        assert abs(own.sum() - share * own.size) < 0.1 * share * own.size + 1
+        is_female = sexes[labels == label] == "f"
+        assert (
+            abs(is_female.sum() - share * is_female.size)
+            < 0.1 * share * is_female.size + 1
+        )
     assignment = workspace.read_report()["assignment"]
     bounds = {"lower_bound", "gap", "max_violation"}
     assert {"cost", "nearest_cost", "n_moved", "message", *bounds} == set(assignment)
@@ -288,9 +293,9 @@ def test_regularization(workspace):
     """Isolated nodes are clustered; by themselves they have no normalised cut."""
     W = sparse.block_diag([np.ones((40, 40))] * 2 + [sparse.csr_array((10, 10))], "csr")
     sparse.save_npz(workspace.npz, W)
-    how = ("--regularization", 0.1, "--report", workspace.report)
+    options = ("--regularization", 0.1, "--report", workspace.report)
     for k, alone in ((2, False), (3, True)):
-        ran(workspace.run(workspace.npz, *how, k=k))
+        ran(workspace.run(workspace.npz, *options, k=k))
         report = workspace.read_report()
         assert report["input"]["n_nodes_left_out"] == 0
         smallest = min(entry["size"] for entry in report["clusters"])
@@ -322,7 +327,7 @@ def test_groups_that_do_not_fit(workspace):
 
 
 @pytest.mark.parametrize(
-    ("affinity", "options", "words"),
+    ("affinity", "options", "fragments"),
     [
         ("nearest_neighbors", ("--n-neighbors", 60), "--n-neighbors 60 must be less"),
         (
@@ -333,17 +338,19 @@ def test_groups_that_do_not_fit(workspace):
         ("rbf", ("--n-clusters", 60), "choose --n-clusters <= 59"),
     ],
 )
-def test_messages_of_the_estimator_name_options(workspace, affinity, options, words):
+def test_messages_of_the_estimator_name_options(
+    workspace, affinity, options, fragments
+):
     result = workspace.cluster_rows(workspace.npy, affinity, *options)
-    line = workspace.fails(result, workspace.npy, words)
+    line = workspace.fails(result, workspace.npy, fragments)
     assert not re.search("n_neighbors=|n_clusters|connected_components", line)
 
 
 def test_rows_that_cannot_be_clustered(workspace):
     bad = workspace.write("bad.csv", ["a,b", *("1,2" for _ in range(58)), "3,f", "1,2"])
     workspace.fails(workspace.cluster_rows(bad, "rbf"), f"{bad}:60", "'f'")
-    words = workspace.write("words.csv", ["a,b", *("1,f" for _ in range(60))])
-    workspace.fails(workspace.cluster_rows(words, "rbf"), words, "--drop")
+    strings = workspace.write("words.csv", ["a,b", *("1,f" for _ in range(60))])
+    workspace.fails(workspace.cluster_rows(strings, "rbf"), strings, "--drop")
     short = workspace.write("short.txt", workspace.sex[:-1])
     result = workspace.cluster_rows(workspace.npy, "rbf", groups=short)
     workspace.fails(result, "59 groups for the 60 rows")
@@ -356,8 +363,8 @@ def test_weights_of_two_directions(workspace):
     lines = [f"{i},{j},2\n{j},{i},3" for i, j in workspace.pairs]
     path = workspace.write("directed.csv", lines)
     workspace.fails(workspace.run(path), f"{path}:2", "--directed sum")
-    for how in ("sum", "max"):
-        ran(workspace.run(path, "--directed", how))
+    for directed in ("sum", "max"):
+        ran(workspace.run(path, "--directed", directed))
     ran(workspace.invoke("evaluate", workspace.output, "--groups", workspace.groups,
                          "--graph", path, "--directed", "max", "--quiet"))  # fmt: skip
     matrix = workspace.folder / "directed.npz"
@@ -374,7 +381,7 @@ def test_attributes_of_nodes_are_groups(workspace):
     nodes = [f'node [ id {i} party "g{g}" ]' for i, g in enumerate(groups)]
     edges = [f"edge [ source {i} target {j} ]" for i, j in workspace.pairs]
     path = workspace.write("graph.gml", ["graph [", *nodes, *edges, "]"])
-    found = workspace.done(path, groups="party")["input"]["groups"]
-    assert found == {f"g{g}": int((groups == g).sum()) for g in (0, 1)}
+    actual = workspace.done(path, groups="party")["input"]["groups"]
+    assert actual == {f"g{g}": int((groups == g).sum()) for g in (0, 1)}
     result = workspace.run(path, groups="wing")
     assert (result.exit_code, "column of the nodes of" in result.stderr) == (1, True)

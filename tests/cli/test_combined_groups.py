@@ -7,7 +7,7 @@ import numpy as np
 import pandas
 import pytest
 
-from scalefair.cli._options import split_names
+from scalefair.cli._read_options import split_names
 from scalefair.cli._rows import type_values
 from scalefair.files._values import read_values
 from scalefair.metrics import balance_score
@@ -30,11 +30,11 @@ def test_combinations_are_those_of_one_column(command):
     two = command.save(frame.drop(columns="both"), "two.csv")
     one = command.save(frame.drop(columns=["sex", "old"]), "one.csv")
     loose = ["--kappa", 1] if "--kappa" in command.line() else []
-    found = command.done(two, *loose, groups="sex,old")
+    actual = command.done(two, *loose, groups="sex,old")
     expected = command.done(one, *loose, groups="both")
-    assert of_groups(found) == of_groups(expected)
-    assert [group["group"] for group in of_groups(found)] == sorted({*frame["both"]})
-    source = found["input"].get("train", found["input"])
+    assert of_groups(actual) == of_groups(expected)
+    assert [group["group"] for group in of_groups(actual)] == sorted({*frame["both"]})
+    source = actual["input"].get("train", actual["input"])
     assert source["groups_from"] == f"columns sex, old of {two}"
 
 
@@ -55,14 +55,14 @@ def test_a_saved_model_finds_the_columns(people):
     groups = frame[["old", "sex"]][:7]
     expected = saved["classifier"].decision_function(X, sensitive_features=groups)
     np.testing.assert_allclose(pandas.read_csv(scores)["score"], expected)
-    for changed, words in (
+    for changed, fragments in (
         (frame.assign(old=5), "the group '5, f' does not occur in TRAIN"),
         (frame.drop(columns="old"), "old: neither a column of"),
     ):
         path = people.save(changed, "other.csv")
         result = people.invoke("predict", people.output, path, "-o", scores)
         assert result.exit_code == 1
-        assert words in result.stderr
+        assert fragments in result.stderr
 
 
 def test_evaluate_and_describe(people):
@@ -72,8 +72,8 @@ def test_evaluate_and_describe(people):
         line = ["evaluate", path, "--groups", groups, "--report", people.report]
         result = people.invoke(*line, "--scores", "score", "--quiet")
         assert result.exit_code == 0, result.output
-        found = people.read_report()["groups"]
-        assert [group["group"] for group in found] == sorted({*frame["both"]})
+        actual = people.read_report()["groups"]
+        assert [group["group"] for group in actual] == sorted({*frame["both"]})
     result = people.invoke("describe", path, "--groups", "sex,old", "--quiet")
     assert result.exit_code == 0
     result = people.invoke("describe", path, "--groups", "sex,old")
@@ -90,21 +90,25 @@ def test_groups_of_nodes_in_two_columns(workspace):
     array = workspace.folder / "two.npy"
     np.save(array, np.column_stack([sex, old]))
     for groups, graph in ((two, workspace.edges), (array, workspace.npz)):
-        said = "4 combinations of sex, old are the groups" * (groups is two)
-        found = workspace.done(graph, groups=groups, said=said)["input"]["groups"]
-        assert list(found) == ["0, 0", "0, 1", "1, 0", "1, 1"]
-        assert sum(found.values()) == n
-    how = ["--attributes", "each", "--assign-labels", "fair"]
-    report = workspace.done(workspace.edges, *how, groups=two)
+        message = "4 combinations of sex, old are the groups" * (groups is two)
+        counts_of_groups = workspace.done(graph, groups=groups, message=message)[
+            "input"
+        ]["groups"]
+        assert list(counts_of_groups) == ["0, 0", "0, 1", "1, 0", "1, 1"]
+        assert sum(counts_of_groups.values()) == n
+    options = ["--attributes", "each", "--assign-labels", "fair"]
+    report = workspace.done(workspace.edges, *options, groups=two)
     expected = [dict(enumerate(np.bincount(x).tolist())) for x in (sex, old)]
-    found = report["input"]["groups"].values()
-    assert [{int(k): v for k, v in x.items()} for x in found] == expected
+    counts_of_groups = report["input"]["groups"].values()
+    assert [{int(k): v for k, v in x.items()} for x in counts_of_groups] == expected
     names = [f"{name} {value}" for name in ("sex", "old") for value in (0, 1)]
-    for found in report["clusters"]:
-        counts = [found["groups"][name] for name in names]
-        assert counts[0] + counts[1] == counts[2] + counts[3] == found["size"]
+    for counts_of_groups in report["clusters"]:
+        counts = [counts_of_groups["groups"][name] for name in names]
+        assert (
+            counts[0] + counts[1] == counts[2] + counts[3] == counts_of_groups["size"]
+        )
         pairs = np.sort(np.reshape(counts, (2, 2)), axis=1)
-        assert found["balance"] == (pairs[:, 0] / pairs[:, 1]).min()
+        assert counts_of_groups["balance"] == (pairs[:, 0] / pairs[:, 1]).min()
     lines[3] = "3,,1"
     missing = workspace.write("two.csv", ["id,sex,old", *lines])
     result = workspace.run(groups=missing)
@@ -117,10 +121,10 @@ def test_attributes_of_values_with_commas(tmp_path):
     frame.iloc[[2, 0, 3, 1]].to_csv(path, index_label="id")
     people = SimpleNamespace(unit="row", ids=np.arange(4), path="rows.csv")
     people.ordered = people.named = True
-    found = read_values(path, people, "group", joint=False, say=print)
-    _, kinds, found = type_values(found, "groups.csv", [None, None], "each")
+    frame_read = read_values(path, people, "group", joint=False, say=print)
+    _, kinds, frame_read = type_values(frame_read, "groups.csv", [None, None], "each")
     assert kinds == "Ui"
-    assert found.to_numpy().tolist() == frame.to_numpy().tolist()
+    assert frame_read.to_numpy().tolist() == frame.to_numpy().tolist()
 
 
 def test_evaluate_each_attribute(people):
@@ -130,23 +134,23 @@ def test_evaluate_each_attribute(people):
     line = ["evaluate", path, "--groups", "sex,old", "--attributes", "each"]
     result = people.invoke(*line, "--report", people.report, "--quiet")
     assert result.exit_code == 0, result.output
-    each = [
+    balances = [
         balance_score(frame["label"], sensitive_features=frame[name], average=None)
         for name in ("sex", "old")
     ]
-    found = [cluster["balance"] for cluster in people.read_report()["clusters"]]
-    np.testing.assert_allclose(found, np.min(each, axis=0))
+    actual = [cluster["balance"] for cluster in people.read_report()["clusters"]]
+    np.testing.assert_allclose(actual, np.min(balances, axis=0))
 
 
 def test_features_of_arrays(components):
     X = np.column_stack([components.X, components.sex == "f", np.arange(120) % 3])
     np.save(components.npy, X)
-    said = "maximum of the dual"
-    found = components.done(components.npy, groups="x5,x6", said=said)
-    names = [group["group"] for group in found["groups"]]
+    message = "maximum of the dual"
+    actual = components.done(components.npy, groups="x5,x6", message=message)
+    names = [group["group"] for group in actual["groups"]]
     assert names == ["0, 0", "0, 1", "0, 2", "1, 0", "1, 1", "1, 2"]
-    assert found["input"]["n_features"] == 5
-    assert found["input"]["groups_from"] == f"features x5, x6 of {components.npy}"
+    assert actual["input"]["n_features"] == 5
+    assert actual["input"]["groups_from"] == f"features x5, x6 of {components.npy}"
 
 
 def test_what_cannot_be_combined(components):
@@ -160,8 +164,8 @@ def test_what_cannot_be_combined(components):
     result = components.run(path, "--drop", "both", groups="sex,old")
     components.fails(result, "missing in 1 column(s): old (1)", "two.csv:5: column 7")
     few = components.save(frame.assign(old=np.arange(120) < 3), "two.csv")
-    said = "have fewer than 10 rows: "
-    components.done(few, "--drop", "both", groups="sex,old", said=said)
+    message = "have fewer than 10 rows: "
+    components.done(few, "--drop", "both", groups="sex,old", message=message)
 
 
 def test_names_with_commas():
@@ -177,20 +181,20 @@ def test_each_attribute_by_itself(command):
     loose = ["--kappa", 1] if "--kappa" in command.line() else []
     if "regress" in command.line():  # 60 rows a group
         loose = ["--no-noise-floor"]
-    found = command.done(two, *loose, "--attributes", "each", groups="sex,old")
-    groups = of_groups(found)
+    actual = command.done(two, *loose, "--attributes", "each", groups="sex,old")
+    groups = of_groups(actual)
     named = [(group["attribute"], group["group"]) for group in groups]
     assert named == [("sex", "f"), ("sex", "m"), ("old", "0"), ("old", "1")]
-    assert found["parameters"]["attributes"] == "each"
-    source = found["input"].get("train", found["input"])
+    assert actual["parameters"]["attributes"] == "each"
+    source = actual["input"].get("train", actual["input"])
     assert list(source["groups"]) == ["sex", "old"]
     # A file of groups without a header has no names of columns.
     frame = with_two(command)[["sex", "old"]]
     lines = [f"{sex},{old}" for sex, old in frame.itertuples(index=False)]
     file = command.write("both.csv", [f"{i},{line}" for i, line in enumerate(lines)])
     table = command.save(command.frame.drop(columns="sex"), "one.csv")
-    found = command.done(table, *loose, "--attributes", "each", groups=file)
-    named = [(group["attribute"], group["group"]) for group in of_groups(found)]
+    actual = command.done(table, *loose, "--attributes", "each", groups=file)
+    named = [(group["attribute"], group["group"]) for group in of_groups(actual)]
     assert [group for _, group in named] == ["f", "m", "0", "1"]
     assert {name for name, _ in named} == {"attribute 1", "attribute 2"}
 
@@ -199,14 +203,14 @@ def test_scores_of_each_attribute(people):
     frame = with_two(people).assign(score=np.arange(len(people.frame)))
     path = people.save(frame, "two.csv")
     line = ["evaluate", path, "--report", people.report, "--quiet", "--scores", "score"]
-    found = {}
+    actual = {}
     for groups in ("sex", "old", "sex,old"):
         result = people.invoke(*line, "--groups", groups, "--attributes", "each")
         assert result.exit_code == 0, result.output
-        found[groups] = people.read_report()
-    gaps = [found[groups]["ks"] for groups in found]
+        actual[groups] = people.read_report()
+    gaps = [actual[groups]["ks"] for groups in actual]
     assert gaps[2] == max(gaps[:2])
-    assert len(found["sex,old"]["groups"]) == 4
+    assert len(actual["sex,old"]["groups"]) == 4
 
 
 def test_a_classifier_of_each_attribute_is_used(people):
@@ -220,7 +224,7 @@ def test_a_classifier_of_each_attribute_is_used(people):
     result = people.invoke("predict", people.output, other, "-o", scores)
     assert result.exit_code == 0, result.output
     model = joblib.load(people.output)["classifier"]
-    assert [own.tolist() for own in model.groups_] == [["f", "m"], [0, 1]]
+    assert [groups_of.tolist() for groups_of in model.groups_] == [["f", "m"], [0, 1]]
     written = pandas.read_csv(scores)
     lines = [f"{i},f,1" for i in range(new.sum())]
     file = people.write("both.csv", ["id,sex,old", *lines])

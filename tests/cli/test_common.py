@@ -33,27 +33,29 @@ from scalefair.cli._errors import (
     printable,
     warn,
 )
-from scalefair.cli._fit import (
-    describe_passes,
-    fit,
-    library_warnings,
-    on_terminal,
-    watch_passes,
-)
 from scalefair.cli._options import (
-    MEMORY_LIMIT,
     PATH,
-    REPORT,
     Finite,
     SectionedCommand,
     add_options,
     estimator_options,
     option,
     output_option,
+    shared,
     translate,
 )
-from scalefair.cli._output import name_outputs, write_files, write_folder, write_table
-from scalefair.cli._rows import Reading
+from scalefair.cli._read_options import ReadOptions
+from scalefair.cli._run import (
+    check_outputs,
+    describe_passes,
+    fit,
+    library_warnings,
+    on_terminal,
+    watch_passes,
+    write_files,
+    write_folder,
+    write_table,
+)
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.files import FileError, NpyReader
@@ -71,9 +73,11 @@ def run(body, *arguments, options=(), cls=SectionedCommand):
 
 def values_of(options, *arguments):
     """Return what a command with these options is called with, or a failed result."""
-    found = {}
-    result = run(lambda **values: found.update(values), *arguments, options=options)
-    return found if result.exit_code == 0 else result
+    values_given = {}
+    result = run(
+        lambda **values: values_given.update(values), *arguments, options=options
+    )
+    return values_given if result.exit_code == 0 else result
 
 
 # How commands end.
@@ -87,7 +91,7 @@ def raise_(error):
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "words"),
+    ("error", "code", "fragments"),
     [
         (Failure("rows.csv: line 3\nis odd"), 1, ["rows.csv: line 3 is odd"]),
         (FileError("rows.csv: damaged"), 1, ["rows.csv: damaged"]),
@@ -101,7 +105,7 @@ def raise_(error):
     ],
 )
 @pytest.mark.parametrize("debug", [False, True])
-def test_every_exception_is_one_line_and_an_exit_code(error, code, words, debug):
+def test_every_exception_is_one_line_and_an_exit_code(error, code, fragments, debug):
     result = run(raise_(error), *["--debug"] * debug)
     assert result.exit_code == code
     assert result.stdout == ""
@@ -109,8 +113,8 @@ def test_every_exception_is_one_line_and_an_exit_code(error, code, words, debug)
     if code != 2:
         assert line.startswith("error: ")
         assert [any("Traceback" in a for a in above), bool(above)] == [debug, debug]
-    for word in words:
-        assert word in line
+    for fragment in fragments:
+        assert fragment in line
 
 
 def test_exits_that_are_no_errors():
@@ -121,16 +125,16 @@ def test_exits_that_are_no_errors():
 
 
 def test_messages_are_remembered_for_the_report():
-    said = []
+    stored = []
 
     def body():
         warn("one\n thing")
         note("another")
-        said.extend([messages("warning"), messages("note")])
+        stored.extend([messages("warning"), messages("note")])
 
     result = run(body)
     assert result.stderr == "warning: one thing\nnote: another\n"
-    assert (result.stdout, said) == ("", [["one thing"], ["another"]])
+    assert (result.stdout, stored) == ("", [["one thing"], ["another"]])
     assert messages("warning") == []
 
 
@@ -186,7 +190,7 @@ def test_help_of_each_command(name):
 
 def test_options_of_classify_are_those_of_reading():
     options = {param.name for param in main.commands["classify"].load().params}
-    assert {entry.name for entry in fields(Reading)} - {
+    assert {entry.name for entry in fields(ReadOptions)} - {
         "folder",
         "attributes",
         "directed",  # of lists of edges
@@ -232,7 +236,7 @@ import hashlib, sys
 from pathlib import Path
 import click
 from scalefair.cli._errors import Commands
-from scalefair.cli._output import write_files, write_folder
+from scalefair.cli._run import write_files, write_folder
 
 def compute(file=None):
     print("here", flush=True)
@@ -299,10 +303,10 @@ def test_options_agree_with_the_estimator(estimator):
     constraints = estimator._parameter_constraints
     names = [name for name in constraints if name not in UNTYPED]
     options = estimator_options(estimator, {"Model": " ".join(names)})
-    given = {"estimator": None} if "estimator" in constraints else {}
-    model = estimator(**given, **values_of(options))
+    required = {"estimator": None} if "estimator" in constraints else {}
+    model = estimator(**required, **values_of(options))
     model._validate_params()  # all defaults have the right type
-    by_itself = estimator(**given).get_params(deep=False)
+    by_itself = estimator(**required).get_params(deep=False)
     for name in set(names) - {"random_state", "dtype"}:
         assert model.get_params(deep=False)[name] == by_itself[name]
     assert model.random_state == 0
@@ -316,7 +320,7 @@ def test_options_agree_with_the_estimator(estimator):
         for kind in constraints[param.name]:
             if isinstance(kind, StrOptions):
                 if isinstance(param.type, Finite):
-                    assert all(is_valid(param.type, word) for word in kind.options)
+                    assert all(is_valid(param.type, choice) for choice in kind.options)
                 assert set(param.type.choices) - {"none"} >= kind.options - {"auto"}
             elif isinstance(kind, Interval):
                 edges = {kind.left, kind.right, 0, -1, 1} - {None}
@@ -348,7 +352,7 @@ def test_options_of_an_estimator_may_differ_from_it():
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("value", "expected"),
     [
         ("2000000", 2_000_000),
         ("1.5GiB", 3 * 2**29),
@@ -360,13 +364,13 @@ def test_options_of_an_estimator_may_differ_from_it():
         ("99999999TB", None),
     ],
 )
-def test_sizes(given, expected):
-    found = values_of([MEMORY_LIMIT], "--memory-limit", given)
+def test_sizes(value, expected):
+    actual = values_of(shared("memory-limit"), "--memory-limit", value)
     if expected is None:
-        assert found.exit_code == 2
-        assert "such as 2GB" in found.stderr
+        assert actual.exit_code == 2
+        assert "such as 2GB" in actual.stderr
     else:
-        assert found == {"memory_limit": expected}
+        assert actual == {"memory_limit": expected}
 
 
 @pytest.mark.parametrize(
@@ -391,8 +395,8 @@ def test_messages_name_options(message, expected):
     options = [option("All", "--" + name.replace("_", "-")) for name in names]
     options += [option("All", "--groups"), option("All", "--interactions/--no-x")]
     command = add_options(click.Command("made-up"), options)
-    found = translate(message, click.Context(command))
-    assert found == expected
+    actual = translate(message, click.Context(command))
+    assert actual == expected
     assert translate(message, None) == message
 
 
@@ -403,7 +407,7 @@ def test_stdout_is_an_output(tmp_path):
     path = tmp_path / "report"
 
     def body(output, report_file):
-        written = name_outputs(
+        written = check_outputs(
             {"output": (output, ".csv"), "report": (report_file, "")}, []
         )
         show = on_terminal(False, written.values())
@@ -414,7 +418,7 @@ def test_stdout_is_an_output(tmp_path):
             }
         )
 
-    options = [output_option("ids"), REPORT]
+    options = [output_option("ids"), *shared("report")]
     result = run(body, "-o", "-", "--report", path, options=options)
     assert (result.exit_code, result.stdout) == (0, "id\na\n\u00e9\n")
     assert path.read_bytes() == b"False"  # whatever is asked for
@@ -438,7 +442,7 @@ def test_outputs_are_checked_before_the_work(tmp_path, monkeypatch):
     rows = tmp_path / "rows.csv"
     rows.touch()
     (tmp_path / "link").symlink_to(rows)
-    for path, words in {
+    for path, fragments in {
         rows: "is an input file",
         tmp_path / "link": "is an input file",
         tmp_path: "is a folder",
@@ -446,14 +450,14 @@ def test_outputs_are_checked_before_the_work(tmp_path, monkeypatch):
         tmp_path / "no" / "a": "does not exist; create",
         rows / "a": "does not exist; create",
     }.items():
-        with pytest.raises(Failure, match=f"^{re.escape(str(path))}.*{words}"):
-            name_outputs({"output": (path, "")}, [rows])
+        with pytest.raises(Failure, match=f"^{re.escape(str(path))}.*{fragments}"):
+            check_outputs({"output": (path, "")}, [rows])
     written = {"output": tmp_path / "A.CSV"}
-    given = {"output": (written["output"], ".csv"), "report": (None, "")}
-    assert name_outputs(given, [rows]) == written
+    outputs = {"output": (written["output"], ".csv"), "report": (None, "")}
+    assert check_outputs(outputs, [rows]) == written
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(Failure, match="no permission to write"):
-        name_outputs(given, [rows])
+        check_outputs(outputs, [rows])
 
 
 def test_tables(tmp_path):
@@ -478,7 +482,7 @@ class Model:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "words"),
+    ("error", "code", "fragments"),
     [
         (ValueError("tol=3 is odd"), 1, "rows.csv: --tol 3 is odd"),
         (TypeError("no numbers"), 1, "rows.csv: no numbers"),
@@ -487,13 +491,13 @@ class Model:
         (RuntimeError("so"), 70, "RuntimeError: so"),
     ],
 )
-def test_a_fit_that_fails_names_the_file(error, code, words):
+def test_a_fit_that_fails_names_the_file(error, code, fragments):
     def body(tol):
         fit(Model(raise_(error)), [], path="rows.csv", show=False)
 
     result = run(body, options=[option("All", "--tol")])
     assert result.exit_code == code
-    assert words in result.stderr
+    assert fragments in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -504,14 +508,14 @@ def test_warnings_are_said_once_and_not_those_for_developers():
         for _ in range(2):
             warnings.warn("raise max_iter", UserWarning, stacklevel=2)
 
-    class Positional(Model):
-        def fit(self, X, y, *, sensitive_features):
+    class Strict(Model):
+        def fit(self, X, *, y, sensitive_features):
             assert (X, y, sensitive_features) == ([], "y", 0)
             act()
 
     def body(max_iter):
-        model = Positional(act)
-        assert fit(model, [], "y", path="a", show=False, sensitive_features=0) >= 0
+        model = Strict(act)
+        assert fit(model, [], path="a", show=False, y="y", sensitive_features=0) >= 0
         with library_warnings():
             act()
 

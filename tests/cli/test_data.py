@@ -53,7 +53,7 @@ def test_the_list_names_every_data_set():
     lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
     fetchers = {name for name in datasets.__all__ if name.startswith("fetch_")}
     assert {f"fetch_{name.replace('-', '_')}" for name, _ in lines} == fetchers
-    assert all(len(what) > 20 for _, what in lines)
+    assert all(len(summary) > 20 for _, summary in lines)
     assert invoke("--quiet").output == ""
 
 
@@ -65,10 +65,10 @@ def test_a_graph_in_files(home):
     np.testing.assert_array_equal(graph.toarray(), [[0, 1, 0], [1, 0, 1], [0, 1, 0]])
     table = read_table(folder / "groups.csv")
     assert table == [["id", "group"], ["0", "0"], ["1", "3"], ["2", "0"]]
-    about = (folder / "about.txt").read_text()
-    assert about.startswith("LastFM Asia")
-    assert "\nSource: https://" in about
-    assert "\nLicence: " in about
+    text = (folder / "about.txt").read_text()
+    assert text.startswith("LastFM Asia")
+    assert "\nSource: https://" in text
+    assert "\nLicence: " in text
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
@@ -93,23 +93,28 @@ def test_rows_in_files(home, made, form):
 
 
 @pytest.mark.parametrize(
-    ("entries", "words"),
+    ("entries", "fragments"),
     [
         ({"graph": sparse.eye_array(4).tocsr()}, ("cluster", "graph.npz", ": 4 in")),
         ({"data": np.eye(4, 2), "target": [0, 1, 0, 1]}, ("classify", ": 4 in")),
         ({"data": np.eye(4, 2), "target": [0.5, 1, 2, 3]}, ("pca", "rows.csv")),
     ],
 )
-def test_it_says_what_to_do_next(home, made, entries, words):
+def test_it_says_what_to_do_next(home, made, entries, fragments):
     made(sensitive_features=np.zeros(4), feature_names=["x", "y"], **entries)
     text = invoke("law-school", "--verbose").stdout
-    for word in (*words, "1 groups", "wrote law-school/about.txt", "next: scalefair"):
-        assert word in text
+    for fragment in (
+        *fragments,
+        "1 groups",
+        "wrote law-school/about.txt",
+        "next: scalefair",
+    ):
+        assert fragment in text
     assert invoke("law-school", "--quiet").stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "words"),
+    ("arguments", "code", "fragments"),
     [
         (("lastfm",), 2, ("no data set lastfm", "did you mean lastfm-asia?")),
         (("--output-dir", "out"), 2, ("--output-dir goes with the NAME",)),
@@ -122,12 +127,12 @@ def test_it_says_what_to_do_next(home, made, entries, words):
         (("lastfm-asia", "--output-dir", "no/such"), 1, ("does not exist",)),
     ],
 )
-def test_what_cannot_be_done(home, arguments, code, words):
+def test_what_cannot_be_done(home, arguments, code, fragments):
     (home.parent / "work" / "file").write_text("mine")
     result = invoke(*arguments, "--data-home", home)
     assert result.exit_code == code
-    for word in words:
-        assert word in result.stderr
+    for fragment in fragments:
+        assert fragment in result.stderr
     assert "Traceback" not in result.stderr
     assert [path.name for path in (home.parent / "work").iterdir()] == ["file"]
     assert (home.parent / "work" / "file").read_text() == "mine"

@@ -34,8 +34,8 @@ def test_says_what_it_did(demo):
     assert (result.exit_code, result.stderr) == (0, "")
     assert "try -k" not in result.stdout
     assert "\x1b" not in result.stdout  # plain text
-    for word in ("labels.csv", "report.json", "report.html"):
-        assert word in result.stdout
+    for fragment in ("labels.csv", "report.json", "report.html"):
+        assert fragment in result.stdout
     rows = [line for line in result.stdout.splitlines() if line.startswith("│")]
     assert [row.split("│")[1].strip() for row in rows[:2]] == ["fair", "without"]
 

@@ -45,8 +45,8 @@ def test_columns(components):
     assert columns["job"]["missing"] == 1
     assert columns["job"]["distinct"] == 2
     assert columns["height"]["values"] == "1 to 1.39"
-    for words in ("whole numbers", "decimal", *commands.values()):
-        assert words in result.stdout
+    for fragments in ("whole numbers", "decimal", *commands.values()):
+        assert fragments in result.stdout
     assert "decimal commas were assumed" in result.stderr
     assert components.invoke("describe", path, "--quiet").stdout == ""
 
@@ -125,7 +125,7 @@ def test_tables_without_a_header_and_of_parquet(components):
 
 def test_large_tables_are_looked_at_in_part(components, monkeypatch):
     monkeypatch.setattr("scalefair._memory.available_memory", lambda: 100)
-    monkeypatch.setattr("scalefair.cli._use._MOST", 50)
+    monkeypatch.setattr("scalefair.cli._describe.MAX_DESCRIBED_ROWS", 50)
     report, _, _, result = described(components, components.csv)
     assert report["input"]["n_rows"] == 50
     assert "the first 50 rows were looked at" in result.stderr

@@ -37,58 +37,58 @@ def test_labels_give_what_cluster_reports(workspace, source):
     workspace.run(graph, "--report", workspace.report)
     expected = workspace.read_report()
     options = (workspace.output, "--groups", workspace.groups, "--graph", graph)
-    found = evaluate(workspace, *options)
+    actual = evaluate(workspace, *options)
     for name in ("balance_mean", "balance_min", "normalized_cut", "clusters"):
-        assert found[name] == expected[name]
-    assert found["input"]["groups"] == expected["input"]["groups"]
+        assert actual[name] == expected[name]
+    assert actual["input"]["groups"] == expected["input"]["groups"]
     assert "normalized_cut" not in evaluate(workspace, *options[:3])
 
 
 def test_labels_may_be_words(workspace):
     lines = ["row,team,sex", "0,red,f", "1,red,m", "2,blue,m", "3,blue,m"]
     table = workspace.write("teams.csv", lines)
-    found = evaluate(workspace, table, "--groups", "sex", "--labels", "team")
-    assert found["balance_mean"] == 0.5  # red is balanced, blue has no f
-    assert [entry["label"] for entry in found["clusters"]] == ["blue", "red"]
-    assert found["clusters"][0]["groups"] == {"f": 0, "m": 2}
+    actual = evaluate(workspace, table, "--groups", "sex", "--labels", "team")
+    assert actual["balance_mean"] == 0.5  # red is balanced, blue has no f
+    assert [entry["label"] for entry in actual["clusters"]] == ["blue", "red"]
+    assert actual["clusters"][0]["groups"] == {"f": 0, "m": 2}
 
 
 def test_scores_with_two_classes(scored):
     options = (scored.scores, "--groups", "sex", "--target", "truth")
     options += ("--interval", "0.1,0.6", "--threshold", 0.2)
-    found, frame = evaluate(scored, *options), scored.frame
-    of = {"sensitive_features": frame["sex"], "interval": (0.1, 0.6)}
-    gap = metrics.partial_demographic_parity_gap(frame["score"], **of)
-    assert found["partial_parity_gap"] == pytest.approx(gap)
-    of["threshold"] = 0.2
-    weak = metrics.weak_partial_demographic_parity_gap(frame["score"], **of)
-    assert found["weak_partial_parity_gap"] == pytest.approx(weak)
+    actual, frame = evaluate(scored, *options), scored.frame
+    options_of = {"sensitive_features": frame["sex"], "interval": (0.1, 0.6)}
+    gap = metrics.partial_demographic_parity_gap(frame["score"], **options_of)
+    assert actual["partial_parity_gap"] == pytest.approx(gap)
+    options_of["threshold"] = 0.2
+    weak = metrics.weak_partial_demographic_parity_gap(frame["score"], **options_of)
+    assert actual["weak_partial_parity_gap"] == pytest.approx(weak)
     ks = metrics.statistical_parity_ks(frame["score"], sensitive_features=frame["sex"])
-    assert found["ks"] == pytest.approx(ks)
+    assert actual["ks"] == pytest.approx(ks)
     # The predictions are those of the file, not what the threshold would say.
     right = frame["prediction"] == frame["truth"]
-    assert found["accuracy"] == pytest.approx(right.mean())
+    assert actual["accuracy"] == pytest.approx(right.mean())
     above = frame["score"] > 0.2
-    assert found["selection_rate"] == pytest.approx(above.mean())
-    for entry, sex in zip(found["groups"], "fm", strict=True):
-        own = frame["sex"] == sex
-        assert (entry["group"], entry["n_rows"]) == (sex, own.sum())
-        assert entry["accuracy"] == pytest.approx(right[own].mean())
-        assert entry["selection_rate"] == pytest.approx(above[own].mean())
+    assert actual["selection_rate"] == pytest.approx(above.mean())
+    for entry, sex in zip(actual["groups"], "fm", strict=True):
+        is_group = frame["sex"] == sex
+        assert (entry["group"], entry["n_rows"]) == (sex, is_group.sum())
+        assert entry["accuracy"] == pytest.approx(right[is_group].mean())
+        assert entry["selection_rate"] == pytest.approx(above[is_group].mean())
 
 
 def test_rows_of_one_label(scored):
     options = (scored.scores, "--groups", "sex", "--target", "truth", "--given")
-    found, frame = evaluate(scored, *options, "label"), scored.frame
+    actual, frame = evaluate(scored, *options, "label"), scored.frame
     gap = metrics.partial_equalized_odds_gap(
         frame["truth"], frame["score"], sensitive_features=frame["sex"]
     )
-    assert found["partial_parity_gap"] == pytest.approx(gap)
-    found = evaluate(scored, *options, "positive", "--threshold", 0.2)
+    assert actual["partial_parity_gap"] == pytest.approx(gap)
+    actual = evaluate(scored, *options, "positive", "--threshold", 0.2)
     gap = metrics.partial_equal_opportunity_gap(
         frame["truth"], frame["score"], sensitive_features=frame["sex"], threshold=0.2
     )
-    assert found["weak_partial_parity_gap"] == pytest.approx(gap)
+    assert actual["weak_partial_parity_gap"] == pytest.approx(gap)
     result = scored.invoke("evaluate", *options[:3], "--given", "label")
     assert result.exit_code == 2
     assert "--given needs a --target of two labels" in result.stderr
@@ -98,9 +98,9 @@ def test_the_threshold_decides_where_there_is_no_prediction(scored):
     frame = scored.frame.drop(columns="prediction")
     frame.to_csv(scored.scores, index=False)
     options = (scored.scores, "--groups", "sex", "--target", "truth")
-    found = evaluate(scored, *options, "--threshold", 0.2)
+    actual = evaluate(scored, *options, "--threshold", 0.2)
     right = np.where(frame["score"] > 0.2, "yes", "no") == frame["truth"]
-    assert found["accuracy"] == pytest.approx(right.mean())
+    assert actual["accuracy"] == pytest.approx(right.mean())
 
 
 def test_numbers_with_targets_in_a_file(scored):
@@ -108,16 +108,16 @@ def test_numbers_with_targets_in_a_file(scored):
     wages = scored.frame.sample(frac=1, random_state=0)[["row", "wage"]]
     wages.to_csv(scored.folder / "wages.csv", index=False, header=False)
     options = ("--groups", "sex", "--target", scored.folder / "wages.csv")
-    found = evaluate(scored, scored.scores, "--scores", "score", *options)
+    actual = evaluate(scored, scored.scores, "--scores", "score", *options)
     error = (scored.frame["score"] - scored.frame["wage"]) ** 2
-    assert found["mse"] == pytest.approx(error.mean())
-    assert "accuracy" not in found
-    assert "partial_parity_gap" not in found
+    assert actual["mse"] == pytest.approx(error.mean())
+    assert "accuracy" not in actual
+    assert "partial_parity_gap" not in actual
 
 
 def test_groups_of_the_original_table(scored):
     """Rows are those that predict numbered, or found by their ids, or all in order."""
-    wanted = evaluate(scored, scored.scores, "--groups", "sex", "--target", "truth")
+    expected = evaluate(scored, scored.scores, "--groups", "sex", "--target", "truth")
     frame = scored.frame.drop(columns=["row", "score", "prediction"])
     people = scored.folder / "people.csv"
     frame.to_csv(people, index=False)
@@ -128,10 +128,10 @@ def test_groups_of_the_original_table(scored):
     def measured(**names):
         table = scored.frame[columns].rename(columns=names)
         table.drop(columns="none", errors="ignore").to_csv(result, index=False)
-        found = evaluate(scored, result, *roles)
-        return [found[name] for name in ("ks", "accuracy", "partial_parity_gap")]
+        actual = evaluate(scored, result, *roles)
+        return [actual[name] for name in ("ks", "accuracy", "partial_parity_gap")]
 
-    same = [wanted[name] for name in ("ks", "accuracy", "partial_parity_gap")]
+    same = [expected[name] for name in ("ks", "accuracy", "partial_parity_gap")]
     assert measured() == measured(row="id") == measured(row="none") == same
     frame.insert(0, "id", [f"p{i}" for i in range(60)])
     frame.sample(frac=1, random_state=0).to_csv(people, index=False)
@@ -154,8 +154,8 @@ def test_what_is_shown(scored, monkeypatch):
     page = scored.folder / "page.html"
     options = ("evaluate", scored.scores, "--groups", "sex", "--report", page)
     shown = scored.invoke(*options).stdout
-    for words in ("partial parity gap", "KS distance", "share above", str(page)):
-        assert words in shown
+    for fragments in ("partial parity gap", "KS distance", "share above", str(page)):
+        assert fragments in shown
     assert "KS distance" in page.read_text()
     assert scored.invoke(*options, "--quiet").output == ""
     monkeypatch.setenv("COLUMNS", "60")
@@ -165,7 +165,7 @@ def test_what_is_shown(scored, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "words"),
+    ("options", "code", "fragments"),
     [
         (("--groups", "age"), 1, "neither a column"),
         (("--groups", "sex", "--scores", "height"), 1, "height"),
@@ -178,12 +178,12 @@ def test_what_is_shown(scored, monkeypatch):
         ((), 2, "--groups"),
     ],
 )
-def test_errors(scored, options, code, words):
+def test_errors(scored, options, code, fragments):
     scored.frame["many"] = ["a", "b", "c"] * 20
     scored.frame.to_csv(scored.scores, index=False)
     result = scored.invoke("evaluate", scored.scores, *options)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert words in " ".join(result.stderr.split())
+    assert fragments in " ".join(result.stderr.split())
 
 
 def test_tables_without_a_known_column_and_nodes_without_a_label(workspace):

@@ -91,22 +91,22 @@ def test_options_arrive_at_the_estimator(command, line, monkeypatch):
         raise ValueError("random_state=None is seen")
 
     monkeypatch.setattr(command.estimator, "fit", remember)
-    given = {"groups": command.sexes} if "affinity" in line else {}
-    data = command.npy if given else None
-    result = command.run(data, *line.split(), "--random-state", 7, **given)
+    roles = {"groups": command.sexes} if "affinity" in line else {}
+    data = command.npy if roles else None
+    result = command.run(data, *line.split(), "--random-state", 7, **roles)
     command.fails(result, "--random-state none is seen")
-    [found] = seen
+    [fitted] = seen
     values = dict(re.findall(r"--([\w-]+) ((?!--)\S+)", line))
     values |= dict.fromkeys(re.findall(r"--no-([\w-]+)", line), "False")
     parameters = inspect.signature(command.estimator).parameters
     for option, value in {**values, "random-state": "7"}.items():
         parameter = option.replace("-", "_")
-        assert str(found[parameter]).lower() == value.lower(), option
-        assert found[parameter] != parameters[parameter].default, option
+        assert str(fitted[parameter]).lower() == value.lower(), option
+        assert fitted[parameter] != parameters[parameter].default, option
 
 
 @pytest.mark.parametrize(
-    ("command", "options", "words"),
+    ("command", "options", "fragments"),
     [
         ("cluster", "-k 0", "-k"),
         ("cluster", "--gamma 1", "--affinity rbf or rbf_nystroem only"),
@@ -142,9 +142,9 @@ def test_options_arrive_at_the_estimator(command, line, monkeypatch):
     ],
     indirect=["command"],
 )
-def test_wrong_usage(command, options, words, monkeypatch):
+def test_wrong_usage(command, options, fragments, monkeypatch):
     monkeypatch.chdir(command.folder)
-    command.fails(command.run(None, *options.split()), words, code=2)
+    command.fails(command.run(None, *options.split()), fragments, code=2)
 
 
 # Rows and their roles.
@@ -176,9 +176,12 @@ def test_targets_are_needed(command):
     result = command.run(data, "--test", data, **roles)
     command.fails(result, "Missing option '--test-", code=2)
     path, column = command.edited(3, command.target, "?"), command.target
-    words = (f"{path}:5: column 5 ({column})", f"missing in 1 column(s): {column} (1)")
+    fragments = (
+        f"{path}:5: column 5 ({column})",
+        f"missing in 1 column(s): {column} (1)",
+    )
     for options in ((path,), (None, "--test", path)):
-        command.fails(command.run(*options), *words)
+        command.fails(command.run(*options), *fragments)
 
 
 @on("pca", "classify")
@@ -186,24 +189,24 @@ def test_columns_that_are_left_out(command):
     for option in ("--drop", "--id-column"):
         command.fails(command.run(None, option, "town"), "town")
     features = [x for x in command.frame if x not in ("sex", command.target)]
-    every = [word for x in features for word in ("--drop", x)]
+    every = [argument for x in features for argument in ("--drop", x)]
     command.fails(command.run(None, *every), "no column is left as a feature")
 
 
 @on_tables
 @pytest.mark.parametrize(
-    ("column", "value", "words"),
+    ("column", "value", "fragments"),
     [
         ("height", "tall", "is 'tall', in a column of numbers"),
         ("weight", "inf", "is inf"),
         ("sex", "?", "missing in 1 column(s): sex (1)"),
     ],
 )
-def test_bad_cells_are_placed(command, column, value, words):
+def test_bad_cells_are_placed(command, column, value, fragments):
     path = command.edited(3, column, value)
-    place = f"{path}:5: column {1 + list(command.frame).index(column)} ({column})"
+    location = f"{path}:5: column {1 + list(command.frame).index(column)} ({column})"
     for options in [(path,)] + [(None, "--test", path)] * bool(command.target):
-        command.fails(command.run(*options), place, words)
+        command.fails(command.run(*options), location, fragments)
 
 
 # Ends.
@@ -245,7 +248,7 @@ def test_result_and_report_are_replaced_together(command, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("command", "options", "words"),
+    ("command", "options", "fragments"),
     [
         *(
             (
@@ -260,17 +263,17 @@ def test_result_and_report_are_replaced_together(command, monkeypatch):
     ],
     indirect=["command"],
 )
-def test_no_convergence_is_exit_code_3(command, options, words):
+def test_no_convergence_is_exit_code_3(command, options, fragments):
     before = command.output.read_bytes()
     result = command.run(None, *options.split(), "--report", command.report)
     assert (result.exit_code, result.stdout) == (3, ""), result.output
-    line, *others = result.stderr.splitlines()
+    line, *more_lines = result.stderr.splitlines()
     assert line.startswith("warning: ")
-    for word in words:
-        assert word in line
+    for fragment in fragments:
+        assert fragment in line
     assert not re.search("max_iter|n_clusters", line)
     # The comparison that the report has may say the same.
-    assert all("without fairness did not converge" in other for other in others)
+    assert all("without fairness did not converge" in other for other in more_lines)
     assert command.read_report()["converged"] is False
     assert command.output.read_bytes() != before  # written all the same
 
@@ -320,13 +323,13 @@ def test_the_summary_on_a_terminal_and_the_page(
     code, shown = on_a_terminal(*line)
     assert code == 0, shown
     page = html.unescape((command.folder / "page.html").read_text())
-    for word in both:
-        assert word in shown
-        assert word in page
-    for word in ("output", command.output.name, "page.html"):
-        assert word in shown
-    for word in on_the_page:
-        assert word in page
+    for fragment in both:
+        assert fragment in shown
+        assert fragment in page
+    for fragment in ("output", command.output.name, "page.html"):
+        assert fragment in shown
+    for fragment in on_the_page:
+        assert fragment in page
     assert page.count("<img ") == n_figures
     assert "could not be drawn" not in page
     assert on_a_terminal(*line, "--quiet") == (0, "")

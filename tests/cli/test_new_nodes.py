@@ -67,12 +67,12 @@ class Clusters:
         arguments = ["predict", self.model, data, "-o", self.workspace.output]
         return self.workspace.invoke(*arguments, *options)
 
-    def labels(self, data, *options, said=""):
+    def labels(self, data, *options, message=""):
         """Labels by the ids of the rows, of a run that says nothing but a note."""
         result = self.predict(data, *options)
         assert (result.exit_code, result.stdout) == (0, ""), result.output
-        assert said in result.stderr
-        assert bool(said) == bool(result.stderr)
+        assert message in result.stderr
+        assert bool(message) == bool(result.stderr)
         return self.workspace.labels()
 
 
@@ -95,14 +95,16 @@ def test_rows(clusters, affinity, source):
     options = ("--affinity", affinity, *AFFINITIES[affinity], "--standardize")
     model = clusters.fit(rows, *options, k=2, groups=workspace.sexes)
     X = (workspace.X - workspace.X.mean(axis=0)) / workspace.X.std(axis=0)
-    found = in_order(clusters.labels(rows, "--groups", workspace.sexes))
-    assert found == model.predict(X, sensitive_features=workspace.sex).tolist()
-    assert found == model.labels_.tolist()
-    some = workspace.folder / "some.npy"
-    np.save(some, workspace.X[[40, 3]])
+    actual = in_order(clusters.labels(rows, "--groups", workspace.sexes))
+    assert actual == model.predict(X, sensitive_features=workspace.sex).tolist()
+    assert actual == model.labels_.tolist()
+    subset = workspace.folder / "some.npy"
+    np.save(subset, workspace.X[[40, 3]])
     if source == "npy":
         expected = model.predict(X[[40, 3]]).tolist()
-        assert in_order(clusters.labels(some)) == expected == found[40:41] + found[3:4]
+        assert (
+            in_order(clusters.labels(subset)) == expected == actual[40:41] + actual[3:4]
+        )
 
 
 def test_a_table_with_ids_and_groups(clusters):
@@ -113,13 +115,13 @@ def test_a_table_with_ids_and_groups(clusters):
     frame["sex"] = np.where(np.arange(60) % 3, "f", "m")
     table, new = clusters.folder / "people.csv", clusters.folder / "new.csv"
     frame.to_csv(table, index=False)
-    how = ("--affinity", "rbf", "--gamma", 0.1)
-    model = clusters.fit(table, *how, *FAIR, k=3, groups="sex")
+    options = ("--affinity", "rbf", "--gamma", 0.1)
+    model = clusters.fit(table, *options, *FAIR, k=3, groups="sex")
     frame[["id", "sex", "weight", "height"]].to_csv(new, index=False)
-    found = clusters.labels(new)
+    actual = clusters.labels(new)
     X, groups = workspace.X, {"sensitive_features": frame["sex"]}
-    assert list(found) == frame["id"].tolist()
-    assert list(found.values()) == model.predict(X, **groups).tolist()
+    assert list(actual) == frame["id"].tolist()
+    assert list(actual.values()) == model.predict(X, **groups).tolist()
     frame.assign(sex="x").to_csv(new, index=False)
     clusters.fails(clusters.predict(new), "the group 'x' does not occur")
     frame.drop(columns="sex").to_csv(new, index=False)
@@ -129,7 +131,7 @@ def test_a_table_with_ids_and_groups(clusters):
     result = clusters.predict(table, "--memory-limit", "1kB")
     clusters.fails(result, "--memory-limit", "does not apply", code=2)
     # Other labels do without groups.
-    model = clusters.fit(table, *how, k=3, groups="sex")
+    model = clusters.fit(table, *options, k=3, groups="sex")
     frame.drop(columns="sex").to_csv(new, index=False)
     assert [*clusters.labels(new).values()] == model.predict(X).tolist()
     frame.to_csv(new, index=False)
@@ -145,10 +147,10 @@ def test_a_matrix_of_new_nodes(clusters, kind, options):
         io.mmwrite(path, sparse.coo_matrix(clusters.new))
     elif kind == "npy":
         np.save(path, clusters.new.toarray())
-    found = in_order(clusters.labels(path, "--groups", clusters.new_groups))
+    actual = in_order(clusters.labels(path, "--groups", clusters.new_groups))
     groups = {"sensitive_features": clusters.groups[N_OLD:]}
-    assert found == model.predict(clusters.new, **groups).tolist()
-    assert len(set(found)) == 3
+    assert actual == model.predict(clusters.new, **groups).tolist()
+    assert len(set(actual)) == 3
     if options:
         clusters.fails(clusters.predict(path), "--groups", code=2)
     else:
@@ -172,21 +174,21 @@ def test_edges_of_new_nodes(clusters):
     is_new = pairs >= N_OLD
     lines = [f"n{i},n{j}" for i, j in pairs[is_new.any(axis=1)][::-1]]
     lines[::2] = [",".join(reversed(line.split(","))) for line in lines[::2]]
-    said = f"{is_new.all(axis=1).sum()} edge(s) among new nodes"
+    message = f"{is_new.all(axis=1).sum()} edge(s) among new nodes"
     edges = clusters.write("new.csv", lines)
-    others = f"{N_OLD} id(s) are not in"
-    found = clusters.labels(edges, "--groups", clusters.by_id, said=said)
-    assert others in clusters.predict(edges, "--groups", clusters.by_id).stderr
-    rows, columns = ([int(name[1:]) for name in names] for names in (found, ids))
+    ignored = f"{N_OLD} id(s) are not in"
+    actual = clusters.labels(edges, "--groups", clusters.by_id, message=message)
+    assert ignored in clusters.predict(edges, "--groups", clusters.by_id).stderr
+    rows, columns = ([int(name[1:]) for name in names] for names in (actual, ids))
     assert sorted(rows) == list(range(N_OLD, 90))
     groups = {"sensitive_features": clusters.groups[rows]}
     expected = model.predict(clusters.W[rows][:, columns], **groups)
-    assert list(found.values()) == expected.tolist()
+    assert list(actual.values()) == expected.tolist()
     # A matrix has the order of the labels.
     sparse.save_npz(clusters.npz, clusters.W[rows][:, columns])
     written = clusters.write("groups.txt", clusters.groups[rows])
-    found = in_order(clusters.labels(clusters.npz, "--groups", written))
-    assert found == expected.tolist()
+    actual = in_order(clusters.labels(clusters.npz, "--groups", written))
+    assert actual == expected.tolist()
 
 
 def test_several_attributes(clusters):
@@ -205,8 +207,8 @@ def test_several_attributes(clusters):
         weights = np.isin(np.arange(90), np.arange(0, 20, 2)) * 1.0
         order = pandas.factorize(np.ravel(clusters.workspace.pairs))[1]
         expected = model.predict([weights[order]], sensitive_features=[[a, b]])
-        found = clusters.labels(friends, "--groups", groups)
-        assert found == {"x": expected.item()}
+        actual = clusters.labels(friends, "--groups", groups)
+        assert actual == {"x": expected.item()}
     one = clusters.write("x.csv", ["x,g0"])
     clusters.fails(
         clusters.predict(friends, "--groups", one), "--groups has 1 attribute"
@@ -224,10 +226,10 @@ def test_the_summary_on_a_terminal(clusters, on_a_terminal):
     )
     code, shown = on_a_terminal(*arguments)
     assert code == 0
-    found = list(clusters.workspace.labels().values())
-    for label in set(found):
-        n = found.count(label)
-        assert re.search(rf"{label}\W+{n}\W+{n / len(found):g}", shown)
+    actual = list(clusters.workspace.labels().values())
+    for label in set(actual):
+        n = actual.count(label)
+        assert re.search(rf"{label}\W+{n}\W+{n / len(actual):g}", shown)
     assert re.search(r"nodes\s+10\b", shown)
 
 
@@ -243,8 +245,8 @@ def test_new_nodes_that_do_not_fit(clusters):
     few = clusters.write("few.txt", clusters.groups[:7])
     result = clusters.predict(clusters.npz, "--groups", few)
     clusters.fails(result, "7 groups for the 10 nodes")
-    others = clusters.write("others.txt", ["g9"] * 10)
-    result = clusters.predict(clusters.npz, "--groups", others)
+    other_groups = clusters.write("others.txt", ["g9"] * 10)
+    result = clusters.predict(clusters.npz, "--groups", other_groups)
     clusters.fails(result, "--groups has 1 group(s) that fit did not see: 'g9'")
     for option in (("--drop", "x"), ("--missing", "drop"), ("--svmlight",)):
         result = clusters.predict(clusters.npz, *option)

@@ -37,25 +37,25 @@ def fits(monkeypatch):
 
 def test_every_format_gives_the_estimators_components(components, fits, source):
     data, roles = components.stored(source)
-    found, scores, _ = done(components, data, **roles)
+    actual, scores, _ = done(components, data, **roles)
     model = fitted(components)
     assert sparse.issparse(fits[0][0]) == (source == "npz")
     # Sums of sparse rows are in another order.
-    np.testing.assert_allclose(found["components"], model.components_, atol=1e-9)
-    np.testing.assert_allclose(found["mean"], model.mean_, atol=1e-12)
-    np.testing.assert_array_equal(found["scale"], np.ones(5))
+    np.testing.assert_allclose(actual["components"], model.components_, atol=1e-9)
+    np.testing.assert_allclose(actual["mean"], model.mean_, atol=1e-12)
+    np.testing.assert_array_equal(actual["scale"], np.ones(5))
     for name in ("group_losses", "group_reconstruction_errors", "explained_variance"):
-        np.testing.assert_allclose(found[name], getattr(model, f"{name}_"), rtol=1e-8)
-    assert found["groups"].tolist() == ["f", "m"]
-    assert found["group_counts"].tolist() == [70, 50]
-    assert found["duality_gap"] <= 1e-8 * found["group_losses"].max()
+        np.testing.assert_allclose(actual[name], getattr(model, f"{name}_"), rtol=1e-8)
+    assert actual["groups"].tolist() == ["f", "m"]
+    assert actual["group_counts"].tolist() == [70, 50]
+    assert actual["duality_gap"] <= 1e-8 * actual["group_losses"].max()
     plain = GroupPCA(2).fit(components.X, sensitive_features=components.sex)
-    losses = found["pca_group_losses"]
+    losses = actual["pca_group_losses"]
     np.testing.assert_allclose(losses, plain.group_losses_, rtol=1e-9)
     names = {"no header": list("23456"), "npy": [f"x{i}" for i in range(5)]}
     names = names.get(source.replace("npz", "npy"), components.names)
-    assert found["feature_names"].tolist() == found["columns"].tolist() == names
-    expected = (components.X - found["mean"]) @ found["components"].T
+    assert actual["feature_names"].tolist() == actual["columns"].tolist() == names
+    expected = (components.X - actual["mean"]) @ actual["components"].T
     np.testing.assert_allclose(scores, expected, atol=1e-9)
 
 
@@ -63,13 +63,13 @@ def test_every_format_gives_the_estimators_components(components, fits, source):
 def test_standardize(components, fits, source):
     """One divisor in the package: the number of rows."""
     data, roles = components.stored(source)
-    found, scores, _ = done(components, data, "--standardize", **roles)
+    actual, scores, _ = done(components, data, "--standardize", **roles)
     X, std = components.X, components.X.std(axis=0)
-    np.testing.assert_allclose(found["mean"], X.mean(axis=0))
-    np.testing.assert_allclose(found["scale"], std)
+    np.testing.assert_allclose(actual["mean"], X.mean(axis=0))
+    np.testing.assert_allclose(actual["scale"], std)
     model = fitted(components, (X - X.mean(axis=0)) / std)
-    np.testing.assert_allclose(found["components"], model.components_, atol=1e-8)
-    expected = (X - found["mean"]) / found["scale"] @ found["components"].T
+    np.testing.assert_allclose(actual["components"], model.components_, atol=1e-8)
+    expected = (X - actual["mean"]) / actual["scale"] @ actual["components"].T
     np.testing.assert_allclose(scores, expected, atol=1e-9)
     assert sparse.issparse(fits[0][0]) == (source == "npz")
 
@@ -78,29 +78,29 @@ def test_constant_columns_are_not_scaled(components, fits):
     components.X[:, 2] = 0.1  # whose mean is not 0.1
     np.save(components.npy, components.X)
     options = {"groups": components.sexes}
-    found, _, _ = done(components, components.npy, "--standardize", **options)
-    assert found["scale"][2] == 1
+    actual, _, _ = done(components, components.npy, "--standardize", **options)
+    assert actual["scale"][2] == 1
     assert np.abs(fits[0][0][:, 2]).max() < 1e-15
 
 
 def test_missing_values(components):
     path = components.edited(3, "income", "?")
     result = components.run(path)
-    place = "edited.csv:5: column 5 (income)"
-    components.fails(result, place, "income (1)", "--missing")
+    location = "edited.csv:5: column 5 (income)"
+    components.fails(result, location, "income (1)", "--missing")
     for missing in ("drop", "impute"):
         options = ("--missing", missing, "--scores", components.scores)
         result = components.run(path, *options, "--standardize")
         assert (result.exit_code, result.stdout) == (0, ""), result.output
         assert "income (1)" in result.stderr
         assert len(np.load(components.scores)) == (119 if missing == "drop" else 120)
-    found, X = components.arrays(), components.X.copy()
+    actual, X = components.arrays(), components.X.copy()
     X[3, 3] = np.nan
-    np.testing.assert_allclose(found["imputation"], np.nanmean(X, axis=0))
+    np.testing.assert_allclose(actual["imputation"], np.nanmean(X, axis=0))
     # What is filled in is the mean, so that it counts as 0 when it is scaled.
-    np.testing.assert_allclose(found["scale"], np.nanstd(X, axis=0))
-    X[3, 3] = found["imputation"][3]
-    expected = (X - found["mean"]) / found["scale"] @ found["components"].T
+    np.testing.assert_allclose(actual["scale"], np.nanstd(X, axis=0))
+    X[3, 3] = actual["imputation"][3]
+    expected = (X - actual["mean"]) / actual["scale"] @ actual["components"].T
     np.testing.assert_allclose(np.load(components.scores), expected, atol=1e-9)
 
 
@@ -141,24 +141,24 @@ def test_report(components):
     total = X.var(axis=0).sum()
     error = pytest.approx(total - model.explained_variance_.sum())
     assert report["reconstruction_error"] == error
-    least = pytest.approx(total - plain.explained_variance_.sum())
-    assert report["pca_reconstruction_error"] == least
-    increase = pytest.approx(error.expected / least.expected - 1)
+    pca_error = pytest.approx(total - plain.explained_variance_.sum())
+    assert report["pca_reconstruction_error"] == pca_error
+    increase = pytest.approx(error.expected / pca_error.expected - 1)
     assert report["error_increase"] == increase
     expected = pandas.DataFrame({"group": ["f", "m"], "n_rows": [70, 50]})
     for prefix, by in (("pca_", plain), ("", model)):
         expected[f"{prefix}loss"] = by.group_losses_
         expected[f"{prefix}reconstruction_error"] = by.group_reconstruction_errors_
     expected["dual_weight"] = model.dual_weights_
-    found = pandas.DataFrame(report["groups"])[list(expected)]
-    pandas.testing.assert_frame_equal(found, expected)
+    table = pandas.DataFrame(report["groups"])[list(expected)]
+    pandas.testing.assert_frame_equal(table, expected)
 
 
 def test_matrix_free_knows_no_plain_losses(components):
-    found, _, report = done(components, components.csv, "--solver", "matrix_free")
+    actual, _, report = done(components, components.csv, "--solver", "matrix_free")
     assert "error_increase" not in report
     assert "pca_loss" not in report["groups"][0]
-    assert "pca_group_losses" not in found
+    assert "pca_group_losses" not in actual
 
 
 @pytest.mark.parametrize(
@@ -174,25 +174,25 @@ def test_rows_in_blocks(components, fits, extension, solver, options):
     path, roles = components.stored(extension)
     options += ("--solver", solver, "--tol", 1e-8 if solver == "gram" else 1e-3)
     before = set(components.folder.iterdir())
-    wanted, scores, report = done(components, path, *options, **roles)
+    expected, scores, report = done(components, path, *options, **roles)
     assert "read" not in report["input"]
     # A sparse row counts as 512 bytes, and blocks are a quarter of the limit.
     limit = ("--memory-limit", "5kB" if extension == "npz" else "2kB")
-    found, in_blocks, report = done(components, path, *options, *limit, **roles)
+    actual, in_blocks, report = done(components, path, *options, *limit, **roles)
     # The solver's tolerance, where sums in another order lead it elsewhere.
     close = {"rtol": 1e-7, "atol": 1e-7} if solver == "gram" else {"atol": 0.03}
-    for name, array in wanted.items():
+    for name, array in expected.items():
         if array.dtype.kind == "f" and name != "duality_gap":
-            np.testing.assert_allclose(found[name], array, **close, err_msg=name)
+            np.testing.assert_allclose(actual[name], array, **close, err_msg=name)
         elif array.dtype.kind in "iU":
-            assert np.array_equal(found[name], array), name
+            assert np.array_equal(actual[name], array), name
     np.testing.assert_allclose(in_blocks, scores, **close)
     assert [isinstance(X, RowReader) for X, _ in fits] == [False, True]
-    said = report["input"]
-    assert (said["read"], said["n_blocks"]) == ("in blocks", len(fits[1][0]))
+    facts = report["input"]
+    assert (facts["read"], facts["n_blocks"]) == ("in blocks", len(fits[1][0]))
     assert len(fits[1][0]) >= 10 or extension == "csv"
     n_passes = 1 + ("--standardize" in options and extension != "csv")
-    assert said["n_passes"] == n_passes if solver == "gram" else said["n_passes"] > 3
+    assert facts["n_passes"] == n_passes if solver == "gram" else facts["n_passes"] > 3
     # The copy of a table has no name, and vanishes.
     outputs = {components.output, components.scores, components.report}
     assert set(components.folder.iterdir()) == before | outputs
@@ -217,6 +217,12 @@ def test_columns_of_words_are_listed_at_once(components):
     components.fails(components.run(components.csv, "--keep-groups"), "sex")
 
 
+def test_groups_in_a_file_are_no_column_to_keep(components):
+    options = {"groups": components.sexes}
+    result = components.run(components.npy, "--keep-groups", **options)
+    components.fails(result, "applies to --groups COLUMN only", code=2)
+
+
 def test_numbers_too_large(components):
     components.X[:, 1] = np.where(components.sex == "f", 1e308, -1e308)
     path, _ = components.save_arrays("rows", components.X)
@@ -232,7 +238,7 @@ def test_too_many_components(components):
 
 
 @pytest.mark.parametrize(
-    ("cell", "options", "words"),
+    ("cell", "options", "fragments"),
     [
         ("?", (), "values are missing in 200 column(s)"),
         ("?", ("--missing", "drop"), "no row has all its values"),
@@ -241,9 +247,9 @@ def test_too_many_components(components):
         ("1", ("--drop", ",".join(f"no {i}" for i in range(200))), "lacks 1 of"),
     ],
 )
-def test_messages_about_many_columns_are_short(components, cell, options, words):
+def test_messages_about_many_columns_are_short(components, cell, options, fragments):
     names = [f"column {i} {'of a long name ' * 4}" for i in range(200)]
     frame = components.frame[["sex"]].assign(**dict.fromkeys(names, cell))
     table = components.save(frame, "wide.csv")
-    said = components.fails(components.run(table, "--header", *options), words)
-    assert len(said.replace(str(table), "")) < 400
+    message = components.fails(components.run(table, "--header", *options), fragments)
+    assert len(message.replace(str(table), "")) < 400

@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from scalefair.files._tables import _EXACTLY
+from scalefair.files._tables import FLOAT_OPTIONS
 
 
 class Models:
@@ -47,7 +47,7 @@ class Models:
         """Do the same; scores and predictions of the test rows."""
         self.fit(data, *options)
         saved = joblib.load(self.model)
-        frame = pandas.read_csv(self.test, **_EXACTLY)
+        frame = pandas.read_csv(self.test, **FLOAT_OPTIONS)
         groups = frame.pop(" sex").str.strip()
         frame = frame.rename(columns=str.strip)[saved["columns"]]
         X, groups = saved["encoder"].transform(frame), {"sensitive_features": groups}
@@ -58,13 +58,13 @@ class Models:
         arguments = ["predict", model or self.model, table or self.test]
         return self.invoke(*arguments, "-o", self.output, *options)
 
-    def done(self, *arguments, said="", **options):
+    def done(self, *arguments, message="", **options):
         """Run, and return what was written."""
         result = self.predict(*arguments, **options)
         assert (result.exit_code, result.stdout) == (0, ""), result.output
-        assert said in result.stderr
-        assert bool(said) == bool(result.stderr)
-        return pandas.read_csv(self.output, **_EXACTLY)
+        assert message in result.stderr
+        assert bool(message) == bool(result.stderr)
+        return pandas.read_csv(self.output, **FLOAT_OPTIONS)
 
 
 @pytest.fixture
@@ -81,33 +81,33 @@ def test_what_was_measured_is_predicted(models, options):
     report = models.folder / "report.json"
     options += ("--test", models.test, "--report", report, "--no-baseline")
     scores, predictions = models.save(None, *options)
-    found = models.done()
-    assert list(found) == ["row", "score", "prediction"]
-    assert found["row"].tolist() == list(range(40))
-    assert found["score"].tolist() == scores.tolist()
-    assert found["prediction"].tolist() == predictions.tolist()
+    actual = models.done()
+    assert list(actual) == ["row", "score", "prediction"]
+    assert actual["row"].tolist() == list(range(40))
+    assert actual["score"].tolist() == scores.tolist()
+    assert actual["prediction"].tolist() == predictions.tolist()
     truth = [line.rpartition(", ")[2] for line in models.lines[81:]]
     measured = json.loads(report.read_text())["test"]["accuracy"]
-    assert (found["prediction"] == truth).mean() == measured
+    assert (actual["prediction"] == truth).mean() == measured
 
 
 def test_columns_go_by_name_and_ids_come_along(models):
     scores, _ = models.save(None, "--no-interactions")
-    frame = pandas.read_csv(models.test, skipinitialspace=True, **_EXACTLY)
+    frame = pandas.read_csv(models.test, skipinitialspace=True, **FLOAT_OPTIONS)
     frame = frame[["weight", "job", "height"]].assign(more=1)
     frame.insert(0, "id", [f"p{i}" for i in range(40)])
     table = models.folder / "people.parquet"
     frame.to_parquet(table)
-    found = models.done(table)
-    assert found["id"].tolist() == frame["id"].tolist()
-    assert found["score"].tolist() == scores.tolist()
+    actual = models.done(table)
+    assert actual["id"].tolist() == frame["id"].tolist()
+    assert actual["score"].tolist() == scores.tolist()
 
 
 def test_groups_in_a_file_or_of_one_kind(models):
     scores, _ = models.save()
     sexes = models.write("test_sexes.txt", models.wages.sex[80:])
-    found = models.done(None, "--groups", sexes)
-    assert found["score"].tolist() == scores.tolist()
+    actual = models.done(None, "--groups", sexes)
+    assert actual["score"].tolist() == scores.tolist()
     lines = [line for line in models.lines[81:] if ", f," in line]
     table = models.write("women.csv", [models.lines[0], *lines])
     kept = models.wages.sex[80:] == "f"
@@ -119,8 +119,8 @@ def test_unknown_words_are_counted(models):
     lines = [line.replace("cook", "pilot") for line in models.lines]
     n = sum("pilot" in line for line in lines)
     table = models.write("new.csv", lines)
-    said = f"column job: {n} row(s) have a value that does not"
-    assert len(models.done(table, said=said)) == 120
+    message = f"column job: {n} row(s) have a value that does not"
+    assert len(models.done(table, message=message)) == 120
 
 
 SPELLINGS = {
@@ -135,7 +135,7 @@ SPELLINGS = {
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_truth_values(models, spelling, kind):
     """As a feature, as groups and as labels; fitted from one spelling and file."""
-    frame = pandas.read_csv(models.train, skipinitialspace=True, **_EXACTLY)
+    frame = pandas.read_csv(models.train, skipinitialspace=True, **FLOAT_OPTIONS)
     frame["job"] = np.where(frame["job"] == "cook", "f", "m")
     frame["pay"] = np.where(frame["pay"] == "high", "f", "m")
     columns, tables = ["job", "sex", "pay"], {}
@@ -156,32 +156,32 @@ def test_truth_values(models, spelling, kind):
     models.fit(tables["TRUE"], *CALIBRATED, *options)
     measured = json.loads(report.read_text())
     assert measured["test"]["accuracy"] > 0.6
-    wanted = models.done(tables["TRUE"])
-    assert set(wanted["prediction"]) <= {True, False}
+    expected = models.done(tables["TRUE"])
+    assert set(expected["prediction"]) <= {True, False}
     for options in (), ("--memory-limit", "1kB"):
-        found = models.done(tables[spelling], *options)
-        np.testing.assert_allclose(found["score"], wanted["score"], rtol=1e-12)
+        actual = models.done(tables[spelling], *options)
+        np.testing.assert_allclose(actual["score"], expected["score"], rtol=1e-12)
     options = ("--groups", f"{tables[spelling]}:sex", "--report", report, "--quiet")
     options += ("--target", f"{tables[spelling]}:pay")
     result = models.invoke("evaluate", models.output, *options)
     assert (result.exit_code, result.output) == (0, "")
-    found = json.loads(report.read_text())
-    assert found["accuracy"] == measured["test"]["accuracy"]
+    actual = json.loads(report.read_text())
+    assert actual["accuracy"] == measured["test"]["accuracy"]
 
 
-@pytest.mark.parametrize("words", [("T", "F"), ("yes", "no"), ("1", "0")])
-def test_columns_of_unknown_words_only(models, words):
+@pytest.mark.parametrize("fragments", [("T", "F"), ("yes", "no"), ("1", "0")])
+def test_columns_of_unknown_words_only(models, fragments):
     """Predictions without the column are not those of the model."""
-    frame = pandas.read_csv(models.train, skipinitialspace=True, **_EXACTLY)
+    frame = pandas.read_csv(models.train, skipinitialspace=True, **FLOAT_OPTIONS)
     frame["job"] = frame["job"] == "cook"
     table = models.folder / "table.csv"
     frame.to_csv(table, index=False)
     models.fit(table, "--no-interactions")
-    frame["job"] = np.where(frame["job"], *words)
+    frame["job"] = np.where(frame["job"], *fragments)
     frame.to_csv(table, index=False)
-    words = (f"{table}: column job: 80 row(s)", "known: False, True", "beside rows")
-    models.fails(models.predict(table), *words)
-    models.fails(models.predict(table, "--memory-limit", "1kB"), *words)
+    fragments = (f"{table}: column job: 80 row(s)", "known: False, True", "beside rows")
+    models.fails(models.predict(table), *fragments)
+    models.fails(models.predict(table, "--memory-limit", "1kB"), *fragments)
 
 
 def test_what_else_means_missing_is_saved(models):
@@ -194,7 +194,7 @@ def test_what_else_means_missing_is_saved(models):
     models.done(table)
     models.fit(table, *options, "--missing", "impute")
     assert joblib.load(models.model)["reading"]["na_values"] == ["-", "-200", "Unknown"]
-    models.done(table, said="height (1)")
+    models.done(table, message="height (1)")
 
 
 def test_the_encoding_is_that_of_a_file(models):
@@ -205,9 +205,9 @@ def test_the_encoding_is_that_of_a_file(models):
     latin = models.folder / "latin.csv"
     models.fit(latin, "--no-interactions", "--encoding", "latin-1")
     models.fails(models.predict(latin), "not UTF-8", "--encoding cp1252")
-    found = models.done(latin, "--encoding", "cp1252")
+    actual = models.done(latin, "--encoding", "cp1252")
     again = models.done(models.folder / "utf8.csv")
-    assert found["score"].tolist() == again["score"].tolist()
+    assert actual["score"].tolist() == again["score"].tolist()
 
 
 def test_missing_values(models):
@@ -218,17 +218,19 @@ def test_missing_values(models):
     models.fails(models.predict(gaps), gaps, "height (1)", "--missing drop")
     result = models.predict(gaps, "--missing", "impute")
     models.fails(result, "does not apply", code=2)
-    found = models.done(gaps, "--missing", "drop", said="1 of 120 rows were left out")
-    assert found["row"].tolist() == [i for i in range(120) if i != 6]
+    actual = models.done(
+        gaps, "--missing", "drop", message="1 of 120 rows were left out"
+    )
+    assert actual["row"].tolist() == [i for i in range(120) if i != 6]
     models.save(gaps, "--missing", "impute")
-    assert len(models.done(gaps, said="height (1)")) == 120
+    assert len(models.done(gaps, message="height (1)")) == 120
 
 
 @pytest.mark.parametrize("options", [(), ("--no-interactions",), CALIBRATED])
 def test_rows_in_blocks(models, options):
     scores, _ = models.save(None, *options)
-    found = models.done(None, "--memory-limit", "1kB")
-    np.testing.assert_allclose(found["score"], scores, rtol=1e-12)
+    actual = models.done(None, "--memory-limit", "1kB")
+    np.testing.assert_allclose(actual["score"], scores, rtol=1e-12)
 
 
 @pytest.mark.parametrize("by_name", [False, True])
@@ -242,46 +244,46 @@ def test_models_of_regress_and_others(models, by_name):
     for path in (changed, model):
         expected = joblib.load(path).predict(X)
         drop = () if by_name else ("--drop", "job", "--drop", "sex", "--drop", "wage")
-        found = models.done(wages.csv, *drop, model=path)
-        assert list(found) == ["row", "prediction"]
-        np.testing.assert_allclose(found["prediction"], expected, rtol=1e-12)
+        actual = models.done(wages.csv, *drop, model=path)
+        assert list(actual) == ["row", "prediction"]
+        np.testing.assert_allclose(actual["prediction"], expected, rtol=1e-12)
         if not by_name:
-            found = models.done(wages.npz, model=path)
-            np.testing.assert_allclose(found["prediction"], expected, rtol=1e-12)
+            actual = models.done(wages.npz, model=path)
+            np.testing.assert_allclose(actual["prediction"], expected, rtol=1e-12)
 
 
 def test_classifiers_of_scikit_learn(models):
     X = models.wages.frame[["job", "height"]]
-    words = (OneHotEncoder(), ["job"])
-    encoder = make_column_transformer(words, remainder="passthrough")
+    one_hot = (OneHotEncoder(), ["job"])
+    encoder = make_column_transformer(one_hot, remainder="passthrough")
     model = make_pipeline(encoder, LogisticRegression()).fit(X, models.wages.sex)
     joblib.dump(model, models.model)
-    found = models.done(models.wages.csv)
-    assert found["prediction"].tolist() == model.predict(X).tolist()
-    np.testing.assert_allclose(found["score"], model.decision_function(X), rtol=1e-12)
+    actual = models.done(models.wages.csv)
+    assert actual["prediction"].tolist() == model.predict(X).tolist()
+    np.testing.assert_allclose(actual["score"], model.decision_function(X), rtol=1e-12)
     # Three classes have no score.
     model = LogisticRegression().fit(models.wages.X, models.wages.frame["job"])
     joblib.dump(model, models.model)
     assert list(models.done(models.wages.npy)) == ["row", "prediction"]
 
 
-@pytest.mark.parametrize("words", [("TRUE", "FALSE"), (True, False), ("yes", "no")])
-def test_encoders_of_scikit_learn_know_truth_values(models, words):
+@pytest.mark.parametrize("values", [("TRUE", "FALSE"), (True, False), ("yes", "no")])
+def test_encoders_of_scikit_learn_know_truth_values(models, values):
     """As words or as truth values, whichever they were fitted to."""
     X = models.wages.frame[["height"]].assign(cook=models.wages.frame["job"] == "cook")
-    X["cook"] = X["cook"].map(dict(zip((True, False), words, strict=True)))
+    X["cook"] = X["cook"].map(dict(zip((True, False), values, strict=True)))
     encoder = make_column_transformer(
         (OneHotEncoder(handle_unknown="ignore"), ["cook"]), remainder="passthrough"
     )
     model = make_pipeline(encoder, LinearRegression()).fit(X, models.wages.y)
     joblib.dump(model, models.model)
     table = models.folder / "table.csv"
-    X.assign(cook=X["cook"].map(dict(zip(words, "TF", strict=True)))).to_csv(table)
-    if words[0] is not True:
+    X.assign(cook=X["cook"].map(dict(zip(values, "TF", strict=True)))).to_csv(table)
+    if values[0] is not True:
         models.fails(models.predict(table), "120 row(s)", "model does not")
     X.to_csv(table, index=False)
-    found = models.done(table)
-    np.testing.assert_allclose(found["prediction"], model.predict(X), rtol=1e-12)
+    actual = models.done(table)
+    np.testing.assert_allclose(actual["prediction"], model.predict(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["csv", "npy", "npz"])
@@ -295,15 +297,15 @@ def test_components(components, kind):
     command = ("predict", components.output, data, "-o", output)
     result = components.invoke(*command)
     assert (result.exit_code, result.output) == (0, "")
-    found = pandas.read_csv(output, **_EXACTLY)
-    assert list(found) == ["row", "component_1", "component_2"]
+    actual = pandas.read_csv(output, **FLOAT_OPTIONS)
+    assert list(actual) == ["row", "component_1", "component_2"]
     coordinates = np.load(components.scores)
-    np.testing.assert_allclose(found.iloc[:, 1:], coordinates, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(actual.iloc[:, 1:], coordinates, rtol=0, atol=1e-12)
     if kind == "csv":
         blocks = components.invoke(*command, "--memory-limit", "1kB")
         assert (blocks.exit_code, blocks.output) == (0, "")
         pandas.testing.assert_frame_equal(
-            found, pandas.read_csv(output, **_EXACTLY), rtol=1e-12
+            actual, pandas.read_csv(output, **FLOAT_OPTIONS), rtol=1e-12
         )
 
 
@@ -311,10 +313,10 @@ def test_pipes(models, monkeypatch):
     scores, _ = models.save()
     result = models.invoke("predict", models.model, models.test, "-o", "-", "--verbose")
     assert (result.exit_code, result.stderr) == (0, "")
-    found = pandas.read_csv(io.StringIO(result.stdout), **_EXACTLY)
-    assert found["score"].tolist() == scores.tolist()
+    actual = pandas.read_csv(io.StringIO(result.stdout), **FLOAT_OPTIONS)
+    assert actual["score"].tolist() == scores.tolist()
     result = models.predict(None, "--verbose")
-    n = (found["prediction"] == "high").sum()
+    n = (actual["prediction"] == "high").sum()
     assert re.search(rf"high\W+{n}\W+{n / 40:g}", result.stdout)
 
 
@@ -324,7 +326,7 @@ def test_what_cannot_be_predicted(models):
     models.fails(models.predict(model="no.joblib"), "no.joblib: no such file")
     short = models.write("short.csv", [line.split(", ", 1)[1] for line in models.lines])
     models.fails(models.predict(short), short, "lacks 1 of the 3", "height")
-    frame = pandas.read_csv(models.test, skipinitialspace=True, **_EXACTLY)
+    frame = pandas.read_csv(models.test, skipinitialspace=True, **FLOAT_OPTIONS)
     table = models.folder / "table.csv"
     frame.drop(columns="sex").to_csv(table, index=False)
     models.fails(models.predict(table), "sex: neither a column")
@@ -342,7 +344,7 @@ def test_what_cannot_be_predicted(models):
 
 def test_groups_are_needed_for_calibrated_scores(models):
     scores, _ = models.save(None, *CALIBRATED)
-    frame = pandas.read_csv(models.test, skipinitialspace=True, **_EXACTLY)
+    frame = pandas.read_csv(models.test, skipinitialspace=True, **FLOAT_OPTIONS)
     table = models.folder / "table.csv"
     frame.drop(columns="sex").to_csv(table, index=False)
     models.fails(models.predict(table), "sex: neither a column", "--groups")
@@ -353,8 +355,8 @@ def test_groups_are_needed_for_calibrated_scores(models):
     np.save(rows, saved["encoder"].transform(frame[saved["columns"]]))
     models.fails(models.predict(rows), "Missing option '--groups'", code=2)
     sexes = models.write("test_sexes.txt", frame["sex"])
-    found = models.done(rows, "--groups", sexes)
-    assert found["score"].tolist() == scores.tolist()
+    actual = models.done(rows, "--groups", sexes)
+    assert actual["score"].tolist() == scores.tolist()
 
 
 @pytest.mark.parametrize("held", [{"classifier": 1}, 7, LinearRegression()])

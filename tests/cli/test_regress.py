@@ -27,18 +27,20 @@ def done(wages, *arguments, **options):
     return joblib.load(wages.output)
 
 
-def agree(found, estimator, X, wages):
+def agree(actual, estimator, X, wages):
     """Check that the class makes the same of these rows."""
     model = postprocessing.ExplainableSVDRegressor(estimator, random_state=0)
     model.fit(X, wages.y, sensitive_features=wages.sex)
     # The solver is the same, and so are the rows but for their types.
-    np.testing.assert_allclose(found.predict(X), model.predict(X), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        actual.predict(X), model.predict(X), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_columns_of_numbers_in_order(wages, source, plain_network):
     data, roles = wages.stored(source)
-    said = "" if source in ("npy", "npz") else "columns of words were left out"
-    model = done(wages, data, model=wages.plain, said=said, **roles)
+    message = "" if source in ("npy", "npz") else "columns of words were left out"
+    model = done(wages, data, model=wages.plain, message=message, **roles)
     agree(model, plain_network, wages.X, wages)
 
 
@@ -62,8 +64,8 @@ def test_words_true_and_false_are_truth_values(wages, train_network):
     )
     frame = frame[["height", "night", "job"]]
     model = train_network(frame, wages.y, encoder)
-    found = done(wages, data, "--test", data, model=wages.dump(model))
-    agree(found, model, frame, wages)
+    actual = done(wages, data, "--test", data, model=wages.dump(model))
+    agree(actual, model, frame, wages)
 
 
 def test_words_are_spelled_as_the_model_knows_them(wages, train_network):
@@ -79,7 +81,12 @@ def test_words_are_spelled_as_the_model_knows_them(wages, train_network):
     agree(done(wages, data, model=wages.dump(model)), model, frame, wages)
     lines[5] = lines[5].replace(wages.frame["job"][4], "pilot")
     data = wages.write("new.csv", lines)
-    done(wages, data, model=wages.dump(model), said="column job: 1 row(s) have a value")
+    done(
+        wages,
+        data,
+        model=wages.dump(model),
+        message="column job: 1 row(s) have a value",
+    )
 
 
 def test_values_are_missing(wages, train_network):
@@ -92,8 +99,8 @@ def test_values_are_missing(wages, train_network):
     strict = wages.dump(train_network(frame.fillna(0.0), wages.y, StandardScaler()))
     result = wages.run(data, model=strict)
     wages.fails(result, data, "(height 1)", "--missing drop")
-    said = "1 of 120 rows were left out"
-    wages.done(data, "--missing", "drop", model=strict, said=said)
+    message = "1 of 120 rows were left out"
+    wages.done(data, "--missing", "drop", model=strict, message=message)
     model = train_network(frame, wages.y, SimpleImputer(), StandardScaler())
     agree(done(wages, data, model=wages.dump(model)), model, frame, wages)
 
@@ -109,8 +116,8 @@ def test_svmlight(wages, zero_based, train_network):
     X = np.delete(X, 2, axis=1)
     model = train_network(X + np.arange(5), wages.y)
     roles = {"target": None, "groups": number, "model": wages.dump(model)}
-    found = done(wages, path, "--test", path, **roles)
-    agree(found, model, X, wages)
+    actual = done(wages, path, "--test", path, **roles)
+    agree(actual, model, X, wages)
     assert wages.read_report()["input"]["n_features"] == 5
     mse = ((model.predict(X) - wages.y) ** 2).mean()
     assert wages.read_report()["test"]["mse_before"] == pytest.approx(mse)
@@ -122,8 +129,8 @@ def test_other_rows_have_the_same_columns_by_name(wages):
     shuffled[0] = shuffled[0].replace(",0,", ",new,")
     other = wages.write("other.csv", shuffled)
     for model in (wages.plain, wages.named):
-        said = "" if model == wages.named else "columns of words were left out"
-        report = wages.done(wages.csv, "--test", other, model=model, said=said)
+        message = "" if model == wages.named else "columns of words were left out"
+        report = wages.done(wages.csv, "--test", other, model=model, message=message)
         assert report["test"] == report["train"]
 
 
@@ -139,26 +146,28 @@ def test_report(wages, named_network):
     parts = {"train": (train, slice(0, 80)), "test": (test, slice(80, None))}
     for name, (path, rows) in parts.items():
         X, y = wages.frame[wages.names].iloc[rows], wages.y[rows]
-        read, found = report["input"][name], report[name]
+        read, measures = report["input"][name], report[name]
         assert (read["rows"], read["n_rows"]) == (str(path), len(y))
         assert read["target_from"] == f"column wage of {path}"
         models = {"before": named_network, "after": model}
         for when, predicted in ((k, v.predict(X)) for k, v in models.items()):
-            assert found[f"mse_{when}"] == pytest.approx(((predicted - y) ** 2).mean())
-            assert found[f"ks_{when}"] == pytest.approx(
+            assert measures[f"mse_{when}"] == pytest.approx(
+                ((predicted - y) ** 2).mean()
+            )
+            assert measures[f"ks_{when}"] == pytest.approx(
                 statistical_parity_ks(predicted, sensitive_features=wages.sex[rows])
             )
-            by_group = pandas.DataFrame(found["groups"]).set_index("group")
+            by_group = pandas.DataFrame(measures["groups"]).set_index("group")
             values = {f"mean_{when}": predicted, f"mse_{when}": (predicted - y) ** 2}
             expected = pandas.DataFrame({"mean_target": y, **values})
             expected = expected.groupby(wages.sex[rows]).mean()
             found_means = by_group[list(expected)]
             pandas.testing.assert_frame_equal(found_means, expected, check_names=False)
             assert by_group["n_rows"].sum() == len(y)
-            assert found[f"r2_{when}"] == pytest.approx(r2_score(y, predicted))
+            assert measures[f"r2_{when}"] == pytest.approx(r2_score(y, predicted))
             for sex, r2 in by_group[f"r2_{when}"].items():
-                own = wages.sex[rows] == sex
-                assert r2 == pytest.approx(r2_score(y[own], predicted[own]))
+                is_group = wages.sex[rows] == sex
+                assert r2 == pytest.approx(r2_score(y[is_group], predicted[is_group]))
             assert "square" not in by_group
     for when in ("before", "after"):
         gaps = getattr(model, f"refit_gaps_{when}_")
@@ -178,14 +187,14 @@ def test_a_distance_is_asked_for(wages):
     assert report["train"]["ks_after"] <= float(asked)
     assert report["parameters"]["noise_floor"] is False
     assert np.shape(report["mean_gap_noise"]) == (2, 2)
-    said = "The distance of the groups' predictions is"
-    wages.done(wages.csv, "--max-distance", "0", said=said)
+    message = "The distance of the groups' predictions is"
+    wages.done(wages.csv, "--max-distance", "0", message=message)
 
 
 @pytest.mark.parametrize(
-    ("given", "layer"), [("-2", -2), ("0", 0), ("+1", 1), ("auto", "auto")]
+    ("value", "layer"), [("-2", -2), ("0", 0), ("+1", 1), ("auto", "auto")]
 )
-def test_layers(wages, monkeypatch, given, layer):
+def test_layers(wages, monkeypatch, value, layer):
     seen = []
 
     def remember(model, *args, **kwargs):
@@ -193,7 +202,7 @@ def test_layers(wages, monkeypatch, given, layer):
         raise ValueError("layer=7 is none")
 
     monkeypatch.setattr(postprocessing.ExplainableSVDRegressor, "fit", remember)
-    wages.fails(wages.run(None, "--layer", given), wages.named, "--layer 7 is none")
+    wages.fails(wages.run(None, "--layer", value), wages.named, "--layer 7 is none")
     assert seen == [layer]
     assert type(seen[0]) is type(layer)
 
@@ -253,7 +262,7 @@ def test_no_file_of_joblib(wages, content):
 
 
 @pytest.mark.parametrize(
-    ("held", "words"),
+    ("held", "fragments"),
     [
         ({"classifier": 1}, "holds dict, not a fitted regressor"),
         (StandardScaler(), "holds StandardScaler"),
@@ -264,9 +273,9 @@ def test_no_file_of_joblib(wages, content):
         (LinearRegression().fit(np.eye(2), np.eye(2)), "not one finite number"),
     ],
 )
-def test_other_objects(wages, held, words):
+def test_other_objects(wages, held, fragments):
     path = wages.dump(held)
-    wages.fails(wages.run(wages.npy, model=path, **wages.files), path, words)
+    wages.fails(wages.run(wages.npy, model=path, **wages.files), path, fragments)
 
 
 def test_columns_that_do_not_fit(wages):
@@ -284,20 +293,20 @@ def test_columns_that_do_not_fit(wages):
 
 
 @pytest.mark.parametrize(
-    ("field", "words"),
+    ("field", "fragments"),
     [
         ("inf", "the target of row 3 (counted from 0) is 'inf'"),
         ("1_000", "is '1_000', not a finite number"),
     ],
 )
-def test_bad_targets(wages, field, words):
+def test_bad_targets(wages, field, fragments):
     path = wages.edited(3, "wage", field)
     for options in ((path,), (None, "--test", path)):
-        wages.fails(wages.run(*options), path, words)
+        wages.fails(wages.run(*options), path, fragments)
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "code", "words"),
+    ("name", "error", "code", "fragments"),
     [
         ("load", MemoryError("80 GiB"), 1, "not enough memory (80 GiB)"),
         ("load", OSError(errno.EIO, "broken"), 1, "named.joblib: cannot be read"),
@@ -305,11 +314,11 @@ def test_bad_targets(wages, field, words):
     ],
 )
 def test_what_goes_wrong_with_files_of_models(
-    wages, monkeypatch, name, error, code, words
+    wages, monkeypatch, name, error, code, fragments
 ):
     def fail(*args, **kwargs):
         raise error
 
     monkeypatch.setattr(joblib, name, fail)
     result = wages.run(None, "--report", wages.report)
-    wages.fails(result, words, code=code)
+    wages.fails(result, fragments, code=code)

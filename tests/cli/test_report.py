@@ -16,9 +16,9 @@ import pytest
 
 from scalefair.cli import _report
 from scalefair.cli._report import (
-    Figure,
     Report,
-    Table,
+    ReportFigure,
+    ReportTable,
     as_text,
     change,
     choose_groups,
@@ -38,7 +38,7 @@ class Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.elements: list[tuple[str, dict]] = []
         self.within: list[str] = []
-        self.words: list[str] = []
+        self.texts: list[str] = []
         self.tables: list[dict] = []
         self.feed(text)
         self.close()
@@ -59,7 +59,7 @@ class Reader(HTMLParser):
         assert self.within.pop() == tag
 
     def handle_data(self, data):
-        self.words.append(data)
+        self.texts.append(data)
         if self.within[-1:] == ["caption"]:
             self.tables[-1]["caption"] += data
 
@@ -67,11 +67,11 @@ class Reader(HTMLParser):
         return [attrs for name, attrs in self.elements if name == tag]
 
     def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
+        return " ".join(" ".join(self.texts).split())
 
     def table(self, caption: str) -> dict:
-        (found,) = (t for t in self.tables if t["caption"] == caption)
-        return found
+        (parsed,) = (t for t in self.tables if t["caption"] == caption)
+        return parsed
 
 
 GROUPS = [
@@ -95,19 +95,19 @@ def report(**changes) -> Report:
         "train": {"accuracy": 0.875, "groups": GROUPS},
         "path": Path("/data"),
     }
-    found = Report("made", content, "Groups differ by 0.1", "a.csv")
-    found.facts = [("rows", "1,239"), ("loss", "0.333")]
-    found.tables = [
-        Table("Groups", GROUPS, {**COLUMNS, "none": ("no", "")}, terminal=True),
-        Table("Only on the page", GROUPS, COLUMNS),
+    made = Report("made", content, "Groups differ by 0.1", "a.csv")
+    made.facts = [("rows", "1,239"), ("loss", "0.333")]
+    made.tables = [
+        ReportTable("Groups", GROUPS, {**COLUMNS, "none": ("no", "")}, terminal=True),
+        ReportTable("Only on the page", GROUPS, COLUMNS),
     ]
-    found.figures = [Figure(line, (3, 2), "a line that rises", "A line.")]
-    return replace(found, **changes)
+    made.figures = [ReportFigure(line, (3, 2), "a line that rises", "A line.")]
+    return replace(made, **changes)
 
 
-def write(found: Report, name: str) -> bytes:
+def write(report_of: Report, name: str) -> bytes:
     file = io.BytesIO()
-    found.write(file, Path(name))
+    report_of.write(file, Path(name))
     return file.getvalue()
 
 
@@ -119,25 +119,25 @@ def page(**changes) -> Reader:
 
 
 def test_page_is_whole_and_holds_everything():
-    found = page()
+    parsed = page()
     for tag in ("html", "head", "title", "body", "header", "h1", "main"):
-        assert len(found.all(tag)) == 1, tag
-    assert found.text().count("Groups differ by 0.1") == 2
-    assert "scalefair made: a.csv" in found.text()
-    assert {th["scope"] for th in found.all("th")} == {"row", "col"}
-    regions = [attrs for attrs in found.all("section") if "tabindex" in attrs]
-    assert [r["aria-label"] for r in regions] == [t["caption"] for t in found.tables]
+        assert len(parsed.all(tag)) == 1, tag
+    assert parsed.text().count("Groups differ by 0.1") == 2
+    assert "scalefair made: a.csv" in parsed.text()
+    assert {th["scope"] for th in parsed.all("th")} == {"row", "col"}
+    regions = [attrs for attrs in parsed.all("section") if "tabindex" in attrs]
+    assert [r["aria-label"] for r in regions] == [t["caption"] for t in parsed.tables]
     # All digits, and names of what is not known.
-    assert found.table("Groups")["numbers"] == [1234, 1 / 3, 5]
-    assert found.table("Parameters")["numbers"] == [1e-3]
-    assert found.table("Input")["numbers"] == [1234, 5]
-    assert found.table("Train")["numbers"] == [0.875]
-    assert found.table("Other values")["numbers"] == [7]
-    words = found.text()
-    for word in ("1,234", "0.33", "nan", "inf", "0.1, 0.6", "/data/a.csv"):
-        assert word in words
-    assert "Warnings" not in words
-    (history,) = (t for t in found.tables if t["caption"].startswith("History"))
+    assert parsed.table("Groups")["numbers"] == [1234, 1 / 3, 5]
+    assert parsed.table("Parameters")["numbers"] == [1e-3]
+    assert parsed.table("Input")["numbers"] == [1234, 5]
+    assert parsed.table("Train")["numbers"] == [0.875]
+    assert parsed.table("Other values")["numbers"] == [7]
+    texts = parsed.text()
+    for text_part in ("1,234", "0.33", "nan", "inf", "0.1, 0.6", "/data/a.csv"):
+        assert text_part in texts
+    assert "Warnings" not in texts
+    (history,) = (t for t in parsed.tables if t["caption"].startswith("History"))
     assert history["folded"]
     assert history["numbers"] == [1, 0.5, 1, 2, 0.25]
 
@@ -145,20 +145,20 @@ def test_page_is_whole_and_holds_everything():
 def test_page_loads_and_runs_nothing():
     text = write(report(), "page.html").decode()
     assert text.startswith("<!DOCTYPE html>\n<html lang=")
-    found = Reader(text)
-    tags = {tag for tag, _ in found.elements}
+    parsed = Reader(text)
+    tags = {tag for tag, _ in parsed.elements}
     assert not tags & {"script", "link", "iframe", "object", "embed", "form", "a"}
-    for tag, attrs in found.elements:
+    for tag, attrs in parsed.elements:
         assert not any(name.startswith("on") or name == "style" for name in attrs)
         if "src" in attrs or "href" in attrs:
             assert tag == "img"
             assert attrs["src"].startswith("data:image/")
-    for word in ("http://", "https://", "url(", "@import"):
-        assert word not in text
-    (policy,) = (m for m in found.all("meta") if "http-equiv" in m)
+    for text_part in ("http://", "https://", "url(", "@import"):
+        assert text_part not in text
+    (policy,) = (m for m in parsed.all("meta") if "http-equiv" in m)
     assert policy["http-equiv"] == "Content-Security-Policy"
     assert policy["content"].startswith("default-src 'none'; ")
-    assert {"charset": "utf-8"} in found.all("meta")
+    assert {"charset": "utf-8"} in parsed.all("meta")
     assert "prefers-color-scheme: dark" in text
     assert "@media print" in text
 
@@ -166,8 +166,8 @@ def test_page_loads_and_runs_nothing():
 def test_whatever_is_inserted_is_text():
     content = {EVIL: {EVIL: [EVIL]}, "warnings": [EVIL], "history": [{EVIL: EVIL}]}
     evil = Report(EVIL, content, EVIL, EVIL, [(EVIL, EVIL)])
-    evil.tables = [Table(EVIL, [{EVIL: EVIL}], {EVIL: (EVIL, "")})]
-    evil.figures = [Figure(line, (3, 2), EVIL, EVIL)]
+    evil.tables = [ReportTable(EVIL, [{EVIL: EVIL}], {EVIL: (EVIL, "")})]
+    evil.figures = [ReportFigure(line, (3, 2), EVIL, EVIL)]
     text = write(evil, "page.html").decode()
     assert "<script" not in text
     # The title twice, command, file, warning, fact and table in their places, figure;
@@ -181,15 +181,15 @@ def test_whatever_is_inserted_is_text():
 def test_long_tables_are_folded(n, folded):
     records = [{"group": f"g{i}", "n_rows": i} for i in range(n)]
     facts = [(f"fact {i}", "") for i in range(n)]
-    found = page(tables=[Table("Long", records, COLUMNS)], facts=facts)
-    assert found.table("Long")["folded"] == found.table("Summary")["folded"] == folded
-    assert found.table("Long")["numbers"] == list(range(n))
+    parsed = page(tables=[ReportTable("Long", records, COLUMNS)], facts=facts)
+    assert parsed.table("Long")["folded"] == parsed.table("Summary")["folded"] == folded
+    assert parsed.table("Long")["numbers"] == list(range(n))
 
 
 def test_what_is_empty_is_left_out():
     text = Reader(write(Report("made", {}, "t"), "a.html").decode()).text()
-    for word in ("Result", "Figures", "In detail", "Parameters", "History"):
-        assert word not in text
+    for text_part in ("Result", "Figures", "In detail", "Parameters", "History"):
+        assert text_part not in text
 
 
 @pytest.mark.parametrize("history", [None, [], {}, {"a": [1], "b": [1, 2]}, [1, 2]])
@@ -199,16 +199,16 @@ def test_what_is_no_history_is_no_table(history):
 
 def test_histories_of_several_methods():
     fits = {name: {"history": [{"a": 1}, {"b": 2}]} for name in ("fair", "unfair")}
-    found = page(content={"methods": fits})
+    parsed = page(content={"methods": fits})
     for name in fits:
-        assert found.table(f"History of the solver, {name}")["numbers"] == [1, 1, 2, 2]
+        assert parsed.table(f"History of the solver, {name}")["numbers"] == [1, 1, 2, 2]
 
 
 # Figures.
 
 
 def pictures(*plots) -> list[dict]:
-    figures = [Figure(plot, (3, 2), "alt", "caption") for plot in plots]
+    figures = [ReportFigure(plot, (3, 2), "alt", "caption") for plot in plots]
     return list(_report._draw(figures))
 
 
@@ -224,7 +224,7 @@ def test_figures_are_the_same_every_time():
 
 def test_large_figures_are_pixels(monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(_report, "_MAX_SVG", 1000)
+    monkeypatch.setattr(_report, "MAX_SVG_BYTES", 1000)
     (picture,) = page().all("img")
     kind, content = picture["src"].split(",")
     assert kind == "data:image/png;base64"
@@ -234,8 +234,8 @@ def test_large_figures_are_pixels(monkeypatch):
 
 def test_letters_that_the_font_has_not():
     pytest.importorskip("matplotlib")
-    (found,) = pictures(lambda f: f.subplots().set_title("\u4e2d\u6587"))
-    assert "src" in found
+    (parsed,) = pictures(lambda f: f.subplots().set_title("\u4e2d\u6587"))
+    assert "src" in parsed
 
 
 def test_a_figure_that_fails_does_not_lose_the_results(capsys):
@@ -244,17 +244,17 @@ def test_a_figure_that_fails_does_not_lose_the_results(capsys):
     def fail(figure):
         raise ValueError("no <ink>")
 
-    found = page(figures=[Figure(fail, (3, 2), "alt", "the caption")])
-    assert "ValueError: no <ink> (the caption)" in found.text()
-    assert found.table("Groups")
+    parsed = page(figures=[ReportFigure(fail, (3, 2), "alt", "the caption")])
+    assert "ValueError: no <ink> (the caption)" in parsed.text()
+    assert parsed.table("Groups")
     assert re.fullmatch("warning: .*no <ink>\n", capsys.readouterr().err)
 
 
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    found = page()
-    assert found.all("img") == []
-    assert 'pip install "scalefair[plot]"' in found.text()
+    parsed = page()
+    assert parsed.all("img") == []
+    assert 'pip install "scalefair[plot]"' in parsed.text()
     assert "scalefair[plot]" not in page(figures=[]).text()
 
 
@@ -289,18 +289,19 @@ def test_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     report().show({"output": Path("out\x1b.csv")})
     shown = capsys.readouterr().out
-    words = shown.split()
-    for word in ("Groups", "rows", "1,234", "0.33", "nan", "1,239", "output"):
-        assert word in words
-    assert r"out\x1b.csv" in words
-    assert "no" not in words
+    texts = shown.split()
+    for text_part in ("Groups", "rows", "1,234", "0.33", "nan", "1,239", "output"):
+        assert text_part in texts
+    assert r"out\x1b.csv" in texts
+    assert "no" not in texts
     assert "Only on the page" not in shown
 
 
 def test_terminal_shows_the_first_groups_and_obeys_none(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     records = [{"group": f"[red]g{i}\x1b", "n_rows": i} for i in range(1022)]
-    Report("made", {}, "t", tables=[Table("Many", records, COLUMNS, True)]).show({})
+    table = ReportTable("Many", records, COLUMNS, terminal=True)
+    Report("made", {}, "t", tables=[table]).show({})
     shown = capsys.readouterr().out
     assert r"[red]g19\x1b" in shown
     assert "g20" not in shown
@@ -342,13 +343,13 @@ def test_words():
 
 def test_names_in_figures():
     names = ["a", "", "word " * 9, "word " * 10, "two\nlines"]
-    shown, found, _ = choose_groups(np.array(names))
+    shown, labels, _ = choose_groups(np.array(names))
     assert shown.all()
-    assert found[0] == "a"
-    assert found[3][:24] == found[2][:24]
-    assert found[4] == "two lines"
-    assert len(set(found)) == len(names)
-    assert all(0 < len(name.strip()) <= 30 for name in found)
+    assert labels[0] == "a"
+    assert labels[3][:24] == labels[2][:24]
+    assert labels[4] == "two lines"
+    assert len(set(labels)) == len(names)
+    assert all(0 < len(name.strip()) <= 30 for name in labels)
 
 
 def test_the_largest_groups_are_chosen():

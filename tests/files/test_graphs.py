@@ -40,10 +40,10 @@ def weights(graph):
     return {(ids[i], ids[j]): w for i, j, w in zip(rows, columns, values, strict=True)}
 
 
-def refuses(path, *words, **options):
+def refuses(path, *fragments, **options):
     with pytest.raises(FileError) as caught:
         read_graph(path, **options)
-    assert all(word in str(caught.value) for word in (str(path), *words))
+    assert all(fragment in str(caught.value) for fragment in (str(path), *fragments))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_headers_are_recognised_stated_or_told(write):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "words"),
+    ("text", "line", "fragments"),
     [
         ("1,2\n2,3\n3\n", 3, "found 1"),
         ("1,2\n\n# x\n3,4,5\n", 4, "found 3"),
@@ -154,9 +154,9 @@ def test_headers_are_recognised_stated_or_told(write):
         ("9,8,1\n1,2,1\n8,9,2\n2,1,2\n", 3, "has weight 2 here and 1 at "),
     ],
 )
-def test_the_line_at_fault_is_named(write, text, line, words):
+def test_the_line_at_fault_is_named(write, text, line, fragments):
     path = write(text)
-    refuses(path, f"{path}:{line}", words)
+    refuses(path, f"{path}:{line}", fragments)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_several_weights_are_added_up_or_the_largest_is_taken(write, tmp_path):
     path = write(lines)
     refuses(path, ":2", "--directed sum", "--directed max")
     for directed, weight, loop in (("sum", 5, 7), ("max", 3, 5)):
-        found = weights(read_graph(path, directed=directed))
-        assert found[1, 2] == found[2, 1] == weight
-        assert (found[3, 3], found[2, 3]) == (loop, 4)
+        actual = weights(read_graph(path, directed=directed))
+        assert actual[1, 2] == actual[2, 1] == weight
+        assert (actual[3, 3], actual[2, 3]) == (loop, 4)
     matrix = sparse.csr_array(np.array([[2.0, 1, 0], [3, 0, 0], [0, 4, 0]]))
     sparse.save_npz(tmp_path / "directed.npz", matrix)
     for directed, weight in (("sum", 4), ("max", 3)):
@@ -314,8 +314,8 @@ def test_matrix_market_beyond_a_buffer(tmp_path):
     """SciPy's reader steps back after the head, and aborted where it could not."""
     W = sparse.coo_array(np.arange(10_000.0).reshape(100, 100) + 1)
     io.mmwrite(tmp_path / "graph.mtx", W)
-    found = read_graph(tmp_path / "graph.mtx").matrix
-    np.testing.assert_array_equal(found.toarray(), W.toarray())
+    actual = read_graph(tmp_path / "graph.mtx").matrix
+    np.testing.assert_array_equal(actual.toarray(), W.toarray())
     text = b"%%MatrixMarket matrix coordinate pattern symmetric\n2 2 1\n2 1\n"
     (tmp_path / "packed").write_bytes(gzip.compress(text))
     graph = read_graph(tmp_path / "packed")
@@ -388,26 +388,26 @@ def test_matrices_that_are_cut_off(tmp_path):
     """SciPy's reader ended the process, or read what was there."""
     contents, counts = [], []
     for text, n in MARKETS.items():
-        whole = (HEAD + text).encode()
-        last = len(whole.split()[-1])  # a number that is cut may be another one
-        for stop in range(1, len(whole) - last + 1):
-            contents.append(whole[:stop])
+        content = (HEAD + text).encode()
+        last = len(content.split()[-1])  # a number that is cut may be another one
+        for stop in range(1, len(content) - last + 1):
+            contents.append(content[:stop])
             counts.append("FileError")
-        contents += [whole, whole + b"\n", whole + b"e-", whole[:-1] + b"\0\n"]
+        contents += [content, content + b"\n", content + b"e-", content[:-1] + b"\0\n"]
         counts += ["FileError" if n is None else str(n)] * 2 + ["FileError"] * 2
     assert read_markets(tmp_path, contents) == (0, counts)
 
 
 @pytest.mark.parametrize(
-    ("name", "at", "value"),
+    ("name", "position", "value"),
     [("indices", 3, 3), ("indices", 3, -1), ("indices", 3, 10**6), ("indptr", 1, 9)],
 )
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_array])
-def test_indices_beyond_the_matrix(tmp_path, kind, name, at, value):
+def test_indices_beyond_the_matrix(tmp_path, kind, name, position, value):
     """Compiled code would read or write there."""
     matrix = kind(TRIANGLE)
     arrays = {part: getattr(matrix, part).copy() for part in ("indices", "indptr")}
-    arrays[name][at] = value
+    arrays[name][position] = value
     head = {"format": matrix.format.encode(), "shape": matrix.shape, "_is_array": True}
     np.savez(tmp_path / "g.npz", data=matrix.data, **head, **arrays)
     refuses(tmp_path / "g.npz", "damaged")
@@ -420,11 +420,11 @@ def test_archives_that_hold_no_matrix(tmp_path):
     np.savez(path, format=np.array({"a": 1}, dtype=object))
     refuses(path, "scipy.sparse.save_npz")
     sparse.save_npz(path, sparse.random_array((200, 200), density=0.1))
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-300])
+    content = path.read_bytes()
+    path.write_bytes(content[:-300])
     refuses(path, "damaged")
-    middle = len(whole) // 2
-    path.write_bytes(whole[:middle] + b"XXXXXXXX" + whole[middle + 8 :])
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + b"XXXXXXXX" + content[middle + 8 :])
     refuses(path, "damaged")
 
 

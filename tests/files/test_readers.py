@@ -161,29 +161,29 @@ def test_any_block_is_that_of_a_pass(reader):
 
 
 def test_rows_in_parts(reader):
-    told = []
-    reader.progress = lambda done, n: told.append((done, n))
+    calls = []
+    reader.progress = lambda done, n: calls.append((done, n))
     assert is_partitioned(reader)
     rows = PartitionedRows.of(reader)
     assert np.array_equal(rows.lengths, reader.lengths)
     assert rows.map(held).gather() == [held(block) for block in reader.blocks()]
-    assert told == [(i + 1, len(reader)) for i in range(len(reader))]
+    assert calls == [(i + 1, len(reader)) for i in range(len(reader))]
 
 
 def test_moments_are_those_in_memory(reader):
     dask = pytest.importorskip("dask")
     groups = np.array(["a", "b", "c"])[np.arange(M) % 3]
-    wanted = GroupMoments.from_data(matrix(), groups)
+    expected = GroupMoments.from_data(matrix(), groups)
     values = reader.delayed()
     assert len(values) == len(reader)
     for rows in (reader, values):
         with dask.config.set(scheduler="synchronous"):
-            found = GroupMoments.from_data(rows, groups)
-        assert found.groups.tolist() == ["a", "b", "c"]
-        assert np.array_equal(found.counts, wanted.counts)
+            actual = GroupMoments.from_data(rows, groups)
+        assert actual.groups.tolist() == ["a", "b", "c"]
+        assert np.array_equal(actual.counts, expected.counts)
         # Sums of 83 numbers of size 3, in another order.
-        assert np.allclose(found.means, wanted.means, rtol=0, atol=1e-13)
-        assert np.allclose(found.scatters, wanted.scatters, rtol=0, atol=1e-11)
+        assert np.allclose(actual.means, expected.means, rtol=0, atol=1e-13)
+        assert np.allclose(actual.scatters, expected.scatters, rtol=0, atol=1e-11)
 
 
 class Blocks(RowReader):
@@ -233,8 +233,8 @@ def test_blocks_of_one_row_and_of_all(name, max_bytes, make, monkeypatch):
     monkeypatch.setitem(globals(), "MAX_BYTES", max_bytes)
     reader, _ = make(name)
     # Rows without entries are no block, and no block has rows of two files.
-    whole = [20, 40, 23] if "several" in name else [M]
-    assert reader.lengths.tolist() == ([1] * M if max_bytes == 1 else whole)
+    lengths_of_files = [20, 40, 23] if "several" in name else [M]
+    assert reader.lengths.tolist() == ([1] * M if max_bytes == 1 else lengths_of_files)
     blocks = [dense(block) for block in reader.blocks()]
     assert np.array_equal(np.concatenate(blocks), matrix())
 
@@ -249,10 +249,10 @@ def test_types_of_numbers(dtype, save, tmp_path):
     path = tmp_path / ("rows.npy" if save is np.save else "rows.npz")
     save(path, X)
     reader = open_rows(path, max_bytes=1600)
-    wanted = np.dtype(np.float32 if dtype.endswith("f4") else np.float64)
-    assert reader.dtype == wanted
+    expected = np.dtype(np.float32 if dtype.endswith("f4") else np.float64)
+    assert reader.dtype == expected
     blocks = list(reader.blocks())
-    assert {block.dtype for block in blocks} == {wanted}
+    assert {block.dtype for block in blocks} == {expected}
     assert np.array_equal(np.concatenate([dense(block) for block in blocks]), X)
 
 
@@ -325,8 +325,10 @@ def test_damage_is_an_error_that_names_the_file(name, make):
     for _ in range(150):
         damaged = bytearray(content)
         for _ in range(rng.integers(1, 6)):  # near the ends, where formats say what
-            at = int(rng.integers(min(200, len(content))))
-            damaged[at if rng.random() < 0.5 else -1 - at] = rng.integers(256)
+            position = int(rng.integers(min(200, len(content))))
+            damaged[position if rng.random() < 0.5 else -1 - position] = rng.integers(
+                256
+            )
         path.write_bytes(damaged)
         try:
             reader = open_rows(path, max_bytes=MAX_BYTES)

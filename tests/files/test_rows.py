@@ -83,8 +83,8 @@ def test_types_of_columns(save):
     assert reader.feature_names.tolist() == list(columns)
     assert reader.dtype == np.float64
     columns["missing"] = [1, np.nan, 3, 4]
-    wanted = np.array([[float(x) for x in column] for column in columns.values()]).T
-    np.testing.assert_array_equal(np.concatenate(list(reader.blocks())), wanted)
+    expected = np.array([[float(x) for x in column] for column in columns.values()]).T
+    np.testing.assert_array_equal(np.concatenate(list(reader.blocks())), expected)
     single = ParquetReader(save(columns), columns=["single"])
     assert single.dtype == single.block(0).dtype == np.float32
 

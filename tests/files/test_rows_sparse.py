@@ -48,9 +48,9 @@ def test_a_pass_reads_each_file_once(tmp_path, monkeypatch):
     read = zipfile.ZipExtFile.read
 
     def counted(self, n=-1):
-        found = read(self, n)
-        n_read.append(len(found))
-        return found
+        content = read(self, n)
+        n_read.append(len(content))
+        return content
 
     seek = zipfile.ZipExtFile.seek
 
@@ -198,15 +198,15 @@ def test_blocks_do_not_depend_on_the_pieces(max_bytes, tmp_path, monkeypatch):
     lengths[100:300] = 0
     X = csr_of(lengths)
     sparse.save_npz(tmp_path / "rows.npz", X)
-    wanted = NpzReader(tmp_path / "rows.npz", max_bytes=max_bytes).lengths
+    expected = NpzReader(tmp_path / "rows.npz", max_bytes=max_bytes).lengths
     bounds = sparse_bounds(X.indptr, 12, max_bytes)
-    assert wanted.tolist() == np.diff(bounds).tolist()
+    assert expected.tolist() == np.diff(bounds).tolist()
     for pointers in 1, 7, 64:
-        monkeypatch.setattr(_rows_sparse, "_POINTERS", pointers)
+        monkeypatch.setattr(_rows_sparse, "POINTERS_PER_READ", pointers)
         reader = NpzReader(tmp_path / "rows.npz", max_bytes=max_bytes)
-        assert np.array_equal(reader.lengths, wanted)
-        found = sparse.vstack(list(reader.blocks()), format="csr")
-        assert (found != X).nnz == 0
+        assert np.array_equal(reader.lengths, expected)
+        actual = sparse.vstack(list(reader.blocks()), format="csr")
+        assert (actual != X).nnz == 0
 
 
 def csr_of(lengths):

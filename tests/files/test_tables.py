@@ -15,6 +15,7 @@ from scalefair.files import FileError, clean_table, read_graph, read_table
 from scalefair.files import _tables as tables
 from scalefair.files import _text as text
 from scalefair.files._tables import TableFile
+from scalefair.files._text import TextOptions
 
 
 @pytest.fixture
@@ -24,18 +25,18 @@ def table(tmp_path):
     def opened(*lines, name="table.csv", **options):
         path = tmp_path / name
         path.write_text("".join(f"{line}\n" for line in lines))
-        return TableFile(path, **options)
+        return TableFile(path, TextOptions(**options))
 
     return opened
 
 
-def refused(opened, *words, **options):
+def refused(opened, *fragments, **options):
     """Check that a table is refused in one line that names it."""
     with pytest.raises(FileError) as caught:
         opened().read(**options)
     message = str(caught.value)
     assert "\n" not in message
-    assert all(word in message for word in ("table.csv", *words))
+    assert all(fragment in message for fragment in ("table.csv", *fragments))
     return message
 
 
@@ -66,17 +67,19 @@ ROWS = ["0.5,1,x", "1.5,2,y", "2.5,3,x"]
     ],
 )
 def test_headers(table, lines, names, doubt):
-    found = table(*lines)
+    table_file = table(*lines)
     if isinstance(names, int):
         names = lines[0].split(",")
-    assert found.has_header == (names is not None)
-    assert found.names == (names or [str(i + 1) for i in range(len(found.names))])
+    assert table_file.has_header == (names is not None)
+    assert table_file.names == (
+        names or [str(i + 1) for i in range(len(table_file.names))]
+    )
     # What may be wrong is said, with the option that changes it.
-    assert bool(found.notes) == doubt
+    assert bool(table_file.notes) == doubt
     if doubt:
-        assert ("--no-header" if names else "--header") in found.notes[0]
-        assert lines[0] in found.notes[0]
-    assert len(found.read()) == len(lines) - (names is not None)
+        assert ("--no-header" if names else "--header") in table_file.notes[0]
+        assert lines[0] in table_file.notes[0]
+    assert len(table_file.read()) == len(lines) - (names is not None)
 
 
 def test_headers_as_told(table):
@@ -86,10 +89,10 @@ def test_headers_as_told(table):
     assert frame["2"].tolist() == [1, 0.1, 0.5]
 
 
-def numbers(n=100, bad=None, at=60):
+def numbers(n=100, bad=None, row=60):
     lines = ["age,height,sex", *(f"{i},{i / 7:.3f},{'fm'[i % 2]}" for i in range(n))]
     if bad is not None:
-        lines[at + 1] = f"{at},{bad},f"
+        lines[row + 1] = f"{row},{bad},f"
     return lines
 
 
@@ -104,7 +107,7 @@ def test_a_word_in_a_column_of_numbers(table, bad):
         "--categorical 'height'",
     )
     assert "more)" not in message
-    frame = table(*numbers(bad=bad)).read(words=["height"])
+    frame = table(*numbers(bad=bad)).read(strings=["height"])
     assert frame["height"][60] == shown
     lines = numbers(bad=bad)
     assert list(table(*lines).read(["age", "sex"]).columns) == ["age", "sex"]
@@ -128,13 +131,13 @@ def test_what_is_a_number(table, kind):
 def test_missing_values(table, blank):
     """As numbers, as words, and as words that groups or labels are."""
     lines = ["height, town,sex ", f"{blank},oslo,{blank}", f"1.5,{blank},f"]
-    found = table(*lines, "2,rome, m")
-    frame = found.read(words=["sex"])
+    table_file = table(*lines, "2,rome, m")
+    frame = table_file.read(strings=["sex"])
     assert frame.isna().sum().tolist() == [1, 1, 1]
     assert frame["height"].dtype == np.float64
     assert frame["height"][1:].tolist() == [1.5, 2]
     assert frame["sex"][1:].tolist() == ["f", "m"]  # stripped
-    assert found.where(1, "town") == f"{found.path}:3: column 2 (town)"
+    assert table_file.locate(1, "town") == f"{table_file.path}:3: column 2 (town)"
     frame = table("a,b", f"1,{blank}", f"2,{blank}").read()
     assert frame["b"].isna().all()
     assert frame["b"].dtype == np.float64
@@ -146,9 +149,9 @@ WANTED = pandas.DataFrame({"a": [1.5, 2.25], "b": ["x", "y"], "c": [3, 4]})
 @pytest.mark.parametrize("mark", ["\t", ";", ",", "|", " ", "   "])
 def test_delimiters(table, mark):
     lines = [mark.join(row) for row in (["a", "b", "c"], ["1.5", "x", "3"])]
-    found = table(*lines, mark.join(["2.25", "y", "4"]), name="table.data")
-    assert_frame_equal(found.read(), WANTED, check_dtype=False)
-    assert found.notes == []
+    table_file = table(*lines, mark.join(["2.25", "y", "4"]), name="table.data")
+    assert_frame_equal(table_file.read(), WANTED, check_dtype=False)
+    assert table_file.notes == []
     for spelling in "tab", "\\t", "\t":
         assert table("a,1\tb", "2\t3", delimiter=spelling).names == ["a,1", "b"]
     for wrong in {"delimiter": "xy"}, {"decimal": "x"}:
@@ -158,13 +161,13 @@ def test_delimiters(table, mark):
 
 def test_semicolons_and_decimal_commas(table):
     lines = ["a;b;c", "1,5;x;3", "2,25;y;4"]
-    found = table(*lines)
-    assert_frame_equal(found.read(), WANTED, check_dtype=False)
-    assert "decimal commas" in found.notes[0]
-    assert "--decimal" in found.notes[0]
-    found = table(*lines, delimiter=";", decimal=",")
-    assert_frame_equal(found.read(), WANTED, check_dtype=False)
-    assert found.notes == []
+    table_file = table(*lines)
+    assert_frame_equal(table_file.read(), WANTED, check_dtype=False)
+    assert "decimal commas" in table_file.notes[0]
+    assert "--decimal" in table_file.notes[0]
+    table_file = table(*lines, delimiter=";", decimal=",")
+    assert_frame_equal(table_file.read(), WANTED, check_dtype=False)
+    assert table_file.notes == []
     # Told that they are none, they are words.
     assert table(*lines, decimal=".").read()["a"].tolist() == ["1,5", "2,25"]
     # Thousands in a table of points are an error, no decimal commas.
@@ -176,28 +179,28 @@ def test_a_word_among_decimal_commas(table):
     rows = [f"{i},5;f" for i in range(20)]
     refused(lambda: table("a;b", *rows, "abc;f", *rows), ":22: column 1 (a)", "'abc'")
     # With blanks only, which pandas does not strip at the end, all are numbers.
-    found = table("a;b", "1,5 ;f", "2,25;m", "?;f", "3;f").read()["a"]
-    np.testing.assert_array_equal(found, [1.5, 2.25, np.nan, 3])
+    table_file = table("a;b", "1,5 ;f", "2,25;m", "?;f", "3;f").read()["a"]
+    np.testing.assert_array_equal(table_file, [1.5, 2.25, np.nan, 3])
 
 
 def test_lines_before_the_table_and_comments(table):
-    found = table("made by: hand", "on monday", "", "a,b", "1,2", skip_lines=2)
-    assert found.names == ["a", "b"]
+    table_file = table("made by: hand", "on monday", "", "a,b", "1,2", skip_lines=2)
+    assert table_file.names == ["a", "b"]
     # Below the first record everything is one.
-    found = table("# by hand", "% on monday", "a,b", "#x,1", "%y,2", "z,3")
-    assert found.read()["a"].tolist() == ["#x", "%y", "z"]
-    assert found.line(1) == 5
-    assert found.where(2) == f"{found.path}:6"
+    table_file = table("# by hand", "% on monday", "a,b", "#x,1", "%y,2", "z,3")
+    assert table_file.read()["a"].tolist() == ["#x", "%y", "z"]
+    assert table_file.line_number(1) == 5
+    assert table_file.locate(2) == f"{table_file.path}:6"
     lines = ["a,b", *(f"{i},x" for i in range(600)), "# the end"]
     refused(lambda: table(*lines), ":602: expected 2 fields", "# the end")
 
 
 def test_quoted_cells(table):
     lines = ['a,"b, or c",d', '1,"two', 'lines",x', '2,"say ""no""",y']
-    found = table(*lines)
-    assert found.names == ["a", "b, or c", "d"]
-    assert found.read()["b, or c"].tolist() == ["two\nlines", 'say "no"']
-    assert found.line(1) == 4
+    table_file = table(*lines)
+    assert table_file.names == ["a", "b, or c", "d"]
+    assert table_file.read()["b, or c"].tolist() == ["two\nlines", 'say "no"']
+    assert table_file.line_number(1) == 4
     # A bad cell after two lines of one record is on the line that an editor shows.
     lines += [f"{i},x,y" for i in range(20)] + ["abc,x,y"]
     refused(lambda: table(*lines), "table.csv:25: column 1 (a) is 'abc'")
@@ -205,14 +208,16 @@ def test_quoted_cells(table):
 
 
 @pytest.mark.parametrize(
-    ("line", "found"), [("1", 1), ("1,2", 2), ("1,2,3,4", 4), ("1,2,x,", 4)]
+    ("line", "n_fields"), [("1", 1), ("1,2", 2), ("1,2,3,4", 4), ("1,2,x,", 4)]
 )
-@pytest.mark.parametrize("at", [2, 900])
-def test_short_and_long_lines(table, line, found, at):
+@pytest.mark.parametrize("line_number", [2, 900])
+def test_short_and_long_lines(table, line, n_fields, line_number):
     lines = ["a,b,c", *(f"{i},{i},x" for i in range(1000))]
-    lines[at - 1] = line
+    lines[line_number - 1] = line
     refused(
-        lambda: table(*lines), f"table.csv:{at}: expected 3 fields", f"found {found}"
+        lambda: table(*lines),
+        f"table.csv:{line_number}: expected 3 fields",
+        f"found {n_fields}",
     )
 
 
@@ -229,7 +234,7 @@ def test_duplicate_names(table):
 
 @pytest.mark.parametrize("read", [read_table, read_graph])
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "fragments"),
     [
         (b"", "is empty"),
         (b"\n  \n", "is empty"),
@@ -242,10 +247,10 @@ def test_duplicate_names(table):
         (gzip.compress(b"a,b\n1,2\n", mtime=0)[:-9], "damaged"),
     ],
 )
-def test_files_that_are_no_tables(tmp_path, read, content, words):
+def test_files_that_are_no_tables(tmp_path, read, content, fragments):
     path = tmp_path / "table.csv"
     path.write_bytes(content)
-    with pytest.raises(FileError, match=rf"table\.csv.*{words}"):
+    with pytest.raises(FileError, match=rf"table\.csv.*{fragments}"):
         read(path, header=True if content == b"source,target\n" else None)
 
 
@@ -274,9 +279,11 @@ def test_any_name_and_packing(tmp_path, pack, name):
 def test_standard_input(monkeypatch, pack):
     text._stdin.cache_clear()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(CSV))))
-    found = TableFile(tables.Path("-"))
-    assert_frame_equal(found.read(), WANTED, check_dtype=False)  # which reads it again
-    assert found.line(1) == 3
+    table_file = TableFile(tables.Path("-"))
+    assert_frame_equal(
+        table_file.read(), WANTED, check_dtype=False
+    )  # which reads it again
+    assert table_file.line_number(1) == 3
     text._stdin.cache_clear()
 
 
@@ -286,16 +293,16 @@ def test_parquet(tmp_path):
         d=pandas.Series(["?", " x "], dtype="category"), e=[True, False], f=[None, 7]
     )
     frame.to_parquet(path)
-    found = TableFile(path)
-    assert found.names == [*"abcdef"]
-    read = found.read()
+    table_file = TableFile(path)
+    assert table_file.names == [*"abcdef"]
+    read = table_file.read()
     assert_frame_equal(read[["a", "b", "c"]], WANTED, check_dtype=False)
     assert read["d"].isna().tolist() == [True, False]
     assert read["d"][1] == "x"
     assert read["e"].tolist() == ["True", "False"]
     assert read["f"][1] == 7
-    assert list(found.read(["c", "a"]).columns) == ["c", "a"]
-    assert found.where(1, "b") == f"{path}: row 1 (counted from 0): column 2 (b)"
+    assert list(table_file.read(["c", "a"]).columns) == ["c", "a"]
+    assert table_file.locate(1, "b") == f"{path}: row 1 (counted from 0): column 2 (b)"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(FileError, match=r"table\.csv: .*damaged"):
         TableFile(path).read()
@@ -307,8 +314,8 @@ def test_parquet(tmp_path):
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_store_equals_read(tmp_path, monkeypatch, kind):
     """Pieces that are written to a file without a name, which goes with the process."""
-    monkeypatch.setattr(tables, "_SAMPLE", 100)
-    monkeypatch.setattr(tables, "_PIECE", 150)  # numbers: pieces of 50 rows
+    monkeypatch.setattr(tables, "SAMPLE_ROWS", 100)
+    monkeypatch.setattr(tables, "PIECE_NUMBERS", 150)  # numbers: pieces of 50 rows
     path = tmp_path / f"table.{kind}"
     n, rng = 1000, np.random.default_rng(0)
     towns = rng.choice(["oslo", "rome", "town, large"], n)
@@ -316,10 +323,10 @@ def test_store_equals_read(tmp_path, monkeypatch, kind):
     frame = pandas.DataFrame(columns | {"age": 1, "code": rng.integers(0, 3, n)})
     frame.loc[::7, "height"] = frame.loc[::11, "town"] = None
     getattr(frame, f"to_{kind}")(path, index=False)
-    wanted, words = ["town", "height", "code"], {"code"}
-    stored = TableFile(path).store(wanted, words, tmp_path)
+    columns_read, strings = ["town", "height", "code"], {"code"}
+    stored = TableFile(path).store(columns_read, strings, tmp_path)
     assert list(tmp_path.iterdir()) == [path]
-    read = TableFile(path).read(wanted, words)
+    read = TableFile(path).read(columns_read, strings)
     assert_frame_equal(stored[["height"]], read[["height"]])
     for column in ("town", "code"):
         values = stored[column].astype(object).where(stored[column].notna(), None)
@@ -330,22 +337,22 @@ def test_store_equals_read(tmp_path, monkeypatch, kind):
 
 def test_pieces_behind_the_sample(table, monkeypatch, tmp_path):
     """Bad cells are placed, and rows that look like comments are rows."""
-    monkeypatch.setattr(tables, "_SAMPLE", 20)
-    monkeypatch.setattr(tables, "_PIECE", 60)  # numbers: pieces of 20 rows
+    monkeypatch.setattr(tables, "SAMPLE_ROWS", 20)
+    monkeypatch.setattr(tables, "PIECE_NUMBERS", 60)  # numbers: pieces of 20 rows
     marked = ["sex,age", *("#f,1" if i % 2 else "%m,2" for i in range(100))]
     stored = table(*marked).store(["age", "sex"], (), tmp_path)
     assert stored["age"].tolist() == [2, 1] * 50
     assert stored["sex"].tolist() == ["%m", "#f"] * 50
     short = numbers()
     short[80] = "1,2"
-    monkeypatch.setattr(text, "_PEEK", 20)
+    monkeypatch.setattr(text, "LAYOUT_RECORDS", 20)
     for lines, message in [
         (numbers(bad="abc"), r":62: column 2 \(height\) is 'abc'"),
         (short, ":81: expected 3 fields"),
     ]:
-        found = table(*lines)
+        table_file = table(*lines)
         with pytest.raises(FileError, match=rf"table\.csv{message}"):
-            found.store(found.names, (), tmp_path)
+            table_file.store(table_file.names, (), tmp_path)
 
 
 SPELLINGS = [("TRUE", "FALSE"), ("True", "False"), ("true", "false")]
@@ -356,28 +363,28 @@ SPELLINGS = [("TRUE", "FALSE"), ("True", "False"), ("true", "false")]
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_truth_values_have_one_reading(tmp_path, monkeypatch, kind, spelling, missing):
     """However they are spelled, and by whatever of a table's readers they are read."""
-    monkeypatch.setattr(tables, "_PIECE", 6)  # numbers: pieces of 3 rows
-    monkeypatch.setattr(tables, "_SAMPLE", 4)
+    monkeypatch.setattr(tables, "PIECE_NUMBERS", 6)  # numbers: pieces of 3 rows
+    monkeypatch.setattr(tables, "SAMPLE_ROWS", 4)
     holds = pandas.Series([True, False, True, True, None if missing else False] * 3)
     frame = pandas.DataFrame({"x": range(15)})
     frame["holds"] = holds.map(dict(zip((True, False), spelling, strict=True)))
     path = tmp_path / f"table.{kind}"
     getattr(frame, f"to_{kind}")(path, index=False)
-    wanted = holds.map({True: "True", False: "False"}).astype(object)
-    found = TableFile(path)
-    assert found.names == ["x", "holds"]
+    expected = holds.map({True: "True", False: "False"}).astype(object)
+    table_file = TableFile(path)
+    assert table_file.names == ["x", "holds"]
     read = [
-        found.read()["holds"],
-        found.read(words=["holds"])["holds"],
-        found.store(found.names, (), tmp_path)["holds"],
-        found.store(found.names, ["holds"], tmp_path)["holds"],
-        found.typed(found.frame(found.names, ()))["holds"],
+        table_file.read()["holds"],
+        table_file.read(strings=["holds"])["holds"],
+        table_file.store(table_file.names, (), tmp_path)["holds"],
+        table_file.store(table_file.names, ["holds"], tmp_path)["holds"],
+        table_file.convert(table_file.read_raw(table_file.names))["holds"],
         clean_table(frame, ["holds"], ["holds"])["holds"],
     ]
     for column in read:
         values = column.astype(object)
         assert values.where(values.notna(), None).tolist() == [
-            None if pandas.isna(word) else word for word in wanted
+            None if pandas.isna(value) else value for value in expected
         ]
 
 
@@ -385,18 +392,20 @@ LATIN = "town,n\nKöln,1\nZürich,2\n"
 
 
 @pytest.mark.parametrize(
-    ("encoding", "said"),
+    ("encoding", "noted"),
     [("cp1252", None), ("utf-16", "utf-16"), ("utf-32", "utf-32"), ("utf-8-sig", "")],
 )
-def test_encodings(tmp_path, encoding, said):
+def test_encodings(tmp_path, encoding, noted):
     """A mark is obeyed, and told unless it is of UTF-8; others are to be stated."""
     path = tmp_path / "table.csv"
     path.write_bytes(LATIN.encode(encoding))
-    found = TableFile(path, encoding="cp1252" if said is None else None)
-    assert found.read()["town"].tolist() == ["Köln", "Zürich"]
-    assert [said in note for note in found.notes] == [True] * bool(said)
+    table_file = TableFile(
+        path, TextOptions(encoding="cp1252" if noted is None else None)
+    )
+    assert table_file.read()["town"].tolist() == ["Köln", "Zürich"]
+    assert [noted in note for note in table_file.notes] == [True] * bool(noted)
     assert read_table(path, encoding=encoding)["n"].tolist() == [1, 2]
-    assert found.line(1) == 3
+    assert table_file.line_number(1) == 3
 
 
 @pytest.mark.parametrize("n", [2, 700, 60_000])
@@ -426,8 +435,11 @@ def test_what_else_means_missing(tmp_path, kind):
     frame["town"], frame["code"] = ["-", "oslo", "Unknown"], ["-200", "1", "2"]
     path = tmp_path / f"table.{kind}"
     getattr(frame, f"to_{kind}")(path, index=False)
-    found = TableFile(path, na_values=["-", "Unknown", "-200"])
-    for read in found.read(words=["code"]), found.store([*frame], ["code"], tmp_path):
+    table_file = TableFile(path, TextOptions(na_values=["-", "Unknown", "-200"]))
+    for read in (
+        table_file.read(strings=["code"]),
+        table_file.store([*frame], ["code"], tmp_path),
+    ):
         assert read.isna().to_numpy().T.tolist() == [
             [False, True, False],
             [False, False, True],
@@ -438,35 +450,38 @@ def test_what_else_means_missing(tmp_path, kind):
 
 
 def test_headers_above_what_else_means_missing(table):
-    found = table("a,b", "-,1", "2,-", na_values="-")
-    assert found.has_header
-    assert not found.notes
-    assert found.read().isna().to_numpy().tolist() == [[True, False], [False, True]]
+    table_file = table("a,b", "-,1", "2,-", na_values="-")
+    assert table_file.has_header
+    assert not table_file.notes
+    assert table_file.read().isna().to_numpy().tolist() == [
+        [True, False],
+        [False, True],
+    ]
 
 
 @pytest.mark.parametrize(
     ("first", "names"), [("2018,2019,2020", True), ("2018,2019,2021", False)]
 )
 def test_numbers_of_a_header_count_up_by_one(table, first, names):
-    found = table(first, "0.1,0.2,0.3", "0.5,0.1,0.9")
-    assert found.has_header == names
+    table_file = table(first, "0.1,0.2,0.3", "0.5,0.1,0.9")
+    assert table_file.has_header == names
 
 
 def test_lists_in_messages_are_short(table):
     wide = [f"column {i} {'of a long name' * 5}" for i in range(300)]
-    found = table(",".join(wide), ",".join(["1"] * 300))
+    table_file = table(",".join(wide), ",".join(["1"] * 300))
     with pytest.raises(FileError, match=r"column 0.* and 299 more") as caught:
-        found.find("d", "--drop")
-    assert len(str(caught.value)) - len(str(found.path)) < 400
+        table_file.find("d", "--drop")
+    assert len(str(caught.value)) - len(str(table_file.path)) < 400
 
 
 def test_what_a_saved_model_does_first():
     """Rows of a frame that plain pandas read are those that the table has."""
     frame = pandas.DataFrame({"sex": [" f", "?", None], "age": ["31", 2, None], "x": 0})
-    found = clean_table(frame, ["age", "sex"], ["sex"])
-    assert list(found.columns) == ["age", "sex"]
-    assert found["sex"][0] == "f"
-    assert found["sex"].isna().tolist() == [False, True, True]
-    np.testing.assert_array_equal(found["age"], [31, 2, np.nan])
+    table_file = clean_table(frame, ["age", "sex"], ["sex"])
+    assert list(table_file.columns) == ["age", "sex"]
+    assert table_file["sex"][0] == "f"
+    assert table_file["sex"].isna().tolist() == [False, True, True]
+    np.testing.assert_array_equal(table_file["age"], [31, 2, np.nan])
     array = frame[["age", "sex"]].to_numpy()
-    assert_frame_equal(clean_table(array, ["age", "sex"], ["sex"]), found)
+    assert_frame_equal(clean_table(array, ["age", "sex"], ["sex"]), table_file)

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from scalefair.files import FileError, Graph
-from scalefair.files._values import as_values, read_values
+from scalefair.files._values import parse_values, read_values
 
 
 def units(ids, *, named=True):
@@ -127,12 +127,12 @@ def test_tables_of_nodes_with_more_columns(read, tmp_path):
     path = tmp_path / "nodes.csv"
     lines = [f"{i},{'mf'[i % 2]},{1449 - 7 * i}\n" for i in reversed(range(10))]
     path.write_text("new_id,sex,days\n" + "".join(lines))
-    found = values_of(f"{path}:sex", TEN)
-    assert found.tolist() == ["m", "f"] * 5
+    actual = values_of(f"{path}:sex", TEN)
+    assert actual.tolist() == ["m", "f"] * 5
     with pytest.raises(FileError, match=r"10 combinations of sex, days.*:COLUMN"):
         values_of(path, TEN, header=True)
     frame = read_values(path, TEN, "group", header=True, joint=False, say=print)
-    assert frame["sex"].tolist() == found.tolist()
+    assert frame["sex"].tolist() == actual.tolist()
 
 
 def test_ids_outside_an_edge_list_are_counted(read):
@@ -194,7 +194,7 @@ def test_errors_name_file_and_place(read, tmp_path, text, nodes, message):
 
 
 @pytest.mark.parametrize(
-    ("words", "kind", "expected"),
+    ("strings", "kind", "expected"),
     [
         (["1", "+2", "1"], None, np.array([1, 2, 1])),
         (["1", "2.5"], None, np.array([1, 2.5])),
@@ -205,7 +205,7 @@ def test_errors_name_file_and_place(read, tmp_path, text, nodes, message):
         (["1", "inf"], None, np.array(["1", "inf"])),
     ],
 )
-def test_values_are_numbers_if_all_are(words, kind, expected):
-    found = as_values(words, kind)
-    assert found.dtype.kind == expected.dtype.kind
-    np.testing.assert_array_equal(found, expected)
+def test_values_are_numbers_if_all_are(strings, kind, expected):
+    actual = parse_values(strings, kind)
+    assert actual.dtype.kind == expected.dtype.kind
+    np.testing.assert_array_equal(actual, expected)

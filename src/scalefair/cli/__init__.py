@@ -10,7 +10,9 @@ from scalefair.cli._errors import EXIT_CODES, Commands, Lazy
 _COMMANDS = [
     Lazy("demo", "_demo", "Cluster a graph with and without fairness."),
     Lazy("data", "_data", "List public data sets, or download one."),
-    Lazy("describe", "_use", "Say how a table is understood: columns, types, roles."),
+    Lazy(
+        "describe", "_describe", "Say how a table is understood: columns, types, roles."
+    ),
     Lazy("cluster", "_cluster", "Cluster the nodes of a graph, or rows, fairly."),
     Lazy("pca", "_pca", "Find principal components that are fair to groups."),
     Lazy("classify", "_classify", "Train a classifier, fair within a range of ranks."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from sklearn.preprocessing import StandardScaler
 from scalefair import metrics
 from scalefair._memory import peak_memory
 from scalefair._messages import apart, listed
-from scalefair.cli import _errors, _fit, _report, _rows
+from scalefair.cli import _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
+from scalefair.cli._encoder import encoded, feature_names
+from scalefair.cli._read_options import ReadOptions
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
@@ -41,8 +44,7 @@ The output is for `scalefair predict`, or joblib.load (only if you trust it):
   X = model["encoder"].transform(frame[model["columns"]])
   model["classifier"].predict(X, sensitive_features=groups)
 """
-
-
+# Parameters of both methods, and of --method linear, by sections of the help.
 _SHARED = {"Fairness": "interval kappa given attributes", "Advanced": "random_state"}
 _LINEAR = {
     "Training, --method linear": "criterion threshold n_thresholds interactions loss "
@@ -58,9 +60,14 @@ _CHANGED: dict[str, Any] = {
         "opportunity), or those of the same label (equalized odds)."
     },
 }
-_METHODS = click.Choice(["linear", "calibrated"])
-_METHOD = "A linear classifier, trained to be fair; or a usual one whose scores are "
-_METHOD += "calibrated for each group, so that prediction needs the groups."
+_METHOD = opt.option(
+    "Fairness",
+    "--method",
+    type=click.Choice(["linear", "calibrated"]),
+    default="linear",
+    help="A linear classifier, trained to be fair; or a usual one whose scores are "
+    "calibrated for each group, so that prediction needs the groups.",
+)
 _CALIBRATED: dict[str, tuple[Any, Any, str]] = {
     "estimator": (
         click.Choice(["logistic", "boosting"]),
@@ -77,29 +84,40 @@ _CALIBRATED: dict[str, tuple[Any, Any, str]] = {
     "cv": (opt.Count(2), 5, "Folds, each scored by a model of the others."),
 }
 _OPTIONS = [
-    *(*opt.ROLES, opt.output_option("the model")),
-    opt.option("Fairness", "--method", type=_METHODS, default="linear", help=_METHOD),
+    *opt.shared(opt.ROLES),
+    opt.output_option("the model"),
+    _METHOD,
     *opt.estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
     *opt.estimator_options(PartiallyFairClassifier, _LINEAR),
     *opt.option_table("Training, --method calibrated", _CALIBRATED),
-    *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT, *opt.TEST, opt.BASELINE),
-    *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
+    *opt.shared(f"standardize {opt.INPUT} svmlight {opt.TEST} baseline"),
+    *opt.shared("report memory-limit quiet"),
 ]
-_CONDITIONS = dict.fromkeys(_CALIBRATED, ("method", ("calibrated",)))
-for _words in " ".join(_LINEAR.values()).split():
-    _CONDITIONS[_words.partition(",")[0]] = ("method", ("linear",))
-_FITTED = {
-    "linear": ["converged", "n_iter", "n_oracle_calls", "kkt_residual", "objective"],
-    "calibrated": ["kappa", "kappas", "partial_parity_gap", "partial_parity_gaps"],
+# Options that apply with one of the methods only.
+_CONDITIONS = {
+    **dict.fromkeys(_CALIBRATED, ("method", ("calibrated",))),
+    **{
+        names.partition(",")[0]: ("method", ("linear",))
+        for names in " ".join(_LINEAR.values()).split()
+    },
 }
-_FITTED["linear"] += ["infeasibility", "history"]
-_FITTED["calibrated"] += ["null_gap", "roc_distance"]
+# Attributes of the model that are in the report.
+_FITTED = {
+    "linear": "converged n_iter n_oracle_calls kkt_residual objective infeasibility "
+    "history",
+    "calibrated": "kappa kappas partial_parity_gap partial_parity_gaps null_gap "
+    "roc_distance",
+}
 _MEASURES = {
     "accuracy": "accuracy",
     "partial_parity_gap": "partial parity gap{}",
     "weak_partial_parity_gap": "weak gap{}",
 }
-_AMONG = {None: "", "positive": " among positives", "label": " given the label"}
+_CONDITION_NAMES = {
+    None: "",
+    "positive": " among positives",
+    "label": " given the label",
+}
 _COLUMNS = {
     **_report.GROUP_COLUMNS,
     "positive_rate": ("positive", ".1%"),
@@ -116,7 +134,7 @@ _FACTS = {
     "oracle calls": "{n_oracle_calls:,} in {n_iter}",
     "time": "{fit:.1f} s, reading {read:.1f} s",
 }
-_PLAIN = "without fairness"
+_UNFAIR = "without fairness"
 
 
 @opt.command(_OPTIONS, _EPILOG, train="TRAIN")
@@ -127,88 +145,116 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     Its scores treat groups alike within an interval of ranks, where decisions are
     contested.
     """
-    written, show = _fit.take_outputs(options, train, output=".joblib")
-    compare, standardize = map(options.pop, ("baseline", "standardize"))
+    outputs, show = _run.take_outputs(options, train, output=".joblib")
+    with_baseline, standardize = map(options.pop, ("baseline", "standardize"))
     start = time.perf_counter()
-    reading = opt.Reading.take(options, folder=written["output"].resolve().parent)
-    options["attributes"] = reading.attributes
+    folder = outputs["output"].resolve().parent
+    read_options = ReadOptions.take(options, folder=folder)
+    options["attributes"] = read_options.attributes
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
     if options["method"] == "linear" and options["kappa"] == 0:
         raise click.UsageError("--kappa 0 applies to --method calibrated only.")
-    parts = _rows.read_parts(train, reading)
+    parts = _rows.read_parts(train, read_options)
     rows = parts["train"]
     _check_labels(rows)
     if "test" in parts:
         _rows.refuse_unknown(parts["test"], "target", "label", rows)
     seconds = {"read": time.perf_counter() - start}
-    how = {"standardize": standardize, "impute": reading.missing == "impute"}
-    how["dense"] = options.get("estimator") == "boosting"
-    with _rows.encoded(parts, show=show, **how) as (encoder, X):
-        model = _make(X["train"], train, **options)
-        known = {"y": rows.target, "sensitive_features": rows.compared}
-        seconds["fit"] = _fit.fit(model, X["train"], path=train, show=show, **known)
-        if options["kappa"] == 0:  # what is warned of otherwise
-            allowed = f"rows of the smallest groups make a gap of {model.kappa_:.3g}"
-            _errors.note(f"--kappa 0: {allowed}, which was allowed.")
+    with encoded(
+        parts,
+        show=show,
+        standardize=standardize,
+        impute=read_options.missing == "impute",
+        dense=options.get("estimator") == "boosting",
+    ) as (encoder, X):
+        # 1. Fit the fair classifier and perhaps one without fairness.
+        model = _make_classifier(X["train"], train, **options)
+        roles = {"y": rows.target, "sensitive_features": rows.sensitive_features}
+        seconds["fit"] = _run.fit(model, X["train"], path=train, show=show, **roles)
+        if options["kappa"] == 0:
+            _errors.note(
+                f"--kappa 0: rows of the smallest groups make a gap of "
+                f"{model.kappa_:.3g}, which was allowed."
+            )
         models = {"fair": model}
-        if compare:
-            models[_PLAIN] = _fit_plain(model, X["train"], known)
+        if with_baseline:
+            models[_UNFAIR] = _fit_unfair(model, X["train"], roles)
+        # 2. Measure both on each part of the rows.
         runs, scores = {}, {}
-        for name, fitted in models.items():
-            runs[name], scores[name] = _measure(fitted, model, X, parts)
+        for name, classifier in models.items():
+            runs[name], scores[name] = _measure(classifier, model, X, parts)
         source: dict[str, Any] = {"n_features": X["train"].shape[1]}
         for name, part in parts.items():
-            source[name] = _fit.describe(part, X[name])
-            source[name]["labels_from"] = part.target_from
-            source[name]["labels"] = _report.count_values(part.target)
+            source[name] = {
+                **_run.describe_rows(part, X[name]),
+                "labels_from": part.target_from,
+                "labels": _report.count_values(part.target),
+            }
+    # 3. Write report and model.
+    fitted = _FITTED[options["method"]].split()
     content = {
         **_report.describe_run("classify", {**options, "standardize": standardize}),
         "input": source,
         "positive_label": str(model.classes_[1]),
-        **{name: getattr(model, f"{name}_") for name in _FITTED[options["method"]]},
+        **{name: getattr(model, f"{name}_") for name in fitted},
         **runs["fair"],
-        **({"baseline": runs[_PLAIN]} if compare else {}),
-        **{"seconds": seconds, "peak_memory_bytes": peak_memory()},
+        **({"baseline": runs[_UNFAIR]} if with_baseline else {}),
+        "seconds": seconds,
+        "peak_memory_bytes": peak_memory(),
     }
     report = _report.Report("classify", content, "", str(train))
-    given = options.get("given")
-    titles = {key: title.format(_AMONG[given]) for key, title in _MEASURES.items()}
+    _add_facts(report, model, runs, options)
+    report.figures = [
+        _make_figure(name, parts[name], groups, attribute, scores, model)
+        for name in parts
+        for attribute, groups in _report.by_attribute(
+            parts[name].sensitive_features
+        ).items()
+    ]
+    saved = {
+        "classifier": model,
+        "encoder": encoder,
+        "feature_names": feature_names(encoder, rows),
+        "classes": model.classes_,
+        "groups": model.groups_,
+        **_run.describe_columns(rows, read_options),
+    }
+    writers = {"output": partial(joblib.dump, saved)}
+    converged = content.get("converged", True)
+    _run.finish(report, outputs, writers, show=show, converged=converged)
+
+
+def _add_facts(
+    report: _report.Report,
+    model: Any,
+    runs: Mapping[str, dict[str, Any]],
+    options: Mapping[str, Any],
+) -> None:
+    """Add title, facts and tables."""
+    content = report.content
+    condition = _CONDITION_NAMES[options.get("given")]
+    titles = {key: title.format(condition) for key, title in _MEASURES.items()}
     for key, title in titles.items():
         for name, run in runs.items():
-            named = title if name == "fair" else f"  {name}"
-            report.facts.append((named, _report.by_part(run, f"{{{key}:.4f}}")))
-    values = {**content, **source, **seconds}
+            line = title if name == "fair" else f"  {name}"
+            report.facts.append((line, _report.by_part(run, f"{{{key}:.4f}}")))
+    values = {**content, **content["input"], **content["seconds"]}
     if options["method"] == "calibrated":
         values["noise"] = _report.by_part(content, "{null_gap:.4f}")
     else:
         values["n_iter"] = _report.iterations(model.n_iter_)
         values["kkt_residual"] = apart(model.kkt_residual_, model.tol)
     report.facts += _report.fill(_FACTS, values)
-    gap = "weak_" * (options.get("criterion") == "weak") + "partial_parity_gap"
-    said = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
-    report.title = f"{titles[gap].capitalize()} {said}"
+    gap = "partial_parity_gap"
+    if options.get("criterion") == "weak":
+        gap = f"weak_{gap}"
+    measured = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
+    report.title = f"{titles[gap].capitalize()} {measured}"
     report.tables = _report.part_tables(content, _COLUMNS)
-    how = {"interval": model.interval, "given": given}
-    report.figures = [
-        _figure(name, parts[name], groups, of, scores, **how)
-        for name in parts
-        for of, groups in _report.by_attribute(parts[name].compared).items()
-    ]
-    saved = {
-        "classifier": model,
-        "encoder": encoder,
-        "feature_names": _rows.feature_names(encoder, rows),
-        "classes": model.classes_,
-        "groups": model.groups_,
-        **_fit.describe_columns(rows, reading),
-    }
-    writers = {"output": lambda file: joblib.dump(saved, file)}
-    converged = content.get("converged", True)
-    _fit.finish(report, written, writers, show=show, converged=converged)
 
 
-def _make(X: Any, path: Path, *, method: str, **options: Any) -> Any:
-    """Return the classifier that the options describe, for these rows of a file."""
+def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
+    """Return the classifier of the options; refuse rows that it cannot take."""
     if method == "linear":
         return PartiallyFairClassifier(**options)
     if isinstance(X, RowReader):
@@ -225,35 +271,36 @@ def _make(X: Any, path: Path, *, method: str, **options: Any) -> Any:
     if kind == "boosting":
         from sklearn.ensemble import HistGradientBoostingClassifier  # takes .2 s
 
-        # Models of folds that stop at different times have scores of different spread.
-        how = {"random_state": seed, "early_stopping": False}
-        estimator: Any = HistGradientBoostingClassifier(**how)
+        # Without early stopping the models of all folds have scores of one spread.
+        estimator: Any = HistGradientBoostingClassifier(
+            random_state=seed, early_stopping=False
+        )
     else:
         scaler = StandardScaler(with_mean=not sparse.issparse(X))
         estimator = make_pipeline(scaler, LogisticRegression(max_iter=1000))
-    # Tables are often sorted, so that folds of neighbours would differ.
+    # Tables are often sorted: without a shuffle the folds would differ.
     folds = StratifiedKFold(options.pop("cv"), shuffle=True, random_state=seed)
     target = options.pop("calibrate_to")
     return FairCalibratedClassifier(estimator, target=target, cv=folds, **options)
 
 
-def _fit_plain(model: Any, X: Any, known: dict[str, Any]) -> Any:
-    """Return a classifier like the fitted model, but for fairness."""
+def _fit_unfair(model: Any, X: Any, roles: dict[str, Any]) -> Any:
+    """Return a classifier like the fitted model, but without fairness."""
     if hasattr(model, "estimator_"):
         return model.estimator_
-    # The largest gap there can be is allowed; all else is the same.
-    plain = clone(model).set_params(kappa=1.0)
+    # No gap is larger than 1: nothing is constrained.
+    unfair = clone(model).set_params(kappa=1.0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are about the groups, as before
-        plain.fit(X, **known)
-    if not plain.converged_:
+        warnings.simplefilter("ignore")  # the same warnings about the groups
+        unfair.fit(X, **roles)
+    if not unfair.converged_:
         _errors.warn("The model without fairness did not converge.")
-    return plain
+    return unfair
 
 
 def _check_labels(rows: _rows.Rows) -> None:
+    """Refuse targets that are not two labels; fractions are no labels."""
     labels = np.unique(rows.target)
-    # As scikit-learn has it, fractions are no labels.
     if len(labels) != 2 or (labels.dtype.kind == "f" and (labels % 1 != 0).any()):
         raise _errors.Failure(
             f"{rows.target_from}: has {len(labels):,} different labels ("
@@ -265,35 +312,40 @@ def _check_labels(rows: _rows.Rows) -> None:
 def _measure(
     model: Any, fair: Any, X: Mapping[str, Any], parts: Mapping[str, _rows.Rows]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Accuracy, gaps and rates of groups on each part of the rows; and its scores.
+    """Return accuracy, gaps and rates of groups on each part of the rows; and scores.
 
-    Interval, threshold and compared rows, if any, are those of the fair model.
+    Interval, threshold and compared rows are those of the fair model.
     """
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if hasattr(model, "converged_"):
-        found["converged"] = model.converged_
+        facts["converged"] = model.converged_
     scores = {}
     for name, rows in parts.items():
-        scores[name] = _scores(model, X[name], rows.compared)
+        scores[name] = _scores(model, X[name], rows.sensitive_features)
         frame = pandas.DataFrame({"positive_rate": rows.target == model.classes_[1]})
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
-        of = {"sensitive_features": rows.compared, "attributes": "each"}
-        of |= {"interval": fair.interval}
-        of |= {"y_true": rows.target, "given": getattr(fair, "given", None)}
         try:
             gaps = [
-                metrics.partial_parity_gap(scores[name], threshold=threshold, **of)
+                metrics.partial_parity_gap(
+                    scores[name],
+                    sensitive_features=rows.sensitive_features,
+                    interval=fair.interval,
+                    threshold=threshold,
+                    y_true=rows.target,
+                    given=getattr(fair, "given", None),
+                    attributes="each",
+                )
                 for threshold in (None, getattr(fair, "threshold", 0.0))
             ]
-        except ValueError as error:  # groups may lack a label in other rows
+        except ValueError as error:  # a group may lack a label in other rows
             raise _errors.Failure(f"{rows.path}: {error}") from error
         values = (frame["accuracy"].mean(), *gaps)
-        found[name] = dict(zip(_MEASURES, values, strict=True))
+        facts[name] = dict(zip(_MEASURES, values, strict=True))
         if hasattr(model, "null_gap"):
-            found[name]["null_gap"] = model.null_gap(rows.n_rows)
-        found[name]["groups"] = _report.group_means(frame, rows.compared)
-    return found, scores
+            facts[name]["null_gap"] = model.null_gap(rows.n_rows)
+        facts[name]["groups"] = _report.group_means(frame, rows.sensitive_features)
+    return facts, scores
 
 
 def _scores(model: Any, X: Any, groups: Any) -> Any:
@@ -304,30 +356,34 @@ def _scores(model: Any, X: Any, groups: Any) -> Any:
     return model.decision_function(X)
 
 
-def _figure(
-    part: str,
-    rows: _rows.Rows,
-    groups: Any,
-    of: str,
-    scores: Any,
-    *,
-    interval: Any,
-    given: Any,
-) -> _report.Figure:
-    """Densities of the scores that each model gives to the groups of an attribute."""
-    shown, names, remark = _report.choose_groups(groups)
-    how = {"sensitive_features": names, "interval": interval, "threshold": 0.0}
-    how |= {"y_true": rows.target[shown], "given": given}
+def _make_figure(
+    part: str, rows: _rows.Rows, groups: Any, attribute: str, scores: Any, model: Any
+) -> _report.ReportFigure:
+    """Return densities of the scores of each model, for the groups of an attribute."""
+    selected, names, remark = _report.choose_groups(groups)
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import ScoreDensityDisplay
 
         axes = figure.subplots(1, len(scores), squeeze=False)[0]
-        for ax, (name, found) in zip(axes, scores.items(), strict=True):
-            own = {"ax": ax, "name": name, "legend": ax is axes[-1]}
-            ScoreDensityDisplay.from_predictions(found[part][shown], **how, **own)
+        for ax, (name, values) in zip(axes, scores.items(), strict=True):
+            ScoreDensityDisplay.from_predictions(
+                values[part][selected],
+                sensitive_features=names,
+                interval=model.interval,
+                threshold=0.0,
+                y_true=rows.target[selected],
+                given=getattr(model, "given", None),
+                ax=ax,
+                name=name,
+                legend=ax is axes[-1],
+            )
 
-    of = of and f" of {of}"
-    caption = f"Scores of the groups{of}, {part} rows; bars mark those of ranks "
-    caption += f"{interval[0]:g} to {interval[1]:g}, where groups are alike.{remark}"
-    return _report.Figure(plot, (3 + 5 * len(scores), 4.5), caption, caption)
+    low, high = model.interval
+    of_attribute = f" of {attribute}" if attribute else ""
+    caption = (
+        f"Scores of the groups{of_attribute}, {part} rows; bars mark those of ranks "
+        f"{low:g} to {high:g}, where groups are alike.{remark}"
+    )
+    size = (3 + 5 * len(scores), 4.5)
+    return _report.ReportFigure(plot, size, caption, caption)

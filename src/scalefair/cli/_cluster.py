@@ -17,20 +17,14 @@ from scipy import sparse
 
 from scalefair._memory import peak_memory, reset_peak_memory
 from scalefair._messages import listed
-from scalefair.cli import _fit, _report
 from scalefair.cli import _options as opt
-from scalefair.cli._errors import Failure, warn
-from scalefair.cli._output import write_table
-from scalefair.cli._rows import (
-    encode,
-    fit_encoder,
-    read_rows,
-    say_notes,
-    type_values,
-)
+from scalefair.cli import _report, _run
+from scalefair.cli._encoder import encode, fit_encoder
+from scalefair.cli._errors import Failure, print_notes, warn
+from scalefair.cli._read_options import ReadOptions, find_role_columns
+from scalefair.cli._rows import read_rows, type_values
 from scalefair.cluster import FairSpectralClustering
-from scalefair.files._graphs import Graph, read_graph
-from scalefair.files._values import read_values
+from scalefair.files._graphs import Graph, load_graph
 from scalefair.metrics import balance_score, normalized_cut_score
 
 _EPILOG = """\b
@@ -46,11 +40,11 @@ another constraint, for comparison.
 _MODEL = "File to write the fitted clustering to, for predict (joblib)."
 _EIGENSOLVERS = ("auto", "chebyshev", "lobpcg", "lanczos", "nullspace", "dual")
 _KERNELS = ("rbf", "rbf_nystroem")
-_ROWS = ("nearest_neighbors", *_KERNELS)
-_OF_ROWS = ("id_column", "drop", "missing", "standardize", "keep_groups")
-# Options that mean something only with some values of another one.
+_ROW_AFFINITIES = ("nearest_neighbors", *_KERNELS)
+_ROW_OPTIONS = ("id_column", "drop", "missing", "standardize", "keep_groups")
+# Options that apply only with some values of another one.
 _CONDITIONS = {
-    **dict.fromkeys(_OF_ROWS, ("affinity", _ROWS)),
+    **dict.fromkeys(_ROW_OPTIONS, ("affinity", _ROW_AFFINITIES)),
     **dict.fromkeys(("n_neighbors", "neighbors"), ("affinity", ("nearest_neighbors",))),
     "gamma": ("affinity", _KERNELS),
     "n_landmarks": ("affinity", ("rbf_nystroem",)),
@@ -70,13 +64,14 @@ _PARAMETERS = {
 _CHANGED: dict[str, dict[str, Any]] = {
     "n_clusters": {"required": True},
     "solver": {"metavar": "[auto|chebyshev|lobpcg|lanczos|nullspace|...]"},
-    "affinity": {"type": click.Choice(["precomputed", *_ROWS])},
+    "affinity": {"type": click.Choice(["precomputed", *_ROW_AFFINITIES])},
     "dtype": {"type": click.Choice(["auto", "float32", "float64"])},
 }
 _OPTIONS = [
-    *(*opt.GROUPS, opt.STANDARDIZE, opt.output_option("the labels")),
+    *opt.shared(f"{opt.GROUPS} standardize"),
+    opt.output_option("the labels"),
     *opt.estimator_options(FairSpectralClustering, _PARAMETERS, **_CHANGED),
-    *(opt.BASELINE, *opt.INPUT, *opt.EDGES, opt.REPORT, opt.QUIET),
+    *opt.shared(f"baseline {opt.INPUT} directed weights report quiet"),
     opt.option("Files", "--model", "model_file", type=opt.PATH, help=_MODEL),
 ]
 Labels = dict[str, NDArray[Any]]
@@ -94,10 +89,12 @@ _FACTS = {
     "neighbours": "{neighbors}, recall {neighbors_recall:.4f}",
     "solver": "{solver}, {fit:.1f} s",
 }
-_FITTED = ["affinity_error", "neighbors", "neighbors_recall", "solver", "converged"]
-_FITTED += ["n_iter", "n_products", "fairness_violation", "history", "eigenvalues"]
-_ASSIGNED = ["cost", "nearest_cost", "lower_bound", "gap", "max_violation", "n_moved"]
-_ASSIGNED += ["message"]
+# Attributes of the model, and of its assignment, that are in the report.
+_FITTED = (
+    "affinity_error neighbors neighbors_recall solver converged n_iter n_products "
+    "fairness_violation history eigenvalues"
+)
+_ASSIGNMENT = "cost nearest_cost lower_bound gap max_violation n_moved message"
 
 
 @opt.command(_OPTIONS, _EPILOG, data="DATA")
@@ -105,20 +102,27 @@ _ASSIGNED += ["message"]
 def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     """Cluster DATA, a graph or rows, so that every cluster mirrors the population."""
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
-    written, show = _fit.take_outputs(options, data, output="", model=".joblib")
+    outputs, show = _run.take_outputs(options, data, output="", model=".joblib")
     baseline = options.pop("baseline")
-    reading = opt.Reading.take(options, memory_limit=sys.maxsize)
-    options["attributes"] = reading.attributes
+    read_options = ReadOptions.take(options, memory_limit=sys.maxsize)
+    options["attributes"] = read_options.attributes
     parameters, standardize = dict(options), options.pop("standardize", False)
+    # 1. Read a graph, or rows.
     start = time.perf_counter()
-    how = {"affinity": options["affinity"], "standardize": standardize}
-    X, ids, groups, source, saved = _read(data, reading, **how)
+    if options["affinity"] == "precomputed":
+        X, ids, groups, source, saved = _read_nodes(data, read_options)
+    else:
+        X, ids, groups, source, saved = _read_rows(data, read_options, standardize)
+        if sparse.issparse(X) and options["affinity"] != "nearest_neighbors":
+            raise Failure(f"{data}: --affinity {options['affinity']} takes dense rows.")
     seconds = {"read": time.perf_counter() - start}
+    # 2. Cluster, perhaps also without fairness.
     model = FairSpectralClustering(**options)
     labels, runs = run_both(model, X, groups, path=data, show=show, baseline=baseline)
     unit = "rows" if "rows" in source else "nodes"
     source[f"n_{unit}_left_out"] = int((model.labels_ < 0).sum())
     seconds["fit"] = runs[FAIR]["seconds"]
+    # 3. Write report, labels and model.
     content = {
         **_report.describe_run("cluster", parameters),
         "input": {**source, "groups": _report.count_values(groups)},
@@ -131,80 +135,103 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     columns = {"id": ids, "label": model.labels_}
     saved |= {"clustering": model, "groups": model.groups_}
     writers = {
-        "output": lambda file: write_table(file, columns),
+        "output": lambda file: _run.write_table(file, columns),
         "model": partial(joblib.dump, saved),
     }
-    _fit.finish(report, written, writers, show=show, converged=model.converged_)
+    _run.finish(report, outputs, writers, show=show, converged=model.converged_)
 
 
-def _read(
-    path: Path, reading: opt.Reading, *, affinity: str, standardize: bool
+def _read_nodes(
+    path: Path, options: ReadOptions
 ) -> tuple[Any, NDArray[Any], Any, dict[str, Any], dict[str, Any]]:
-    """Return what is clustered, ids, groups; what a report and a model say of them."""
-    given = str(reading.groups)
-    if affinity == "precomputed":
-        graph: Any = read_graph(path, **reading.text, **reading.edges)
-        groups = read_groups(graph, reading)
-        size = {"n_nodes": len(graph.ids), "n_edges": graph.n_edges}
-        source = {"graph": str(path), "groups_file": given, **size}
-        saved = {"nodes": graph.ids, "named": graph.named}
-        saved["reading"] = {"attributes": reading.attributes, **reading.edges}
-        return graph.matrix, graph.ids, groups, source, saved
-    rows = read_rows(path, reading, words="refuse")
-    impute = reading.missing == "impute"
+    """Read a graph: its matrix, ids, groups, and what report and model say of it."""
+    graph = load_graph(path, options.text, options.edge_policy)
+    groups = read_groups(graph, options)
+    source = {
+        "graph": str(path),
+        "groups_file": str(options.groups),
+        "n_nodes": len(graph.ids),
+        "n_edges": graph.n_edges,
+    }
+    saved_options = {
+        "attributes": options.attributes,
+        "directed": options.directed,
+        "weights": options.weights,
+    }
+    saved = {"nodes": graph.ids, "named": graph.named, "reading": saved_options}
+    return graph.matrix, graph.ids, groups, source, saved
+
+
+def _read_rows(
+    path: Path, options: ReadOptions, standardize: bool
+) -> tuple[Any, NDArray[Any], Any, dict[str, Any], dict[str, Any]]:
+    """Read rows: features, ids, groups, and what report and model say of them."""
+    rows = read_rows(path, options, strings="refuse")
+    impute = options.missing == "impute"
     encoder = fit_encoder(rows, standardize=standardize, impute=impute)
-    X, saved = encode(encoder, rows), _fit.describe_columns(rows, reading)
-    if sparse.issparse(X) and affinity != "nearest_neighbors":
-        raise Failure(f"{path}: --affinity {affinity} takes dense rows.")
-    of = "groups_file" if "groups" in rows.from_files else "groups_column"
-    size = {"n_rows": rows.n_rows, "n_features": X.shape[1]}
-    source = {"rows": str(path), of: given, **size}
-    return X, rows.ids, rows.compared, source, {**saved, "encoder": encoder}
+    X = encode(encoder, rows)
+    groups_key = "groups_file" if "groups" in rows.from_files else "groups_column"
+    source = {
+        "rows": str(path),
+        groups_key: str(options.groups),
+        "n_rows": rows.n_rows,
+        "n_features": X.shape[1],
+    }
+    saved = {**_run.describe_columns(rows, options), "encoder": encoder}
+    return X, rows.ids, rows.sensitive_features, source, saved
 
 
-def read_groups(graph: Graph, reading: opt.Reading, kind: str | None = None) -> Any:
-    """Read groups of nodes, if any, of a kind if told; say the notes of their graph."""
-    say_notes(graph)
-    if reading.groups is None:
+def read_groups(graph: Graph, options: ReadOptions, kind: str | None = None) -> Any:
+    """Read groups of nodes, if there are any, of a kind of dtype or any."""
+    print_notes(graph)
+    if options.groups is None:
         return None
-    nodes: Any = graph.nodes
-    place, names = f"the nodes of {graph.path}", None
-    if nodes is not None:
-        names = opt.role_columns(place, list(nodes), reading).get("groups")
-    if not names:
-        values = read_values(reading.groups, graph, "group", **reading.values("groups"))
-    elif lacking := graph.ids[nodes[names].isna().any(axis=1)].tolist():
-        raise Failure(
-            f"{graph.path}: {len(lacking)} node(s) have no {' or '.join(names)}: "
-            f"{listed(lacking)}. Give each one."
-        )
+    columns = None
+    if graph.nodes is not None:
+        source = f"the nodes of {graph.path}"
+        columns = find_role_columns(source, list(graph.nodes), options).get("groups")
+    if graph.nodes is None or not columns:
+        values = options.read_values("groups", graph)
     else:
-        values = nodes[names]
+        values = graph.nodes[columns]
+        if missing := graph.ids[values.isna().any(axis=1)].tolist():
+            raise Failure(
+                f"{graph.path}: {len(missing)} node(s) have no "
+                f"{' or '.join(columns)}: {listed(missing)}. Give each one."
+            )
     if isinstance(values, np.ndarray):
         return values
     kinds = [kind] if values.shape[1] == 1 else [None] * values.shape[1]
-    groups, _, each = type_values(values, reading.groups, kinds, reading.attributes)
-    return groups if each is None else each
+    groups, _, attributes = type_values(
+        values, options.groups, kinds, options.attributes
+    )
+    return groups if attributes is None else attributes
 
 
 def run_both(
-    model: FairSpectralClustering, X: Any, groups: Any, *, baseline: bool, **how: Any
+    model: FairSpectralClustering,
+    X: Any,
+    groups: Any,
+    *,
+    baseline: bool,
+    path: Path | str,
+    show: bool,
 ) -> tuple[Labels, Runs]:
-    """Labels with and without fairness, and what a report says of each run."""
+    """Cluster with and without fairness: labels, and what a report says of each run."""
     labels: Labels = {}
     runs: Runs = {}
     for name in (FAIR, UNFAIR) if baseline else (FAIR,):
-        own_peak, start = reset_peak_memory(), time.perf_counter()
+        was_reset, start = reset_peak_memory(), time.perf_counter()
         if name == FAIR:
-            _fit.fit(model, X, sensitive_features=groups, **how)
-            labels[name], found = model.labels_, _describe_fit(model)
+            _run.fit(model, X, sensitive_features=groups, path=path, show=show)
+            labels[name], facts = model.labels_, _describe_fit(model)
         else:
-            labels[name], found = _cluster_without_fairness(model)
+            labels[name], facts = _cluster_without_fairness(model)
         runs[name] = {
             "seconds": time.perf_counter() - start,
             "peak_memory_bytes": peak_memory(),
-            "peak_memory_is_of_this_run": own_peak,
-            **found,
+            "peak_memory_is_of_this_run": was_reset,
+            **facts,
             **measure_clusters(labels[name], groups, model.affinity_matrix_),
         }
     return labels, runs
@@ -213,8 +240,8 @@ def run_both(
 def _cluster_without_fairness(
     model: FairSpectralClustering,
 ) -> tuple[NDArray[Any], dict[str, Any]]:
-    """Labels of plain spectral clustering of the same nodes by the same affinity."""
-    # All eigensolvers find the same subspace: this is the one of solver="chebyshev".
+    """Cluster the same nodes by the same affinity with plain spectral clustering."""
+    # The solver of solver="chebyshev"; all find the same subspace.
     from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
     from scalefair.linalg import chebyshev
     from scalefair.operators import NormalizedAffinity, NormalizedOperator
@@ -223,55 +250,65 @@ def _cluster_without_fairness(
     W = W if kept.all() else W[kept][:, kept]
     normalized: Any = NormalizedAffinity if sparse.issparse(W) else NormalizedOperator
     operator = normalized(W, regularization=model.regularization)
-    k, n_init = model.n_clusters, model.n_init
-    found = chebyshev(operator, k, tol=model.tol, random_state=seed)
-    rows, weights = embedding_rows(found.vectors, operator)
+    k = model.n_clusters
+    result = chebyshev(operator, k, tol=model.tol, random_state=seed)
+    rows, weights = embedding_rows(result.vectors, operator)
     labels = np.full(kept.size, -1)
-    how = {"weights": weights, "n_init": n_init, "random_state": seed}
-    labels[kept] = embedding_kmeans(rows, k, **how)
-    if not found.converged:
+    labels[kept] = embedding_kmeans(
+        rows, k, weights=weights, n_init=model.n_init, random_state=seed
+    )
+    if not result.converged:
         warn("Clustering without fairness did not converge: raise --tol.")
-    return labels, {"converged": found.converged}
+    return labels, {"converged": result.converged}
 
 
 def _describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
-    """How affinity, solver and assignment fared, as far as there are any."""
-    found = {name: getattr(model, f"{name}_") for name in _FITTED}
-    found |= {"residual_max": np.max(model.residuals_), "affinity": model.affinity}
+    """Return the results of affinity, solver and assignment that are not None."""
+    facts = {name: getattr(model, f"{name}_") for name in _FITTED.split()}
+    facts |= {"residual_max": np.max(model.residuals_), "affinity": model.affinity}
     if (assignment := model.assignment_) is not None:
-        found["assignment"] = {name: getattr(assignment, name) for name in _ASSIGNED}
-    return {name: value for name, value in found.items() if value is not None}
+        facts["assignment"] = {
+            name: getattr(assignment, name) for name in _ASSIGNMENT.split()
+        }
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def measure_clusters(
     labels: NDArray[Any], groups: Any, matrix: Any = None
 ) -> dict[str, Any]:
-    """Balance and cut of a clustering, and the composition of its clusters."""
-    kept, each = labels != -1, _report.by_attribute(groups)
-    tables = {of: pandas.crosstab(labels[kept], x[kept]) for of, x in each.items()}
+    """Return balance and cut of a clustering, and the composition of its clusters."""
+    kept, attributes = labels != -1, _report.by_attribute(groups)
+    tables = {
+        attribute: pandas.crosstab(labels[kept], values[kept])
+        for attribute, values in attributes.items()
+    }
     counts = pandas.concat(tables.values(), axis=1)
-    names = [(of, group) for of, table in tables.items() for group in table]
-    counts.columns = [group if of == "" else f"{of} {group}" for of, group in names]
-    balance = balance_score(
+    counts.columns = [
+        f"{attribute} {group}" if attribute else group
+        for attribute, table in tables.items()
+        for group in table
+    ]
+    balances = balance_score(
         labels, sensitive_features=groups, average=None, attributes="each"
     )
-    found = {"balance_mean": balance.mean(), "balance_min": balance.min()}
+    facts = {"balance_mean": balances.mean(), "balance_min": balances.min()}
     if matrix is not None and _have_edges(matrix, labels):
-        found["normalized_cut"] = normalized_cut_score(matrix, labels)
-    found["clusters"] = [
+        facts["normalized_cut"] = normalized_cut_score(matrix, labels)
+    facts["clusters"] = [
         {
             "label": label,
-            "size": row.sum() // len(each),
-            "balance": own,
+            # A row counts once for each attribute.
+            "size": row.sum() // len(attributes),
+            "balance": balance,
             "groups": dict(row),
         }
-        for own, (label, row) in zip(balance, counts.iterrows(), strict=True)
+        for balance, (label, row) in zip(balances, counts.iterrows(), strict=True)
     ]
-    return found
+    return facts
 
 
 def _have_edges(matrix: Any, labels: NDArray[Any]) -> bool:
-    """Whether each cluster has; isolated nodes may be one, if regularised."""
+    """Return whether all clusters have edges: regularised, one may have none."""
     kept = labels != -1
     degrees = matrix @ kept.astype(np.float64)
     return set(labels[kept]) == set(labels[kept & (degrees > 0)])
@@ -280,39 +317,47 @@ def _have_edges(matrix: Any, labels: NDArray[Any]) -> bool:
 def add_clusters(
     report: _report.Report, runs: Runs, labels: Labels, groups: Any
 ) -> None:
-    """Add title, measures, tables and a figure of a clustering, and of a second one."""
-    (_, main), *others = runs.items()
+    """Add title, measures, tables and a figure of one or two clusterings."""
+    (_, main), *baselines = runs.items()
     for key, (title, spec) in _MEASURES.items():
         if key in main:
-            more = [f" ({other[key]:{spec}} {name})" for name, other in others]
-            report.facts.append((title, f"{main[key]:{spec}}{''.join(more)}"))
+            compared = [f" ({run[key]:{spec}} {name})" for name, run in baselines]
+            report.facts.append((title, f"{main[key]:{spec}}{''.join(compared)}"))
     sizes = np.array([entry["size"] for entry in main["clusters"]])
     span = f"{sizes.min():,d} to {sizes.max():,d}, median {np.median(sizes):,.0f}"
     report.facts.append(("cluster sizes", span))
     report.title = f"Clusters: average balance {dict(report.facts)['average balance']}"
-    columns = {"label": ("cluster", ""), "size": ("size", ",d")}
-    columns |= {"balance": ("balance", ".3f")}
     names = [f"group {g}" for g in main["clusters"][0]["groups"]]
-    columns |= {name: (name, ",d") for name in names}
-    for name, part in runs.items():
+    columns = {
+        "label": ("cluster", ""),
+        "size": ("size", ",d"),
+        "balance": ("balance", ".3f"),
+        **{name: (name, ",d") for name in names},
+    }
+    for name, run in runs.items():
         records = [
             entry | dict(zip(names, entry["groups"].values(), strict=True))
-            for entry in part["clusters"]
+            for entry in run["clusters"]
         ]
-        report.tables.append(_report.Table(f"Clusters, {name}", records, columns))
+        report.tables.append(_report.ReportTable(f"Clusters, {name}", records, columns))
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import ClusterCompositionDisplay
 
-        how = {"sensitive_features": groups, "attributes": "each"}
         axes = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
         for ax, name in zip(axes, reversed(labels), strict=True):
-            how |= {"ax": ax, "name": name, "legend": ax is axes[-1]}
-            ClusterCompositionDisplay.from_predictions(labels[name], **how)
+            ClusterCompositionDisplay.from_predictions(
+                labels[name],
+                sensitive_features=groups,
+                attributes="each",
+                ax=ax,
+                name=name,
+                legend=ax is axes[-1],
+            )
 
     caption = "Share of each group in each cluster; dashed: in the population."
-    # More bars than this could not be told apart.
-    if len(columns) <= 31 and len(records) <= 200:
+    # More groups or clusters make bars too thin to be told apart.
+    if len(names) <= 28 and len(records) <= 200:
         height = 2.2 + 2 * len(_report.by_attribute(groups))
         size, alt = (5.0 + 4 * len(labels), height), f"{report.title}. {caption}"
-        report.figures.append(_report.Figure(plot, size, alt, caption))
+        report.figures.append(_report.ReportFigure(plot, size, alt, caption))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,8 @@ from scipy import sparse
 
 from scalefair import datasets
 from scalefair.cli._errors import Failure, debug_option, printable
-from scalefair.cli._fit import on_terminal
-from scalefair.cli._options import PATH, QUIET, add_options, translate
-from scalefair.cli._output import check_folder, write_folder, write_table
+from scalefair.cli._options import PATH, add_options, shared, translate
+from scalefair.cli._run import check_folder, on_terminal, write_folder, write_table
 
 _FOLDER = "Folder for the files.  [default: the name of the data set]"
 _HOME = "Folder of downloads.  [default: as SCALEFAIR_DATA says, else the user's cache]"
@@ -31,11 +30,17 @@ _DOWNLOAD = "Whether files that are not there are downloaded."
 @click.option("--output-dir", type=PATH, help=_FOLDER)
 @click.option("--data-home", type=PATH, help=_HOME)
 @click.option(_FLAG, "download_if_missing", default=True, help=_DOWNLOAD)
-@partial(add_options, options=[QUIET])
+@partial(add_options, options=shared("quiet"))
 @debug_option
 @click.pass_context
 def data(
-    ctx: click.Context, /, name: Any, output_dir: Any, quiet: Any, **how: Any
+    ctx: click.Context,
+    /,
+    name: str | None,
+    output_dir: Path | None,
+    quiet: bool | None,
+    data_home: Path | None,
+    download_if_missing: bool,
 ) -> None:
     """List public data sets; with a NAME, write that one to files.
 
@@ -43,14 +48,16 @@ def data(
     and group (and test.csv), as the other commands read them; about.txt says what the
     data are, where they come from and under which licence.
     """
-    names = [name for name in datasets.__all__ if name.startswith("fetch_")]
-    fetchers = {f[6:].replace("_", "-"): getattr(datasets, f) for f in names}
+    fetchers = {
+        fetcher.removeprefix("fetch_").replace("_", "-"): getattr(datasets, fetcher)
+        for fetcher in datasets.__all__
+        if fetcher.startswith("fetch_")
+    }
     if name is None:
         if output_dir is not None:
             raise click.UsageError("--output-dir goes with the NAME of a data set.")
-        for known, fetch in fetchers.items() if not quiet else ():
-            what = (inspect.getdoc(fetch) or "").partition("\n")[0]
-            click.echo(f"{known:17} {what.removeprefix('Load ').removesuffix('.')}")
+        if not quiet:
+            _list_data_sets(fetchers)
         return
     if name not in fetchers:
         close = difflib.get_close_matches(name, fetchers, n=1)
@@ -59,10 +66,12 @@ def data(
     folder = Path(name) if output_dir is None else output_dir
     check_folder(folder, ["about.txt", "graph.npz", "rows.csv"])
     try:
-        bunch = fetchers[name](**how)
+        bunch = fetchers[name](
+            data_home=data_home, download_if_missing=download_if_missing
+        )
     except (ImportError, OSError, ValueError) as error:
-        said = translate(str(error), ctx)
-        raise Failure(f"{name}: cannot be had: {said}") from error
+        reason = translate(str(error), ctx)
+        raise Failure(f"{name}: cannot be had: {reason}") from error
     writers = {folder / name: write for name, write in _writers(bunch)}
     write_folder(folder, writers)
     if on_terminal(quiet):
@@ -73,11 +82,19 @@ def data(
         click.echo(printable(f"next: scalefair {_next_command(bunch, folder)}"))
 
 
+def _list_data_sets(fetchers: Mapping[str, Any]) -> None:
+    """Print the names, with the first line of the docstrings of their fetchers."""
+    for name, fetch in fetchers.items():
+        summary = (inspect.getdoc(fetch) or "").partition("\n")[0]
+        summary = summary.removeprefix("Load ").removesuffix(".")
+        click.echo(f"{name:17} {summary}")
+
+
 def _writers(bunch: Any) -> Iterator[tuple[str, Any]]:
     """Yield the name of each file and the function that writes its content."""
     origin = f"Source: {bunch.source}\nLicence: {bunch.licence}"
-    about = f"{bunch.DESCR.rstrip()}\n\n{origin}\n".encode()
-    yield "about.txt", lambda file: file.write(about)
+    text = f"{bunch.DESCR.rstrip()}\n\n{origin}\n".encode()
+    yield "about.txt", lambda file: file.write(text)
     if "graph" in bunch:
         groups = {"id": range(bunch.graph.shape[0]), "group": bunch.sensitive_features}
         yield "graph.npz", lambda file: sparse.save_npz(file, bunch.graph, False)
@@ -88,18 +105,20 @@ def _writers(bunch: Any) -> Iterator[tuple[str, Any]]:
         yield "test.csv", lambda file: write_table(file, _frame(bunch, "_test"))
 
 
-def _frame(bunch: Any, part: str) -> pandas.DataFrame:
-    """Features, target and group of rows; `part` ends the names of the entries."""
-    X, names = bunch[f"data{part}"], list(bunch.feature_names)
-    frame = pandas.DataFrame
-    make = frame.sparse.from_spmatrix if sparse.issparse(X) else frame
-    roles = {"target": "target", "group": "sensitive_features"}
-    known = {role: bunch[f"{name}{part}"] for role, name in roles.items()}
-    return make(X, columns=names).assign(**known)
+def _frame(bunch: Any, suffix: str) -> pandas.DataFrame:
+    """Return features, target and group of rows; `suffix` is "_test" of a test."""
+    X, names = bunch[f"data{suffix}"], list(bunch.feature_names)
+    if sparse.issparse(X):
+        frame = pandas.DataFrame.sparse.from_spmatrix(X, columns=names)
+    else:
+        frame = pandas.DataFrame(X, columns=names)
+    return frame.assign(
+        target=bunch[f"target{suffix}"], group=bunch[f"sensitive_features{suffix}"]
+    )
 
 
 def _next_command(bunch: Any, folder: Path) -> str:
-    """Return a command that these files can be given to."""
+    """Return a command that reads these files."""
     if "graph" in bunch:
         return (
             f"cluster {folder / 'graph.npz'} --groups {folder / 'groups.csv'} -k 10 "

@@ -12,12 +12,11 @@ import numpy as np
 from numba.core import event
 from sklearn.metrics import adjusted_rand_score
 
-from scalefair.cli import _fit
 from scalefair.cli import _options as opt
+from scalefair.cli import _run
 from scalefair.cli._cluster import FAIR, UNFAIR, add_clusters, run_both
 from scalefair.cli._errors import NOT_CONVERGED
-from scalefair.cli._output import check_folder, write_folder, write_table
-from scalefair.cli._report import Report, Table, describe_run, draw
+from scalefair.cli._report import Report, ReportTable, describe_run, draw
 from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 
@@ -40,10 +39,9 @@ _COLUMNS = {
     "normalized_cut": ("cut\n(Ncut)", ".2f"),
     "agreement_with_planted": ("agreement\n(ARI)", ".3f"),
 }
-_TOL = 1e-4
 
 
-@opt.command([*_OPTIONS, opt.QUIET])
+@opt.command([*_OPTIONS, *opt.shared("quiet")])
 @click.pass_context
 def demo(
     ctx: click.Context, /, output_dir: Path, quiet: bool | None, **sizes: Any
@@ -54,27 +52,34 @@ def demo(
     are groups are looser than the others. The output folder gets labels.csv,
     report.json, the same as a page in report.html and, with matplotlib, figure.png.
     """
-    table, *pages, picture = check_folder(output_dir, _FILES)
+    table, *pages, picture = _run.check_folder(output_dir, _FILES)
     say = bool if quiet else click.echo
     say("generating a block model: {n_nodes:,} nodes ...".format_map(sizes))
     k, h, seed = (sizes[name] for name in ("n_clusters", "n_groups", "random_state"))
-    # Without constraints the groups take h - 1 of the eigenvectors; as many clusters
-    # are loose, and those that tell them apart are the ones that give way.
+    # Without constraints h - 1 eigenvectors separate the groups. As many clusters as
+    # groups are loose, so that their eigenvectors are the ones that are lost.
     weights = (0.36, 0.34 / (k - 1), 0.25 / (h - 1), 0.05 / ((k - 1) * (h - 1)))
     cohesion = [0.4] * h + [1.0] * (k - h) if k >= 2 * h else None
     try:
         data = make_fair_sbm(probabilities=weights, cohesion=cohesion, **sizes)
     except ValueError as error:
         raise click.UsageError(opt.translate(str(error), ctx)) from error
-    with event.install_listener("numba:compile", _Announcer(say)):
+    with event.install_listener("numba:compile", _CompilationListener(say)):
         _warm_up()
     W, groups = data.graph, data.sensitive_features
     say(f"clustering {W.nnz:,} stored entries into {k}, with and without fairness ...")
-    model = FairSpectralClustering(k, tol=_TOL, random_state=seed)
-    model.set_params(connected_components="largest")
-    show = not quiet and _fit.on_terminal()
-    how = {"path": "the block model", "show": show}
-    labels, runs = run_both(model, W, groups, baseline=True, **how)
+    tol = 1e-4
+    model = FairSpectralClustering(
+        k, tol=tol, random_state=seed, connected_components="largest"
+    )
+    labels, runs = run_both(
+        model,
+        W,
+        groups,
+        baseline=True,
+        path="the block model",
+        show=not quiet and _run.on_terminal(),
+    )
     kept = model.labels_ >= 0
     records = []
     for name, run in runs.items():
@@ -83,50 +88,60 @@ def demo(
         records.append({**run, "method": name})
         if run["peak_memory_is_of_this_run"]:
             records[-1]["megabytes"] = run["peak_memory_bytes"] / 1e6
-    source = {"n_nodes": W.shape[0], "n_stored_entries": W.nnz}
-    source["n_nodes_left_out"] = int((~kept).sum())
-    content = describe_run("demo", {**sizes, "tol": _TOL})
-    content |= {"input": source, "methods": runs}
+    n_left_out = int((~kept).sum())
+    content = describe_run("demo", {**sizes, "tol": tol})
+    content["input"] = {
+        "n_nodes": W.shape[0],
+        "n_stored_entries": W.nnz,
+        "n_nodes_left_out": n_left_out,
+    }
+    content["methods"] = runs
     report = Report("demo", content, "")
     add_clusters(report, runs, labels, groups)
-    said = f"{source['n_nodes_left_out']:,} nodes outside the largest component"
-    report.facts = [("left out", said)]
+    report.facts = [("left out", f"{n_left_out:,} nodes outside the largest component")]
     caption = "Lower cuts are better; agreement is with the planted clusters, at most 1"
-    report.tables.insert(0, Table(caption, records, _COLUMNS, terminal=True))
-    columns = {"node": np.arange(W.shape[0]), "group": groups, "planted": data.target}
-    columns |= {"fair_label": labels[FAIR], "unfair_label": labels[UNFAIR]}
-    writers: dict[Path, Any] = {table: lambda file: write_table(file, columns)}
+    report.tables.insert(0, ReportTable(caption, records, _COLUMNS, terminal=True))
+    columns = {
+        "node": np.arange(W.shape[0]),
+        "group": groups,
+        "planted": data.target,
+        "fair_label": labels[FAIR],
+        "unfair_label": labels[UNFAIR],
+    }
+    writers: dict[Path, Any] = {table: lambda file: _run.write_table(file, columns)}
     writers |= {path: partial(report.write, path=path) for path in pages}
     if find_spec("matplotlib") is None:
         report.facts.append(("figure", 'pip install "scalefair[plot]" for one'))
     elif report.figures:
         writers[picture] = partial(draw, report.figures[0])
-    write_folder(output_dir, writers)
+    _run.write_folder(output_dir, writers)
     if not quiet:
         report.show({path.name: path for path in writers})
     if not model.converged_:
         ctx.exit(NOT_CONVERGED)
 
 
-class _Announcer(event.Listener):
-    """Says that kernels are compiled when the first one is, which no cache had."""
+class _CompilationListener(event.Listener):
+    """Says once that kernels are compiled, if they are not in the cache."""
 
     def __init__(self, say: Any) -> None:
         self.say = say
 
     def on_start(self, event: Any) -> None:
-        """Take note that a kernel is compiled, or was."""
+        """Say it for the first kernel."""
         self.say("compiling kernels (first run only) ...")
         self.say = bool
 
     def on_end(self, event: Any) -> None:
-        """Nothing is said."""
+        """Say nothing."""
 
 
 def _warm_up() -> None:
-    """Compile what the timed runs use, on a graph large enough to use it."""
-    sizes: dict[str, Any] = {"n_clusters": 4, "n_groups": 2, "average_degree": 30}
-    data = make_fair_sbm(1000, random_state=0, **sizes)
-    model = FairSpectralClustering(4, solver="chebyshev", random_state=0)
-    model.set_params(connected_components="largest")
+    """Compile the kernels of the timed runs, on a graph that is large enough."""
+    data = make_fair_sbm(
+        1000, n_clusters=4, n_groups=2, average_degree=30, random_state=0
+    )
+    model = FairSpectralClustering(
+        4, solver="chebyshev", random_state=0, connected_components="largest"
+    )
     model.fit(data.graph, sensitive_features=data.sensitive_features)

@@ -1,4 +1,4 @@
-"""Every way in which a command ends: one line on stderr, and an exit code."""
+"""The ends of a command: each error is one line on stderr, and an exit code."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from typing import IO, Any, TypeVar
 
 import click
 
-from scalefair._writing import PLACING, abandon
+from scalefair._writing import RENAMING, remove_unfinished
 
 NOT_CONVERGED = 3
 
-# For the end of a help text; the \b keeps click from joining the lines.
+# The end of each help text; the \b keeps click from joining the lines.
 EXIT_CODES = """\b
 Exit codes:
     0  done
@@ -32,20 +32,19 @@ Exit codes:
   130  interrupted
 """
 
-# What a run remembers, in its context.
-_DEBUG, _WRITTEN = "scalefair.cli.debug", "scalefair.cli.written"
+# Keys of what a run stores in its context.
+_DEBUG = "scalefair.cli.debug"
+_WRITTEN = "scalefair.cli.written"
 _REMEDIES: dict[int | None, str] = {
     errno.ENOSPC: " Free some space.",
     errno.EACCES: " Check the access rights, or choose another name.",
 }
-# Seconds that an interrupted command has to end by itself.
-_PATIENCE = 0.5
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Failure(click.ClickException):
-    """The command cannot go on; its message, on one line, is all the user sees."""
+    """An error of the input or the output; the user sees its message, on one line."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(printable(" ".join(message.split())))
@@ -57,19 +56,19 @@ class Failure(click.ClickException):
 
 
 class Lazy(click.Command):
-    """Command of which the group knows a line; its module is imported when it runs."""
+    """Command whose module is imported when it runs; for its group a line of help."""
 
     def __init__(self, name: str, module: str, short_help: str) -> None:
         super().__init__(name, short_help=short_help)
         self.module = module
 
     def load(self) -> click.Command:
-        """Import the command, which has its name in its module."""
+        """Import the command, a variable of its name in its module."""
         module: Any = import_module(f"scalefair.cli.{self.module}")
         return vars(module)[self.name]  # type: ignore[no-any-return]
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Return a context of the command itself, where click goes on."""
+        """Return a context of the imported command."""
         return self.load().make_context(*args, **kwargs)
 
 
@@ -81,10 +80,10 @@ class Commands(click.Group):
         try:
             with _prompt_interrupts(ctx):
                 return super().invoke(ctx)
-        # Rich exits when nobody reads what it prints.
+        # rich exits where its output is a closed pipe.
         except (click.exceptions.Exit, click.UsageError, BrokenPipeError, SystemExit):
             raise
-        except BaseException as error:  # KeyboardInterrupt is among them
+        except BaseException as error:  # a KeyboardInterrupt as well
             if ctx.meta.get(_DEBUG):
                 traceback.print_exc()
             if isinstance(error, click.ClickException):
@@ -97,35 +96,46 @@ class Commands(click.Group):
 def debug_option(command: Function) -> Function:
     """Add ``--debug``: the traceback of an error before its line."""
 
-    def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    def store(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.meta[_DEBUG] = value
 
-    kept = {"is_flag": True, "expose_value": False, "callback": remember}
-    told: Any = {**kept, "help": "Show the traceback of an error."}
-    return click.option("--debug", **told)(command)
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        callback=store,
+        help="Show the traceback of an error.",
+    )(command)
 
 
 def mark_written() -> None:
-    """Remember that the output is in place: an interrupt no longer undoes it."""
-    _memory()[_WRITTEN] = True
+    """Store that the output is written: the message of an interrupt says so."""
+    _context_data()[_WRITTEN] = True
 
 
 def messages(kind: str) -> list[str]:
-    """Return what this run of a command has warned of, or noted, so far."""
-    return list(_memory().get(f"scalefair.cli.{kind}", []))
+    """Return the messages of this run so far, of kind "warning" or "note"."""
+    return list(_context_data().get(f"scalefair.cli.{kind}", []))
 
 
-def _say(kind: str, message: str) -> None:
-    """Print ``kind: ...`` on stderr, on one line, and remember it."""
+def _print_message(kind: str, message: str) -> None:
+    """Print ``kind: ...`` on stderr, on one line, and store it for the report."""
     line = printable(" ".join(message.split()))
     click.echo(f"{kind}: {line}", err=True)
-    _memory().setdefault(f"scalefair.cli.{kind}", []).append(line)
+    _context_data().setdefault(f"scalefair.cli.{kind}", []).append(line)
 
 
-warn, note = partial(_say, "warning"), partial(_say, "note")
+warn = partial(_print_message, "warning")
+note = partial(_print_message, "note")
 
 
-def _memory() -> dict[str, Any]:
+def print_notes(source: Any) -> None:
+    """Print, and take away, the notes of a table or a graph."""
+    while source.notes:
+        note(source.notes.pop(0))
+
+
+def _context_data() -> dict[str, Any]:
     context = click.get_current_context(silent=True)
     return {} if context is None else context.meta
 
@@ -139,23 +149,23 @@ def _as_failure(error: BaseException) -> Failure:
     if isinstance(error, (ValueError, ImportError)):
         from scalefair.files import FileError  # not for --help
 
-        # An ImportError says what to install; a module of ours is not found.
+        # An ImportError says what to install; a ModuleNotFoundError is a bug.
         if isinstance(error, FileError) or type(error) is ImportError:
             return Failure(str(error))
     if isinstance(error, MemoryError):
         detail = f" ({error})" if str(error) else ""
         return Failure(f"not enough memory{detail}. Use smaller data, or more memory.")
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename is not None else ""
-        known = os.strerror(error.errno).lower() if error.errno is not None else ""
-        reason = known or str(error).rstrip(".") or type(error).__name__
-        return Failure(f"{where}{reason}.{_REMEDIES.get(error.errno, '')}")
-    found = f"internal error, {type(error).__name__}: {error}"
-    return Failure(f"{found} (a bug: report it, with what --debug shows)", 70)
+        path = f"{error.filename}: " if error.filename is not None else ""
+        system = os.strerror(error.errno).lower() if error.errno is not None else ""
+        reason = system or str(error).rstrip(".") or type(error).__name__
+        return Failure(f"{path}{reason}.{_REMEDIES.get(error.errno, '')}")
+    message = f"internal error, {type(error).__name__}: {error}"
+    return Failure(f"{message} (a bug: report it, with what --debug shows)", 70)
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would obey, and bytes of file names that are no text."""
+    """Escape control characters, and bytes of file names that are no text."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
     )
@@ -165,42 +175,43 @@ def printable(text: str) -> str:
 def _prompt_interrupts(ctx: click.Context) -> Iterator[None]:
     """End the process soon after SIGINT, also while compiled code runs for minutes.
 
-    Python's handler in C writes to a socket at once. A thread that waits there lets the
-    command end by itself for a while, then removes what is half written and leaves.
+    Python runs its own handlers only between bytecodes, but it writes the number of a
+    signal to a socket at once. A thread that waits there gives the command half a
+    second to end by itself, then removes unfinished files and ends the process.
     """
     if (
         threading.current_thread() is not threading.main_thread()
         or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     ):
-        yield  # who calls the command has other plans
+        yield  # the caller handles signals in another way
         return
-    ours, pythons = socket.socketpair()
-    pythons.setblocking(False)
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
     ended = threading.Event()
 
     def watch() -> None:
-        while caught := ours.recv(1):
-            if caught[0] == signal.SIGINT and not ended.wait(_PATIENCE):
-                with PLACING:
+        while number := reader.recv(1):
+            if number[0] == signal.SIGINT and not ended.wait(timeout=0.5):
+                with RENAMING:  # either all files have their names, or none
                     if not ended.is_set():
-                        _leave(f"error: {_interrupted(ctx)}\n")
+                        _end_process(f"error: {_interrupted(ctx)}\n")
 
     watcher = threading.Thread(target=watch, daemon=True)
-    before = signal.set_wakeup_fd(pythons.fileno(), warn_on_full_buffer=False)
+    previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     watcher.start()
     try:
         yield
     finally:
-        with PLACING:
+        with RENAMING:
             ended.set()
-        signal.set_wakeup_fd(before)
-        pythons.close()  # the watcher reads the end
+        signal.set_wakeup_fd(previous)
+        writer.close()  # the watcher reads the end of the stream
         watcher.join()
-        ours.close()
+        reader.close()
 
 
-def _leave(line: str) -> None:
-    abandon()
+def _end_process(line: str) -> None:
+    remove_unfinished()
     if sys.stdout.isatty():
         os.write(sys.stdout.fileno(), b"\x1b[?25h\n")  # a progress bar hid the cursor
     os.write(sys.stderr.fileno(), line.encode())

@@ -13,8 +13,11 @@ from sklearn.pipeline import Pipeline
 
 from scalefair._groups import as_list
 from scalefair._memory import peak_memory
-from scalefair.cli import _fit, _report, _rows
+from scalefair._rounding import ROUNDING
 from scalefair.cli import _options as opt
+from scalefair.cli import _report, _rows, _run
+from scalefair.cli._encoder import encoded
+from scalefair.cli._read_options import ReadOptions
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader, row_blocks
 
@@ -33,11 +36,12 @@ _PARAMETERS = {
     "Advanced": "random_state",
 }
 _OPTIONS = [
-    *(*opt.GROUPS, opt.output_option("the components (npz)")),
+    *opt.shared(opt.GROUPS),
+    opt.output_option("the components (npz)"),
     *opt.estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
-    *(opt.STANDARDIZE, *opt.INPUT, opt.SVMLIGHT),
+    *opt.shared(f"standardize {opt.INPUT} svmlight"),
     opt.option("Files", "--scores", "scores_file", type=opt.PATH, help=_SCORES),
-    *(opt.REPORT, opt.MEMORY_LIMIT, opt.QUIET),
+    *opt.shared("report memory-limit quiet"),
 ]
 _COLUMNS = {
     **_report.GROUP_COLUMNS,
@@ -47,12 +51,13 @@ _COLUMNS = {
     "reconstruction_error": ("error,\nfair PCA", ".4g"),
     "dual_weight": ("dual\nweight", ".3f"),
 }
-# An error that is this part of the variance, or less, is none to be compared with.
-_ROUNDING = 1e-12
-_FITTED = ["solver", "converged", "n_iter", "n_products", "duality_gap"]
-_FITTED += ["fairness_ratio_gap", "explained_variance"]
+# Attributes of the model in the report, and arrays of it in the output.
+_FITTED = (
+    "solver converged n_iter n_products duality_gap fairness_ratio_gap "
+    "explained_variance"
+)
 _ARRAYS = ["components", "explained_variance", "duality_gap"]
-_OF_GROUPS = ["group_losses", "dual_weights", "group_reconstruction_errors"]
+_GROUP_ARRAYS = ["group_losses", "dual_weights", "group_reconstruction_errors"]
 _FACTS = {
     "rows": "{n_rows:,}",
     "features": "{n_features:,}",
@@ -64,108 +69,141 @@ _FACTS = {
     "solver": "{solver}, {iterations}",
     "time": "{fit:.1f} s, reading {read:.1f} s",
 }
-# Features of which figures would take seconds.
-_MANY = 100
 
 
 @opt.command(_OPTIONS, _EPILOG, data="ROWS")
 def pca(data: Path, **options: Any) -> None:
     """Find components of the rows in ROWS that lose equally much for all groups."""
-    written, show = _fit.take_outputs(options, data, output=".npz", scores=".npy")
+    outputs, show = _run.take_outputs(options, data, output=".npz", scores=".npy")
     standardize = options.pop("standardize")
     start = time.perf_counter()
-    reading = opt.Reading.take(options, folder=written["output"].resolve().parent)
-    rows = _rows.read_rows(data, reading, words="refuse")
+    folder = outputs["output"].resolve().parent
+    read_options = ReadOptions.take(options, folder=folder)
+    rows = _rows.read_rows(data, read_options, strings="refuse")
     seconds = {"read": time.perf_counter() - start}
-    options["attributes"] = reading.attributes
+    options["attributes"] = read_options.attributes
     model = FairPCA(**options)
-    how = {"standardize": standardize, "impute": reading.missing == "impute"}
-    with _rows.encoded({data.name: rows}, show=show, **how) as (encoder, encoded):
-        X = encoded[data.name]
-        roles = {"sensitive_features": rows.compared}
-        seconds["fit"] = _fit.fit(model, X, path=data, show=show, **roles)
-        groups = _report.by_attribute(rows.compared)
-        found = [np.unique(own, return_counts=True)[1] for own in groups.values()]
-        counts = np.concatenate(found)
-        of = np.repeat([*groups], [len(own) for own in found])  # names of attributes
+    impute = read_options.missing == "impute"
+    parts = {data.name: rows}
+    with encoded(parts, show=show, standardize=standardize, impute=impute) as (
+        encoder,
+        features,
+    ):
+        # 1. Fit fair PCA and, if there is a Gram matrix of each group, PCA.
+        X = features[data.name]
+        groups = rows.sensitive_features
+        seconds["fit"] = _run.fit(
+            model, X, path=data, show=show, sensitive_features=groups
+        )
         plain = None
         if hasattr(model, "moments_"):
-            how = {name: options[name] for name in ("n_components", "centering")}
-            plain = GroupPCA.from_moments(model.moments_, **how)
+            plain = GroupPCA.from_moments(
+                model.moments_,
+                n_components=options["n_components"],
+                centering=options["centering"],
+            )
+        # 2. Sizes of the groups of all attributes, and the attribute of each.
+        sizes = {
+            attribute: np.unique(values, return_counts=True)[1]
+            for attribute, values in _report.by_attribute(groups).items()
+        }
+        counts = np.concatenate([*sizes.values()])
+        attributes = np.repeat([*sizes], [len(n) for n in sizes.values()])
+        # 3. The report, and the arrays of the output.
         content = {
             **_report.describe_run("pca", {**options, "standardize": standardize}),
-            "input": {**_fit.describe(rows, X), "n_features": X.shape[1]},
+            "input": {**_run.describe_rows(rows, X), "n_features": X.shape[1]},
             "seconds": seconds,
-            **{name: getattr(model, f"{name}_") for name in _FITTED},
-            **_compare(model, plain, counts, of),
+            **{name: getattr(model, f"{name}_") for name in _FITTED.split()},
+            **_compare(model, plain, counts, attributes),
             "peak_memory_bytes": peak_memory(),
         }
-        arrays = _arrays(model, encoder, X.shape[1]) | {"group_counts": counts}
-        if rows.each is not None:
-            arrays["attributes"] = of
-        arrays["feature_names"] = arrays["columns"] = np.array(rows.names, np.str_)
-        arrays["reading"] = json.dumps(_fit.describe_columns(rows, reading))
-        known = {**content, **content["input"], "r": len(model.components_), **seconds}
-        known["iterations"] = _report.iterations(model.n_iter_)
-        facts = _report.fill(_FACTS, known)
-        table = _report.Table("Groups", content["groups"], _COLUMNS, terminal=True)
-        title = f"Largest loss of a group {np.hstack(model.group_losses_).max():.3g} "
-        title += "with fair PCA"
+        arrays = {
+            **_arrays(model, encoder, X.shape[1]),
+            "group_counts": counts,
+            "feature_names": np.array(rows.names, np.str_),
+            "columns": np.array(rows.names, np.str_),
+            "reading": json.dumps(_run.describe_columns(rows, read_options)),
+        }
+        if rows.attributes is not None:
+            arrays["attributes"] = attributes
         if plain is not None:
-            title += f", {np.hstack(plain.group_losses_).max():.3g} with PCA"
             arrays["pca_group_losses"] = np.hstack(plain.group_losses_)
-        report = _report.Report("pca", content, title, str(data), facts, [table])
+        report = _make_report(model, plain, content, str(data))
         _add_figure(report, model, counts.size)
         writers = {
             "output": lambda file: np.savez(file, **arrays),
             "scores": lambda file: _write_scores(file, model, X),
         }
-    _fit.finish(report, written, writers, show=show, converged=model.converged_)
+    _run.finish(report, outputs, writers, show=show, converged=model.converged_)
 
 
-def _compare(model: Any, plain: Any, counts: Any, of: Any) -> dict[str, Any]:
-    """Losses and errors of groups, and of all rows; also under PCA if it is known."""
-    found: dict[str, Any] = {}
+def _make_report(
+    model: Any, plain: Any, content: dict[str, Any], source: str
+) -> _report.Report:
+    """Return the report: title, facts and a table of the groups."""
+    values = {
+        **content,
+        **content["input"],
+        **content["seconds"],
+        "r": len(model.components_),
+        "iterations": _report.iterations(model.n_iter_),
+    }
+    facts = _report.fill(_FACTS, values)
+    largest_loss = np.hstack(model.group_losses_).max()
+    title = f"Largest loss of a group {largest_loss:.3g} with fair PCA"
+    if plain is not None:
+        title += f", {np.hstack(plain.group_losses_).max():.3g} with PCA"
+    table = _report.ReportTable("Groups", content["groups"], _COLUMNS, terminal=True)
+    return _report.Report("pca", content, title, source, facts, [table])
+
+
+def _compare(model: Any, plain: Any, counts: Any, attributes: Any) -> dict[str, Any]:
+    """Return losses and errors of groups, and of all rows; of PCA as well if known."""
+    errors: dict[str, float] = {}
     frame = pandas.DataFrame({"group": _groups(model), "n_rows": counts})
     if isinstance(model.groups_, list):
-        frame.insert(0, "attribute", of)
+        frame.insert(0, "attribute", attributes)
     for prefix, fitted in (("", model), ("pca_", plain)):
         if fitted is not None:
-            errors = np.hstack(fitted.group_reconstruction_errors_)
+            group_errors = np.hstack(fitted.group_reconstruction_errors_)
             frame[f"{prefix}loss"] = np.hstack(fitted.group_losses_)
-            frame[f"{prefix}reconstruction_error"] = errors
-            found[f"{prefix}reconstruction_error"] = errors @ counts / counts.sum()
+            frame[f"{prefix}reconstruction_error"] = group_errors
+            error = group_errors @ counts / counts.sum()
+            errors[f"{prefix}reconstruction_error"] = error
     frame["dual_weight"] = np.hstack(model.dual_weights_)
-    least = found.get("pca_reconstruction_error", 0.0)
-    if least > _ROUNDING * model.explained_variance_.sum():
-        found["error_increase"] = max(found["reconstruction_error"] / least - 1, 0.0)
-    return {**found, "groups": frame.to_dict("records")}
+    pca_error = errors.get("pca_reconstruction_error", 0.0)
+    # An error of rounding is nothing to compare with.
+    if pca_error > ROUNDING * model.explained_variance_.sum():
+        increase = errors["reconstruction_error"] / pca_error - 1
+        errors["error_increase"] = max(increase, 0.0)
+    return {**errors, "groups": frame.to_dict("records")}
 
 
 def _groups(model: Any) -> Any:
-    """Names of the groups of all attributes."""
-    each = [groups.astype(np.str_) for groups in as_list(model.groups_)]
-    return np.concatenate(each)
+    """Return the names of the groups of all attributes."""
+    return np.concatenate([groups.astype(np.str_) for groups in as_list(model.groups_)])
 
 
 def _arrays(model: Any, encoder: Any, n: int) -> dict[str, Any]:
-    """Arrays of the output, in the units of the features; none needs pickle."""
+    """Return the arrays of the output, in units of the columns; none is pickled."""
     steps = encoder
-    known: dict[str, Any] = {}
     if isinstance(encoder, Pipeline):  # of a table, whose features are all numbers
         steps = encoder[-1].named_transformers_["numbers"]
+    # Attributes of imputer and scaler, whose names differ.
+    fitted: dict[str, Any] = {}
     for step in steps if isinstance(steps, Pipeline) else [steps]:
-        known |= vars(getattr(step, "estimator", step))
-    scale = known.get("scale_", np.ones(n))
-    shift = known["mean_"] if known.get("with_mean") else 0.0
+        fitted |= vars(getattr(step, "estimator", step))
+    scale = fitted.get("scale_", np.ones(n))
+    shift = fitted["mean_"] if fitted.get("with_mean") else 0.0
     groups = model.groups_
     several = isinstance(groups, list) or groups.dtype.kind == "O"
     return {
         **{name: getattr(model, f"{name}_") for name in _ARRAYS},
-        **{name: np.hstack(getattr(model, f"{name}_")) for name in _OF_GROUPS},
+        **{name: np.hstack(getattr(model, f"{name}_")) for name in _GROUP_ARRAYS},
         "mean": shift + scale * model.mean_,
         "scale": scale,
-        "imputation": known.get("statistics_", np.full(n, np.nan)),
+        "imputation": fitted.get("statistics_", np.full(n, np.nan)),
         "groups": _groups(model) if several else groups,
     }
 
@@ -176,19 +214,21 @@ def _write_scores(file: BinaryIO, model: Any, X: Any) -> None:
     shape = (X.shape[0], len(model.components_))
     header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
-    is_read = isinstance(X, RowReader)
-    for block in X.blocks() if is_read else (rows for _, rows in row_blocks(X)):
+    in_memory = not isinstance(X, RowReader)
+    for block in (rows for _, rows in row_blocks(X)) if in_memory else X.blocks():
         file.write(np.ascontiguousarray(model.transform(block), dtype=dtype).data)
 
 
 def _add_figure(report: _report.Report, model: Any, n_groups: int) -> None:
-    """Add a figure of fair PCA beside PCA, or why there is none."""
-    if not hasattr(model, "moments_") or n_groups > _report.MAX_GROUPS:
-        told = f"need --solver gram and at most {_report.MAX_GROUPS} groups"
-        report.facts.append(("figures", told))
+    """Add a figure of fair PCA and PCA, or a fact that says why there is none."""
+    if not hasattr(model, "moments_") or n_groups > _report.MAX_FIGURE_GROUPS:
+        reason = f"need --solver gram and at most {_report.MAX_FIGURE_GROUPS} groups"
+        report.facts.append(("figures", reason))
         return
     r, n = model.n_components, model.n_features_in_
-    sizes = np.linspace(1, min(2 * r, n), 10 if n <= _MANY else 1).round().astype(int)
+    # Numbers of components; with more features each takes about a second.
+    n_sizes = 10 if n <= 100 else 1
+    sizes = np.linspace(1, min(2 * r, n), n_sizes).round().astype(int)
 
     def plot(figure: Any) -> None:
         from scalefair.plotting import GroupLossDisplay
@@ -196,5 +236,5 @@ def _add_figure(report: _report.Report, model: Any, n_groups: int) -> None:
         chosen, axes = sorted({r, *sizes.tolist()}), figure.subplots(1, 2)
         GroupLossDisplay.from_estimator(model, n_components=chosen, axes=axes)
 
-    told = "Losses of the groups, and the error of all rows, with PCA and fair PCA."
-    report.figures.append(_report.Figure(plot, (11, 4.2), told, told))
+    caption = "Losses of the groups, and the error of all rows, with PCA and fair PCA."
+    report.figures.append(_report.ReportFigure(plot, (11, 4.2), caption, caption))

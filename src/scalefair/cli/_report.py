@@ -1,4 +1,4 @@
-"""What a command found, once: as a page of HTML, as JSON, on a terminal."""
+"""The results of a command, shown as a page of HTML, as JSON, or on a terminal."""
 
 from __future__ import annotations
 
@@ -23,55 +23,56 @@ from numpy.typing import NDArray
 import scalefair
 from scalefair.cli._errors import messages, printable, warn
 
-MAX_GROUPS = 7  # as many colours as the figures have
-_MAX_NAME = 24  # longer ones leave no room for the figure
-_MAX_SVG = 300_000  # bytes above which pixels are smaller than lines
-# Not allowed in HTML, not even escaped.
+# Groups in a figure: as many as it has colours.
+MAX_FIGURE_GROUPS = 7
+# Bytes of a figure of lines: a picture of pixels has fewer than a larger one.
+MAX_SVG_BYTES = 300_000
+# Characters that are not allowed in HTML, not even escaped.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
-class Table:
-    """Records, with titles and formats of columns that any has; else of all keys."""
+class ReportTable:
+    """Records; `columns` has title and format by key, by default of all keys."""
 
     caption: str
     records: Sequence[Mapping[str, Any]]
     columns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    terminal: bool = False  # shown there as well
-    most: int = 20  # records on a terminal
+    terminal: bool = False  # shown on a terminal as well
+    max_records: int = 20  # on a terminal
 
-    def known(self) -> list[tuple[str, str, str, bool]]:
-        """Key, title and format of each column, and whether it holds numbers."""
+    def present_columns(self) -> list[tuple[str, str, str, bool]]:
+        """Return key, title and format, and whether there are numbers, of columns."""
         keys = dict.fromkeys(key for record in self.records for key in record)
-        columns = {key: (key.replace("_", "\n"), "") for key in keys}
+        columns = self.columns or {key: (key.replace("_", "\n"), "") for key in keys}
         return [
-            (key, title, spec, any(is_number(record.get(key)) for record in having))
-            for key, (title, spec) in (self.columns or columns).items()
-            if (having := [record for record in self.records if key in record])
+            (key, title, spec, any(is_number(x.get(key)) for x in self.records))
+            for key, (title, spec) in columns.items()
+            if key in keys
         ]
 
 
 @dataclass(frozen=True)
-class Figure:
-    """What `plot` draws on a matplotlib Figure of a size in inches; `alt` says it."""
+class ReportFigure:
+    """A figure that `plot` draws on a matplotlib Figure of a size in inches."""
 
     plot: Callable[[Any], object]
     size: tuple[float, float]
-    alt: str
+    alt: str  # instead of the figure, for who cannot see it
     caption: str
 
 
 @dataclass
 class Report:
-    """What a command found: `content` for JSON, `facts` and `tables` for a page."""
+    """Results of a command: `content` is the JSON, the others are for readers."""
 
     command: str
     content: dict[str, Any]
     title: str
     source: str = ""
     facts: list[tuple[str, str]] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
+    tables: list[ReportTable] = field(default_factory=list)
+    figures: list[ReportFigure] = field(default_factory=list)
 
     def write(self, file: BinaryIO, path: Path) -> None:
         """Write a page of HTML if the name ends in .html, else strict JSON."""
@@ -86,29 +87,39 @@ class Report:
     def show(self, written: Mapping[str, Path]) -> None:
         """Print the tables for a terminal, the facts, and the files written."""
         from rich.console import Console
-        from rich.table import Table as Grid
+        from rich.table import Table
         from rich.text import Text
 
         console = Console()
-        for table in [t for t in self.tables if t.terminal and t.records]:
-            grid, columns = Grid(), table.known()
-            for _, title, _, of_numbers in columns:
-                head = Text("\n".join(map(printable, title.split("\n"))))
-                side: Any = "right" if of_numbers else "left"
-                grid.add_column(head, justify=side, no_wrap=of_numbers)
-            for record in table.records[: table.most]:
-                values = ((record.get(key, ""), spec) for key, _, spec, _ in columns)
-                grid.add_row(*(Text(printable(as_text(*value))) for value in values))
-            if (more := len(table.records) - table.most) > 0:
-                grid.add_row(f"... {more:,} more")
-            console.print(Text(printable(table.caption)), grid)
+        for table in self.tables:
+            if table.terminal and table.records:
+                caption = Text(printable(table.caption))
+                console.print(caption, _format_for_terminal(table))
         files = [(name, str(path)) for name, path in written.items()]
-        grid = Grid(show_header=False, box=None, padding=(0, 2, 0, 0))
+        grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
         grid.add_column()
-        grid.add_column(overflow="fold")  # names of files are to be copied
+        grid.add_column(overflow="fold")  # a name of a file is not cut
         for name, value in [*self.facts, *files]:
             grid.add_row(Text(printable(name)), Text(printable(value)))
         console.print(grid)
+
+
+def _format_for_terminal(table: ReportTable) -> Any:
+    """Return a table as rich prints it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid, columns = Table(), table.present_columns()
+    for _, title, _, has_numbers in columns:
+        header = Text("\n".join(map(printable, title.split("\n"))))
+        side: Any = "right" if has_numbers else "left"
+        grid.add_column(header, justify=side, no_wrap=has_numbers)
+    for record in table.records[: table.max_records]:
+        cells = [as_text(record.get(key, ""), spec) for key, _, spec, _ in columns]
+        grid.add_row(*(Text(printable(cell)) for cell in cells))
+    if (n_more := len(table.records) - table.max_records) > 0:
+        grid.add_row(f"... {n_more:,} more")
+    return grid
 
 
 def is_number(value: Any) -> bool:
@@ -132,7 +143,7 @@ def as_text(value: Any, spec: str = "") -> str:
 
 
 def as_python(value: Any) -> Any:
-    """Return what JSON knows: dicts, lists, texts, numbers, and None for NaN."""
+    """Return a value of types that JSON has; numbers that are not finite are None."""
     if isinstance(value, Mapping):
         return {str(key): as_python(item) for key, item in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):
@@ -141,18 +152,21 @@ def as_python(value: Any) -> Any:
         return [as_python(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    known = isinstance(value, (bool, int, float, str, type(None)))
-    return value if known else str(value)
+    is_json = isinstance(value, (bool, int, float, str, type(None)))
+    return value if is_json else str(value)
 
 
 def _render(report: Report) -> str:
     """Return the report as one page of HTML that loads and runs nothing."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    loader = PackageLoader("scalefair.cli", ".")
-    blocks = {"trim_blocks": True, "lstrip_blocks": True}
-    strict = {"autoescape": True, "undefined": StrictUndefined}
-    environment = Environment(loader=loader, **blocks, **strict)  # type: ignore[arg-type]
+    environment = Environment(
+        loader=PackageLoader("scalefair.cli", "."),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+        undefined=StrictUndefined,
+    )
     environment.filters |= {"text": as_text, "digits": lambda v: repr(as_python(v))}
     environment.tests["a_number"] = is_number
     content = as_python(report.content)
@@ -166,31 +180,31 @@ def _render(report: Report) -> str:
 
 
 def _describe(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each part of the report, names with their values, and its histories."""
-    alone = {k: v for k, v in content.items() if k == "history" or type(v) is not dict}
-    parts = {k: v for k, v in content.items() if k not in alone}
-    for name, part in {**parts, "other values": alone}.items():
-        found = list(_walk(part))
-        if facts := [fact for fact in found if not isinstance(fact[1], Table)]:
+    """Yield the facts and the histories of each part of a report, with captions."""
+    single = {k: v for k, v in content.items() if k == "history" or type(v) is not dict}
+    parts = {k: v for k, v in content.items() if k not in single}
+    for name, part in {**parts, "other values": single}.items():
+        items = list(_flatten(part))
+        if facts := [item for item in items if not isinstance(item[1], ReportTable)]:
             yield name.replace("_", " ").capitalize(), facts
-        yield from (fact for fact in found if isinstance(fact[1], Table))
+        yield from (item for item in items if isinstance(item[1], ReportTable))
 
 
-def _walk(facts: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all but records, which have their tables; a history as a table."""
+def _flatten(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested facts with their names; histories as tables, no other records."""
     for name, value in facts.items():
         if name == "history" and (steps := _steps(value)):
             columns = {key: (key, "") for step in steps for key in step}
-            where = f", {above.rstrip(': ')}" if above else ""
-            yield name, Table(f"History of the solver{where}", steps, columns)
+            part = f", {prefix.rstrip(': ')}" if prefix else ""
+            yield name, ReportTable(f"History of the solver{part}", steps, columns)
         elif isinstance(value, dict):
-            yield from _walk(value, f"{above}{name}: ")
+            yield from _flatten(value, f"{prefix}{name}: ")
         elif not (isinstance(value, list) and any(type(v) is dict for v in value)):
-            yield f"{above}{name}", value
+            yield f"{prefix}{name}", value
 
 
 def _steps(history: Any) -> list[dict[str, Any]]:
-    """Return the steps of a history, which is a list of them, or of columns."""
+    """Return the steps of a history: a list of them, or a dict of columns."""
     if isinstance(history, dict) and len({len(c) for c in history.values()}) == 1:
         rows = zip(*history.values(), strict=True)
         history = [dict(zip(history, row, strict=True)) for row in rows]
@@ -199,8 +213,8 @@ def _steps(history: Any) -> list[dict[str, Any]]:
     return [{"step": i, **step} for i, step in enumerate(records, start=1)]
 
 
-def _draw(figures: list[Figure]) -> Iterator[dict[str, str]]:
-    """Yield pictures, and what is said of those that fail; results survive that."""
+def _draw(figures: list[ReportFigure]) -> Iterator[dict[str, str]]:
+    """Yield pictures; if one cannot be drawn the reason, and the page is complete."""
     if figures and find_spec("matplotlib") is None:
         yield {"text": 'Figures need matplotlib: pip install "scalefair[plot]".'}
         return
@@ -213,40 +227,48 @@ def _draw(figures: list[Figure]) -> Iterator[dict[str, str]]:
             yield {"text": f"{message} ({figure.caption})"}
 
 
-def _picture(drawn: Figure) -> str:
-    """Return the address of a picture that the page holds."""
+def _picture(figure: ReportFigure) -> str:
+    """Return the address of a picture that is in the page itself."""
     file, media_type = io.BytesIO(), "svg+xml"
-    draw(drawn, file, format="svg", metadata={"Date": None})
-    if file.tell() > _MAX_SVG:
+    draw(figure, file, format="svg", metadata={"Date": None})
+    if file.tell() > MAX_SVG_BYTES:
         file, media_type = io.BytesIO(), "png"
-        draw(drawn, file)
+        draw(figure, file)
     encoded = base64.b64encode(file.getvalue()).decode()
     return f"data:image/{media_type};base64,{encoded}"
 
 
-def draw(drawn: Figure, file: BinaryIO, **how: Any) -> None:
-    """Draw a figure to a file, as png unless told otherwise."""
+def draw(
+    figure: ReportFigure,
+    file: BinaryIO,
+    format: str = "png",
+    metadata: dict[str, Any] | None = None,
+) -> None:
+    """Draw a figure to a file."""
     import matplotlib
-    from matplotlib.figure import Figure as Canvas
+    from matplotlib.figure import Figure
 
-    # The same report gives the same bytes.
-    salted = matplotlib.rc_context({"svg.hashsalt": "scalefair"})
-    with salted, warnings.catch_warnings():
+    # With a fixed salt the same report gives the same bytes.
+    fixed_salt = matplotlib.rc_context({"svg.hashsalt": "scalefair"})
+    with fixed_salt, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # letters that the font has not
-        figure = Canvas(figsize=drawn.size, layout="constrained")
-        drawn.plot(figure)
-        figure.savefig(file, **{"format": "png", "dpi": 150, **how})
+        canvas = Figure(figsize=figure.size, layout="constrained")
+        figure.plot(canvas)
+        canvas.savefig(file, format=format, dpi=150, metadata=metadata)
 
 
-# What commands have in common.
+# --- Parts of reports that several commands have -------------------------------------
 
-GROUP_COLUMNS = {"attribute": ("attribute", ""), "group": ("group", "")}
-GROUP_COLUMNS["n_rows"] = "rows", ",d"
+GROUP_COLUMNS = {
+    "attribute": ("attribute", ""),
+    "group": ("group", ""),
+    "n_rows": ("rows", ",d"),
+}
 
 
 def describe_run(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Say what ran: command, version, parameters; and what it said so far."""
-    # JSON has no infinity: the word that an option takes.
+    """Return command, versions and parameters of a run, and its messages so far."""
+    # JSON has no infinity: write what the option takes.
     infinite = {k: "inf" for k, v in parameters.items() if v == math.inf}
     return {
         "command": command,
@@ -259,16 +281,16 @@ def describe_run(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def by_attribute(groups: Any) -> dict[str, NDArray[Any]]:
-    """Return groups by the name of their attribute; those of one, or joint, by none."""
+    """Return the groups of each attribute by its name; "" if there is one."""
     if not isinstance(groups, pandas.DataFrame):
         return {"": groups}
     return {str(name): groups[name].to_numpy() for name in groups}
 
 
 def count_values(values: Any) -> dict[str, Any]:
-    """How often each value occurs, in sorted order; for each attribute if several."""
+    """Return how often each value occurs, of a frame for each column."""
     if isinstance(values, pandas.DataFrame):
-        return {k: count_values(own) for k, own in by_attribute(values).items()}
+        return {k: count_values(column) for k, column in by_attribute(values).items()}
     names, counts = np.unique(values, return_counts=True)
     return {str(n): int(c) for n, c in zip(names, counts, strict=True)}
 
@@ -278,8 +300,8 @@ def group_means(frame: pandas.DataFrame, groups: Any) -> list[dict[str, Any]]:
     if isinstance(groups, pandas.DataFrame):
         return [
             {"attribute": name, **record}
-            for name, own in by_attribute(groups).items()
-            for record in group_means(frame, own)
+            for name, column in by_attribute(groups).items()
+            for record in group_means(frame, column)
         ]
     by_group = frame.groupby(groups)
     table = by_group.mean()
@@ -290,7 +312,7 @@ def group_means(frame: pandas.DataFrame, groups: Any) -> list[dict[str, Any]]:
 
 
 def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:
-    """Return facts, by their titles, of which all values are known."""
+    """Return titles with filled templates; those that lack a value are left out."""
     facts = []
     for title, template in templates.items():
         with suppress(KeyError):
@@ -317,16 +339,16 @@ def parts_of(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def by_part(content: Mapping[str, Any], template: str) -> str:
     """Fill ``"{accuracy:.4f}"`` for each part: ``0.9123 (train), 0.9001 (test)``."""
-    found = parts_of(content).items()
-    return ", ".join(f"{template.format_map(part)} ({name})" for name, part in found)
+    parts = parts_of(content).items()
+    return ", ".join(f"{template.format_map(part)} ({name})" for name, part in parts)
 
 
 def part_tables(
     content: Mapping[str, Any], columns: Mapping[str, tuple[str, str]] | None = None
-) -> list[Table]:
+) -> list[ReportTable]:
     """Return a table of the groups in each part."""
     return [
-        Table(f"Groups in the {name} rows", part["groups"], columns or {}, True)
+        ReportTable(f"Groups in the {name} rows", part["groups"], columns or {}, True)
         for name, part in parts_of(content).items()
     ]
 
@@ -334,13 +356,26 @@ def part_tables(
 def choose_groups(
     groups: NDArray[Any],
 ) -> tuple[NDArray[np.bool_], NDArray[np.str_], str]:
-    """Return rows of the `MAX_GROUPS` largest groups, short names, and a remark."""
-    found, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
-    kept = np.argsort(-counts, kind="stable")[:MAX_GROUPS]
-    plain = [" ".join(str(name).split()) or "(empty)" for name in found.tolist()]
-    short = [n if len(n) <= _MAX_NAME else f"{n[: _MAX_NAME - 3]}..." for n in plain]
-    numbered = enumerate(short, start=1)
-    names = [n if short.count(n) == 1 else f"{n} ({i})" for i, n in numbered]
-    remark = f" The {kept.size} largest of {found.size} groups are shown."
-    shown = np.isin(codes, kept)
-    return shown, np.array(names)[codes[shown]], remark * (kept.size < found.size)
+    """Select the rows of the largest groups, for a figure.
+
+    Returns which rows, short names of their groups, and a remark if any are left out.
+    """
+    names, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    largest = np.argsort(-counts, kind="stable")[:MAX_FIGURE_GROUPS]
+    short = [_shorten(str(name)) for name in names.tolist()]
+    # Names that are alike when they are short are numbered.
+    labels = [
+        name if short.count(name) == 1 else f"{name} ({i})"
+        for i, name in enumerate(short, start=1)
+    ]
+    remark = ""
+    if largest.size < names.size:
+        remark = f" The {largest.size} largest of {names.size} groups are shown."
+    is_selected = np.isin(codes, largest)
+    return is_selected, np.array(labels)[codes[is_selected]], remark
+
+
+def _shorten(name: str) -> str:
+    """Return a name on one line of 24 characters: longer ones cover a legend."""
+    line = " ".join(name.split()) or "(empty)"
+    return line if len(line) <= 24 else f"{line[:21]}..."

@@ -1,10 +1,11 @@
-"""Rows of features with their groups and targets, as the commands understand a file."""
+"""Rows in a file as a command reads them: features, ids, groups and targets.
+
+`read_rows` finds the columns of each role, reads them, and checks what was read.
+"""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -21,56 +22,55 @@ from scalefair._entries import not_finite
 from scalefair._groups import encode_groups, few_rows
 from scalefair._memory import array_limit
 from scalefair._messages import listed
-from scalefair.cli._errors import Failure, note, warn
-from scalefair.cli._fit import watch_passes
-from scalefair.cli._options import Reading, role_columns, translate
-from scalefair.files import NpyReader, NpzReader, SvmlightReader, clean_table
+from scalefair.cli._errors import Failure, note, print_notes, warn
+from scalefair.cli._options import translate
+from scalefair.cli._read_options import ROLES, ReadOptions, find_role_columns
+from scalefair.files import NpyReader, NpzReader, SvmlightReader
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
+from scalefair.files._source import BLOCK_BYTES
 from scalefair.files._tables import TableFile
-from scalefair.files._text import quote
-from scalefair.files._values import ID_NAMES, as_values, read_values
+from scalefair.files._values import ID_NAMES, parse_values
 from scalefair.streaming import RowReader
 
-# More are hardly groups, or categories: ids, free text, a number taken for a name.
-_MAX_GROUPS = MAX_CATEGORIES = 1000
-# Bytes of a block of rows, and of numbers that a byte of text becomes.
-_BLOCK, _GROWTH = 2**26, 2
-# Rows that an encoder is fitted to, whose scales and words are known.
-_SAMPLE = 1000
-_ROLES = ("target", "groups")
+# More groups, or categories of a column, are rather ids or free text.
+MAX_CATEGORIES = 1000
 
 
 @dataclass
 class Rows:
-    """Rows as they were read: of a table a frame, with words as strings."""
+    """Rows as they were read: `X` is a frame of a table, else a matrix or a reader.
+
+    Target and groups are frames of strings at first, then vectors; `attributes` is a
+    frame of the columns of groups if these are compared each by itself.
+    """
 
     path: Path
     X: Any
     names: list[str]
-    ids: NDArray[Any]  # row numbers from 0 unless they are names
+    ids: NDArray[Any]  # row numbers from 0 unless `named`
     named: bool = False
     groups: Any = None
-    each: Any = None  # frame of several columns of groups that are not joined
+    attributes: pandas.DataFrame | None = None
     target: Any = None
-    groups_from: str = ""
+    groups_from: str = ""  # for messages
     target_from: str = ""
-    kinds: dict[str, str] = field(default_factory=dict)  # of the columns of roles
+    kinds: dict[str, str] = field(default_factory=dict)  # of dtypes, by role
     n_columns: int = 0  # of the file
     has_header: bool = True
-    zero_based: bool = False
-    is_stored: bool = False
-    from_files: list[str] = field(default_factory=list)
+    zero_based: bool = False  # the first feature of svmlight
+    is_stored: bool = False  # in a temporary file
+    from_files: list[str] = field(default_factory=list)  # roles
     unit: ClassVar[str] = "row"
     ordered: ClassVar[bool] = True
 
     @property
-    def compared(self) -> Any:
+    def sensitive_features(self) -> Any:
         """Groups as estimators take them."""
-        return self.groups if self.each is None else self.each
+        return self.groups if self.attributes is None else self.attributes
 
     @property
-    def words(self) -> list[str]:
-        """Names of the features that are words."""
+    def string_columns(self) -> list[str]:
+        """Names of the features that are strings."""
         if not isinstance(self.X, pandas.DataFrame):
             return []
         return [name for name in self.names if not is_numeric_dtype(self.X[name])]
@@ -83,69 +83,95 @@ class Rows:
 
 def read_rows(
     path: Path,
-    reading: Reading,
+    options: ReadOptions,
     *,
-    like: Rows | None = None,
-    words: str = "encode",
+    training: Rows | None = None,
+    strings: str = "encode",
     columns: Sequence[str] | None = None,
     keep_missing: bool = False,
 ) -> Rows:
     """Read rows, and the groups and targets that the options name.
 
-    `like` are rows for training, `columns` the features of a model. Columns of words
-    are checked to be categories ("encode"), refused, left out ("leave"), or kept.
+    `training` are the rows of a model, without data if the model was saved; `columns`
+    are its features. Features that are strings are checked to be categories
+    ("encode"), refused ("refuse"), left out ("drop"), or kept ("keep").
     """
-    kind = rows_format(path, reading.svmlight)
-    if columns is None and like is not None:
-        columns = like.names
-    is_training = like is None or like.n_rows > 0  # a saved model has no rows
-    if like and is_training and rows_format(like.path, reading.svmlight) != kind:
-        raise Failure(f"{path}: is in another format than {like.path}.")
-    if kind == "table":
-        rows, table = _read_table(path, reading, like, columns)
-        _judge_words(rows, words)
-        _treat_missing(rows, table, reading.missing, keep_missing, like is None)
+    # 1. Rows for training and others must have the same format.
+    rows_kind = rows_format(path, options.svmlight)
+    if training is not None:
+        columns = training.names if columns is None else columns
+        is_saved = training.n_rows == 0
+        if not is_saved and rows_format(training.path, options.svmlight) != rows_kind:
+            raise Failure(f"{path}: is in another format than {training.path}.")
+    # 2. From a path to a frame, or a matrix; then values that cannot be used.
+    if rows_kind == "table":
+        rows, table = _read_table(path, options, training, columns)
+        _check_strings(rows, strings)
+        _check_finite_columns(rows, table)
+        _treat_missing(rows, table, options.missing, keep_missing, training is None)
     else:
-        rows = _read_matrix(path, kind, reading, like)
-    if like and not rows.has_header and rows.n_columns != like.n_columns:
-        raise Failure(f"{path}: needs the {like.n_columns} columns of {like.path}.")
-    if like and words == "encode" and (others := set(rows.words) - set(like.words)):
-        names = listed(sorted(others))
-        raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
-    for role in _ROLES:
-        if not isinstance(values := getattr(rows, role), pandas.DataFrame):
-            continue
-        kinds: Any = ["U" if name in reading.categorical else None for name in values]
-        if like is not None:
-            kinds = like.kinds.get(role) or getattr(like, role).dtype.kind
-        if len(kinds) != values.shape[1]:
-            raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
-        how = kinds, reading.attributes, is_training
-        source = getattr(rows, f"{role}_from")
-        typed, rows.kinds[role], rows.each = type_values(values, source, *how)
-        setattr(rows, role, typed)
-    if rows.groups is None:
-        return rows
-    names = np.unique(rows.groups).tolist()
-    if not 1 + is_training <= len(names) <= _MAX_GROUPS:
-        raise Failure(
-            f"{rows.groups_from}: has {len(names):,} group(s), such as {names[0]!r}; "
-            f"2 to {_MAX_GROUPS:,} can be compared. Join values, or take others."
-        )
-    if like is not None and like.groups is not None and rows.each is None:
-        refuse_unknown(rows, "groups", "group", like)
+        rows = _read_matrix(path, rows_kind, options, training)
+    if training is not None:
+        if not rows.has_header and rows.n_columns != training.n_columns:
+            raise Failure(
+                f"{path}: needs the {training.n_columns} columns of {training.path}."
+            )
+        new_strings = {*rows.string_columns} - {*training.string_columns}
+        if strings == "encode" and new_strings:
+            names = listed(sorted(new_strings))
+            raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
+    # 3. Strings of target and groups become their types.
+    _type_roles(rows, options, training)
+    if rows.groups is not None:
+        _check_groups(rows, training)
     return rows
 
 
-def refuse_unknown(rows: Any, role: str, what: str, like: Any) -> None:
-    """Refuse groups or labels that did not occur in training."""
-    known = np.unique(getattr(like, role)).tolist()
-    new = [x for x in np.unique(getattr(rows, role)).tolist() if x not in known]
-    if new:
-        raise Failure(
-            f"{getattr(rows, f'{role}_from')}: the {what} {listed(new[:1], repr)} does "
-            f"not occur in TRAIN (known: {listed(known, repr)}). Leave it out."
+def read_parts(
+    path: Path, options: ReadOptions, read: Callable[..., Rows] = read_rows
+) -> dict[str, Rows]:
+    """Read rows with targets for training and, if there is an option, for a test."""
+    # Roles without an option for the test are columns of the same names.
+    roles = {role: getattr(options, f"test_{role}") for role in ROLES}
+    test_roles: dict[str, Any] = {k: v for k, v in roles.items() if v is not None}
+    if test_roles and options.test_file is None:
+        raise click.UsageError("--test-target and --test-groups apply with --test.")
+    train = read(path, options)
+    if train.target is None:
+        raise click.UsageError("Missing option '--target'.")
+    if options.test_file is None:
+        return {"train": train}
+    for role in train.from_files:
+        if role not in test_roles:
+            raise click.UsageError(f"Missing option '--test-{role}': a file, too.")
+    test = read(options.test_file, replace(options, **test_roles), training=train)
+    return {"train": train, "test": test}
+
+
+# --- Groups and targets --------------------------------------------------------------
+
+
+def _type_roles(rows: Rows, options: ReadOptions, training: Rows | None) -> None:
+    """Make frames of strings vectors: of numbers, or strings, or names of groups."""
+    for role in ROLES:
+        values = getattr(rows, role)
+        if not isinstance(values, pandas.DataFrame):
+            continue
+        kinds: Any = [
+            "U" if name in options.categorical else None for name in values.columns
+        ]
+        if training is not None:  # the same types as there
+            kinds = training.kinds.get(role) or getattr(training, role).dtype.kind
+        if len(kinds) != values.shape[1]:
+            raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
+        vector, rows.kinds[role], rows.attributes = type_values(
+            values,
+            getattr(rows, f"{role}_from"),
+            kinds,
+            options.attributes,
+            warns=training is None or training.n_rows > 0,
         )
+        setattr(rows, role, vector)
 
 
 def type_values(
@@ -155,9 +181,13 @@ def type_values(
     attributes: str,
     warns: bool = True,
 ) -> tuple[NDArray[Any], str, pandas.DataFrame | None]:
-    """Type words by kinds; of several columns name combinations, or return "each"."""
+    """Return values of a role, their kinds of dtypes, and perhaps attributes.
+
+    Several columns become names of combinations; the columns, of the same types, are
+    the attributes if `attributes` is "each".
+    """
     columns = zip(frame, kinds, strict=True)
-    values = {name: as_values(frame[name], kind) for name, kind in columns}
+    values = {name: parse_values(frame[name], kind) for name, kind in columns}
     kinds = "".join(column.dtype.kind for column in values.values())
     if len(values) == 1:
         return values.popitem()[1], kinds, None
@@ -169,253 +199,352 @@ def type_values(
         raise Failure(f"{source}: {message}") from error
     if attributes == "each":
         return names[codes], kinds, table
-    if warns and (few := few_rows(names, np.bincount(codes))):
-        warn(f"{source}: {few}")
+    if warns and (message := few_rows(names, np.bincount(codes))):
+        warn(f"{source}: {message}")
     return names[codes], kinds, None
 
 
+def _check_groups(rows: Rows, training: Rows | None) -> None:
+    """Refuse a single group in rows for training, too many, and unknown ones."""
+    names = np.unique(rows.groups).tolist()
+    has_data = training is None or training.n_rows > 0
+    if not 1 + has_data <= len(names) <= MAX_CATEGORIES:
+        raise Failure(
+            f"{rows.groups_from}: has {len(names):,} group(s), such as {names[0]!r}; "
+            f"2 to {MAX_CATEGORIES:,} can be compared. Join values, or take others."
+        )
+    has_groups = training is not None and training.groups is not None
+    if has_groups and rows.attributes is None:
+        refuse_unknown(rows, "groups", "group", training)
+
+
+def refuse_unknown(rows: Any, role: str, name: str, training: Any) -> None:
+    """Refuse groups or labels, called `name`, that did not occur in training."""
+    vocabulary = np.unique(getattr(training, role)).tolist()
+    values = np.unique(getattr(rows, role)).tolist()
+    new = [value for value in values if value not in vocabulary]
+    if new:
+        raise Failure(
+            f"{getattr(rows, f'{role}_from')}: the {name} {listed(new[:1], repr)} does "
+            f"not occur in TRAIN (known: {listed(vocabulary, repr)}). Leave it out."
+        )
+
+
+def _read_role_files(rows: Rows, options: ReadOptions) -> None:
+    """Read targets and groups that are in files of their own."""
+    for role in ROLES:
+        source = getattr(options, role)
+        if source is not None and getattr(rows, role) is None:
+            setattr(rows, role, options.read_values(role, rows))
+            setattr(rows, f"{role}_from", source)
+            rows.from_files.append(role)
+
+
+def _describe_columns(kind: str, names: Sequence[str]) -> str:
+    plural = "s" if len(names) > 1 else ""
+    return f"{kind}{plural} {listed(names)}"
+
+
+# --- Tables --------------------------------------------------------------------------
+
+
 def _read_table(
-    path: Path, reading: Reading, like: Rows | None, columns: Sequence[str] | None
+    path: Path,
+    options: ReadOptions,
+    training: Rows | None,
+    columns: Sequence[str] | None,
 ) -> tuple[Rows, TableFile]:
-    """Read a table; groups and target that are columns of it remain such."""
-    table = TableFile(path, **reading.text)
-    say_notes(table)
-    roles = role_columns(path, table.names, reading)
-    if reading.keep_groups and "groups" not in roles:
-        raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
-    first = table.names[0]
-    is_id = table.has_header and first.lower() in ID_NAMES | {""}
-    if reading.id_column is not None:
-        roles["ids"] = [table.find(reading.id_column, "--id-column")]
-    elif is_id and first not in chain(*roles.values()):
-        roles["ids"] = [first]
-    features = _features(path, table.names, reading, roles, columns)
-    coded = {*reading.categorical, *(() if like is None else like.words)}
-    words = {table.find(name, "--categorical") for name in coded}.union(*roles.values())
-    wanted = list(dict.fromkeys(chain(features, *roles.values())))
-    table.ids = ids = roles.get("ids", [])
-    is_large = _GROWTH * size_of(path) > array_limit(reading.memory_limit)
+    """Read a table; target and groups are frames of strings, if columns of it."""
+    table = TableFile(path, options.text)
+    print_notes(table)
+    # 1. The columns of each role, and those that are left as features.
+    roles = find_role_columns(path, table.names, options)
+    _check_keep_groups(options, roles)
+    ids = _find_ids(table, options, roles)
+    role_columns = list(chain(ids, *roles.values()))
+    features = _find_features(path, table.names, options, roles, ids, columns)
+    # 2. Columns whose values are strings even if they look like numbers.
+    categorical = {*options.categorical}
+    if training is not None:
+        categorical |= {*training.string_columns}
+    strings = {table.find(name, "--categorical") for name in categorical}
+    strings |= {*role_columns}
+    # 3. The frame, on disk if the memory is small.
+    all_columns = list(dict.fromkeys([*features, *role_columns]))
+    table.id_columns = ids
+    is_large = options.exceeds_memory(path, is_text=True)
     if is_large:
-        frame = table.store(wanted, words, reading.folder)
+        frame = table.store(all_columns, strings, options.folder)
     else:
-        frame = table.read(wanted, words)
-    say_notes(table)
+        frame = table.read(all_columns, strings)
+    print_notes(table)
+    # 4. Each role from its columns.
     rows = Rows(
         path,
-        frame[features] if len(wanted) > len(features) else frame,
+        frame[features] if len(all_columns) > len(features) else frame,
         features,
-        _ids(table, frame[ids[0]]) if ids else np.arange(len(frame)),
+        _parse_ids(table, frame[ids[0]]) if ids else np.arange(len(frame)),
         named=bool(ids),
         n_columns=len(table.names),
         has_header=table.has_header,
         is_stored=is_large,
     )
-    for role in roles.keys() & _ROLES:
-        setattr(rows, role, frame[roles[role]].astype(object))
-        setattr(rows, f"{role}_from", f"{_named('column', roles[role])} of {path}")
-    for kept in roles["groups"] if reading.keep_groups else ():
-        values = frame[kept].astype(object)
-        if kept not in coded and as_values(values.dropna()).dtype.kind != "U":
-            rows.X = rows.X.assign(**{kept: pandas.to_numeric(values)})
-    _read_files(rows, reading)
+    for role, names in roles.items():
+        setattr(rows, role, frame[names].astype(object))
+        source = f"{_describe_columns('column', names)} of {path}"
+        setattr(rows, f"{role}_from", source)
+    for name in roles["groups"] if options.keep_groups else ():
+        values = frame[name].astype(object)
+        is_number = parse_values(values.dropna()).dtype.kind != "U"
+        if name not in categorical and is_number:
+            rows.X = rows.X.assign(**{name: pandas.to_numeric(values)})
+    _read_role_files(rows, options)
     return rows, table
 
 
-def say_notes(table: Any) -> None:
-    """Say what was assumed of a table, or a graph, since this was said last."""
-    while table.notes:
-        note(table.notes.pop(0))
+def _check_keep_groups(options: ReadOptions, roles: Mapping[str, list[str]]) -> None:
+    if options.keep_groups and "groups" not in roles:
+        raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
 
 
-def size_of(path: Path) -> int:
-    """Bytes of a file, of which a stream has none."""
-    return 0 if str(path) == "-" else path.stat().st_size
+def _find_ids(
+    table: TableFile, options: ReadOptions, roles: Mapping[str, list[str]]
+) -> list[str]:
+    """Return the column of ids, if any: of the option, or the first if named so."""
+    if options.id_column is not None:
+        return [table.find(options.id_column, "--id-column")]
+    first = table.names[0]
+    has_ids = table.has_header and first.lower() in ID_NAMES | {""}
+    return [first] if has_ids and first not in chain(*roles.values()) else []
 
 
-def _named(what: str, names: Sequence[str]) -> str:
-    return f"{what}{'s' * (len(names) > 1)} {listed(names)}"
-
-
-def _read_files(rows: Rows, reading: Reading) -> None:
-    """Read targets and groups that are in files of their own."""
-    for role in _ROLES:
-        source, what = getattr(reading, role), role.removesuffix("s")
-        if source is not None and getattr(rows, role) is None:
-            by_row = reading.id_column == "row"  # as predict writes it
-            how = reading.values(role)
-            setattr(rows, role, read_values(source, rows, what, by_row=by_row, **how))
-            setattr(rows, f"{role}_from", source)
-            rows.from_files.append(role)
-
-
-def _features(
+def _find_features(
     path: Path,
     names: Sequence[str],
-    reading: Reading,
+    options: ReadOptions,
     roles: Mapping[str, list[str]],
+    ids: Sequence[str],
     columns: Sequence[str] | None,
 ) -> list[str]:
-    """Columns that are features: those that are known to be, or what is left."""
-    wanted: Sequence[str] = reading.drop if columns is None else columns
-    if lacking := [name for name in wanted if name not in names]:
+    """Return the columns that are features: those of a model, or all without a role."""
+    required: Sequence[str] = options.drop if columns is None else columns
+    if missing := [name for name in required if name not in names]:
         raise Failure(
-            f"{path}: lacks {len(lacking)} of the {len(wanted)} columns wanted: "
-            f"{listed(lacking)}. Check the header, or --drop."
+            f"{path}: lacks {len(missing)} of the {len(required)} columns wanted: "
+            f"{listed(missing)}. Check the header, or --drop."
         )
     if columns is None:
-        kept = {*roles["groups"]} if reading.keep_groups else set()
-        left_out = {*chain(*roles.values())} - kept | {*reading.drop}
-        columns = [name for name in names if name not in left_out]
+        excluded = {*chain(ids, *roles.values())}
+        if options.keep_groups:
+            excluded -= {*roles["groups"]}
+        excluded |= {*options.drop}
+        columns = [name for name in names if name not in excluded]
     if {*roles.get("target", ())} & {*columns}:
-        raise Failure(f"{path}: --target {reading.target} is a feature of the model.")
+        raise Failure(f"{path}: --target {options.target} is a feature of the model.")
     if not columns:
         raise Failure(f"{path}: no column is left as a feature. Check --drop.")
     return list(columns)
 
 
-def _ids(table: TableFile, words: pandas.Series) -> NDArray[Any]:
-    """Ids as integers if all are, else as strings; each row has its own."""
-    if (wrong := words.isna() | words.duplicated()).any():
-        row = int(wrong.argmax())
+def _parse_ids(table: TableFile, strings: pandas.Series) -> NDArray[Any]:
+    """Return ids, integers if all are, else strings; they must differ."""
+    if (is_wrong := strings.isna() | strings.duplicated()).any():
+        row = int(is_wrong.argmax())
         raise Failure(
-            f"{table.where(row, str(words.name))}: the id {words[row]} is missing, or "
-            "there twice. Choose another --id-column."
+            f"{table.locate(row, str(strings.name))}: the id {strings[row]} is "
+            "missing, or there twice. Choose another --id-column."
         )
-    ids = as_values(words)
-    return ids if ids.dtype.kind != "f" else words.to_numpy(np.str_)
+    ids = parse_values(strings)
+    return ids if ids.dtype.kind != "f" else strings.to_numpy(np.str_)
 
 
-def _judge_words(rows: Rows, words: str) -> None:
-    """Refuse columns of words, or leave them out, or check that they are categories."""
-    found = rows.words
-    if words == "leave" and found:
-        note(f"{rows.path}: columns of words were left out: {listed(found)}.")
-        rows.names = [name for name in rows.names if name not in found]
+def _check_strings(rows: Rows, strings: str) -> None:
+    """Refuse or drop features that are strings, or check that they are categories."""
+    columns = rows.string_columns
+    if strings == "drop" and columns:
+        note(f"{rows.path}: columns of words were left out: {listed(columns)}.")
+        rows.names = [name for name in rows.names if name not in columns]
         rows.X = rows.X[rows.names]
-    if words == "refuse" and found:
+    if strings == "refuse" and columns:
         raise Failure(
-            f"{rows.path}: {len(found)} column(s) do not hold numbers. Leave them out "
-            f"with {_drop(found)}, or encode them."
+            f"{rows.path}: {len(columns)} column(s) do not hold numbers. Leave them "
+            f"out with {_drop_options(columns)}, or encode them."
         )
-    for name in found if words == "encode" else ():
-        if (n := rows.X[name].nunique()) > MAX_CATEGORIES:
+    for name in columns if strings == "encode" else ():
+        if (n_distinct := rows.X[name].nunique()) > MAX_CATEGORIES:
             raise Failure(
-                f"{rows.path}: column {name} has {n:,} different words, too many for "
-                f"categories. Pass {_drop([name])}, or join values."
+                f"{rows.path}: column {name} has {n_distinct:,} different words, too "
+                f"many for categories. Pass {_drop_options([name])}, or join values."
             )
 
 
-def _drop(names: Sequence[str]) -> str:
+def _drop_options(names: Sequence[str]) -> str:
     return listed(f"--drop {name!r}" for name in names).replace(", --drop", " --drop")
+
+
+def _check_finite_columns(rows: Rows, table: TableFile) -> None:
+    for name in rows.names:
+        values = rows.X[name]
+        if is_numeric_dtype(values) and (is_infinite := np.isinf(values)).any():
+            raise Failure(f"{table.locate(is_infinite.argmax(), name)} is infinite.")
 
 
 def _treat_missing(
     rows: Rows, table: TableFile, policy: str, keep_missing: bool, is_training: bool
 ) -> None:
-    """Refuse or leave out rows in which a value is missing; none may be infinite."""
-    for name in rows.names:
-        x = rows.X[name]
-        if is_numeric_dtype(x) and (infinite := np.isinf(x)).any():
-            raise Failure(f"{table.where(infinite.argmax(), name)} is infinite.")
-    roles = [getattr(rows, role) for role in _ROLES]
-    columns = [x[j] for x in roles if isinstance(x, pandas.DataFrame) for j in x]
-    must = [x.name for x in columns if x.hasnans]  # nothing can take their place
-    columns += [] if keep_missing else [rows.X[name] for name in rows.names]
-    gaps = pandas.DataFrame({x.name: x.isna() for x in columns if x.hasnans})
-    if gaps.empty:
+    """Refuse rows with missing values, drop them, or leave features to be imputed."""
+    roles = [rows.target, rows.groups]
+    frames = [role for role in roles if isinstance(role, pandas.DataFrame)]
+    role_columns = [frame[name] for frame in frames for name in frame]
+    features = [] if keep_missing else [rows.X[name] for name in rows.names]
+    is_missing = _missing_values([*role_columns, *features])
+    if is_missing.empty:
         return
-    lacks = gaps.any(axis=1).to_numpy()
-    counts = listed(f"{name} ({n:,})" for name, n in gaps.sum().items())
+    counts = listed(f"{name} ({n:,})" for name, n in is_missing.sum().items())
+    is_incomplete = is_missing.any(axis=1).to_numpy()
     if policy == "error" or (policy == "impute" and rows.is_stored):
-        row = int(lacks.argmax())
-        place = table.where(row, gaps.columns[gaps.iloc[row].argmax()])
+        row = int(is_incomplete.argmax())
+        name = is_missing.columns[is_missing.iloc[row].argmax()]
         raise Failure(
-            f"{rows.path}: values are missing in {gaps.shape[1]} column(s): {counts}; "
-            f"first at {place}. Pass --missing drop to leave out rows, or impute "
-            "to fill in features (in memory only), or --drop the columns."
+            f"{rows.path}: values are missing in {is_missing.shape[1]} column(s): "
+            f"{counts}; first at {table.locate(row, name)}. Pass --missing drop to "
+            "leave out rows, or impute to fill in features (in memory only), or --drop "
+            "the columns."
         )
-    kept = ~(lacks if policy == "drop" else gaps.filter(must).any(axis=1).to_numpy())
-    empty = list(gaps.columns[gaps.all()])
-    if not kept.any() or (empty and is_training):
+    is_dropped = is_incomplete
+    if policy == "impute":  # but for groups and targets, which are not imputed
+        is_dropped = np.zeros(rows.n_rows, dtype=bool)
+        for column in role_columns:
+            is_dropped |= column.isna().to_numpy()
+    empty = list(is_missing.columns[is_missing.all()])
+    if is_dropped.all() or (empty and is_training):
+        remedy = f", with {_drop_options(empty)}" if empty else ""
         raise Failure(
             f"{rows.path}: no row has all its values, or a column none (missing: "
-            f"{counts}). Leave columns out{', with ' * bool(empty)}{_drop(empty)}."
+            f"{counts}). Leave columns out{remedy}."
         )
-    lost, filled = int((~kept).sum()), bool(lacks[kept].any())
-    done = [f"{lost:,} of {rows.n_rows:,} rows were left out"] * (lost > 0)
-    done += ["features were filled in"] * filled
-    note(f"{rows.path}: {' and '.join(done)}. Missing values: {counts}.")
-    rows.X = rows.X[kept].reset_index(drop=True)
-    for name in ("ids", *_ROLES):
+    _note_missing(rows, is_dropped, is_incomplete, counts)
+    rows.X = rows.X[~is_dropped].reset_index(drop=True)
+    for name in ("ids", *ROLES):
         if getattr(rows, name) is not None:
-            setattr(rows, name, getattr(rows, name)[kept])
+            setattr(rows, name, getattr(rows, name)[~is_dropped])
 
 
-def _read_matrix(path: Path, kind: str, reading: Reading, like: Rows | None) -> Rows:
-    """Read an array, or svmlight, whose features go by number: x0, x1, ... or 1, 2."""
-    wrong = ["id_column", "categorical", "header", "na_values"]
-    wrong += ["target"] * (kind == "svmlight")
-    if wrong := [name.replace("_", "-") for name in wrong if getattr(reading, name)]:
-        raise click.UsageError(f"--{wrong[0]} does not apply to {path}.")
-    limit = array_limit(reading.memory_limit)
-    size = max(1, min(_BLOCK, limit // 4))
-    is_large = size_of(path) * (_GROWTH if kind == "svmlight" else 1) > limit
-    roles: dict[str, Any] = {}
-    zero_based, prefix = True, "x"
-    if kind == "svmlight":
-        prefix, base = "", None if like is None else like.zero_based
-        if is_large:
-            X: Any = SvmlightReader(path, zero_based=base or "auto", max_bytes=size)
-            labels, zero_based = X.labels, X.zero_based
-        else:
-            X, labels, zero_based = read_svmlight(path, base)
-        roles["target"] = pandas.DataFrame(labels), f"the labels of {path}"
-    elif kind == "npz":
-        X = NpzReader(path, max_bytes=size) if is_large else read_sparse(path, "value")
-    else:
-        X = NpyReader(path, max_bytes=limit)
-        X = X.block(0) if len(X) == 1 else NpyReader(path, max_bytes=size)
+def _missing_values(columns: Sequence[pandas.Series]) -> pandas.DataFrame:
+    """Return which values are missing, in the columns that have such values."""
+    return pandas.DataFrame({x.name: x.isna() for x in columns if x.hasnans})
+
+
+def _note_missing(
+    rows: Rows, is_dropped: NDArray[Any], is_incomplete: NDArray[Any], counts: str
+) -> None:
+    done = []
+    if n_dropped := int(is_dropped.sum()):
+        done.append(f"{n_dropped:,} of {rows.n_rows:,} rows were left out")
+    if (is_incomplete & ~is_dropped).any():
+        done.append("features were filled in")
+    note(f"{rows.path}: {' and '.join(done)}. Missing values: {counts}.")
+
+
+# --- Matrices ------------------------------------------------------------------------
+
+
+def _read_matrix(
+    path: Path, rows_kind: str, options: ReadOptions, training: Rows | None
+) -> Rows:
+    """Read an array or svmlight; features go by number: x0, x1, ... or 1, 2, ..."""
+    _refuse_table_options(path, rows_kind, options)
+    X, labels, zero_based = _open_matrix(path, rows_kind, options, training)
     if isinstance(X, np.ndarray):
-        _check_finite(path, X)
+        check_finite(path, X)
     m, n = X.shape
-    if like is not None and kind == "svmlight" and n != like.n_columns:
-        same = sparse.eye_array(n, like.n_columns, format="csr")
-        if beyond := sum((x.indices >= like.n_columns).sum() for x in _blocks(X)):
-            note(f"{path}: {beyond} value(s) of features TRAIN lacks were ignored.")
-        X, n = _map(X, lambda block: block @ same), like.n_columns
-    names = [f"{prefix}{j + (not zero_based)}" for j in range(n)]
-    columns = role_columns(path, names, reading)
-    features = _features(path, names, reading, columns, getattr(like, "names", None))
+    if training is not None and rows_kind == "svmlight" and n != training.n_columns:
+        X, n = _match_features(path, X, training.n_columns), training.n_columns
+    prefix = "" if rows_kind == "svmlight" else "x"
+    names = [f"{prefix}{j if zero_based else j + 1}" for j in range(n)]
+    columns = find_role_columns(path, names, options)
+    if training is None:
+        _check_keep_groups(options, columns)
+    feature_names = None if training is None else training.names
+    features = _find_features(path, names, options, columns, (), feature_names)
     rows = Rows(path, X, features, np.arange(m), n_columns=n, zero_based=zero_based)
     rows.has_header = False
+    if labels is not None:
+        _set_role(rows, "target", pandas.DataFrame(labels), f"the labels of {path}")
     for role, chosen in columns.items():
-        at = [names.index(name) for name in chosen]
-        # The product is dense, whatever the rows are.
-        blocks = [block[:, at] @ np.eye(len(at)) for block in _blocks(X)]
-        values = pandas.DataFrame(np.concatenate(blocks), columns=chosen)
-        roles[role] = values, f"{_named('feature', chosen)} of {path}"
-    for role, (values, where) in roles.items():
-        infinite = np.argwhere(~np.isfinite(values))
-        if infinite.size:
-            row = f"row {infinite[0, 0]} (counted from 0)"
-            raise Failure(f"{where}: {row} is NaN or infinite.")
-        whole = values.astype(np.int64)
-        values = whole.where(whole == values, values)
-        setattr(rows, role, values if values.shape[1] > 1 else values.to_numpy()[:, 0])
-        setattr(rows, f"{role}_from", where)
-    _read_files(rows, reading)
+        positions = [names.index(name) for name in chosen]
+        # The product with an identity matrix is dense, also if the rows are sparse.
+        dense = [x[:, positions] @ np.eye(len(positions)) for x in iterate_blocks(X)]
+        values = pandas.DataFrame(np.concatenate(dense), columns=chosen)
+        source = f"{_describe_columns('feature', chosen)} of {path}"
+        _set_role(rows, role, values, source)
+    _read_role_files(rows, options)
     if len(features) < n:
         kept = np.flatnonzero(np.isin(names, features))
-        rows.X = _map(X, lambda block: block[:, kept])
+        rows.X = map_blocks(X, lambda block: block[:, kept])
     return rows
 
 
-def _map(X: Any, change: Callable[[Any], Any]) -> Any:
-    return _Changed(X, change) if isinstance(X, RowReader) else change(X)
+def _refuse_table_options(path: Path, rows_kind: str, options: ReadOptions) -> None:
+    names = ["id_column", "categorical", "header", "na_values"]
+    if rows_kind == "svmlight":  # its lines start with the target
+        names.append("target")
+    for name in names:
+        if getattr(options, name):
+            spelling = name.replace("_", "-")
+            raise click.UsageError(f"--{spelling} does not apply to {path}.")
 
 
-def _blocks(X: Any) -> Iterator[Any]:
-    """Iterate over rows, which may be more than the memory holds."""
+def _open_matrix(
+    path: Path, rows_kind: str, options: ReadOptions, training: Rows | None
+) -> tuple[Any, NDArray[Any] | None, bool]:
+    """Return a matrix, or a reader if it is large; labels; where features start."""
+    limit = array_limit(options.memory_limit)
+    max_bytes = max(1, min(BLOCK_BYTES, limit // 4))
+    if rows_kind == "svmlight":
+        zero_based = None if training is None else training.zero_based
+        if options.exceeds_memory(path, is_text=True):
+            reader = SvmlightReader(
+                path, zero_based=zero_based or "auto", max_bytes=max_bytes
+            )
+            return reader, reader.labels, reader.zero_based
+        return read_svmlight(path, zero_based)
+    if rows_kind == "npz":
+        if options.exceeds_memory(path, is_text=False):
+            return NpzReader(path, max_bytes=max_bytes), None, True
+        return read_sparse(path, "value"), None, True
+    whole_file = NpyReader(path, max_bytes=limit)
+    if len(whole_file) == 1:
+        return whole_file.block(0), None, True
+    return NpyReader(path, max_bytes=max_bytes), None, True
+
+
+def _match_features(path: Path, X: Any, n_features: int) -> Any:
+    """Give rows of svmlight the features of TRAIN: others are dropped, or zero."""
+    indices = (block.indices for block in iterate_blocks(X))
+    if n_ignored := sum((block >= n_features).sum() for block in indices):
+        note(f"{path}: {n_ignored} value(s) of features TRAIN lacks were ignored.")
+    selection = sparse.eye_array(X.shape[1], n_features, format="csr")
+    return map_blocks(X, lambda block: block @ selection)
+
+
+def _set_role(rows: Rows, role: str, values: pandas.DataFrame, source: str) -> None:
+    """Set the values of a role: integers if all are, a vector if it has one column."""
+    infinite = np.argwhere(~np.isfinite(values))
+    if infinite.size:
+        row = f"row {infinite[0, 0]} (counted from 0)"
+        raise Failure(f"{source}: {row} is NaN or infinite.")
+    integers = values.astype(np.int64)
+    values = integers.where(integers == values, values)
+    setattr(rows, role, values if values.shape[1] > 1 else values.to_numpy()[:, 0])
+    setattr(rows, f"{role}_from", source)
+
+
+# --- Blocks --------------------------------------------------------------------------
+
+
+def iterate_blocks(X: Any) -> Iterator[Any]:
+    """Yield blocks of rows: of a reader, or of an array or frame."""
     if isinstance(X, RowReader):
         for number, block in enumerate(X.blocks(), start=1):
             if X.progress is not None:
@@ -424,14 +553,19 @@ def _blocks(X: Any) -> Iterator[Any]:
     elif sparse.issparse(X):
         yield X
     else:
-        step = max(1, _BLOCK // (8 * max(1, X.shape[1])))
+        step = max(1, BLOCK_BYTES // (8 * max(1, X.shape[1])))
         yield from (X[start : start + step] for start in range(0, len(X), step))
 
 
-def _check_finite(path: Path, X: Any) -> None:
+def map_blocks(X: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a changed matrix; of a reader another one that changes what it reads."""
+    return MappedReader(X, change) if isinstance(X, RowReader) else change(X)
+
+
+def check_finite(path: Path, X: Any) -> None:
     """Raise a Failure that names the first value that is NaN or infinite."""
     start = 0
-    for block in _blocks(X):
+    for block in iterate_blocks(X):
         rows, columns, _ = not_finite(block)
         if rows.size:
             raise Failure(
@@ -441,20 +575,22 @@ def _check_finite(path: Path, X: Any) -> None:
         start += block.shape[0]
 
 
-class _Changed(RowReader):
-    """Blocks of rows, of a reader or a large frame, that are changed when read."""
+class MappedReader(RowReader):
+    """Reader that applies a function to the blocks of another one, or of a frame."""
 
     def __init__(self, source: Any, change: Callable[[Any], Any]) -> None:
         self._source, self._change = source, change
         if isinstance(source, RowReader):
             self.lengths, self.progress = source.lengths, source.progress
         else:
-            self.lengths = np.array([len(block) for block in _blocks(source)])
+            lengths = [len(block) for block in iterate_blocks(source)]
+            self.lengths = np.array(lengths)
         first = self.block(0)
         self.n_features, self.dtype = first.shape[1], first.dtype
         self.is_sparse = sparse.issparse(first)
+        # Of sparse rows an estimate: that the blocks are alike.
         size = first.nnz * len(self) if self.is_sparse else np.prod(self.shape)
-        self.nnz = int(size)  # of sparse rows about, if the blocks are alike
+        self.nnz = int(size)
 
     def block(self, number: int) -> Any:
         """Return the rows of a block."""
@@ -462,139 +598,3 @@ class _Changed(RowReader):
             return self._change(self._source.block(number))
         start = int(self.lengths[:number].sum())
         return self._change(self._source[start : start + int(self.lengths[number])])
-
-
-def read_parts(
-    path: Path, reading: Reading, read: Callable[..., Rows] = read_rows
-) -> dict[str, Rows]:
-    """Read rows with targets for training and, if the options name any, for a test."""
-    # Roles that are not given for the test are the columns of TRAIN.
-    roles = {role: getattr(reading, f"test_{role}") for role in _ROLES}
-    given: dict[str, Any] = {role: x for role, x in roles.items() if x is not None}
-    if given and reading.test_file is None:
-        raise click.UsageError("--test-target and --test-groups apply with --test.")
-    train = read(path, reading)
-    if train.target is None:
-        raise click.UsageError("Missing option '--target'.")
-    if reading.test_file is None:
-        return {"train": train}
-    for role in train.from_files:
-        if role not in given:
-            raise click.UsageError(f"Missing option '--test-{role}': a file, too.")
-    test = read(reading.test_file, replace(reading, **given), like=train)
-    return {"train": train, "test": test}
-
-
-def fit_encoder(
-    rows: Rows, *, standardize: bool, impute: bool = False, dense: bool = False
-) -> Any:
-    """Fit what turns rows into features: numbers, by m if scaled, and coded words."""
-    from sklearn.compose import ColumnTransformer
-    from sklearn.frozen import FrozenEstimator
-    from sklearn.impute import SimpleImputer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
-
-    words = rows.words
-    numbers = [name for name in rows.names if name not in words]
-    scaler = _fit_scaler(rows, numbers) if standardize and numbers else None
-    if not isinstance(rows.X, pandas.DataFrame):
-        return scaler or FunctionTransformer(accept_sparse=True).fit(np.zeros((1, 1)))
-    # As a frame, for the scaler is fitted to one.
-    steps = [SimpleImputer().set_output(transform="pandas")] if impute else []
-    steps += [] if scaler is None else [FrozenEstimator(scaler)]
-    # Given, for the rows of a large table are not all looked at below.
-    known = [np.array(sorted(rows.X[name].dropna().unique())) for name in words]
-    hot = [OneHotEncoder(categories=known, handle_unknown="warn")]
-    fill = [SimpleImputer(strategy="most_frequent")] if impute else []
-    parts = [
-        ("numbers", make_pipeline(*steps) if steps else "passthrough", numbers),
-        ("words", make_pipeline(*fill, *hot), words),
-    ]
-    given = {"columns": rows.names, "words": words}
-    clean = FunctionTransformer(clean_table, kw_args=given)
-    parts, limit = [x for x in parts if x[2]], 0.0 if dense else 0.3
-    encoder = make_pipeline(clean, ColumnTransformer(parts, sparse_threshold=limit))
-    return encoder.fit(rows.X if impute else rows.X.head(_SAMPLE))
-
-
-def _fit_scaler(rows: Rows, numbers: list[str]) -> Any:
-    from sklearn.preprocessing import StandardScaler
-
-    X = rows.X[numbers] if isinstance(rows.X, pandas.DataFrame) else rows.X
-    scaler = StandardScaler(with_mean=not getattr(X, "is_sparse", sparse.issparse(X)))
-    with np.errstate(over="ignore", invalid="ignore"):  # which is looked at below
-        for block in _blocks(X):
-            scaler.partial_fit(block)
-    if not (finite := np.isfinite(scaler.var_)).all():
-        name = numbers[finite.argmin()]
-        raise Failure(f"{rows.path}: column {name} cannot be standardized: too large.")
-    return scaler
-
-
-def encode(encoder: Any, rows: Rows) -> Any:
-    """Features of rows: an array, a CSR matrix, or a reader of blocks of either."""
-    for name, known in _categories(encoder, rows).items():
-        say_unknown(rows.path, rows.X[name], known, "does not occur in TRAIN")
-
-    def transform(block: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Found unknown categories")
-            found = encoder.transform(block)
-        return sparse.csr_array(found) if sparse.issparse(found) else found
-
-    in_blocks = rows.is_stored or isinstance(rows.X, RowReader)
-    return _Changed(rows.X, transform) if in_blocks else transform(rows.X)
-
-
-def say_unknown(path: Path, words: pandas.Series, vocabulary: Any, is_new: str) -> None:
-    """Note words that a model has not seen; refuse a column that has no others."""
-    present = words.dropna()
-    new = present[~present.isin(vocabulary)]
-    if new.empty:
-        return
-    shown = f"{path}: column {words.name}: {len(new):,} row(s) have a value that "
-    shown += f"{is_new}, such as {quote(str(new.iloc[0]))}"
-    if len(new) < len(present):
-        note(f"{shown}.")
-        return
-    shown += f", and none has another (known: {listed(vocabulary)})"
-    raise Failure(
-        f"{shown}. Spell them as there, predict them beside rows that have these, or "
-        "train without this column."
-    )
-
-
-@contextmanager
-def encoded(
-    parts: Mapping[str, Rows], *, show: bool, **how: Any
-) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield an encoder, fitted to the first part, and features; count their passes."""
-    try:
-        sources = {name: rows.X for name, rows in parts.items()}
-        with watch_passes(sources, show=show):
-            encoder = fit_encoder(next(iter(parts.values())), **how)
-            X = {name: encode(encoder, rows) for name, rows in parts.items()}
-            stored = {name: X[name] for name, rows in parts.items() if rows.is_stored}
-            with watch_passes(stored, show=show):
-                yield encoder, X
-    except (Failure, ValueError):
-        for rows in parts.values():
-            if isinstance(rows.X, RowReader):
-                _check_finite(rows.path, rows.X)
-        raise
-
-
-def _categories(encoder: Any, rows: Rows) -> dict[str, NDArray[Any]]:
-    """Words that a fitted encoder knows, of each column of words."""
-    if not rows.words:
-        return {}
-    known = encoder[-1].named_transformers_["words"][-1].categories_
-    return dict(zip(rows.words, known, strict=True))
-
-
-def feature_names(encoder: Any, rows: Rows) -> list[str]:
-    """Names of the features: columns, and ``column=value`` for words."""
-    known = _categories(encoder, rows)
-    coded = [f"{name}={value}" for name in known for value in known[name]]
-    return [name for name in rows.names if name not in known] + coded

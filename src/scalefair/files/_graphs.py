@@ -1,4 +1,4 @@
-"""Graphs in files: matrices in several formats, and lists of edges."""
+"""Graphs in files: matrices in several formats, lists of edges, GML and its like."""
 
 from __future__ import annotations
 
@@ -22,18 +22,13 @@ from scalefair.files._matrices import (
     read_sparse,
 )
 from scalefair.files._source import FileError, one_line, reading
-from scalefair.files._tables import TableFile, as_words
-from scalefair.files._text import open_bytes, quote
+from scalefair.files._tables import TableFile, as_strings
+from scalefair.files._text import TextOptions, open_bytes, quote
 
-_Array = NDArray[Any]
-_MATRICES = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}
-# Weights of two mentions of an edge that differ by less are the same.
-_ROUNDING = 1e-8
-# Names of a third column that holds no weights; and seconds since 1970 in March 1973:
-# most weights are below, and times of events that are in files above.
-_TIMES = {"time", "times", "timestamp", "date", "datetime", "unixtime", "ts"}
-_FIRST_TIME = 1e8
-# What a file in a graph's own language starts with, after comments.
+_MATRIX_READERS = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}
+# Names of a third column that holds times, not weights.
+_TIME_NAMES = {"time", "times", "timestamp", "date", "datetime", "unixtime", "ts"}
+# What a file in a graph language starts with, after comments.
 _LANGUAGE = re.compile(
     rb"(\xef\xbb\xbf)?(\s*([#%]|(creator|version|comment)\b).*\n)*\s*"
     rb"(?:(?P<GML>graph\s*\[)|(?P<Pajek>\*(vertices|network)\b)|"
@@ -53,11 +48,11 @@ class Graph:
     ids : ndarray of shape (n,)
         int64, or str if an id is not an integer.
     named : bool
-        Whether ids are those of a list of edges; else row numbers from 0.
+        Whether the ids are those of a list of edges; else they are row numbers.
     notes : list of str
         What was assumed.
     nodes : DataFrame or None
-        Attributes of the nodes that a file in GML, GraphML or Pajek has, as words.
+        Attributes of the nodes, as strings, of a file in GML, GraphML or Pajek.
 
     Examples
     --------
@@ -74,7 +69,7 @@ class Graph:
 
     @property
     def ordered(self) -> bool:
-        """Whether the order of the nodes means something: not in a list of edges."""
+        """Whether values without ids can go by the order of the nodes."""
         return not self.named
 
     @property
@@ -82,6 +77,14 @@ class Graph:
         """Number of undirected edges, self-loops among them."""
         n_loops = int((self.matrix.diagonal() != 0).sum())
         return (int(self.matrix.nnz) - n_loops) // 2 + n_loops
+
+
+@dataclass(frozen=True)
+class EdgePolicy:
+    """What becomes of weights of edges: see `read_graph`."""
+
+    directed: str = "error"
+    weights: bool | None = None
 
 
 def read_graph(
@@ -131,158 +134,191 @@ def read_graph(
     >>> graph.ids.tolist(), graph.n_edges
     (['ann', 'bob', 'cid'], 2)
     """
-    path = Path(path)
-    how: dict[str, Any] = {"directed": directed, "weights": weights}
-    kind = file_format(path)
+    policy = EdgePolicy(directed, weights)
+    return load_graph(Path(path), TextOptions(**options), policy)
+
+
+def load_graph(path: Path, text_options: TextOptions, policy: EdgePolicy) -> Graph:
+    """Read a graph: see `read_graph`."""
+    format_name = file_format(path)
     with reading(path, "a file"), open_bytes(path) as file:
         start = _LANGUAGE.match(file.read(4096))
     if start:
-        language, encoding = str(start.lastgroup), options.get("encoding")
-        return _read_language(path, language, encoding or "utf-8-sig", **how)
-    if kind in ("text", "parquet"):
-        table = TableFile(path, of_edges=True, **options)
+        encoding = text_options.encoding or "utf-8-sig"
+        return _read_language(path, str(start.lastgroup), encoding, policy)
+    notes: list[str] = []
+    if format_name in _MATRIX_READERS:
+        matrix = _check_square(path, _MATRIX_READERS[format_name](path))
+    else:
+        table = TableFile(path, text_options, of_edges=True)
         if len(table.names) in (2, 3):
-            return _read_edges(table, **how)
-        matrix, notes = _square(path, table.read().to_numpy()), table.notes
+            return _read_edges(table, policy)
+        matrix, notes = _check_square(path, table.read().to_numpy()), table.notes
         n_nodes = matrix.shape[0]
         notes.append(f"{path}: was taken for a matrix of weights of {n_nodes} nodes.")
-    else:
-        matrix, notes = _square(path, _MATRICES[kind](path)), []
-    if weights is False:
+    if policy.weights is False:
         matrix = sparse.csr_array(matrix != 0).astype(np.float64)
-    if directed != "error" and abs(matrix - matrix.T).max() > 0:
-        largest = directed == "max"
-        matrix = matrix.maximum(matrix.T) if largest else add_directions(matrix)
-    # Negative weights and symmetry are for the estimator to judge.
+    # Without an option for directions the estimator checks the symmetry.
+    if policy.directed != "error" and abs(matrix - matrix.T).max() > 0:
+        is_sum = policy.directed == "sum"
+        matrix = add_directions(matrix) if is_sum else matrix.maximum(matrix.T)
     ids = np.arange(matrix.shape[0], dtype=np.int64)
     return Graph(path, matrix, ids, named=False, notes=notes)
 
 
-def read_new_nodes(path: Path, ids: _Array, named: bool, **options: Any) -> Graph:
+def read_new_nodes(
+    path: Path,
+    ids: NDArray[Any],
+    named: bool,
+    *,
+    text_options: TextOptions | None = None,
+    policy: EdgePolicy | None = None,
+) -> Graph:
     """Read weights of new nodes, in rows, to those of a graph that has `ids`.
 
-    A matrix; or, if the graph was a list of edges, one in which new ids are new nodes.
+    The file is a matrix or, if the graph was a list of edges, another such list.
     """
-    kind, n = file_format(path), len(ids)
-    if kind in _MATRICES:
-        matrix = as_matrix(path, _MATRICES[kind](path), "weight")
-        if matrix.shape[1] != n:
+    format_name, n_nodes = file_format(path), len(ids)
+    if format_name in _MATRIX_READERS:
+        matrix = as_matrix(path, _MATRIX_READERS[format_name](path), "weight")
+        if matrix.shape[1] != n_nodes:
             raise FileError(
                 f"{path}: has shape {matrix.shape}; needed are a row for each new node "
-                f"and a column for each of the {n} nodes of the fit, in their order."
+                f"and a column for each of the {n_nodes} nodes of the fit, in their "
+                "order."
             )
         return Graph(path, matrix, np.arange(matrix.shape[0]), named=False, notes=[])
-    how = {k: options.pop(k) for k in ("directed", "weights") if k in options}
-    table = TableFile(path, of_edges=True, **options)
+    table = TableFile(path, text_options, of_edges=True)
     if not named or len(table.names) not in (2, 3):
-        wanted = f"a matrix (npz, npy, mtx) of new nodes x {n} nodes of the fit"
-        wanted += ", or lines `source target [weight]`" * named
-        raise FileError(f"{path}: is text of {len(table.names)} columns, not {wanted}.")
-    graph = _read_edges(table, as_spelled=ids.dtype.kind not in "iu", **how)
-    at = pandas.Index(ids.astype(np.str_)).get_indexer(graph.ids.astype(np.str_))
-    new, old = np.flatnonzero(at < 0), np.flatnonzero(at >= 0)
+        formats = f"a matrix (npz, npy, mtx) of new nodes x {n_nodes} nodes of the fit"
+        if named:
+            formats += ", or lines `source target [weight]`"
+        raise FileError(
+            f"{path}: is text of {len(table.names)} columns, not {formats}."
+        )
+    verbatim = ids.dtype.kind not in "iu"
+    graph = _read_edges(table, policy or EdgePolicy(), verbatim)
+    positions = pandas.Index(ids.astype(np.str_)).get_indexer(graph.ids.astype(np.str_))
+    new, old = np.flatnonzero(positions < 0), np.flatnonzero(positions >= 0)
     if not (new.size and old.size):
         raise FileError(
-            f"{path}: has {new.size} new nodes and {old.size} of the {n} nodes of the "
-            "fit; needed are edges between both. Check the ids."
+            f"{path}: has {new.size} new nodes and {old.size} of the {n_nodes} nodes "
+            "of the fit; needed are edges between both. Check the ids."
         )
-    shape = at.size, n
-    place = sparse.csr_array((np.ones(old.size), (old, at[old])), shape=shape)
-    matrix = sparse.csr_array(graph.matrix[new] @ place)
-    if ignored := graph.n_edges - matrix.nnz:
-        told = f"{ignored} edge(s) among new nodes, or among those of the fit,"
-        graph.notes.append(f"{path}: {told} were ignored.")
+    # Columns of the file's nodes become columns of the graph's nodes.
+    shape = positions.size, n_nodes
+    selection = sparse.csr_array((np.ones(old.size), (old, positions[old])), shape)
+    matrix = sparse.csr_array(graph.matrix[new] @ selection)
+    if n_ignored := graph.n_edges - matrix.nnz:
+        edges = f"{n_ignored} edge(s) among new nodes, or among those of the fit,"
+        graph.notes.append(f"{path}: {edges} were ignored.")
     return replace(graph, matrix=matrix, ids=graph.ids[new])
 
 
-def _square(path: Path, X: Any) -> sparse.csr_array:
-    """Return the matrix of a graph; rows of features or words are none."""
+def _check_square(path: Path, X: Any) -> sparse.csr_array:
+    """Return the matrix of a graph; rows of features or strings are none."""
     if sparse.issparse(X):
-        return X  # the estimator says what is wrong with its shape
+        return X  # the estimator checks its shape
     if X.ndim != 2 or X.shape[0] != X.shape[1] or X.dtype == object:
-        words = " with words" * (X.dtype == object)
+        with_words = " with words" if X.dtype == object else ""
         raise FileError(
             f"{path}: expected `source target [weight]`, or a square matrix; found "
-            f"shape {X.shape}{words}. For rows of features choose an --affinity, such "
-            "as nearest_neighbors."
+            f"shape {X.shape}{with_words}. For rows of features choose an --affinity, "
+            "such as nearest_neighbors."
         )
     return as_matrix(path, X, "weight")
 
 
-def _read_edges(table: TableFile, as_spelled: bool = False, **how: Any) -> Graph:
-    """Read edges; ids are integers if all are, else words as they are spelled."""
-    ends, weights = table.names[:2], table.names[2:]
-    table.ids = ends
-    frame = table.frame(table.names, ends if as_spelled else ())
+def _read_edges(table: TableFile, policy: EdgePolicy, verbatim: bool = False) -> Graph:
+    """Read edges; ids are integers if all are and not `verbatim`, else strings."""
+    ends, weight_column = table.names[:2], table.names[2:]
+    table.id_columns = ends
+    frame = table.read_raw(table.names, ends if verbatim else ())
     if any(frame[end].dtype.kind not in "iu" for end in ends):
-        if not as_spelled:
-            frame = table.frame(table.names, ends)
+        if not verbatim:  # read again: "01" and "1" are different names
+            frame = table.read_raw(table.names, ends)
         for end in ends:
-            frame[end] = as_words(frame[end], [""], spelled=True)
+            frame[end] = as_strings(frame[end], [""], verbatim=True)
     missing = np.argwhere(frame[ends].isna())
     if missing.size:
         row, end = missing[0].tolist()
-        raise FileError(f"{table.where(row, ends[end])}: a node id is empty.")
+        raise FileError(f"{table.locate(row, ends[end])}: a node id is empty.")
     codes, ids = pandas.factorize(frame[ends].to_numpy().ravel())
     if ids.dtype.kind not in "iu":
         ids = ids.astype(np.str_)
-    pairs, weight = codes.reshape(-1, 2), frame[weights[0]] if weights else None
-    matrix = _adjacency(table.where, ids, pairs, weight, **how)
+    weights = frame[weight_column[0]] if weight_column else None
+    matrix = _adjacency(table.locate, ids, codes.reshape(-1, 2), weights, policy)
     return Graph(table.path, matrix, ids, named=True, notes=table.notes)
 
 
 def are_times(values: pandas.Series) -> bool:
-    """Whether a third column looks like times: by its name, or most of its numbers."""
+    """Return whether a third column looks like times: by its name or its numbers."""
     numbers = pandas.to_numeric(values, errors="coerce").dropna()
     is_whole = numbers.size > 0 and not (numbers % 1).any()
-    is_late = is_whole and bool(numbers.median() > _FIRST_TIME)
-    return str(values.name).lower() in _TIMES or is_late
+    # Seconds since 1970: 1e8 is March 1973. Most weights are smaller.
+    is_late = is_whole and bool(numbers.median() > 1e8)
+    return str(values.name).lower() in _TIME_NAMES or is_late
+
+
+def _parse_weights(
+    locate: Callable[..., str], column: pandas.Series, policy: EdgePolicy
+) -> NDArray[np.float64]:
+    """Return finite weights >= 0; raise for others, and for times."""
+    numbers = pandas.to_numeric(column, errors="coerce")
+    weights: NDArray[np.float64] = numbers.to_numpy(np.float64)
+    invalid = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    fault, remedy = "is no finite number >= 0", ", or --header if it is a header"
+    if policy.weights is None and are_times(column):
+        invalid, fault = np.arange(1), "looks like a time, no weight"
+        remedy = ", or --weights if weights they are"
+    if invalid.size:
+        row = int(invalid[0])
+        raise FileError(
+            f"{locate(row, column.name)}: {quote(str(column.iloc[row]))} {fault}. Pass "
+            f"--no-weights to leave such a column out{remedy}."
+        )
+    return weights
 
 
 def _adjacency(
-    where: Callable[..., str],
-    ids: _Array,
-    pairs: _Array,
-    given: pandas.Series | None,
-    directed: str = "error",
-    weights: bool | None = None,
+    locate: Callable[..., str],
+    ids: NDArray[Any],
+    pairs: NDArray[Any],
+    weight_column: pandas.Series | None,
+    policy: EdgePolicy,
 ) -> sparse.csr_array:
-    """Symmetric matrix of pairs of nodes, which may come more than once."""
-    weight = np.ones(len(pairs))
-    if given is not None and weights is not False:
-        weight = pandas.to_numeric(given, errors="coerce").to_numpy(np.float64)
-        bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-        fault, remedy = "is no finite number >= 0", ", or --header if it is a header"
-        if weights is None and are_times(given):
-            bad, fault = np.arange(1), "looks like a time, no weight"
-            remedy = ", or --weights if weights they are"
-        if bad.size:
-            raise FileError(
-                f"{where(int(bad[0]), given.name)}: {quote(str(given.iloc[bad[0]]))} "
-                f"{fault}. Pass --no-weights to leave such a column out{remedy}."
-            )
-    codes, edges = pandas.factorize(np.sort(pairs, axis=1) @ [len(ids), 1])
-    mentions = pandas.Series(weight).groupby(codes)
-    stated = mentions.transform("first").to_numpy()
-    differs = np.flatnonzero(np.abs(weight - stated) > _ROUNDING * stated)
-    if differs.size and directed == "error":
-        j = int(differs[0])
+    """Return the symmetric matrix of edges, of which some may be listed repeatedly."""
+    n_nodes, weights = len(ids), np.ones(len(pairs))
+    if weight_column is not None and policy.weights is not False:
+        weights = _parse_weights(locate, weight_column, policy)
+    # The number of an edge does not depend on its direction.
+    codes, edges = pandas.factorize(np.sort(pairs, axis=1) @ [n_nodes, 1])
+    by_edge = pandas.Series(weights).groupby(codes)
+    first_weights = by_edge.transform("first").to_numpy()
+    # Both directions may be printed with different rounding.
+    difference = np.abs(weights - first_weights)
+    conflicts = np.flatnonzero(difference > 1e-8 * first_weights)
+    if conflicts.size and policy.directed == "error":
+        j = int(conflicts[0])
         i = int(np.argmax(codes == codes[j]))
         source, target = ids[pairs[i]]
         raise FileError(
-            f"{where(j)}: edge {source} - {target} has weight {weight[j]:.10g} here "
-            f"and {weight[i]:.10g} at {where(i)}. An undirected edge has one: pass "
+            f"{locate(j)}: edge {source} - {target} has weight {weights[j]:.10g} here "
+            f"and {weights[i]:.10g} at {locate(i)}. An undirected edge has one: pass "
             "--directed sum to add them up, --directed max for the largest, or correct "
             "the file."
         )
-    entries = mentions.agg("first" if directed == "error" else directed)
-    at, shape = np.divmod(edges, len(ids)), (len(ids), len(ids))
-    matrix = add_directions(sparse.csr_array((entries, at), shape=shape))
+    merge = "first" if policy.directed == "error" else policy.directed
+    entries, positions = by_edge.agg(merge), np.divmod(edges, n_nodes)
+    matrix = sparse.csr_array((entries, positions), shape=(n_nodes, n_nodes))
+    matrix = add_directions(matrix)
     matrix.eliminate_zeros()
     return matrix
 
 
-def _read_language(path: Path, language: str, encoding: str, **how: Any) -> Graph:
+def _read_language(
+    path: Path, language: str, encoding: str, policy: EdgePolicy
+) -> Graph:
     """Read GML, GraphML or Pajek, and the attributes of nodes, with NetworkX."""
     try:
         import networkx
@@ -296,15 +332,15 @@ def _read_language(path: Path, language: str, encoding: str, **how: Any) -> Grap
             text = file.read().decode(encoding)
         try:
             if language == "GML":
-                # Some do not say that they have edges twice; a second word on it is no
-                # fault.
-                text = re.sub(
-                    r"(?i)\bgraph\s*\[", r"\g<0> multigraph 1 ", text, count=1
-                )
+                # A file may list edges twice without the word that NetworkX wants;
+                # where it has the word a second one does no harm.
+                graph_start = r"(?i)\bgraph\s*\["
+                text = re.sub(graph_start, r"\g<0> multigraph 1 ", text, count=1)
                 G = networkx.parse_gml(text, label=None)
+            elif language == "GraphML":
+                G = networkx.parse_graphml(text)
             else:
-                parse = getattr(networkx, f"parse_{language.lower()}")
-                G = parse(text if language == "GraphML" else text.splitlines())
+                G = networkx.parse_pajek(text.splitlines())
         except networkx.NetworkXException as error:
             raise ValueError(one_line(error)) from error
     index = {node: i for i, node in enumerate(G)}
@@ -317,9 +353,9 @@ def _read_language(path: Path, language: str, encoding: str, **how: Any) -> Grap
     frame = pandas.DataFrame(edges, columns=["source", "target", "weight"])
     pairs = frame[["source", "target"]].to_numpy()
 
-    def where(row: int, *_: Any) -> str:
+    def locate(row: int, *_: Any) -> str:
         return f"{path}: edge {row + 1}"
 
-    matrix = _adjacency(where, ids, pairs, frame["weight"], **how)
+    matrix = _adjacency(locate, ids, pairs, frame["weight"], policy)
     nodes = pandas.DataFrame([G.nodes[node] for node in G], dtype=object)
-    return Graph(path, matrix, ids, named=True, notes=[], nodes=nodes.apply(as_words))
+    return Graph(path, matrix, ids, named=True, notes=[], nodes=nodes.apply(as_strings))

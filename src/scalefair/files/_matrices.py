@@ -22,23 +22,22 @@ from scalefair._messages import listed
 from scalefair.files._source import FileError, reading
 from scalefair.files._text import is_number, open_bytes, quote
 
-# What a stored entry of text becomes, and a row of any format: places and pointers.
-_ENTRY_BYTES, _ROW_BYTES = 24, 16
-_FORMATS = {b"PK": "npz", b"\x93NUMPY": "npy", b"PAR1": "parquet"}
-_FORMATS[b"%%MatrixMarket"] = "mtx"
+# First bytes of the formats.
+_FORMATS = {
+    b"PK": "npz",
+    b"\x93NUMPY": "npy",
+    b"PAR1": "parquet",
+    b"%%MatrixMarket": "mtx",
+}
 _SVMLIGHT = re.compile(r"\.(svm|svmlight|libsvm)(\.gz|\.bz2)?$", re.I)
-# Of Matrix Market: what stands above the values.
+# The lines of a Matrix Market file above the values: comments, and one of sizes.
 _MARKET_HEAD = re.compile(rb"(\s*%.*\n)*\s*\S.*\n|")
-# Bytes that are copied at a time: zipfile makes a copy of its own.
-_PIECE = 2**20
-# Rows and columns that are turned around while they are in a cache.
-_ROWS, _COLUMNS = 2**13, 2**5
-# No array that says what a file holds is larger.
-_SMALL = 2**12
+# Bytes that are read at a time: a zipfile needs a buffer as large as what it reads.
+COPY_BYTES = 2**20
 
 
 def file_format(path: Path) -> str:
-    """Return "npy", "npz", "mtx", "parquet" or "text": what the first bytes say."""
+    """Return "npy", "npz", "mtx", "parquet" or "text", by the first bytes."""
     with reading(path, "a file"), open_bytes(path) as file:
         start = file.read(14)
         if start.startswith(b"PK\x03\x04") and zipfile.is_zipfile(file):
@@ -49,40 +48,42 @@ def file_format(path: Path) -> str:
                     f"{path}: is a zip archive of other files ({listed(names)}):"
                     " unpack it, or save a spreadsheet as csv."
                 )
-    kinds = (kind for magic, kind in _FORMATS.items() if start.startswith(magic))
-    return next(kinds, "parquet" if path.suffix.lower() == ".parquet" else "text")
+    for magic, name in _FORMATS.items():
+        if start.startswith(magic):
+            return name
+    return "parquet" if path.suffix.lower() == ".parquet" else "text"
 
 
 def rows_format(path: Path, svmlight: bool = False) -> str:
     """Return "npy", "npz", "svmlight" or "table": by the first bytes, or the name."""
-    kind = file_format(path)
+    name = file_format(path)
     if svmlight or _SVMLIGHT.search(path.name):
         return "svmlight"
-    return kind if kind in ("npy", "npz") else "table"
+    return name if name in ("npy", "npz") else "table"
 
 
 def read_sparse(path: Path, entry: str = "weight") -> sparse.csr_array:
-    """Read a matrix of ``scipy.sparse.save_npz``; `entry` is what holds a number."""
-    what = "a sparse matrix saved by scipy.sparse.save_npz"
-    # NumPy leaves a damaged file open if it opens it itself.
-    with reading(path, what), open_bytes(path) as file:
+    """Read a matrix of ``scipy.sparse.save_npz``; `entry` names its numbers."""
+    content = "a sparse matrix saved by scipy.sparse.save_npz"
+    # NumPy does not close a damaged file that it opens itself.
+    with reading(path, content), open_bytes(path) as file:
         with zipfile.ZipFile(file) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             n_bytes = sum(member_header(archive, name).stop for name in names)
             shape = read_member(archive, "shape")
-        _require(path, n_bytes + _ROW_BYTES * int(shape.max()))
+        _require(path, n_bytes + _pointer_bytes(int(shape.max())))
         file.seek(0)
         matrix = sparse.load_npz(file)
         if hasattr(matrix, "check_format"):
-            # Compiled code takes indices as they are, wherever they point.
+            # Compiled code does not check indices: wrong ones would crash it.
             matrix.check_format()
     return as_matrix(path, matrix, entry)
 
 
 def read_dense(path: Path) -> NDArray[Any]:
     """Read an array of ``numpy.save``, of any type but objects."""
-    what = "an array of numbers or strings saved by numpy.save"
-    with reading(path, what), open(path, "rb") as file:
+    content = "an array of numbers or strings saved by numpy.save"
+    with reading(path, content), open(path, "rb") as file:
         _require(path, path.stat().st_size)
         return read_array(file)
 
@@ -91,36 +92,50 @@ def _require(path: Path, n_bytes: int) -> None:
     require_memory(n_bytes, str(path), "Use a part of it.")
 
 
+def _pointer_bytes(n_rows: int) -> int:
+    """Return the bytes of row pointers: of the matrix and of a copy, 64 bits each."""
+    return 16 * n_rows
+
+
 def read_matrix_market(path: Path) -> sparse.csr_array:
+    """Read a Matrix Market file, after the checks that SciPy's reader lacks."""
     with reading(path, "a Matrix Market file"):
         # SciPy's reader ends the process where it cannot step back in the file, where
-        # a number ends with the file, and at a NUL; values of arrays are not counted.
+        # a number ends with the file, and at a NUL.
         with open_bytes(path) as file:
             content = file.read() + b"\n"
         if b"\0" in content:
             raise ValueError("it has NUL bytes")
         text = io.BytesIO(content)
-        n_rows, n_columns, n_entries, form, field, symmetry = scipy.io.mminfo(text)
-        _require(path, _ENTRY_BYTES * n_entries + _ROW_BYTES * max(n_rows, n_columns))
+        n_rows, n_columns, n_entries, layout, field, symmetry = scipy.io.mminfo(text)
+        # An entry has two indices and a number.
+        _require(path, 24 * n_entries + _pointer_bytes(max(n_rows, n_columns)))
         if symmetry != "general" and n_rows != n_columns:
             raise ValueError(f"it is {symmetry}, but of shape {n_rows, n_columns}")
-        if form == "array" and symmetry != "general":
-            n_entries = n_rows * (n_rows + (1, -1)[symmetry == "skew-symmetric"]) // 2
         if not is_number(last := content[-100:].split()[-1].decode("ascii", "replace")):
             raise ValueError(f"its last value is {last!r}")
-        if form == "array" and field != "complex":
-            start = cast(re.Match[bytes], _MARKET_HEAD.match(content)).end()
-            is_blank = np.frombuffer(content, np.uint8, offset=start) < 33
-            n_values = np.count_nonzero(is_blank[1:] & ~is_blank[:-1])
-            if n_values != n_entries:
-                raise ValueError(f"it has {n_values} of {n_entries} values")
+        if layout == "array" and field != "complex":
+            if symmetry != "general":  # the lower triangle, without or with a diagonal
+                n_diagonal = -n_rows if symmetry == "skew-symmetric" else n_rows
+                n_entries = (n_rows**2 + n_diagonal) // 2
+            _check_number_of_values(content, n_entries)
         text.seek(0)
         matrix = scipy.io.mmread(text, spmatrix=False)
     return as_matrix(path, matrix, "weight")
 
 
+def _check_number_of_values(content: bytes, n_entries: int) -> None:
+    """Raise if a dense Matrix Market file has not so many values."""
+    start = cast(re.Match[bytes], _MARKET_HEAD.match(content)).end()
+    # A value ends where a blank follows another character.
+    is_blank = np.frombuffer(content, np.uint8, offset=start) <= ord(" ")
+    n_values = np.count_nonzero(is_blank[1:] & ~is_blank[:-1])
+    if n_values != n_entries:
+        raise ValueError(f"it has {n_values} of {n_entries} values")
+
+
 def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
-    """Make a matrix of finite real numbers a csr_array."""
+    """Return a csr_array of finite real numbers; `entry` names them in messages."""
     if loaded.ndim != 2 or 0 in loaded.shape:
         raise FileError(f"{path}: expected a matrix, found shape {loaded.shape}.")
     if loaded.dtype.kind not in "buif":
@@ -143,7 +158,7 @@ def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
 def read_svmlight(
     path: Path, zero_based: bool | None = None
 ) -> tuple[sparse.csr_array, NDArray[np.float64], bool]:
-    """Rows of ``label number:value ...``, labels, whether features count from 0."""
+    """Read lines ``label index:value ...``: rows, labels, whether 0 is an index."""
     with reading(path, "in svmlight format"), open_bytes(path) as file:
         X, y = parse_svmlight(path, file.read())
     if not X.nnz:
@@ -159,33 +174,33 @@ def read_svmlight(
 
 
 def parse_svmlight(
-    path: Any, text: bytes, before: int = 0
+    path: Any, text: bytes, n_lines_before: int = 0
 ) -> tuple[Any, NDArray[np.float64]]:
-    """Rows, with features as they are numbered, and labels; errors name the line."""
+    """Parse lines: rows, with indices as in the text, and labels."""
     from sklearn.datasets import load_svmlight_file
 
     try:
         X, labels = load_svmlight_file(io.BytesIO(text), zero_based=True)
     except (ValueError, OverflowError) as error:
-        raise FileError(
-            f"{path}{_find_fault(text, before) or f': {error}'}."
-        ) from error
+        fault = _find_fault(text, n_lines_before) or f": {error}"
+        raise FileError(f"{path}{fault}.") from error
     return X, labels
 
 
-def counts_from_zero(path: Any, lowest: int, given: bool | None) -> bool:
-    """Whether the first feature is 0: if one occurs, unless it is said."""
-    if lowest == 0 and given is False:
+def counts_from_zero(path: Any, lowest: int, zero_based: bool | None) -> bool:
+    """Return whether the first feature is 0; None: if a feature 0 occurs."""
+    if lowest == 0 and zero_based is False:
         raise FileError(f"{path}: has a feature 0, but features should count from 1.")
-    return lowest == 0 if given is None else given
+    return lowest == 0 if zero_based is None else zero_based
 
 
-def _find_fault(text: bytes, before: int) -> str:
-    """Say which line cannot be read, if there is one."""
+def _find_fault(text: bytes, n_lines_before: int) -> str:
+    """Return the number of the first line that cannot be parsed, and the reason."""
     lines = text.decode("utf-8", "replace").split("\n")
-    for number, line in enumerate(lines, before + 1):
+    for number, line in enumerate(lines, n_lines_before + 1):
         label, *cells = line.split("#")[0].split() or ["0"]
-        last, fault = -1, "" if is_number(label) else f"the label {quote(label)}"
+        fault = "" if is_number(label) else f"the label {quote(label)}"
+        last = -1  # index of the cell before
         for cell in cells:
             index, _, value = cell.partition(":")
             if index != "qid" and not (index.isdecimal() and is_number(value)):
@@ -205,7 +220,7 @@ def _find_fault(text: bytes, before: int) -> str:
 
 
 class Header(NamedTuple):
-    """Shape and type of an array in a file, and where its numbers start."""
+    """Shape and type of an array in a file, and the position of its first number."""
 
     shape: tuple[int, ...]
     fortran_order: bool
@@ -214,26 +229,26 @@ class Header(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """Where the numbers end."""
+        """Position behind the last number."""
         return self.offset + math.prod(self.shape) * self.dtype.itemsize
 
 
 def read_header(file: IO[bytes]) -> Header:
-    """Read the header of an array that starts where the file does, one it can have."""
+    """Read the header at the start of a file, and check that there is such an array."""
     major, minor = np.lib.format.read_magic(file)
     if (major, minor) not in {(1, 0), (2, 0)}:
         raise ValueError(f"version {major}.{minor} of the format, for records")
     read = getattr(np.lib.format, f"read_array_header_{major}_0")
     shape, fortran_order, dtype = read(file)
     header = Header(shape, fortran_order, dtype, file.tell())
-    # NumPy lets pass what it cannot make an array of; -1 would be any length.
+    # NumPy does not check the shape; a length of -1 would mean any.
     if any(length < 0 for length in shape) or header.stop >= 2**63:
         raise ValueError(f"no array has the shape {shape}")
     return header
 
 
 def checked_header(file: IO[bytes]) -> Header:
-    """Read the header of an array that a whole file holds."""
+    """Read the header of a file that holds one array, all of it."""
     header = read_header(file)
     if header.dtype.hasobject:
         raise ValueError("Python objects, which are not read")
@@ -244,7 +259,7 @@ def checked_header(file: IO[bytes]) -> Header:
 
 
 def read_array(file: IO[bytes]) -> NDArray[Any]:
-    """Read an array that a whole file holds; a memory map could end the process."""
+    """Read a file that holds one array; a map of a truncated file would crash."""
     checked_header(file)
     file.seek(0)
     return np.lib.format.read_array(file, allow_pickle=False)
@@ -254,22 +269,17 @@ def read_rows(
     file: IO[bytes], header: Header, start: int, length: int, dtype: np.dtype
 ) -> NDArray[Any]:
     """Read some rows of a matrix, C-contiguous, in an unbuffered file."""
-    (m, n), by_columns, stored, offset = header
-    rows = np.empty((length, n), dtype)
-    if by_columns:
-        for first, column in product(range(0, length, _ROWS), range(0, n, _COLUMNS)):
-            part = rows[first : first + _ROWS, column : column + _COLUMNS]
-            buffer = np.empty(part.T.shape, stored)
-            for j, values in enumerate(buffer, column):
-                file.seek(offset + (j * m + start + first) * stored.itemsize)
-                fill(file, values)
-            part[...] = buffer.T
+    n_features, stored = header.shape[1], header.dtype
+    rows = np.empty((length, n_features), dtype)
+    if header.fortran_order:
+        _read_columns(file, header, start, rows)
         return rows
-    file.seek(offset + start * n * stored.itemsize)
+    file.seek(header.offset + start * n_features * stored.itemsize)
     if stored == dtype:
         fill(file, rows)
         return rows
-    step = max(1, _PIECE // (n * stored.itemsize))
+    # Numbers of another type are converted a few at a time.
+    step = max(1, COPY_BYTES // (n_features * stored.itemsize))
     for first in range(0, length, step):
         part = rows[first : first + step]
         buffer = np.empty(part.shape, stored)
@@ -278,19 +288,37 @@ def read_rows(
     return rows
 
 
+def _read_columns(
+    file: IO[bytes], header: Header, start: int, rows: NDArray[Any]
+) -> None:
+    """Fill rows from a matrix that is stored by columns."""
+    # Tiles of this shape are transposed while they are in the cache (2 MB).
+    tile_rows, tile_columns = 2**13, 2**5
+    length, n_features = rows.shape
+    corners = product(range(0, length, tile_rows), range(0, n_features, tile_columns))
+    for first, column in corners:
+        tile = rows[first : first + tile_rows, column : column + tile_columns]
+        buffer = np.empty(tile.T.shape, header.dtype)
+        for j, values in enumerate(buffer, column):
+            index = j * header.shape[0] + start + first
+            file.seek(header.offset + index * header.dtype.itemsize)
+            fill(file, values)
+        tile[...] = buffer.T
+
+
 def fill(file: Any, values: NDArray[Any]) -> None:
     """Read all numbers of a contiguous array; EOFError if the file has fewer."""
     view = values.reshape(-1).view(np.uint8).data if values.nbytes else b""
-    done = 0
-    while done < len(view):
-        read = file.readinto(view[done : done + _PIECE])
-        if not read:
+    n_read = 0
+    while n_read < len(view):
+        count = file.readinto(view[n_read : n_read + COPY_BYTES])
+        if not count:
             raise EOFError("it ends within an array")
-        done += read
+        n_read += count
 
 
 def member_header(archive: zipfile.ZipFile, name: str) -> Header:
-    """Header of an array in an archive, which must be as long as it says."""
+    """Read the header of an array in an archive, and check its length."""
     member = archive.getinfo(f"{name}.npy")
     with archive.open(member) as file:
         header = read_header(file)
@@ -302,9 +330,10 @@ def member_header(archive: zipfile.ZipFile, name: str) -> Header:
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """Read a small array in an archive, one that says what the others are."""
+    """Read a small array in an archive, such as the shape of the matrix."""
     header = member_header(archive, name)
-    if header.stop > _SMALL or header.dtype.hasobject:
+    # Shapes and names of formats have some hundred bytes with their header.
+    if header.stop > 2**12 or header.dtype.hasobject:
         raise ValueError(f"{name} is not what it should be")
     with archive.open(f"{name}.npy") as file:
         return np.lib.format.read_array(file, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Rows in files: dense ones, and which reader takes a file."""
+"""Dense rows in files, and the choice of a reader by the extension."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ from scalefair.files._source import (
     open_parquet,
 )
 from scalefair.streaming import RowReader
-
-_SVMLIGHT = (".svm", ".svmlight", ".libsvm")
 
 
 def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
@@ -61,8 +59,12 @@ def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
     ...     [block.shape for block in open_rows(f"{folder}/rows.npy").blocks()]
     [(4, 2)]
     """
-    readers: dict[str, Any] = dict.fromkeys(_SVMLIGHT, SvmlightReader)
-    readers |= {".npy": NpyReader, ".npz": NpzReader, ".parquet": ParquetReader}
+    readers: dict[str, Any] = {
+        **dict.fromkeys((".svm", ".svmlight", ".libsvm"), SvmlightReader),
+        ".npy": NpyReader,
+        ".npz": NpzReader,
+        ".parquet": ParquetReader,
+    }
     extension = os.path.splitext(path)[1].lower()
     if extension not in readers:
         raise FileError(
@@ -98,7 +100,7 @@ class NpyReader(RowReader):
         self._source = SourceFile(path, "an array saved by numpy.save")
         with self._source.opened() as file:
             self._header = checked_header(file)
-        shape, _, stored, _ = self._header
+        shape, stored = self._header.shape, self._header.dtype
         if stored.kind not in "fiub" or len(shape) != 2 or 0 in shape:
             raise FileError(
                 f"{self._source.path}: rows of features are a two-dimensional array of "
@@ -149,17 +151,18 @@ class ParquetReader(RowReader):
             raise ValueError(f"columns must be a list of names, got {columns!r}.")
         self._source = SourceFile(path, "a parquet file")
         with self._opened() as file:
-            schema, about = file.schema_arrow, file.metadata
+            schema, metadata = file.schema_arrow, file.metadata
             index = (schema.pandas_metadata or {}).get("index_columns", ())
             types = {f.name: f.type for f in schema if f.name not in index}
+        groups = range(metadata.num_row_groups)
+        sizes = [metadata.row_group(i).num_rows for i in groups]
+        if not sum(sizes):
+            raise FileError(f"{self._source.path}: has no rows.")
         self._names = list(types) if columns is None else list(columns)
         self.n_features, self.dtype = len(self._names), self._check_columns(types)
         self.feature_names = np.array(self._names, dtype=object)
-        sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
-        if not sum(sizes):
-            raise FileError(f"{self._source.path}: has no rows.")
         step = max(1, max_bytes // (self.n_features * self.dtype.itemsize))
-        # Row groups are mostly of one size: blocks start where they do.
+        # Most writers make row groups of one size: a block starts with a row group.
         self._step = step - step % max(sizes) if step > max(sizes) else step
         self._ends = np.cumsum(sizes)
         self.lengths = cut_evenly(sum(sizes), self._step)
@@ -175,10 +178,11 @@ class ParquetReader(RowReader):
             yield from self._read(file, 0)
 
     def _read(self, file: Any, first: int) -> Iterator[NDArray[Any]]:
-        """Read the blocks from one on; row groups come in batches of any size."""
+        """Yield the blocks from number `first` on."""
         start = first * self._step
         group = int(np.searchsorted(self._ends, start, side="right"))
-        skipped = start - int(self._ends[group - 1]) if group else start
+        # Rows of the batch that are not read, or that are in a block already.
+        n_used = start - int(self._ends[group - 1]) if group else start
         batches = file.iter_batches(
             batch_size=self._step,
             row_groups=list(range(group, file.num_row_groups)),
@@ -186,49 +190,54 @@ class ParquetReader(RowReader):
             use_threads=False,
         )
         batch = next(batches)
+        # Batches are of any size: a block may need several, or a part of one.
         for length in self.lengths[first:]:
-            X, done = np.empty((length, self.n_features), self.dtype), 0
-            while done < length:
-                while batch.num_rows <= skipped:
-                    skipped -= batch.num_rows
+            X, n_filled = np.empty((length, self.n_features), self.dtype), 0
+            while n_filled < length:
+                while batch.num_rows <= n_used:
+                    n_used -= batch.num_rows
                     batch = next(batches, None)
                     if batch is None:
                         raise ValueError("it has fewer rows than it says")
-                part = batch.slice(skipped, length - done)
+                part = batch.slice(n_used, length - n_filled)
+                stop = n_filled + len(part)
                 for j, name in enumerate(self._names):
-                    X[done : done + len(part), j] = _numbers(part.column(name))
-                skipped, done = skipped + len(part), done + len(part)
+                    X[n_filled:stop, j] = _numbers(part.column(name))
+                n_used, n_filled = n_used + len(part), stop
             yield X
 
     def _check_columns(self, types: dict[str, Any]) -> np.dtype:
-        """Return the common type of the columns, if they are numbers."""
-        from pyarrow import types as kinds
+        """Return the common type of the columns; raise unless all are numbers."""
+        from pyarrow import types as tests
 
         names, path = self._names, self._source.path
         if not names:
             raise FileError(f"{path}: no columns are chosen.")
-        tests = kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal
-        missing = [repr(c) for c in names if c not in types]
-        words = [c for c in names if c in types and not any(t(types[c]) for t in tests)]
+        is_numeric = [tests.is_integer, tests.is_floating, tests.is_boolean]
+        is_numeric.append(tests.is_decimal)
+        missing = [repr(name) for name in names if name not in types]
+        not_numeric = [
+            name
+            for name in names
+            if name in types and not any(test(types[name]) for test in is_numeric)
+        ]
         if missing:
             raise FileError(
                 f"{path}: has no column {listed(missing)}. It has "
                 f"{listed(types, repr)}."
             )
-        if words:
+        if not_numeric:
             raise FileError(
-                f"{path}: {len(words)} column(s) do not hold numbers: "
-                f"{listed(words, repr)}. Choose others by columns=[...]."
+                f"{path}: {len(not_numeric)} column(s) do not hold numbers: "
+                f"{listed(not_numeric, repr)}. Choose others by columns=[...]."
             )
-        single = all(kinds.is_float32(types[name]) for name in names)
+        single = all(tests.is_float32(types[name]) for name in names)
         return np.dtype(np.float32 if single else np.float64)
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         with self._source.opened() as file:
-            # Pages are read as they are needed, not whole row groups before.
-            how = {"pre_buffer": False, "buffer_size": 2**20}
-            yield open_parquet(self._source.path, file, **how)
+            yield open_parquet(self._source.path, file)
 
 
 def _numbers(column: Any) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Sparse rows in files: CSR matrices in zip archives, lines in svmlight format."""
+"""Sparse rows in files: CSR matrices of `save_npz`, lines in svmlight format."""
 
 from __future__ import annotations
 
@@ -33,22 +33,19 @@ from scalefair.files._source import (
 )
 from scalefair.streaming import RowReader
 
-# Bytes that are read rather than skipped, and row pointers that are read together.
-_NEAR, _POINTERS = 2**20, 2**17
-# Reads numbers of an array: from which, and how many.
-_Numbers = Callable[[int, int], NDArray[Any]]
+# Row pointers that are read at a time, 1 MB: a matrix may have hundreds of millions.
+# Blocks do not depend on it. An eighth takes twice the time, more saves none.
+POINTERS_PER_READ = 2**17
 _ARRAYS = ("indptr", "indices", "data")
-# Of the header before a member of a zip file: where it says how long its two fields
-# of variable length are, and where they start. The member follows.
-_FIELD_LENGTHS, _FIELDS = 26, 30
-# Bytes that a character of text makes at most: two are a row, four an entry.
-_BYTES_PER_CHARACTER = 8
+# Reads numbers of an array: (start, count) -> numbers.
+_ReadNumbers = Callable[[int, int], NDArray[Any]]
 
 
 class NpzReader(RowReader):
     """Sparse rows in ``.npz`` files, read as streams.
 
-    A pass reads each file once; a single block of a compressed file, all before it.
+    A pass reads each file once. To read a single block of a compressed file, all
+    blocks before it are read.
 
     Parameters
     ----------
@@ -74,23 +71,24 @@ class NpzReader(RowReader):
             raise ValueError("path must be a file or a list of files, got no file.")
         files = [_CsrFile(name, max_bytes) for name in paths]
         self.n_features = files[0].n_features
-        others = [file for file in files if file.n_features != self.n_features]
-        if others:
+        different = [file for file in files if file.n_features != self.n_features]
+        if different:
             raise FileError(
-                f"{others[0].source.path}: has {others[0].n_features} columns, "
+                f"{different[0].source.path}: has {different[0].n_features} columns, "
                 f"{files[0].source.path} has {self.n_features}: all must have the same."
             )
         self._files = [file for file in files if len(file.lengths)]
         if not self._files:
             raise FileError(f"{files[0].source.path}: has no rows.")
-        self._places = [(f, i) for f in self._files for i in range(len(f.lengths))]
+        # File and number in this file of each block.
+        self._blocks = [(f, i) for f in self._files for i in range(len(f.lengths))]
         self.lengths = np.concatenate([file.lengths for file in self._files])
         self.dtype = np.result_type(*(file.dtype for file in self._files))
         self.nnz = sum(file.nnz for file in self._files)
 
     def block(self, number: int) -> Any:
-        file, own = self._places[number]
-        return file.block(own, self.dtype)
+        file, number_in_file = self._blocks[number]
+        return file.block(number_in_file, self.dtype)
 
     def blocks(self) -> Iterator[Any]:
         for file in self._files:
@@ -98,7 +96,7 @@ class NpzReader(RowReader):
 
 
 class _CsrFile:
-    """Rows in one file, in blocks of given `lengths`."""
+    """Rows in one file, in blocks of `lengths` rows."""
 
     def __init__(self, path: AnyPath, max_bytes: int) -> None:
         self.source = SourceFile(path, "a CSR matrix saved by scipy.sparse.save_npz")
@@ -110,68 +108,75 @@ class _CsrFile:
             if indptr.shape != (m + 1,) or indices.shape != data.shape:
                 raise ValueError("its arrays do not fit each other")
             for name, kinds in zip(_ARRAYS, ("iu", "iu", "fiub"), strict=True):
-                if (found := self._headers[name].dtype).kind not in kinds:
-                    raise ValueError(f"its {name} are of the type {found}")
+                if (dtype := self._headers[name].dtype).kind not in kinds:
+                    raise ValueError(f"its {name} are of the type {dtype}")
         self.dtype = block_type(data.dtype)
         entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
-        with self._streams() as streams:
-            rows, entries = self._cut(streams["indptr"], m, entry_bytes, max_bytes)
+        with self._open() as arrays:
+            rows, entries = self._cut(arrays["indptr"], m, entry_bytes, max_bytes)
         self.lengths = np.diff(rows)
         self._starts = np.array(rows[:-1], np.int64)
         self._entries = np.array(entries, np.int64)
 
     def block(self, number: int, dtype: np.dtype) -> Any:
-        with self._streams(at_once=True) as streams:
-            return self._read(number, streams, dtype)
+        with self._open(random_access=True) as arrays:
+            return self._read(number, arrays, dtype)
 
     def blocks(self, dtype: np.dtype) -> Iterator[Any]:
-        """Iterate over all blocks; zipfile compares checksums at the end."""
-        with self._streams() as streams:
+        """Yield all blocks; at the end zipfile compares the checksums."""
+        with self._open() as arrays:
+            arrays["indptr"](0, 1)  # `_read` starts with the second pointer
             for number in range(len(self.lengths)):
-                yield self._read(number, streams, dtype)
+                yield self._read(number, arrays, dtype)
 
-    def _read(self, number: int, streams: dict[str, _Numbers], dtype: np.dtype) -> Any:
+    def _read(
+        self, number: int, arrays: dict[str, _ReadNumbers], dtype: np.dtype
+    ) -> Any:
         start, length = int(self._starts[number]), int(self.lengths[number])
         first, stop = self._entries[number : number + 2].tolist()
-        n = stop - first
-        # The first pointer of a block is the last one of the block before.
+        # The first pointer was read as the last one of the block before.
         indptr = np.zeros(length + 1, np.int64)
-        indptr[1:] = streams["indptr"](start + 1, length)
+        indptr[1:] = arrays["indptr"](start + 1, length)
         indptr[1:] -= first
-        data = streams["data"](first, n).astype(dtype, copy=False)
-        X = _csr(data, streams["indices"](first, n), indptr, self.n_features)
+        data = arrays["data"](first, stop - first).astype(dtype, copy=False)
+        indices = arrays["indices"](first, stop - first)
+        X = _csr(data, indices, indptr, self.n_features)
         X.sum_duplicates()
         return X
 
     def _cut(
-        self, pointers: _Numbers, m: int, entry_bytes: int, max_bytes: int
+        self, read_pointers: _ReadNumbers, m: int, entry_bytes: int, max_bytes: int
     ) -> tuple[list[int], list[int]]:
-        """First row and entry of each block, the ends last; pointers in pieces."""
-        found = pointers(0, 1)
-        rows, entries = [0], found.tolist()
-        # Entries at the same place are added up, but not more than make a block.
-        longest = max(self.n_features, max_bytes // entry_bytes)
-        for start in range(1, m + 1, _POINTERS):
-            more = pointers(start, min(_POINTERS, m + 1 - start))
-            found = np.concatenate([found, more])
-            if not (found[1:] >= found[:-1]).all():
+        """Return the first row and entry of each block and, last, the ends."""
+        pointers = read_pointers(0, 1)
+        rows, entries = [0], pointers.tolist()
+        # Entries of a row may repeat a column, but only as many as fit into a block.
+        max_row_entries = max(self.n_features, max_bytes // entry_bytes)
+        for start in range(1, m + 1, POINTERS_PER_READ):
+            count = min(POINTERS_PER_READ, m + 1 - start)
+            # `pointers` starts with the first row that is in no block yet.
+            pointers = np.concatenate([pointers, read_pointers(start, count)])
+            if not (pointers[1:] >= pointers[:-1]).all():
                 raise ValueError("its row pointers are wrong")
-            if (found[1:] - found[:-1]).max() > longest:
+            if (pointers[1:] - pointers[:-1]).max() > max_row_entries:
                 raise ValueError("a row has more entries than there are columns")
-            bounds = sparse_bounds(found, entry_bytes, max_bytes)
-            if start + len(more) <= m:
-                bounds.pop()  # the last block may go on
-            entries += found[bounds[1:]].tolist()
+            bounds = sparse_bounds(pointers, entry_bytes, max_bytes)
+            if start + count <= m:
+                bounds.pop()  # the last block may continue in the next piece
+            entries += pointers[bounds[1:]].tolist()
             rows += [rows[-1] + bound for bound in bounds[1:]]
-            found = found[bounds[-1] :]
+            pointers = pointers[bounds[-1] :]
         if entries[0] != 0 or entries[-1] != self.nnz:
             raise ValueError("its row pointers are wrong")
         return rows, entries
 
     @contextmanager
-    def _streams(self, at_once: bool = False) -> Iterator[dict[str, _Numbers]]:
-        """Open the arrays; at once, to go anywhere in those not compressed."""
-        streams: dict[str, _Numbers] = {}
+    def _open(self, random_access: bool = False) -> Iterator[dict[str, _ReadNumbers]]:
+        """Open the arrays; for random access those not compressed in the file itself.
+
+        Else they are read from start to end, and zipfile checks them.
+        """
+        arrays: dict[str, _ReadNumbers] = {}
         with (
             self.source.opened() as file,
             zipfile.ZipFile(file) as archive,
@@ -179,45 +184,52 @@ class _CsrFile:
         ):
             for name, header in self._headers.items():
                 member = archive.getinfo(f"{name}.npy")
-                content: Any = file
-                start = header.offset
-                if at_once and member.compress_type == zipfile.ZIP_STORED:
-                    file.seek(member.header_offset + _FIELD_LENGTHS)
-                    lengths = struct.unpack("<HH", file.read(4))
-                    start += member.header_offset + _FIELDS + sum(lengths)
+                offset = header.offset
+                if random_access and member.compress_type == zipfile.ZIP_STORED:
+                    content: Any = file
+                    offset += _member_start(file, member)
                 else:
                     content = stack.enter_context(archive.open(member))
-                streams[name] = partial(_take, content, start, header.dtype)
-            yield streams
+                    content.read(offset)
+                arrays[name] = partial(_read_numbers, content, offset, header.dtype)
+            yield arrays
+
+
+def _member_start(file: Any, member: zipfile.ZipInfo) -> int:
+    """Return where the content of a member of a zip file starts.
+
+    Its header has 30 bytes and two fields, whose lengths are at byte 26.
+    """
+    file.seek(member.header_offset + 26)
+    n_name, n_extra = struct.unpack("<HH", file.read(4))
+    return int(member.header_offset + 30 + n_name + n_extra)
 
 
 def _csr(data: Any, columns: Any, indptr: Any, n_features: int) -> Any:
-    """Rows with small indices, which compiled code takes wherever they point."""
+    """Return rows with indices of 32 bits if they fit, after a check of their range."""
     if len(columns) and not 0 <= columns.min() <= columns.max() < n_features:
         raise ValueError("column indices beyond the number of columns")
     fits = max(len(columns), n_features) <= np.iinfo(np.int32).max
-    small = np.int32 if fits else np.int64
-    indices = (array.astype(small, copy=False) for array in (columns, indptr))
+    dtype = np.int32 if fits else np.int64
+    indices = (array.astype(dtype, copy=False) for array in (columns, indptr))
     return sparse.csr_array((data, *indices), shape=(len(indptr) - 1, n_features))
 
 
-def _take(
+def _read_numbers(
     file: Any, offset: int, dtype: np.dtype, start: int, count: int
 ) -> NDArray[Any]:
-    """Read some numbers of an array; in compressed files it is slow to go back."""
+    """Read some numbers of an array that starts at an offset."""
+    position = offset + start * dtype.itemsize
+    if file.tell() != position:  # after a seek zipfile checks nothing
+        file.seek(position)
     values = np.empty(count, dtype)
-    place = offset + start * dtype.itemsize
-    if 0 < place - file.tell() <= _NEAR:
-        file.read(place - file.tell())  # after a seek zipfile compares no checksum
-    else:
-        file.seek(place)
     fill(file, values)
     return values
 
 
 def _read_shape(archive: zipfile.ZipFile, path: str) -> tuple[int, int]:
-    found = read_member(archive, "format").item()
-    name = found.decode("ascii", "replace") if isinstance(found, bytes) else found
+    stored = read_member(archive, "format").item()
+    name = stored.decode("ascii", "replace") if isinstance(stored, bytes) else stored
     if name != "csr":
         raise FileError(f"{path}: it is of format {name!r}. Save X.tocsr() again.")
     shape = read_member(archive, "shape")
@@ -267,46 +279,52 @@ class SvmlightReader(RowReader):
         zero_based: bool | Literal["auto"] = "auto",
         max_bytes: int = BLOCK_BYTES,
     ) -> None:
-        size = max(1, check_max_bytes(max_bytes) // _BYTES_PER_CHARACTER)
+        # A character makes at most 8 bytes: two of them may be a row, four an entry.
+        size = max(1, check_max_bytes(max_bytes) // 8)
         if zero_based not in (True, False, "auto"):
             raise ValueError(
                 f'zero_based must be True, False or "auto", got {zero_based!r}.'
             )
         self._source = SourceFile(path, "in svmlight format")
         name = self._source.path
-        pieces, line = [], 0
+        labels, self.nnz, min_index, max_index = [], 0, 1, 0
+        # Position, length and number of lines before it, of the text of each block.
+        self._ranges: list[tuple[int, int, int]] = []
         with self._source.opened() as file:
             if file.read(2) == b"\x1f\x8b":
                 raise FileError(
                     f"{name}: is compressed, and cannot be read in blocks. Unpack it "
                     "first."
                 )
-            start = file.seek(0)
+            start, n_lines = file.seek(0), 0
             while text := file.read(size):
-                text = text if text.endswith(b"\n") else text + file.readline()
-                X, y = parse_svmlight(name, text, line)
+                if not text.endswith(b"\n"):
+                    text += file.readline()
+                X, y = parse_svmlight(name, text, n_lines)
                 if len(y):
-                    ends = X.indices.min(initial=1), X.indices.max(initial=0)
-                    pieces.append((y, (start, len(text), line), X.nnz, *ends))
-                start, line = start + len(text), line + text.count(b"\n")
-        if not pieces:
+                    labels.append(y)
+                    self._ranges.append((start, len(text), n_lines))
+                    self.nnz += X.nnz
+                    min_index = min(min_index, int(X.indices.min(initial=1)))
+                    max_index = max(max_index, int(X.indices.max(initial=0)))
+                start, n_lines = start + len(text), n_lines + text.count(b"\n")
+        if not labels:
             raise FileError(f"{name}: has no rows.")
-        labels, self._ranges, counts, lows, highs = zip(*pieces, strict=True)
-        self.labels, self.nnz = np.concatenate(labels), sum(counts)
+        self.labels = np.concatenate(labels)
         self.lengths = np.array([len(y) for y in labels], np.int64)
-        told = None if zero_based == "auto" else bool(zero_based)
-        self.zero_based = counts_from_zero(name, min(lows), told)
-        found = int(max(highs)) + self.zero_based
-        self.n_features = found if n_features is None else int(n_features)
-        if self.n_features < max(found, 1):
-            given = "" if n_features is None else f", more than n_features={n_features}"
-            raise FileError(f"{name}: has {found} features{given}.")
+        is_zero_based = None if zero_based == "auto" else bool(zero_based)
+        self.zero_based = counts_from_zero(name, min_index, is_zero_based)
+        n_present = max_index + self.zero_based
+        self.n_features = n_present if n_features is None else int(n_features)
+        if self.n_features < max(n_present, 1):
+            limit = "" if n_features is None else f", more than n_features={n_features}"
+            raise FileError(f"{name}: has {n_present} features{limit}.")
 
     def block(self, number: int) -> Any:
-        start, size, line = self._ranges[number]
+        start, size, n_lines = self._ranges[number]
         with self._source.opened() as file:
             file.seek(start)
-            X = parse_svmlight(self._source.path, file.read(size), line)[0]
+            X, _ = parse_svmlight(self._source.path, file.read(size), n_lines)
             if X.shape[0] != self.lengths[number]:
                 raise ValueError("it has other rows than when its reader was made")
             columns = X.indices - (not self.zero_based)

@@ -1,4 +1,4 @@
-"""Files that readers open anew in each pass, and what is wrong with them."""
+"""Files that readers open again in each pass, and the errors of reading them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 AnyPath = str | os.PathLike[str]
-# Large enough that the cost of a block's Python code does not count.
+# Default size of a block of rows. Much smaller ones lose time in Python code, larger
+# ones only take memory.
 BLOCK_BYTES = 2**26
-# Numbers of a file's identity that hold on other machines, too.
-_ANYWHERE = 2
-# What readers raise for damaged files; NumPy parses headers of arrays as Python.
-_DAMAGE: tuple[type[Exception], ...]
-_DAMAGE = (EOFError, LookupError, RuntimeError, ValueError, TypeError, OverflowError)
-_DAMAGE += (SyntaxError, tokenize.TokenError, csv.Error, lzma.LZMAError, zlib.error)
-_DAMAGE += (zipfile.BadZipFile, OSError)
-_REFUSED = {
+# What the readers raise for damaged files; NumPy parses headers of arrays as Python.
+_DAMAGE_ERRORS: tuple[type[Exception], ...]
+_DAMAGE_ERRORS = (EOFError, LookupError, RuntimeError, ValueError, TypeError)
+_DAMAGE_ERRORS += (OverflowError, SyntaxError, tokenize.TokenError, csv.Error, OSError)
+_DAMAGE_ERRORS += (lzma.LZMAError, zlib.error, zipfile.BadZipFile)
+_ACCESS_ERRORS = {
     FileNotFoundError: "no such file. Check the path.",
     IsADirectoryError: "is a folder, not a file.",
     PermissionError: "no permission to read it. Check its access rights.",
@@ -39,15 +38,15 @@ class FileError(ValueError):
 
 
 @contextmanager
-def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Turn whatever goes wrong while `path` is read into a `FileError`.
+def reading(path: AnyPath, content: str) -> Iterator[None]:
+    """Turn any error of reading `path` into a `FileError`.
 
     Parameters
     ----------
     path : str or path-like
         The file that the message names.
-    what : str
-        What it should be, such as ``"an array saved by numpy.save"``.
+    content : str
+        What the file should be, such as ``"an array saved by numpy.save"``.
 
     Raises
     ------
@@ -68,26 +67,26 @@ or damaged (no more bytes). Save it again.
         yield
     except (FileError, MemoryError):
         raise
-    except tuple(_REFUSED) as error:
-        raise FileError(f"{name}: {_REFUSED[type(error)]}") from error
-    except _DAMAGE as error:
-        # An error of the system has a number; others are libraries' of the content.
+    except tuple(_ACCESS_ERRORS) as error:
+        raise FileError(f"{name}: {_ACCESS_ERRORS[type(error)]}") from error
+    except _DAMAGE_ERRORS as error:
+        # Errors of the system have a number; others are about the content.
         if isinstance(error, OSError) and error.errno is not None:
             reason = error.strerror or one_line(error)
             raise FileError(f"{name}: cannot be read ({reason}).") from error
         raise FileError(
-            f"{name}: not {what}, or damaged ({one_line(error)}). Save it again."
+            f"{name}: not {content}, or damaged ({one_line(error)}). Save it again."
         ) from error
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an error says, short enough to go into another message."""
+    """Return the message of an error, cut so that it fits into another message."""
     text = " ".join(str(error).split()).rstrip(".")
     return text[:120] or type(error).__name__
 
 
-def open_parquet(path: AnyPath, file: Any, **options: Any) -> Any:
-    """Return the reader that pyarrow has for an open file."""
+def open_parquet(path: AnyPath, file: Any) -> Any:
+    """Return pyarrow's reader of an open file."""
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -95,25 +94,30 @@ def open_parquet(path: AnyPath, file: Any, **options: Any) -> Any:
             f"{os.fspath(path)}: parquet files need pyarrow: pip install "
             f'"scalefair[data]" ({error}). Or save the table in another format.'
         ) from error
-    return parquet.ParquetFile(file, **options)
+    # Pages are read when they are needed, in pieces; else whole row groups at once.
+    return parquet.ParquetFile(file, pre_buffer=False, buffer_size=2**20)
 
 
 class SourceFile:
-    """A file that keeps its size, time and place; the last not in other processes."""
+    """A file that must not change between passes; `content` is what it should be."""
 
-    def __init__(self, path: AnyPath, what: str) -> None:
-        self.path, self._what = os.fspath(path), what
+    def __init__(self, path: AnyPath, content: str) -> None:
+        self.path, self._content = os.fspath(path), content
         self._identity: tuple[int, ...] = ()
         with self.opened() as file:
             self._identity = _identity(file)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_identity": self._identity[:_ANYWHERE]}
+        # Size and time hold on other machines, too; inode and device do not.
+        return {**self.__dict__, "_identity": self._identity[:2]}
 
     @contextmanager
     def opened(self, buffering: int = -1) -> Iterator[BinaryIO]:
-        """Open the file; that it has changed is said before anything else is."""
-        with reading(self.path, self._what), open(self.path, "rb", buffering) as file:
+        """Open the file; a change of it is the first error that is raised."""
+        with (
+            reading(self.path, self._content),
+            open(self.path, "rb", buffering) as file,
+        ):
             self._check(file)
             try:
                 yield file
@@ -123,8 +127,8 @@ class SourceFile:
             self._check(file)
 
     def _check(self, file: BinaryIO) -> None:
-        known = self._identity
-        if known != _identity(file)[: len(known)]:
+        identity = self._identity
+        if identity != _identity(file)[: len(identity)]:
             raise FileError(
                 f"{self.path}: has changed since its reader was made, or is a copy of "
                 "another time. Make a new reader."
@@ -132,13 +136,13 @@ class SourceFile:
 
 
 def _identity(file: BinaryIO) -> tuple[int, ...]:
-    """Return what tells a file from what it was; first what it has anywhere."""
+    """Return size, time, inode and device: any change of the file changes one."""
     status = os.fstat(file.fileno())
     return status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
 
 
 def check_max_bytes(max_bytes: int) -> int:
-    """Return the largest size of a block, or say that it is none."""
+    """Return the largest size of a block, or raise if it is no size."""
     is_number = isinstance(max_bytes, Real) and not isinstance(max_bytes, bool)
     if not is_number or not 1 <= max_bytes < math.inf:
         raise ValueError(
@@ -148,11 +152,11 @@ def check_max_bytes(max_bytes: int) -> int:
 
 
 def cut_evenly(n_rows: int, step: int) -> NDArray[np.int64]:
-    """Rows of each block: `step` of them, in the last one what is left."""
+    """Return the number of rows of each block: `step`, in the last one fewer."""
     return np.diff(np.append(np.arange(0, n_rows, step), n_rows))
 
 
 def block_type(stored: np.dtype) -> np.dtype:
-    """Type of the entries of blocks: float32 as it is, other numbers as float64."""
+    """Return the type of blocks: float32 if the file has it, else float64."""
     single = stored.kind == "f" and stored.itemsize == 4
     return np.dtype(np.float32 if single else np.float64)

@@ -1,4 +1,4 @@
-"""Tables of named columns: numbers and words, whichever file they are in."""
+"""Tables of named columns, of numbers or of strings, in delimited text or parquet."""
 
 from __future__ import annotations
 
@@ -17,226 +17,285 @@ from scalefair.files._matrices import file_format
 from scalefair.files._source import FileError, open_parquet, reading
 from scalefair.files._text import (
     MISSING,
-    EdgeText,
+    Layout,
+    TextOptions,
+    UncommentedText,
     find_layout,
+    first_duplicate,
     is_number,
     open_bytes,
     open_text,
     quote,
-    repeated,
-    with_point,
+    with_decimal_point,
 )
 
-# A column with this share of numbers among its values is one of numbers.
-_NUMBERS = 0.8
-# Rows by which a table that is read in pieces is judged, and numbers of a piece.
-_SAMPLE, _PIECE = 20_000, 2**21
-# Before 3.1 pandas misses the last place of some numbers, unless it is told.
-_OLD = tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1)
-_EXACTLY: dict[str, Any] = {"float_precision": "round_trip"} if _OLD else {}
-# A truth value has one spelling, whoever wrote or parsed it.
-_TRUTH = {"TRUE": "True", "true": "True", "FALSE": "False", "false": "False"}
+# Rows by which `store` tells columns of numbers. Fewer may all be empty or whole.
+SAMPLE_ROWS = 20_000
+# Numbers in a piece of `store`, 16 MB. A quarter and twice as many are as fast.
+PIECE_NUMBERS = 2**21
+# Before 3.1 pandas rounds the last digit of some numbers unless it is told not to.
+_IS_OLD_PANDAS = tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1)
+FLOAT_OPTIONS: dict[str, Any] = (
+    {"float_precision": "round_trip"} if _IS_OLD_PANDAS else {}
+)
+# One spelling of truth values, whichever program wrote them.
+_BOOLEANS = {"TRUE": "True", "true": "True", "FALSE": "False", "false": "False"}
 
 
 class TableFile:
-    """A table in a file: names or numbers of columns, notes, rows when asked for."""
+    """A table in a file: its columns are known at once, its rows are read on demand.
+
+    Columns without a header are named by number, from 1. `notes` say what was assumed.
+    """
 
     def __init__(
-        self, path: Path, *, na_values: Collection[str] = (), **options: Any
+        self, path: Path, options: TextOptions | None = None, *, of_edges: bool = False
     ) -> None:
-        na_values = [na_values] if isinstance(na_values, str) else na_values
+        options = options or TextOptions()
         self.path = path
-        self.ids: list[str] = []  # columns whose words stay as they are spelled
-        self.missing = (*MISSING, *na_values)
-        self._missing_numbers = [float(x) for x in na_values if is_number(x)]
+        # Columns of ids, whose strings are not changed: "NA" or "true" may be a name.
+        self.id_columns: list[str] = []
         self.notes: list[str] = []
         self.layout: dict[str, Any] = {}
-        self._text, self._is_even = None, False
+        self._missing = (*MISSING, *options.na_values)
+        self._missing_numbers = [float(x) for x in options.na_values if is_number(x)]
+        self._text: Layout | None = None
+        self._is_checked = False  # whether all records have as many cells
         if file_format(path) == "parquet":
             self.names, self.has_header = _parquet_names(path), True
             return
-        self._text = text = find_layout(path, missing=na_values, **options)
+        self._text = text = find_layout(path, options, of_edges)
         self.names = text.names or [str(i + 1) for i in range(text.n_columns)]
         self.has_header = text.names is not None
         self.notes += text.notes
-        self.layout = {"header": self.has_header, "delimiter": text.delimiter}
-        self.layout["decimal"] = text.decimal
+        self.layout = {
+            "header": self.has_header,
+            "delimiter": text.delimiter,
+            "decimal": text.decimal,
+        }
 
-    def find(self, given: str, option: str) -> str:
+    # --- Where something is ---
+
+    def find(self, name: str, option: str) -> str:
         """Return the name of a column, or raise a FileError that lists all."""
-        if given in self.names:
-            return given
-        known = listed(self.names)
+        if name in self.names:
+            return name
+        columns = listed(self.names)
         if not self.has_header:
-            known = f"1 to {len(self.names)}, there is no header; else pass --header"
+            columns = f"1 to {len(self.names)}, there is no header; else pass --header"
         raise FileError(
-            f"{self.path}: no column is named {given!r} (columns: {known}). Check "
+            f"{self.path}: no column is named {name!r} (columns: {columns}). Check "
             f"{option}."
         )
 
-    def where(self, row: int, column: str | None = None) -> str:
-        """Place of a row or a value: file and line, and column; for messages."""
-        place = f":{self.line(row)}" if self._text else f": row {row} (counted from 0)"
-        place = f"{self.path}{place}"
+    def locate(self, row: int, column: str | None = None) -> str:
+        """Return file and line of a row, and the column of a value, for messages."""
+        line = f":{self.line_number(row)}" if self._text else f": row {row}"
+        counted = "" if self._text else " (counted from 0)"
+        location = f"{self.path}{line}{counted}"
         if column is None:
-            return place
+            return location
         name = f" ({column})" if self.has_header else ""
-        return f"{place}: column {self.names.index(column) + 1}{name}"
+        return f"{location}: column {self.names.index(column) + 1}{name}"
 
-    def line(self, row: int) -> int:
-        """Line of a row of text, which is read again up to it."""
+    def line_number(self, row: int) -> int:
+        """Return the line of a row of text, which is read again up to it."""
         assert self._text is not None
         records = enumerate(self._text.records())
-        return next((line for i, (line, _) in records if i == row), 0)
+        return next((number for i, (number, _) in records if i == row), 0)
+
+    # --- Rows ---
 
     def read(
-        self, columns: Sequence[str] | None = None, words: Collection[str] = ()
+        self, columns: Sequence[str] | None = None, strings: Collection[str] = ()
     ) -> pandas.DataFrame:
-        """Return columns (None: all) of all rows, typed; those in `words` are words."""
+        """Return columns (None: all) of numbers, or strings as those in `strings`."""
         columns = self.names if columns is None else columns
-        frame = self.typed(self.frame(columns, words), words)
+        frame = self.convert(self.read_raw(columns, strings), strings)
         if frame.empty:
             raise FileError(f"{self.path}: is empty: it has no rows.")
         return frame
 
     def store(
-        self, columns: Sequence[str], words: Collection[str], folder: Path
+        self, columns: Sequence[str], strings: Collection[str], folder: Path
     ) -> pandas.DataFrame:
-        """Do as `read`, by the first rows, with the numbers in a nameless file."""
-        sample = self.typed(self.frame(columns, words, _SAMPLE), words)
-        words = [column for column in columns if not is_numeric_dtype(sample[column])]
-        numbers = [column for column in columns if column not in words]
-        texts: dict[str, list[Any]] = {column: [] for column in words}
-        n_rows, size = 0, max(1, _PIECE // max(1, len(columns)))
+        """Read as `read` does, with the numbers in a temporary file, mapped.
+
+        The first rows tell which columns have numbers; strings become categories.
+        """
+        sample = self.convert(self.read_raw(columns, strings, SAMPLE_ROWS), strings)
+        numbers = [name for name in columns if is_numeric_dtype(sample[name])]
+        strings = [name for name in columns if name not in numbers]
+        categories: dict[str, list[Any]] = {name: [] for name in strings}
+        n_rows, piece_rows = 0, max(1, PIECE_NUMBERS // max(1, len(columns)))
         with tempfile.TemporaryFile(dir=folder) as file:
-            for piece in self._pieces(columns, words, size):
-                frame = self.typed(piece, words, n_rows, numbers)
+            for piece in self._pieces(columns, strings, piece_rows):
+                frame = self.convert(piece, strings, n_rows, numbers)
                 try:
                     file.write(np.ascontiguousarray(frame[numbers], np.float64).data)
                     file.flush()
-                except OSError as error:  # no space, as a rule
+                except OSError as error:  # usually the disk is full
                     error.filename = str(folder)
                     raise
-                for column in words:
-                    texts[column].append(frame[column].astype("category"))
+                for name in strings:
+                    categories[name].append(frame[name].astype("category"))
                 n_rows += len(frame)
             stored = pandas.DataFrame(index=range(n_rows))
-            if numbers:  # the map lives on when the file is closed
+            if numbers:  # the map remains valid when the file is closed
                 X = np.memmap(file, np.float64, "r+", shape=(n_rows, len(numbers)))
                 stored = pandas.DataFrame(X, columns=numbers, copy=False)
-        for column, pieces in texts.items():
-            stored[column] = pandas.api.types.union_categoricals(pieces)
+        for name, pieces in categories.items():
+            stored[name] = pandas.api.types.union_categoricals(pieces)
         return stored
 
-    def frame(
-        self, columns: Sequence[str], words: Collection[str], n_rows: int | None = None
+    def read_raw(
+        self,
+        columns: Sequence[str],
+        strings: Collection[str] = (),
+        n_rows: int | None = None,
     ) -> pandas.DataFrame:
-        """Return columns, of the first rows or of all, as pandas reads them."""
-        with closing(self._pieces(columns, words, n_rows)) as pieces:
+        """Return columns of the first rows, or of all, as pandas reads them."""
+        with closing(self._pieces(columns, strings, n_rows)) as pieces:
             return next(pieces, pandas.DataFrame(columns=list(columns)))
 
     def _pieces(
-        self, columns: Sequence[str], words: Collection[str], size: int | None
+        self, columns: Sequence[str], strings: Collection[str], n_rows: int | None
     ) -> Generator[pandas.DataFrame]:
-        """Yield so many rows after the other, or all at once."""
-        layout = self._text
-        if layout is None:
-            with _parquet(self.path) as file:
-                pieces = [file.read(columns)] if size is None else ()
-                for piece in pieces or file.iter_batches(size, columns=columns):
-                    yield piece.to_pandas()[columns]
+        """Yield so many rows at a time, or all at once."""
+        if self._text is not None:
+            yield from self._text_pieces(self._text, columns, strings, n_rows)
             return
-        # All columns are read, so that pandas counts the cells.
+        with _open_parquet(self.path) as file:
+            if n_rows is None:
+                yield file.read(columns).to_pandas()[columns]
+                return
+            for batch in file.iter_batches(n_rows, columns=columns):
+                yield batch.to_pandas()[columns]
+
+    def _text_pieces(
+        self,
+        layout: Layout,
+        columns: Sequence[str],
+        strings: Collection[str],
+        n_rows: int | None,
+    ) -> Generator[pandas.DataFrame]:
+        missing = {
+            j: [""] if name in self.id_columns else list(self._missing)
+            for j, name in enumerate(self.names)
+        }
+        # All columns are read, so that pandas counts the cells of each record.
         options: dict[str, Any] = {
             "sep": r"\s+" if layout.delimiter is None else layout.delimiter,
             "decimal": layout.decimal,
             "header": 0 if self.has_header else None,
             "names": range(len(self.names)),
             "index_col": False,
-            "dtype": {self.names.index(column): str for column in words},
+            "dtype": {self.names.index(name): str for name in strings},
             "skipinitialspace": True,
             "keep_default_na": False,
-            "na_values": {
-                j: [""] if name in self.ids else list(self.missing)
-                for j, name in enumerate(self.names)
-            },
+            "na_values": missing,
             "low_memory": False,
             "iterator": True,
-            "chunksize": size,
-            **_EXACTLY,
+            "chunksize": n_rows,
+            **FLOAT_OPTIONS,
         }
         with (
             reading(self.path, "a table"),
             open_text(self.path, layout.encoding) as file,
         ):
-            for _ in range(layout.skipped):
+            for _ in range(layout.n_skipped):
                 file.readline()
-            text: Any = EdgeText(file) if layout.of_edges else file
+            text: Any = UncommentedText(file) if layout.of_edges else file
             try:
                 with pandas.read_csv(text, **options) as pieces:
                     for piece in pieces:
-                        if not self._is_even and piece.iloc[:, -1].isna().any():
-                            layout.refuse_uneven()  # so look cells not there
-                            self._is_even = True
+                        # pandas fills short records with missing values.
+                        if not self._is_checked and piece.iloc[:, -1].isna().any():
+                            layout.check_records()
+                            self._is_checked = True
                         piece.columns = self.names
                         yield piece[list(columns)]
             except (pandas.errors.ParserError, UnicodeDecodeError):
-                layout.refuse_uneven()  # which says where it is
+                layout.check_records()  # its message has the line
                 raise
             finally:
-                if n := getattr(text, "n_comments", 0):
-                    note = f"{self.path}: {n} line(s) between the edges start with # "
-                    note += "or %, and were taken for comments."
-                    self.notes += [note] * (note not in self.notes)
+                if isinstance(text, UncommentedText) and text.n_comments:
+                    self._note_comments(text.n_comments)
 
-    def typed(
+    def _note_comments(self, n_comments: int) -> None:
+        note = (
+            f"{self.path}: {n_comments} line(s) between the edges start with # or %, "
+            "and were taken for comments."
+        )
+        if note not in self.notes:
+            self.notes.append(note)
+
+    # --- Types ---
+
+    def convert(
         self,
         frame: pandas.DataFrame,
-        words: Collection[str] = (),
+        strings: Collection[str] = (),
         start: int = 0,
         numbers: Collection[str] = (),
     ) -> pandas.DataFrame:
-        """Make every column one of numbers or of words, or say why it is neither."""
-        found = {}
-        for column in frame.columns:
-            values = frame[column].reset_index(drop=True)
-            if column in words or values.dtype.kind not in "iuf":
-                spelled = column in self.ids
-                values = as_words(values, [""] if spelled else self.missing, spelled)
+        """Make each column one of numbers or of strings, or say why it is neither.
+
+        Columns in `strings` or `numbers` must become these; `start` is the row of the
+        table that is the first of the frame.
+        """
+        converted = {}
+        for name in frame.columns:
+            values = frame[name].reset_index(drop=True)
+            if name in strings or values.dtype.kind not in "iuf":
+                is_id = name in self.id_columns
+                values = as_strings(values, [""] if is_id else self._missing, is_id)
             elif self._missing_numbers:
                 values = values.mask(values.isin(self._missing_numbers))
-            if column not in words and values.dtype.kind == "O":
-                values = self._judge(values, start, column in numbers)
-            found[column] = values
-        return pandas.DataFrame(found, copy=False)
+            if name not in strings and values.dtype.kind == "O":
+                values = self._parse_numbers(values, start, name in numbers)
+            converted[name] = values
+        return pandas.DataFrame(converted, copy=False)
 
-    def _judge(self, texts: pandas.Series, start: int, must: bool) -> pandas.Series:
-        """Words, or numbers beside which nothing else stands; else say what does."""
-        codes, distinct = pandas.factorize(texts)
-        known, plain = codes >= 0, list(distinct)
+    def _parse_numbers(
+        self, strings: pandas.Series, start: int, must_be_numbers: bool
+    ) -> pandas.Series:
+        """Return numbers if all strings are, the strings if few are, else raise."""
+        # Each distinct string is parsed once.
+        codes, distinct = pandas.factorize(strings)
+        is_present, cells = codes >= 0, list(distinct)
         if self.layout.get("decimal") == ",":
-            plain = [with_point(word) for word in plain]
-        valid = np.array([is_number(word) for word in plain] or [True], dtype=bool)
-        numeric = known & valid[codes]
-        if numeric.sum() == known.sum():
-            values = np.array([*map(float, plain), np.nan])[codes]
-            return pandas.Series(values, name=texts.name)
-        column = str(texts.name)
-        if must or numeric.sum() >= _NUMBERS * known.sum():
-            bad = np.flatnonzero(known & ~numeric)
-            more = f" (and {bad.size - 1} more)" if bad.size > 1 else ""
+            cells = [with_decimal_point(cell) for cell in cells]
+        is_valid = np.array([is_number(cell) for cell in cells] or [True], dtype=bool)
+        is_numeric = is_present & is_valid[codes]
+        n_numbers, n_values = is_numeric.sum(), is_present.sum()
+        if n_numbers == n_values:
+            values = np.array([*map(float, cells), np.nan])[codes]
+            return pandas.Series(values, name=strings.name)
+        name = str(strings.name)
+        # Where four of five values are numbers a string is a mistake.
+        if must_be_numbers or n_numbers >= 0.8 * n_values:
+            invalid = np.flatnonzero(is_present & ~is_numeric)
+            more = f" (and {invalid.size - 1} more)" if invalid.size > 1 else ""
             raise FileError(
-                f"{self.where(start + int(bad[0]), column)} is "
-                f"{quote(texts.iloc[bad[0]])}{more}, in a column of numbers. Correct "
-                f"it, or pass --drop {column!r}, or --categorical {column!r} for words."
+                f"{self.locate(start + int(invalid[0]), name)} is "
+                f"{quote(strings.iloc[invalid[0]])}{more}, in a column of numbers. "
+                f"Correct it, or pass --drop {name!r}, or --categorical {name!r} for "
+                "words."
             )
-        if numeric.any():
-            mixed = f"column {column} holds numbers and words, and was taken for words"
-            self.notes.append(f"{self.path}: {mixed}.")
-        return texts
+        if n_numbers:
+            note = f"column {name} holds numbers and words, and was taken for words"
+            self.notes.append(f"{self.path}: {note}.")
+        return strings
 
 
-def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
+def read_table(
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    words: Collection[str] = (),
+    **options: Any,
+) -> pandas.DataFrame:
     r"""Read a table as the commands of ``scalefair`` understand it.
 
     Cells are stripped of blanks; ``?``, ``NA``, ``nan`` and empty cells are missing;
@@ -246,10 +305,13 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
     ----------
     path : str or Path
         Delimited text, packed or not, or parquet; ``-`` is the standard input.
+    columns : sequence of str or None, default=None
+        Columns that are read, in this order; by default all.
+    words : collection of str, default=()
+        Columns of words, whatever they look like.
     **options
-        ``columns`` that are read, ``words`` among them whatever they look like; what
-        else means missing as ``na_values=["-", "-200"]``; of text ``header``,
-        ``delimiter``, ``decimal``, ``skip_lines`` and ``encoding``.
+        Lists of what else means missing, as ``na_values=["-", "-200"]``; of text
+        ``header``, ``delimiter``, ``decimal``, ``skip_lines`` and ``encoding``.
 
     Returns
     -------
@@ -272,12 +334,11 @@ def read_table(path: str | Path, **options: Any) -> pandas.DataFrame:
     0  31.0  female
     1   NaN    male
     """
-    wanted = {k: options.pop(k) for k in ("columns", "words") if k in options}
-    return TableFile(Path(path), **options).read(**wanted)
+    return TableFile(Path(path), TextOptions(**options)).read(columns, words)
 
 
 def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
-    """Do what a saved model does first to the rows it is given.
+    """Convert the rows that a saved model is given, as its own rows were.
 
     Parameters
     ----------
@@ -302,36 +363,40 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
     """
     if not isinstance(X, pandas.DataFrame):
         X = pandas.DataFrame(np.asarray(X, dtype=object), columns=list(columns))
-    found = {}
-    for column in columns:
-        is_word = column in words
-        values = as_words(X[column]) if is_word else X[column].astype(np.float64)
-        found[column] = values.where(values.notna(), np.nan).to_numpy()
-    return pandas.DataFrame(found)
+    cleaned = {}
+    for name in columns:
+        values = as_strings(X[name]) if name in words else X[name].astype(np.float64)
+        cleaned[name] = values.where(values.notna(), np.nan).to_numpy()
+    return pandas.DataFrame(cleaned)
 
 
-def as_words(
-    values: pandas.Series, missing: Collection[str] = MISSING, spelled: bool = False
+def as_strings(
+    values: pandas.Series, missing: Collection[str] = MISSING, verbatim: bool = False
 ) -> pandas.Series:
-    """Strings, stripped, or None if missing; truth values have one spelling, or not."""
+    """Return stripped strings, None if missing; truth values as Python spells them.
+
+    `verbatim` keeps the spelling of truth values.
+    """
     codes, distinct = pandas.factorize(values)
-    stripped = [str(word).strip() for word in distinct] + [""]
-    truth = {} if spelled else _TRUTH
-    kept = [None if word in missing else truth.get(word, word) for word in stripped]
-    return pandas.Series(np.array(kept, object)[codes], name=values.name, dtype=object)
+    # The last entry is that of missing values, whose code is -1.
+    stripped = [str(value).strip() for value in distinct] + [""]
+    booleans = {} if verbatim else _BOOLEANS
+    cells = [None if cell in missing else booleans.get(cell, cell) for cell in stripped]
+    strings = np.array(cells, object)[codes]
+    return pandas.Series(strings, name=values.name, dtype=object)
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[Any]:
+def _open_parquet(path: Path) -> Iterator[Any]:
     with reading(path, "a parquet file"), open_bytes(path) as file:
         yield open_parquet(path, file)
 
 
 def _parquet_names(path: Path) -> list[str]:
-    """Names of the columns; the index that a frame was saved with is not among them."""
-    with _parquet(path) as file:
+    """Return the names of the columns, without the index of a saved frame."""
+    with _open_parquet(path) as file:
         frame = file.schema_arrow.empty_table().to_pandas()
     names = [str(label) for label in frame.columns]
-    if twice := repeated(names):
-        raise FileError(f"{path}: several columns are named {twice}. Rename them.")
+    if duplicate := first_duplicate(names):
+        raise FileError(f"{path}: several columns are named {duplicate}. Rename them.")
     return names

@@ -1,4 +1,4 @@
-"""Delimited text: its bytes, its records, and what the first of them tell."""
+"""Delimited text: encoding, delimiter, decimal mark, header and records of a file."""
 
 from __future__ import annotations
 
@@ -19,40 +19,57 @@ from typing import IO, Any, cast
 
 from scalefair.files._source import FileError, reading
 
-# Spellings of a value that is not there.
+# Spellings of a missing value.
 MISSING = ("", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>")
-_PACKED: dict[bytes, Any]
-_PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+_DECOMPRESSORS: dict[bytes, Any] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
-_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
-# First words of a list of edges that are a header, whatever stands below.
-_EDGE_HEADERS = "source target,src dst,from to,fromnodeid tonodeid,node_1 node_2,"
-_EDGE_HEADERS += "node1 node2,id_1 id_2,id1 id2,u v,i j"
-_COMMENT = ("#", "%")
-_COMMENTS = re.compile(r"^[ \t]*[#%].*\n?", re.M)
-# First bytes that tell an encoding; those of UTF-32 start like those of UTF-16.
-_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
-_MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_MARKS[codecs.BOM_UTF8] = "utf-8-sig"
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+# First two names of the header of an edge list.
+_EDGE_HEADERS = {"source target", "src dst", "from to", "fromnodeid tonodeid", "u v"}
+_EDGE_HEADERS |= {"node_1 node_2", "node1 node2", "id_1 id_2", "id1 id2", "i j"}
+_COMMENT_MARKS = ("#", "%")
+_COMMENT_LINES = re.compile(r"^[ \t]*[#%].*\n?", re.M)
+# Byte order marks. UTF-32 comes first: its marks start with those of UTF-16.
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+    codecs.BOM_UTF8: "utf-8-sig",
+}
 # Spellings of delimiters; None is any white space.
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "space": None, " ": None}
-# Records that are looked at before a table is read.
-_PEEK = 500
+# Records from which decimal mark and header are detected, in 5 ms for 10 columns. With
+# more also rare decimal commas are found; the time is in proportion.
+LAYOUT_RECORDS = 500
+
+
+# --- Files of text -------------------------------------------------------------------
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file, or the standard input for ``-``, unpacked if it is packed."""
-    is_given = str(path) == "-"
-    file: IO[bytes] = io.BytesIO(_stdin()) if is_given else path.open("rb")
+    """Open a file, or the standard input for ``-``; decompress gzip, bzip2 and xz."""
+    is_stdin = str(path) == "-"
+    file: IO[bytes] = io.BytesIO(_stdin()) if is_stdin else path.open("rb")
     start = file.read(6)
     file.seek(0)
-    for magic, unpack in _PACKED.items():
+    for magic, decompress in _DECOMPRESSORS.items():
         if start.startswith(magic):
-            if is_given:
-                return cast(IO[bytes], unpack(file))
-            file.close()  # what unpacks it would leave it open
-            return cast(IO[bytes], unpack(path))
+            if is_stdin:
+                return cast(IO[bytes], decompress(file))
+            # A decompressor closes only the files that it opened itself.
+            file.close()
+            return cast(IO[bytes], decompress(path))
     return file
+
+
+@functools.cache
+def _stdin() -> bytes:
+    return sys.stdin.buffer.read()
 
 
 def open_text(path: Path, encoding: str) -> io.TextIOWrapper:
@@ -65,72 +82,115 @@ def open_text(path: Path, encoding: str) -> io.TextIOWrapper:
         raise FileError(f"{path}: {error}. Pass another --encoding.") from error
 
 
-class EdgeText(io.TextIOBase):
-    """Text without the lines between edges that are comments, and their number."""
+class UncommentedText(io.TextIOBase):
+    """Text without its comment lines, which are counted."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file, self.n_comments = file, 0
 
     def read(self, size: int | None = -1) -> str:
-        """Return whole lines, of about this size; none at the end."""
-        text, n = "", 1
-        while n and not text:
+        """Return whole lines, of about this size; an empty text at the end."""
+        text, n_removed = "", 1
+        # A piece that holds nothing but comments is not the end of the file.
+        while n_removed and not text:
             text = self._file.read(size or -1) + self._file.readline()
-            text, n = _COMMENTS.subn("", text)
-            self.n_comments += n
+            text, n_removed = _COMMENT_LINES.subn("", text)
+            self.n_comments += n_removed
         return text
 
 
-@functools.cache
-def _stdin() -> bytes:
-    return sys.stdin.buffer.read()
+def _lines(path: Path, encoding: str) -> Iterator[str]:
+    """Yield the lines of a text; an error of the encoding names the line."""
+    name, n_lines = encoding.upper().removesuffix("-SIG"), 0
+    with reading(path, f"{name} text"), open_text(path, encoding) as file:
+        try:
+            for line in file:
+                n_lines += 1
+                yield line
+        except UnicodeDecodeError as error:
+            # The decoder fails on a whole buffer: count the lines before the byte.
+            number = n_lines + 1 + error.object.count(b"\n", 0, error.start)
+            before, after = error.object[: error.start], error.object[error.start :]
+            part = before.split(b"\n")[-1][-20:] + after.split(b"\n")[0][:20]
+            excerpt = quote(part.decode("cp1252", "replace").strip())
+            raise FileError(
+                f"{path}:{number}: not {name} text. In Windows-1252 (Latin-1) it says "
+                f"{excerpt}: if that is right pass --encoding cp1252, else another one."
+            ) from None
+
+
+# --- Cells ---------------------------------------------------------------------------
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell is a number; 1_000 and 0x1F, which Python takes, are words."""
+    """Whether a cell is a number; 1_000 and 0x1F, which Python takes, are not."""
     return bool(_NUMBER.fullmatch(cell))
 
 
-def with_point(cell: str) -> str:
-    """Return a number that has a decimal comma with a point."""
-    return cell.replace(",", ".") if _COMMA.fullmatch(cell) else cell
+def with_decimal_point(cell: str) -> str:
+    """Replace the decimal comma of a number by a point."""
+    return cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell
 
 
 def quote(text: str) -> str:
-    """Return a text, or its start, as it can stand in a message."""
+    """Quote a text for a message; a long one is cut."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def first_duplicate(names: Sequence[str]) -> str:
+    """Return the first name that occurs twice, quoted, or an empty string."""
+    return next((repr(name) for name in names if names.count(name) > 1), "")
+
+
+# --- Layout --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How a user says that a text is to be read; what is None is detected."""
+
+    header: bool | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    skip_lines: int = 0
+    encoding: str | None = None
+    na_values: Collection[str] = ()  # missing values besides `MISSING`
+
+    def __post_init__(self) -> None:
+        if isinstance(self.na_values, str):
+            object.__setattr__(self, "na_values", [self.na_values])
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the cells of a text are told apart."""
+    """How the cells of a text are separated, and what they mean."""
 
     path: Path
-    delimiter: str | None  # None for white space
-    decimal: str
-    skipped: int  # lines before the first record
-    names: list[str] | None  # of a header
-    n_columns: int
-    notes: list[str]  # what was assumed
     encoding: str
-    of_edges: bool  # so that lines between them may be comments
+    n_skipped: int  # lines before the first record
+    delimiter: str | None  # None for white space
+    of_edges: bool  # comment lines may stand between the records
+    notes: list[str]  # what was assumed
+    decimal: str = "."
+    names: list[str] | None = None  # of a header
+    n_columns: int = 0
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield line and cells of each record below the header that is not blank."""
+        """Yield line number and cells of each record below the header."""
         rows = csv.reader(
-            islice(_lines(self.path, self.encoding), self.skipped, None),
+            islice(_lines(self.path, self.encoding), self.n_skipped, None),
             delimiter=self.delimiter or " ",
             skipinitialspace=True,
             strict=True,
         )
-        is_first = self.names is not None
+        is_header = self.names is not None
         while True:
-            line = self.skipped + rows.line_num + 1
+            line_number = self.n_skipped + rows.line_num + 1
             try:
                 row = next(rows, None)
             except csv.Error as error:
                 raise FileError(
-                    f"{self.path}:{line}: unreadable line ({error}). Close the "
+                    f"{self.path}:{line_number}: unreadable line ({error}). Close the "
                     "quotation, or leave the line out."
                 ) from None
             if row is None:
@@ -138,57 +198,88 @@ class Layout:
             cells = [cell.strip() for cell in row]
             if self.delimiter is None:
                 cells = [cell for cell in cells if cell]
-            is_comment = self.of_edges and "".join(cells[:1]).startswith(_COMMENT)
-            if cells and cells != [""] and not is_comment:
-                if not is_first:
-                    yield line, cells
-                is_first = False
+            is_blank = not cells or cells == [""]
+            if is_blank or (self.of_edges and cells[0].startswith(_COMMENT_MARKS)):
+                continue
+            if not is_header:
+                yield line_number, cells
+            is_header = False
 
-    def refuse_uneven(self, most: int | None = None) -> None:
-        """Raise for the first record, among so many, of too few or too many cells."""
-        for line, cells in islice(self.records(), most):
+    def check_records(self, n_records: int | None = None) -> None:
+        """Raise for the first record, of so many, with another number of cells."""
+        for line_number, cells in islice(self.records(), n_records):
             if len(cells) != self.n_columns:
                 raise FileError(
-                    f"{self.path}:{line}: expected {self.n_columns} fields as in the "
-                    f"first line, found {len(cells)}: {quote(','.join(cells))}. "
+                    f"{self.path}:{line_number}: expected {self.n_columns} fields as "
+                    f"in the first line, found {len(cells)}: {quote(','.join(cells))}. "
                     "Correct the line, or give --delimiter or --skip-lines."
                 )
 
 
-def find_layout(
-    path: Path,
-    *,
-    header: bool | None = None,
-    delimiter: str | None = None,
-    decimal: str | None = None,
-    skip_lines: int = 0,
-    encoding: str | None = None,
-    missing: Collection[str] = (),
-    of_edges: bool = False,
-) -> Layout:
-    """Look at the first records of a text; what is None is found out."""
-    # `of_edges` words above words are no header.
-    skipped, notes = skip_lines, []
+def find_layout(path: Path, options: TextOptions, of_edges: bool = False) -> Layout:
+    """Detect the layout of a text from its first records; options take precedence."""
+    notes: list[str] = []
+    encoding = _detect_encoding(path, options.encoding, notes)
+    n_skipped, first_line = _find_first_record(path, encoding, options.skip_lines)
+    delimiter = _detect_delimiter(path, first_line, options)
+    layout = Layout(path, encoding, n_skipped, delimiter, of_edges, notes)
+    numbered = list(islice(layout.records(), LAYOUT_RECORDS))
+    first = numbered[0][1]
+    missing = options.na_values
+    records = [["" if c in missing else c for c in cells] for _, cells in numbered]
+    decimal = options.decimal or _detect_decimal(path, records[1:], delimiter, notes)
+    if decimal == ",":
+        records = [[with_decimal_point(cell) for cell in cells] for cells in records]
+    has_header = options.header
+    if has_header is None:
+        has_header, is_doubtful = _is_header(records, of_edges)
+        if is_doubtful:
+            decision = "data; if it is a header, pass --header"
+            if has_header:
+                decision = "the header; else pass --no-header"
+            line = quote(",".join(first))
+            notes.append(f"{path}: the first line, {line}, was taken for {decision}.")
+    names = [" ".join(name.split()) for name in first] if has_header else None
+    if names is not None:
+        _check_header(path, numbered, names)
+    layout = replace(layout, decimal=decimal, names=names, n_columns=len(first))
+    layout.check_records(LAYOUT_RECORDS)
+    return layout
+
+
+def _detect_encoding(path: Path, encoding: str | None, notes: list[str]) -> str:
+    """Return the encoding: of the byte order mark, as the option says, or UTF-8."""
     with reading(path, "text"), open_bytes(path) as file:
         start = file.read(4)
-    mark = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
-    if mark not in (None, encoding, "utf-8-sig"):
-        notes.append(f"{path}: was read as {mark}, by the mark at its start.")
-    if not mark and not encoding and b"\0" in start:
+    for mark, name in _BYTE_ORDER_MARKS.items():
+        if start.startswith(mark):
+            if name not in (encoding, "utf-8-sig"):
+                notes.append(f"{path}: was read as {name}, by the mark at its start.")
+            return name
+    if not encoding and b"\0" in start:
         raise FileError(
             f"{path}: no text, or UTF-16 without its mark: pass --encoding utf-16-le."
         )
-    encoding = mark or encoding or "utf-8"
-    for line in islice(_lines(path, encoding), skip_lines, None):
-        if line.strip() and not line.startswith(_COMMENT):
-            break
-        skipped += 1
-    else:
-        raise FileError(f"{path}: is empty: it has no rows.")
-    if "\r" in line.strip("\r\n"):
-        raise FileError(
-            f"{path}: its lines end in carriage returns alone. Save it with line feeds."
-        )
+    return encoding or "utf-8"
+
+
+def _find_first_record(path: Path, encoding: str, skip_lines: int) -> tuple[int, str]:
+    """Return the number of lines before the first record, and its line."""
+    lines = enumerate(islice(_lines(path, encoding), skip_lines, None), skip_lines)
+    for number, line in lines:
+        if line.strip() and not line.startswith(_COMMENT_MARKS):
+            if "\r" in line.strip("\r\n"):
+                raise FileError(
+                    f"{path}: its lines end in carriage returns alone. Save it with "
+                    "line feeds."
+                )
+            return number, line
+    raise FileError(f"{path}: is empty: it has no rows.")
+
+
+def _detect_delimiter(path: Path, line: str, options: TextOptions) -> str | None:
+    """Return the delimiter: as the option says, or the first of these in the line."""
+    delimiter, decimal = options.delimiter, options.decimal
     if delimiter is None:
         delimiter = next((mark for mark in "\t;,|" if mark in line), None)
     delimiter = _DELIMITERS.get(str(delimiter), delimiter)
@@ -197,95 +288,94 @@ def find_layout(
             f"{path}: a delimiter is one character, tab or space, and a decimal mark a "
             f"point or a comma, not {delimiter!r} and {decimal!r}."
         )
-    content: Any = notes, encoding, of_edges
-    layout = Layout(path, delimiter, ".", skipped, None, 0, *content)
-    found = list(islice(layout.records(), _PEEK))
-    top, first = found[0]
-    records = [["" if c in missing else c for c in record] for _, record in found]
-    if decimal is None:
-        cells = [cell for record in records[1:] for cell in record]
-        commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
-        points = any("." in cell and is_number(cell) for cell in cells)
-        decimal = "," if commas and delimiter != "," and not points else "."
-        if decimal == ",":
-            shown = f"decimal commas were assumed, as in {commas[0]}"
-            notes.append(f"{path}: {shown}; else pass --decimal.")
-    if decimal == ",":
-        records = [[with_point(cell) for cell in record] for record in records]
-    if header is None:
-        header, doubt = _is_header(records, of_edges)
-        if doubt:
-            taken = "data; if it is a header, pass --header"
-            taken = "the header; else pass --no-header" if header else taken
-            shown = quote(",".join(first))
-            notes.append(f"{path}: the first line, {shown}, was taken for {taken}.")
-    names = [" ".join(name.split()) for name in first] if header else None
-    if names is not None and len(records) == 1:
-        raise FileError(f"{path}: has no rows below the header on line {top}.")
-    if twice := repeated(names or []):
+    return delimiter
+
+
+def _detect_decimal(
+    path: Path, records: list[list[str]], delimiter: str | None, notes: list[str]
+) -> str:
+    """Return the decimal mark: a comma if some numbers have one, and none a point."""
+    cells = [cell for record in records for cell in record]
+    with_comma = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
+    has_points = any("." in cell and is_number(cell) for cell in cells)
+    if not with_comma or delimiter == "," or has_points:
+        return "."
+    assumed = f"decimal commas were assumed, as in {with_comma[0]}"
+    notes.append(f"{path}: {assumed}; else pass --decimal.")
+    return ","
+
+
+def _check_header(
+    path: Path, numbered: list[tuple[int, list[str]]], names: list[str]
+) -> None:
+    """Raise if a header has no records below it, or names two columns alike."""
+    line_number = numbered[0][0]
+    if len(numbered) == 1:
+        raise FileError(f"{path}: has no rows below the header on line {line_number}.")
+    if duplicate := first_duplicate(names):
         raise FileError(
-            f"{path}:{top}: several columns are named {twice}. Rename them; if the "
-            "line is no header, pass --no-header."
+            f"{path}:{line_number}: several columns are named {duplicate}. Rename "
+            "them; if the line is no header, pass --no-header."
         )
-    layout = replace(layout, decimal=decimal, names=names, n_columns=len(first))
-    layout.refuse_uneven(_PEEK)
-    return layout
-
-
-def repeated(names: Sequence[str]) -> str:
-    """Return the first name that stands there twice, quoted, if any does."""
-    return next((repr(name) for name in names if names.count(name) > 1), "")
 
 
 def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
-    """Whether the first record is a header, and whether that is doubtful.
-
-    It differs in kind from all others: a word above numbers, or numbers that count up
-    above fractions, or beside a word that does not come again.
-    """
-    first, others = records[0], records[1:]
-    if of_edges and " ".join(first[:2]).lower() in _EDGE_HEADERS.split(","):
-        return True, False
-    columns = [
-        [record[j] for record in others if j < len(record) and record[j] not in MISSING]
-        for j in range(len(first))
-    ]
-    numeric = [bool(column) and all(map(is_number, column)) for column in columns]
-    at = [j for j, cell in enumerate(first) if is_number(cell)]
-    numbers = [first[j] for j in at]
-    words = [j for j, c in enumerate(first) if j not in at and c not in MISSING]
-    new = bool(words) and not any(first[j] in columns[j] for j in words)
-    if any(numeric[j] for j in words) and not (numbers and of_edges):
+    """Return whether the first record is a header, and whether that is doubtful."""
+    first, body = records[0], records[1:]
+    columns = [_values_below(body, j) for j in range(len(first))]
+    numbers, names = _numbers_and_names(first)
+    has_new_name = bool(names) and all(first[j] not in columns[j] for j in names)
+    # Names of columns differ; only the first, of an index, may be empty.
+    can_be_names = len(set(first)) == len(first) and all(first[1:])
+    # A name above a column of numbers tells a header.
+    is_above_numbers = any(_are_numbers(columns[j]) for j in names)
+    if of_edges:
+        # Names above names are rather two nodes. A number is a node, or a weight.
+        if " ".join(first[:2]).lower() in _EDGE_HEADERS:
+            return True, False
+        if is_above_numbers and not numbers:
+            return True, False
+        return False, can_be_names and has_new_name and not numbers
+    if is_above_numbers:
         return True, bool(numbers)
-    if len(set(first)) < len(first) or not all(first[1:]):
+    if not can_be_names:
         return False, False
-    if not numbers and of_edges:
-        return False, new
     if not numbers:
-        return True, not any(numeric)
-    if of_edges or not all(cell.isdecimal() for cell in numbers):
-        return False, new and len(others) > 2 and not of_edges
-    steps = {int(b) - int(a) for a, b in pairwise(numbers)}
-    rises = steps == {1}
-    fractions = not any(cell.isdecimal() for j in at for cell in columns[j])
-    if rises + fractions + new > 1:
-        return True, True
-    return False, rises or (new and len(others) > 2)
+        return True, not any(map(_are_numbers, columns))
+    # Whole numbers may be names, such as years.
+    labels = [first[j] for j in numbers]
+    below = [cell for j in numbers for cell in columns[j]]
+    return _are_names(labels, below, has_new_name, len(body))
 
 
-def _lines(path: Path, encoding: str) -> Iterator[str]:
-    name, number = encoding.upper().removesuffix("-SIG"), 0
-    with reading(path, f"{name} text"), open_text(path, encoding) as file:
-        try:
-            for line in file:
-                number += 1
-                yield line
-        except UnicodeDecodeError as error:
-            number += 1 + error.object.count(b"\n", 0, error.start)
-            before, after = error.object[: error.start], error.object[error.start :]
-            part = before.split(b"\n")[-1][-20:] + after.split(b"\n")[0][:20]
-            shown = quote(part.decode("cp1252", "replace").strip())
-            raise FileError(
-                f"{path}:{number}: not {name} text. In Windows-1252 (Latin-1) it says "
-                f"{shown}: if that is right pass --encoding cp1252, else another one."
-            ) from None
+def _numbers_and_names(cells: list[str]) -> tuple[list[int], list[int]]:
+    """Return the positions of numbers, and of other cells that are not missing."""
+    present = [j for j, cell in enumerate(cells) if cell not in MISSING]
+    numbers = [j for j in present if is_number(cells[j])]
+    return numbers, [j for j in present if j not in numbers]
+
+
+def _values_below(records: list[list[str]], j: int) -> list[str]:
+    """Return the values of a column that are not missing."""
+    return [cells[j] for cells in records if j < len(cells) and cells[j] not in MISSING]
+
+
+def _are_numbers(values: list[str]) -> bool:
+    return bool(values) and all(map(is_number, values))
+
+
+def _are_names(
+    labels: list[str], below: list[str], has_new_name: bool, n_records: int
+) -> tuple[bool, bool]:
+    """Return whether numbers in the first record are names, and whether in doubt.
+
+    Two of three signs must hold: they count up, all cells `below` are fractions, a name
+    beside them does not come again.
+    """
+    counts_up, above_fractions = False, False
+    if all(label.isdecimal() for label in labels):
+        counts_up = {int(b) - int(a) for a, b in pairwise(labels)} == {1}
+        above_fractions = not any(cell.isdecimal() for cell in below)
+        if counts_up + above_fractions + has_new_name > 1:
+            return True, True
+    return False, counts_up or (has_new_name and n_records > 2)

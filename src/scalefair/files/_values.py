@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from scalefair._messages import listed
 from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._source import FileError
-from scalefair.files._tables import TableFile, as_words
-from scalefair.files._text import is_number
+from scalefair.files._tables import TableFile, as_strings
+from scalefair.files._text import TextOptions, is_number
 
-_Say = Callable[[str], None]
-# Names of a column that holds ids, or values, in a header.
+# Names that a header gives to a column of ids, and to one of values.
 ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
 _VALUE_NAMES = {"group", "groups", "sensitive_feature", "sensitive_features", "label"}
 _VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "y", ""}
@@ -27,6 +26,7 @@ _VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "y", ""}
 def find_source(source: str | Path) -> tuple[Path, str]:
     """Return the file, and the column or "", of ``FILE`` or ``FILE:COLUMN``."""
     parts = str(source).split(":")
+    # The longest part that is a file: names of files may have colons.
     for n in range(len(parts), 0, -1):
         if (path := Path(":".join(parts[:n]))).exists():
             return path, ":".join(parts[n:])
@@ -36,193 +36,249 @@ def find_source(source: str | Path) -> tuple[Path, str]:
 def read_values(
     source: str | Path,
     units: Any,
-    what: str,
+    role: str,
     *,
     header: bool | None = None,
+    encoding: str | None = None,
+    na_values: Collection[str] = (),
     by_row: bool = False,
     joint: bool = True,
-    say: _Say,
-    **text: Any,
+    say: Callable[[str], None],
 ) -> Any:
-    """Read a value, called `what`, for each unit: ``id,value``, a column, or an array.
+    """Read a value for each unit: lines ``id,value``, a column, or an array.
 
-    Words are a frame, of groups also of several columns, whose combinations are told if
-    they are `joint` groups. ``FILE:COLUMN`` is of a table with more; `by_row`
-    its rows go by number. `units` are rows or a `Graph`. `header` of None takes a first
-    line for it that is of no unit; `text` goes to `TableFile`.
+    `units` are rows or a `Graph`; `role` names a value in messages: group, target. With
+    a `header` of None a first line that is of no unit is one. ``FILE:COLUMN`` is of a
+    table with other columns, whose rows are matched by number if `by_row`. The result
+    is a frame of strings, of groups also of several columns, or a vector as saved.
     """
+    # 1. The values, and the ids if the file has them.
     path, column = find_source(source)
-    n, unit, table, keys = len(units.ids), units.unit, None, None
+    table, array, keys = None, None, None
     if file_format(path) == "npy":
-        array = read_dense(path)
-        is_wide = array.ndim == 2 and what == "group" and array.shape[1] > 1
-        if not (is_wide or array.ndim == 1) or array.dtype.kind not in "biufmMSU":
-            raise FileError(
-                f"{path}: expected one {what} per {unit}, numbers or strings, found "
-                f"shape {array.shape} and dtype {array.dtype}."
-            )
-        values = _named(pandas.DataFrame(array))
+        array = _read_array(path, units, role)
+        values = _name_columns(pandas.DataFrame(array))
     else:
-        table = TableFile(path, header=header if column else bool(header), **text)
+        # Without a column `_read_lines` itself finds the header.
+        options = TextOptions(
+            header=header if column else bool(header),
+            encoding=encoding,
+            na_values=na_values,
+        )
+        table = TableFile(path, options)
         if column:
             keys, values = _read_columns(table, column, units, by_row)
         else:
-            keys, values = _read_all(table, units, what, header, say)
+            keys, values = _read_lines(table, units, role, header, say)
     if keys is None and not units.ordered:
         raise FileError(
-            f"{path}: has {what}s without ids, but the nodes of an edge list have no "
-            f"order. Write lines `id,{what}`."
+            f"{path}: has {role}s without ids, but the nodes of an edge list have no "
+            f"order. Write lines `id,{role}`."
         )
+    # 2. No value may be missing.
     missing = np.flatnonzero(values.isna().any(axis=1))
     if missing.size:
-        at = values.index[missing[0]]
+        row = values.index[missing[0]]
+        location = table.locate(row) if table else f"{path}: position {row}"
         raise FileError(
-            f"{table.where(at) if table else f'{path}: position {at}'}: {missing.size} "
-            f"{what}(s) are missing, the first here. Give each {unit} a {what}."
+            f"{location}: {missing.size} {role}(s) are missing, the first here. Give "
+            f"each {units.unit} a {role}."
         )
+    # 3. A value for each unit: by its id, or by the order of the rows.
     if table is not None and keys is not None:
-        values = values.loc[_rows_of_units(table, keys, values, units, what, say)]
-    elif len(values) != n:
-        hint = " If the first is a header, say so." if len(values) == n + 1 else ""
-        raise FileError(
-            f"{path}: has {len(values)} {what}s for the {n} {unit}s of {units.path}; "
-            f"give one per {unit}, in the order of the rows.{hint}"
-        )
-    if table is None and array.ndim == 1:
+        values = values.loc[_match_ids(table, keys, values, units, role, say)]
+    else:
+        _check_length(path, len(values), units, role)
+    if array is not None and array.ndim == 1:
         return array
-    if values.shape[1] > 1 and table and joint and not column:
-        spelling, n_groups = f"{path}:COLUMN", len(values.drop_duplicates())
-        combinations = f"{n_groups} combinations of {listed(values)}"
-        if 2 * n_groups > n > 2 * values.shape[1]:
-            raise FileError(
-                f"{path}: the {n} {unit}s would have {combinations} for groups, most "
-                f"of one {unit}. Name the column that holds the groups, as in "
-                f"{spelling}."
-            )
-        say(f"{path}: the {combinations} are the groups; for one pass {spelling}.")
+    if values.shape[1] > 1 and table is not None and joint and not column:
+        _note_combinations(path, values, units, say)
     return values
+
+
+def _read_array(path: Path, units: Any, role: str) -> NDArray[Any]:
+    """Read an array of numbers or strings; that of groups may have several columns."""
+    array = read_dense(path)
+    is_wide = array.ndim == 2 and role == "group" and array.shape[1] > 1
+    if not (is_wide or array.ndim == 1) or array.dtype.kind not in "biufmMSU":
+        raise FileError(
+            f"{path}: expected one {role} per {units.unit}, numbers or strings, found "
+            f"shape {array.shape} and dtype {array.dtype}."
+        )
+    return array
+
+
+def _check_length(path: Path, n_values: int, units: Any, role: str) -> None:
+    n_units, unit = len(units.ids), units.unit
+    if n_values != n_units:
+        hint = ""
+        if n_values == n_units + 1:
+            hint = " If the first is a header, say so."
+        raise FileError(
+            f"{path}: has {n_values} {role}s for the {n_units} {unit}s of "
+            f"{units.path}; give one per {unit}, in the order of the rows.{hint}"
+        )
+
+
+def _note_combinations(
+    path: Path, values: pandas.DataFrame, units: Any, say: Callable[[str], None]
+) -> None:
+    """Say that combinations of columns are the groups, unless most have one unit."""
+    n_units, unit = len(units.ids), units.unit
+    spelling, n_groups = f"{path}:COLUMN", len(values.drop_duplicates())
+    combinations = f"{n_groups} combinations of {listed(values)}"
+    if 2 * n_groups > n_units > 2 * values.shape[1]:
+        raise FileError(
+            f"{path}: the {n_units} {unit}s would have {combinations} for groups, most "
+            f"of one {unit}. Name the column that holds the groups, as in {spelling}."
+        )
+    say(f"{path}: the {combinations} are the groups; for one pass {spelling}.")
 
 
 def _read_columns(
     table: TableFile, column: str, units: Any, by_row: bool
 ) -> tuple[pandas.Series | None, pandas.DataFrame]:
-    """Read columns of a table with more, and ids or row numbers if units have names."""
-    names = next(csv.reader([column], skipinitialspace=True))
-    names = [column] if column in table.names else names
-    chosen = [table.find(name.strip(), f"{table.path}:{column}") for name in names]
+    """Read columns of a table with others; and ids, or row numbers as ids."""
+    names = [column]
+    if column not in table.names:
+        names = next(csv.reader([column], skipinitialspace=True))
+    columns = [table.find(name.strip(), f"{table.path}:{column}") for name in names]
     if not units.named:
-        return None, table.read(chosen, chosen)
+        return None, table.read(columns, columns)
+    # The first column has the ids if it is called so, or has all ids of the units.
     first, unit_ids = table.names[0], {*map(str, units.ids.tolist())}
-    table.ids = [first]
-    keys = as_words(table.frame([first], [first])[first], [""], spelled=True)
-    is_named = first.lower() in ID_NAMES | {""}  # or ids by another name, perhaps
-    if by_row or not (is_named or (keys.is_unique and unit_ids <= {*keys})):
-        table.ids, keys = [], pandas.Series(np.arange(len(keys)).astype(str))
+    table.id_columns = [first]
+    keys = as_strings(table.read_raw([first], [first])[first], [""], verbatim=True)
+    has_ids = first.lower() in ID_NAMES | {""}
+    has_ids = has_ids or (keys.is_unique and unit_ids <= {*keys})
+    if by_row or not has_ids:
+        table.id_columns, keys = [], pandas.Series(np.arange(len(keys)).astype(str))
         if not by_row and {*keys} != unit_ids:
             raise FileError(
                 f"{table.path}: has no ids to be matched to those of {units.path}. "
                 "Call their column id, and put it first."
             )
-    return keys, table.read(chosen, chosen)
+    return keys, table.read(columns, columns)
 
 
-def _read_all(
-    table: TableFile, units: Any, what: str, header: bool | None, say: _Say
+def _read_lines(
+    table: TableFile,
+    units: Any,
+    role: str,
+    header: bool | None,
+    say: Callable[[str], None],
 ) -> tuple[pandas.Series | None, pandas.DataFrame]:
-    """Read lines ``id,value`` or values alone, above which may stand a header."""
-    table.ids = table.names[:1] if len(table.names) > 1 else []
-    chosen = table.names[len(table.ids) :]
-    if len(chosen) > 1 and what != "group":
+    """Read lines ``id,value`` or values alone, below a header if there is one."""
+    table.id_columns = table.names[:1] if len(table.names) > 1 else []
+    columns = table.names[len(table.id_columns) :]
+    if len(columns) > 1 and role != "group":
         raise FileError(
-            f"{table.path}: expected `id,{what}`, found {len(chosen)} values."
+            f"{table.path}: expected `id,{role}`, found {len(columns)} values."
         )
-    frame = table.read(words=table.names)
-    values, top = frame[chosen], str(frame.iloc[0, 0] or "").lower()
-    if table.ids:  # above which pandas writes nothing
-        names, is_new = ID_NAMES - {*map(str, units.ids.tolist())}, top == ""
+    frame = table.read(strings=table.names)
+    values, first_cell = frame[columns], str(frame.iloc[0, 0] or "").lower()
+    if table.id_columns:
+        # A header starts with the name of a column of ids, which is no id itself;
+        # pandas leaves that name empty.
+        names = ID_NAMES - {*map(str, units.ids.tolist())}
+        is_unexpected = first_cell == ""
     else:
-        # One line more than there are units, whose word does not come again.
-        is_new = len(values) == len(units.ids) + 1 and values[1:].ne(values.loc[0])
-        is_new = bool(np.all(is_new))
+        # One line more than there are units, whose value does not come again.
+        is_longer = len(values) == len(units.ids) + 1
+        is_unexpected = is_longer and bool(np.all(values[1:].ne(values.loc[0])))
         names = _VALUE_NAMES if len(values) != len(units.ids) else set()
-    start = int(header is None and (top in names or is_new))
-    if start and top not in names:
-        say(f"{table.path}: the first line, {top!r}, was taken for a header.")
-    if len(chosen) > 1:
-        heads = chosen if table.has_header else ()
-        values = _named(values, values.iloc[0] if start else heads)
-    return frame[table.ids[0]][start:] if table.ids else None, values[start:]
+    is_header = header is None and (first_cell in names or is_unexpected)
+    if is_header and first_cell not in names:
+        say(f"{table.path}: the first line, {first_cell!r}, was taken for a header.")
+    start = int(is_header)
+    if len(columns) > 1:
+        header_names = columns if table.has_header else []
+        values = _name_columns(values, values.iloc[0] if is_header else header_names)
+    keys = frame[table.id_columns[0]][start:] if table.id_columns else None
+    return keys, values[start:]
 
 
-def _named(values: pandas.DataFrame, names: Sequence[Any] = ()) -> pandas.DataFrame:
-    """Columns by the words of a header, or as "attribute 1" where these do not do."""
+def _name_columns(
+    values: pandas.DataFrame, names: Sequence[Any] = ()
+) -> pandas.DataFrame:
+    """Name columns as a header does, or "attribute 1" if it repeats a name."""
     names = [str(name).strip() for name in names]
     if len(set(names)) < values.shape[1]:
         names = [f"attribute {j + 1}" for j in range(values.shape[1])]
     return values.set_axis(names, axis=1)
 
 
-def _rows_of_units(
+def _match_ids(
     table: TableFile,
     keys: pandas.Series,
     values: pandas.DataFrame,
     units: Any,
-    what: str,
-    say: _Say,
+    role: str,
+    say: Callable[[str], None],
 ) -> pandas.Series:
-    """Return for each unit the row that has its id."""
-    if (lacking := keys.isna()).any():
-        raise FileError(f"{table.where(lacking.idxmax())}: the id is missing.")
-    if units.ids.dtype.kind in "iu":  # 007 is 7
-        whole = keys.str.fullmatch(r"[+-]?\d{1,18}")
-        keys = keys.where(~whole, keys.where(whole, "0").astype(np.int64).astype(str))
+    """Return for each unit the row of the table that has its id."""
+    if (is_missing := keys.isna()).any():
+        raise FileError(f"{table.locate(is_missing.idxmax())}: the id is missing.")
+    if units.ids.dtype.kind in "iu":
+        # Integers may be spelled differently: 007 is 7.
+        is_integer = keys.str.fullmatch(r"[+-]?\d{1,18}")
+        integers = keys.where(is_integer, "0").astype(np.int64).astype(str)
+        keys = keys.where(~is_integer, integers)
     index = pandas.Index(units.ids.astype(str))
-    at = index.get_indexer(keys)
-    unknown = np.flatnonzero(at < 0)
+    positions = index.get_indexer(keys)
+    unknown = np.flatnonzero(positions < 0)
     if unknown.size and not units.named:
         row = values.index[unknown[0]]
         raise FileError(
-            f"{table.where(row)}: {keys[row]!r} is no row of {units.path}, 0 to "
-            f"{len(index) - 1}. If the line is a header, pass --{what}s-header."
+            f"{table.locate(row)}: {keys[row]!r} is no row of {units.path}, 0 to "
+            f"{len(index) - 1}. If the line is a header, pass --{role}s-header."
         )
     if unknown.size:
-        why = "" if units.ordered else " (nodes without an edge cannot be clustered)"
+        reason = "" if units.ordered else " (nodes without an edge cannot be clustered)"
         say(
             f"{table.path}: {unknown.size} id(s) are not in {units.path} and were "
-            f"ignored{why}."
+            f"ignored{reason}."
         )
+    # Lines that repeat an id with the same values do no harm.
     pairs = values.set_axis(range(values.shape[1]), axis=1).assign(key=keys)
-    pairs = pairs[at >= 0].drop_duplicates()
-    twice = pairs.index[pairs["key"].duplicated()]
-    if len(twice):
-        row, key = twice[0], keys[twice[0]]
-        before = pairs.index[pairs["key"] == key][0]
-        here, there = (", ".join(values.loc[i]) for i in (row, before))
+    pairs = pairs[positions >= 0].drop_duplicates()
+    duplicates = pairs.index[pairs["key"].duplicated()]
+    if len(duplicates):
+        row, key = duplicates[0], keys[duplicates[0]]
+        earlier = pairs.index[pairs["key"] == key][0]
+        value, earlier_value = (", ".join(values.loc[i]) for i in (row, earlier))
         raise FileError(
-            f"{table.where(row)}: {units.unit} {key} has {what} {here!r} here and "
-            f"{there!r} on line {table.line(before)}. Keep one of them."
+            f"{table.locate(row)}: {units.unit} {key} has {role} {value!r} here and "
+            f"{earlier_value!r} on line {table.line_number(earlier)}. Keep one of them."
         )
     rows = pandas.Series(pairs.index, pairs["key"]).reindex(index)
-    lacking = rows.index[rows.isna()]
-    if len(lacking):
+    without = rows.index[rows.isna()]
+    if len(without):
         raise FileError(
-            f"{table.path}: {len(lacking)} of the {len(index)} {units.unit}s of "
-            f"{units.path} have no {what}: {listed(lacking)}. Add a line "
-            f"`id,{what}` for each."
+            f"{table.path}: {len(without)} of the {len(index)} {units.unit}s of "
+            f"{units.path} have no {role}: {listed(without)}. Add a line "
+            f"`id,{role}` for each."
         )
     return rows
 
 
-def as_values(words: Iterable[Any], kind: str | None = None) -> NDArray[Any]:
-    """Words as integers or numbers if all are, else strings; of a kind if told."""
-    codes, distinct = pandas.factorize(np.array([str(word) for word in words], object))
-    names = [str(word) for word in distinct]
+def parse_values(strings: Iterable[Any], kind: str | None = None) -> NDArray[Any]:
+    """Return integers or numbers if all strings are, else strings.
+
+    `kind` is that of the dtype of other values: "U" leaves strings as they are.
+    """
+    cells = np.array([str(cell) for cell in strings], object)
+    codes, distinct = pandas.factorize(cells)
+    names = [str(name) for name in distinct]
     values: NDArray[Any] = np.array(names, dtype=np.str_)
     if kind in (None, "i", "u", "f") and all(map(is_number, names)):
         numbers = values.astype(np.float64)
         if np.isfinite(numbers).all():
             values = numbers
-    whole = all(name.lstrip("+-").isdecimal() and len(name) < 19 for name in names)
-    if whole and kind in (None, "i", "u"):
+    # At most 18 digits fit into 64 bits.
+    are_integers = all(
+        name.lstrip("+-").isdecimal() and len(name) < 19 for name in names
+    )
+    if are_integers and kind in (None, "i", "u"):
         values = np.array(names).astype(np.int64)
     return np.asarray(values[codes])

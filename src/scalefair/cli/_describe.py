@@ -1,0 +1,288 @@
+"""``scalefair describe``: how a file is understood, and commands that could take it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+import pandas
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from scipy.sparse import csgraph
+
+from scalefair.cli import _errors, _report, _rows, _run
+from scalefair.cli import _options as opt
+from scalefair.cli._read_options import (
+    ROLES,
+    ReadOptions,
+    find_role_columns,
+    split_names,
+)
+from scalefair.files import FileError, read_graph
+from scalefair.files import _matrices as matrices
+from scalefair.files._graphs import are_times
+from scalefair.files._tables import TableFile
+from scalefair.files._text import TextOptions
+from scalefair.files._values import ID_NAMES
+
+_DESCRIBE_OPTIONS = [
+    *(
+        opt.option("Columns", f"--{role}", metavar="COLUMN", help=f"The {role}.")
+        for role in ROLES
+    ),
+    *opt.shared(f"{opt.TEXT} svmlight report"),
+    opt.option("Files", "--quiet", is_flag=True, help="Print nothing."),
+]
+# Rows of a large table that are described: more take long and rarely say more.
+MAX_DESCRIBED_ROWS = 100_000
+_SENSITIVE_NAMES = ["sex", "gender", "race", "ethnicity", "nationality", "religion"]
+_SENSITIVE_NAMES += ["group"]
+_UNUSABLE_ROLES = ("to be corrected", "id or text", "empty")
+
+
+@opt.command(_DESCRIBE_OPTIONS, table="TABLE")
+def describe(table: Path, svmlight: bool, **options: Any) -> None:
+    """Say how TABLE, or a graph, is understood, and which commands could take it.
+
+    Roles are proposals: a column of few values may hold groups, one of two values the
+    target. Cells that do not fit are told, and all else goes on.
+    """
+    outputs, show = _run.take_outputs(options, table)
+    roles = {name: options.pop(name) for name in ROLES}
+    frame, facts, damaged = _look_at(table, svmlight, TextOptions(**options))
+    columns = [_describe_column(frame[name], name in damaged) for name in frame]
+    has_ids = facts.get("header") and frame.columns[0].lower() in ID_NAMES | {""}
+    if columns and has_ids:
+        columns[0]["role"] = "id"
+    names = [*frame]
+    chosen = find_role_columns(table, names, ReadOptions(**roles))
+    for role, role_columns in chosen.items():
+        for column in columns:
+            if column["column"] in role_columns:
+                column["role"] = role
+    commands = _propose_commands(table, columns, facts, **roles)
+    content = {
+        **_report.describe_run("describe", roles),
+        "input": {"table": str(table), **facts},
+        "columns": columns,
+        "commands": commands,
+    }
+    size = f"{facts['n_rows']:,} rows, {facts['n_columns']:,} columns"
+    report = _report.Report("describe", content, f"{table.name}: {size}", str(table))
+    report.facts = [(k.replace("_", " "), _report.as_text(v)) for k, v in facts.items()]
+    all_columns = _report.ReportTable(
+        "Columns", columns, terminal=True, max_records=sys.maxsize
+    )
+    report.tables = [all_columns, _report.ReportTable("Commands", commands)]
+    _run.finish(report, outputs, {}, show=show)
+    if show:
+        for command in commands:  # on one line, to be copied
+            click.echo(_errors.printable(command["line"]))
+
+
+def _look_at(
+    path: Path, svmlight: bool, options: TextOptions
+) -> tuple[pandas.DataFrame, dict[str, Any], list[str]]:
+    """Return columns of a file, facts about it, and which columns are damaged."""
+    is_market = ".mtx" in path.suffixes
+    file_kind = "mtx" if is_market else matrices.rows_format(path, svmlight)
+    frame, X = pandas.DataFrame(), None
+    layout: dict[str, Any] = {}
+    damaged: list[str] = []
+    if file_kind == "npy":
+        frame = pandas.DataFrame(matrices.read_dense(path)).rename(columns="x{}".format)
+    elif file_kind == "npz":
+        X = matrices.read_sparse(path, "value")
+    elif file_kind == "svmlight":
+        X, labels, _ = matrices.read_svmlight(path)
+        frame = pandas.DataFrame({"label": labels})
+    elif file_kind == "table":
+        frame, layout, damaged = _look_at_table(path, options)
+        file_kind = "text" if layout else "parquet"
+    shape = frame.shape if X is None else X.shape
+    facts = {"format": file_kind, **layout, "n_rows": shape[0], "n_columns": shape[1]}
+    if X is not None:
+        facts["stored_values"] = X.nnz
+    if is_market:
+        facts |= _describe_graph(path, frame)
+        facts["n_rows"] = facts["n_columns"] = facts["nodes"]
+    elif shape[0] == shape[1] or _may_be_edges(frame, shape[1]):
+        with suppress(FileError):  # it is no graph
+            facts |= _describe_graph(path, frame)
+    return frame, facts, damaged
+
+
+def _look_at_table(
+    path: Path, options: TextOptions
+) -> tuple[pandas.DataFrame, dict[str, Any], list[str]]:
+    """Read columns one by one, so that a damaged one does not hide the others."""
+    table = TableFile(path, options)
+    is_large = ReadOptions().exceeds_memory(path, is_text=True)
+    n_rows = MAX_DESCRIBED_ROWS if is_large else None
+    frame, damaged = table.read_raw(table.names, n_rows=n_rows), []
+    for name in table.names:
+        try:
+            frame[name] = table.convert(frame[[name]])[name]
+        except FileError as error:
+            _errors.warn(str(error))
+            damaged.append(name)
+    _errors.print_notes(table)
+    if is_large:
+        _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")
+    return frame, table.layout, damaged
+
+
+def _may_be_edges(frame: pandas.DataFrame, n_columns: int) -> bool:
+    """Return whether the first two of two or three columns name the same things."""
+    if n_columns not in (2, 3) or frame.shape[1] < 2:
+        return False
+    sources, targets = (set(frame.iloc[:, j].dropna()) for j in (0, 1))
+    return bool(sources & targets) and len(sources) < len(frame)
+
+
+def _describe_graph(path: Path, frame: pandas.DataFrame) -> dict[str, Any]:
+    """Return the size of a graph, if the file is one."""
+    has_times = (
+        frame.shape[1] == 3 and _may_be_edges(frame, 3) and are_times(frame.iloc[:, 2])
+    )
+    graph = read_graph(path, weights=False if has_times else None)
+    n_components, _ = csgraph.connected_components(graph.matrix, directed=False)
+    facts: dict[str, Any] = {}
+    if has_times:
+        facts["third_column"] = "looks like a time, no weight: --no-weights"
+    return {
+        **facts,
+        "nodes": len(graph.ids),
+        "edges": graph.n_edges,
+        "components_of_the_graph": n_components,
+    }
+
+
+def _describe_column(values: pandas.Series, is_damaged: bool) -> dict[str, Any]:
+    """Return type, values and possible role of a column."""
+    counts = values.dropna().value_counts()
+    n_distinct, has_unique_values = len(counts), len(counts) == len(values)
+    # Groups and categories have at most so many values.
+    kind, max_categories = "words", 20
+    examples = ", ".join(map(str, counts.index[:3]))
+    if n_distinct > 3:
+        examples += ", ..."
+    if is_numeric_dtype(values) and not is_bool_dtype(values):
+        max_categories = 10
+        kind = "numbers" if (counts.index % 1).any() else "whole numbers"
+        examples = ""
+        if n_distinct:
+            examples = f"{counts.index.min():g} to {counts.index.max():g}"
+    elif {str(value).lower() for value in counts.index} <= {"true", "false"}:
+        kind = "true/false"
+    may_be_ids = has_unique_values and n_distinct > max_categories
+    is_text = n_distinct > _rows.MAX_CATEGORIES or may_be_ids
+    # The first role that is possible.
+    roles = {
+        "to be corrected": is_damaged,
+        "empty": n_distinct == 0,
+        "constant": n_distinct == 1,
+        "id or text": kind == "words" and is_text,
+        "feature, or id?": kind == "whole numbers" and may_be_ids,
+        "feature, groups or target?": n_distinct == 2,
+        "feature, or groups?": n_distinct <= max_categories and kind != "numbers",
+        "feature": True,
+    }
+    return {
+        "column": str(values.name),
+        "type": "damaged numbers" if is_damaged else kind,
+        "missing": int(values.isna().sum()),
+        "distinct": n_distinct,
+        "values": examples,
+        "role": next(role for role, is_possible in roles.items() if is_possible),
+    }
+
+
+def _propose_commands(
+    path: Path,
+    columns: list[dict[str, Any]],
+    facts: dict[str, Any],
+    target: str | None,
+    groups: str | None,
+) -> list[dict[str, Any]]:
+    """Return for each command what to type; columns it cannot take are dropped."""
+    names = ["column", "type", "missing", "distinct", "role"]
+    table = pandas.DataFrame(columns, columns=names).set_index("column")
+    table["numeric"] = table["type"].str.endswith("numbers")
+    table["usable"] = ~table["role"].isin(_UNUSABLE_ROLES)
+    # 1. Columns for the roles that the options do not name.
+    group_columns = [] if groups is None else split_names(groups, list(table.index))
+    label = target
+    if target is None:
+        may_be_target = table["role"].str.contains("target")
+        label = _propose_target(table, may_be_target, group_columns)
+    if groups is None:
+        groups = _propose_groups(table, [label])
+        group_columns = [] if groups is None else [groups]
+    number = target
+    if target is None:
+        is_number = table["numeric"] & table["usable"]
+        number = _propose_target(table, is_number, group_columns)
+    # 2. The line of each command that has features.
+    is_svmlight = facts["format"] == "svmlight"  # lines start with the target
+    label_option = [] if is_svmlight else ["--target", label or "targets.csv"]
+    number_option = [] if is_svmlight else ["--target", number or "targets.csv"]
+    groups_option = ["--groups", groups or "groups.csv"]
+    commands: list[dict[str, Any]] = []
+
+    def add(
+        command: list[str], roles: list[Any], takes_strings: bool, ending: str
+    ) -> None:
+        """Add a command whose features are the columns without a role."""
+        is_feature = ~table.index.isin(roles) & (table["role"] != "id")
+        features = table[is_feature]
+        is_kept = features["usable"] & (features["numeric"] | takes_strings)
+        kept = features[is_kept]
+        n_features = int(kept["distinct"].where(~kept["numeric"], 1).sum())
+        if "stored_values" in facts:
+            n_features = facts["n_columns"]
+        if not n_features and command[0] != "cluster":
+            return
+        arguments = ["scalefair", *command, *groups_option]
+        if "MODEL" not in command:  # a model chooses its columns itself
+            for name in features.index[~is_kept]:
+                arguments += ["--drop", name]
+            if kept["missing"].any():
+                arguments += ["--missing", "impute"]
+        line = f"{shlex.join(arguments)} {ending}"
+        commands.append({"command": command[0], "features": n_features, "line": line})
+
+    file = str(path)
+    cluster = ["cluster", file]
+    if "nodes" not in facts:
+        cluster += ["--affinity", "nearest_neighbors"]
+    elif "third_column" in facts:
+        cluster.append("--no-weights")
+    add(cluster, group_columns, False, "-k 10 -o labels.csv")
+    add(["pca", file], group_columns, False, "-r 2 -o components.npz")
+    classify = ["classify", file, *label_option]
+    add(classify, [label, *group_columns], True, "-o model.joblib")
+    regress = ["regress", "MODEL", file, *number_option]
+    add(regress, [number, *group_columns], True, "-o fair.joblib")
+    return commands
+
+
+def _propose_target(
+    table: pandas.DataFrame, is_possible: pandas.Series, excluded: list[str]
+) -> str | None:
+    """Return the last possible column whose name is not that of groups."""
+    for name in reversed(table.index[is_possible]):
+        if name not in excluded and name.lower() not in _SENSITIVE_NAMES:
+            return str(name)
+    return None
+
+
+def _propose_groups(table: pandas.DataFrame, excluded: list[Any]) -> str | None:
+    """Return a column of groups: one with a name of groups, else the first."""
+    possible = table.index[table["role"].str.contains("groups")]
+    names = [name for name in possible if name not in excluded]
+    sensitive = [name for name in names if name.lower() in _SENSITIVE_NAMES]
+    return next(iter(sensitive + names), None)

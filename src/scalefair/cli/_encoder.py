@@ -1,0 +1,165 @@
+"""Features of rows: columns of numbers, perhaps standardized, and encoded strings."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+from numpy.typing import NDArray
+from scipy import sparse
+
+from scalefair._messages import listed
+from scalefair.cli._errors import Failure, note
+from scalefair.cli._rows import MappedReader, Rows, check_finite, iterate_blocks
+from scalefair.cli._run import watch_passes
+from scalefair.files import clean_table
+from scalefair.files._text import quote
+from scalefair.streaming import RowReader
+
+
+@contextmanager
+def encoded(
+    parts: Mapping[str, Rows],
+    *,
+    show: bool,
+    standardize: bool,
+    impute: bool = False,
+    dense: bool = False,
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield an encoder, fitted to the first part, and the features of each part.
+
+    Passes over rows that are read in blocks are counted, on a bar if `show`.
+    """
+    try:
+        sources = {name: rows.X for name, rows in parts.items()}
+        with watch_passes(sources, show=show):
+            train = next(iter(parts.values()))
+            encoder = fit_encoder(
+                train, standardize=standardize, impute=impute, dense=dense
+            )
+            X = {name: encode(encoder, rows) for name, rows in parts.items()}
+            stored = {name: X[name] for name, rows in parts.items() if rows.is_stored}
+            with watch_passes(stored, show=show):
+                yield encoder, X
+    except (Failure, ValueError):
+        # Blocks are not checked when they are read: a NaN may be the reason.
+        for rows in parts.values():
+            if isinstance(rows.X, RowReader):
+                check_finite(rows.path, rows.X)
+        raise
+
+
+def fit_encoder(
+    rows: Rows, *, standardize: bool, impute: bool = False, dense: bool = False
+) -> Any:
+    """Fit a pipeline that turns rows into features."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+
+    strings = rows.string_columns
+    numbers = [name for name in rows.names if name not in strings]
+    scaler = _fit_scaler(rows, numbers) if standardize and numbers else None
+    if not isinstance(rows.X, pandas.DataFrame):
+        return scaler or FunctionTransformer(accept_sparse=True).fit(np.zeros((1, 1)))
+    # 1. Numbers are imputed and standardized. The scaler was fitted to all rows, as a
+    #    frame; a frozen one is not fitted again.
+    number_steps = []
+    if impute:
+        number_steps.append(SimpleImputer().set_output(transform="pandas"))
+    if scaler is not None:
+        number_steps.append(FrozenEstimator(scaler))
+    # 2. Strings are imputed and encoded; the categories are those of all rows.
+    categories = [np.array(sorted(rows.X[name].dropna().unique())) for name in strings]
+    string_steps = [OneHotEncoder(categories=categories, handle_unknown="warn")]
+    if impute:
+        string_steps.insert(0, SimpleImputer(strategy="most_frequent"))
+    # 3. Both are put together. Saved models have these names of steps.
+    columns = {"columns": rows.names, "words": strings}
+    transformers: list[tuple[str, Any, list[str]]] = []
+    if numbers:
+        transformer = make_pipeline(*number_steps) if number_steps else "passthrough"
+        transformers.append(("numbers", transformer, numbers))
+    if strings:
+        transformers.append(("words", make_pipeline(*string_steps), strings))
+    encoder = make_pipeline(
+        FunctionTransformer(clean_table, kw_args=columns),
+        ColumnTransformer(transformers, sparse_threshold=0.0 if dense else 0.3),
+    )
+    # Means and most frequent strings are of all rows; nothing else is still to be
+    # fitted, so that a few rows of a large table do.
+    return encoder.fit(rows.X if impute else rows.X.head(1000))
+
+
+def _fit_scaler(rows: Rows, numbers: list[str]) -> Any:
+    """Fit a scaler to all rows, block by block; sparse rows are not centred."""
+    from sklearn.preprocessing import StandardScaler
+
+    X = rows.X[numbers] if isinstance(rows.X, pandas.DataFrame) else rows.X
+    is_sparse = X.is_sparse if isinstance(X, RowReader) else sparse.issparse(X)
+    scaler = StandardScaler(with_mean=not is_sparse)
+    with np.errstate(over="ignore", invalid="ignore"):  # checked below
+        for block in iterate_blocks(X):
+            scaler.partial_fit(block)
+    if not (is_finite := np.isfinite(scaler.var_)).all():
+        name = numbers[is_finite.argmin()]
+        raise Failure(f"{rows.path}: column {name} cannot be standardized: too large.")
+    return scaler
+
+
+def encode(encoder: Any, rows: Rows) -> Any:
+    """Return the features of rows: an array, a CSR matrix, or a reader of either."""
+    for name, categories in _categories(encoder, rows).items():
+        note_unknown(rows.path, rows.X[name], categories, "does not occur in TRAIN")
+
+    def transform(block: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Found unknown categories")
+            X = encoder.transform(block)
+        return sparse.csr_array(X) if sparse.issparse(X) else X
+
+    in_blocks = rows.is_stored or isinstance(rows.X, RowReader)
+    return MappedReader(rows.X, transform) if in_blocks else transform(rows.X)
+
+
+def note_unknown(
+    path: Path, strings: pandas.Series, vocabulary: Any, reason: str
+) -> None:
+    """Note strings that a model does not know; refuse a column that has no others."""
+    present = strings.dropna()
+    new = present[~present.isin(vocabulary)]
+    if new.empty:
+        return
+    message = (
+        f"{path}: column {strings.name}: {len(new):,} row(s) have a value that "
+        f"{reason}, such as {quote(str(new.iloc[0]))}"
+    )
+    if len(new) < len(present):
+        note(f"{message}.")
+        return
+    raise Failure(
+        f"{message}, and none has another (known: {listed(vocabulary)}). Spell them as "
+        "there, predict them beside rows that have these, or train without this column."
+    )
+
+
+def _categories(encoder: Any, rows: Rows) -> dict[str, NDArray[Any]]:
+    """Return the categories that a fitted encoder knows, by column."""
+    if not rows.string_columns:
+        return {}
+    one_hot = encoder[-1].named_transformers_["words"][-1]
+    return dict(zip(rows.string_columns, one_hot.categories_, strict=True))
+
+
+def feature_names(encoder: Any, rows: Rows) -> list[str]:
+    """Return names of features: columns, and ``column=value`` of encoded strings."""
+    categories = _categories(encoder, rows)
+    encoded = [f"{name}={value}" for name in categories for value in categories[name]]
+    return [name for name in rows.names if name not in categories] + encoded

@@ -1,0 +1,288 @@
+"""A run of a command: it checks its outputs, fits an estimator, and writes files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import click
+import pandas
+
+import scalefair
+from scalefair import _writing
+from scalefair.cli._errors import NOT_CONVERGED, Failure, mark_written, printable, warn
+from scalefair.cli._options import translate
+from scalefair.cli._report import count_values
+from scalefair.files import FileError
+from scalefair.files._values import find_source
+from scalefair.streaming import RowReader
+
+NEEDS_GROUPS = "Missing option '--groups': MODEL needs the groups."
+STDOUT = Path("-")
+# Options about one file, which do not hold for others that a model is applied to.
+_OPTIONS_OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
+_OPTIONS_OF_ONE_FILE |= {"encoding", "test_file", "test_target", "test_groups"}
+Writers = Mapping[Path, Callable[[BinaryIO], object]]
+
+
+# --- Outputs -------------------------------------------------------------------------
+
+
+def take_outputs(
+    options: dict[str, Any], *inputs: Path | str | None, **endings: str
+) -> tuple[dict[str, Path], bool]:
+    """Take the options about output; return the files, and whether to show a summary.
+
+    `endings` has the options that name files, and how the names must end.
+    """
+    outputs = {
+        name: (options.pop(name, None) or options.pop(f"{name}_file", None), ending)
+        for name, ending in {**endings, "report": ""}.items()
+    }
+    roles = ("groups", "target", "test_file", "test_target", "test_groups")
+    sources = filter(None, [*inputs, *map(options.get, roles)])
+    files = check_outputs(outputs, [find_source(source)[0] for source in sources])
+    show = on_terminal(options.pop("quiet"), files.values())
+    # Without an option the baseline is computed if the user sees it.
+    if options.get("baseline", False) is None:
+        options["baseline"] = show or "report" in files
+    return files, show
+
+
+def on_terminal(quiet: bool | None = None, outputs: Iterable[Path] = ()) -> bool:
+    """Return whether to show progress: as the option says, else on a terminal only."""
+    # A stdout that takes an output takes nothing else.
+    if STDOUT in outputs or sys.stdout is None:
+        return False
+    return sys.stdout.isatty() if quiet is None else not quiet
+
+
+def check_outputs(
+    outputs: Mapping[str, tuple[Path | None, str]], inputs: Iterable[Path]
+) -> dict[str, Path]:
+    """Return the files to be written, by option, after a check that they can be.
+
+    `outputs` has the file of each option, or None, and how its name must end.
+    """
+    files: dict[str, Path] = {}
+    options: dict[Path, str] = {}
+    for name, (path, ending) in outputs.items():
+        if path is None:
+            continue
+        if path == STDOUT and ending and sys.stdout.isatty():
+            raise click.UsageError(f"--{name} -: a terminal does not show {ending}.")
+        if path != STDOUT and not path.name.lower().endswith(ending):
+            raise click.UsageError(f"--{name} {path}: must end in {ending}.")
+        other = options.setdefault(Path(os.path.realpath(path)), name)
+        if other != name:
+            raise click.UsageError(f"--{other} and --{name} name the same file.")
+        files[name] = path
+        if path != STDOUT:
+            _check_destination(path, inputs)
+    return files
+
+
+def check_folder(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Return the files to be written to a folder, after a check that they can be."""
+    if folder.exists() and not folder.is_dir():
+        raise Failure(f"{folder}: is not a folder; choose another --output-dir.")
+    paths = [folder / name for name in names]
+    for path in paths if folder.is_dir() else [folder]:
+        _check_destination(path)
+    return paths
+
+
+def _check_destination(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse, before any work is done, a path that cannot be written later."""
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "not a regular file"
+        raise Failure(f"{path}: is {kind}; give the name of a file to write.")
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        raise Failure(f"{path}: the folder {folder} does not exist; create it first.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Failure(f"{path}: no permission to write in {folder}; choose another.")
+    if path.exists() and any(s.exists() and path.samefile(s) for s in inputs):
+        raise Failure(f"{path}: is an input file; give another name to write to.")
+
+
+def finish(
+    report: Any,
+    outputs: Mapping[str, Path],
+    writers: Mapping[str, Any],
+    *,
+    show: bool,
+    converged: bool = True,
+) -> None:
+    """Write the files, with `writers` by option, show the report, end the command."""
+    by_path = {
+        outputs[name]: write for name, write in writers.items() if name in outputs
+    }
+    if "report" in outputs:
+        path = outputs["report"]
+        by_path[path] = lambda file: report.write(file, path)
+    write_files(by_path)
+    if show:
+        report.show(outputs)
+    if not converged:
+        click.get_current_context().exit(NOT_CONVERGED)
+
+
+def write_files(writers: Writers) -> None:
+    """Write the files of a command, all or none; the one for stdout comes last."""
+    files = dict(writers)
+    write_stdout = files.pop(STDOUT, None)
+    with tempfile.TemporaryFile() as buffer:
+        if write_stdout is not None:
+            write_stdout(cast("BinaryIO", buffer))
+        _writing.write_files(files, mark_written)
+        if write_stdout is not None:
+            buffer.seek(0)
+            shutil.copyfileobj(buffer, sys.stdout.buffer)
+
+
+def write_folder(folder: Path, writers: Writers) -> None:
+    """Write files to a folder, all or none; it is made if it is missing."""
+    _writing.write_folder(folder, writers, mark_written)
+
+
+def write_table(file: BinaryIO, columns: Mapping[str, Any]) -> None:
+    """Write arrays or a frame as csv below a header, in UTF-8."""
+    frame = pandas.DataFrame(columns)
+    frame.to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
+
+
+# --- Estimators ----------------------------------------------------------------------
+
+
+def fit(model: Any, X: Any, *, path: Path | str, show: bool, **roles: Any) -> float:
+    """Fit a model and return the seconds it took; `path` is the source of `X`."""
+    if show and hasattr(model, "set_callbacks"):
+        from sklearn.callback import ProgressBar
+
+        model.set_callbacks(ProgressBar())
+    start = time.perf_counter()
+    with estimator_errors(path):
+        model.fit(X, **roles)
+    return time.perf_counter() - start
+
+
+@contextmanager
+def estimator_errors(path: Path | str) -> Iterator[None]:
+    """Turn errors of an estimator into Failures that name the file, and options."""
+    context = click.get_current_context(silent=True)
+    with library_warnings():
+        try:
+            yield
+        except FileError:
+            raise  # it names the file, and the line
+        except FloatingPointError as error:
+            reason = "the numbers are too large to compute with: divide columns."
+            raise Failure(f"{path}: {reason}") from error
+        except (ImportError, ValueError, TypeError) as error:
+            raise Failure(f"{path}: {translate(str(error), context)}") from error
+
+
+@contextmanager
+def library_warnings() -> Iterator[None]:
+    """Print the warnings for users at the end of the block, each once."""
+    context = click.get_current_context(silent=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    # A list without duplicates, in order. Others, of deprecation, are for developers.
+    texts = dict.fromkeys(
+        str(warning.message)
+        for warning in caught
+        if isinstance(warning.message, (UserWarning, RuntimeWarning))
+    )
+    for text in texts:
+        warn(translate(text, context))
+
+
+# --- Passes over rows that are read in blocks ----------------------------------------
+
+
+class _PassCounter:
+    """Counts the passes of a reader, and shows the progress of each."""
+
+    def __init__(self, name: str, bar: Any) -> None:
+        self.n_passes, self._name, self._bar = 0, name, bar
+        self._task = bar.add_task("", total=None, visible=False)
+
+    def __call__(self, number: int, n_blocks: int) -> None:
+        if number == 1:
+            self.n_passes += 1
+            description = f"{self._name}, pass {self.n_passes}"
+            self._bar.reset(
+                self._task, total=n_blocks, description=description, visible=True
+            )
+        self._bar.update(self._task, completed=number)
+
+
+@contextmanager
+def watch_passes(matrices: Mapping[str, Any], *, show: bool) -> Iterator[None]:
+    """Count the passes of those matrices that are readers, on a bar if `show`."""
+    readers = {name: X for name, X in matrices.items() if isinstance(X, RowReader)}
+    if not readers:
+        yield
+        return
+    from rich.markup import escape
+    from rich.progress import Progress
+
+    bar = Progress(transient=True, disable=not show)
+    # Even a disabled bar prints a blank line at its end, with rich before 14.3.
+    with bar if show else nullcontext():
+        for name, reader in readers.items():
+            reader.progress = _PassCounter(escape(printable(name)), bar)
+        yield
+
+
+# --- What reports and saved models say of rows ---------------------------------------
+
+
+def describe_passes(X: Any) -> dict[str, Any]:
+    """Return the number of blocks and passes, of rows that were read in blocks."""
+    if not isinstance(X, RowReader):
+        return {}
+    facts = {"read": "in blocks", "n_blocks": len(X)}
+    if isinstance(X.progress, _PassCounter):
+        facts["n_passes"] = X.progress.n_passes
+    return facts
+
+
+def describe_rows(rows: Any, X: Any) -> dict[str, Any]:
+    """Return what a report says of rows and of their features."""
+    return {
+        "rows": str(rows.path),
+        **describe_passes(X),
+        "n_rows": rows.n_rows,
+        "groups_from": rows.groups_from,
+        "groups": count_values(rows.sensitive_features),
+    }
+
+
+def describe_columns(rows: Any, options: Any) -> dict[str, Any]:
+    """Return what a saved model needs to read other rows as its own were read."""
+    kept = {k: v for k, v in asdict(options).items() if k not in _OPTIONS_OF_ONE_FILE}
+    return {
+        "columns": list(rows.names),
+        "words": rows.string_columns,
+        "n_columns": rows.n_columns,
+        "has_header": rows.has_header,
+        "zero_based": rows.zero_based,
+        "groups_from": rows.groups_from,
+        "kinds": rows.kinds,
+        "reading": kept | dict.fromkeys(rows.from_files),
+        "labels_from": rows.target_from,
+        "version": scalefair.__version__,
+    }
