@@ -188,11 +188,11 @@ def test_goes_on_from_an_invariant_subspace():
     np.testing.assert_allclose(it.values[:3], [5, 5, 4])
 
 
-def test_beside_known_vectors():
+def test_deflated_vectors():
     # Close to an invariant subspace rounding errors are along the known ones.
     d = np.r_[9.0, 8.0, 7.0, np.full(50, 1e-3), 2e-3, 3e-3]
     it = ThickRestartLanczos(
-        diagonals(d), [1.0], 1, start(len(d)), beside=np.eye(3, len(d)), ncv=52
+        diagonals(d), [1.0], 1, start(len(d)), deflate=np.eye(3, len(d)), ncv=52
     )
     it.scale = 9.0
     assert it.run(lambda it: len(it.values) == 52)
@@ -230,7 +230,7 @@ def test_copies_are_found_or_missed_but_never_wrong():
         ({"ncv": 4}, "ncv = 4"),
         ({"kept": 2}, "kept = 2"),
         ({"kept": 39}, "kept = 39"),
-        ({"beside": np.eye(98, 100)}, "order 2"),
+        ({"deflate": np.eye(98, 100)}, "order 2"),
         ({"start": np.zeros(100)}, "start"),
         ({"start": np.full(100, np.nan)}, "start"),
         ({"start": np.ones((10, 10))}, "start"),

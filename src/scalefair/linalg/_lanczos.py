@@ -146,7 +146,7 @@ class _Search(Iteration):
             [1.0],
             k,
             start,
-            beside=self.known,
+            deflate=self.known,
             epsilon=self.epsilon,
             random_state=self.rng,
         )
