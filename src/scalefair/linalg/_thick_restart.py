@@ -348,7 +348,7 @@ class ThickRestartLanczos:
     def _estimate_omega(
         self, j: int, alpha: float, previous: float, beta: float, rounding: float
     ) -> Array:
-        """Inner products of ``w / beta`` with the basis, by Simon's recurrence (2.5)."""
+        """Inner products of ``w / beta`` with the basis: Simon's recurrence (2.5)."""
         omega = np.empty(j + 1)
         if beta * SEMIORTHOGONALITY <= rounding:
             omega[:] = 1.0  # w is mostly rounding errors
