@@ -119,9 +119,9 @@ def test_partial_fit_solves_when_an_attribute_is_read(monkeypatch):
     X, codes = rows()
     whole = FairPCA(2).fit(X, sensitive_features=codes)
     calls = []
-    search = FairPCA._search
+    solve = FairPCA._solve
     monkeypatch.setattr(
-        FairPCA, "_search", lambda self, p: (calls.append(1), search(self, p))[1]
+        FairPCA, "_solve", lambda self, C: (calls.append(1), solve(self, C))[1]
     )
     pca = FairPCA(2)
     assert not hasattr(pca, "components_")

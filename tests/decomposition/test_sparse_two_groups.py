@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 from scalefair.decomposition import FairPCA
-from scalefair.decomposition._pencil import top_sums
-from scalefair.decomposition._spaces import Features, Samples
+from scalefair.decomposition._covariances import top_sums
+from scalefair.decomposition._spaces import FeatureSpace, SampleSpace
 from scalefair.decomposition._sparse_two_groups import solve_by_lanczos
 from scalefair.decomposition._subspace import solve_formed
 from scalefair.operators import GroupCovariance
@@ -138,7 +138,7 @@ def test_losses_are_those_of_formed_covariances(case, r, centering):
 def test_where_another_way_is_taken(case, r, taken):
     X, codes = CASES[case]()
     C = GroupCovariance(X, codes, [0.5, 0.5])
-    found = solve_by_lanczos(Features(C), r, tol=1e-8, max_iter=100, random_state=0)
+    found = solve_by_lanczos(FeatureSpace(C), r, tol=1e-8, max_iter=100, random_state=0)
     assert (found is not None) == taken
     if found is not None:
         formed = covariances(X, codes, "global")
@@ -234,8 +234,8 @@ def test_samples_give_what_features_give(case, centering):
     X, r = sparse.csr_array(X), 6
     C = GroupCovariance(X, codes, [0.5, 0.5], centering=centering)
     options = {"tol": 1e-8, "max_iter": 100, "random_state": 0}
-    found = solve_by_lanczos(Samples(C, X, codes), r, **options)
-    other = solve_by_lanczos(Features(C), r, **options)
+    found = solve_by_lanczos(SampleSpace(C, X, codes), r, **options)
+    other = solve_by_lanczos(FeatureSpace(C), r, **options)
     formed = covariances(X, codes, centering)
     expected = solve_formed(formed, r, 1e-11, 100)
     losses = expected.best - np.trace(expected.compressed, axis1=1, axis2=2)

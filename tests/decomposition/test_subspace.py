@@ -5,12 +5,12 @@ import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
-from scalefair.decomposition import _pencil
-from scalefair.decomposition._pencil import FormedPencil, arpack_leading, top_sums
+from scalefair.decomposition import _covariances
+from scalefair.decomposition._covariances import FormedCovariances, arpack_leading, top_sums
 from scalefair.decomposition._subspace import solve_by_subspaces, solve_small
 
 
-def _covariances(n, n_groups, decay, seed):
+def covariances(n, n_groups, decay, seed):
     rng = np.random.default_rng(seed)
     scales = np.exp(-np.arange(n) / decay)
     C = []
@@ -23,7 +23,7 @@ def _covariances(n, n_groups, decay, seed):
 def _both(C, r, tol=1e-8, max_iter=30):
     rng = np.random.RandomState(0)
     found = solve_by_subspaces(
-        FormedPencil(C), r, tol=tol, max_iter=max_iter, random_state=rng
+        FormedCovariances(C), r, tol=tol, max_iter=max_iter, random_state=rng
     )
     best = top_sums(C, r)
     direct = solve_small(C, r, best=best, tol=1e-10)
@@ -38,7 +38,7 @@ def _losses(C, found):
 @pytest.mark.parametrize("decay", [5.0, 40.0])
 @pytest.mark.parametrize(("r", "seed"), [(1, 0), (4, 1), (12, 0), (20, 0)])
 def test_two_groups(r, decay, seed):
-    C = _covariances(120, 2, decay, seed)
+    C = covariances(120, 2, decay, seed)
     found, direct = _both(C, r)
     losses = _losses(C, found)
     size = direct.losses.max()
@@ -57,7 +57,7 @@ def test_two_groups(r, decay, seed):
 
 @pytest.mark.parametrize("n_groups", [3, 5])
 def test_more_groups(n_groups):
-    C = _covariances(90, n_groups, 20.0, 7)
+    C = covariances(90, n_groups, 20.0, 7)
     found, direct = _both(C, 5)
     assert found.converged
     assert found.dual_value == pytest.approx(direct.dual_value, rel=1e-8)
@@ -92,14 +92,14 @@ def test_nearly_tied_values():
     values, shift = np.linspace(1, 0.1, 100), np.zeros(100)
     values[3:5], shift[3:5] = 0.9, [0.3, -0.3]
     C = np.array([np.diag(values * (1 + s * shift)) for s in (1, -1)])
-    C = Q @ (C + 1e-5 * _covariances(100, 2, 20.0, 1)) @ Q.T
+    C = Q @ (C + 1e-5 * covariances(100, 2, 20.0, 1)) @ Q.T
     found, direct = _both(C, 4)
     assert found.converged
     assert _losses(C, found).max() == pytest.approx(direct.dual_value, rel=1e-9)
 
 
 def test_too_few_rounds_are_reported():
-    C = _covariances(150, 2, 40.0, 0)
+    C = covariances(150, 2, 40.0, 0)
     C[1] *= 8
     found, direct = _both(C, 40, max_iter=1)
     assert not found.converged
@@ -108,7 +108,7 @@ def test_too_few_rounds_are_reported():
 
 
 def test_groups_without_variance_and_alike():
-    C = _covariances(60, 2, 20.0, 2)
+    C = covariances(60, 2, 20.0, 2)
     for pair in (np.stack([C[0], C[0]]), np.stack([C[0], 0 * C[0]]), 0 * C):
         found, _ = _both(pair, 3)
         assert found.converged
@@ -134,13 +134,13 @@ def test_leading_pairs():
 def test_missed_copies_are_noticed(monkeypatch):
     # A solver that returns one of two equal leading values, as ARPACK can.
     values = np.concatenate([[2.0, 2.0], 0.9 ** np.arange(300)])
-    original = _pencil.eigsh
+    original = _covariances.eigsh
 
     def forgetful(A, k, **options):
         w, U = original(A, k + 1, **options)
         return np.delete(w, -2), np.delete(U, -2, axis=1)
 
-    monkeypatch.setattr(_pencil, "eigsh", forgetful)
+    monkeypatch.setattr(_covariances, "eigsh", forgetful)
     rng = np.random.RandomState(0)
     assert arpack_leading(_diagonal(values), 3, 1e-10, rng) is None
 

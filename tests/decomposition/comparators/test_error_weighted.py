@@ -165,7 +165,7 @@ def test_turned_plateaus(seed):
     C = np.array([Q @ np.diag(rng.uniform(0, 4, 4)) @ Q.T for _ in range(2)])
     counts = np.array([[30, 1], [1, 1], [1, 30]][seed % 3])
     errors = _WeightedErrors(C, counts, 1 + seed % 2)
-    grid = [errors.at(alpha) for alpha in np.linspace(0, 1, 201)]
+    grid = [errors.evaluate(alpha) for alpha in np.linspace(0, 1, 201)]
     for limit in (np.inf, errors.limit):
         best, _, _ = golden_section(errors, limit, 1e-6, 100)
         least = min(abs(p.difference) for p in grid if p.largest <= limit + 1e-10)

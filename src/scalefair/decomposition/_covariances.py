@@ -1,0 +1,310 @@
+"""Weighted sums of the groups' covariances, formed or multiplied by."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from scalefair.decomposition._overlapping_groups import OverlappingCovariance
+from scalefair.kernels import eigenvalues, leading_eigh, matmul
+from scalefair.linalg import chebyshev, spectral_bounds
+from scalefair.operators import GroupCovariance
+
+Array = NDArray[np.float64]
+
+# Extra vectors of a filtered block, as a fraction of the wanted ones: the filter works
+# on the gap behind the block.
+BUFFER_RATIO = 0.3
+# Most wanted vectors for which sparse rows are multiplied by one vector at a time.
+MAX_ARPACK_RANK = 40
+# Lanczos steps that look for missed eigenvectors.
+N_CHECK_STEPS = 8
+
+
+class LeadingEigenvectors(NamedTuple):
+    """Leading eigenvectors (columns), the sum of their eigenvalues, and the cost."""
+
+    vectors: Array
+    total: float
+    n_products: int
+    message: str  # empty if converged
+
+
+class InitialSubspace(NamedTuple):
+    """Largest sums of `r` eigenvalues of the groups, and a first subspace."""
+
+    best: Array
+    basis: Array
+    n_products: int
+    message: str
+
+
+@dataclass(frozen=True)
+class GroupsSolution:
+    """Basis with the smallest computed largest loss, and its certificate."""
+
+    weights: Array  # of the dual, shape (G,), on the simplex
+    basis: Array  # orthonormal columns, shape (n, r)
+    losses: Array  # of the groups under the basis
+    dual_value: float  # phi(weights), a lower bound of the largest loss of any basis
+    n_iter: int  # eigendecompositions or calls of the oracle
+    converged: bool  # whether the dual was maximised to the tolerance
+    curvature: float = math.nan  # phi'' of two groups at the weights, else NaN
+
+    @property
+    def gap(self) -> float:
+        """Largest loss less the dual value: no basis is better by more."""
+        return float(self.losses.max()) - self.dual_value
+
+
+class CovarianceFamily(ABC):
+    """The covariances of the groups, as the solvers use them."""
+
+    n_groups: int
+    n_features: int
+
+    @abstractmethod
+    def start(self, r: int, tol: float, rng: np.random.RandomState) -> InitialSubspace:
+        """Return the largest sums to `tol`, and a first subspace."""
+
+    @abstractmethod
+    def compress(self, V: Array) -> Array:
+        """``V.T @ C_g @ V`` of every group, shape (G, p, p)."""
+
+    @abstractmethod
+    def leading(
+        self,
+        weights: Array,
+        r: int,
+        trial: Callable[[], Array],
+        tol: float,
+        rng: np.random.RandomState,
+    ) -> LeadingEigenvectors:
+        """Return the `r` leading eigenvectors of a weighted sum, or some more."""
+
+
+class FormedCovariances(CovarianceFamily):
+    """Covariances that fit in memory, an array of shape (G, n, n)."""
+
+    def __init__(self, arrays: Array) -> None:
+        self.arrays = arrays
+        self.n_groups, self.n_features, _ = arrays.shape
+
+    def start(self, r: int, tol: float, rng: np.random.RandomState) -> InitialSubspace:
+        C, size = self.arrays, min(r + buffer_size(r), self.n_features)
+        if self._is_filtered(r):
+            # The first group by LAPACK; the others start from its eigenvectors.
+            values, vectors = leading_eigh(C[0], size)
+            first = LeadingEigenvectors(vectors, float(values[:r].sum()), 1, "")
+            others = [_filtered(C_g, r, vectors, tol, rng) for C_g in C[1:]]
+            return _joined([first, *others])
+        # Eigenvectors of the mean, in single precision.
+        mean = C.mean(axis=0)
+        mean /= float(mean.diagonal().max()) or 1.0  # the largest entry
+        trial = leading_eigh(mean.astype(np.float32), size, overwrite=True)[1]
+        basis = orthonormal_span([trial.astype(np.float64)])
+        return InitialSubspace(top_sums(C, r), basis, self.n_groups + 1, "")
+
+    def compress(self, V: Array) -> Array:
+        return symmetric(compress(self.arrays, V))
+
+    def leading(
+        self,
+        weights: Array,
+        r: int,
+        trial: Callable[[], Array],
+        tol: float,
+        rng: np.random.RandomState,
+    ) -> LeadingEigenvectors:
+        H = weighted_sum(weights, self.arrays)
+        if self._is_filtered(r):
+            return _filtered(H, r, trial(), tol, rng)
+        size = min(r + 10, self.n_features)  # some more, for a rotation among ties
+        values, vectors = leading_eigh(H, size, overwrite=True)
+        return LeadingEigenvectors(vectors, float(values[:r].sum()), 1, "")
+
+    def _is_filtered(self, r: int) -> bool:
+        """Whether filtering a block, some 30 products, takes less time than LAPACK."""
+        return 40 * r <= self.n_features
+
+
+class CovarianceOperators(CovarianceFamily):
+    """Covariances that an operator multiplies by, for any weights; never formed."""
+
+    def __init__(self, operator: GroupCovariance | OverlappingCovariance) -> None:
+        self.operator = operator
+        self.n_groups = operator.weights.size
+        self.n_features = operator.shape[0]
+
+    def start(self, r: int, tol: float, rng: np.random.RandomState) -> InitialSubspace:
+        extra = max(10, r // 2)
+        units = np.eye(self.n_groups)
+        return _joined(
+            [self.leading(unit, r, None, tol, rng, extra=extra) for unit in units]
+        )
+
+    def compress(self, V: Array) -> Array:
+        return self.operator.compress(np.ascontiguousarray(V))
+
+    def leading(
+        self,
+        weights: Array,
+        r: int,
+        trial: Callable[[], Array] | None,
+        tol: float,
+        rng: np.random.RandomState,
+        *,
+        extra: int = 0,
+    ) -> LeadingEigenvectors:
+        # `extra` more vectors by ARPACK, where they cost little.
+        H = self.operator.with_weights(weights)
+        k = r + extra
+        if H.gathers_rows and r <= MAX_ARPACK_RANK and 4 * k <= self.n_features:
+            pairs = arpack_leading(H, k, tol, rng)
+            if pairs is not None:
+                values, vectors, n_products = pairs
+                return LeadingEigenvectors(
+                    vectors, float(values[:r].sum()), n_products, ""
+                )
+        return _filtered(H, r, trial and trial(), tol, rng)
+
+
+def buffer_size(r: int) -> int:
+    """Return the number of extra vectors in a block for `r` wanted ones."""
+    return max(10, int(BUFFER_RATIO * r))
+
+
+def top_sums(C: Array, r: int) -> Array:
+    """Sum of the `r` largest eigenvalues of each symmetric matrix ``C[g]``."""
+    return np.array([eigenvalues(C_g)[C.shape[1] - r :].sum() for C_g in C])
+
+
+def weighted_sum(weights: Array, C: Array) -> Array:
+    """Sum of ``weights[g] * C[g]``; groups without weight are not read."""
+    total = np.zeros(C.shape[1:])
+    for w, C_g in zip(weights, C, strict=True):
+        if w != 0:
+            total += w * C_g
+    return total
+
+
+def leading_basis(weights: Array, C: Array, r: int) -> Array:
+    """Leading `r` eigenvectors of the sum of ``weights[g] * C[g]``, largest first."""
+    return leading_eigh(weighted_sum(weights, C), r, overwrite=True)[1]
+
+
+def compress(C: Array, U: Array) -> Array:
+    """``U.T @ C[g] @ U`` of every group, shape (G, r, r)."""
+    return inner(U, multiply(C, U))
+
+
+def multiply(C: Array, U: Array) -> Array:
+    """``C[g] @ U`` of every group, shape (G, n, r)."""
+    n_groups, n, _ = C.shape
+    return matmul(C.reshape(-1, n), U).reshape(n_groups, n, -1)
+
+
+def inner(U: Array, CU: Array) -> Array:
+    """``U.T @ CU[g]`` of every group."""
+    return np.array([matmul(U.T, products) for products in CU])
+
+
+def symmetric(A: Array) -> Array:
+    """Symmetric part of each matrix."""
+    return (A + A.transpose(0, 2, 1)) / 2
+
+
+def captured(C: Array, U: Array) -> Array:
+    """Variance ``trace(U.T @ C[g] @ U)`` that U captures of every group."""
+    traces: Array = np.einsum("ij,gij->g", U, C @ U)
+    return traces
+
+
+def orthonormal_span(blocks: list[Array]) -> Array:
+    """Orthonormal basis whose span contains all columns."""
+    return np.ascontiguousarray(np.linalg.qr(np.hstack(blocks))[0])
+
+
+def arpack_leading(
+    H: LinearOperator, k: int, tol: float, rng: np.random.RandomState
+) -> tuple[Array, Array, int] | None:
+    """Leading eigenpairs by ARPACK, and the number of products; None if it failed."""
+    n_products = 0
+
+    def multiply(x: Array) -> Array:
+        nonlocal n_products
+        n_products += 1
+        y: Array = H.matvec(x)
+        return y
+
+    counted = LinearOperator(H.shape, matvec=multiply, dtype=np.float64)
+    try:
+        # ARPACK's residuals were 3 to 10,000 times smaller than its tolerance.
+        v0 = rng.standard_normal(H.shape[0])
+        values, vectors = eigsh(counted, k, which="LA", tol=10 * tol, v0=v0)
+    except ArpackError:  # also when it does not converge
+        return None
+    values, vectors = values[::-1], vectors[:, ::-1]
+    # ARPACK may miss one of several equal eigenvalues.
+    threshold = values[-1] + 10 * tol * values[0]
+    if has_larger_eigenvalue(multiply, vectors.T, threshold, rng):
+        return None
+    return values, np.ascontiguousarray(vectors), n_products
+
+
+def has_larger_eigenvalue(
+    multiply: Callable[[Array], Array],
+    rows: Array,
+    threshold: float,
+    rng: np.random.RandomState,
+) -> bool:
+    """Whether Lanczos finds an eigenvalue above `threshold` with `rows` deflated."""
+    n = rows.shape[1]
+
+    def multiply_deflated(x: Array) -> Array:
+        y = multiply(x - (rows @ x) @ rows)
+        y -= (rows @ y) @ rows
+        return y
+
+    deflated = LinearOperator((n, n), matvec=multiply_deflated, dtype=np.float64)
+    bounds = spectral_bounds(deflated, n_steps=N_CHECK_STEPS, random_state=rng)
+    return not bounds.nodes[-1] <= threshold
+
+
+def _filtered(
+    H: LinearOperator | Array,
+    r: int,
+    start: Array | None,
+    tol: float,
+    rng: np.random.RandomState,
+) -> LeadingEigenvectors:
+    """Leading eigenvectors by filtered subspace iteration."""
+    result = chebyshev(
+        H, r, X0=start, tol=tol, n_buffer=buffer_size(r), random_state=rng
+    )
+    message = ""
+    if not result.converged:
+        residual = float(result.residual_norms.max())
+        message = (
+            f"An eigenproblem was solved to a residual of {residual:.1e}: raise tol."
+        )
+    return LeadingEigenvectors(
+        result.vectors, float(result.values.sum()), result.n_products, message
+    )
+
+
+def _joined(groups: list[LeadingEigenvectors]) -> InitialSubspace:
+    """Span of the leading eigenvectors of every group."""
+    return InitialSubspace(
+        best=np.array([group.total for group in groups]),
+        basis=orthonormal_span([group.vectors for group in groups]),
+        n_products=sum(group.n_products for group in groups),
+        message=next((group.message for group in groups if group.message), ""),
+    )
