@@ -11,7 +11,6 @@ from scipy.optimize import minimize
 from scalefair.decomposition import _many_groups
 from scalefair.decomposition._many_groups import (
     basis_from_fantope,
-    extreme_point,
     local_minimax,
 )
 from scalefair.optimize import minimax_on_fantope
@@ -201,29 +200,6 @@ def test_start_at_the_solution_and_steps_that_run_out():
     assert_consistent(C, 1, found)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(2, 7))
-def test_extreme_point_keeps_the_largest_loss(seed, G, n):
-    rng = np.random.default_rng(seed)
-    k = 1 + seed % (n - 1)
-    w = rng.uniform(0.1, 0.9, n)
-    w *= k / w.sum()  # as far as it stays below 1, a point of the Fantope
-    w += (k / n - w) * max(0.0, w.max() - 0.99) / (w.max() - k / n + 1e-9)
-    Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
-    A, W = symmetric(rng, G, n, n), (Q * w) @ Q.T
-    b = rng.standard_normal(G)
-    before = b - np.einsum("gij,ij->g", A, W)
-    E = extreme_point(A, b, W)
-    w = np.linalg.eigvalsh(E)
-    after = b - np.einsum("gij,ij->g", A, E)
-    assert after.max() == pytest.approx(before.max(), abs=1e-9)
-    assert np.trace(E) == pytest.approx(k, abs=1e-10)
-    assert w.min() >= -1e-10
-    assert w.max() <= 1 + 1e-10
-    q = (np.minimum(w, 1 - w) > 1e-6).sum()
-    assert q * (q + 1) / 2 <= G + 1
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_local_search_never_goes_up_and_levels_the_active_losses(seed):
     rng = np.random.default_rng(seed)
@@ -242,19 +218,6 @@ def test_local_search_never_goes_up_and_levels_the_active_losses(seed):
     assert losses[-1] == pytest.approx(losses[-2], rel=1e-8)
 
 
-def test_two_groups_within_their_tied_block():
-    """No search is needed: the extreme point is the projector with equal losses."""
-    B = symmetric(np.random.default_rng(3), 3, 3)
-    B -= np.eye(3) * np.trace(B) / 3
-    C = np.zeros((2, 5, 5))
-    C[:, 0, 0] = 30.0
-    C[0, 1:4, 1:4], C[1, 1:4, 1:4] = 10 * np.eye(3) + B, 10 * np.eye(3) - B
-    W = np.diag([1, 1 / 3, 1 / 3, 1 / 3, 0])  # both losses are 1
-    best, half = np.array([41.0, 41.0]), np.full(2, 0.5)
-    U = basis_from_fantope(C, best, W, half, 2, np.inf, atol=0.0, max_iter=0)
-    np.testing.assert_allclose(losses_of(C, best, U), 1, atol=1e-5)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_more_starts_find_nothing_worse(seed):
     C = covariances(seed, 5, 6, 12)
@@ -267,14 +230,3 @@ def test_more_starts_find_nothing_worse(seed):
     largest = losses_of(C, best, after).max()
     assert largest <= losses_of(C, best, before).max() * (1 + 1e-14)
     assert largest >= relaxed.bound - 1e-12
-
-
-def test_a_projector_with_nothing_to_gain():
-    U = np.linalg.qr(np.random.default_rng(1).standard_normal((5, 2)))[0]
-    P = U @ U.T
-    A = symmetric(np.random.default_rng(2), 3, 5, 5)
-    np.testing.assert_allclose(extreme_point(A, np.ones(3), P), P)
-    C = np.stack([U @ np.diag([3.0, 2.0]) @ U.T] * 2)
-    best, half = np.array([5.0, 5.0]), np.full(2, 0.5)
-    V = basis_from_fantope(C, best, P, half, 2, 1e-12, atol=1e-14)
-    np.testing.assert_allclose(V @ V.T, P, atol=1e-12)

@@ -16,8 +16,8 @@ from scalefair.decomposition import (
     GroupPCA,
     SemidefiniteFairPCA,
 )
-from scalefair.decomposition._many_groups import solve_groups
 from scalefair.decomposition._covariances import top_sums
+from scalefair.decomposition._many_groups import solve_groups
 
 pytestmark = pytest.mark.realdata
 

@@ -6,7 +6,11 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from scalefair.decomposition import _covariances
-from scalefair.decomposition._covariances import FormedCovariances, arpack_leading, top_sums
+from scalefair.decomposition._covariances import (
+    FormedCovariances,
+    arpack_leading,
+    top_sums,
+)
 from scalefair.decomposition._subspace import solve_by_subspaces, solve_small
 
 
