@@ -29,9 +29,6 @@ from scalefair.operators._base import apply_block
 
 # Degree of the filter of random vectors: enough to separate the spectrum's ends.
 INITIAL_DEGREE = 8
-# Residual that a filter is to leave, relative to the tolerance. A sweep that just
-# misses the tolerance costs another Rayleigh-Ritz step, worth three products.
-FILTER_TARGET = 0.3
 # Sweeps without progress (1 %) before the iteration stops.
 MAX_STALLED_SWEEPS = 8
 
@@ -371,8 +368,9 @@ class _FilteredSubspace(BlockIteration):
         n_active = max(self.k - self.locked.shape[1], 1)
         values, residuals = self.values[:n_active], self.residuals[:n_active]
         growth = self._log_growth(values)
-        # exp(degree * growth) / 2 has to exceed residual / (target * tol).
-        reduction = np.maximum(2 * residuals / (FILTER_TARGET * self.tol), 1.0)
+        # exp(degree * growth) / 2 has to exceed residual / tol, by a factor of two for
+        # safety: a sweep that just misses costs another Rayleigh-Ritz step.
+        reduction = np.maximum(4 * residuals / self.tol, 1.0)
         degree = (np.log(reduction) / growth)[residuals > self.tol].max(initial=3.0)
         return int(max(min(degree, self._max_safe_degree(growth[-1])), 3.0))
 
