@@ -103,8 +103,8 @@ class FormedCovariances(CovarianceFamily):
             # The first group by LAPACK; the others start from its eigenvectors.
             values, vectors = leading_eigh(C[0], size)
             first = LeadingEigenvectors(vectors, float(values[:r].sum()), 1, "")
-            others = [_filtered(C_g, r, vectors, tol, rng) for C_g in C[1:]]
-            return _joined([first, *others])
+            later = [_filtered(C_g, r, vectors, tol, rng) for C_g in C[1:]]
+            return _joined([first, *later])
         # Eigenvectors of the mean, in single precision.
         mean = C.mean(axis=0)
         mean /= float(mean.diagonal().max()) or 1.0  # the largest entry

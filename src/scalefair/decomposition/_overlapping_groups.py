@@ -64,10 +64,10 @@ class OverlappingCovariance(SymmetricBlockOperator):
 
 
 def _combined(
-    first: NDArray[Any], sizes: list[int], *others: NDArray[Any]
+    first: NDArray[Any], sizes: list[int], *more: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return each row's combination of codes, and the codes of those that occur."""
-    codes = [first, *others]
+    codes = [first, *more]
     row, cells = combinations(codes, sizes)
     return cells, np.column_stack([column[row] for column in codes])
 
@@ -84,10 +84,10 @@ def _relabelled(combined: tuple[Any, Any], labels: NDArray[Any]) -> NDArray[Any]
 def _cells(compared: Sequence[Attribute]) -> tuple[Any, NDArray[np.int64]]:
     """Return each row's combination, and 1 where a group (row) has it (column)."""
     sizes = [len(attribute.groups) for attribute in compared]
-    first, *others = (attribute.codes for attribute in compared)
+    first, *more = (attribute.codes for attribute in compared)
     cells: Any
     if isinstance(first, Parts):
-        parts = first.map(_combined, sizes, each=others).persist()
+        parts = first.map(_combined, sizes, each=more).persist()
         tables = parts.map(_table).gather()
         table, labels = np.unique(np.concatenate(tables), axis=0, return_inverse=True)
         # The combinations of all parts, and the labels of those of each part.
@@ -95,7 +95,7 @@ def _cells(compared: Sequence[Attribute]) -> tuple[Any, NDArray[np.int64]]:
         part_labels = parts.like(np.split(labels.ravel(), cuts))
         cells = parts.map(_relabelled, each=[part_labels]).persist()
     else:
-        cells, table = _combined(first, sizes, *others)
+        cells, table = _combined(first, sizes, *more)
     is_member = [
         np.equal.outer(np.arange(size), column)
         for size, column in zip(sizes, table.T, strict=True)

@@ -12,7 +12,8 @@ product. With Z the centred rows, sorted by group, the blocks are
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,7 @@ Array = NDArray[np.float64]
 Groups = tuple[int, ...]
 
 
-def choose_space(
-    C: GroupCovariance, X: Any, codes: NDArray[np.int64]
-) -> FeatureSpace | SampleSpace:
+def choose_space(C: GroupCovariance, X: Any, codes: NDArray[np.int64]) -> VectorSpace:
     """Return the space whose vectors are shorter."""
     m, n = X.shape
     # The transposed rows, with two centres, have indices in int32.
@@ -36,35 +35,48 @@ def choose_space(
     return FeatureSpace(C)
 
 
-class FeatureSpace:
-    """Vectors of features, and their products with both covariances."""
+class VectorSpace(ABC):
+    """Vectors of length `size`, held as `depth` blocks of rows."""
 
-    depth = 3
+    depth: ClassVar[int]
+    paired: ClassVar[int]  # x^T x' are inner products of block 0 with this one
 
-    def __init__(self, C: GroupCovariance) -> None:
-        self.C, self.size = C, C.shape[0]
+    C: GroupCovariance
+    size: int
 
-    def multiply(self, x: Array, out: Array, groups: Groups, weights: Array) -> None:
+    @abstractmethod
+    def multiply(self, z: Array, out: Array, groups: Groups, weights: Array) -> None:
         """Write the products of which Lanczos takes the weighted sum."""
-        self.C.products(x, out, groups)
 
+    @abstractmethod
     def lanczos_weights(self, weights: Array) -> Array:
         """Weights of the products that `multiply` writes."""
-        return weights
 
+    @abstractmethod
     def image(self, blocks: Array, groups: Groups, weights: Array) -> Array:
-        """Return the vectors of Lanczos for those of some blocks."""
-        x: Array = blocks[0]
-        return x
+        """Return the vectors of Lanczos for those of `blocks`, up to their lengths."""
 
+    @abstractmethod
     def ritz_blocks(
         self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
     ) -> Array:
         """Blocks, or the first only, of the k leading Ritz vectors."""
-        vectors = run.leading(k)[None]
-        if len(groups) == 1:
-            return vectors
-        return np.concatenate([vectors, run.leading_products(k)])
+
+    @abstractmethod
+    def projected(self, blocks: Array, other: Array) -> Array:
+        """Inner products through both covariances."""
+
+    @abstractmethod
+    def residuals(self, blocks: Array, weights: Array, values: Array) -> Array:
+        """Return, at least, the first block of ``(w_A C_A + w_B C_B) x - value x``."""
+
+    @abstractmethod
+    def expand(self, blocks: Array) -> Array:
+        """Vectors of features, as columns."""
+
+    @abstractmethod
+    def _add_products(self, blocks: Array) -> None:
+        """Write all blocks but the first."""
 
     def complete(self, blocks: Array) -> Array:
         """Return all blocks of the vectors in the first."""
@@ -72,37 +84,65 @@ class FeatureSpace:
             return blocks
         complete = np.empty((self.depth, *blocks.shape[1:]))
         complete[0] = blocks[0]
-        for j, x in enumerate(blocks[0]):
-            self.C.products(x, complete[1:, j])
+        self._add_products(complete)
         return complete
 
     def inner(self, blocks: Array, other: Array) -> Array:
         """Inner products of vectors."""
-        products: Array = blocks[0] @ other[0].T
+        products: Array = blocks[0] @ other[self.paired].T
         return products
-
-    def projected(self, blocks: Array, other: Array) -> Array:
-        """Inner products through both covariances."""
-        return np.array([blocks[0] @ products.T for products in other[1:]])
 
     def norms(self, blocks: Array) -> Array:
         """Lengths of the vectors."""
-        lengths: Array = np.sqrt(np.einsum("ij,ij->i", blocks[0], blocks[0]))
+        squares = np.einsum("ij,ij->i", blocks[0], blocks[self.paired])
+        lengths: Array = np.sqrt(np.maximum(squares, 0.0))
         return lengths
 
+
+class FeatureSpace(VectorSpace):
+    """Vectors of features, and their products with both covariances."""
+
+    depth, paired = 3, 0
+
+    def __init__(self, C: GroupCovariance) -> None:
+        self.C, self.size = C, C.shape[0]
+
+    def multiply(self, z: Array, out: Array, groups: Groups, weights: Array) -> None:
+        self.C.products(z, out, groups)
+
+    def lanczos_weights(self, weights: Array) -> Array:
+        return weights
+
+    def image(self, blocks: Array, groups: Groups, weights: Array) -> Array:
+        x: Array = blocks[0]
+        return x
+
+    def ritz_blocks(
+        self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
+    ) -> Array:
+        vectors = run.leading(k)[None]
+        if len(groups) == 1:
+            return vectors
+        return np.concatenate([vectors, run.leading_products(k)])
+
+    def projected(self, blocks: Array, other: Array) -> Array:
+        return np.array([blocks[0] @ products.T for products in other[1:]])
+
     def residuals(self, blocks: Array, weights: Array, values: Array) -> Array:
-        """Return the first block of ``(w_A C_A + w_B C_B) x - value x``."""
         R: Array = blocks[0] * -values[:, None]
         for w, products in zip(weights, blocks[1:], strict=True):
             R += w * products
         return R[None]
 
     def expand(self, blocks: Array) -> Array:
-        """Vectors of features, as columns."""
         return np.ascontiguousarray(blocks[0].T)
 
+    def _add_products(self, blocks: Array) -> None:
+        for j, x in enumerate(blocks[0]):
+            self.C.products(x, blocks[1:, j])
 
-class SampleSpace:
+
+class SampleSpace(VectorSpace):
     """Combinations y of the rows, and products of ``x = Z^T y`` with the rows.
 
     Let D be diagonal: the weight of a row's group, divided by its number of rows. Then
@@ -111,44 +151,39 @@ class SampleSpace:
     H(t), up to its length, with y = D^(1/2) z.
     """
 
-    depth = 2
+    depth, paired = 2, 1
 
     def __init__(self, C: GroupCovariance, X: Any, codes: NDArray[np.int64]) -> None:
         self.C, self.size = C, X.shape[0]
         order, first = np.argsort(codes, kind="stable"), int(C.counts[0])
-        self.members = slice(0, first), slice(first, self.size)
+        # Sorted rows of the groups.
+        self.slices: dict[Groups, slice] = {
+            (0, 1): slice(0, self.size),
+            (0,): slice(0, first),
+            (1,): slice(first, self.size),
+        }
         # Index of the centre that is subtracted from each row.
         self.centre = np.repeat(np.arange(2) % len(C.centres), C.counts)
+        # The rows that multiply are followed by the centres: Z = rows - centres.
         rows, centres = sparse.csr_array(X), -sparse.csr_array(C.centres)
         self.rows = {
             groups: sparse.vstack([rows[order[part]], centres], format="csr")
-            for groups, part in self._slices.items()
+            for groups, part in self.slices.items()
         }
         self.columns = {groups: rows.T for groups, rows in self.rows.items()}
 
-    @property
-    def _slices(self) -> dict[Groups, slice]:
-        """Sorted rows of the groups."""
-        return {
-            (0, 1): slice(0, self.size),
-            (0,): self.members[0],
-            (1,): self.members[1],
-        }
-
     def multiply(self, z: Array, out: Array, groups: Groups, weights: Array) -> None:
         """Write the product of Lanczos first, and last that with the rows."""
-        scale, part = self._scale(groups, weights), self._slices[groups]
+        scale, part = self._scale(groups, weights), self.slices[groups]
         out[-1] = 0.0
         out[-1, part] = self._gram(scale[part] * z[part], groups)
         np.multiply(scale, out[-1], out=out[0])
 
     def lanczos_weights(self, weights: Array) -> Array:
-        """Weights of the products that `multiply` writes."""
         first: Array = np.eye(len(weights))[0]
         return first
 
     def image(self, blocks: Array, groups: Groups, weights: Array) -> Array:
-        """Return the vectors of Lanczos for those of some blocks, up to lengths."""
         z: Array = blocks[1] * self._scale(groups, weights)
         return z
 
@@ -164,54 +199,36 @@ class SampleSpace:
             return self.complete(y[None])
         return np.array([y, run.leading_products(k)[1] / lengths])
 
-    def complete(self, blocks: Array) -> Array:
-        """Return all blocks of the vectors in the first."""
-        if len(blocks) == self.depth:
-            return blocks
-        complete = np.empty((self.depth, *blocks.shape[1:]))
-        complete[0] = blocks[0]
-        complete[1] = self._gram(blocks[0].T, (0, 1)).T
-        return complete
-
-    def inner(self, blocks: Array, other: Array) -> Array:
-        """Inner products of vectors."""
-        products: Array = blocks[0] @ other[1].T
-        return products
-
     def projected(self, blocks: Array, other: Array) -> Array:
-        """Inner products through both covariances."""
+        parts = self.slices[0,], self.slices[1,]
         return np.array(
             [
                 blocks[1, :, part] @ other[1, :, part].T / count
-                for part, count in zip(self.members, self.C.counts, strict=True)
+                for part, count in zip(parts, self.C.counts, strict=True)
             ]
         )
 
-    def norms(self, blocks: Array) -> Array:
-        """Lengths of the vectors."""
-        lengths: Array = np.sqrt(np.maximum(np.einsum("ij,ij->i", *blocks), 0.0))
-        return lengths
-
     def residuals(self, blocks: Array, weights: Array, values: Array) -> Array:
-        """Return the blocks of ``(w_A C_A + w_B C_B) x - value x``."""
         y = blocks[1] * np.repeat(weights / self.C.counts, self.C.counts)
         y -= values[:, None] * blocks[0]
         return self.complete(y[None])
 
     def expand(self, blocks: Array) -> Array:
-        """Vectors of features, as columns."""
         return np.asarray(self._features(blocks[0].T, (0, 1)))
+
+    def _add_products(self, blocks: Array) -> None:
+        blocks[1] = self._gram(blocks[0].T, (0, 1)).T
 
     def _scale(self, groups: Groups, weights: Array) -> Array:
         """Roots of D, for the groups; zero for other rows."""
         scale = np.zeros(self.size)
         for g, w in zip(groups, weights, strict=True):
-            scale[self.members[g]] = np.sqrt(w / self.C.counts[g])
+            scale[self.slices[g,]] = np.sqrt(w / self.C.counts[g])
         return scale
 
     def _features(self, y: Array, groups: Groups) -> Array:
         """Z^T y, of rows of the groups; of one vector, or of several as columns."""
-        centre = self.centre[self._slices[groups]]
+        centre = self.centre[self.slices[groups]]
         sums = [
             y[centre == c].sum(axis=0, keepdims=True)
             for c in range(len(self.C.centres))
@@ -223,5 +240,5 @@ class SampleSpace:
         """Z Z^T y, of rows of the groups; of one vector, or of several as columns."""
         q = self.rows[groups] @ self._features(y, groups)
         m = len(y)
-        product: Array = q[:m] + q[m:][self.centre[self._slices[groups]]]
+        product: Array = q[:m] + q[m:][self.centre[self.slices[groups]]]
         return product

@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from scalefair._random_state import check_random_state
 from scalefair._rounding import EPS, ROUNDING, TINY
 from scalefair.decomposition._covariances import has_larger_eigenvalue, weighted_sum
-from scalefair.decomposition._spaces import FeatureSpace, Groups, SampleSpace
+from scalefair.decomposition._spaces import Groups, VectorSpace
 from scalefair.decomposition._subspace import FairBasis
 from scalefair.decomposition._two_groups import solve_two_groups
 from scalefair.kernels import single_blas_thread
@@ -38,7 +38,7 @@ SUM_TOL_RATIO = 0.1
 
 @single_blas_thread()
 def solve_by_lanczos(
-    space: FeatureSpace | SampleSpace,
+    space: VectorSpace,
     r: int,
     *,
     tol: float,
@@ -88,7 +88,7 @@ class _SharedSubspace:
 
     def __init__(
         self,
-        space: FeatureSpace | SampleSpace,
+        space: VectorSpace,
         r: int,
         tol: float,
         rng: np.random.RandomState,
@@ -150,15 +150,15 @@ class _SharedSubspace:
         return self.is_certified() and not self.has_missed_vector(run)
 
     def lanczos(
-        self, groups: Groups, weights: Array, near: Array
+        self, groups: Groups, weights: Array, vectors: Array
     ) -> ThickRestartLanczos:
-        """Lanczos from a random sum of the blocks' vectors `near` the eigenvectors."""
+        """Lanczos from a random sum of `vectors`: blocks of approximate eigenvectors."""
         space = self.space
         start = self.rng.standard_normal(space.size)
-        if near.shape[1]:
+        if vectors.shape[1]:
             # A little noise: the sum may be orthogonal to an eigenvector.
             start *= 1e-3 / np.linalg.norm(start)
-            image = space.image(near, groups, weights)
+            image = space.image(vectors, groups, weights)
             total = self.rng.choice([-1.0, 1.0], len(image)) @ image
             start += total / (np.linalg.norm(total) or 1.0)
         return ThickRestartLanczos(
