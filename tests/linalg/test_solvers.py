@@ -327,7 +327,7 @@ class TestLimits:
         check_pairs(result, problem[1], 4, 1.1e-7)
 
     @pytest.mark.parametrize(
-        ("solver", "name", "least"),
+        ("solver", "name", "minimum"),
         [
             (chebyshev, "max_iter", 1),
             (chebyshev, "max_degree", 1),
@@ -337,10 +337,10 @@ class TestLimits:
         ],
     )
     @pytest.mark.parametrize("below", [-1, 0.5])
-    def test_refuses_limits(self, solver, name, least, below):
-        message = f"{name} must be an integer, at least {least}"
+    def test_refuses_limits(self, solver, name, minimum, below):
+        message = f"{name} must be an integer, at least {minimum}"
         with pytest.raises(ValueError, match=message):
-            solver(np.eye(60), 4, **{name: least + below})
+            solver(np.eye(60), 4, **{name: minimum + below})
 
     @pytest.mark.parametrize("solver", [chebyshev, lobpcg, dual])
     def test_callback_sees_every_iteration(self, solver, problem):
