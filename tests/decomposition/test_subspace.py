@@ -11,7 +11,7 @@ from scalefair.decomposition._covariances import (
     arpack_leading,
     top_sums,
 )
-from scalefair.decomposition._subspace import solve_by_subspaces, solve_small
+from scalefair.decomposition._subspace import dense_solver, solve_by_subspaces
 
 
 def covariances(n, n_groups, decay, seed):
@@ -27,10 +27,10 @@ def covariances(n, n_groups, decay, seed):
 def _both(C, r, tol=1e-8, max_iter=30):
     rng = np.random.RandomState(0)
     solution = solve_by_subspaces(
-        FormedCovariances(C), r, tol=tol, max_iter=max_iter, random_state=rng
+        FormedCovariances(C, r, rng), tol=tol, max_iter=max_iter
     )
     best = top_sums(C, r)
-    direct = solve_small(C, r, best=best, tol=1e-10)
+    direct = dense_solver(len(C))(C, r, best=best, tol=1e-10)
     return solution, direct
 
 

@@ -18,6 +18,7 @@ from scalefair.linalg import chebyshev, spectral_bounds
 from scalefair.operators import GroupCovariance
 
 Array = NDArray[np.float64]
+Random = np.random.RandomState
 
 # Extra vectors of a filtered block, as a fraction of the wanted ones: the filter works
 # on the gap behind the block.
@@ -46,6 +47,13 @@ class InitialSubspace(NamedTuple):
     message: str
 
 
+class ReducedCovariances(NamedTuple):
+    """Orthonormal basis of a subspace, and ``V.T @ C_g @ V`` of every group."""
+
+    V: Array
+    C: Array
+
+
 @dataclass(frozen=True)
 class GroupsSolution:
     """Basis with the smallest computed largest loss, and its certificate."""
@@ -65,14 +73,14 @@ class GroupsSolution:
 
 
 class CovarianceFamily(ABC):
-    """The covariances of the groups, as the solvers use them."""
+    """The covariances of the groups, of which `r` components are sought."""
 
-    n_groups: int
-    n_features: int
+    def __init__(self, n_groups: int, n_features: int, r: int, rng: Random) -> None:
+        self.n_groups, self.n_features, self.r, self.rng = n_groups, n_features, r, rng
 
     @abstractmethod
-    def start(self, r: int, tol: float, rng: np.random.RandomState) -> InitialSubspace:
-        """Return the largest sums to `tol`, and a first subspace."""
+    def start(self, tol: float) -> InitialSubspace:
+        """Return the largest sums of r eigenvalues to `tol`, and a first subspace."""
 
     @abstractmethod
     def compress(self, V: Array) -> Array:
@@ -80,30 +88,31 @@ class CovarianceFamily(ABC):
 
     @abstractmethod
     def leading(
-        self,
-        weights: Array,
-        r: int,
-        trial: Callable[[], Array],
-        tol: float,
-        rng: np.random.RandomState,
+        self, weights: Array, reduced: ReducedCovariances, tol: float
     ) -> LeadingEigenvectors:
-        """Return the `r` leading eigenvectors of a weighted sum, or some more."""
+        """Return the `r` leading eigenvectors of a weighted sum, or some more.
+
+        An iteration starts from Ritz vectors in the subspace of `reduced`.
+        """
 
 
 class FormedCovariances(CovarianceFamily):
     """Covariances that fit in memory, an array of shape (G, n, n)."""
 
-    def __init__(self, arrays: Array) -> None:
+    def __init__(self, arrays: Array, r: int, rng: Random) -> None:
         self.arrays = arrays
-        self.n_groups, self.n_features, _ = arrays.shape
+        super().__init__(len(arrays), arrays.shape[1], r, rng)
+        # Filtering a block takes some 30 products, LAPACK more for few components.
+        self.is_filtered = 40 * r <= self.n_features
 
-    def start(self, r: int, tol: float, rng: np.random.RandomState) -> InitialSubspace:
-        C, size = self.arrays, min(r + buffer_size(r), self.n_features)
-        if self._is_filtered(r):
+    def start(self, tol: float) -> InitialSubspace:
+        C, r = self.arrays, self.r
+        size = min(r + buffer_size(r), self.n_features)
+        if self.is_filtered:
             # The first group by LAPACK; the others start from its eigenvectors.
             values, vectors = leading_eigh(C[0], size)
             first = LeadingEigenvectors(vectors, float(values[:r].sum()), 1, "")
-            later = [_filtered(C_g, r, vectors, tol, rng) for C_g in C[1:]]
+            later = [_filtered(C_g, r, vectors, tol, self.rng) for C_g in C[1:]]
             return _joined([first, *later])
         # Eigenvectors of the mean, in single precision.
         mean = C.mean(axis=0)
@@ -116,64 +125,51 @@ class FormedCovariances(CovarianceFamily):
         return symmetric(compress(self.arrays, V))
 
     def leading(
-        self,
-        weights: Array,
-        r: int,
-        trial: Callable[[], Array],
-        tol: float,
-        rng: np.random.RandomState,
+        self, weights: Array, reduced: ReducedCovariances, tol: float
     ) -> LeadingEigenvectors:
-        H = weighted_sum(weights, self.arrays)
-        if self._is_filtered(r):
-            return _filtered(H, r, trial(), tol, rng)
+        H, r = weighted_sum(weights, self.arrays), self.r
+        if self.is_filtered:
+            return _filtered(H, r, _ritz_vectors(weights, r, reduced), tol, self.rng)
         size = min(r + 10, self.n_features)  # some more, for a rotation among ties
         values, vectors = leading_eigh(H, size, overwrite=True)
         return LeadingEigenvectors(vectors, float(values[:r].sum()), 1, "")
-
-    def _is_filtered(self, r: int) -> bool:
-        """Whether filtering a block, some 30 products, takes less time than LAPACK."""
-        return 40 * r <= self.n_features
 
 
 class CovarianceOperators(CovarianceFamily):
     """Covariances that an operator multiplies by, for any weights; never formed."""
 
-    def __init__(self, operator: GroupCovariance | OverlappingCovariance) -> None:
+    def __init__(
+        self, operator: GroupCovariance | OverlappingCovariance, r: int, rng: Random
+    ) -> None:
         self.operator = operator
-        self.n_groups = operator.weights.size
-        self.n_features = operator.shape[0]
+        super().__init__(operator.weights.size, operator.shape[0], r, rng)
 
-    def start(self, r: int, tol: float, rng: np.random.RandomState) -> InitialSubspace:
-        extra = max(10, r // 2)
-        units = np.eye(self.n_groups)
-        return _joined(
-            [self.leading(unit, r, None, tol, rng, extra=extra) for unit in units]
-        )
+    def start(self, tol: float) -> InitialSubspace:
+        # ARPACK's additional vectors cost little.
+        k, units = self.r + max(10, self.r // 2), np.eye(self.n_groups)
+        return _joined([self._leading(unit, k, None, tol) for unit in units])
 
     def compress(self, V: Array) -> Array:
         return self.operator.compress(np.ascontiguousarray(V))
 
     def leading(
-        self,
-        weights: Array,
-        r: int,
-        trial: Callable[[], Array] | None,
-        tol: float,
-        rng: np.random.RandomState,
-        *,
-        extra: int = 0,
+        self, weights: Array, reduced: ReducedCovariances, tol: float
     ) -> LeadingEigenvectors:
-        # `extra` more vectors by ARPACK, where they cost little.
-        H = self.operator.with_weights(weights)
-        k = r + extra
+        start = _ritz_vectors(weights, self.r, reduced)
+        return self._leading(weights, self.r, start, tol)
+
+    def _leading(
+        self, weights: Array, k: int, start: Array | None, tol: float
+    ) -> LeadingEigenvectors:
+        """Eigenvectors by ARPACK, `k` of them, or else by filtering."""
+        H, r = self.operator.with_weights(weights), self.r
         if H.gathers_rows and r <= MAX_ARPACK_RANK and 4 * k <= self.n_features:
-            pairs = arpack_leading(H, k, tol, rng)
+            pairs = arpack_leading(H, k, tol, self.rng)
             if pairs is not None:
                 values, vectors, n_products = pairs
-                return LeadingEigenvectors(
-                    vectors, float(values[:r].sum()), n_products, ""
-                )
-        return _filtered(H, r, trial and trial(), tol, rng)
+                total = float(values[:r].sum())
+                return LeadingEigenvectors(vectors, total, n_products, "")
+        return _filtered(H, r, start, tol, self.rng)
 
 
 def buffer_size(r: int) -> int:
@@ -233,7 +229,7 @@ def orthonormal_span(blocks: list[Array]) -> Array:
 
 
 def arpack_leading(
-    H: LinearOperator, k: int, tol: float, rng: np.random.RandomState
+    H: LinearOperator, k: int, tol: float, rng: Random
 ) -> tuple[Array, Array, int] | None:
     """Leading eigenpairs by ARPACK, and the number of products; None if it failed."""
     n_products = 0
@@ -263,7 +259,7 @@ def has_larger_eigenvalue(
     multiply: Callable[[Array], Array],
     rows: Array,
     threshold: float,
-    rng: np.random.RandomState,
+    rng: Random,
 ) -> bool:
     """Whether Lanczos finds an eigenvalue above `threshold` with `rows` deflated."""
     n = rows.shape[1]
@@ -283,7 +279,7 @@ def _filtered(
     r: int,
     start: Array | None,
     tol: float,
-    rng: np.random.RandomState,
+    rng: Random,
 ) -> LeadingEigenvectors:
     """Leading eigenvectors by filtered subspace iteration."""
     result = chebyshev(
@@ -298,6 +294,13 @@ def _filtered(
     return LeadingEigenvectors(
         result.vectors, float(result.values.sum()), result.n_products, message
     )
+
+
+def _ritz_vectors(weights: Array, r: int, reduced: ReducedCovariances) -> Array:
+    """Leading Ritz vectors of a weighted sum in a subspace, with a buffer."""
+    Y = np.linalg.eigh(weighted_sum(weights, reduced.C))[1][:, ::-1]
+    size = r + buffer_size(r)
+    return matmul(reduced.V, np.ascontiguousarray(Y[:, :size]))
 
 
 def _joined(groups: list[LeadingEigenvectors]) -> InitialSubspace:

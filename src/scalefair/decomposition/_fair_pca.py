@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._groups import Attribute, as_list, fitted_groups, squeeze_single
+from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
 from scalefair.decomposition._base import (
     TEXTS,
@@ -24,7 +25,6 @@ from scalefair.decomposition._base import (
     joined_moments,
 )
 from scalefair.decomposition._covariances import (
-    CovarianceFamily,
     CovarianceOperators,
     FormedCovariances,
     buffer_size,
@@ -301,7 +301,9 @@ class FairPCA(BaseGroupPCA):
                 random_state=self.random_state,
             )
         if solution is None:
-            solution = self._solve(CovarianceOperators(operator))
+            rng = check_random_state(self.random_state)
+            covariances = CovarianceOperators(operator, self.n_components, rng)
+            solution = solve(covariances, tol=self.tol, max_iter=self.max_iter)
         return self._store(solution, operator.counts, operator.group_traces)
 
     def _fit_basis(self, moments: Moments) -> str | None:
@@ -315,16 +317,10 @@ class FairPCA(BaseGroupPCA):
     def _solve_formed(self, moments: Moments) -> str | None:
         C = moments.covariances(self.centering)
         traces = np.trace(C, axis1=1, axis2=2)
-        return self._store(self._solve(FormedCovariances(C)), moments.counts, traces)
-
-    def _solve(self, covariances: CovarianceFamily) -> FairBasis:
-        return solve(
-            covariances,
-            self.n_components,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            random_state=self.random_state,
-        )
+        rng = check_random_state(self.random_state)
+        covariances = FormedCovariances(C, self.n_components, rng)
+        solution = solve(covariances, tol=self.tol, max_iter=self.max_iter)
+        return self._store(solution, moments.counts, traces)
 
     def _store(
         self, solution: FairBasis, counts: NDArray[np.int64], traces: Array

@@ -125,6 +125,7 @@ def joint_numerical_range(
     directions = _check_directions(n_angles, angles)
     # Eigenvalues as close as this are equal up to the errors of the eigensolver.
     tie = ROUNDING * (np.linalg.norm(C_A) + np.linalg.norm(C_B))
+    # One decomposition serves a direction and its opposite.
     paired = angles is None and directions.size % 2 == 0
     ahead, opposite = [], []
     for theta in directions[: directions.size // 2] if paired else directions:
@@ -135,6 +136,7 @@ def joint_numerical_range(
         ahead += _furthest(theta, values[::-1], vectors[:, ::-1], D, r, tie)
         if paired:
             opposite += _furthest(theta + np.pi, -values, vectors, -D, r, tie)
+    # Points: support times the normal, plus the trace of D times the tangent.
     angles, support, along = np.array(ahead + opposite).T
     normals = np.column_stack([np.cos(angles), np.sin(angles)])
     tangents = np.column_stack([-np.sin(angles), np.cos(angles)])
@@ -151,10 +153,12 @@ def _furthest(
     eigenvalues) and the coordinate along the boundary, a trace of D.
     """
     support = float(values[:r].sum())
+    # Eigenvalues first, ..., last - 1 are equal to the r-th.
     first = int(np.count_nonzero(values > values[r - 1] + tie))
     last = int(np.count_nonzero(values >= values[r - 1] - tie))
     if last == r:
         return [(theta, support, _trace(vectors[:, :r], D))]
+    # Of the tied eigenvectors those at both ends of D's spectrum span the flat piece.
     tied = vectors[:, first:last]
     slopes = np.linalg.eigvalsh(tied.T @ D @ tied)
     k = r - first  # vectors to choose in the tied block
@@ -166,6 +170,7 @@ def _furthest(
 
 
 def _trace(U: Array, D: Array) -> float:
+    """Trace of ``U.T @ D @ U``."""
     return float(np.vdot(U, D @ U))
 
 

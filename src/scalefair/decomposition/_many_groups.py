@@ -87,6 +87,7 @@ class _GroupDual:
         self.rounding = 4 * EPS * np.sqrt(self.n) * float(np.abs(best).max())
 
     def __call__(self, weights: Array) -> tuple[float, Array, Array]:
+        """Value, supergradient (the losses) and Hessian at the weights."""
         n, r = self.n, self.r
         mu, U = np.linalg.eigh(np.tensordot(weights, self.C, axes=1))
         CU = self.C @ U[:, n - r :]
@@ -101,16 +102,19 @@ class _GroupDual:
         return value, losses, -2 * (scaled @ scaled.T)
 
     def basis(self, weights: Array) -> Array:
+        """Leading eigenvectors of the weighted sum, largest first."""
         U = np.linalg.eigh(np.tensordot(weights, self.C, axes=1))[1]
         return np.ascontiguousarray(U[:, self.n - self.r :][:, ::-1])
 
     def solution(self, weights: Array, basis: Array, n_iter: int) -> GroupsSolution:
+        """Measure the losses of a basis and the dual value of the weights."""
         mu = np.linalg.eigvalsh(np.tensordot(weights, self.C, axes=1))
         value = float(weights @ self.best) - float(mu[self.n - self.r :].sum())
         losses = self.best - captured(self.C, basis)
         return GroupsSolution(weights, basis, losses, value, n_iter, True)
 
     def close(self, gap: float, losses: Array, tol: float) -> bool:
+        """Whether a gap is within the tolerance, or rounding."""
         return bool(gap <= max(tol * float(losses.max()), self.rounding))
 
 

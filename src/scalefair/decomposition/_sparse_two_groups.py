@@ -152,7 +152,7 @@ class _SharedSubspace:
     def lanczos(
         self, groups: Groups, weights: Array, vectors: Array
     ) -> ThickRestartLanczos:
-        """Lanczos from a random sum of `vectors`: blocks of approximate eigenvectors."""
+        """Lanczos from a random sum of `vectors`, the blocks of Ritz vectors."""
         space = self.space
         start = self.rng.standard_normal(space.size)
         if vectors.shape[1]:

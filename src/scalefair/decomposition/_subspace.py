@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._random_state import check_random_state
 from scalefair._rounding import EPS, TINY
 from scalefair.decomposition._covariances import (
     CovarianceFamily,
     FormedCovariances,
     GroupsSolution,
-    buffer_size,
+    ReducedCovariances,
     compress,
     inner,
     multiply,
@@ -58,31 +57,23 @@ class FairBasis:
         return 8 * EPS * math.sqrt(self.basis.shape[0]) * float(self.best.max())
 
 
-def solve(
-    covariances: CovarianceFamily,
-    r: int,
-    *,
-    tol: float,
-    max_iter: int,
-    random_state: Any,
-) -> FairBasis:
-    """Minimise the largest loss over bases of `r` columns."""
-    n = covariances.n_features
+def solve(covariances: CovarianceFamily, *, tol: float, max_iter: int) -> FairBasis:
+    """Minimise the largest loss over bases of r columns."""
+    n, r = covariances.n_features, covariances.r
     # Between short products the threads of BLAS would spin, and delay the kernels.
     with single_blas_thread():
         if isinstance(covariances, FormedCovariances) and (
             n <= MAX_DENSE_ORDER or 3 * r >= n
         ):
             return solve_formed(covariances.arrays, r, tol, max_iter)
-        return solve_by_subspaces(
-            covariances, r, tol=tol, max_iter=max_iter, random_state=random_state
-        )
+        return solve_by_subspaces(covariances, tol=tol, max_iter=max_iter)
 
 
 def solve_formed(C: Array, r: int, tol: float, max_iter: int) -> FairBasis:
     """Solve the problem of formed covariances by full eigendecompositions."""
     best = top_sums(C, r)
-    solution = solve_small(C, r, best=best, tol=tol, max_iter=max_iter)
+    solver = dense_solver(len(C))
+    solution = solver(C, r, best=best, tol=tol, max_iter=max_iter)
     return FairBasis(
         weights=solution.weights,
         basis=solution.basis,
@@ -96,51 +87,35 @@ def solve_formed(C: Array, r: int, tol: float, max_iter: int) -> FairBasis:
     )
 
 
-def solve_small(
-    C: Array,
-    r: int,
-    *,
-    best: Array,
-    tol: float,
-    max_iter: int = 100,
-    weights0: Array | None = None,
-) -> GroupsSolution:
-    """Solve the problem of covariances of a small order, shape (G, n, n)."""
-    solver = solve_two_groups if len(C) == 2 else solve_groups
-    return solver(C, r, best=best, tol=tol, max_iter=max_iter, weights0=weights0)
+def dense_solver(n_groups: int) -> Callable[..., GroupsSolution]:
+    """Return the solver of problems of a small order, shape (G, n, n)."""
+    return solve_two_groups if n_groups == 2 else solve_groups
 
 
 def solve_by_subspaces(
-    covariances: CovarianceFamily,
-    r: int,
-    *,
-    tol: float,
-    max_iter: int,
-    random_state: Any,
+    covariances: CovarianceFamily, *, tol: float, max_iter: int
 ) -> FairBasis:
     """Maximise the dual with the large problem evaluated at a few weights only.
 
     The dual restricted to a subspace bounds the dual from above, its values at the
     weights visited from below: the method ends where both meet.
     """
-    search = _ReducedDual(covariances, r, tol, check_random_state(random_state))
+    search = _ReducedDual(covariances, tol)
     while not search.certified() and len(search.visited) < max_iter:
         search.evaluate()
     return search.result()
 
 
 class _ReducedDual:
-    """Basis V, solution of the problem restricted to it, and the weights visited."""
+    """Basis V, solution of the problem restricted to it, and the weights visited.
 
-    def __init__(
-        self,
-        covariances: CovarianceFamily,
-        r: int,
-        tol: float,
-        rng: np.random.RandomState,
-    ) -> None:
-        self.covariances, self.r, self.tol, self.rng = covariances, r, tol, rng
-        start = covariances.start(r, tol, rng)
+    Invariant: the maximum of the dual lies between `lower`, the largest value at a
+    visited point, and the dual value of the restricted problem.
+    """
+
+    def __init__(self, covariances: CovarianceFamily, tol: float) -> None:
+        self.covariances, self.r, self.tol = covariances, covariances.r, tol
+        start = covariances.start(tol)
         self.best, self.n_products = start.best, start.n_products
         self.message = start.message
         self.lower = -math.inf
@@ -158,14 +133,15 @@ class _ReducedDual:
             compressed = self.covariances.compress(V)
         self.V, self.compressed = V, compressed
         self.n_products += 1
-        self.reduced = solve_small(
+        # The dual value of the optimum in the span is an upper bound.
+        self.solution = dense_solver(len(compressed))(
             compressed,
             self.r,
             best=self.best,
             tol=DUAL_TOL_RATIO * self.tol,
             weights0=self.weights,
         )
-        self.weights = self.reduced.weights
+        self.weights = self.solution.weights
 
     def expand(self, C: Array, V: Array) -> None:
         """Reduce to V and products with the optimum there, while the loss decreases.
@@ -177,10 +153,10 @@ class _ReducedDual:
         decrease = math.inf
         # A relative decrease of 1e-4 of the loss leaves weights that are accurate.
         while decrease > 1e-4 and 2 * ((p := V.shape[1]) + self.r) <= len(V):
-            previous_value, projected = self.reduced.dual_value, self.compressed
+            previous_value, projected = self.solution.dual_value, self.compressed
             # 1. U = H(w) times the optimal basis, orthogonal to V.
-            U = matmul(weighted_sum(self.reduced.weights, CV), self.reduced.basis)
-            U = orthonormalize(U, against=V, rng=self.rng)
+            U = matmul(weighted_sum(self.solution.weights, CV), self.solution.basis)
+            U = orthonormalize(U, against=V, rng=self.covariances.rng)
             CU = multiply(C, U)
             V, CV = np.hstack([V, U]), np.concatenate([CV, CU], axis=2)
             # 2. Border the projected covariances, and solve again.
@@ -188,22 +164,26 @@ class _ReducedDual:
             border = new[:, :p].transpose(0, 2, 1)
             projected = np.concatenate([projected, border], axis=1)
             self.reduce(V, np.concatenate([projected, new], axis=2))
-            decrease = previous_value - self.reduced.dual_value
+            decrease = previous_value - self.solution.dual_value
             decrease /= max(self._scale(), TINY)
 
     def evaluate(self) -> None:
         """Evaluate the dual at the reduced maximiser; reduce to its eigenvectors."""
-        weights, V = self.reduced.weights, self.V
-        # The weights depend on errors of the vectors in first order, the losses in
-        # second. The first weights are inaccurate themselves.
+        weights, V = self.solution.weights, self.V
+        # 1. Leading eigenvectors of H(w), and with them a lower bound. Errors of the
+        #    vectors change the weights in first order, the losses in second. The first
+        #    weights are inaccurate themselves.
         tol = max(1e-3 * self.tol, 1e-13) if self.visited else 1e-7
-        leading = self.covariances.leading(weights, self.r, self.trial, tol, self.rng)
+        reduced = ReducedCovariances(V, self.compressed)
+        leading = self.covariances.leading(weights, reduced, tol)
         self.message = leading.message or self.message
         self.lower = max(self.lower, float(weights @ self.best) - leading.total)
         self.n_products += leading.n_products
         self.visited.append(weights)
+        # 2. Of two groups: a Newton step for the dual, if the weights are close.
         if len(weights) == 2 and leading.vectors.shape[1] > self.r:
             self.newton_step(leading.vectors)
+        # 3. Else the span of all vectors so far.
         if not self.certified():
             self.reduce(orthonormal_span([V, leading.vectors]))
 
@@ -212,7 +192,7 @@ class _ReducedDual:
         compressed = self.covariances.compress(vectors)
         captured = np.trace(compressed[:, : self.r, : self.r], axis1=1, axis2=2)
         weights, slope = self.visited[-1], float(np.subtract(*(self.best - captured)))
-        curvature = min(self.reduced.curvature, -TINY)
+        curvature = min(self.solution.curvature, -TINY)
         # The dual may rise by slope**2 / |curvature|: if by more, the maximiser is far.
         if slope**2 / abs(curvature) <= self.tol * self._scale():
             self.reduce(vectors, compressed)
@@ -220,24 +200,18 @@ class _ReducedDual:
             t = min(1.0, max(0.0, t))
             self.weights = np.array([t, 1 - t])
 
-    def trial(self) -> Array:
-        """Ritz vectors at the reduced maximiser, with a buffer."""
-        _, Y = np.linalg.eigh(weighted_sum(self.reduced.weights, self.compressed))
-        size = self.r + buffer_size(self.r)
-        return matmul(self.V, np.ascontiguousarray(Y[:, ::-1][:, :size]))
-
     def certified(self) -> bool:
         """Whether the bracket of the dual's maximum is narrow enough."""
-        width = self.reduced.dual_value - self.lower
+        width = self.solution.dual_value - self.lower
         return width <= DUAL_TOL_RATIO * self.tol * self._scale()
 
     def _scale(self) -> float:
         """Largest loss; losses near zero are known to rounding only."""
         rounding = 1e-13 * float(self.best.max(initial=0.0)) / self.tol
-        return max(float(self.reduced.losses.max()), rounding)
+        return max(float(self.solution.losses.max()), rounding)
 
     def result(self) -> FairBasis:
-        Y = self.reduced.basis
+        Y = self.solution.basis
         return FairBasis(
             weights=self.weights,
             basis=matmul(self.V, Y),
@@ -246,6 +220,6 @@ class _ReducedDual:
             dual_value=self.lower,
             n_iter=len(self.visited),
             n_products=self.n_products,
-            converged=self.certified() and not self.message and self.reduced.converged,
+            converged=self.certified() and not self.message and self.solution.converged,
             message=self.message,
         )

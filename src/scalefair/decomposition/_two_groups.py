@@ -92,15 +92,18 @@ class _TwoGroupDual:
         self.rounding = 4 * EPS * math.sqrt(C.shape[1]) * float(best.max())
 
     def evaluate(self, t: float) -> _DualPoint:
+        """Eigendecomposition of H(t), and phi with two derivatives."""
         H = self.C[1] + t * self.difference
         with long_blas_call(0.2 * len(H) ** 3):
             mu, U = np.linalg.eigh(H)
+        # phi = t best_A + (1 - t) best_B - sum_j mu_j over the r largest.
         split = mu.size - self.r
         D = U.T @ (self.difference @ U[:, split:])
         low, high = mu[:split], mu[split:]
         value = float(self.best[1]) + t * self.best_difference - float(high.sum())
         slope = self.best_difference - float(D[split:].trace())
-        # Floor: a tie has no second derivative, and a large one stops no search.
+        # phi'' = -2 sum_ij D_ij^2 / (mu_j - mu_i), infinite at a tie: the floor makes
+        # it large, which leads to bisection.
         floor = EPS * max(abs(mu[0]), abs(mu[-1])) + TINY
         distance = np.maximum(high - low[:, None], floor)
         # Divided first: squares of covariances may overflow.

@@ -206,6 +206,7 @@ def golden_section(
     lower: _WeightedBasis | None = None
     upper: _WeightedBasis | None = None
     while high - low > tol and n_iter < max_iter:
+        # 1. Evaluate the missing one of the two inner points.
         if lower is None:
             point = lower = errors.evaluate(high - _GOLDEN * (high - low))
         else:
@@ -215,8 +216,9 @@ def golden_section(
             best = min(best, point, key=lambda p: (abs(p.difference), p.total))
         if lower is None or upper is None:
             continue
-        # The difference never falls with alpha: the sum of both is positive where
-        # lower**2 < upper**2. Unlike the squares it is exact where both are equal.
+        # 2. Keep the part of the interval with the smaller square. The difference never
+        #    falls with alpha: the sum of both is positive where lower**2 < upper**2.
+        #    Unlike the squares it is exact where both are equal.
         if lower.largest <= limit and lower.difference + upper.difference > 0:
             high, lower, upper = upper.alpha, None, lower
         else:

@@ -184,14 +184,18 @@ def multiplicative_weights(
     total = np.zeros(n_groups)
     bound, bound_weights = -np.inf, np.full(n_groups, 1 / n_groups)
     for _ in range(n_iter):
+        # 1. Weights grow exponentially with the losses so far.
         weights = softmax(step * total)
         U = leading_basis(weights, C, r)
         losses = best - captured(C, U)
+        # 2. U maximises the weighted variance: its weighted loss is a lower bound.
         dual_value = float(weights @ losses)
         if dual_value > bound:
             bound, bound_weights = dual_value, weights
+        # 3. The average of all projections.
         average += U @ U.T
         total += losses
+    # The last projection, if it is better than the average.
     if losses.max() <= (total / n_iter).max():
         return Relaxed(np.ones(r), U, losses, bound_weights, bound)
     p, V = np.linalg.eigh(average / n_iter)
