@@ -178,14 +178,14 @@ def test_a_gap_is_reported_to_whom_it_concerns():
     X = np.repeat(directions, 2, axis=0) * np.tile([1, -1], 3)[:, None]
     groups = np.repeat([0, 1, 2], 2)
     moments = GroupMoments.from_data(X, groups)
-    for solve in (
+    for fit in (
         lambda: FairPCA(1).fit(X, sensitive_features=groups),
         lambda: FairPCA(1, solver="matrix_free").fit(X, sensitive_features=groups),
         lambda: FairPCA.from_moments(moments, n_components=1),
         lambda: FairPCA(1).partial_fit(X, sensitive_features=groups).components_,
     ):
         with pytest.warns(ConvergenceWarning, match="0.25 above the maximum") as caught:
-            solve()
+            fit()
         assert caught[0].filename == __file__
     with pytest.warns(ConvergenceWarning):
         pca = FairPCA(1).fit(X, sensitive_features=groups)

@@ -273,12 +273,14 @@ class FairPCA(BaseGroupPCA):
         self.solver_ = "matrix_free"
         self.__dict__.pop("moments_", None)
         self.groups_ = fitted_groups(compared)
+        # 1. Covariances that take less memory and less time than products with rows.
         if _covariances_are_smaller(X, n_groups) and (
             choose_solver(X, self.n_components, n_groups) == "gram"
         ):
             moments = GroupMoments._of_each(X, compared)
             self.mean_ = moments[0].mean
             return self._solve_formed(joined_moments(moments))
+        # 2. Products with the rows, by an operator for any weights of the groups.
         operator: GroupCovariance | OverlappingCovariance
         codes = compared[0].codes
         if len(compared) > 1:
@@ -287,6 +289,7 @@ class FairPCA(BaseGroupPCA):
             weights = np.full(n_groups, 1 / n_groups)
             operator = GroupCovariance(X, codes, weights, centering=self.centering)
         self.mean_ = operator.mean
+        # 3. Two groups of sparse rows: Lanczos, unless it does not apply or fails.
         solution = None
         if (
             sparse.issparse(X)

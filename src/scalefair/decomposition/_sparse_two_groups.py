@@ -38,14 +38,9 @@ SUM_TOL_RATIO = 0.1
 
 @single_blas_thread()
 def solve_by_lanczos(
-    space: VectorSpace,
-    r: int,
-    *,
-    tol: float,
-    max_iter: int,
-    random_state: Any,
+    space: VectorSpace, r: int, *, tol: float, max_iter: int, random_state: Any
 ) -> FairBasis | None:
-    """Minimise the larger loss of two groups; None where other ways are better."""
+    """Minimise the larger loss of two groups; None where another solver has to."""
     if r > MAX_COMPONENTS or space.size < _basis_size(r):
         return None
     traces = space.C.group_traces
@@ -87,11 +82,7 @@ class _SharedSubspace:
     """
 
     def __init__(
-        self,
-        space: VectorSpace,
-        r: int,
-        tol: float,
-        rng: np.random.RandomState,
+        self, space: VectorSpace, r: int, tol: float, rng: np.random.RandomState
     ) -> None:
         self.space, self.r, self.tol, self.rng = space, r, tol, rng
         self.blocks = np.empty((space.depth, _basis_size(r), space.size))
@@ -132,16 +123,18 @@ class _SharedSubspace:
 
     def run(self) -> bool:
         """Add eigenvectors of H(t) at the weights; return whether these suffice."""
+        # 1. Eigenvectors at the maximiser t in the present span.
         weights = self.weights
         run = self.lanczos((0, 1), weights, self.leading)
         self.n_runs += 1
         # Convergence in t is quadratic: a hundredth of the error squared is enough.
         self.advance(run, max(0.01 * self.error**2 / self.scale, self.sum_tol))
         k = min(_n_ritz(self.r), len(run.values))
+        # 2. They join the span, and t moves to the maximiser there.
         self.append(self.space.ritz_blocks(run, k, (0, 1), weights))
         self.reduce()
         self.n_products += run.n_products
-        # The maximiser has moved: blocks of residuals follow it.
+        # 3. Blocks of residuals at the new t join the span until the dual is accurate.
         for _ in range(MAX_BLOCKS):
             if self.is_certified() or not self.norms.all():
                 break
