@@ -165,11 +165,11 @@ class EnergyDual:
     ``|V - B|^2 / (2 c) - |MV|_*`` (nuclear norm), gradient ``(V - B) / c - M H`` with
     H, the primal solution, the polar factor of MV: Tonin et al. (2025), propositions
     3.2 and 3.3, with c = 1 - alpha and B = alpha Y - P.
-    """
 
-    # A `BlockObjective`; M = A - shift I has to be positive definite. A step multiplies
-    # by it twice, with the direction and with H. Values along a line follow from Gram
-    # matrices of MV and MD.
+    A `BlockObjective`; M = A - shift I has to be positive definite. A step multiplies
+    by it twice, with the direction and with H. Values along a line follow from Gram
+    matrices of MV and MD.
+    """
 
     def __init__(self, A: LinearOperator, shift: float, k: int) -> None:
         self.A, self.shift = A, shift
@@ -193,6 +193,7 @@ class EnergyDual:
         return self._value()
 
     def gradient(self, out: Array) -> None:
+        # H = polar(MV), then (V - B) / c - M H.
         polar(self._MV, self._root, self.H)
         self._multiply(self.H, self.MH)
         kernels.combine(out, 1 / self.curvature, self._V, -1.0, self.MH)
@@ -200,18 +201,19 @@ class EnergyDual:
             kernels.add_scaled(out, -1 / self.curvature, self.B)
 
     def line(self, D: Array) -> Callable[[float], tuple[float, float]]:
+        # With X(t) = V + t D: |M X|_* from the Gram matrix of MX, which is quadratic
+        # in t, as is the squared distance |X - B|^2.
         self._multiply(D, self._MD)
         cross = kernels.block_gram(self._MV, self._MD)
         square = kernels.block_gram(self._MD, self._MD)
         linear, length = kernels.inner(self._V, D), kernels.inner(D, D)
         if self.B is not None:
             linear -= kernels.inner(self.B, D)
-
-        old_gram, old_distance = self._gram, self._distance
+        gram_0, distance_0 = self._gram, self._distance
 
         def measures(t: float) -> tuple[Array, float]:
-            gram = old_gram + t * (cross + cross.T) + t**2 * square
-            return gram, old_distance + 2 * t * linear + t**2 * length
+            gram = gram_0 + t * (cross + cross.T) + t**2 * square
+            return gram, distance_0 + 2 * t * linear + t**2 * length
 
         def along(t: float) -> tuple[float, float]:
             gram, distance = measures(t)
@@ -233,6 +235,7 @@ class EnergyDual:
         return self._value()
 
     def _measure(self) -> None:
+        """Gram matrix of MV and squared distance of V and B, from the blocks."""
         self._gram = kernels.block_gram(self._MV, self._MV)
         self._distance = kernels.inner(self._V, self._V)
         if self.B is not None:

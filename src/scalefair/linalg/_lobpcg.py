@@ -113,6 +113,7 @@ def lobpcg(
     iteration = _SearchSubspace(operator, T, k, k + n_buffer, tol)
     iteration.start(start, deflated, rng)
     best, n_stalled, n_iter = math.inf, 0, 0
+    # Invariant: X holds Ritz vectors of the basis [X, P], with image A [X, P].
     while True:
         n_converged, residual = iteration.progress()
         # Residuals are updated, not measured: measure them before they are believed.
