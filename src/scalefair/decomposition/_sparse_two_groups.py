@@ -30,6 +30,8 @@ MAX_RUNS = 6
 MAX_PRODUCTS = 5000
 # Most blocks of residuals added to the basis after a run.
 MAX_BLOCKS = 12
+# Eigenvectors behind the wanted ones that the basis nearly contains.
+GAP_OFFSET = 5
 # Relative error of the groups' sums of eigenvalues at which the dual is first solved.
 START_TOL = 1e-6
 # Errors of sums of eigenvalues, as a fraction of the tolerance.
@@ -117,6 +119,7 @@ class _SharedSubspace:
         #    accurate the sums have to be.
         self.best = np.array([run.values[: self.r].sum() for run in runs])
         self.reduce()
+        self.add_residuals(3, 0.01 * self.scale)
         are_accurate = all(self.finish(run) for run in runs)
         self.best = np.array([run.values[: self.r].sum() for run in runs])
         return are_accurate
@@ -135,12 +138,16 @@ class _SharedSubspace:
         self.reduce()
         self.n_products += run.n_products
         # 3. Blocks of residuals at the new t join the span until the dual is accurate.
-        for _ in range(MAX_BLOCKS):
-            if self.is_certified() or not self.norms.all():
+        self.add_residuals(MAX_BLOCKS, self.sum_tol)
+        return self.error <= self.sum_tol and not self.has_missed_vector(run)
+
+    def add_residuals(self, max_blocks: int, error: float) -> None:
+        """Add blocks of residuals to the basis until the dual is accurate there."""
+        for _ in range(max_blocks):
+            if self.error <= max(error, self.sum_tol) or not self.norms.all():
                 break
             self.append(self.residuals / self.norms[:, None])
             self.reduce()
-        return self.is_certified() and not self.has_missed_vector(run)
 
     def lanczos(
         self, groups: Groups, weights: Array, vectors: Array
@@ -245,16 +252,12 @@ class _SharedSubspace:
         self.residuals = self.space.residuals(self.leading, w, values[:r])
         self.norms = self.space.norms(self.residuals)
         # 3. Error of the sum of eigenvalues: residual**2 / gap. The residuals are
-        #    nearly orthogonal to the next eigenvectors, too, which the runs have added:
-        #    the gap that counts lies behind these.
-        next_value = values[min(_n_ritz(r), len(values) - 1)]
+        #    nearly orthogonal to the next few eigenvectors, too: the gap that counts
+        #    lies behind these.
+        next_value = values[min(r + GAP_OFFSET, len(values) - 1)]
         gaps = np.maximum(values[:r] - next_value, TINY)
         norms = self.norms
         self.error = float(np.minimum(norms * (norms / gaps), norms).sum())
-
-    def is_certified(self) -> bool:
-        """Whether the dual is accurate in the span."""
-        return self.error <= self.sum_tol
 
     def result(self) -> FairBasis:
         """Compress exactly onto the leading vectors, and solve there."""
