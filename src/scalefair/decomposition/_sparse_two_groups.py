@@ -18,7 +18,6 @@ from scalefair.decomposition._subspace import FairBasis
 from scalefair.decomposition._two_groups import solve_two_groups
 from scalefair.kernels import single_blas_thread
 from scalefair.linalg import ThickRestartLanczos
-from scalefair.linalg._thick_restart import rotate_rows
 
 Array = NDArray[np.float64]
 
@@ -226,7 +225,7 @@ class _SharedSubspace:
         """Shrink the basis to the leading Ritz vectors of H(t)."""
         Y = np.ascontiguousarray(self.Y[: _n_restart(self.r)])
         for rows in self.blocks:
-            rotate_rows(rows, Y)
+            rows[: len(Y)] = Y @ rows[: self.size]
         self.size = len(Y)
         self.projected = Y @ self.projected @ Y.T
 

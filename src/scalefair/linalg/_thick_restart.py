@@ -401,10 +401,10 @@ class ThickRestartLanczos:
         k, j = self.kept, self._size
         coupling = self._T[j, j - 1] * self._S[j - 1, :k]
         Y = self._ritz_coefficients(k, 1)
-        rotate_rows(self._V, Y)
+        _rotate_rows(self._V, Y)
         if len(self.weights) > 1:
             for products in self._stored:
-                rotate_rows(products, Y[:k, :j])
+                _rotate_rows(products, Y[:k, :j])
         # T becomes diag(values) with the coupling as its last row and column.
         self._T[:] = 0
         np.fill_diagonal(self._T[:k, :k], self.values[:k])
@@ -414,7 +414,7 @@ class ThickRestartLanczos:
         self.n_restarts += 1
 
 
-def rotate_rows(rows: Array, Y: Array) -> None:
+def _rotate_rows(rows: Array, Y: Array) -> None:
     """Replace the first ``len(Y)`` rows by the linear combinations `Y`."""
     new, old = Y.shape
     step = 4096  # columns that stay in the cache
