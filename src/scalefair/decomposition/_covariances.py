@@ -155,11 +155,10 @@ class CovarianceOperators(CovarianceFamily):
     def leading(
         self, weights: Array, reduced: ReducedCovariances, tol: float
     ) -> LeadingEigenvectors:
-        start = _ritz_vectors(weights, self.r, reduced)
-        return self._leading(weights, self.r, start, tol)
+        return self._leading(weights, self.r, reduced, tol)
 
     def _leading(
-        self, weights: Array, k: int, start: Array | None, tol: float
+        self, weights: Array, k: int, reduced: ReducedCovariances | None, tol: float
     ) -> LeadingEigenvectors:
         """Eigenvectors by ARPACK, `k` of them, or else by filtering."""
         H, r = self.operator.with_weights(weights), self.r
@@ -169,6 +168,7 @@ class CovarianceOperators(CovarianceFamily):
                 values, vectors, n_products = pairs
                 total = float(values[:r].sum())
                 return LeadingEigenvectors(vectors, total, n_products, "")
+        start = None if reduced is None else _ritz_vectors(weights, r, reduced)
         return _filtered(H, r, start, tol, self.rng)
 
 

@@ -89,12 +89,14 @@ class _GroupDual:
     def __call__(self, weights: Array) -> tuple[float, Array, Array]:
         """Value, supergradient (the losses) and Hessian at the weights."""
         n, r = self.n, self.r
+        # phi = sum_g w_g best_g - sum_j mu_j over the r largest eigenvalues.
         mu, U = np.linalg.eigh(np.tensordot(weights, self.C, axes=1))
         CU = self.C @ U[:, n - r :]
         losses = self.best - np.einsum("ij,gij->g", U[:, n - r :], CU)
         coupling = np.matmul(U[:, : n - r].T, CU)
         distance = mu[None, n - r :] - mu[: n - r, None]
-        # At a tie the second derivative is infinite: a large one stops the Newton step.
+        # phi''_gh = -2 sum_ij D^g_ij D^h_ij / (mu_j - mu_i), D^g = U^T C_g U. At a tie
+        # it is infinite: a large value stops the Newton step there.
         floor = EPS * max(abs(mu[0]), abs(mu[-1])) + TINY
         scaled = coupling / np.sqrt(np.maximum(distance, floor))
         scaled = scaled.reshape(losses.size, -1)
