@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from scalefair.decomposition._two_groups import solve_two_groups
+from scalefair.decomposition._two_groups import solve_two_groups, subspace_of_trace
 
 
 def _best(C, r):
@@ -137,3 +137,19 @@ def test_upper_bounds_of_a_larger_problem():
     solution = solve_two_groups(C, 1, best=np.array([5.0, 1.0]))
     np.testing.assert_allclose(solution.losses, [4.0, 0.0], atol=1e-12)
     assert solution.weights[0] == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["generic", "multiple"])
+@pytest.mark.parametrize("q", range(1, 8))
+def test_every_trace_within_the_bounds_is_met(kind, q):
+    C = np.subtract(*_pair(kind, np.random.default_rng(q), q))
+    for k in range(q + 1):
+        values = np.linalg.eigvalsh(C)
+        lowest, highest = values[:k].sum(), values[q - k :].sum()
+        for trace in lowest + (highest - lowest) * np.array([0, 0.23, 0.5, 0.9, 1]):
+            V = subspace_of_trace(C, k, trace)
+            assert V.shape == (q, k)
+            np.testing.assert_allclose(V.T @ V, np.eye(k), atol=1e-13)
+            assert np.trace(V.T @ C @ V) == pytest.approx(trace, abs=1e-12)
+        assert subspace_of_trace(C, k, highest + 0.1) is None
+        assert subspace_of_trace(C, k, lowest - 0.1) is None
