@@ -368,9 +368,9 @@ class _FilteredSubspace(BlockIteration):
         n_active = max(self.k - self.locked.shape[1], 1)
         values, residuals = self.values[:n_active], self.residuals[:n_active]
         growth = self._log_growth(values)
-        # exp(degree * growth) / 2 has to exceed residual / tol, by a factor of two for
-        # safety: a sweep that just misses costs another Rayleigh-Ritz step.
-        reduction = np.maximum(4 * residuals / self.tol, 1.0)
+        # exp(degree * growth) / 2 has to exceed residual / (0.3 tol): a sweep that just
+        # misses the tolerance costs another Rayleigh-Ritz step, worth three products.
+        reduction = np.maximum(2 * residuals / (0.3 * self.tol), 1.0)
         degree = (np.log(reduction) / growth)[residuals > self.tol].max(initial=3.0)
         return int(max(min(degree, self._max_safe_degree(growth[-1])), 3.0))
 
