@@ -36,9 +36,9 @@ def covariances(X, groups, centering="global"):
     C = []
     for name in groups:
         for value in np.unique(groups[name]):
-            own = X[(groups[name] == value).to_numpy()]
-            own = own - (X if centering == "global" else own).mean(axis=0)
-            C.append(own.T @ own / len(own))
+            members = X[(groups[name] == value).to_numpy()]
+            members = members - (X if centering == "global" else members).mean(axis=0)
+            C.append(members.T @ members / len(members))
     return np.array(C)
 
 
@@ -47,8 +47,8 @@ def losses_of(C, components):
     return best - np.trace(components @ C @ components.T, axis1=1, axis2=2)
 
 
-def certified(pca, X, groups):
-    """Losses, of which the largest is that of no basis less, by weak duality."""
+def certified_losses(pca, X, groups):
+    """Losses; the dual certifies that no basis has a smaller largest one."""
     C = covariances(X, groups, pca.centering)
     losses, w = losses_of(C, pca.components_), np.concatenate(pca.dual_weights_)
     best = np.linalg.eigvalsh(C)[:, -R:].sum(axis=1)
@@ -57,8 +57,8 @@ def certified(pca, X, groups):
     assert w.sum() == pytest.approx(1)
     assert losses.max() == pytest.approx(dual, rel=1e-7)
     assert pca.converged_
-    found = np.concatenate(pca.group_losses_)
-    np.testing.assert_allclose(found, losses, atol=1e-9 * losses.max())
+    fitted = np.concatenate(pca.group_losses_)
+    np.testing.assert_allclose(fitted, losses, atol=1e-9 * losses.max())
     return losses
 
 
@@ -72,13 +72,13 @@ def test_no_basis_has_a_smaller_largest_loss(form, solver, centering):
     options = {"solver": solver, "centering": centering}
     pca = FairPCA(R, attributes="each", **options)
     pca.fit(form(X), sensitive_features=groups)
-    losses = certified(pca, X, groups)
-    assert [own.tolist() for own in pca.groups_] == [
+    losses = certified_losses(pca, X, groups)
+    assert [names.tolist() for names in pca.groups_] == [
         ["f", "m"],
         [0, 1, 2],
         [False, True],
     ]
-    assert [len(own) for own in pca.group_reconstruction_errors_] == [2, 3, 2]
+    assert [len(errors) for errors in pca.group_reconstruction_errors_] == [2, 3, 2]
     C = covariances(X, groups, centering)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its gap, and groups of few rows
@@ -107,7 +107,7 @@ def test_a_tiny_group_counts():
     X, groups = people()
     groups["old"] = np.arange(len(X)) < 2
     pca = FairPCA(R, attributes="each").fit(X, sensitive_features=groups)
-    losses = certified(pca, X, groups)
+    losses = certified_losses(pca, X, groups)
     assert pca.dual_weights_[2][1] > 0  # of two rows, whose best bases are exact
     assert losses[-1] == pytest.approx(losses.max())
 
@@ -116,41 +116,38 @@ def test_rows_in_parts_and_moments_are_rows_in_memory(tmp_path, monkeypatch):
     X, groups = people()
     expected = FairPCA(R, attributes="each").fit(X, sensitive_features=groups)
 
-    def alike(pca, rtol=1e-9):
-        for name in ("group_losses_", "dual_weights_", "groups_"):
-            for own, wanted in zip(
-                getattr(pca, name), getattr(expected, name), strict=True
-            ):
-                if own.dtype.kind == "f":
-                    np.testing.assert_allclose(own, wanted, rtol=rtol, atol=1e-9)
-                else:
-                    np.testing.assert_array_equal(own, wanted)
+    def assert_as_expected(pca, rtol=1e-9):
+        for name in ("group_losses_", "dual_weights_"):
+            values = (np.concatenate(getattr(model, name)) for model in (pca, expected))
+            np.testing.assert_allclose(*values, rtol=rtol, atol=1e-9)
+        for names, expected_names in zip(pca.groups_, expected.groups_, strict=True):
+            np.testing.assert_array_equal(names, expected_names)
 
     np.save(tmp_path / "X.npy", X)
     reader = open_rows(tmp_path / "X.npy", max_bytes=5000)
     cuts = (0, 150, 150, 400)
     parts = [dask.delayed(X[a:b]) for a, b in pairwise(cuts)]
-    some = [dask.delayed(groups[a:b]) for a, b in pairwise(cuts)]
+    group_parts = [dask.delayed(groups[a:b]) for a, b in pairwise(cuts)]
     for solver in ("gram", "matrix_free"):
-        for rows, given in ((reader, groups), (parts, some), (parts, groups)):
+        for rows, names in ((reader, groups), (parts, group_parts), (parts, groups)):
             pca = FairPCA(R, attributes="each", solver=solver)
-            alike(pca.fit(rows, sensitive_features=given), rtol=1e-6)
+            assert_as_expected(pca.fit(rows, sensitive_features=names), rtol=1e-6)
     pca = FairPCA(R, attributes="each")
     order = groups["place"].to_numpy().argsort(kind="stable")  # groups appear by and by
     for rows in np.split(order, [100, 250]):
         pca.partial_fit(X[rows], sensitive_features=groups.iloc[rows])
-    alike(pca)
+    assert_as_expected(pca)
     with pytest.raises(
         ValueError, match=r"has 1 attribute\(s\), the rows before had 3"
     ):
         pca.partial_fit(X, sensitive_features=groups["sex"])
-    alike(FairPCA.from_moments(pca.moments_, n_components=R))
+    assert_as_expected(FairPCA.from_moments(pca.moments_, n_components=R))
     monkeypatch.setattr(_moments, "MAX_JOINT_BYTES", 0)  # of many combinations
     many = groups.assign(id=np.arange(len(X)) % 40, other=np.arange(len(X)) // 10)
-    found = GroupMoments._of_each(X, encode_attributes(many))
-    for own, moments in zip(many, found, strict=True):
-        wanted = GroupMoments.from_data(X, many[own])
-        np.testing.assert_array_equal(moments.scatters, wanted.scatters)
+    by_attribute = GroupMoments._of_each(X, encode_attributes(many))
+    for name, moments in zip(many, by_attribute, strict=True):
+        alone = GroupMoments.from_data(X, many[name])
+        np.testing.assert_array_equal(moments.scatters, alone.scatters)
 
 
 def test_plain_components_with_the_losses_of_each():

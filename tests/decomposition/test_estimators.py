@@ -53,12 +53,12 @@ def projector(model):
     return model.components_.T @ model.components_
 
 
-def assert_same(found, expected, rtol=1e-8):
+def assert_same(model, expected, rtol=1e-8):
     np.testing.assert_allclose(
-        found.group_losses_, expected.group_losses_, rtol=rtol, atol=1e-12
+        model.group_losses_, expected.group_losses_, rtol=rtol, atol=1e-12
     )
     # The eigenvectors err by the square root of what the losses do.
-    np.testing.assert_allclose(projector(found), projector(expected), atol=1e-6)
+    np.testing.assert_allclose(projector(model), projector(expected), atol=1e-6)
 
 
 FORMS = {
@@ -80,16 +80,16 @@ def test_forms_of_rows_agree(make, form, centering, tmp_path):
     X, groups = rows()
     X[np.abs(X) < 1] = 0
     np.save(tmp_path / "rows.npy", X)
-    given = FORMS[form](X, tmp_path / "rows.npy")
+    data = FORMS[form](X, tmp_path / "rows.npy")
     names = np.array(["a", "b"])[groups]
     expected = make(2, centering=centering).fit(X, sensitive_features=names)
     if form == "Dask array":
         names = da.from_array(names, chunks=33)
-    model = make(2, centering=centering).fit(given, sensitive_features=names)
+    model = make(2, centering=centering).fit(data, sensitive_features=names)
     assert model.groups_.tolist() == ["a", "b"]
     np.testing.assert_allclose(model.mean_, X.mean(axis=0), atol=1e-12)
     assert_same(model, expected)
-    scores = np.asarray(dask.compute(model.transform(given))[0])
+    scores = np.asarray(dask.compute(model.transform(data))[0])
     np.testing.assert_allclose(scores, model.transform(X), atol=1e-10)
 
 
@@ -102,12 +102,12 @@ def test_losses_are_those_of_the_rows(make):
     squares = ((X - model.inverse_transform(scores)) ** 2).sum(axis=1)
     errors = np.array([squares[groups == g].mean() for g in (0, 1)])
     C = [centred[groups == g].T @ centred[groups == g] for g in (0, 1)]
-    least = [
+    smallest = [
         np.linalg.eigvalsh(C_g)[: N - 3].sum() / (groups == g).sum()
         for g, C_g in enumerate(C)
     ]
     np.testing.assert_allclose(model.group_reconstruction_errors_, errors, rtol=1e-9)
-    np.testing.assert_allclose(model.group_losses_, errors - least, atol=1e-10)
+    np.testing.assert_allclose(model.group_losses_, errors - smallest, atol=1e-10)
     np.testing.assert_allclose(model.explained_variance_, scores.var(axis=0))
     if "rank_" not in vars(model):
         gram = model.components_ @ model.components_.T
@@ -150,14 +150,14 @@ def test_group_centering(make):
     X, groups = rows()
     for g in (0, 1):
         X[groups == g] -= X[groups == g].mean(axis=0)
-    here = make(2).fit(X, sensitive_features=groups)
+    centred = make(2).fit(X, sensitive_features=groups)
     moved = X + 10.0 * groups[:, None]
-    there = make(2, centering="group").fit(moved, sensitive_features=groups)
-    np.testing.assert_allclose(there.group_losses_, here.group_losses_, rtol=1e-9)
-    np.testing.assert_allclose(projector(there), projector(here), atol=1e-6)
-    np.testing.assert_allclose(there.mean_, moved.mean(axis=0))
+    shifted = make(2, centering="group").fit(moved, sensitive_features=groups)
+    np.testing.assert_allclose(shifted.group_losses_, centred.group_losses_, rtol=1e-9)
+    np.testing.assert_allclose(projector(shifted), projector(centred), atol=1e-6)
+    np.testing.assert_allclose(shifted.mean_, moved.mean(axis=0))
     around = make(2).fit(moved, sensitive_features=groups)
-    assert np.abs(projector(around) - projector(here)).max() > 0.1
+    assert np.abs(projector(around) - projector(centred)).max() > 0.1
 
 
 @every

@@ -44,9 +44,9 @@ def subset_sums(a, b, r):
 def test_diagonal_matrices_have_the_polygon_of_sums(r):
     rng = np.random.default_rng(r)
     a, b = rng.integers(-5, 6, (2, 7)).astype(float)
-    found = joint_numerical_range(np.diag(a), np.diag(b), r, n_angles=720)
+    boundary = joint_numerical_range(np.diag(a), np.diag(b), r, n_angles=720)
     np.testing.assert_allclose(
-        vertices(found.points), vertices(subset_sums(a, b, r)), atol=1e-9
+        vertices(boundary.points), vertices(subset_sums(a, b, r)), atol=1e-9
     )
 
 
@@ -56,25 +56,25 @@ def test_a_multiple_has_a_segment(factor, scale):
     C = random_symmetric(6, 0)
     values = np.linalg.eigvalsh(C)
     low, high = values[:2].sum(), values[-2:].sum()
-    found = joint_numerical_range(scale * C, scale * factor * C, 2, n_angles=36)
-    a, b = found.points.T / scale
+    boundary = joint_numerical_range(scale * C, scale * factor * C, 2, n_angles=36)
+    a, b = boundary.points.T / scale
     np.testing.assert_allclose(b, factor * a, atol=1e-12)
     np.testing.assert_allclose([a.min(), a.max()], [low, high])
     # The directions across return both ends: counterclockwise, and back.
     angles = np.arctan2(1.0, -factor) + np.array([0, np.pi])
-    found = joint_numerical_range(scale * C, scale * factor * C, 2, angles=angles)
-    np.testing.assert_allclose(found.angles, np.repeat(angles, 2))
-    np.testing.assert_allclose(found.support, 0, atol=1e-12 * scale)
-    np.testing.assert_allclose(found.points[:, 0] / scale, [high, low, low, high])
+    boundary = joint_numerical_range(scale * C, scale * factor * C, 2, angles=angles)
+    np.testing.assert_allclose(boundary.angles, np.repeat(angles, 2))
+    np.testing.assert_allclose(boundary.support, 0, atol=1e-12 * scale)
+    np.testing.assert_allclose(boundary.points[:, 0] / scale, [high, low, low, high])
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_all_components_have_a_point(n):
     C_A, C_B = pair(n)
-    found = joint_numerical_range(C_A, C_B, n, n_angles=8)
-    assert found.points.shape == (8, 2)
+    boundary = joint_numerical_range(C_A, C_B, n, n_angles=8)
+    assert boundary.points.shape == (8, 2)
     expected = np.tile([np.trace(C_A), np.trace(C_B)], (8, 1))
-    np.testing.assert_allclose(found.points, expected, atol=1e-12)
+    np.testing.assert_allclose(boundary.points, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -83,24 +83,26 @@ def test_one_component_of_two_features_has_an_ellipse(seed):
     C_A, C_B = pair(2, seed)
     center = [np.trace(C_A) / 2, np.trace(C_B) / 2]
     axes = np.array([[(C[0, 0] - C[1, 1]) / 2, C[0, 1]] for C in (C_A, C_B)])
-    found = joint_numerical_range(C_A, C_B, 1, n_angles=60)
-    on_circle = np.linalg.solve(axes, (found.points - center).T)
+    boundary = joint_numerical_range(C_A, C_B, 1, n_angles=60)
+    on_circle = np.linalg.solve(axes, (boundary.points - center).T)
     np.testing.assert_allclose(np.linalg.norm(on_circle, axis=0), 1)
     # In the direction v the ellipse reaches |axes' v| from its center.
-    directions = normals(found.angles)
+    directions = normals(boundary.angles)
     expected = directions @ center + np.linalg.norm(directions @ axes, axis=1)
-    np.testing.assert_allclose(found.support, expected)
+    np.testing.assert_allclose(boundary.support, expected)
 
 
 @pytest.mark.parametrize(("n", "r"), [(3, 1), (3, 2), (6, 3), (12, 5)])
 @pytest.mark.parametrize("n_angles", [8, 45, 180])
 def test_supporting_lines(n, r, n_angles):
     C_A, C_B = pair(n, seed=n)
-    found = joint_numerical_range(C_A, C_B, r, n_angles=n_angles)
-    np.testing.assert_allclose(found.angles, 2 * np.pi / n_angles * np.arange(n_angles))
-    directions = normals(found.angles)
+    boundary = joint_numerical_range(C_A, C_B, r, n_angles=n_angles)
+    np.testing.assert_allclose(
+        boundary.angles, 2 * np.pi / n_angles * np.arange(n_angles)
+    )
+    directions = normals(boundary.angles)
     for (c, s), support, point in zip(
-        directions, found.support, found.points, strict=True
+        directions, boundary.support, boundary.points, strict=True
     ):
         values, vectors = np.linalg.eigh(c * C_A + s * C_B)
         U = vectors[:, -r:]
@@ -111,7 +113,7 @@ def test_supporting_lines(n, r, n_angles):
     for _ in range(200):
         U = random_basis(n, r, rng)
         point = np.array([np.trace(U.T @ C_A @ U), np.trace(U.T @ C_B @ U)])
-        assert (directions @ point <= found.support + 1e-12).all()
+        assert (directions @ point <= boundary.support + 1e-12).all()
 
 
 def test_scaling_shifting_and_turning():
@@ -133,18 +135,18 @@ def test_scaling_shifting_and_turning():
         (c * C_A - s * C_B, s * C_A + c * C_B, turned),
         (0 * C_A, 0 * C_B, 0 * expected),
     ]:
-        found = joint_numerical_range(A, B, 2, n_angles=12)
+        boundary = joint_numerical_range(A, B, 2, n_angles=12)
         size = np.abs(points).max()
-        np.testing.assert_allclose(found.points, points, rtol=0, atol=1e-11 * size)
+        np.testing.assert_allclose(boundary.points, points, rtol=0, atol=1e-11 * size)
 
 
 @pytest.mark.parametrize("theta", [0.0, 0.7, 2.5, 4.0])
 @pytest.mark.parametrize(
-    ("before", "tied", "wanted"),
+    ("before", "tied", "n_chosen"),
     [(0, 2, 1), (1, 2, 1), (2, 3, 1), (2, 3, 2), (0, 5, 3), (1, 4, 2), (0, 8, 3)],
 )
-def test_a_tie_returns_both_ends_of_the_flat_piece(theta, before, tied, wanted):
-    n, r = 8, before + wanted
+def test_a_tie_returns_both_ends_of_the_flat_piece(theta, before, tied, n_chosen):
+    n, r = 8, before + n_chosen
     rng = np.random.default_rng(tied)
     values = np.concatenate(
         [3.0 + np.arange(before), np.full(tied, 2.0), -np.arange(n - before - tied)]
@@ -152,46 +154,46 @@ def test_a_tie_returns_both_ends_of_the_flat_piece(theta, before, tied, wanted):
     D = random_symmetric(n, tied)
     block = np.linalg.eigvalsh(D[before : before + tied, before : before + tied])
     fixed = np.trace(D[:before, :before])
-    ends = fixed + np.array([block[:wanted].sum(), block[-wanted:].sum()])
+    ends = fixed + np.array([block[:n_chosen].sum(), block[-n_chosen:].sum()])
     # cos * C_A + sin * C_B has the eigenvalues; D is the derivative by the angle.
     Q = random_basis(n, n, rng)
     B, D = (Q * values) @ Q.T, Q @ D @ Q.T
     c, s = np.cos(theta), np.sin(theta)
-    found = joint_numerical_range(c * B - s * D, s * B + c * D, r, angles=[theta])
-    support = values[:before].sum() + 2.0 * wanted
-    np.testing.assert_allclose(found.support, [support] * 2)
+    boundary = joint_numerical_range(c * B - s * D, s * B + c * D, r, angles=[theta])
+    support = values[:before].sum() + 2.0 * n_chosen
+    np.testing.assert_allclose(boundary.support, [support] * 2)
     expected = support * np.array([[c, s]]) + ends[:, None] * np.array([[-s, c]])
-    np.testing.assert_allclose(found.points, expected, atol=1e-11)
+    np.testing.assert_allclose(boundary.points, expected, atol=1e-11)
 
 
 def test_opposite_directions_return_ties_as_well():
     C_A, C_B = np.diag([2.0, 0.0, 1.0]), np.diag([0.0, 2.0, 1.0])
-    found = joint_numerical_range(C_A, C_B, 1, n_angles=8)
-    here = found.angles == np.pi / 4
-    np.testing.assert_allclose(found.points[here], [[2, 0], [0, 2]], atol=1e-12)
-    opposite = np.isclose(found.angles, 5 * np.pi / 4)
-    np.testing.assert_allclose(found.points[opposite], [[0, 2], [2, 0]], atol=1e-12)
-    assert len(found.points) == len(found.angles) == len(found.support) == 10
+    boundary = joint_numerical_range(C_A, C_B, 1, n_angles=8)
+    diagonal = boundary.angles == np.pi / 4
+    np.testing.assert_allclose(boundary.points[diagonal], [[2, 0], [0, 2]], atol=1e-12)
+    opposite = np.isclose(boundary.angles, 5 * np.pi / 4)
+    np.testing.assert_allclose(boundary.points[opposite], [[0, 2], [2, 0]], atol=1e-12)
+    assert len(boundary.points) == len(boundary.angles) == len(boundary.support) == 10
 
 
 def test_what_is_one_point():
     # Equal eigenvalues without a flat piece, and a near-tie that is no tie.
-    found = joint_numerical_range(
+    boundary = joint_numerical_range(
         np.diag([1.0, 1, 0]), np.diag([3.0, 3, 0]), 1, angles=[0.3]
     )
-    np.testing.assert_allclose(found.points, [[1, 3]])
+    np.testing.assert_allclose(boundary.points, [[1, 3]])
     C_A, C_B = np.diag([1.0 + 1e-9, 1.0, 0.0]), np.diag([0.0, 1.0, 0.0])
-    found = joint_numerical_range(C_A, C_B, 1, angles=[0.0])
-    np.testing.assert_allclose(found.points, [[1 + 1e-9, 0]], rtol=1e-14, atol=1e-14)
+    boundary = joint_numerical_range(C_A, C_B, 1, angles=[0.0])
+    np.testing.assert_allclose(boundary.points, [[1 + 1e-9, 0]], rtol=1e-14, atol=1e-14)
 
 
 def test_input_is_converted_and_kept():
     C_A, C_B = pair(4)
     before = C_A.copy(), C_B.copy()
-    found = joint_numerical_range(C_A, C_B, 2, n_angles=6)
+    boundary = joint_numerical_range(C_A, C_B, 2, n_angles=6)
     np.testing.assert_array_equal(before, (C_A, C_B))
     again = joint_numerical_range(C_A.tolist(), C_B.tolist(), np.int64(2), n_angles=6)
-    np.testing.assert_array_equal(found.points, again.points)
+    np.testing.assert_array_equal(boundary.points, again.points)
     # Small asymmetry is removed: both triangles count.
     C_A[0, 1] *= 1 + 1e-9
     upper = joint_numerical_range(C_A, C_B, 2, n_angles=6)

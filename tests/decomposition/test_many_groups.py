@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from scalefair.decomposition import _many_groups
-from scalefair.decomposition._many_groups import (
-    basis_from_fantope,
-    extreme_point,
-    local_minimax,
-)
-from scalefair.optimize import minimax_on_fantope
+from scalefair.decomposition._many_groups import local_minimax
 
 
 def solve_groups(C, r, best=None, **options):
@@ -36,11 +31,6 @@ def losses_of(C, best, U):
     return best - np.einsum("ij,gik,kj->g", U, C, U)
 
 
-def symmetric(rng, *shape):
-    A = rng.standard_normal(shape)
-    return A + np.swapaxes(A, -1, -2)
-
-
 def phi(C, r, weights):
     mu = np.linalg.eigvalsh(np.tensordot(weights, C, axes=1))
     return weights @ best_sums(C, r) - mu[..., C.shape[1] - r :].sum(axis=-1)
@@ -54,18 +44,22 @@ def three_lines(n):
     return 2 * u[:, :, None] * u[:, None, :]
 
 
-def assert_consistent(C, r, found):
+def assert_consistent(C, r, solution):
     """The solution is what it says, and weak duality holds."""
     size = max(best_sums(C, r).max(), np.finfo(float).tiny)
-    assert found.basis.shape == (C.shape[1], r)
-    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(r), atol=1e-12)
+    assert solution.basis.shape == (C.shape[1], r)
+    np.testing.assert_allclose(solution.basis.T @ solution.basis, np.eye(r), atol=1e-12)
     np.testing.assert_allclose(
-        found.losses, losses_of(C, best_sums(C, r), found.basis), atol=1e-13 * size
+        solution.losses,
+        losses_of(C, best_sums(C, r), solution.basis),
+        atol=1e-13 * size,
     )
-    assert found.weights.min() >= 0
-    assert found.weights.sum() == pytest.approx(1, abs=1e-13)
-    assert found.dual_value == pytest.approx(phi(C, r, found.weights), abs=1e-13 * size)
-    assert found.gap >= -1e-13 * size
+    assert solution.weights.min() >= 0
+    assert solution.weights.sum() == pytest.approx(1, abs=1e-13)
+    assert solution.dual_value == pytest.approx(
+        phi(C, r, solution.weights), abs=1e-13 * size
+    )
+    assert solution.gap >= -1e-13 * size
 
 
 @settings(max_examples=30, deadline=None)
@@ -73,13 +67,13 @@ def assert_consistent(C, r, found):
 def test_any_problem_is_certified(seed, G, n, m):
     r = 1 + seed % n
     C = covariances(seed, G, n, m)
-    found = solve_groups(C, r)
-    assert_consistent(C, r, found)
-    assert found.converged
+    solution = solve_groups(C, r)
+    assert_consistent(C, r, solution)
+    assert solution.converged
     rng = np.random.default_rng(seed)
-    error = 1e-8 * found.losses.max() + 1e-13 * np.abs(C).max()
+    error = 1e-8 * solution.losses.max() + 1e-13 * np.abs(C).max()
     for weights in rng.dirichlet(np.ones(G), 20):
-        assert phi(C, r, weights) <= found.dual_value + error
+        assert phi(C, r, weights) <= solution.dual_value + error
 
 
 @pytest.mark.parametrize("seed", [1, 4, 5])  # others have ties
@@ -101,53 +95,41 @@ def test_smooth_optimum_against_slsqp(seed):
         method="SLSQP",
         options={"ftol": 1e-15, "maxiter": 500},
     )
-    found = solve_groups(C, r)
-    assert found.gap <= 1e-8 * found.losses.max()  # smooth
-    assert found.dual_value == pytest.approx(-reference.fun, rel=1e-8)
-
-
-def test_three_lines_by_brute_force():
-    """Every line of the plane loses at least 3/2, which the local search finds."""
-    C, best = three_lines(2), np.full(3, 2.0)
-    angles = np.linspace(0, np.pi, 721)
-    u = np.stack([np.cos(angles), np.sin(angles)])
-    losses = 2 - np.einsum("ip,gij,jp->gp", u, C, u)
-    assert losses.max(axis=0).min() == pytest.approx(1.5, abs=1e-12)
-    U, equal = u[:, [50]], np.full(3, 1 / 3)
-    found = local_minimax(C, best, U, equal, atol=1e-13, max_iter=200)
-    assert losses_of(C, best, found).max() == pytest.approx(1.5, abs=1e-9)
+    solution = solve_groups(C, r)
+    assert solution.gap <= 1e-8 * solution.losses.max()  # smooth
+    assert solution.dual_value == pytest.approx(-reference.fun, rel=1e-8)
 
 
 @pytest.mark.parametrize("r", [1, 3])
 def test_groups_that_lose_nothing(r):
     same = np.repeat(covariances(0, 1, 5), 4, axis=0)
     for C in (same, np.zeros((3, 5, 5))):
-        found = solve_groups(C, r)
-        assert_consistent(C, r, found)
-        assert found.converged
-        np.testing.assert_allclose(found.losses, 0, atol=1e-12)
+        solution = solve_groups(C, r)
+        assert_consistent(C, r, solution)
+        assert solution.converged
+        np.testing.assert_allclose(solution.losses, 0, atol=1e-12)
     # One of them is constant: whatever the basis, its weight is zero.
     C = covariances(0, 4, 5)
     C[2] = 0.0
-    found, others = solve_groups(C, r), solve_groups(C[[0, 1, 3]], r)
-    assert_consistent(C, r, found)
-    assert found.converged
-    assert found.losses[2] == 0
-    assert found.weights[2] == pytest.approx(0, abs=1e-9)
-    assert found.dual_value == pytest.approx(others.dual_value, rel=1e-8)
+    solution, without = solve_groups(C, r), solve_groups(C[[0, 1, 3]], r)
+    assert_consistent(C, r, solution)
+    assert solution.converged
+    assert solution.losses[2] == 0
+    assert solution.weights[2] == pytest.approx(0, abs=1e-9)
+    assert solution.dual_value == pytest.approx(without.dual_value, rel=1e-8)
 
 
 @pytest.mark.parametrize("kind", ["smooth", "tied"])
 def test_order_unit_and_copies_of_groups(kind):
     C = {"smooth": covariances(2, 3, 6), "tied": three_lines(3)}[kind]
-    found = solve_groups(C, 1)
+    solution = solve_groups(C, 1)
     variants = [(C[list(order)], 1) for order in permutations(range(3))]
     variants += [(1e-8 * C, 1e-8), (1e6 * C, 1e6), (np.concatenate([C, C]), 1)]
     for variant, unit in variants:
         other = solve_groups(variant, 1)
         assert other.converged
-        assert other.dual_value == pytest.approx(unit * found.dual_value, rel=1e-8)
-        largest = unit * found.losses.max()
+        assert other.dual_value == pytest.approx(unit * solution.dual_value, rel=1e-8)
+        largest = unit * solution.losses.max()
         assert other.losses.max() == pytest.approx(largest, rel=1e-7, abs=0)
 
 
@@ -156,11 +138,11 @@ def test_order_unit_and_copies_of_groups(kind):
 def test_near_ties(epsilon, n):
     """Three lines pulled apart: the gap goes to 1/2, the dual is known throughout."""
     C = three_lines(n) + epsilon * covariances(3, 3, n)
-    found = solve_groups(C, 1)
-    assert_consistent(C, 1, found)
-    assert found.converged
-    assert found.dual_value == pytest.approx(1, abs=20 * epsilon + 1e-8)
-    assert found.losses.max() == pytest.approx(1.5, abs=20 * epsilon + 1e-8)
+    solution = solve_groups(C, 1)
+    assert_consistent(C, 1, solution)
+    assert solution.converged
+    assert solution.dual_value == pytest.approx(1, abs=20 * epsilon + 1e-8)
+    assert solution.losses.max() == pytest.approx(1.5, abs=20 * epsilon + 1e-8)
 
 
 @pytest.mark.parametrize(("q", "k"), [(2, 1), (3, 1), (4, 2), (5, 3)])
@@ -182,46 +164,23 @@ def test_constructed_ties(q, k):
     r = 2 + k
     # Bounds: with them equal weights and equal shares of the block are optimal.
     best = np.full(G, 60.0 + 10 * k + 1.0)
-    found = solve_groups(C, r, best=best)
-    assert found.converged
-    assert found.dual_value == pytest.approx(1, abs=1e-8)
-    assert found.gap >= -1e-12
-    assert found.losses.max() < 1 + np.abs(B).max()
+    solution = solve_groups(C, r, best=best)
+    assert solution.converged
+    assert solution.dual_value == pytest.approx(1, abs=1e-8)
+    assert solution.gap >= -1e-12
+    assert solution.losses.max() < 1 + np.abs(B).max()
 
 
 def test_start_at_the_solution_and_steps_that_run_out():
     C = covariances(4, 4, 8)
-    found = solve_groups(C, 3)
-    again = solve_groups(C, 3, weights0=found.weights)
-    assert again.n_iter <= 2 < found.n_iter
-    assert again.dual_value == pytest.approx(found.dual_value, rel=1e-10)
+    solution = solve_groups(C, 3)
+    again = solve_groups(C, 3, weights0=solution.weights)
+    assert again.n_iter <= 2 < solution.n_iter
+    assert again.dual_value == pytest.approx(solution.dual_value, rel=1e-10)
     C = three_lines(3) + 1e-2 * covariances(3, 3, 3)
-    found = solve_groups(C, 1, max_iter=1)
-    assert not found.converged
-    assert_consistent(C, 1, found)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(2, 7))
-def test_extreme_point_keeps_the_largest_loss(seed, G, n):
-    rng = np.random.default_rng(seed)
-    k = 1 + seed % (n - 1)
-    w = rng.uniform(0.1, 0.9, n)
-    w *= k / w.sum()  # as far as it stays below 1, a point of the Fantope
-    w += (k / n - w) * max(0.0, w.max() - 0.99) / (w.max() - k / n + 1e-9)
-    Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
-    A, W = symmetric(rng, G, n, n), (Q * w) @ Q.T
-    b = rng.standard_normal(G)
-    before = b - np.einsum("gij,ij->g", A, W)
-    E = extreme_point(A, b, W)
-    w = np.linalg.eigvalsh(E)
-    after = b - np.einsum("gij,ij->g", A, E)
-    assert after.max() == pytest.approx(before.max(), abs=1e-9)
-    assert np.trace(E) == pytest.approx(k, abs=1e-10)
-    assert w.min() >= -1e-10
-    assert w.max() <= 1 + 1e-10
-    q = (np.minimum(w, 1 - w) > 1e-6).sum()
-    assert q * (q + 1) / 2 <= G + 1
+    solution = solve_groups(C, 1, max_iter=1)
+    assert not solution.converged
+    assert_consistent(C, 1, solution)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -240,41 +199,3 @@ def test_local_search_never_goes_up_and_levels_the_active_losses(seed):
         last = value
     losses = np.sort(losses_of(A, b, V))
     assert losses[-1] == pytest.approx(losses[-2], rel=1e-8)
-
-
-def test_two_groups_within_their_tied_block():
-    """No search is needed: the extreme point is the projector with equal losses."""
-    B = symmetric(np.random.default_rng(3), 3, 3)
-    B -= np.eye(3) * np.trace(B) / 3
-    C = np.zeros((2, 5, 5))
-    C[:, 0, 0] = 30.0
-    C[0, 1:4, 1:4], C[1, 1:4, 1:4] = 10 * np.eye(3) + B, 10 * np.eye(3) - B
-    W = np.diag([1, 1 / 3, 1 / 3, 1 / 3, 0])  # both losses are 1
-    best, half = np.array([41.0, 41.0]), np.full(2, 0.5)
-    U = basis_from_fantope(C, best, W, half, 2, np.inf, atol=0.0, max_iter=0)
-    np.testing.assert_allclose(losses_of(C, best, U), 1, atol=1e-5)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_more_starts_find_nothing_worse(seed):
-    C = covariances(seed, 5, 6, 12)
-    best = best_sums(C, 1)
-    relaxed = minimax_on_fantope(C, best, 1)
-    before, after = (
-        basis_from_fantope(C, best, relaxed.W, relaxed.weights, 1, target, atol=1e-13)
-        for target in (np.inf, -np.inf)
-    )
-    largest = losses_of(C, best, after).max()
-    assert largest <= losses_of(C, best, before).max() * (1 + 1e-14)
-    assert largest >= relaxed.bound - 1e-12
-
-
-def test_a_projector_with_nothing_to_gain():
-    U = np.linalg.qr(np.random.default_rng(1).standard_normal((5, 2)))[0]
-    P = U @ U.T
-    A = symmetric(np.random.default_rng(2), 3, 5, 5)
-    np.testing.assert_allclose(extreme_point(A, np.ones(3), P), P)
-    C = np.stack([U @ np.diag([3.0, 2.0]) @ U.T] * 2)
-    best, half = np.array([5.0, 5.0]), np.full(2, 0.5)
-    V = basis_from_fantope(C, best, P, half, 2, 1e-12, atol=1e-14)
-    np.testing.assert_allclose(V @ V.T, P, atol=1e-12)

@@ -16,8 +16,8 @@ from scalefair.decomposition import (
     GroupPCA,
     SemidefiniteFairPCA,
 )
+from scalefair.decomposition._covariances import top_sums
 from scalefair.decomposition._many_groups import solve_groups
-from scalefair.decomposition._pencil import top_sums
 
 pytestmark = pytest.mark.realdata
 
@@ -55,7 +55,7 @@ def _check(X, groups, r, expected, first):
     assert pca.converged_
     plain = GroupPCA(r, centering="group").fit(X, sensitive_features=groups)
     shares = pca.moments_.counts / pca.moments_.counts.sum()
-    errors = [shares @ each.group_reconstruction_errors_ for each in (pca, plain)]
+    errors = [shares @ model.group_reconstruction_errors_ for model in (pca, plain)]
     assert 100 * (errors[0] / errors[1] - 1) == pytest.approx(increase, abs=1e-6)
 
 
@@ -135,8 +135,8 @@ def _credit(k):
     groups = {3: level, 4: (level > 0) + 2 * sex, 6: level + 3 * sex}[k]
     C = []
     for g in np.unique(groups):
-        own = X[groups == g] - X[groups == g].mean(axis=0)
-        C.append(own.T @ own / len(own))
+        members = X[groups == g] - X[groups == g].mean(axis=0)
+        C.append(members.T @ members / len(members))
     return np.array(C), path
 
 
@@ -147,12 +147,12 @@ def test_reference_table_of_three_groups():
     assert len(rows) == 22
     for row in rows:
         r = int(row["d"])
-        found = solve_groups(C, r, best=top_sums(C, r))
-        assert found.converged
-        assert found.dual_value == pytest.approx(-float(row["MM_loss"]), abs=1e-8)
-        assert found.gap <= 1e-8 * found.dual_value
+        solution = solve_groups(C, r, best=top_sums(C, r))
+        assert solution.converged
+        assert solution.dual_value == pytest.approx(-float(row["MM_loss"]), abs=1e-8)
+        assert solution.gap <= 1e-8 * solution.dual_value
         reference = [-float(row[f"Loss{g}"]) for g in range(3)]
-        np.testing.assert_allclose(found.losses, reference, atol=1e-5)
+        np.testing.assert_allclose(solution.losses, reference, atol=1e-5)
 
 
 # The dual and the gap of the only two of 46 problems that have one.
@@ -163,11 +163,11 @@ GAPS = {(4, 8): (0.309989078250, 2.3015e-4), (6, 7): (0.685755351864, 7.207815e-
 def test_gaps_of_the_credit_data(k):
     C, _ = _credit(k)
     for r in range(1, 24):
-        found = solve_groups(C, r, best=top_sums(C, r))
-        assert found.converged
-        dual, gap = GAPS.get((k, r), (found.dual_value, None))
-        assert found.dual_value == pytest.approx(dual, abs=1e-9)
+        solution = solve_groups(C, r, best=top_sums(C, r))
+        assert solution.converged
+        dual, gap = GAPS.get((k, r), (solution.dual_value, None))
+        assert solution.dual_value == pytest.approx(dual, abs=1e-9)
         if gap is None:
-            assert found.gap <= max(1e-8 * found.dual_value, 1e-12)
+            assert solution.gap <= max(1e-8 * solution.dual_value, 1e-12)
         else:
-            assert found.gap == pytest.approx(gap, rel=1e-4)
+            assert solution.gap == pytest.approx(gap, rel=1e-4)

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 from scalefair.decomposition import FairPCA
-from scalefair.decomposition._pencil import top_sums
-from scalefair.decomposition._spaces import Features, Samples
+from scalefair.decomposition._covariances import top_sums
+from scalefair.decomposition._spaces import FeatureSpace, SampleSpace
 from scalefair.decomposition._sparse_two_groups import solve_by_lanczos
 from scalefair.decomposition._subspace import solve_formed
 from scalefair.operators import GroupCovariance
@@ -92,25 +92,15 @@ CASES = {
 }
 
 
-def covariances(X, codes, centering):
-    X = X.toarray().astype(float)
-    C = []
-    for g in (0, 1):
-        own = X[codes == g]
-        own = own - (X.mean(axis=0) if centering == "global" else own.mean(axis=0))
-        C.append(own.T @ own / len(own))
-    return np.array(C)
-
-
 @pytest.mark.parametrize("centering", ["global", "group"])
 @pytest.mark.parametrize("r", [1, 5, 12])
 @pytest.mark.parametrize("case", CASES)
-def test_losses_are_those_of_formed_covariances(case, r, centering):
+def test_losses_are_those_of_formed_covariances(covariances, case, r, centering):
     X, codes = CASES[case]()
     before = X.copy()
     pca = FairPCA(r, solver="matrix_free", centering=centering, random_state=0)
     pca.fit(X, sensitive_features=codes)
-    C = covariances(X, codes, centering)
+    C = covariances(X.toarray(), codes, centering)
     expected = solve_formed(C, r, 1e-10, 100)
     captured = np.trace(expected.compressed, axis1=1, axis2=2)
     largest = (expected.best - captured).max()
@@ -127,7 +117,7 @@ def test_losses_are_those_of_formed_covariances(case, r, centering):
 
 
 @pytest.mark.parametrize(
-    ("case", "r", "taken"),
+    ("case", "r", "is_solved"),
     [
         ("random", 12, True),
         ("three in a hundred", 5, True),
@@ -135,26 +125,28 @@ def test_losses_are_those_of_formed_covariances(case, r, centering):
         ("random", 40, False),  # the bases would be a large part of the space
     ],
 )
-def test_where_another_way_is_taken(case, r, taken):
+def test_where_another_way_is_taken(covariances, case, r, is_solved):
     X, codes = CASES[case]()
     C = GroupCovariance(X, codes, [0.5, 0.5])
-    found = solve_by_lanczos(Features(C), r, tol=1e-8, max_iter=100, random_state=0)
-    assert (found is not None) == taken
-    if found is not None:
-        formed = covariances(X, codes, "global")
-        H = np.tensordot(found.weights, formed, axes=1)
+    solution = solve_by_lanczos(
+        FeatureSpace(C), r, tol=1e-8, max_iter=100, random_state=0
+    )
+    assert (solution is not None) == is_solved
+    if solution is not None:
+        formed = covariances(X.toarray(), codes, "global")
+        H = np.tensordot(solution.weights, formed, axes=1)
         best = top_sums(formed, r)
-        dual = found.weights @ best - top_sums(H[None], r)[0]
-        loss = (best - np.trace(found.compressed, axis1=1, axis2=2)).max()
+        dual = solution.weights @ best - top_sums(H[None], r)[0]
+        loss = (best - np.trace(solution.compressed, axis1=1, axis2=2)).max()
         # The value that is reported does not exceed the dual at the weights by more
         # than the error that the groups' own sums may have.
-        assert found.dual_value <= dual + 1e-9 * loss
-        assert loss - found.dual_value <= 2e-9 * loss
+        assert solution.dual_value <= dual + 1e-9 * loss
+        assert loss - solution.dual_value <= 2e-9 * loss
 
 
-def test_each_tolerance_is_kept():
+def test_each_tolerance_is_kept(covariances):
     X, codes = random_rows(m=2000)
-    C = covariances(X, codes, "global")
+    C = covariances(X.toarray(), codes, "global")
     best = solve_formed(C, 5, 1e-12, 100)
     largest = (best.best - np.trace(best.compressed, axis1=1, axis2=2)).max()
     products = []
@@ -229,28 +221,28 @@ WIDE = {
 
 @pytest.mark.parametrize("centering", ["global", "group"])
 @pytest.mark.parametrize("case", WIDE)
-def test_samples_give_what_features_give(case, centering):
+def test_samples_give_what_features_give(covariances, case, centering):
     X, codes = WIDE[case]()
     X, r = sparse.csr_array(X), 6
     C = GroupCovariance(X, codes, [0.5, 0.5], centering=centering)
     options = {"tol": 1e-8, "max_iter": 100, "random_state": 0}
-    found = solve_by_lanczos(Samples(C, X, codes), r, **options)
-    other = solve_by_lanczos(Features(C), r, **options)
-    formed = covariances(X, codes, centering)
+    solution = solve_by_lanczos(SampleSpace(C, X, codes), r, **options)
+    other = solve_by_lanczos(FeatureSpace(C), r, **options)
+    formed = covariances(X.toarray(), codes, centering)
     expected = solve_formed(formed, r, 1e-11, 100)
     losses = expected.best - np.trace(expected.compressed, axis1=1, axis2=2)
     if case == "one row in a group" and centering == "group":
-        assert found is None  # a covariance of zero: another way is taken
+        assert solution is None  # a covariance of zero: another way is is_solved
         return
-    assert found is not None
+    assert solution is not None
     assert other is not None
-    for basis in (found, other):
+    for basis in (solution, other):
         U = basis.basis
         np.testing.assert_allclose(U.T @ U, np.eye(r), atol=1e-12)
-        own = expected.best - np.trace(U.T @ formed @ U, axis1=1, axis2=2)
+        basis_losses = expected.best - np.trace(U.T @ formed @ U, axis1=1, axis2=2)
         slack = 1e-8 * losses.max() + 1e-12 * expected.best.max()
-        assert own.max() == pytest.approx(losses.max(), abs=slack)
-    np.testing.assert_allclose(found.best, expected.best, rtol=1e-9)
+        assert basis_losses.max() == pytest.approx(losses.max(), abs=slack)
+    np.testing.assert_allclose(solution.best, expected.best, rtol=1e-9)
 
 
 @pytest.mark.parametrize("rank", [3, 6])

@@ -5,12 +5,16 @@ import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
-from scalefair.decomposition import _pencil
-from scalefair.decomposition._pencil import FormedPencil, arpack_leading, top_sums
-from scalefair.decomposition._subspace import solve_by_subspaces, solve_small
+from scalefair.decomposition import _covariances
+from scalefair.decomposition._covariances import (
+    FormedCovariances,
+    arpack_leading,
+    top_sums,
+)
+from scalefair.decomposition._subspace import dense_solver, solve_by_subspaces
 
 
-def _covariances(n, n_groups, decay, seed):
+def covariances(n, n_groups, decay, seed):
     rng = np.random.default_rng(seed)
     scales = np.exp(-np.arange(n) / decay)
     C = []
@@ -22,48 +26,50 @@ def _covariances(n, n_groups, decay, seed):
 
 def _both(C, r, tol=1e-8, max_iter=30):
     rng = np.random.RandomState(0)
-    found = solve_by_subspaces(
-        FormedPencil(C), r, tol=tol, max_iter=max_iter, random_state=rng
+    solution = solve_by_subspaces(
+        FormedCovariances(C, r, rng), tol=tol, max_iter=max_iter
     )
     best = top_sums(C, r)
-    direct = solve_small(C, r, best=best, tol=1e-10)
-    return found, direct
+    direct = dense_solver(len(C))(C, r, best=best, tol=1e-10)
+    return solution, direct
 
 
-def _losses(C, found):
-    captured = [np.trace(found.basis.T @ C_g @ found.basis) for C_g in C]
-    return top_sums(C, found.basis.shape[1]) - captured
+def _losses(C, solution):
+    captured = [np.trace(solution.basis.T @ C_g @ solution.basis) for C_g in C]
+    return top_sums(C, solution.basis.shape[1]) - captured
 
 
 @pytest.mark.parametrize("decay", [5.0, 40.0])
 @pytest.mark.parametrize(("r", "seed"), [(1, 0), (4, 1), (12, 0), (20, 0)])
 def test_two_groups(r, decay, seed):
-    C = _covariances(120, 2, decay, seed)
-    found, direct = _both(C, r)
-    losses = _losses(C, found)
+    C = covariances(120, 2, decay, seed)
+    solution, direct = _both(C, r)
+    losses = _losses(C, solution)
     size = direct.losses.max()
-    assert found.converged
+    assert solution.converged
     assert losses.max() == pytest.approx(direct.dual_value, rel=1e-9)
     assert abs(losses[0] - losses[1]) <= 1e-9 * size + 1e-14
     # Weights off by d lower the dual by some d^2, which may be 1e-9 of it.
-    np.testing.assert_allclose(found.weights, direct.weights, atol=1e-6)
-    assert found.dual_value <= direct.dual_value + 1e-13
-    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(r), atol=1e-12)
+    np.testing.assert_allclose(solution.weights, direct.weights, atol=1e-6)
+    assert solution.dual_value <= direct.dual_value + 1e-13
+    np.testing.assert_allclose(solution.basis.T @ solution.basis, np.eye(r), atol=1e-12)
     np.testing.assert_allclose(
-        np.trace(found.compressed, axis1=1, axis2=2), found.best - losses, rtol=1e-12
+        np.trace(solution.compressed, axis1=1, axis2=2),
+        solution.best - losses,
+        rtol=1e-12,
     )
-    assert found.n_iter <= 6
+    assert solution.n_iter <= 6
 
 
 @pytest.mark.parametrize("n_groups", [3, 5])
 def test_more_groups(n_groups):
-    C = _covariances(90, n_groups, 20.0, 7)
-    found, direct = _both(C, 5)
-    assert found.converged
-    assert found.dual_value == pytest.approx(direct.dual_value, rel=1e-8)
-    np.testing.assert_allclose(found.weights, direct.weights, atol=1e-5)
-    # Where a gap remains the bases are the best that local searches found.
-    largest = _losses(C, found).max()
+    C = covariances(90, n_groups, 20.0, 7)
+    solution, direct = _both(C, 5)
+    assert solution.converged
+    assert solution.dual_value == pytest.approx(direct.dual_value, rel=1e-8)
+    np.testing.assert_allclose(solution.weights, direct.weights, atol=1e-5)
+    # Where a gap remains the bases are the best that local searches solution.
+    largest = _losses(C, solution).max()
     assert largest == pytest.approx(direct.losses.max(), rel=1e-5)
     assert largest >= direct.dual_value * (1 - 1e-12)
 
@@ -79,9 +85,9 @@ def test_ties(multiplicity):
     Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
     C = np.array([Q @ np.diag(values * (1 + s * shift)) @ Q.T for s in (1, -1)])
     for r in range(3, 2 + multiplicity):
-        found, direct = _both(C, r)
-        losses = _losses(C, found)
-        assert found.converged
+        solution, direct = _both(C, r)
+        losses = _losses(C, solution)
+        assert solution.converged
         assert abs(losses[0] - losses[1]) < 1e-10
         assert losses.max() == pytest.approx(direct.dual_value, abs=1e-10)
 
@@ -92,55 +98,43 @@ def test_nearly_tied_values():
     values, shift = np.linspace(1, 0.1, 100), np.zeros(100)
     values[3:5], shift[3:5] = 0.9, [0.3, -0.3]
     C = np.array([np.diag(values * (1 + s * shift)) for s in (1, -1)])
-    C = Q @ (C + 1e-5 * _covariances(100, 2, 20.0, 1)) @ Q.T
-    found, direct = _both(C, 4)
-    assert found.converged
-    assert _losses(C, found).max() == pytest.approx(direct.dual_value, rel=1e-9)
+    C = Q @ (C + 1e-5 * covariances(100, 2, 20.0, 1)) @ Q.T
+    solution, direct = _both(C, 4)
+    assert solution.converged
+    assert _losses(C, solution).max() == pytest.approx(direct.dual_value, rel=1e-9)
 
 
 def test_too_few_rounds_are_reported():
-    C = _covariances(150, 2, 40.0, 0)
+    C = covariances(150, 2, 40.0, 0)
     C[1] *= 8
-    found, direct = _both(C, 40, max_iter=1)
-    assert not found.converged
-    assert found.dual_value < direct.dual_value * (1 - 1e-8)
-    assert _losses(C, found).max() >= direct.dual_value
+    solution, direct = _both(C, 40, max_iter=1)
+    assert not solution.converged
+    assert solution.dual_value < direct.dual_value * (1 - 1e-8)
+    assert _losses(C, solution).max() >= direct.dual_value
 
 
 def test_groups_without_variance_and_alike():
-    C = _covariances(60, 2, 20.0, 2)
+    C = covariances(60, 2, 20.0, 2)
     for pair in (np.stack([C[0], C[0]]), np.stack([C[0], 0 * C[0]]), 0 * C):
-        found, _ = _both(pair, 3)
-        assert found.converged
-        np.testing.assert_allclose(_losses(pair, found), 0, atol=1e-12)
+        solution, _ = _both(pair, 3)
+        assert solution.converged
+        np.testing.assert_allclose(_losses(pair, solution), 0, atol=1e-12)
 
 
 def _diagonal(values):
     return aslinearoperator(sparse.diags_array(np.asarray(values, float)).tocsr())
 
 
-def test_leading_pairs():
-    values = 0.9 ** np.arange(300)
-    (found, vectors, n_products), again = (
-        arpack_leading(_diagonal(values), 5, 1e-10, np.random.RandomState(0))
-        for _ in range(2)
-    )
-    np.testing.assert_array_equal(again[1], vectors)
-    np.testing.assert_allclose(found, values[:5], rtol=1e-10)
-    np.testing.assert_allclose(np.abs(vectors[:5, :5]), np.eye(5), atol=1e-6)
-    assert 5 < n_products < 200
-
-
 def test_missed_copies_are_noticed(monkeypatch):
     # A solver that returns one of two equal leading values, as ARPACK can.
     values = np.concatenate([[2.0, 2.0], 0.9 ** np.arange(300)])
-    original = _pencil.eigsh
+    original = _covariances.eigsh
 
     def forgetful(A, k, **options):
         w, U = original(A, k + 1, **options)
         return np.delete(w, -2), np.delete(U, -2, axis=1)
 
-    monkeypatch.setattr(_pencil, "eigsh", forgetful)
+    monkeypatch.setattr(_covariances, "eigsh", forgetful)
     rng = np.random.RandomState(0)
     assert arpack_leading(_diagonal(values), 3, 1e-10, rng) is None
 

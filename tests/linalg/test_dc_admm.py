@@ -36,20 +36,20 @@ TIGHT = {"shift": SHIFT, "max_iter": 400, "ftol": 1e-13, "gtol": 1e-9}
 @pytest.mark.parametrize("k", [1, 3, 4])
 def test_reaches_the_optimum_of_its_problem(problem, k):
     M, F, A = problem
-    found = dc_admm(M, k, F, tol=1e-6, random_state=0, **TIGHT)
+    result = dc_admm(M, k, F, tol=1e-6, random_state=0, **TIGHT)
     values, shifted = own_optimum(A, F, k)
-    assert found.converged, found.message
-    H = found.vectors
+    assert result.converged, result.message
+    H = result.vectors
     np.testing.assert_allclose(H.T @ H, np.eye(k), atol=1e-12)
     assert np.linalg.norm(F.T @ shifted @ H) < 1e-5
     energy = np.linalg.norm(shifted @ H) ** 2
     assert energy == pytest.approx(values.sum(), rel=1e-6)
-    assert found.history["objective"][-1] == pytest.approx(energy / 2, rel=1e-6)
+    assert result.history["objective"][-1] == pytest.approx(energy / 2, rel=1e-6)
 
 
 def test_history(problem):
     M, F, _ = problem
-    found = dc_admm(M, 3, F, shift=SHIFT, random_state=0)
+    result = dc_admm(M, 3, F, shift=SHIFT, random_state=0)
     names = {
         "objective",
         "primal_residual",
@@ -60,43 +60,43 @@ def test_history(problem):
         "residual",
         "n_inner",
     }
-    assert set(found.history) == names
-    assert {len(v) for v in found.history.values()} == {found.n_iter} == {10}
-    assert not found.converged
-    assert "raise max_iter" in found.message
-    alpha = found.history["alpha"]
+    assert set(result.history) == names
+    assert {len(v) for v in result.history.values()} == {result.n_iter} == {10}
+    assert not result.converged
+    assert "raise max_iter" in result.message
+    alpha = result.history["alpha"]
     assert alpha[0] == 0.005
     # Doubled, halved or left alone, and never above the cap.
     ratios = set(np.round((alpha[1:] / alpha[:-1])[alpha[1:] < 0.9], 6))
     assert ratios <= {0.5, 1.0, 2.0}
     assert alpha.max() <= 0.9
-    primal, dual = found.history["primal_residual"], found.history["dual_residual"]
+    primal, dual = result.history["primal_residual"], result.history["dual_residual"]
     grown = alpha[1:] > alpha[:-1]
     assert (primal[:-1] > 10 * dual[:-1])[grown].all()
 
 
 def test_residuals_are_those_of_its_problem(problem):
     M, F, A = problem
-    found = dc_admm(M, 3, F, shift=SHIFT, max_iter=5, random_state=0)
+    result = dc_admm(M, 3, F, shift=SHIFT, max_iter=5, random_state=0)
     shifted = A - SHIFT * np.eye(len(A))
     Q = np.linalg.qr(shifted @ F[:, :-1])[0]
-    H = found.vectors
+    H = result.vectors
     S = shifted @ (shifted @ H)
     S -= Q @ (Q.T @ S)
     T = H.T @ S
     values, rotation = np.linalg.eigh((T + T.T) / 2)
     residuals = np.linalg.norm(S @ rotation - H @ rotation * values, axis=0)
     expected = np.sort(residuals / values.max())
-    np.testing.assert_allclose(np.sort(found.residual_norms), expected, rtol=1e-3)
-    assert found.history["residual"][-1] == found.residual_norms.max()
+    np.testing.assert_allclose(np.sort(result.residual_norms), expected, rtol=1e-3)
+    assert result.history["residual"][-1] == result.residual_norms.max()
 
 
 def test_without_constraints_it_finds_eigenvectors(graphs):
     M = NormalizedAffinity(graphs.block_model(120))
-    found = dc_admm(M, 3, np.zeros((120, 0)), tol=1e-6, random_state=0, **TIGHT)
-    assert found.converged
+    result = dc_admm(M, 3, np.zeros((120, 0)), tol=1e-6, random_state=0, **TIGHT)
+    assert result.converged
     expected = np.linalg.eigvalsh(graphs.normalized(graphs.block_model(120)))[-3:]
-    H = found.vectors
+    H = result.vectors
     assert np.trace(H.T @ (M @ H)) == pytest.approx(expected.sum(), abs=1e-8)
 
 
@@ -114,15 +114,15 @@ def test_counts_products(problem, counting):
     M, F, _ = problem
     for constraints in (F, F[:, :0]):
         counted = counting(M)
-        found = dc_admm(counted, 3, constraints, shift=SHIFT, random_state=0)
-        assert found.n_products == counted.n_products
-        assert found.n_columns == counted.n_columns
+        result = dc_admm(counted, 3, constraints, shift=SHIFT, random_state=0)
+        assert result.n_products == counted.n_products
+        assert result.n_columns == counted.n_columns
 
 
 def test_more_constraints_than_room_if_they_are_dependent(problem):
     M, F, _ = problem
-    found = dc_admm(M, 2, np.tile(F, 50), shift=SHIFT, random_state=0)
-    assert found.history["constraint_product"][-1] < 1
+    result = dc_admm(M, 2, np.tile(F, 50), shift=SHIFT, random_state=0)
+    assert result.history["constraint_product"][-1] < 1
     with pytest.raises(ValueError, match=r"5 vectors of order 120.*118 others"):
         dc_admm(M, 5, np.eye(120)[:, :118])
 
@@ -136,9 +136,9 @@ def test_constraints_that_do_not_fit(problem, F):
 
 
 def test_no_tolerance_is_not_met(problem):
-    found = dc_admm(problem[0], 2, problem[1], tol=np.nan, max_iter=2)
-    assert not found.converged
-    assert "raise max_iter" in found.message
+    result = dc_admm(problem[0], 2, problem[1], tol=np.nan, max_iter=2)
+    assert not result.converged
+    assert "raise max_iter" in result.message
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, np.nan])
@@ -151,9 +151,9 @@ def test_bad_penalty(problem, alpha):
 def test_penalty_is_halved_when_the_dual_residual_dominates(graphs):
     # Without constraints the primal residual is zero.
     M = NormalizedAffinity(graphs.block_model(120))
-    found = dc_admm(M, 3, np.zeros((120, 0)), tol=1e-12, max_iter=4, random_state=0)
-    assert found.history["primal_residual"].max() == 0
-    alpha, dual = found.history["alpha"], found.history["dual_residual"]
+    result = dc_admm(M, 3, np.zeros((120, 0)), tol=1e-12, max_iter=4, random_state=0)
+    assert result.history["primal_residual"].max() == 0
+    alpha, dual = result.history["alpha"], result.history["dual_residual"]
     moved = dual[:-1] > 0  # both residuals may be zero: then it stays
     np.testing.assert_array_equal(alpha[1:], np.where(moved, 0.5, 1.0) * alpha[:-1])
     assert moved[0]

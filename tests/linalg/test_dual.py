@@ -1,28 +1,10 @@
-"""The dual solver's objective and polar factor; it itself is in test_solvers.py."""
+"""Polar factors; the dual solver itself is in test_solvers.py."""
 
 import numpy as np
 import pytest
 from scipy.linalg import polar as scipy_polar
-from scipy.sparse.linalg import aslinearoperator
 
-from scalefair.linalg._dual import EnergyDual, inverse_root, polar
-
-
-def test_values_of_the_objective():
-    rng = np.random.default_rng(1)
-    A = np.diag(np.linspace(0.1, 2, 50))
-    objective = EnergyDual(aslinearoperator(A - 3 * np.eye(50)), -3.0, 4)
-    objective.B, V, D = rng.standard_normal((3, 50, 4))
-    objective.curvature = 0.8
-
-    def value(V):
-        distance = ((V - objective.B) ** 2).sum() / (2 * 0.8)
-        return distance - np.linalg.svd(A @ V, compute_uv=False).sum()
-
-    assert objective.start(V) == pytest.approx(value(V))
-    objective.line(D)
-    V += 0.3 * D
-    assert objective.move(D, 0.3) == pytest.approx(value(V))
+from scalefair.linalg._dual import inverse_root, polar
 
 
 def block(singular_values, n=200, seed=0):

@@ -52,15 +52,15 @@ BLOCKS = {
 
 def check(X, dtype, against=None):
     X = np.ascontiguousarray(X, dtype=dtype)
-    given = X.copy()
+    original = X.copy()
     result = orthonormalize(X, against=against, rng=np.random.RandomState(0))
     assert result is X  # in place
     assert result.dtype == dtype
     epsilon = np.finfo(dtype).eps
     Y = result.astype(np.float64)
     np.testing.assert_allclose(Y.T @ Y, np.eye(Y.shape[1]), atol=100 * epsilon)
-    peaks = np.abs(given).max(axis=0)
-    scaled = given / np.where(peaks > 0, peaks, 1).astype(dtype)
+    peaks = np.abs(original).max(axis=0)
+    scaled = original / np.where(peaks > 0, peaks, 1).astype(dtype)
     scaled = scaled.astype(np.float64)
     if against is not None:
         basis = against.astype(np.float64)

@@ -1,8 +1,7 @@
-"""What fair PCA and the methods it is compared with have in common."""
+"""Base of fair PCA and of the methods it is compared with."""
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from numbers import Integral
@@ -36,6 +35,7 @@ from scalefair._groups import (
     compared_attributes,
     fitted_groups,
 )
+from scalefair._user_warnings import warn_user
 from scalefair.streaming import (
     GroupMoments,
     PartitionedRows,
@@ -53,8 +53,8 @@ n_components : int, default=2
     Number of components, at most the number of features.""",
     "centering": """\
 centering : {"global", "group"}, default="global"
-    What is subtracted from the rows when covariances are computed: the mean of all
-    rows, as PCA does, or each group's own. `transform` subtracts that of all rows.""",
+    Mean that is subtracted from the rows for the covariances: that of all rows, as in
+    PCA, or that of each group. `transform` subtracts that of all rows.""",
     "components_": """\
 components_ : ndarray of shape (n_components, n_features)
     Orthonormal rows that span the subspace: its principal axes for all rows,
@@ -67,12 +67,12 @@ mean_ : ndarray of shape (n_features,)
     Mean of all rows.""",
     "group_losses_": """\
 group_losses_ : ndarray of shape (n_groups,)
-    Loss of each group, in the order of `groups_`: what it reconstructs worse than
-    with its own best components, in squared units of the features per sample.""",
+    Loss of each group, in the order of `groups_`: its reconstruction error minus that
+    of its own best components, in squared units of the features per sample.""",
     "group_reconstruction_errors_": """\
 group_reconstruction_errors_ : ndarray of shape (n_groups,)
-    Mean squared distance of each group's rows to what `inverse_transform` makes of
-    their coordinates.""",
+    Mean squared distance of each group's rows to their reconstructions by
+    `inverse_transform`.""",
     "rows": """\
 X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
     Rows of features, dense or CSR or CSC (other sparse formats are converted).
@@ -85,32 +85,36 @@ X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features
 class ComparedMoments:
     """Moments of the groups of several attributes, one after the other."""
 
-    def __init__(self, each: Sequence[GroupMoments]) -> None:
-        self.each, self.mean = list(each), each[0].mean
-        self.groups = np.concatenate([np.asarray(m.groups, object) for m in each])
-        self.counts = np.concatenate([moments.counts for moments in each])
+    def __init__(self, by_attribute: Sequence[GroupMoments]) -> None:
+        self.by_attribute, self.mean = list(by_attribute), by_attribute[0].mean
+        self.groups = np.concatenate(
+            [np.asarray(moments.groups, object) for moments in by_attribute]
+        )
+        self.counts = np.concatenate([moments.counts for moments in by_attribute])
 
     def covariances(self, centering: str) -> Array:
         """Return those of all groups, as `GroupMoments` does."""
-        n, start = self.each[0].n_features, 0
-        found = np.empty((len(self.counts), n, n))
-        for moments in self.each:
+        n, start = self.by_attribute[0].n_features, 0
+        covariances = np.empty((len(self.counts), n, n))
+        for moments in self.by_attribute:  # without a second copy of all
             stop = start + len(moments.groups)
-            found[start:stop], start = moments.covariances(centering), stop
-        return found
+            covariances[start:stop], start = moments.covariances(centering), stop
+        return covariances
 
 
 Moments: TypeAlias = GroupMoments | ComparedMoments
 
 
-def joined_moments(each: list[GroupMoments]) -> Moments:
+def joined_moments(by_attribute: list[GroupMoments]) -> Moments:
     """Return the moments of all groups, as one object."""
-    return each[0] if len(each) == 1 else ComparedMoments(each)
+    if len(by_attribute) == 1:
+        return by_attribute[0]
+    return ComparedMoments(by_attribute)
 
 
 @documented(**TEXTS)
 class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Linear transformer of rows in groups; a subclass finds and stores a basis."""
+    """Linear transformer of rows in groups; a subclass computes the basis."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -140,7 +144,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         %(y_ignored)s
         sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
             Group of each row, two or more: numbers, strings or booleans, none missing.
-            Of k columns each combination that occurs is a group, if not told otherwise.
+            Of k columns each combination that occurs is a group, by default.
 
         Returns
         -------
@@ -156,19 +160,19 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Warns
         -----
         ConvergenceWarning
-            If the search did not end within its tolerance, or not at the optimum.
+            If the iteration did not reach its tolerance, or not the optimum.
         """
         X = self._check_rows(X)
         self._check_rank(X.shape[1])
         if isinstance(X, PartitionedRows):
             compared = X.compared_attributes(sensitive_features, self.attributes)
         else:
-            given = sensitive_features, X.shape[0], self.attributes
-            compared = compared_attributes(*given)
+            compared = compared_attributes(
+                sensitive_features, X.shape[0], self.attributes
+            )
         check_compared(compared, _WITHOUT_GROUPS)
-        warning = self._fit_rows(X, compared)
-        if warning:
-            warnings.warn(warning, ConvergenceWarning, stacklevel=4)
+        if warning := self._fit_rows(X, compared):
+            warn_user(warning, ConvergenceWarning)
         return self
 
     @classmethod
@@ -196,11 +200,11 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             moments in a list not of the same rows.
         """
         estimator = cls(**parameters)
-        each = as_list(moments)
-        if len(each) > 1 and "attributes" in estimator.get_params():
+        by_attribute = as_list(moments)
+        if len(by_attribute) > 1 and "attributes" in estimator.get_params():
             estimator.set_params(attributes="each")
         estimator._validate_params()
-        sizes = [(found.n_features, int(found.counts.sum())) for found in each]
+        sizes = [(m.n_features, int(m.counts.sum())) for m in by_attribute]
         if len(set(sizes)) != 1:
             raise ValueError(
                 "moments must be a GroupMoments, or a list of those of the same rows, "
@@ -208,9 +212,8 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             )
         estimator._check_rank(sizes[0][0])
         estimator.n_features_in_ = sizes[0][0]
-        warning = estimator._fit_moments(each)
-        if warning:
-            warnings.warn(warning, ConvergenceWarning, stacklevel=2)
+        if warning := estimator._fit_moments(by_attribute):
+            warn_user(warning, ConvergenceWarning)
         return estimator
 
     def transform(self, X: Any) -> NDArray[Any]:
@@ -278,7 +281,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return len(self.components_)
 
     def _check_rows(self, X: Any, *, reset: bool = True) -> Any:
-        """Rows as they are: finite entries are checked where they are read."""
+        """Check all but that entries are finite, which the passes over the rows do."""
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=reset)
             check_features(self, rows, reset=reset)
@@ -304,22 +307,26 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """`_fit_moments` of checked rows."""
         return self._fit_moments(GroupMoments._of_each(X, compared))
 
-    def _fit_moments(self, each: list[GroupMoments]) -> str | None:
-        """Set the fitted attributes; return what the user is to be warned of."""
-        compared = [Attribute(f"{j}", m.groups, m.counts) for j, m in enumerate(each)]
+    def _fit_moments(self, by_attribute: list[GroupMoments]) -> str | None:
+        """Set the fitted attributes; return a warning for the user, if any."""
+        compared = [
+            Attribute(f"{j}", moments.groups, moments.counts)
+            for j, moments in enumerate(by_attribute)
+        ]
         check_compared(compared, _WITHOUT_GROUPS)
-        self.groups_, self.mean_ = fitted_groups(compared), each[0].mean
-        return self._find_basis(joined_moments(each))
+        self.groups_, self.mean_ = fitted_groups(compared), by_attribute[0].mean
+        return self._fit_basis(joined_moments(by_attribute))
 
     @abstractmethod
-    def _find_basis(self, moments: Moments) -> str | None:
-        """Set the fitted attributes beside `groups_` and `mean_`; return a warning."""
+    def _fit_basis(self, moments: Moments) -> str | None:
+        """Set the fitted attributes except `groups_` and `mean_`; return a warning."""
 
     def _by_attribute(self, values: Array) -> Any:
-        """Values of all groups, as `groups_` is."""
+        """Values of all groups in the form of `groups_`: one array, or a list."""
         if not isinstance(self.groups_, list):
             return values
-        return np.split(values, np.cumsum([len(own) for own in self.groups_])[:-1])
+        sizes = [len(groups) for groups in self.groups_]
+        return np.split(values, np.cumsum(sizes)[:-1])
 
     def _store_basis(
         self,
@@ -329,7 +336,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         traces: Array,
         best: Array,
     ) -> Array:
-        """Store the columns of an orthonormal basis, turned to the axes of PCA.
+        """Store the columns of an orthonormal basis, rotated to the axes of PCA.
 
         Of each group: `compressed` is ``basis.T @ C_g @ basis``, `counts` its rows,
         `traces` those of C_g, `best` the sums of C_g's r largest eigenvalues. Returns
@@ -343,7 +350,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         captured = np.trace(compressed, axis1=1, axis2=2)
         self.components_ = np.ascontiguousarray(components)
         self.explained_variance_ = np.maximum(values[::-1], 0.0)
-        # Both are sums of squares: what is below zero is rounding.
+        # Both are sums of squares: negative values are rounding errors.
         losses: Array = np.maximum(best - captured, 0.0)
         self.group_losses_ = self._by_attribute(losses)
         errors = np.maximum(traces - captured, 0.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -17,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._groups import Attribute, as_list, fitted_groups, squeeze_single
+from scalefair._random_state import check_random_state
+from scalefair._user_warnings import warn_user
 from scalefair.decomposition._base import (
     TEXTS,
     BaseGroupPCA,
@@ -24,14 +24,13 @@ from scalefair.decomposition._base import (
     Moments,
     joined_moments,
 )
-from scalefair.decomposition._pencil import (
-    CovariancePencil,
-    FormedPencil,
-    OperatorPencil,
-    OverlappingCovariance,
+from scalefair.decomposition._covariances import (
+    CovarianceOperators,
+    FormedCovariances,
     buffer_size,
 )
-from scalefair.decomposition._spaces import space_of
+from scalefair.decomposition._overlapping_groups import OverlappingCovariance
+from scalefair.decomposition._spaces import choose_space
 from scalefair.decomposition._sparse_two_groups import solve_by_lanczos
 from scalefair.decomposition._subspace import FairBasis, solve
 from scalefair.operators import GroupCovariance
@@ -39,38 +38,34 @@ from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
 
-# Moments of the groups and the matrices of the eigen-solver, in bytes.
-_MOST_MEMORY = 2 * 2**30
-_MATRICES = 2
+# Most memory of the groups' moments and of the eigensolver, in bytes.
+MAX_MOMENT_BYTES = 2 * 2**30
 # Block products of a matrix-free solution with two groups.
-_PRODUCTS = 100
-# Time of an operation with a stored entry, and of one in a dense product with a block,
-# in units of one in a dense second moment.
-_SPARSE = 10.0
-_BLOCK = 2.0
-# Time of a full eigendecomposition, in units of n^3 of these.
-_DECOMPOSITION = 10.0
+N_BLOCK_PRODUCTS = 100
 
 
-def _solved(name: str) -> Any:
-    """Attribute that `fit` sets, or the first reading of one after `partial_fit`."""
+class _SolvedAttribute:
+    """Fitted attribute that is computed when it is first read after `partial_fit`."""
 
-    def solve_all(estimator: FairPCA) -> Any:
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, estimator: FairPCA | None, owner: type | None = None) -> Any:
+        # Called only while the instance has no such attribute of its own.
+        if estimator is None:
+            return self
         check_is_fitted(estimator, "moments_")
-        warning = estimator._fit_moments(as_list(estimator.moments_))
-        if warning:
-            warnings.warn(warning, ConvergenceWarning, stacklevel=3)
-        return vars(estimator)[name]
-
-    return cached_property(solve_all)
+        if warning := estimator._fit_moments(as_list(estimator.moments_)):
+            warn_user(warning, ConvergenceWarning)
+        return vars(estimator)[self.name]
 
 
 @documented(**TEXTS)
 class FairPCA(BaseGroupPCA):
     r"""Principal component analysis in which no group pays more than it must.
 
-    The loss of a group under an orthonormal basis U of `n_components` columns is
-    what it reconstructs worse, per sample, than with its own best basis:
+    The loss of a group under an orthonormal basis U of `n_components` columns is its
+    reconstruction error per sample, minus that under its own best basis:
     :math:`\mathrm{loss}_g(U) = \mathrm{top}_r(C_g) - \mathrm{Tr}(U^T C_g U)`, with
     :math:`C_g` the covariance of the group and :math:`\mathrm{top}_r` the sum of
     the r largest eigenvalues. Fair PCA minimises the largest loss [1]_. For two
@@ -169,16 +164,16 @@ class FairPCA(BaseGroupPCA):
     """
 
     moments_: GroupMoments | list[GroupMoments]
-    components_: Any = _solved("components_")
-    explained_variance_: Any = _solved("explained_variance_")
-    group_losses_: Any = _solved("group_losses_")
-    group_reconstruction_errors_: Any = _solved("group_reconstruction_errors_")
-    dual_weights_: Any = _solved("dual_weights_")
-    duality_gap_: Any = _solved("duality_gap_")
-    fairness_ratio_gap_: Any = _solved("fairness_ratio_gap_")
-    n_iter_: Any = _solved("n_iter_")
-    n_products_: Any = _solved("n_products_")
-    converged_: Any = _solved("converged_")
+    components_: Any = _SolvedAttribute()
+    explained_variance_: Any = _SolvedAttribute()
+    group_losses_: Any = _SolvedAttribute()
+    group_reconstruction_errors_: Any = _SolvedAttribute()
+    dual_weights_: Any = _SolvedAttribute()
+    duality_gap_: Any = _SolvedAttribute()
+    fairness_ratio_gap_: Any = _SolvedAttribute()
+    n_iter_: Any = _SolvedAttribute()
+    n_products_: Any = _SolvedAttribute()
+    converged_: Any = _SolvedAttribute()
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseGroupPCA._parameter_constraints,
@@ -212,7 +207,7 @@ class FairPCA(BaseGroupPCA):
     def partial_fit(
         self, X: Any, y: Any = None, *, sensitive_features: ArrayLike
     ) -> FairPCA:
-        """Add rows to the moments; the subspace is found when it is asked for.
+        """Add rows to the moments; the subspace is computed when it is needed.
 
         `transform`, or the first fitted attribute of the subspace that is read, solves
         the problem for all rows so far, by ``"gram"`` whatever `solver` says.
@@ -241,30 +236,32 @@ class FairPCA(BaseGroupPCA):
                 'This FairPCA was fitted by solver="matrix_free" and kept no moments '
                 'to add to: fit with solver="gram", or begin with partial_fit.'
             )
-        # Rows that were refused may have left n_features_in_.
-        first = "moments_" not in fitted
-        X = self._check_rows(X, reset=first)
+        # A refused first call may have set n_features_in_: reset it.
+        is_first = "moments_" not in fitted
+        X = self._check_rows(X, reset=is_first)
         self._check_rank(X.shape[1])
-        each = GroupMoments._compared(X, sensitive_features, self.attributes)
-        # Those so far may be the caller's own (`from_moments`): they do not change.
-        each = each if first else self._merged(each)
-        self.moments_ = squeeze_single(each)
-        self.groups_ = squeeze_single([moments.groups for moments in each])
-        self.mean_, self.solver_ = each[0].mean, "gram"
+        moments = GroupMoments._compared(X, sensitive_features, self.attributes)
+        if not is_first:
+            # A new object: the caller may hold the old one (`from_moments`).
+            moments = self._merged(moments)
+        self.moments_ = squeeze_single(moments)
+        self.groups_ = squeeze_single([attribute.groups for attribute in moments])
+        self.mean_, self.solver_ = moments[0].mean, "gram"
         for name, attribute in vars(FairPCA).items():
-            if isinstance(attribute, cached_property):
+            if isinstance(attribute, _SolvedAttribute):
                 fitted.pop(name, None)
         return self
 
-    def _merged(self, each: list[GroupMoments]) -> list[GroupMoments]:
+    def _merged(self, new: list[GroupMoments]) -> list[GroupMoments]:
         """Moments so far with those of more rows."""
-        known = as_list(self.moments_)
-        if len(known) != len(each):
+        moments = as_list(self.moments_)
+        if len(moments) != len(new):
             raise ValueError(
-                f"sensitive_features has {len(each)} attribute(s), the rows before had "
-                f"{len(known)}: give the same columns, and leave `attributes` as it is."
+                f"sensitive_features has {len(new)} attribute(s), the rows before had "
+                f"{len(moments)}: give the same columns, and leave `attributes` as it "
+                "is."
             )
-        return GroupMoments._merge_each(known, each)
+        return GroupMoments._merge_each(moments, new)
 
     def _fit_rows(self, X: Any, compared: list[Attribute]) -> str | None:
         solver = self.solver
@@ -276,12 +273,14 @@ class FairPCA(BaseGroupPCA):
         self.solver_ = "matrix_free"
         self.__dict__.pop("moments_", None)
         self.groups_ = fitted_groups(compared)
-        if _fit_beside(X, n_groups) and (
+        # 1. Covariances that take less memory and less time than products with rows.
+        if _covariances_are_smaller(X, n_groups) and (
             choose_solver(X, self.n_components, n_groups) == "gram"
         ):
-            each = GroupMoments._of_each(X, compared)
-            self.mean_ = each[0].mean
-            return self._solve_formed(joined_moments(each))
+            moments = GroupMoments._of_each(X, compared)
+            self.mean_ = moments[0].mean
+            return self._solve_formed(joined_moments(moments))
+        # 2. Products with the rows, by an operator for any weights of the groups.
         operator: GroupCovariance | OverlappingCovariance
         codes = compared[0].codes
         if len(compared) > 1:
@@ -290,27 +289,30 @@ class FairPCA(BaseGroupPCA):
             weights = np.full(n_groups, 1 / n_groups)
             operator = GroupCovariance(X, codes, weights, centering=self.centering)
         self.mean_ = operator.mean
-        found = None
+        # 3. Two groups of sparse rows: Lanczos, unless it does not apply or fails.
+        solution = None
         if (
             sparse.issparse(X)
             and isinstance(operator, GroupCovariance)
             and n_groups == 2
         ):
-            found = solve_by_lanczos(
-                space_of(operator, X, codes),
+            solution = solve_by_lanczos(
+                choose_space(operator, X, codes),
                 self.n_components,
                 tol=self.tol,
                 max_iter=self.max_iter,
                 random_state=self.random_state,
             )
-        if found is None:
-            found = self._search(OperatorPencil(operator))
-        return self._store(found, operator.counts, operator.group_traces)
+        if solution is None:
+            rng = check_random_state(self.random_state)
+            covariances = CovarianceOperators(operator, self.n_components, rng)
+            solution = solve(covariances, tol=self.tol, max_iter=self.max_iter)
+        return self._store(solution, operator.counts, operator.group_traces)
 
-    def _find_basis(self, moments: Moments) -> str | None:
+    def _fit_basis(self, moments: Moments) -> str | None:
         self.solver_ = "gram"
         if isinstance(moments, ComparedMoments):
-            self.moments_ = moments.each
+            self.moments_ = moments.by_attribute
         else:
             self.moments_ = moments
         return self._solve_formed(moments)
@@ -318,38 +320,32 @@ class FairPCA(BaseGroupPCA):
     def _solve_formed(self, moments: Moments) -> str | None:
         C = moments.covariances(self.centering)
         traces = np.trace(C, axis1=1, axis2=2)
-        return self._store(self._search(FormedPencil(C)), moments.counts, traces)
-
-    def _search(self, pencil: CovariancePencil) -> FairBasis:
-        return solve(
-            pencil,
-            self.n_components,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            random_state=self.random_state,
-        )
+        rng = check_random_state(self.random_state)
+        covariances = FormedCovariances(C, self.n_components, rng)
+        solution = solve(covariances, tol=self.tol, max_iter=self.max_iter)
+        return self._store(solution, moments.counts, traces)
 
     def _store(
-        self, found: FairBasis, counts: NDArray[np.int64], traces: Array
+        self, solution: FairBasis, counts: NDArray[np.int64], traces: Array
     ) -> str | None:
         losses = self._store_basis(
-            found.basis, found.compressed, counts, traces, found.best
+            solution.basis, solution.compressed, counts, traces, solution.best
         )
-        self.dual_weights_ = self._by_attribute(found.weights)
+        self.dual_weights_ = self._by_attribute(solution.weights)
         largest = float(losses.max())
-        self.duality_gap_ = max(largest - found.dual_value, 0.0)
-        self.fairness_ratio_gap_ = _ratio_gap(losses, found)
-        self.n_iter_ = found.n_iter
-        self.n_products_ = found.n_products
-        self.converged_ = found.converged
-        if not found.converged:
+        self.duality_gap_ = max(largest - solution.dual_value, 0.0)
+        self.fairness_ratio_gap_ = _ratio_gap(losses, solution)
+        self.n_iter_ = solution.n_iter
+        self.n_products_ = solution.n_products
+        self.converged_ = solution.converged
+        if not solution.converged:
             return (
-                f"The dual was not maximised to tol={self.tol:g} in {found.n_iter} "
+                f"The dual was not maximised to tol={self.tol:g} in {solution.n_iter} "
                 f"evaluations; the largest loss, {largest:.6g}, may be "
                 f"{self.duality_gap_:.2g} above the smallest possible. "
-                f"{found.message or 'Raise max_iter or tol.'}"
+                f"{solution.message or 'Raise max_iter or tol.'}"
             )
-        if self.duality_gap_ > max(self.tol * largest, found.rounding):
+        if self.duality_gap_ > max(self.tol * largest, solution.rounding):
             return (
                 f"The largest loss, {largest:.6g}, is {self.duality_gap_:.2g} above "
                 "the maximum of the dual. With three groups or more such a gap can "
@@ -363,26 +359,33 @@ def choose_solver(X: Any, r: int, n_groups: int) -> str:
     """``"gram"`` or ``"matrix_free"``, whichever needs less time by an estimate."""
     m, n = X.shape
     is_sparse = sparse.issparse(X) or getattr(X, "is_sparse", False)
-    if 8 * (n_groups + _MATRICES) * n * n > _MOST_MEMORY:
+    # Moments, and two matrices for the eigensolver.
+    if 8 * (n_groups + 2) * n * n > MAX_MOMENT_BYTES:
         return "matrix_free"
-    stored, unit = (float(X.nnz), _SPARSE) if is_sparse else (float(m * n), _BLOCK)
-    free = 4 * stored * (r + buffer_size(r)) * unit * _PRODUCTS
-    # Second moments of sparse rows cost the square of their entries each.
-    formed = stored**2 / m * unit if is_sparse else stored * n
-    return "gram" if formed + _DECOMPOSITION * n**3 <= free else "matrix_free"
+    # Times in units of an operation of a dense second moment. One with a sparse entry
+    # takes ten, one of a dense block product two, an eigendecomposition 10 n^3.
+    if is_sparse:
+        n_stored, unit = float(X.nnz), 10.0
+        formed = n_stored**2 / m * unit  # the square of the entries of each row
+    else:
+        n_stored, unit = float(m * n), 2.0
+        formed = n_stored * n
+    product = 4 * n_stored * (r + buffer_size(r)) * unit
+    is_formed = formed + 10.0 * n**3 <= N_BLOCK_PRODUCTS * product
+    return "gram" if is_formed else "matrix_free"
 
 
-def _fit_beside(X: Any, n_groups: int) -> bool:
-    """Whether covariances take less memory than the sparse rows they are of."""
+def _covariances_are_smaller(X: Any, n_groups: int) -> bool:
+    """Whether covariances take less memory than sparse rows."""
     if not sparse.issparse(X):
         return False
     covariances = 8 * n_groups * X.shape[1] ** 2
     return bool(covariances <= X.data.nbytes + X.indices.nbytes)
 
 
-def _ratio_gap(losses: Array, found: FairBasis) -> float:
-    """Largest over smallest of the losses that matter, less one."""
-    active = losses[found.weights > 1e-6]
-    if active.max() <= found.rounding:
+def _ratio_gap(losses: Array, solution: FairBasis) -> float:
+    """Largest over smallest loss of the groups with positive weight, minus one."""
+    active = losses[solution.weights > 1e-6]
+    if active.max() <= solution.rounding:
         return 0.0  # nobody loses anything
     return float(active.max() / active.min() - 1) if active.min() > 0 else np.inf

@@ -9,16 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._entries import check_array
+from scalefair._rounding import ROUNDING
 
 Array = NDArray[np.float64]
-
-# Asymmetry, relative to the largest entry, that is taken for rounding.
-_ASYMMETRY = 1e-8
-# Entries whose squares can be added up.
-_LARGEST = 1e150
-# Eigenvalues this close, relative to the matrices' norms, are taken for equal: well
-# above the rounding of an eigensolver, well below what a figure shows.
-_TIE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -107,14 +100,14 @@ def joint_numerical_range(
 
     >>> import numpy as np
     >>> from scalefair.decomposition import joint_numerical_range
-    >>> found = joint_numerical_range(
+    >>> joint_range = joint_numerical_range(
     ...     np.diag([1.0, 2.0, 2.0]), np.diag([1.0, 1.0, 2.0]), 1, n_angles=16
     ... )
-    >>> np.unique(found.points.round(9), axis=0)
+    >>> np.unique(joint_range.points.round(9), axis=0)
     array([[1., 1.],
            [2., 1.],
            [2., 2.]])
-    >>> round(float(found.support[0]), 9)
+    >>> round(float(joint_range.support[0]), 9)
     2.0
     """
     C_A, C_B = _check_symmetric(C_A, "C_A"), _check_symmetric(C_B, "C_B")
@@ -130,18 +123,21 @@ def joint_numerical_range(
         )
     r = int(r)
     directions = _check_directions(n_angles, angles)
-    tie = _TIE * (np.linalg.norm(C_A) + np.linalg.norm(C_B))
+    # Eigenvalues as close as this are equal up to the errors of the eigensolver.
+    tie = ROUNDING * (np.linalg.norm(C_A) + np.linalg.norm(C_B))
+    # One decomposition serves a direction and its opposite.
     paired = angles is None and directions.size % 2 == 0
-    here, opposite = [], []
+    ahead, opposite = [], []
     for theta in directions[: directions.size // 2] if paired else directions:
         # (A6) and, in D, its derivative: the direction along the boundary.
         B = np.cos(theta) * C_A + np.sin(theta) * C_B
         D = np.cos(theta) * C_B - np.sin(theta) * C_A
         values, vectors = np.linalg.eigh(B)
-        here += _furthest(theta, values[::-1], vectors[:, ::-1], D, r, tie)
+        ahead += _furthest(theta, values[::-1], vectors[:, ::-1], D, r, tie)
         if paired:
             opposite += _furthest(theta + np.pi, -values, vectors, -D, r, tie)
-    angles, support, along = np.array(here + opposite).T
+    # Points: support times the normal, plus the trace of D times the tangent.
+    angles, support, along = np.array(ahead + opposite).T
     normals = np.column_stack([np.cos(angles), np.sin(angles)])
     tangents = np.column_stack([-np.sin(angles), np.cos(angles)])
     points = support[:, None] * normals + along[:, None] * tangents
@@ -153,25 +149,28 @@ def _furthest(
 ) -> list[tuple[float, float, float]]:
     """Point, or both ends of the piece, of the set furthest in one direction.
 
-    As its angle, the support, which is the sum of the `r` largest of the eigenvalues
-    (sorted downwards), and the place along the boundary, which is a trace of D.
+    Given by its angle, the support (the sum of the `r` largest of the descending
+    eigenvalues) and the coordinate along the boundary, a trace of D.
     """
     support = float(values[:r].sum())
+    # Eigenvalues first, ..., last - 1 are equal to the r-th.
     first = int(np.count_nonzero(values > values[r - 1] + tie))
     last = int(np.count_nonzero(values >= values[r - 1] - tie))
     if last == r:
         return [(theta, support, _trace(vectors[:, :r], D))]
+    # Of the tied eigenvectors those at both ends of D's spectrum span the flat piece.
     tied = vectors[:, first:last]
     slopes = np.linalg.eigvalsh(tied.T @ D @ tied)
-    wanted = r - first
-    ends = np.array([slopes[:wanted].sum(), slopes[-wanted:].sum()])
+    k = r - first  # vectors to choose in the tied block
+    ends = np.array([slopes[:k].sum(), slopes[-k:].sum()])
     ends += _trace(vectors[:, :first], D)
-    if ends[1] - ends[0] <= r * tie:  # the other matrix is the same on the block
+    if ends[1] - ends[0] <= r * tie:  # D is constant on the block
         ends = ends.mean(keepdims=True)
     return [(theta, support, float(end)) for end in ends]
 
 
 def _trace(U: Array, D: Array) -> float:
+    """Trace of ``U.T @ D @ U``."""
     return float(np.vdot(U, D @ U))
 
 
@@ -199,13 +198,13 @@ def _check_symmetric(C: ArrayLike, name: str) -> Array:
     if S.shape[0] != S.shape[1]:
         raise ValueError(f"{name} must be square, got shape {S.shape}.")
     largest = np.abs(S).max()
-    if largest > _LARGEST:
+    if largest > 1e150:  # sums of squares would overflow
         raise ValueError(
             f"{name} has entries as large as {largest:.1e}, whose squares overflow: "
             "scale both matrices."
         )
     asymmetry = np.abs(S - S.T).max()
-    if asymmetry > _ASYMMETRY * largest:
+    if asymmetry > 1e-8 * largest:  # smaller ones are rounding errors
         raise ValueError(
             f"{name} must be symmetric, but entries differ from those of its "
             f"transpose by up to {asymmetry:.3g}."

@@ -1,18 +1,19 @@
-"""Where Lanczos looks for components of two groups of sparse rows: features or samples.
+"""Vectors of features or of samples, for Lanczos on two groups of sparse rows.
 
-A vector x of features is held as rows of a *stack*, which linear combinations keep
-together and from which inner products with other x, C_A x and C_B x follow without
-another product. With Z the centred rows, sorted by group, the stack is
+A vector x of features is held as rows of several *blocks*. Linear combinations act on
+all blocks, and inner products with other x, C_A x and C_B x follow without another
+product. With Z the centred rows, sorted by group, the blocks are
 
-- of `Features`: x, C_A x, C_B x;
-- of `Samples`: y and Z x, where x = Z^T y. All eigenvectors of t C_A + (1-t) C_B but
-  those of zero are in the span of the rows; y is shorter where these are few.
+- of `FeatureSpace`: x, C_A x, C_B x;
+- of `SampleSpace`: y and Z x, where x = Z^T y. All eigenvectors of t C_A + (1-t) C_B
+  but those of zero are in the span of the rows; y is shorter if rows are few.
 """
 # See the user guide, "Fair principal component analysis", "How it is solved".
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,200 +25,213 @@ from scalefair.operators import GroupCovariance
 Array = NDArray[np.float64]
 Groups = tuple[int, ...]
 
-# Eigenvalues that are a smaller part of the largest are rounding errors.
-_NEGLIGIBLE = 1e-14
-_PARTIAL_SUMS = 8  # vectors that a product is collected in, at most
-_CHUNKS = 64  # parts of a product with a block that are shared among threads
-_MOST_ENTRIES = 2**31 - 1  # of a transpose: its indices are int32
 
-
-def space_of(
-    C: GroupCovariance, X: Any, codes: NDArray[np.int64]
-) -> Features | Samples:
-    """Return the space of the shorter vectors."""
+def choose_space(C: GroupCovariance, X: Any, codes: NDArray[np.int64]) -> VectorSpace:
+    """Return the space whose vectors are shorter."""
     m, n = X.shape
-    if m < n and X.nnz + 2 * n <= _MOST_ENTRIES:
-        return Samples(C, X, codes)
-    return Features(C)
+    # The transposed rows, with two centres, have indices in int32.
+    if m < n and X.nnz + 2 * n <= np.iinfo(np.int32).max:
+        return SampleSpace(C, X, codes)
+    return FeatureSpace(C)
 
 
-class Features:
+class VectorSpace(ABC):
+    """Vectors of length `size`, held as `depth` blocks of rows."""
+
+    depth: ClassVar[int]
+    paired: ClassVar[int]  # x^T x' are inner products of block 0 with this one
+
+    C: GroupCovariance
+    size: int
+
+    @abstractmethod
+    def multiply(self, z: Array, out: Array, groups: Groups, weights: Array) -> None:
+        """Write the products of which Lanczos takes the weighted sum."""
+
+    @abstractmethod
+    def lanczos_weights(self, weights: Array) -> Array:
+        """Weights of the products that `multiply` writes."""
+
+    @abstractmethod
+    def image(self, blocks: Array, groups: Groups, weights: Array) -> Array:
+        """Return the vectors of Lanczos for those of `blocks`, up to their lengths."""
+
+    @abstractmethod
+    def ritz_blocks(
+        self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
+    ) -> Array:
+        """Blocks, or the first only, of the k leading Ritz vectors."""
+
+    @abstractmethod
+    def projected(self, blocks: Array, other: Array) -> Array:
+        """Inner products through both covariances."""
+
+    @abstractmethod
+    def residuals(self, blocks: Array, weights: Array, values: Array) -> Array:
+        """Return, at least, the first block of ``(w_A C_A + w_B C_B) x - value x``."""
+
+    @abstractmethod
+    def expand(self, blocks: Array) -> Array:
+        """Vectors of features, as columns."""
+
+    @abstractmethod
+    def _add_products(self, blocks: Array) -> None:
+        """Write all blocks but the first."""
+
+    def complete(self, blocks: Array) -> Array:
+        """Return all blocks of the vectors in the first."""
+        if len(blocks) == self.depth:
+            return blocks
+        complete = np.empty((self.depth, *blocks.shape[1:]))
+        complete[0] = blocks[0]
+        self._add_products(complete)
+        return complete
+
+    def inner(self, blocks: Array, other: Array) -> Array:
+        """Inner products of vectors."""
+        products: Array = blocks[0] @ other[self.paired].T
+        return products
+
+    def norms(self, blocks: Array) -> Array:
+        """Lengths of the vectors."""
+        squares = np.einsum("ij,ij->i", blocks[0], blocks[self.paired])
+        lengths: Array = np.sqrt(np.maximum(squares, 0.0))
+        return lengths
+
+
+class FeatureSpace(VectorSpace):
     """Vectors of features, and their products with both covariances."""
 
-    depth = 3
+    depth, paired = 3, 0
 
     def __init__(self, C: GroupCovariance) -> None:
         self.C, self.size = C, C.shape[0]
 
-    def multiply(self, x: Array, out: Array, groups: Groups, weights: Array) -> None:
-        """Write products of which Lanczos takes the sum of these `weights`."""
-        self.C.products(x, out, groups)
+    def multiply(self, z: Array, out: Array, groups: Groups, weights: Array) -> None:
+        self.C.products(z, out, groups)
 
     def lanczos_weights(self, weights: Array) -> Array:
-        """Weights of what `multiply` writes."""
         return weights
 
-    def image(self, stack: Array, groups: Groups, weights: Array) -> Array:
-        """Return what Lanczos has for the vectors of a stack."""
-        x: Array = stack[0]
+    def image(self, blocks: Array, groups: Groups, weights: Array) -> Array:
+        x: Array = blocks[0]
         return x
 
-    def found(
+    def ritz_blocks(
         self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
     ) -> Array:
-        """Stack, or its first part, of the k leading Ritz vectors."""
         vectors = run.leading(k)[None]
         if len(groups) == 1:
             return vectors
         return np.concatenate([vectors, run.leading_products(k)])
 
-    def complete(self, stack: Array) -> Array:
-        """Return the stack of which the first part is given."""
-        if len(stack) == self.depth:
-            return stack
-        whole = np.empty((self.depth, *stack.shape[1:]))
-        whole[0] = stack[0]
-        for j, x in enumerate(stack[0]):
-            self.C.products(x, whole[1:, j])
-        return whole
+    def projected(self, blocks: Array, other: Array) -> Array:
+        return np.array([blocks[0] @ products.T for products in other[1:]])
 
-    def inner(self, stack: Array, other: Array) -> Array:
-        """Inner products of vectors."""
-        products: Array = stack[0] @ other[0].T
-        return products
-
-    def projected(self, stack: Array, other: Array) -> Array:
-        """Inner products through both covariances."""
-        return np.array([stack[0] @ products.T for products in other[1:]])
-
-    def norms(self, stack: Array) -> Array:
-        """Lengths of the vectors."""
-        lengths: Array = np.sqrt(np.einsum("ij,ij->i", stack[0], stack[0]))
-        return lengths
-
-    def combined(self, stack: Array, weights: Array, values: Any = 0.0) -> Array:
-        """Stack, or its first part, of ``(w_A C_A + w_B C_B) x - value x``."""
-        R: Array = stack[0] * -np.reshape(values, (-1, 1))
-        for w, products in zip(weights, stack[1:], strict=True):
+    def residuals(self, blocks: Array, weights: Array, values: Array) -> Array:
+        R: Array = blocks[0] * -values[:, None]
+        for w, products in zip(weights, blocks[1:], strict=True):
             R += w * products
         return R[None]
 
-    def expand(self, stack: Array) -> Array:
-        """Vectors of features, as columns."""
-        return np.ascontiguousarray(stack[0].T)
+    def expand(self, blocks: Array) -> Array:
+        return np.ascontiguousarray(blocks[0].T)
+
+    def _add_products(self, blocks: Array) -> None:
+        for j, x in enumerate(blocks[0]):
+            self.C.products(x, blocks[1:, j])
 
 
-class Samples:
+class SampleSpace(VectorSpace):
     """Combinations y of the rows, and products of ``x = Z^T y`` with the rows.
 
-    With D the weight of a row's group over its number of rows, H(t) x is of D Z x.
-    Lanczos has D^(1/2) Z Z^T D^(1/2), symmetric and of the same eigenvalues but for
-    zeros: with its eigenvectors z, those of H(t) are of y = D^(1/2) z, but for lengths.
+    Let D be diagonal: the weight of a row's group, divided by its number of rows. Then
+    H(t) = Z^T D Z. Lanczos multiplies by D^(1/2) Z Z^T D^(1/2), which is symmetric and
+    has the same nonzero eigenvalues. If z is an eigenvector of it, Z^T y is one of
+    H(t), up to its length, with y = D^(1/2) z.
     """
 
-    depth = 2
+    depth, paired = 2, 1
 
     def __init__(self, C: GroupCovariance, X: Any, codes: NDArray[np.int64]) -> None:
         self.C, self.size = C, X.shape[0]
         order, first = np.argsort(codes, kind="stable"), int(C.counts[0])
-        self.members = slice(0, first), slice(first, self.size)
-        # What is subtracted from each row: the same centre, or its group's.
+        # Sorted rows of the groups.
+        self.slices: dict[Groups, slice] = {
+            (0, 1): slice(0, self.size),
+            (0,): slice(0, first),
+            (1,): slice(first, self.size),
+        }
+        # Index of the centre that is subtracted from each row.
         self.centre = np.repeat(np.arange(2) % len(C.centres), C.counts)
+        # The rows that multiply are followed by the centres: Z = rows - centres.
         rows, centres = sparse.csr_array(X), -sparse.csr_array(C.centres)
         self.rows = {
-            groups: sparse.vstack([rows[order[own]], centres], format="csr")
-            for groups, own in self._own.items()
+            groups: sparse.vstack([rows[order[part]], centres], format="csr")
+            for groups, part in self.slices.items()
         }
         self.columns = {groups: rows.T for groups, rows in self.rows.items()}
 
-    @property
-    def _own(self) -> dict[Groups, slice]:
-        """Places of the rows of groups."""
-        return {
-            (0, 1): slice(0, self.size),
-            (0,): self.members[0],
-            (1,): self.members[1],
-        }
-
     def multiply(self, z: Array, out: Array, groups: Groups, weights: Array) -> None:
-        """Write the product for Lanczos first, and last that with the rows."""
-        scale, own = self._scale(groups, weights), self._own[groups]
+        """Write the product of Lanczos first, and last that with the rows."""
+        scale, part = self._scale(groups, weights), self.slices[groups]
         out[-1] = 0.0
-        out[-1, own] = self._gram(scale[own] * z[own], groups)
+        out[-1, part] = self._gram(scale[part] * z[part], groups)
         np.multiply(scale, out[-1], out=out[0])
 
     def lanczos_weights(self, weights: Array) -> Array:
-        """Weights of what `multiply` writes."""
         first: Array = np.eye(len(weights))[0]
         return first
 
-    def image(self, stack: Array, groups: Groups, weights: Array) -> Array:
-        """Return what Lanczos has for the vectors of a stack, but for lengths."""
-        z: Array = stack[1] * self._scale(groups, weights)
+    def image(self, blocks: Array, groups: Groups, weights: Array) -> Array:
+        z: Array = blocks[1] * self._scale(groups, weights)
         return z
 
-    def found(
+    def ritz_blocks(
         self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
     ) -> Array:
-        """Stack of the k leading Ritz vectors, less those of eigenvalue zero."""
+        """Blocks of the k leading Ritz vectors with eigenvalues above rounding."""
         values = run.values[:k]
-        k = int(np.count_nonzero(values > _NEGLIGIBLE * run.scale))
+        k = int(np.count_nonzero(values > 1e-14 * run.scale))
         lengths = np.sqrt(values[:k, None])
         y = run.leading(k) * (self._scale(groups, weights) / lengths)
         if len(groups) == 1:
             return self.complete(y[None])
         return np.array([y, run.leading_products(k)[1] / lengths])
 
-    def complete(self, stack: Array) -> Array:
-        """Return the stack of which the first part is given."""
-        if len(stack) == self.depth:
-            return stack
-        whole = np.empty((self.depth, *stack.shape[1:]))
-        whole[0] = stack[0]
-        whole[1] = self._gram(stack[0].T, (0, 1)).T
-        return whole
-
-    def inner(self, stack: Array, other: Array) -> Array:
-        """Inner products of vectors."""
-        products: Array = stack[0] @ other[1].T
-        return products
-
-    def projected(self, stack: Array, other: Array) -> Array:
-        """Inner products through both covariances."""
+    def projected(self, blocks: Array, other: Array) -> Array:
+        parts = self.slices[0,], self.slices[1,]
         return np.array(
             [
-                stack[1, :, own] @ other[1, :, own].T / count
-                for own, count in zip(self.members, self.C.counts, strict=True)
+                blocks[1, :, part] @ other[1, :, part].T / count
+                for part, count in zip(parts, self.C.counts, strict=True)
             ]
         )
 
-    def norms(self, stack: Array) -> Array:
-        """Lengths of the vectors."""
-        lengths: Array = np.sqrt(np.maximum(np.einsum("ij,ij->i", *stack), 0.0))
-        return lengths
-
-    def combined(self, stack: Array, weights: Array, values: Any = 0.0) -> Array:
-        """Stack of ``(w_A C_A + w_B C_B) x - value x``."""
-        y = stack[1] * np.repeat(weights / self.C.counts, self.C.counts)
-        y -= np.reshape(values, (-1, 1)) * stack[0]
+    def residuals(self, blocks: Array, weights: Array, values: Array) -> Array:
+        y = blocks[1] * np.repeat(weights / self.C.counts, self.C.counts)
+        y -= values[:, None] * blocks[0]
         return self.complete(y[None])
 
-    def expand(self, stack: Array) -> Array:
-        """Vectors of features, as columns."""
-        return np.asarray(self._features(stack[0].T, (0, 1)))
+    def expand(self, blocks: Array) -> Array:
+        return np.asarray(self._features(blocks[0].T, (0, 1)))
+
+    def _add_products(self, blocks: Array) -> None:
+        blocks[1] = self._gram(blocks[0].T, (0, 1)).T
 
     def _scale(self, groups: Groups, weights: Array) -> Array:
         """Roots of D, for the groups; zero for other rows."""
         scale = np.zeros(self.size)
         for g, w in zip(groups, weights, strict=True):
-            scale[self.members[g]] = np.sqrt(w / self.C.counts[g])
+            scale[self.slices[g,]] = np.sqrt(w / self.C.counts[g])
         return scale
 
     def _features(self, y: Array, groups: Groups) -> Array:
         """Z^T y, of rows of the groups; of one vector, or of several as columns."""
-        own = self.centre[self._own[groups]]
+        centre = self.centre[self.slices[groups]]
         sums = [
-            y[own == c].sum(axis=0, keepdims=True) for c in range(len(self.C.centres))
+            y[centre == c].sum(axis=0, keepdims=True)
+            for c in range(len(self.C.centres))
         ]
         x: Array = self.columns[groups] @ np.concatenate([y, *sums])
         return x
@@ -226,5 +240,5 @@ class Samples:
         """Z Z^T y, of rows of the groups; of one vector, or of several as columns."""
         q = self.rows[groups] @ self._features(y, groups)
         m = len(y)
-        product: Array = q[:m] + q[m:][self.centre[self._own[groups]]]
+        product: Array = q[:m] + q[m:][self.centre[self.slices[groups]]]
         return product

@@ -1,4 +1,4 @@
-"""What the solvers share: results, checked input, and dense problems."""
+"""Results, checked input and dense problems: common to all eigensolvers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scalefair.kernels import leading_eigh, long_blas_call, single_blas_thread
 
 Array = NDArray[np.float64]
 Random = np.random.RandomState
-Pairs = tuple[Array, Array, Array]  # values, vectors, residual norms
+Eigenpairs = tuple[Array, Array, Array]  # values, vectors, residual norms
 
-# Words that the docstrings of the eigensolvers share.
+# Parameters that the docstrings of the eigensolvers share.
 TEXTS = {
     "A": """\
 A : LinearOperator, sparse matrix or ndarray of shape (n, n)
@@ -30,7 +30,7 @@ k : int
     "tol": """\
 tol : float, default=1e-4
     A pair has converged when its residual norm is at most `tol` times the spectral
-    norm of the operator, as far as products tell that.""",
+    norm of the operator, estimated from products.""",
     "n_buffer": """\
 n_buffer : int or None, default=None
     Extra vectors, which need not converge; None takes ``max(5, k // 10)``.""",
@@ -58,7 +58,7 @@ n_columns : int
     Vectors multiplied in all: the sum of the widths of the products.""",
     "message": """\
 message : str
-    How it ended and, if it failed, what to change.""",
+    How the iteration ended and, if it failed, what to change.""",
     "raises": """\
 Raises
 ------
@@ -73,7 +73,7 @@ FloatingPointError
 @documented(**TEXTS)
 @dataclass(frozen=True)
 class EigenResult:
-    """Largest eigenpairs of a symmetric operator, with what it took.
+    """Largest eigenpairs of a symmetric operator, and the cost of the solution.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class EigenResult:
         Whether every residual norm is within the tolerance.
     %(message)s
     history : dict of ndarray or None
-        What was recorded in each iteration, if anything.
+        Records of each iteration, if any.
     """
 
     values: Array
@@ -104,16 +104,16 @@ class EigenResult:
     history: dict[str, np.ndarray] | None = None
 
 
-class Iteration:
-    """What block iterations share: counted products, a norm, the result."""
+class BlockIteration:
+    """Base of the block eigensolvers: counted products, a norm, the result."""
 
     def __init__(self, operator: LinearOperator) -> None:
         self.operator = operator
         self.n_products = self.n_columns = 0
-        self.scale = 0.0  # spectral norm of the operator, from below
+        self.scale = 0.0  # lower bound of the operator's spectral norm
 
     def count(self, n_columns: int) -> None:
-        """Note a product with a block of so many columns."""
+        """Count a product with a block of `n_columns` columns."""
         self.n_products += 1
         self.n_columns += n_columns
 
@@ -123,20 +123,27 @@ class Iteration:
         return checked_product(self.operator, X)
 
     def result_of(
-        self, pairs: Pairs, n_iter: int, converged: bool, message: str
+        self, pairs: Eigenpairs, n_iter: int, converged: bool, message: str
     ) -> EigenResult:
-        """Return the result; the vectors are oriented in place."""
+        """Return the result; the signs of the vectors are normalised in place."""
         values, vectors, residuals = pairs
-        counts = self.n_products, self.n_columns, n_iter
-        vectors = orient(vectors)
-        return EigenResult(values, vectors, residuals, *counts, converged, message)
+        return EigenResult(
+            values,
+            orient(vectors),
+            residuals,
+            self.n_products,
+            self.n_columns,
+            n_iter,
+            converged,
+            message,
+        )
 
 
 def orient(vectors: Array) -> Array:
     """Give each column the sign that makes its entry largest in modulus positive."""
     top, bottom = vectors.max(axis=0), -vectors.min(axis=0)
     signs = np.where(top >= bottom, 1.0, -1.0)
-    for j in np.flatnonzero(top == bottom):  # the first of them decides
+    for j in np.flatnonzero(top == bottom):  # a draw: the first entry decides
         signs[j] = np.sign(vectors[np.abs(vectors[:, j]).argmax(), j]) or 1.0
     vectors *= signs
     return vectors
@@ -150,7 +157,7 @@ def column_norms(X: Array) -> Array:
 
 def eigh_descending(T: Array) -> tuple[Array, Array]:
     """Eigenvalues of the symmetric part of `T`, largest first, and eigenvectors."""
-    with single_blas_thread():  # results do not depend on the number of threads
+    with single_blas_thread():  # the same result for any number of threads
         values, S = np.linalg.eigh((T + T.T) / 2)
     return values[::-1], S[:, ::-1]
 
@@ -183,57 +190,46 @@ def dense_eigh(
     >>> dense_eigh(np.diag([1.0, 3.0, 2.0]), 2).values
     array([3., 2.])
     """
-    operator, _, avoided = as_problem(A, k, orthogonal_to=orthogonal_to)
-    full = as_dense(operator)
-    n, r = avoided.shape
+    operator, _, deflated = as_problem(A, k, orthogonal_to=orthogonal_to)
+    n, r = deflated.shape
+    # The symmetric part, from one product with the identity.
+    matrix: Array = checked_product(operator, np.eye(n, dtype=operator.dtype))
+    check_scale(float(np.abs(matrix).max()))
+    matrix = (matrix + matrix.T) / 2
     if r == 0:
-        values, vectors = leading_eigh(full, k)
+        values, vectors = leading_eigh(matrix, k)
     else:
+        # Z spans the complement of the subspace that is left out.
         with long_blas_call(0.3 * n**3):
-            Z = qr(avoided)[0][:, r:]
-            reduced = Z.T @ full @ Z
+            Z = qr(deflated)[0][:, r:]
+            reduced = Z.T @ matrix @ Z
         values, vectors = leading_eigh(reduced, k, overwrite=True)
         vectors = Z @ vectors
-    return dense_result(full, values, vectors, n_iter=1)
+    vectors = orient(vectors)
+    residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
+    message = "Dense eigen-decomposition."
+    return EigenResult(values, vectors, residuals, 1, n, 1, True, message)
 
 
-def ending(
+def stop_message(
     n_iter: int,
     max_iter: int,
-    worst: float,
+    residual: float,
     converged: bool,
     *,
     steps: str,
-    beside_more: str = "",
-    if_stuck: str = "",
+    limit_remedy: str = "",
+    stagnation_remedy: str = "",
 ) -> str:
-    """How an iteration ended, in words, with the remedies beside a larger tolerance."""
+    """How an iteration ended, with remedies if it did not converge."""
     if converged:
         return f"Converged in {n_iter} {steps}."
     if n_iter >= max_iter:
         return (
-            f"Residual {worst:.1e} after max_iter = {max_iter} {steps}: raise max_iter "
-            f"or tol{beside_more}."
+            f"Residual {residual:.1e} after max_iter = {max_iter} {steps}: raise "
+            f"max_iter or tol{limit_remedy}."
         )
-    return f"The residual stays at {worst:.1e}: raise tol{if_stuck}."
-
-
-def as_dense(operator: LinearOperator) -> Array:
-    """Symmetric part of an operator, from one product with the identity."""
-    identity = np.eye(operator.shape[0], dtype=operator.dtype)
-    full: Array = checked_product(operator, identity)
-    check_scale(float(np.abs(full).max()))
-    return (full + full.T) / 2
-
-
-def dense_result(
-    full: Array, values: Array, vectors: Array, n_iter: int
-) -> EigenResult:
-    """Measure the pairs of a matrix that one product with the identity formed."""
-    vectors = orient(vectors)
-    residuals = np.linalg.norm(full @ vectors - vectors * values, axis=0)
-    message = "Dense eigen-decomposition."
-    return EigenResult(values, vectors, residuals, 1, len(full), n_iter, True, message)
+    return f"The residual stays at {residual:.1e}: raise tol{stagnation_remedy}."
 
 
 def as_symmetric_operator(A: Any, k: int) -> LinearOperator:
@@ -249,16 +245,6 @@ def as_symmetric_operator(A: Any, k: int) -> LinearOperator:
     if not 1 <= k <= n:
         raise ValueError(f"k must be between 1 and the order {n}, got {k}.")
     return operator
-
-
-def as_preconditioner(T: Any, n: int) -> LinearOperator | None:
-    """Return `T` as a LinearOperator after checking its order."""
-    T = None if T is None else aslinearoperator(T)
-    if T is not None and T.shape != (n, n):
-        raise ValueError(
-            f"The preconditioner must have shape ({n}, {n}), got {T.shape}."
-        )
-    return T
 
 
 def as_block(X: Any, n: int, name: str) -> Array:
@@ -281,46 +267,48 @@ def as_block(X: Any, n: int, name: str) -> Array:
 def as_problem(
     A: Any, k: int, X0: Any = None, orthogonal_to: Any = None
 ) -> tuple[LinearOperator, Array, Array]:
-    """Check the operator, the start and the basis to avoid; no columns for None."""
+    """Check the operator, the start and the basis to deflate; no columns for None."""
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
-    start = avoided = np.empty((n, 0))
+    start = deflated = np.empty((n, 0))
     if X0 is not None:
         start = as_block(X0, n, "X0")
     if orthogonal_to is not None:
-        avoided = as_block(orthogonal_to, n, "orthogonal_to")
-        check_room(k, n, avoided.shape[1])
+        deflated = as_block(orthogonal_to, n, "orthogonal_to")
+        check_complement(k, n, deflated.shape[1])
         single = np.asarray(orthogonal_to).dtype == np.float32
-        check_orthonormal(avoided, "orthogonal_to", 1e-4 if single else 1e-8)
-    return operator, start, avoided
+        check_orthonormal(deflated, "orthogonal_to", 1e-4 if single else 1e-8)
+    return operator, start, deflated
 
 
-def check_room(k: int, n: int, n_avoided: int) -> None:
-    """Refuse more vectors than are left beside a subspace."""
-    if k > n - n_avoided:
+def check_complement(k: int, n: int, n_deflated: int) -> None:
+    """Refuse more vectors than the complement of a subspace has dimensions."""
+    if k > n - n_deflated:
         raise ValueError(
-            f"{k} vectors of order {n} cannot be orthogonal to {n_avoided} others."
+            f"{k} vectors of order {n} cannot be orthogonal to {n_deflated} others."
         )
 
 
-def check_count(name: str, value: Any, least: int) -> None:
-    """Refuse what is no integer of at least the given size."""
-    if not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}.")
+def check_count(name: str, value: Any, minimum: int) -> None:
+    """Refuse a value that is not an integer of at least `minimum`."""
+    if not isinstance(value, Integral) or value < minimum:
+        raise ValueError(
+            f"{name} must be an integer, at least {minimum}, got {value!r}."
+        )
 
 
 def buffer_size(n_buffer: int | None, k: int) -> int:
-    """Vectors iterated beside the k wanted ones; a tenth, at least 5, for None."""
+    """Return the number of extra vectors for k; a tenth, at least 5, for None."""
     if n_buffer is None:
         return max(5, k // 10)
     check_count("n_buffer", n_buffer, 0)
     return n_buffer
 
 
-def check_scale(norm: float, what: str = "operator") -> None:
-    """Refuse a norm, not zero, of residuals whose squares may be out of range."""
+def check_scale(norm: float, name: str = "operator") -> None:
+    """Refuse a norm for which squares of residuals may overflow or underflow."""
     if norm != 0 and not 1e-140 <= norm <= 1e150:
         raise ValueError(
-            f"The {what} has a norm of about {norm:.1e}, too far from 1: the squares "
-            f"of residuals are out of range. Scale the {what}."
+            f"The {name} has a norm of about {norm:.1e}, too far from 1: the squares "
+            f"of residuals are out of range. Scale the {name}."
         )

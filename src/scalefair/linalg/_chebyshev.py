@@ -16,20 +16,25 @@ from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product, checked_product
 from scalefair._random_state import check_random_state, random_generator
-from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs
+from scalefair._rounding import ROUNDING, TINY
+from scalefair.linalg._base import (
+    TEXTS,
+    Array,
+    BlockIteration,
+    Eigenpairs,
+    EigenResult,
+)
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
-_FIRST_DEGREE = 8  # of the filter of random vectors: enough to see the spectrum
-# The next filter is aimed at this fraction of the tolerance: a sweep that just
-# misses it costs another Rayleigh-Ritz step, worth three products.
-_AIM = 0.3
-_ROUNDING = 1e-4  # errors that a filter may leave, relative to a wanted vector
-_PATIENCE = 8  # sweeps without progress (1 %) after which the iteration gives up
+# Degree of the filter of random vectors: enough to separate the spectrum's ends.
+INITIAL_DEGREE = 8
+# Sweeps without progress (1 %) before the iteration stops.
+MAX_STALLED_SWEEPS = 8
 
 
 class SpectralBounds(NamedTuple):
-    """Bounds on a spectrum, and a coarse picture of what lies between.
+    """Bounds on a spectrum, and a coarse density between them.
 
     Attributes
     ----------
@@ -89,15 +94,17 @@ def spectral_bounds(
     diagonal: list[float] = []
     off_diagonal: list[float] = []
     for _ in range(min(n_steps, n)):
+        # w = A q_j, orthogonal to the basis: a column of the tridiagonal matrix.
         w = checked_product(operator, basis[-1])
         base.check_scale(float(np.abs(w).max()))
         diagonal.append(float(basis[-1] @ w))
         for q in basis:  # full orthogonalisation: a dozen vectors
             w -= (q @ w) * q
         off_diagonal.append(float(np.linalg.norm(w)))
-        if off_diagonal[-1] <= 1e-12 * max(map(abs, diagonal)):
+        if off_diagonal[-1] <= ROUNDING * max(map(abs, diagonal)):
             break  # invariant subspace: the Ritz values are eigenvalues
         basis.append(w / off_diagonal[-1])
+    # Gauss quadrature: Ritz values, and squared first entries of their eigenvectors.
     nodes, S = eigh_tridiagonal(np.array(diagonal), np.array(off_diagonal[:-1]))
     errors = off_diagonal[-1] * np.abs(S[-1])
     return SpectralBounds(
@@ -141,7 +148,7 @@ def chebyshev(
         Cap on the degree of a filter.
     %(n_buffer)s
     %(X0)s
-        With ``p >= k`` they are tried as they are before any filtering.
+        With ``p >= k`` they are tested for convergence before any filtering.
     %(orthogonal_to)s
     %(bounds)s
     %(random_state)s
@@ -168,54 +175,65 @@ def chebyshev(
     >>> chebyshev(A, 2, tol=1e-8, random_state=0).values.round(6)
     array([199., 198.])
     """
-    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
+    operator, start, deflated = base.as_problem(A, k, X0, orthogonal_to)
     n_buffer = base.buffer_size(n_buffer, k)
     base.check_count("max_iter", max_iter, 1)
     base.check_count("max_degree", max_degree, 1)
-    if operator.shape[0] - avoided.shape[1] <= 2 * (k + n_buffer):
-        return base.dense_eigh(operator, k, orthogonal_to=avoided)
+    if operator.shape[0] - deflated.shape[1] <= 2 * (k + n_buffer):
+        return base.dense_eigh(operator, k, orthogonal_to=deflated)
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
-    iteration = _Iteration(operator, k, k + n_buffer, tol, bounds)
-    iteration.start(start, avoided, rng)
-    given = start.shape[1] >= k
-    degree = 0 if given else min(iteration.first_degree(), max_degree)
-    best, stalled, n_iter = math.inf, 0, 0
+    iteration = _FilteredSubspace(operator, k, k + n_buffer, tol, bounds)
+    iteration.start(start, deflated, rng)
+    # A start of k vectors or more is measured before it is filtered.
+    is_start = start.shape[1] >= k
+    degree = 0 if is_start else min(iteration.initial_degree(), max_degree)
+    best, n_stalled, n_iter = math.inf, 0, 0
     while True:
+        # 1. Filter the active block.
         if degree:
             iteration.filter(degree)
             n_iter += 1
+        # 2. Rotate it to Ritz vectors and measure their residuals.
         iteration.rayleigh_ritz()
-        n_converged, worst = iteration.progress()
+        n_converged, residual = iteration.progress()
         if callback is not None:
-            callback(n_converged, worst)
-        stalled = 0 if worst < 0.99 * best else stalled + 1
-        best = min(best, worst)
-        if n_converged == k or n_iter >= max_iter or stalled >= _PATIENCE:
+            callback(n_converged, residual)
+        n_stalled = 0 if residual < 0.99 * best else n_stalled + 1
+        best = min(best, residual)
+        if n_converged == k or n_iter >= max_iter or n_stalled >= MAX_STALLED_SWEEPS:
             break
-        if given:  # not good enough: room to improve
-            given = False
+        if is_start:  # not accurate enough: add random vectors and go on
+            is_start = False
             iteration.widen()
             continue
-        if stalled == 2:
+        # 3. Lock converged leading vectors. Their errors bound the accuracy of the
+        #    others: where progress stalls, all become active again.
+        if n_stalled == 2:
             iteration.unlock()
         else:
             iteration.lock()
-        degree = min(iteration.wanted_degree(), max_degree, max(2 * degree, 16))
-    message = base.ending(
+        # 4. Move the cut and choose the degree of the next filter.
+        iteration.move_cut()
+        degree = min(iteration.next_degree(), max_degree, max(2 * degree, 16))
+    message = base.stop_message(
         n_iter,
         max_iter,
-        worst,
+        residual,
         n_converged == k,
         steps="filter sweeps",
-        if_stuck=" or use float64" if iteration.dtype == np.float32 else "",
+        stagnation_remedy=" or use float64" if iteration.dtype == np.float32 else "",
     )
     return iteration.result_of(iteration.pairs(), n_iter, n_converged == k, message)
 
 
-class _Iteration(Iteration):
-    """State of the iteration: locked and active blocks, filter interval, counts."""
+class _FilteredSubspace(BlockIteration):
+    """Locked and active Ritz vectors, and the interval that the filter damps.
+
+    Invariants: `X` has orthonormal columns, orthogonal to `fixed`, which holds the
+    deflated vectors and, last, the locked ones; the filter is small on [lower, cut].
+    """
 
     def __init__(
         self, A: LinearOperator, k: int, m: int, tol: float, bounds: SpectralBounds
@@ -227,37 +245,41 @@ class _Iteration(Iteration):
         self.dtype: np.dtype[Any] = np.dtype(np.float32 if single else np.float64)
         self.epsilon = float(np.finfo(self.dtype).eps)
         self.lower, self.upper = bounds.lower, bounds.upper
-        # Ritz values bound the norm from below: the test errs on the strict side.
+        # Ritz values bound the norm from below: the test is rather too strict.
         self.scale = float(np.abs(bounds.nodes).max()) or 1.0  # 0: zero operator
         base.check_scale(self.scale)
         self.tol = tol * self.scale
         # A multiple of the identity has an interval of no width.
-        self.cut = max(_first_cut(bounds, m / self.n), self.lower + 1e-6 * self.scale)
+        self.cut = max(_initial_cut(bounds, m / self.n), self.lower + 1e-6 * self.scale)
         self.X = self.Y = np.empty((self.n, 0), self.dtype)
         self.values = self.residuals = np.empty(0)
         self.fixed = self.locked = np.empty((self.n, 0), self.dtype)
         self.locked_values = self.locked_residuals = np.empty(0)
         self.n_products = self.n_columns = len(bounds.nodes)
 
-    def start(self, X0: Array, avoided: Array, rng: np.random.RandomState) -> None:
-        """Fill the block with the given vectors, and random ones if these are few."""
+    def start(self, X0: Array, deflated: Array, rng: np.random.RandomState) -> None:
+        """Fill the block with the starting vectors; with random ones if too few."""
         self.rng = rng
-        self._set_locked(avoided, 0)
+        self._set_locked(deflated, 0)
         self._set_active(X0[:, : self.m].astype(self.dtype))
         if self.X.shape[1] < self.k:
             self.widen()
 
     def widen(self) -> None:
         """Add random vectors to the block."""
-        given = self.X.shape[1]
+        p = self.X.shape[1]
         X = np.empty((self.n, self.m), self.dtype)
-        X[:, given:] = random_generator(self.rng).standard_normal(
-            (self.n, self.m - given), dtype=self.dtype
+        X[:, p:] = random_generator(self.rng).standard_normal(
+            (self.n, self.m - p), dtype=self.dtype
         )
-        X[:, :given] = self.X
+        X[:, :p] = self.X
         self._set_active(X)
-        avoided = self.fixed
-        kernels.block_subtract(X, avoided, kernels.block_gram(avoided, X))
+        kernels.block_subtract(X, self.fixed, kernels.block_gram(self.fixed, X))
+
+    def initial_degree(self) -> int:
+        """Degree for random vectors; lower if the largest would hide the others."""
+        growth = self._log_growth(np.array([self.upper]))[0]
+        return int(np.clip(-math.log(self.epsilon) / growth, 2, INITIAL_DEGREE))
 
     def filter(self, degree: int) -> None:
         """Multiply the active block by the scaled Chebyshev polynomial."""
@@ -266,8 +288,10 @@ class _Iteration(Iteration):
         top = max(self.upper, self.cut + 1e-3 * half_width)
         sigma_1 = sigma = half_width / (top - center)  # scaled to 1 at the top
         X, Y = self.X, self.Y
+        # Y = sigma_1 (A - c I) X / e, with center c and half width e.
         apply_block(self.operator, X, Y, alpha=sigma_1 / half_width, shift=center)
-        for _ in range(1, degree):  # three-term recurrence
+        for _ in range(1, degree):
+            # X_{i+1} = 2 sigma_{i+1} (A - c I) X_i / e - sigma_i sigma_{i+1} X_{i-1}
             sigma_new = 1 / (2 / sigma_1 - sigma)
             alpha, beta = 2 * sigma_new / half_width, -sigma * sigma_new
             apply_block(self.operator, Y, X, alpha=alpha, shift=center, beta=beta)
@@ -277,7 +301,7 @@ class _Iteration(Iteration):
         self.n_columns += degree * X.shape[1]
 
     def rayleigh_ritz(self) -> None:
-        """Turn the active block into Ritz vectors; measure their residuals."""
+        """Rotate the active block to Ritz vectors; measure their residuals."""
         self.X = orthonormalize(self.X, against=self.fixed, rng=self.rng)
         apply_block(self.operator, self.X, self.Y)
         self.count(self.X.shape[1])
@@ -294,78 +318,83 @@ class _Iteration(Iteration):
         return int((residuals <= self.tol).sum()), float(residuals.max())
 
     def lock(self) -> None:
-        """Set aside the leading active vectors that have converged."""
-        wanted = self.k - self.locked.shape[1]
-        ready = np.append(self.residuals[: max(wanted, 0)] <= self.tol, False)
-        count = int(np.argmin(ready))
+        """Move the leading active vectors that have converged to the locked ones."""
+        n_active = max(self.k - self.locked.shape[1], 0)
+        converged = np.append(self.residuals[:n_active] <= self.tol, False)
+        count = int(np.argmin(converged))  # those before the first that has not
         if count == 0:
             return
         self.locked_values = np.append(self.locked_values, self.values[:count])
         self.locked_residuals = np.append(self.locked_residuals, self.residuals[:count])
         n_locked = self.locked_values.size
         self._set_locked(np.hstack([self.fixed, self.X[:, :count]]), n_locked)
-        # In the memory of the blocks there are: fresh pages cost as much as a product.
-        rest = self.X[:, count:]
+        # Reuse the memory of X and Y: fresh pages cost as much as a product.
+        remaining = self.X[:, count:]
         X, Y = (
-            Z.reshape(-1)[: rest.size].reshape(rest.shape) for Z in (self.Y, self.X)
+            Z.reshape(-1)[: remaining.size].reshape(remaining.shape)
+            for Z in (self.Y, self.X)
         )
-        X[:] = rest
+        X[:] = remaining
         self.X, self.Y = X, Y
         self.values, self.residuals = self.values[count:], self.residuals[count:]
 
     def unlock(self) -> None:
-        """Take all vectors up again: errors in locked ones hold the rest back."""
+        """Make all locked vectors active again."""
         n_locked = self.locked.shape[1]
         self._set_active(np.hstack([self.locked, self.X]))
         self.values, self.residuals = self._all_pairs()
         self._set_locked(self.fixed[:, : self.fixed.shape[1] - n_locked], 0)
         self.locked_values = self.locked_residuals = np.empty(0)
 
-    def first_degree(self) -> int:
-        """Degree for random vectors, less if the largest value would drown the rest."""
-        growth = self._growth(np.array([self.upper]))[0]
-        return int(np.clip(-math.log(self.epsilon) / growth, 2, _FIRST_DEGREE))
-
-    def wanted_degree(self) -> int:
-        """Move the cut to the end of the block; degree that reaches the tolerance."""
-        wanted = max(self.k - self.locked.shape[1], 1)
-        values, residuals = self.values[:wanted], self.residuals[:wanted]
-        end = float(self.values[-1])
+    def move_cut(self) -> None:
+        """Move the end of the damped interval to the smallest Ritz value."""
+        last = max(self.k - self.locked.shape[1], 1) - 1
+        value, end = float(self.values[last]), float(self.values[-1])
         # Values closer than their errors are one multiple eigenvalue: the cut stays.
-        distinct = values[-1] - end > 1e-2 * float(residuals.max())
-        # The end of the block is a copy of a wanted value, if its residual is far above
-        # the distance to it, mixed with vectors about this far below.
-        distance = max(float(values[-1]) - end, np.finfo(float).tiny)
-        mixed = float(self.residuals[-1]) ** 2 / distance
-        if mixed > 100 * distance and self.cut < values[-1]:
-            self.cut = max(self.cut, float(values[-1]) - mixed / 2)
-        elif distinct or not self.cut < values[-1]:
-            # What lies within the tolerance of a wanted value does no harm.
-            self.cut = min(end, float(values[-1]) - self.tol)
+        is_distinct = value - end > 1e-2 * float(self.residuals[: last + 1].max())
+        # A residual far above the distance of the two: the last vector is a copy of a
+        # wanted one, mixed with eigenvectors whose values lie about this far below.
+        distance = max(value - end, TINY)
+        depth = float(self.residuals[-1]) ** 2 / distance
+        if depth > 100 * distance and self.cut < value:
+            self.cut = max(self.cut, value - depth / 2)
+        elif is_distinct or not self.cut < value:
+            # Values within the tolerance of a wanted one need no damping.
+            self.cut = min(end, value - self.tol)
         self.cut = max(self.cut, self.lower + 1e-6 * self.scale)
-        growth = self._growth(values)
-        reduction = np.maximum(2 * residuals / (_AIM * self.tol), 1.0)
-        degree = (np.log(reduction) / growth)[residuals > self.tol].max(initial=3.0)
-        return int(max(min(degree, self._safe_degree(growth[-1])), 3.0))
 
-    def _growth(self, values: Array) -> Array:
-        """Logarithm of the growth of the filter per degree at the given values."""
+    def next_degree(self) -> int:
+        """Degree after which the residuals of the wanted pairs meet the tolerance."""
+        n_active = max(self.k - self.locked.shape[1], 1)
+        values, residuals = self.values[:n_active], self.residuals[:n_active]
+        growth = self._log_growth(values)
+        # exp(degree * growth) / 2 has to exceed residual / (0.3 tol): a sweep that just
+        # misses the tolerance costs another Rayleigh-Ritz step, worth three products.
+        reduction = np.maximum(2 * residuals / (0.3 * self.tol), 1.0)
+        degree = (np.log(reduction) / growth)[residuals > self.tol].max(initial=3.0)
+        return int(max(min(degree, self._max_safe_degree(growth[-1])), 3.0))
+
+    def _log_growth(self, values: Array) -> Array:
+        """Logarithm of the filter's growth per degree at eigenvalues above the cut."""
         half_width = (self.cut - self.lower) / 2
         scaled = (values - (self.cut + self.lower) / 2) / half_width
-        growth: Array = np.arccosh(np.maximum(scaled, 1 + 1e-12))
+        growth: Array = np.arccosh(np.maximum(scaled, 1 + ROUNDING))
         return growth
 
-    def _safe_degree(self, wanted_growth: float) -> float:
-        """Degree up to which larger eigenvectors do not drown the wanted ones."""
-        # Each vector holds about residual / scale of every other eigenvector, and
-        # the filter enlarges that of the largest ones most.
-        values, residuals = self._all_pairs()
-        excess = np.maximum(self._growth(values) - wanted_growth, 1e-12)
-        small = np.maximum(residuals / self.scale, self.epsilon)
-        room = _ROUNDING / (self.epsilon * small)
-        return float((np.log(np.maximum(room, 1.0)) / excess).min())
+    def _max_safe_degree(self, last_growth: float) -> float:
+        """Largest degree at which rounding errors do not hide the last wanted vector.
 
-    def pairs(self) -> Pairs:
+        Each vector holds about residual / scale of every other eigenvector. The filter
+        enlarges the component of the largest ones most, and rounding errors with it:
+        they may grow to 1e-4 of the last wanted vector.
+        """
+        values, residuals = self._all_pairs()
+        excess = np.maximum(self._log_growth(values) - last_growth, ROUNDING)
+        components = np.maximum(residuals / self.scale, self.epsilon)
+        max_ratio = np.maximum(1e-4 / (self.epsilon * components), 1.0)
+        return float((np.log(max_ratio) / excess).min())
+
+    def pairs(self) -> Eigenpairs:
         """Return the k largest pairs; the vectors may be the block itself."""
         values, residuals = self._all_pairs()
         largest = self._largest()
@@ -377,23 +406,23 @@ class _Iteration(Iteration):
         return values, np.append(self.locked_residuals, self.residuals)
 
     def _largest(self) -> NDArray[np.intp]:
-        """Places of the k largest values among all."""
+        """Return the indices of the k largest values among all pairs."""
         values, _ = self._all_pairs()
         return np.argsort(-values, kind="stable")[: self.k]
 
-    def _vectors(self, places: NDArray[np.intp]) -> Array:
-        """Vectors of the pairs in the given places among all."""
+    def _vectors(self, indices: NDArray[np.intp]) -> Array:
+        """Vectors of the pairs with these indices."""
         n_locked, n_active = self.locked.shape[1], self.X.shape[1]
-        if not n_locked and np.array_equal(places, np.arange(n_active)):
+        if not n_locked and np.array_equal(indices, np.arange(n_active)):
             return self.X.astype(np.float64, copy=False)
-        vectors = np.empty((self.n, len(places)))
-        from_locked = places < n_locked
-        vectors[:, from_locked] = _take(self.locked, places[from_locked])
-        vectors[:, ~from_locked] = _take(self.X, places[~from_locked] - n_locked)
+        vectors = np.empty((self.n, len(indices)))
+        is_locked = indices < n_locked
+        vectors[:, is_locked] = _take(self.locked, indices[is_locked])
+        vectors[:, ~is_locked] = _take(self.X, indices[~is_locked] - n_locked)
         return vectors
 
     def _set_locked(self, fixed: np.ndarray, n_locked: int) -> None:
-        """Set the vectors to avoid; the last of them are locked pairs."""
+        """Set the vectors that the block is kept orthogonal to."""
         self.fixed = np.ascontiguousarray(fixed, dtype=self.dtype)
         self.locked = self.fixed[:, fixed.shape[1] - n_locked :]
 
@@ -409,10 +438,10 @@ def _take(block: np.ndarray, columns: NDArray[np.intp]) -> np.ndarray:
     return block[:, columns]
 
 
-def _first_cut(bounds: SpectralBounds, fraction: float) -> float:
-    """Cut with clearly more than the given fraction of the spectrum above it."""
-    # Too low a cut costs one filter some force, too high a cut all: hence the factor.
+def _initial_cut(bounds: SpectralBounds, fraction: float) -> float:
+    """Cut with some ten times the given fraction of the spectrum above it."""
+    # A cut too low weakens one filter, a cut too high misses eigenvalues in all.
     above = np.cumsum(bounds.weights[::-1])[::-1]
     j = int(np.flatnonzero(above >= min(10 * fraction, 0.5)).max(initial=0))
-    width = max(bounds.upper - bounds.lower, np.finfo(float).tiny)
+    width = max(bounds.upper - bounds.lower, TINY)
     return max(float(bounds.nodes[j]), bounds.lower + 1e-3 * width)

@@ -15,20 +15,18 @@ from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product
 from scalefair._random_state import check_random_state, random_generator
+from scalefair._rounding import EPS, TINY
 from scalefair.linalg._base import TEXTS, Array
 from scalefair.linalg._dual import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
-_TAU, _MU, _CAP = 2.0, 10.0, 0.9  # penalty rule (appendix B), and alpha < 1
-_FTOL, _GTOL, _ITERATIONS = 1e-4, 1e-3, 10  # the paper's
-
 
 @documented(**TEXTS)
 @dataclass(frozen=True)
 class AdmmResult:
-    """Orthonormal block that `dc_admm` ends with, and how it came there.
+    """Orthonormal block that `dc_admm` returns, and the history of the iteration.
 
     Attributes
     ----------
@@ -99,8 +97,8 @@ def dc_admm(
     alpha : float, default=0.005
         First penalty; doubled (up to 0.9) or halved when residuals differ tenfold.
     ftol, gtol : float or None, default=None
-        When the inner L-BFGS stops. None takes the paper's 1e-4 and 1e-3, divided by
-        ten, after ten iterations, whenever it finds next to nothing to do.
+        Tolerances of the inner L-BFGS. None takes the paper's 1e-4 and 1e-3. After ten
+        iterations, each that makes no more than one inner step divides them by ten.
     %(random_state)s
     callback : callable or None, default=None
         Called after each iteration with its number and the largest residual.
@@ -113,7 +111,7 @@ def dc_admm(
     Raises
     ------
     ValueError
-        If shapes do not fit, the constraints leave too little room, `alpha` or
+        If shapes do not fit, there are too many constraints, `alpha` or
         `max_iter` is out of range, or the norm of `A` or `F` is too far from 1.
     FloatingPointError
         If a product with the operator is not finite.
@@ -128,8 +126,8 @@ def dc_admm(
     >>> import numpy as np
     >>> from scalefair.linalg import dc_admm
     >>> A = np.diag([5.0, 4.0, 3.0, 1.0])
-    >>> found = dc_admm(A, 1, np.eye(4)[:, :1], max_iter=100, random_state=0)
-    >>> abs(found.vectors[:, 0]).round(3)
+    >>> result = dc_admm(A, 1, np.eye(4)[:, :1], max_iter=100, random_state=0)
+    >>> abs(result.vectors[:, 0]).round(3)
     array([0., 1., 0., 0.])
     """
     operator = base.as_symmetric_operator(A, k)
@@ -140,26 +138,26 @@ def dc_admm(
     base.check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
     shape = len(constraints), k
     V = random_generator(check_random_state(random_state)).standard_normal(shape)
-    run = _Run(operator, k, constraints, shift, V / np.sqrt(len(V)))
-    options: dict[str, Any] = {
-        "ftol": _FTOL if ftol is None else ftol,
-        "gtol": _GTOL if gtol is None else gtol,
-    }
+    iteration = _AdmmIteration(operator, k, constraints, shift, V / np.sqrt(len(V)))
+    inner_ftol = 1e-4 if ftol is None else ftol
+    inner_gtol = 1e-3 if gtol is None else gtol
     for i in range(1, max_iter + 1):
-        alpha = run.step(min(alpha, _CAP), options)
-        worst = float(run.residuals.max())
+        # The penalty stays below 1: the H-step has curvature 1 - alpha.
+        alpha = iteration.step(min(alpha, 0.9), inner_ftol, inner_gtol)
+        residual = float(iteration.residuals.max())
         if callback is not None:
-            callback(i, worst)
-        if worst <= tol:
+            callback(i, residual)
+        if residual <= tol:
             break
-        idle = run.history["n_inner"][-1] <= 1
-        if i >= _ITERATIONS and idle and ftol is None and gtol is None:
-            options = {name: value / 10 for name, value in options.items()}
-    return run.result(tol)
+        # After the paper's ten iterations, an idle L-BFGS gets smaller tolerances.
+        is_idle = iteration.history["n_inner"][-1] <= 1
+        if i >= 10 and is_idle and ftol is None and gtol is None:
+            inner_ftol, inner_gtol = inner_ftol / 10, inner_gtol / 10
+    return iteration.result(tol)
 
 
-class _Run:
-    """State of the iteration."""
+class _AdmmIteration:
+    """H, Y and the multipliers P = Q C of algorithm 1, and its history."""
 
     def __init__(
         self, operator: LinearOperator, k: int, F: Array, shift: float, V: Array
@@ -168,37 +166,37 @@ class _Run:
         self.objective = EnergyDual(operator, shift, k)
         n = operator.shape[0]
         U, s, _ = np.linalg.svd(F, full_matrices=False)
-        rank = int((s > n * np.finfo(np.float64).eps * s.max(initial=0.0)).sum())
-        base.check_room(k, n, rank)
+        rank = int((s > n * EPS * s.max(initial=0.0)).sum())
+        base.check_complement(k, n, rank)
         self.Q = np.ascontiguousarray(U[:, :rank])
-        self.MQ = self._image(self.Q)
+        # Orthonormal basis of the span of M Q: H is feasible if orthogonal to it.
+        self.MQ = np.empty_like(self.Q)
+        if rank:
+            apply_block(self.operator, self.Q, self.MQ, shift=shift)
+            check_product(self.MQ)
+        self.MQ = np.ascontiguousarray(np.linalg.qr(self.MQ)[0])
         self.V = V  # overwritten
         self.Y = np.zeros((n, k))
         self.C = np.zeros((rank, k))  # multipliers P = Q C
         self.history: dict[str, list[float]] = {}
         self.n_extra = 0  # products of width k beyond the objective's
 
-    def _image(self, Q: Array) -> Array:
-        """Orthonormal basis of the span of M Q: H is feasible if orthogonal to it."""
-        image = np.empty_like(Q)
-        if Q.shape[1]:
-            apply_block(self.operator, Q, image, shift=self.shift)
-            check_product(image)
-        return np.ascontiguousarray(np.linalg.qr(image)[0])
-
-    def step(self, alpha: float, options: dict[str, Any]) -> float:
-        """Make one iteration with the given penalty; return the next one."""
+    def step(self, alpha: float, ftol: float, gtol: float) -> float:
+        """Make one iteration with penalty `alpha`; return the next penalty."""
         objective = self.objective
+        # 1. H-step, equation (14), with B = alpha Y - P (proposition 3.3).
         objective.curvature = 1 - alpha
-        B = alpha * self.Y  # alpha Y - P, proposition 3.3
+        B = alpha * self.Y
         kernels.block_subtract(B, self.Q, self.C)
         objective.B = B
-        inner = lbfgs(objective, self.V, **options)  # H-step, equation (14)
+        inner = lbfgs(objective, self.V, ftol=ftol, gtol=gtol)
         MH = objective.MH
+        # 2. Y-step: P lies in the span of Q, so that Y = (I - Q Q^T) M H.
         violation = kernels.block_gram(self.Q, MH)
-        Y = MH.copy()  # Y-step: P lies in the span of Q, so that Y = (I - Q Q^T) M H
+        Y = MH.copy()
         kernels.block_subtract(Y, self.Q, violation)
-        self.C += alpha * violation  # multiplier step, equation (13)
+        # 3. Multiplier step, equation (13).
+        self.C += alpha * violation
         self.Y -= Y
         dual_residual = alpha * float(np.linalg.norm(self.Y))
         self.Y = Y
@@ -213,12 +211,13 @@ class _Run:
             residual=self._measure(B),
             n_inner=inner.n_iter,
         )
-        if primal_residual > _MU * dual_residual:  # equation (16)
-            return alpha * _TAU
-        return alpha / _TAU if dual_residual > _MU * primal_residual else alpha
+        # 4. Penalty, equation (16), with the paper's factors 10 and 2 (appendix B).
+        if primal_residual > 10 * dual_residual:
+            return 2 * alpha
+        return alpha / 2 if dual_residual > 10 * primal_residual else alpha
 
     def _measure(self, work: Array) -> float:
-        """Update H and its residuals in the problem solved; `work` is overwritten."""
+        """Measure the residuals of H in the constrained problem; overwrite `work`."""
         H = self.objective.H.copy()
         apply_block(self.operator, self.objective.MH, work, shift=self.shift)
         self.n_extra += 1
@@ -226,7 +225,7 @@ class _Run:
         T = kernels.block_gram(H, work)
         values, S = base.eigh_descending(T)
         residuals = kernels.rotate_ritz(H, work, S, values)
-        scale = max(float(np.abs(values).max()), np.finfo(float).tiny)
+        scale = max(float(np.abs(values).max()), TINY)
         self.H, self.residuals = H, residuals / scale
         return float(self.residuals.max())
 
@@ -236,20 +235,27 @@ class _Run:
 
     def result(self, tol: float) -> AdmmResult:
         n_iter = len(self.history["alpha"])
-        worst = float(self.residuals.max())
-        converged = worst <= tol
+        residual = float(self.residuals.max())
+        converged = residual <= tol
         message = f"Converged in {n_iter} iterations."
         if not converged:
             message = (
-                f"Residual {worst:.1e}, constraint violated by "
+                f"Residual {residual:.1e}, constraint violated by "
                 f"{self.history['primal_residual'][-1]:.1e} after max_iter = {n_iter} "
                 "ADMM iterations: raise max_iter or tol."
             )
         n_products = self.objective.n_products + self.n_extra
-        # Orthonormal to the condition of M V: to rounding after one more pass.
-        rng = np.random.RandomState(0)
-        vectors = orthonormalize(self.H, rng=rng)
+        # The polar factor is orthonormal up to the condition of M V: one more pass.
+        vectors = orthonormalize(self.H, rng=np.random.RandomState(0))
         history = {name: np.array(v) for name, v in self.history.items()}
         rank = self.Q.shape[1]
-        counts = n_products + (rank > 0), self.k * n_products + rank, n_iter
-        return AdmmResult(vectors, self.residuals, history, *counts, converged, message)
+        return AdmmResult(
+            vectors=vectors,
+            residual_norms=self.residuals,
+            history=history,
+            n_products=n_products + (rank > 0),
+            n_columns=self.k * n_products + rank,
+            n_iter=n_iter,
+            converged=converged,
+            message=message,
+        )

@@ -14,17 +14,15 @@ from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product, checked_product
 from scalefair._random_state import check_random_state, random_generator
-from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration
+from scalefair._rounding import EPS, TINY
+from scalefair.linalg._base import TEXTS, Array, BlockIteration, EigenResult
 from scalefair.linalg._chebyshev import SpectralBounds, spectral_bounds
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
-_MARGIN = 0.02  # part of the width to which the smallest eigenvalue is shifted
-_GRAM_LIMIT = 1e-7  # smaller parts of the norm Gram matrices cannot tell
-_MEASURE = 10  # moves whose rounding errors Gram matrix and distance may gather
-_EPSILON = float(np.finfo(np.float64).eps)
-_MAX_PASSES = 4  # of the polar factor
+# Smallest eigenvalue of the shifted operator, as a fraction of the spectrum's width.
+SHIFT_MARGIN = 0.02
 
 
 @documented(**TEXTS)
@@ -83,44 +81,44 @@ def dual(
     >>> dual(A, 2, tol=1e-8, random_state=0).values.round(6)
     array([199., 198.])
     """
-    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
+    operator, start, deflated = base.as_problem(A, k, X0, orthogonal_to)
     n = operator.shape[0]
     base.check_count("max_iter", max_iter, 0)
-    if n - avoided.shape[1] <= 4 * k:
-        return base.dense_eigh(operator, k, orthogonal_to=avoided)
+    if n - deflated.shape[1] <= 4 * k:
+        return base.dense_eigh(operator, k, orthogonal_to=deflated)
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
-    run = _Run(operator, k, tol, bounds)
+    solver = _DualMinimization(operator, k, tol, bounds)
     V = random_generator(rng).standard_normal((n, k)) / np.sqrt(n)
     if start.shape[1]:
-        # Of full rank: what a start of lower rank lacks is never found.
+        # Complete the start to full rank: the gradient never adds a direction.
         V[:, : start.shape[1]] = start[:, :k]
-        V = orthonormalize(V, against=avoided, rng=rng)
-    kernels.block_subtract(V, avoided, kernels.block_gram(avoided, V))
-    n_iter = run.minimize(V, max_iter, callback)
-    H = orthonormalize(run.objective.H, against=avoided, rng=rng)
-    return run.result(H, V, n_iter, max_iter)
+        V = orthonormalize(V, against=deflated, rng=rng)
+    kernels.block_subtract(V, deflated, kernels.block_gram(deflated, V))
+    n_iter = solver.minimize(V, max_iter, callback)
+    H = orthonormalize(solver.objective.H, against=deflated, rng=rng)
+    return solver.result(H, V, n_iter, max_iter)
 
 
-class _Run(Iteration):
-    """The dual function of one operator, and its residuals."""
+class _DualMinimization(BlockIteration):
+    """L-BFGS on the dual function of an operator, and the primal residuals."""
 
     def __init__(
         self, operator: LinearOperator, k: int, tol: float, bounds: SpectralBounds
     ) -> None:
         super().__init__(operator)
-        self.n_before = len(bounds.nodes)
-        width = max(bounds.upper - bounds.lower, np.finfo(float).tiny)
+        self.n_bound_products = len(bounds.nodes)
+        width = max(bounds.upper - bounds.lower, TINY)
         self.scale = float(np.abs(bounds.nodes).max()) or 1.0
         base.check_scale(self.scale)
         self.tol = tol * self.scale
-        self.objective = EnergyDual(operator, bounds.lower - _MARGIN * width, k)
+        self.objective = EnergyDual(operator, bounds.lower - SHIFT_MARGIN * width, k)
 
     def minimize(
         self, V: Array, max_iter: int, callback: Callable[[int, float], object] | None
     ) -> int:
-        """Move `V` until the residuals are small; return the steps taken."""
+        """Move `V` until the residuals are small; return the number of steps."""
 
         def done(n_iter: int, _: float) -> bool:
             residuals = self.residuals()
@@ -137,9 +135,10 @@ class _Run(Iteration):
         H, MH = self.objective.H, self.objective.MH
         T = kernels.block_gram(H, MH)
         values, S = base.eigh_descending(T)
+        # |MH s|^2 - value^2 from Gram matrices: accurate to about sqrt(EPS) of M.
         squares = ((kernels.block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
         residuals: Array = np.sqrt(np.maximum(squares, 0.0))
-        if residuals.max() > max(self.tol, _GRAM_LIMIT * np.abs(values).max()):
+        if residuals.max() > max(self.tol, 1e-7 * np.abs(values).max()):
             return residuals
         return base.column_norms(MH @ S - (H @ S) * values)
 
@@ -149,12 +148,14 @@ class _Run(Iteration):
         T = kernels.block_gram(X, work)
         values, S = base.eigh_descending(T)
         residuals = kernels.rotate_ritz(X, work, S, values)
-        worst = float(residuals.max())
-        converged = worst <= self.tol
+        residual = float(residuals.max())
+        converged = residual <= self.tol
         n_products = self.objective.n_products + 1
-        self.n_products = self.n_before + n_products
-        self.n_columns = self.n_before + len(values) * n_products
-        message = base.ending(n_iter, max_iter, worst, converged, steps="L-BFGS steps")
+        self.n_products = self.n_bound_products + n_products
+        self.n_columns = self.n_bound_products + len(values) * n_products
+        message = base.stop_message(
+            n_iter, max_iter, residual, converged, steps="L-BFGS steps"
+        )
         return self.result_of((values, X, residuals), n_iter, converged, message)
 
 
@@ -164,10 +165,11 @@ class EnergyDual:
     ``|V - B|^2 / (2 c) - |MV|_*`` (nuclear norm), gradient ``(V - B) / c - M H`` with
     H, the primal solution, the polar factor of MV: Tonin et al. (2025), propositions
     3.2 and 3.3, with c = 1 - alpha and B = alpha Y - P.
-    """
 
-    # A `BlockObjective`; M = A - shift I has to be positive definite. A step multiplies
-    # by it twice, with the direction and with H: what is on a line is in Gram matrices.
+    A `BlockObjective`; M = A - shift I has to be positive definite. A step multiplies
+    by it twice, with the direction and with H. Values along a line follow from Gram
+    matrices of MV and MD.
+    """
 
     def __init__(self, A: LinearOperator, shift: float, k: int) -> None:
         self.A, self.shift = A, shift
@@ -184,13 +186,14 @@ class EnergyDual:
         self._V = V
         self._multiply(V, self._MV)
         check_product(self._MV)
-        # A zero operator is shifted by next to nothing: small products do no harm.
+        # A zero operator has a tiny shift: its small products are harmless.
         base.check_scale(max(1.0, float(np.abs(self._MV).max())))
         self._n_moves = 0
         self._measure()
         return self._value()
 
     def gradient(self, out: Array) -> None:
+        # H = polar(MV), then (V - B) / c - M H.
         polar(self._MV, self._root, self.H)
         self._multiply(self.H, self.MH)
         kernels.combine(out, 1 / self.curvature, self._V, -1.0, self.MH)
@@ -198,18 +201,19 @@ class EnergyDual:
             kernels.add_scaled(out, -1 / self.curvature, self.B)
 
     def line(self, D: Array) -> Callable[[float], tuple[float, float]]:
+        # With X(t) = V + t D: |M X|_* from the Gram matrix of MX, which is quadratic
+        # in t, as is the squared distance |X - B|^2.
         self._multiply(D, self._MD)
         cross = kernels.block_gram(self._MV, self._MD)
         square = kernels.block_gram(self._MD, self._MD)
         linear, length = kernels.inner(self._V, D), kernels.inner(D, D)
         if self.B is not None:
             linear -= kernels.inner(self.B, D)
-
-        old_gram, old_distance = self._gram, self._distance
+        gram_0, distance_0 = self._gram, self._distance
 
         def measures(t: float) -> tuple[Array, float]:
-            gram = old_gram + t * (cross + cross.T) + t**2 * square
-            return gram, old_distance + 2 * t * linear + t**2 * length
+            gram = gram_0 + t * (cross + cross.T) + t**2 * square
+            return gram, distance_0 + 2 * t * linear + t**2 * length
 
         def along(t: float) -> tuple[float, float]:
             gram, distance = measures(t)
@@ -226,11 +230,12 @@ class EnergyDual:
         kernels.add_scaled(self._MV, t, self._MD)
         self._gram, self._distance = self._line(t)
         self._n_moves += 1
-        if self._n_moves % _MEASURE == 0:
+        if self._n_moves % 10 == 0:  # rounding errors accumulate
             self._measure()
         return self._value()
 
     def _measure(self) -> None:
+        """Gram matrix of MV and squared distance of V and B, from the blocks."""
         self._gram = kernels.block_gram(self._MV, self._MV)
         self._distance = kernels.inner(self._V, self._V)
         if self.B is not None:
@@ -247,7 +252,7 @@ class EnergyDual:
 
 
 class InverseRoot(NamedTuple):
-    """Inverse square root of a Gram matrix, with what its eigenvalues tell."""
+    """Inverse square root of a Gram matrix, and numbers from its eigenvalues."""
 
     matrix: Array
     nuclear_norm: float  # trace of the square root
@@ -258,8 +263,8 @@ def inverse_root(gram: Array) -> InverseRoot:
     """Decompose a Gram matrix; eigenvalues at rounding level are raised to it."""
     with kernels.single_blas_thread():
         values, S = np.linalg.eigh((gram + gram.T) / 2)
-    top = max(float(values[-1]), float(np.finfo(np.float64).tiny))
-    raised = np.maximum(values, len(values) * _EPSILON * top)
+    top = max(float(values[-1]), TINY)
+    raised = np.maximum(values, len(values) * EPS * top)
     nuclear_norm = float(np.sqrt(np.maximum(values, 0.0)).sum())
     matrix = (S / np.sqrt(raised)) @ S.T
     return InverseRoot(matrix, nuclear_norm, top / float(raised[0]))
@@ -269,10 +274,10 @@ def polar(Z: Array, root: InverseRoot, out: Array) -> None:
     """Write the orthonormal polar factor ``Z (Z^T Z)^(-1/2)`` into `out`.
 
     `root` belongs to the Gram matrix of `Z`, which squares the condition; further
-    passes mend what that spoils. Directions in which `Z` vanishes stay short.
+    passes restore orthonormality. Directions in which `Z` vanishes stay short.
     """
     kernels.block_multiply(Z, root.matrix, out)
-    for _ in range(_MAX_PASSES - 1):
+    for _ in range(3):
         if root.condition < 1e3:  # orthonormal to 1e3 epsilon
             break
         root = inverse_root(kernels.block_gram(out, out))

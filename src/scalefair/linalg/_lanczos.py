@@ -1,4 +1,4 @@
-"""Lanczos with thick restarts for eigenpairs, and for copies that it has missed."""
+"""Thick-restart Lanczos, with a search for missed copies of multiple eigenvalues."""
 
 from __future__ import annotations
 
@@ -14,14 +14,21 @@ import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._random_state import check_random_state
-from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs, Random
+from scalefair._rounding import EPS
+from scalefair.linalg._base import (
+    TEXTS,
+    Array,
+    BlockIteration,
+    Eigenpairs,
+    EigenResult,
+    Random,
+)
 from scalefair.linalg._thick_restart import ThickRestartLanczos
 from scalefair.operators._base import apply_block
 
-# One random vector in a hundred has less along a given direction than its root mean
-# square divided by this.
-_SURE = 100.0
-_CHUNK = 5  # steps between two looks at the Ritz pairs
+# A random vector's component along a direction is smaller than its root mean square
+# divided by this in about one case of a hundred.
+COMPONENT_RATIO = 100.0
 
 
 @documented(**TEXTS)
@@ -37,10 +44,10 @@ def lanczos(
 ) -> EigenResult:
     """Largest eigenpairs of a symmetric operator by thick-restart Lanczos.
 
-    Multiplies one vector at a time, in float64. A last run, from a random vector beside
-    the pairs found, looks for copies of multiple eigenvalues that the first has missed:
-    it ends when one such vector in a hundred would hide one. About
-    ``8 n max(40, 3 k + 10)`` bytes.
+    Multiplies one vector at a time, in float64. A last run, from a random vector
+    orthogonal to the computed eigenvectors, looks for copies of multiple eigenvalues
+    that the first has missed: it ends when one such vector in a hundred would hide one.
+    About ``8 n max(40, 3 k + 10)`` bytes.
 
     Parameters
     ----------
@@ -75,61 +82,69 @@ def lanczos(
     >>> lanczos(A, 2, tol=1e-10, random_state=0).values.round(8)
     array([99., 98.])
     """
-    operator, _, avoided = base.as_problem(A, k, orthogonal_to=orthogonal_to)
+    operator, _, deflated = base.as_problem(A, k, orthogonal_to=orthogonal_to)
     n = operator.shape[0]
-    if n - avoided.shape[1] <= max(40, 3 * k + 10):
-        return base.dense_eigh(operator, k, orthogonal_to=avoided)
+    if n - deflated.shape[1] <= max(40, 3 * k + 10):
+        return base.dense_eigh(operator, k, orthogonal_to=deflated)
     max_iter = 10 * n if max_iter is None else max_iter
-    search = _Search(operator, avoided, tol, max_iter, check_random_state(random_state))
+    search = _DeflatedRuns(
+        operator, deflated, tol, max_iter, check_random_state(random_state)
+    )
     pairs = search.largest(k)
-    worst = float(pairs[2].max())
-    converged = worst <= tol * search.scale
-    message = base.ending(
-        search.n_iter, max_iter, worst, converged, steps="filling(s) of the basis"
+    residual = float(pairs[2].max())
+    converged = residual <= tol * search.scale
+    message = base.stop_message(
+        search.n_iter, max_iter, residual, converged, steps="filling(s) of the basis"
     )
     return search.result_of(pairs, search.n_iter, converged, message)
 
 
-class _Search(Iteration):
-    """Lanczos runs on an operator, each beside the vectors that are known."""
+class _DeflatedRuns(BlockIteration):
+    """Lanczos runs, each with the eigenvectors of the runs before deflated."""
 
     def __init__(
-        self, A: LinearOperator, avoided: Array, tol: float, max_iter: int, rng: Random
+        self, A: LinearOperator, deflated: Array, tol: float, max_iter: int, rng: Random
     ) -> None:
         super().__init__(A)
-        self.avoided, self.tol, self.max_iter, self.rng = avoided, tol, max_iter, rng
+        self.deflated, self.tol, self.max_iter, self.rng = deflated, tol, max_iter, rng
         single = A.dtype == np.float32
-        self.epsilon = float(np.finfo(np.float32 if single else np.float64).eps)
-        # Rounding errors leave so much of a residual.
-        self.finest = max(tol, 10 * self.epsilon)
-        self.known = np.empty((0, A.shape[0]))
+        self.epsilon = float(np.finfo(np.float32).eps) if single else EPS
+        # Rounding errors leave residuals of about 10 epsilon.
+        self.min_tol = max(tol, 10 * self.epsilon)
+        self.eigenvectors = np.empty((0, A.shape[0]))
         self.n_iter = 0
 
-    def largest(self, k: int) -> Pairs:
-        """Pairs from one Krylov space, exchanged for larger ones that it lacks."""
+    def largest(self, k: int) -> Eigenpairs:
+        """Pairs from one Krylov space, and larger ones that it lacks."""
         run = self.run(k, self.is_accurate)
         self.n_iter = run.n_restarts + 1
         pairs = self.rayleigh_ritz(run.leading(k))
         while self.is_accurate(run):
-            # Values within the tolerance of each other count as the same.
-            least = float(pairs[0][-1]) + self.finest * self.scale
-            self.known = np.ascontiguousarray(pairs[1].T)
-            run = self.run(1, self.rules_out(least))
-            if run.values[0] <= least:
+            # Deflate the pairs and look for an eigenvalue above the smallest. Values
+            # within the tolerance of each other count as equal.
+            threshold = float(pairs[0][-1]) + self.min_tol * self.scale
+            self.eigenvectors = np.ascontiguousarray(pairs[1].T)
+            run = self.run(1, self.none_above(threshold))
+            if run.values[0] <= threshold:
                 break
-            more = self.rayleigh_ritz(np.vstack([self.known, run.leading(1)]))
+            # The new pair replaces the smallest one.
+            more = self.rayleigh_ritz(np.vstack([self.eigenvectors, run.leading(1)]))
             pairs = more[0][:k], more[1][:, :k], more[2][:k]
         return pairs
 
-    def rules_out(self, value: float) -> Callable[[ThickRestartLanczos], bool]:
-        """Criterion of a run: nothing is above a value, or what is has converged."""
-        growth: dict[int, float] = {}  # in each filling of the basis
-        enough = _SURE * math.sqrt(self.operator.shape[0])
+    def none_above(self, value: float) -> Callable[[ThickRestartLanczos], bool]:
+        """Criterion: no eigenvalue exceeds `value`, or the first pair has converged.
+
+        The component of the start along an eigenvector is about ``1 / sqrt(n)``. Once
+        it would have grown beyond 1, the eigenvector would be seen as a Ritz vector.
+        """
+        growth: dict[int, float] = {}  # by number of restarts
+        sufficient_growth = COMPONENT_RATIO * math.sqrt(self.operator.shape[0])
 
         def done(run: ThickRestartLanczos) -> bool:
             if run.values[0] < value:
                 growth[run.n_restarts] = run.growth(value)
-                if math.prod(growth.values()) >= enough:
+                if math.prod(growth.values()) >= sufficient_growth:
                     return True
             return self.is_accurate(run)
 
@@ -138,20 +153,20 @@ class _Search(Iteration):
     def run(
         self, k: int, done: Callable[[ThickRestartLanczos], bool]
     ) -> ThickRestartLanczos:
-        """Lanczos from a random vector beside the known ones, until it is done."""
+        """Lanczos from a random vector orthogonal to the deflated ones."""
         start = self.rng.standard_normal(self.operator.shape[0])
-        start -= self.avoided @ (self.avoided.T @ start)
+        start -= self.deflated @ (self.deflated.T @ start)
         run = ThickRestartLanczos(
             self.product,
             [1.0],
             k,
             start,
-            beside=self.known,
+            deflate=self.eigenvectors,
             epsilon=self.epsilon,
             random_state=self.rng,
         )
         run.scale = self.scale
-        run.run(lambda it: self.is_spent(it) or done(it), chunk=_CHUNK)
+        run.run(lambda it: self.is_exhausted(it) or done(it), chunk=5)
         self.scale = run.scale
         return run
 
@@ -160,19 +175,19 @@ class _Search(Iteration):
         apply_block(self.operator, x[:, None], out.reshape(-1, 1))
         self.count(1)
 
-    def is_spent(self, run: ThickRestartLanczos) -> bool:
-        """Whether the basis has been filled as often as it may be."""
+    def is_exhausted(self, run: ThickRestartLanczos) -> bool:
+        """Whether the basis has been filled `max_iter` times."""
         return run.n_restarts + (len(run.values) == run.ncv) >= self.max_iter
 
     def is_accurate(self, run: ThickRestartLanczos) -> bool:
-        """Whether the pairs that a run is for have converged, as it estimates."""
-        worst: float = run.residuals[: run.k].max()
-        return worst <= self.finest * run.scale
+        """Whether the wanted pairs of a run have converged, by its estimates."""
+        residual: float = run.residuals[: run.k].max()
+        return residual <= self.min_tol * run.scale
 
-    def rayleigh_ritz(self, rows: Array) -> Pairs:
+    def rayleigh_ritz(self, rows: Array) -> Eigenpairs:
         """Ritz pairs and measured residual norms on the span of orthonormal rows."""
         X = np.ascontiguousarray(rows.T)
-        kernels.block_subtract(X, self.avoided, kernels.block_gram(self.avoided, X))
+        kernels.block_subtract(X, self.deflated, kernels.block_gram(self.deflated, X))
         AX = self.multiply(X)
         values, S = base.eigh_descending(kernels.block_gram(X, AX))
         residuals = kernels.rotate_ritz(X, AX, S, values)

@@ -9,21 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import qr
-from scipy.sparse.linalg import LinearOperator
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
 from scalefair._entries import check_product
 from scalefair._random_state import check_random_state, random_generator
-from scalefair.linalg._base import TEXTS, Array, EigenResult, Iteration, Pairs
+from scalefair._rounding import EPS, TINY
+from scalefair.linalg._base import (
+    TEXTS,
+    Array,
+    BlockIteration,
+    Eigenpairs,
+    EigenResult,
+)
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
-# Iterations without progress (1 %) after which the search directions are dropped,
-# and after which the iteration gives up.
-_RESTART, _PATIENCE = 15, 40
-_DEPENDENT = 1e-8  # search directions that depend on others to this extent are dropped
+# Iterations without progress (1 %) before the search directions are dropped.
+STALLED_RESTART = 15
+# Iterations without progress before the iteration stops.
+MAX_STALLED = 40
 
 
 @documented(**TEXTS)
@@ -43,10 +50,10 @@ def lobpcg(
 ) -> EigenResult:
     """Largest eigenpairs of a symmetric operator by preconditioned search directions.
 
-    Each iteration finds the best vectors in the span of the iterates, their
-    preconditioned residuals and the directions of the last step: ten to twenty with a
-    multigrid preconditioner where eigenvalues lie close together, as on meshes. Always
-    in float64; about ``72 n (k + n_buffer)`` bytes.
+    Each iteration takes the best vectors in the span of the iterates, their
+    preconditioned residuals and the directions of the last step. With a multigrid
+    preconditioner ten to twenty iterations do even where eigenvalues lie close
+    together, as on meshes. Always in float64; about ``72 n (k + n_buffer)`` bytes.
 
     Parameters
     ----------
@@ -91,45 +98,51 @@ def lobpcg(
     >>> result.values.round(6)
     array([199., 198.])
     """
-    operator, start, avoided = base.as_problem(A, k, X0, orthogonal_to)
+    operator, start, deflated = base.as_problem(A, k, X0, orthogonal_to)
     n = operator.shape[0]
-    T = base.as_preconditioner(preconditioner, n)
+    T = None if preconditioner is None else aslinearoperator(preconditioner)
+    if T is not None and T.shape != (n, n):
+        raise ValueError(
+            f"The preconditioner must have shape ({n}, {n}), got {T.shape}."
+        )
     n_buffer = base.buffer_size(n_buffer, k)
     base.check_count("max_iter", max_iter, 0)
-    if n - avoided.shape[1] <= 4 * (k + n_buffer):
-        return base.dense_eigh(operator, k, orthogonal_to=avoided)
+    if n - deflated.shape[1] <= 4 * (k + n_buffer):
+        return base.dense_eigh(operator, k, orthogonal_to=deflated)
     rng = check_random_state(random_state)
-    iteration = _Iteration(operator, T, k, k + n_buffer, tol)
-    iteration.start(start, avoided, rng)
-    best, stalled, n_iter = math.inf, 0, 0
+    iteration = _SearchSubspace(operator, T, k, k + n_buffer, tol)
+    iteration.start(start, deflated, rng)
+    best, n_stalled, n_iter = math.inf, 0, 0
+    # Invariant: X holds Ritz vectors of the basis [X, P], with image A [X, P].
     while True:
-        n_converged, worst = iteration.progress()
+        n_converged, residual = iteration.progress()
+        # Residuals are updated, not measured: measure them before they are believed.
         if n_converged == k and not iteration.measured:
             iteration.restart()
-            n_converged, worst = iteration.progress()
+            n_converged, residual = iteration.progress()
         if callback is not None:
-            callback(n_converged, worst)
-        stalled = 0 if worst < 0.99 * best else stalled + 1
-        best = min(best, worst)
-        if n_converged == k or n_iter >= max_iter or stalled >= _PATIENCE:
+            callback(n_converged, residual)
+        n_stalled = 0 if residual < 0.99 * best else n_stalled + 1
+        best = min(best, residual)
+        if n_converged == k or n_iter >= max_iter or n_stalled >= MAX_STALLED:
             break
-        if stalled and stalled % _RESTART == 0:
+        if n_stalled and n_stalled % STALLED_RESTART == 0:
             iteration.restart()
         iteration.step()
         n_iter += 1
-    message = base.ending(
+    message = base.stop_message(
         n_iter,
         max_iter,
-        worst,
+        residual,
         n_converged == k,
         steps="iterations",
-        beside_more=", or use a better preconditioner",
-        if_stuck=", or check that operator and preconditioner are symmetric",
+        limit_remedy=", or use a better preconditioner",
+        stagnation_remedy=", or check that operator and preconditioner are symmetric",
     )
     return iteration.result_of(iteration.pairs(), n_iter, n_converged == k, message)
 
 
-class _Iteration(Iteration):
+class _SearchSubspace(BlockIteration):
     """Orthonormal basis [X, P] of Ritz vectors and last directions, with its image."""
 
     def __init__(
@@ -138,25 +151,25 @@ class _Iteration(Iteration):
         super().__init__(A)
         self.T, self.n = T, A.shape[0]
         self.k, self.m, self.tol = k, m, tol
-        # Set with every basis: its image, Ritz values, residuals of X, the matrix
-        # of A in the basis, and whether image and residuals are direct products.
+        # Updated with every basis: its image under A, residuals and Ritz values of X,
+        # the matrix of A in the basis, and whether the image is a direct product.
         self.basis = self.image = self.residuals = np.empty((self.n, 0))
         self.values = self.residual_norms = np.empty(0)
         self.projected = np.empty((0, 0))
         self.measured = False
 
-    def start(self, X0: Array, avoided: Array, rng: np.random.RandomState) -> None:
-        """Take the given vectors and random ones, smoothed."""
-        self.avoided, self.rng = avoided, rng
-        given = min(X0.shape[1], self.m)
+    def start(self, X0: Array, deflated: Array, rng: np.random.RandomState) -> None:
+        """Begin with `X0` and random vectors, which the preconditioner smooths."""
+        self.deflated, self.rng = deflated, rng
+        p = min(X0.shape[1], self.m)
         X = random_generator(self.rng).standard_normal((self.n, self.m))
-        if given < self.m:
+        if p < self.m:
             X = self._precondition(X)
-        X[:, :given] = X0[:, :given]
+        X[:, :p] = X0[:, :p]
         self._set_basis(X)
 
     def restart(self) -> None:
-        """Forget the search directions; measure the rest anew."""
+        """Drop the search directions; measure the Ritz pairs."""
         self._set_basis(np.ascontiguousarray(self.basis[:, : self.m]))
 
     def progress(self) -> tuple[int, float]:
@@ -165,16 +178,20 @@ class _Iteration(Iteration):
         return int((residuals <= self.tol * self.scale).sum()), float(residuals.max())
 
     def step(self) -> None:
-        """Best vectors in the span of X, P and the preconditioned residuals."""
+        """Rayleigh-Ritz in the span of X, P and the preconditioned residuals."""
         m = self.m
+        # 1. W = T R for the residuals R that have not converged, orthonormal and
+        #    orthogonal to [X, P].
         active = np.flatnonzero(self.residual_norms > self.tol * self.scale)
         W = self._precondition(np.ascontiguousarray(self.residuals[:, active]))
-        against = np.hstack([self.avoided, self.basis])
+        against = np.hstack([self.deflated, self.basis])
         W = orthonormalize(W, against=against, rng=self.rng)
         AW = self._product(W)
+        # 2. Ritz vectors in the span of [X, P, W], and the next directions P.
         H = self._projected(W, AW)
         values, S = base.eigh_descending(H)
         C = np.hstack([S[:, :m], _directions(S[:, :m], active)])
+        # 3. Basis, image and residuals by linear combinations: no other product.
         self.projected = C.T @ H @ C
         self.values = values[:m]
         self.basis = _combine(self.basis, W, C)
@@ -182,7 +199,7 @@ class _Iteration(Iteration):
         self.measured = False
         self._set_residuals()
 
-    def pairs(self) -> Pairs:
+    def pairs(self) -> Eigenpairs:
         """Return the k largest pairs, measured."""
         if not self.measured:
             self.restart()
@@ -191,8 +208,8 @@ class _Iteration(Iteration):
         return self.values[:k].copy(), vectors, self.residual_norms[:k].copy()
 
     def _set_basis(self, X: Array) -> None:
-        """Make X the basis, as Ritz vectors, with residuals that are measured."""
-        X = orthonormalize(X, against=self.avoided, rng=self.rng)
+        """Take the Ritz vectors in the span of X as basis; measure their residuals."""
+        X = orthonormalize(X, against=self.deflated, rng=self.rng)
         AX = self._product(X)
         H = kernels.block_gram(X, AX)
         self.values, S = base.eigh_descending(H)
@@ -227,8 +244,8 @@ class _Iteration(Iteration):
     def _precondition(self, R: Array) -> Array:
         if self.T is None:
             return R
-        # Columns of unit length: float32 has no room for small residuals.
-        R /= np.maximum(base.column_norms(R), np.finfo(np.float64).tiny)
+        # Columns of unit length: small residuals underflow in float32.
+        R /= np.maximum(base.column_norms(R), TINY)
         W = np.empty_like(R)
         apply_block(self.T, R, W)
         check_product(base.column_norms(W), "preconditioner")
@@ -236,14 +253,16 @@ class _Iteration(Iteration):
 
 
 def _directions(C: Array, active: NDArray[np.intp]) -> Array:
-    """Coefficients of the next directions: of the new vectors, what the old lack."""
+    """Coefficients of the next directions: components of new vectors outside old X."""
     D = C[:, active].copy()
     D[: C.shape[1]] = 0.0
+    # Orthonormal, and orthogonal to the coefficients C of the new Ritz vectors.
     for _ in range(2):
         D -= C @ (C.T @ D)
     D, R, _ = qr(D, mode="economic", pivoting=True)
-    lengths = np.abs(np.diag(R))
-    D = D[:, lengths > _DEPENDENT * max(lengths.max(initial=0.0), _DEPENDENT)]
+    # Directions that others determine to half of the digits are dropped.
+    lengths, tol = np.abs(np.diag(R)), math.sqrt(EPS)
+    D = D[:, lengths > tol * max(lengths.max(initial=0.0), tol)]
     D -= C @ (C.T @ D)
     basis: Array = np.linalg.qr(D)[0]
     return basis

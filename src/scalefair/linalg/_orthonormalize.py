@@ -6,8 +6,6 @@ import numpy as np
 
 from scalefair import kernels
 
-_MAX_PASSES = 8
-
 
 def orthonormalize(
     X: np.ndarray, *, against: np.ndarray | None = None, rng: np.random.RandomState
@@ -60,49 +58,50 @@ def orthonormalize(
             f"{m} columns of length {n} cannot be orthonormal, and orthogonal to {p} "
             "others: take fewer."
         )
-    shortest, longest = _squarable(X.dtype)
+    # Norms whose squares neither underflow nor overflow.
+    info = np.finfo(X.dtype)
+    min_norm = float(np.sqrt(info.tiny) / info.eps)
+    max_norm = float(np.sqrt(info.max) * info.eps)
     noise = 0.0
-    for _ in range(_MAX_PASSES):
+    for _ in range(8):  # two or three, unless columns are dependent
+        # 1. Project away from the other basis.
         if against is not None and p:
             kernels.block_subtract(X, against, kernels.block_gram(against, X))
+        # 2. Done if the Gram matrix is the identity to rounding.
         gram = kernels.block_gram(X, X)
         error = float(np.abs(gram - np.eye(m)).max(initial=0.0))
         if error <= 50 * epsilon:
             break
+        # 3. Columns that are rounding errors become random ones.
         norms = np.sqrt(np.diag(gram))
-        drowned = norms < noise
-        if drowned.any():
-            X[:, drowned] = rng.standard_normal((X.shape[0], int(drowned.sum())))
+        is_noise = norms < noise
+        if is_noise.any():
+            X[:, is_noise] = rng.standard_normal((n, int(is_noise.sum())))
             noise = 0.0
             continue
-        if not ((norms > shortest) & (norms < longest)).all():
+        if not ((norms > min_norm) & (norms < max_norm)).all():
             _rescale(X, rng)
             continue
+        # 4. Multiply by the inverse square root of the Gram matrix of unit columns.
         with kernels.single_blas_thread():
             values, vectors = np.linalg.eigh(gram / np.outer(norms, norms))
         floor = m * epsilon * values[-1]
         S = vectors / np.sqrt(np.maximum(values, floor)) / norms[:, None]
         kernels.block_rotate(X, S)
-        # Norm that the rounding errors of the rotation alone can have.
+        # Largest norm of the rotation's rounding errors.
         noise = 2 * float(np.sqrt(epsilon / values[-1]))
     return X
 
 
-def _squarable(dtype: np.dtype) -> tuple[float, float]:
-    """Range of the norms whose squares neither underflow nor overflow."""
-    info = np.finfo(dtype)
-    return float(np.sqrt(info.tiny) / info.eps), float(np.sqrt(info.max) * info.eps)
-
-
 def _rescale(X: np.ndarray, rng: np.random.RandomState) -> None:
-    """Divide each column by its largest entry; random numbers for zero columns."""
+    """Divide each column by its largest entry; replace zero columns by random ones."""
     peaks = np.abs(X).max(axis=0)
     if not np.isfinite(peaks).all():
         raise FloatingPointError(
             "The block to orthonormalise has entries that are not finite: check the "
             "operator and the starting vectors for NaN and infinity."
         )
-    dead = peaks == 0
-    X[:, dead] = rng.standard_normal((X.shape[0], int(dead.sum())))
-    peaks[dead] = 1
+    is_zero = peaks == 0
+    X[:, is_zero] = rng.standard_normal((X.shape[0], int(is_zero.sum())))
+    peaks[is_zero] = 1
     X /= peaks

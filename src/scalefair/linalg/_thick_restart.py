@@ -15,25 +15,24 @@ import scalefair.linalg._base as base
 from scalefair._docs import documented
 from scalefair._entries import check_product, judged_later
 from scalefair._random_state import check_random_state
+from scalefair._rounding import EPS, TINY
 from scalefair.kernels import single_blas_thread
 from scalefair.linalg._base import TEXTS, Array
 
-# Inner products of basis vectors that are let pass. With the square root of the
-# rounding unit T is the projected operator to the rounding unit (Simon 1984).
-_SEMIORTHOGONAL = 1e-8
-_EPSILON = float(np.finfo(np.float64).eps)
-_COLUMNS = 4096  # of a basis that are rotated at once: they stay in the cache
+# Inner products of basis vectors up to this size are tolerated: T is then the
+# projected operator to machine precision (Simon 1984).
+SEMIORTHOGONALITY = math.sqrt(EPS)
 
 
 @documented(**TEXTS)
 class ThickRestartLanczos:
     """Largest eigenpairs of a weighted sum of symmetric operators, step by step.
 
-    For callers with a criterion of their own, which is asked between the steps of
-    `run`. The basis is kept semi-orthogonal, to 1e-8: a recurrence estimates the
-    inner products, and few vectors are orthogonalised again. One vector's Krylov space
-    has one direction of each eigenspace: copies of multiple eigenvalues come in by
-    rounding errors, or not. Who needs them looks again, beside the vectors found.
+    For callers with a stopping criterion of their own, which `run` evaluates every few
+    steps. The basis is kept semi-orthogonal, to 1e-8: a recurrence estimates the inner
+    products, and few vectors are orthogonalised again. The Krylov space of one vector
+    has one direction of each eigenspace: copies of multiple eigenvalues appear only
+    through rounding errors. To look for them, run again with the eigenvectors deflated.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ class ThickRestartLanczos:
         operators into the rows of `out`, shape (p, n).
     weights : array-like of shape (p,)
         Of the operators in the sum. The products of the basis with several operators
-        are stored, and turned with it: ``8 p n ncv`` bytes.
+        are stored, and rotated with it: ``8 p n ncv`` bytes.
     %(k)s
     start : array-like of shape (n,)
         First vector, not zero.
@@ -52,13 +51,13 @@ class ThickRestartLanczos:
     kept : int or None, default=None
         Ritz vectors kept at a restart, ``k <= kept <= ncv - 2``; None takes `k` and a
         third of the others.
-    beside : array-like of shape (r, n) or None, default=None
-        Orthonormal rows of known vectors: `start` and the products are projected away
-        from them, ``r < n``.
+    deflate : array-like of shape (r, n) or None, default=None
+        Orthonormal rows, ``r < n``, of an invariant subspace to leave out: `start` and
+        the products are projected away from it.
     epsilon : float, default=2.2e-16
         Relative rounding errors of the products.
     random_state : int, RandomState instance or None, default=None
-        For the vectors with which it goes on from an invariant subspace.
+        For the vectors that continue from an invariant subspace.
 
     Attributes
     ----------
@@ -67,8 +66,8 @@ class ThickRestartLanczos:
     residuals : ndarray of shape (size,)
         Estimates of their residual norms.
     scale : float
-        Spectral norm of the sum, from below: rounding errors are relative to it. To be
-        set if the known vectors have larger eigenvalues.
+        Lower bound of the spectral norm of the sum: rounding errors are relative to
+        it. To be set if the deflated vectors have larger eigenvalues.
     n_products : int
         Vectors multiplied.
     n_orthogonalizations : int
@@ -113,28 +112,32 @@ class ThickRestartLanczos:
         *,
         ncv: int | None = None,
         kept: int | None = None,
-        beside: ArrayLike | None = None,
-        epsilon: float = _EPSILON,
+        deflate: ArrayLike | None = None,
+        epsilon: float = EPS,
         random_state: Any = None,
     ) -> None:
         self.products, self.k, self.epsilon = products, k, epsilon
         self.weights = np.asarray(weights, dtype=np.float64)
         v = np.array(start, dtype=np.float64)
-        self._beside = np.empty((0, v.size)) if beside is None else np.asarray(beside)
-        for _ in range(2):  # once more against what the first pass left
-            self._project(v)
+        self._deflated = (
+            np.empty((0, v.size)) if deflate is None else np.asarray(deflate)
+        )
+        for _ in range(2):  # the second pass removes the rounding errors of the first
+            self._deflate(v)
         norm = float(np.linalg.norm(v))
         if v.ndim != 1 or not 0 < norm < math.inf:
             raise ValueError("start must be a vector, finite and not zero.")
         n, p = v.size, self.weights.size
         base.check_count("k", k, 1)
-        self._room = n - len(self._beside)
-        self.ncv = min(self._room, max(40, 3 * k + 10) if ncv is None else ncv)
+        self._order = n - len(self._deflated)  # largest possible basis
+        self.ncv = min(self._order, max(40, 3 * k + 10) if ncv is None else ncv)
         if kept is None:
             kept = min(k + max(4, (self.ncv - k) // 3), self.ncv - 2)
-        if k > self._room or not (self.ncv == self._room or k <= kept <= self.ncv - 2):
+        if k > self._order or not (
+            self.ncv == self._order or k <= kept <= self.ncv - 2
+        ):
             raise ValueError(
-                f"k = {k} pairs of order {self._room} need k <= kept <= ncv - 2, or "
+                f"k = {k} pairs of order {self._order} need k <= kept <= ncv - 2, or "
                 f"all vectors in the basis, got kept = {kept} and ncv = {self.ncv}."
             )
         self.kept = kept
@@ -142,17 +145,18 @@ class ThickRestartLanczos:
         self.n_products = self.n_orthogonalizations = self.n_restarts = 0
         self.values = self.residuals = np.empty(0)
         self._rng = check_random_state(random_state)
-        self._S = np.empty((0, 0))
+        # Basis vectors are rows of V; T = V A V' is tridiagonal but for the Ritz
+        # values kept at a restart and their coupling with the vector that follows.
         self._V = np.empty((self.ncv + 1, n))
-        self._stored = np.empty((p, self.ncv if p > 1 else 1, n))
         self._V[0] = v / norm
-        # V A V': tridiagonal, but for the Ritz values kept and their coupling.
         self._T = np.zeros((self.ncv + 1, self.ncv + 1))
+        self._S = np.empty((0, 0))  # eigenvectors of T, as columns
+        self._stored = np.empty((p, self.ncv if p > 1 else 1, n))
         self._size = self._n_kept = 0
-        # Estimates of inner products of the basis with its last two vectors.
-        self._omega, self._before = np.zeros((2, self.ncv + 1))
+        # Estimated inner products of the basis with its last vector and the one before.
+        self._omega, self._previous_omega = np.zeros((2, self.ncv + 1))
         self._omega[0] = 1.0
-        self._again = False  # whether the next vector is orthogonalised, too
+        self._reorthogonalize_next = False
 
     @property
     def basis(self) -> Array:
@@ -170,33 +174,35 @@ class ThickRestartLanczos:
     def error(self) -> float:
         """Estimated error of the sum of the k largest values, once it is settled."""
         k = self.k
-        if self._size == self._room:
+        if self._size == self._order:
             return 0.0
         if self._size <= k:
             return math.inf
+        # Of each value: residual**2 / gap, and never more than the residual.
         residuals = self.residuals[:k]
-        gaps = np.maximum(self.values[:k] - self.values[k], np.finfo(float).tiny)
+        gaps = np.maximum(self.values[:k] - self.values[k], TINY)
         return float(np.minimum(residuals * (residuals / gaps), residuals).sum())
 
     def growth(self, value: float) -> float:
-        """Part of the newest vector along an eigenvector, by that of an earlier one.
+        """Growth of the newest vector's component along an eigenvector.
 
         Parameters
         ----------
         value : float
-            Eigenvalue, above all Ritz values.
+            Its eigenvalue, above all Ritz values.
 
         Returns
         -------
         float
-            How much the part has grown since the start, or since the first vector
-            after the last restart. No part exceeds 1: that of the start was at most the
+            The component, divided by that of the start, or of the first vector after
+            the last restart. No component exceeds 1: that of the start was at most the
             reciprocal. For larger eigenvalues the growth is larger.
         """
+        # Entry (first, last) of (value I - T)^-1, times the coupling behind the basis.
         j = self._size
-        parts = self._S[self._n_kept] * self._S[j - 1] / (value - self.values)
-        shrunk = abs(self._T[j, j - 1] * parts.sum())
-        return 1 / shrunk if shrunk > 0 else math.inf
+        terms = self._S[self._n_kept] * self._S[j - 1] / (value - self.values)
+        reciprocal = abs(self._T[j, j - 1] * terms.sum())
+        return 1 / reciprocal if reciprocal > 0 else math.inf
 
     def leading(self, k: int) -> Array:
         """Return the k largest Ritz vectors.
@@ -211,7 +217,7 @@ class ThickRestartLanczos:
         ndarray of shape (k, n)
             Orthonormal to rounding, as rows.
         """
-        return self._leading(k) @ self.basis
+        return self._ritz_coefficients(k) @ self.basis
 
     def leading_products(self, k: int) -> Array:
         """Return the products of the k largest Ritz vectors with several operators.
@@ -226,7 +232,7 @@ class ThickRestartLanczos:
         ndarray of shape (p, k, n)
             Linear combinations of those that are stored.
         """
-        Y = self._leading(k)
+        Y = self._ritz_coefficients(k)
         return np.stack([Y @ products for products in self.basis_products])
 
     @single_blas_thread()
@@ -237,14 +243,14 @@ class ThickRestartLanczos:
         chunk: int = 8,
         max_products: float = math.inf,
     ) -> bool:
-        """Go on, from where the last run stopped, until a criterion is met.
+        """Continue, from where the last run stopped, until a criterion is met.
 
         Parameters
         ----------
         done : callable
-            Is given this object, with new Ritz pairs, and says whether to stop.
+            Gets this object, with new Ritz pairs, and returns whether to stop.
         chunk : int, default=8
-            Steps between two questions; a few pay for the small eigenproblem.
+            Steps between two calls of `done`, each after a small eigenproblem.
         max_products : float, default=inf
             Most vectors multiplied in all runs together, up to a chunk.
 
@@ -255,7 +261,7 @@ class ThickRestartLanczos:
             fills the space and the pairs are exact.
         """
         while not (self.values.size and done(self)):
-            if self._size == self._room or self.n_products >= max_products:
+            if self._size == self._order or self.n_products >= max_products:
                 return False
             if self._size == self.ncv:
                 self._restart()
@@ -266,47 +272,17 @@ class ThickRestartLanczos:
             self._solve()
         return True
 
-    def _leading(self, k: int, n_more: int = 0) -> Array:
-        """Coefficients of the k largest Ritz vectors, and of what follows the basis."""
-        # T belongs to the basis that Gram and Schmidt make of this one: without the
-        # factor errors of 1e-8 would be kept, and grow from restart to restart.
-        j = self._size + n_more
-        V = self._V[:j]
-        S = np.zeros((j, k + n_more))
-        S[: self._size, :k] = self._S[:, :k]
-        S[self._size :, k:] = np.eye(n_more)
-        factor = np.linalg.cholesky(V @ V.T)
-        Y: Array = solve_triangular(factor, S, trans=1, lower=True).T
-        return np.ascontiguousarray(Y)
-
-    def _multiply(self, j: int) -> Array:
-        """Product of the sum with a basis vector."""
-        if len(self.weights) == 1:
-            out = self._stored[:, 0]
-            self.products(self._V[j], out)
-            out *= self.weights
-            w: Array = out[0]
-        else:
-            out = self._stored[:, j]
-            self.products(self._V[j], out)
-            w = self.weights @ out
-        self._project(w)
-        self.n_products += 1
-        return w
-
-    def _project(self, w: Array) -> None:
-        """Project away from the known vectors, in place."""
-        if len(self._beside):
-            w -= (self._beside @ w) @ self._beside
-
     def _step(self) -> None:
         """Multiply the last vector of the basis, and append the next."""
         j, T, V = self._size, self._T, self._V
         n = V.shape[1]
+        # 1. w = A v_j
         w = self._multiply(j)
+        # 2. Three-term recurrence: w -= T[j, j-1] v_{j-1} + alpha v_j. The first
+        #    vector after a restart is coupled with all that were kept.
         previous = T[j, j - 1] if j > 0 else 0.0
         after_restart = j == self._n_kept > 0
-        if after_restart:  # T has the products with the others already
+        if after_restart:
             coefficients, beta = self._orthogonalize(w, j + 1)
             alpha = coefficients[j]
         else:
@@ -320,88 +296,128 @@ class ThickRestartLanczos:
         T[j, j] = alpha
         self.scale = max(self.scale, math.hypot(previous, alpha, beta))
         base.check_scale(self.scale)
+        # 3. Orthogonalise w and the vector after it once omega, the estimate of
+        #    V w / beta, shows that semi-orthogonality is lost: two consecutive
+        #    vectors, or the recurrence brings the loss back.
         rounding = self.epsilon * math.sqrt(n) * self.scale
         if after_restart:
-            omega, self._again = np.full(j + 1, _EPSILON), True
+            omega, self._reorthogonalize_next = np.full(j + 1, EPS), True
         else:
-            omega = self._estimates(j, alpha, previous, beta, rounding)
-            lost = np.abs(omega).max() > _SEMIORTHOGONAL
-            # Both of two vectors, or the older one brings the loss back.
-            if lost or self._again:
+            omega = self._estimate_omega(j, alpha, previous, beta, rounding)
+            lost = np.abs(omega).max() > SEMIORTHOGONALITY
+            if lost or self._reorthogonalize_next:
                 _, beta = self._orthogonalize(w, j + 1)
-                omega[:] = _EPSILON
-            self._again = lost
+                omega[:] = EPS
+            self._reorthogonalize_next = lost
+        # 4. v_{j+1} = w / beta; a random vector if the basis spans an invariant
+        #    subspace.
         if beta <= rounding:
-            beta = 0.0  # an invariant subspace: on with any vector beside it
-            if j + 1 < self._room:
+            beta = 0.0
+            if j + 1 < self._order:
                 w = self._rng.standard_normal(n)
                 _, norm = self._orthogonalize(w, j + 1)
                 V[j + 1] = w / norm
-                omega[:] = _EPSILON
+                omega[:] = EPS
         else:
             np.multiply(w, 1 / beta, out=V[j + 1])
         T[j + 1, j] = T[j, j + 1] = beta
-        self._before, self._omega = self._omega, self._before
+        self._previous_omega, self._omega = self._omega, self._previous_omega
         self._omega[: j + 1], self._omega[j + 1] = omega, 1.0
         self._size += 1
 
-    def _estimates(
+    def _multiply(self, j: int) -> Array:
+        """Product of the weighted sum with a basis vector, deflated."""
+        if len(self.weights) == 1:
+            out = self._stored[:, 0]
+            self.products(self._V[j], out)
+            out *= self.weights
+            w: Array = out[0]
+        else:
+            out = self._stored[:, j]
+            self.products(self._V[j], out)
+            w = self.weights @ out
+        self._deflate(w)
+        self.n_products += 1
+        return w
+
+    def _deflate(self, w: Array) -> None:
+        """Project away from the deflated vectors, in place."""
+        if len(self._deflated):
+            w -= (self._deflated @ w) @ self._deflated
+
+    def _estimate_omega(
         self, j: int, alpha: float, previous: float, beta: float, rounding: float
     ) -> Array:
-        """Inner products of ``w / beta`` with the basis, by Simon's recurrence."""
+        """Inner products of ``w / beta`` with the basis: Simon's recurrence (2.5)."""
         omega = np.empty(j + 1)
-        if beta * _SEMIORTHOGONAL <= rounding:
-            omega[:] = 1.0
+        if beta * SEMIORTHOGONALITY <= rounding:
+            omega[:] = 1.0  # w is mostly rounding errors
             return omega
         s = self._T[:j, : j + 1] @ self._omega[: j + 1]
-        s -= alpha * self._omega[:j] + previous * self._before[:j]
+        s -= alpha * self._omega[:j] + previous * self._previous_omega[:j]
         s += np.copysign(self.epsilon * self.scale, s)
         omega[:j] = s / beta
         omega[j] = rounding / beta
         return omega
 
     def _orthogonalize(self, w: Array, size: int) -> tuple[Array, float]:
-        """Orthogonalise in place; parts removed along V, and the norm that is left."""
+        """Orthogonalise `w` in place; return its coefficients in V and its norm."""
         V = self._V[:size]
         self.n_orthogonalizations += 1
         coefficients = np.zeros(size)
-        for _ in range(4):
-            self._project(w)
+        for _ in range(4):  # classical Gram-Schmidt: two passes, as a rule
+            self._deflate(w)
             h = V @ w
             dgemv(-1.0, V.T, h, 1.0, w, overwrite_y=True)
             coefficients += h
             norm = math.sqrt(w @ w)
-            # Of what was removed 1e-8 may be left: the basis is semi-orthogonal.
+            # V is semi-orthogonal: a pass leaves 1e-8 of what it removes.
             if math.sqrt(h @ h) <= 1e-6 * norm:
                 break
         return coefficients, norm
 
     def _solve(self) -> None:
+        """Ritz values, largest first, and the residual norms that T implies."""
         j = self._size
         self.values, self._S = base.eigh_descending(self._T[:j, :j])
         self.residuals = np.abs(self._T[j, j - 1] * self._S[j - 1])
         self.scale = max(self.scale, float(np.abs(self.values).max()))
 
+    def _ritz_coefficients(self, k: int, n_more: int = 0) -> Array:
+        """Rows of coefficients of k Ritz vectors, and of `n_more` vectors behind V."""
+        # T is the matrix of the operator in the basis V' L^-T that Gram-Schmidt makes
+        # of V. Without the factor L, errors of 1e-8 would grow from restart to restart.
+        j = self._size + n_more
+        V = self._V[:j]
+        S = np.zeros((j, k + n_more))
+        S[: self._size, :k] = self._S[:, :k]
+        S[self._size :, k:] = np.eye(n_more)
+        L = np.linalg.cholesky(V @ V.T)
+        Y: Array = solve_triangular(L, S, trans=1, lower=True).T
+        return np.ascontiguousarray(Y)
+
     def _restart(self) -> None:
         """Shrink the basis to the leading Ritz vectors and the last vector."""
         k, j = self.kept, self._size
         coupling = self._T[j, j - 1] * self._S[j - 1, :k]
-        Y = self._leading(k, 1)
-        _turn(self._V, Y)
+        Y = self._ritz_coefficients(k, 1)
+        _rotate_rows(self._V, Y)
         if len(self.weights) > 1:
             for products in self._stored:
-                _turn(products, Y[:k, :j])
+                _rotate_rows(products, Y[:k, :j])
+        # T becomes diag(values) with the coupling as its last row and column.
         self._T[:] = 0
         np.fill_diagonal(self._T[:k, :k], self.values[:k])
         self._T[k, :k] = self._T[:k, k] = coupling
         self._size = self._n_kept = k
-        self._omega[:k], self._omega[k] = _EPSILON, 1.0
+        self._omega[:k], self._omega[k] = EPS, 1.0
         self.n_restarts += 1
 
 
-def _turn(rows: Array, Y: Array) -> None:
-    """Replace leading rows by the combinations `Y` of them."""
+def _rotate_rows(rows: Array, Y: Array) -> None:
+    """Replace the first ``len(Y)`` rows by the linear combinations `Y`."""
     new, old = Y.shape
-    for start in range(0, rows.shape[1], _COLUMNS):
-        some = slice(start, start + _COLUMNS)
-        rows[:new, some] = Y @ rows[:old, some]
+    step = 4096  # columns that stay in the cache
+    for start in range(0, rows.shape[1], step):
+        columns = slice(start, start + step)
+        rows[:new, columns] = Y @ rows[:old, columns]

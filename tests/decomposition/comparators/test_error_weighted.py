@@ -147,9 +147,9 @@ def test_against_a_grid(seed, r, spread):
     for constraint in ("none", "error"):
         model = ErrorWeightedFairPCA(r, constraint=constraint)
         model.fit(X, sensitive_features=groups)
-        least = np.abs(differences[admitted | (constraint == "none")]).min()
+        smallest = np.abs(differences[admitted | (constraint == "none")]).min()
         # The search ends at a width of 1e-6, a grid point of 5e-3.
-        assert abs(model.error_difference_) <= least + 1e-4 * np.ptp(X) ** 2
+        assert abs(model.error_difference_) <= smallest + 1e-4 * np.ptp(X) ** 2
         assert abs(model.error_difference_) <= abs(differences[-1]) + 1e-12
         if constraint == "error":
             assert model.group_reconstruction_errors_.max() <= limit
@@ -165,11 +165,11 @@ def test_turned_plateaus(seed):
     C = np.array([Q @ np.diag(rng.uniform(0, 4, 4)) @ Q.T for _ in range(2)])
     counts = np.array([[30, 1], [1, 1], [1, 30]][seed % 3])
     errors = _WeightedErrors(C, counts, 1 + seed % 2)
-    grid = [errors.at(alpha) for alpha in np.linspace(0, 1, 201)]
+    grid = [errors.evaluate(alpha) for alpha in np.linspace(0, 1, 201)]
     for limit in (np.inf, errors.limit):
         best, _, _ = golden_section(errors, limit, 1e-6, 100)
-        least = min(abs(p.difference) for p in grid if p.largest <= limit + 1e-10)
-        assert abs(best.difference) <= least + 1e-9
+        smallest = min(abs(p.difference) for p in grid if p.largest <= limit + 1e-10)
+        assert abs(best.difference) <= smallest + 1e-9
 
 
 def test_disfavored_group_has_the_positive_sign():

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalefair.decomposition import SemidefiniteFairPCA
+from scalefair.decomposition._covariances import top_sums
 from scalefair.decomposition._many_groups import solve_groups
-from scalefair.decomposition._pencil import top_sums
 from scalefair.decomposition.comparators._semidefinite import multiplicative_weights
 
 
@@ -49,12 +49,12 @@ BEST = np.array([4.0, 1.0])
 
 def test_three_iterations_by_hand():
     """Weights (1, 1), (1, e), (1, e^2): e_1, e_1, e_2; the average is better."""
-    found = multiplicative_weights(CORNERS, 1, BEST, 3, 1.0)
-    np.testing.assert_allclose(found.p, [2 / 3, 1 / 3], rtol=1e-14)
-    np.testing.assert_allclose(np.abs(found.vectors), np.eye(2), atol=1e-15)
-    np.testing.assert_allclose(found.losses, [4 / 3, 2 / 3], rtol=1e-14)
-    np.testing.assert_allclose(found.weights, np.array([1, np.e]) / (1 + np.e))
-    assert found.dual_value == pytest.approx(np.e / (1 + np.e), rel=1e-14)
+    relaxed = multiplicative_weights(CORNERS, 1, BEST, 3, 1.0)
+    np.testing.assert_allclose(relaxed.p, [2 / 3, 1 / 3], rtol=1e-14)
+    np.testing.assert_allclose(np.abs(relaxed.vectors), np.eye(2), atol=1e-15)
+    np.testing.assert_allclose(relaxed.losses, [4 / 3, 2 / 3], rtol=1e-14)
+    np.testing.assert_allclose(relaxed.weights, np.array([1, np.e]) / (1 + np.e))
+    assert relaxed.dual_value == pytest.approx(np.e / (1 + np.e), rel=1e-14)
 
     X, groups = rows_of(*CORNERS)
     model = SemidefiniteFairPCA(1, max_iter=3).fit(X, sensitive_features=groups)
@@ -74,11 +74,13 @@ def test_last_projection_is_taken_when_it_is_better():
     """Smooth dual: the weights converge, the average remembers where they began."""
     C = covariances(2, 5, seed=0)
     best = top_sums(C, 2)
-    found = multiplicative_weights(C, 2, best, 200, 1.0)
-    np.testing.assert_array_equal(found.p, np.ones(2))
-    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(2), atol=1e-14)
+    relaxed = multiplicative_weights(C, 2, best, 200, 1.0)
+    np.testing.assert_array_equal(relaxed.p, np.ones(2))
+    np.testing.assert_allclose(
+        relaxed.vectors.T @ relaxed.vectors, np.eye(2), atol=1e-14
+    )
     optimum = dual_maximum(C, 2)
-    assert found.losses.max() == pytest.approx(optimum, rel=1e-6)
+    assert relaxed.losses.max() == pytest.approx(optimum, rel=1e-6)
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])
@@ -93,12 +95,12 @@ def test_optimum_is_reached_to_the_accuracy_of_the_theory(n_groups, case):
     best = top_sums(C, r)
     assert best.max() < 6.9  # no loss is larger
     n_iter = int(np.ceil(32 * np.log(n_groups) / eps**2))
-    found = multiplicative_weights(C, r, best, n_iter, eps / 8)
+    relaxed = multiplicative_weights(C, r, best, n_iter, eps / 8)
     optimum = dual_maximum(C, r)
-    excess = found.losses.max() - optimum
+    excess = relaxed.losses.max() - optimum
     assert -1e-9 <= excess <= eps / 4 + eps * best.max() ** 2 / 64
-    assert found.dual_value <= optimum + 1e-9
-    assert found.losses.max() - found.dual_value <= eps
+    assert relaxed.dual_value <= optimum + 1e-9
+    assert relaxed.losses.max() - relaxed.dual_value <= eps
 
 
 @pytest.mark.parametrize("n_groups", [2, 3, 5])
@@ -107,20 +109,20 @@ def test_bound_of_the_docstring(n_groups, n_iter):
     C = covariances(n_groups, 6, seed=n_groups, rank=2)
     best = top_sums(C, 2)
     for step in (0.05, 0.5, 3.0):
-        found = multiplicative_weights(C, 2, best, n_iter, step)
+        relaxed = multiplicative_weights(C, 2, best, n_iter, step)
         bound = np.log(n_groups) / (step * n_iter) + step * best.max() ** 2 / 8
-        assert -1e-12 <= found.losses.max() - found.dual_value <= bound
-        assert found.weights.sum() == pytest.approx(1)
-        H = np.tensordot(found.weights, C, axes=1)
-        dual = found.weights @ best - top_sums(H[None], 2)[0]
-        assert found.dual_value == pytest.approx(dual, rel=1e-12)
+        assert -1e-12 <= relaxed.losses.max() - relaxed.dual_value <= bound
+        assert relaxed.weights.sum() == pytest.approx(1)
+        H = np.tensordot(relaxed.weights, C, axes=1)
+        dual = relaxed.weights @ best - top_sums(H[None], 2)[0]
+        assert relaxed.dual_value == pytest.approx(dual, rel=1e-12)
 
 
 def test_huge_losses_do_not_overflow():
     scaled = 1e200 * CORNERS
-    found = multiplicative_weights(scaled, 1, 1e200 * BEST, 5, 1.0)
-    assert np.isfinite(found.losses).all()
-    assert np.isfinite(found.weights).all()
+    relaxed = multiplicative_weights(scaled, 1, 1e200 * BEST, 5, 1.0)
+    assert np.isfinite(relaxed.losses).all()
+    assert np.isfinite(relaxed.weights).all()
 
 
 @settings(max_examples=30, deadline=None)
@@ -142,8 +144,8 @@ def test_map_and_its_losses(seed, n_groups, r, n_iter, step):
     assert spectrum.min() > -1e-12
     assert spectrum.max() < 1 + 1e-12
     assert (spectrum > 1e-13).sum() == model.rank_ >= r
-    rest = np.eye(5) - P_star
-    P = np.eye(5) - rest @ rest
+    complement = np.eye(5) - P_star
+    P = np.eye(5) - complement @ complement
     assert np.trace(P) == pytest.approx(r, abs=1e-10)
 
     centred = X - X.mean(axis=0)

@@ -11,14 +11,18 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._docs import documented
+from scalefair._rounding import ROUNDING
 from scalefair.decomposition._base import TEXTS, BaseGroupPCA, Moments
-from scalefair.decomposition._pencil import captured, compress, leading_basis, top_sums
+from scalefair.decomposition._covariances import (
+    captured,
+    compress,
+    leading_basis,
+    top_sums,
+)
 
 Array = NDArray[np.float64]
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-# Errors are differences of traces: what counts as equal, relative to the trace.
-_ROUNDING = 1e-12
 
 
 @documented(**TEXTS)
@@ -125,7 +129,7 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
         self.tol = tol
         self.max_iter = max_iter
 
-    def _find_basis(self, moments: Moments) -> str | None:
+    def _fit_basis(self, moments: Moments) -> str | None:
         if len(moments.groups) != 2:
             raise ValueError(
                 f"sensitive_features has {len(moments.groups)} groups, but the "
@@ -135,11 +139,16 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
         C, r = moments.covariances(self.centering), self.n_components
         errors = _WeightedErrors(C, moments.counts, r)
         limit = errors.limit if self.constraint == "error" else math.inf
-        found, width, n_iter = golden_section(errors, limit, self.tol, self.max_iter)
-        compressed, best = compress(C, found.basis), top_sums(C, r)
-        self._store_basis(found.basis, compressed, moments.counts, errors.traces, best)
-        self.alpha_ = found.alpha
-        self.error_difference_ = found.difference
+        best, width, n_iter = golden_section(errors, limit, self.tol, self.max_iter)
+        self._store_basis(
+            best.basis,
+            compress(C, best.basis),
+            moments.counts,
+            errors.traces,
+            top_sums(C, r),
+        )
+        self.alpha_ = best.alpha
+        self.error_difference_ = best.difference
         self.disfavored_group_ = moments.groups[errors.worse]
         self.n_iter_ = n_iter
         self.converged_ = width <= self.tol
@@ -152,7 +161,7 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
         )
 
 
-class _Point(NamedTuple):
+class _WeightedBasis(NamedTuple):
     """The basis of one alpha, and its errors."""
 
     alpha: float  # weight of the total error
@@ -173,9 +182,9 @@ class _WeightedErrors:
         errors = self.traces - captured(C, self.plain)
         self.worse = int(errors.argmax())
         self.sign = np.where(np.arange(2) == self.worse, 1.0, -1.0)
-        self.limit = float(errors.max()) + _ROUNDING * float(self.traces.max())
+        self.limit = float(errors.max()) + ROUNDING * float(self.traces.max())
 
-    def at(self, alpha: float) -> _Point:
+    def evaluate(self, alpha: float) -> _WeightedBasis:
         """Leading eigenvectors of alpha C + (1 - alpha)(C_B - C_A), and errors."""
         if alpha == 1.0:
             U = self.plain
@@ -184,32 +193,34 @@ class _WeightedErrors:
             U = leading_basis(weights, self.C, self.r)
         errors = self.traces - captured(self.C, U)
         difference, total = float(self.sign @ errors), float(self.shares @ errors)
-        return _Point(alpha, U, difference, float(errors.max()), total)
+        return _WeightedBasis(alpha, U, difference, float(errors.max()), total)
 
 
 def golden_section(
     errors: _WeightedErrors, limit: float, tol: float, max_iter: int
-) -> tuple[_Point, float, int]:
-    """Minimise the squared difference over [0, 1]; the best point, width and steps."""
-    # Points whose larger error exceeds `limit` are out, and all to their left.
-    best, n_iter = errors.at(1.0), 1
+) -> tuple[_WeightedBasis, float, int]:
+    """Minimise the squared difference over [0, 1]; return basis, width and steps."""
+    # Points whose larger error exceeds `limit` are excluded, and all below them.
+    best, n_iter = errors.evaluate(1.0), 1
     low, high = 0.0, 1.0
-    left: _Point | None = None
-    right: _Point | None = None
+    lower: _WeightedBasis | None = None
+    upper: _WeightedBasis | None = None
     while high - low > tol and n_iter < max_iter:
-        if left is None:
-            point = left = errors.at(high - _GOLDEN * (high - low))
+        # 1. Evaluate the missing one of the two inner points.
+        if lower is None:
+            point = lower = errors.evaluate(high - _GOLDEN * (high - low))
         else:
-            point = right = errors.at(low + _GOLDEN * (high - low))
+            point = upper = errors.evaluate(low + _GOLDEN * (high - low))
         n_iter += 1
         if point.largest <= limit:
             best = min(best, point, key=lambda p: (abs(p.difference), p.total))
-        if left is None or right is None:
+        if lower is None or upper is None:
             continue
-        # The difference grows with alpha: the sum is positive where left**2 <
-        # right**2, and where both are equal leaves the choice not to rounding.
-        if left.largest <= limit and left.difference + right.difference > 0:
-            high, left, right = right.alpha, None, left
+        # 2. Keep the part of the interval with the smaller square. The difference never
+        #    falls with alpha: the sum of both is positive where lower**2 < upper**2.
+        #    Unlike the squares it is exact where both are equal.
+        if lower.largest <= limit and lower.difference + upper.difference > 0:
+            high, lower, upper = upper.alpha, None, lower
         else:
-            low, left, right = left.alpha, right, None
+            low, lower, upper = lower.alpha, upper, None
     return best, high - low, n_iter

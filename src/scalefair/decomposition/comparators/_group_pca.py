@@ -6,7 +6,7 @@ import numpy as np
 
 from scalefair._docs import documented
 from scalefair.decomposition._base import TEXTS, BaseGroupPCA, Moments
-from scalefair.decomposition._pencil import compress, leading_basis, top_sums
+from scalefair.decomposition._covariances import compress, leading_basis, top_sums
 
 
 @documented(**TEXTS)
@@ -48,7 +48,7 @@ class GroupPCA(BaseGroupPCA):
         self.n_components = n_components
         self.centering = centering
 
-    def _find_basis(self, moments: Moments) -> None:
+    def _fit_basis(self, moments: Moments) -> None:
         C = moments.covariances(self.centering)
         r = self.n_components
         U = leading_basis(moments.counts / moments.counts.sum(), C, r)

@@ -11,8 +11,9 @@ from scipy.special import softmax
 from sklearn.utils._param_validation import Interval
 
 from scalefair._docs import documented
+from scalefair._rounding import ROUNDING
 from scalefair.decomposition._base import TEXTS, BaseGroupPCA, Moments
-from scalefair.decomposition._pencil import (
+from scalefair.decomposition._covariances import (
     captured,
     leading_basis,
     top_sums,
@@ -20,9 +21,6 @@ from scalefair.decomposition._pencil import (
 )
 
 Array = NDArray[np.float64]
-
-# Eigenvalues of the relaxed projection this close to 0 or 1 are taken for 0 or 1.
-_ROUNDING = 1e-12
 
 
 @documented(**TEXTS)
@@ -133,22 +131,22 @@ class SemidefiniteFairPCA(BaseGroupPCA):
         self.max_iter = max_iter
         self.step = step
 
-    def _find_basis(self, moments: Moments) -> None:
+    def _fit_basis(self, moments: Moments) -> None:
         C = moments.covariances(self.centering)
         best = top_sums(C, self.n_components)
-        found = multiplicative_weights(
+        relaxed = multiplicative_weights(
             C, self.n_components, best, self.max_iter, self.step
         )
-        self.relaxed_losses_ = np.maximum(found.losses, 0.0)
-        self.dual_weights_ = found.weights
-        self.duality_gap_ = max(float(found.losses.max()) - found.dual_value, 0.0)
+        self.relaxed_losses_ = np.maximum(relaxed.losses, 0.0)
+        self.dual_weights_ = relaxed.weights
+        self.duality_gap_ = max(float(relaxed.losses.max()) - relaxed.dual_value, 0.0)
         self.n_iter_ = self.max_iter
-        p, V = found.p, found.vectors
+        p, V = relaxed.p, relaxed.vectors
         overall = weighted_sum(moments.counts / moments.counts.sum(), C)
-        # Any basis of this eigenspace is one of eigenvectors: take PCA's axes in it.
-        shared = V[:, p == 1]
-        axes = np.linalg.eigh(shared.T @ overall @ shared)[1]
-        V[:, p == 1] = (shared @ axes)[:, ::-1]
+        # Any basis of the eigenspace of 1 will do: take the principal axes in it.
+        eigenspace = V[:, p == 1]
+        axes = np.linalg.eigh(eigenspace.T @ overall @ eigenspace)[1]
+        V[:, p == 1] = (eigenspace @ axes)[:, ::-1]
         V *= np.sign(V[np.abs(V).argmax(axis=0), np.arange(p.size)])
         s = p / (1 + np.sqrt(1 - p))  # 1 - sqrt(1 - p) without cancellation
         self.rank_ = p.size
@@ -172,8 +170,8 @@ class Relaxed(NamedTuple):
     p: Array  # positive eigenvalues of P, largest first
     vectors: Array  # their eigenvectors, shape (n, q)
     losses: Array  # of the groups under P
-    weights: Array  # those visited with the largest dual value
-    dual_value: float  # that value, a lower bound of the largest loss under any P
+    weights: Array  # the visited weights with the largest dual value
+    dual_value: float  # a lower bound of the largest loss under any P
 
 
 def multiplicative_weights(
@@ -186,20 +184,25 @@ def multiplicative_weights(
     total = np.zeros(n_groups)
     bound, bound_weights = -np.inf, np.full(n_groups, 1 / n_groups)
     for _ in range(n_iter):
+        # 1. Weights grow exponentially with the losses so far.
         weights = softmax(step * total)
         U = leading_basis(weights, C, r)
         losses = best - captured(C, U)
+        # 2. U maximises the weighted variance: its weighted loss is a lower bound.
         dual_value = float(weights @ losses)
         if dual_value > bound:
             bound, bound_weights = dual_value, weights
+        # 3. The average of all projections.
         average += U @ U.T
         total += losses
+    # The last projection, if it is better than the average.
     if losses.max() <= (total / n_iter).max():
         return Relaxed(np.ones(r), U, losses, bound_weights, bound)
     p, V = np.linalg.eigh(average / n_iter)
     p, V = p[::-1], V[:, ::-1]
-    p = np.where(p > 1 - _ROUNDING, 1.0, p)
-    kept = p > _ROUNDING
+    # Eigenvalues that are 0 or 1 up to rounding.
+    p = np.where(p > 1 - ROUNDING, 1.0, p)
+    kept = p > ROUNDING
     V = np.ascontiguousarray(V[:, kept])
     return Relaxed(p[kept], V, total / n_iter, bound_weights, bound)
 
