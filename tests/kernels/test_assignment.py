@@ -235,7 +235,7 @@ def test_nearest_centres(n, k, weighted, same_bits):
     weights = rng.random(n) if weighted else None
     found = same_bits(lambda: nearest_centres(X, centres, weights))
     assert np.array_equal(found.labels, apart.argmin(axis=1))
-    np.testing.assert_allclose(found.low, apart.min(axis=1), atol=1e-12)
+    np.testing.assert_allclose(found.distances, apart.min(axis=1), atol=1e-12)
     member = np.eye(k)[found.labels]
     if weighted:
         member *= weights[:, None]

@@ -88,7 +88,7 @@ def embedding_kmeans(
         extra = itertools.islice(itertools.cycle(N_EXTRA_CENTRES), n_init - n_starts)
         for n_more in extra:
             n_more = min(n_more, n_clusters - 1)
-            more = _more_centres(rows, best.low, n_more, rng)
+            more = _more_centres(rows, best.distances, n_more, rng)
             best = _split_merge(rows, best, np.vstack([best.centres, more]))
         labels: NDArray[np.int32] = _iterate(rows, best.centres, *LONG_RUN).labels
     return labels
@@ -118,7 +118,7 @@ class _Run(NamedTuple):
     """Rows at their nearest centres, and where these move next."""
 
     labels: NDArray[np.int32]
-    low: Array  # (n,): squared distance to the nearest centre
+    distances: Array  # (n,): squared distance to the nearest centre
     cost: float  # weighted sum of these
     losses: Array  # (k,): rise of the cost without the centre, at most
     centres: Array  # (k, d): means of the rows, or where they were
@@ -136,12 +136,14 @@ def _pivots(X: Array, n_pivots: int) -> list[int]:
 
 
 def _assign(rows: _Rows, centres: Array) -> _Run:
-    labels, low, sums, counts, losses = nearest_centres(rows.X, centres, rows.weights)
+    labels, distances, sums, counts, losses = nearest_centres(
+        rows.X, centres, rows.weights
+    )
     means = np.divide(
         sums, counts[:, None], out=centres.copy(), where=counts[:, None] > 0
     )
-    cost = low.sum() if rows.weights is None else rows.weights @ low
-    return _Run(labels, low, float(cost), losses, means)
+    cost = distances.sum() if rows.weights is None else rows.weights @ distances
+    return _Run(labels, distances, float(cost), losses, means)
 
 
 def _iterate(

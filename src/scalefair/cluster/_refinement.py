@@ -160,7 +160,7 @@ def refine_labels(
     data = np.array([weight]) if weight else np.ascontiguousarray(W.data)
     graph = W.indptr, W.indices, data, int(not weight)
     refined = labels.astype(np.int64)
-    degrees, inner = degrees_and_inner_weights(*graph, refined, k)
+    degrees, inner = degrees_and_inner_weights(graph, refined, k)
     tau = regularization * degrees.mean()
     degrees += tau
     cells = np.bincount(kinds * k + refined, minlength=c * k)
@@ -174,7 +174,7 @@ def refine_labels(
     if bounds.n_attributes > 1:
         min_size = n
     after, n_passes = refine(
-        *graph,
+        graph,
         tau / n,
         degrees,
         kinds,

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from scalefair._docs import documented
 from scalefair.cluster._solvers import FairProblem
 from scalefair.cluster.comparators._base import TEXTS, Found, GraphComparator, Mask
-from scalefair.kernels import indicator_sweep, weight_within
+from scalefair.kernels import degrees_and_inner_weights, indicator_sweep
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -193,7 +193,8 @@ class _Descent:
         """Weight inside, volume and group counts of each cluster."""
         k, h = self.k, self.shares.size
         W = self.W
-        inside = weight_within(W.indptr, W.indices, W.data, labels, k)
+        graph = W.indptr, W.indices, W.data, 1
+        inside = degrees_and_inner_weights(graph, labels, k)[1]
         volumes = np.bincount(labels, self.degrees, minlength=k).astype(np.float64)
         counts = np.bincount(labels * h + self.codes, minlength=k * h)
         return inside, volumes, counts.reshape(k, h).astype(np.float64)
