@@ -43,6 +43,12 @@ def indicator_sweep(
     # A move must lower the objective by more than its rounding, or rows could cycle.
     min_gain = 10 * ROUNDING * (1.0 + penalty_weight)
     links = np.zeros(k)
+    # Terms of the objective, less their constant: 1 + penalty_weight |shares|^2.
+    terms = np.empty(k)
+    for c in range(k):
+        terms[c] = _term(
+            (inside[c], volumes[c], sizes[c], squares[c], products[c]), penalty_weight
+        )
     n_moves = 0
     for i in order:
         a = labels[i]
@@ -58,24 +64,24 @@ def indicator_sweep(
                 links[labels[indices[e]]] += data[e]
         node = degrees[i], loop, kinds[i], shares[kinds[i]]
         # Step 2: change of the terms of a, which the node leaves, and b, its best goal.
-        leave = _term(totals, a, -1, node, links, penalty_weight)
-        leave -= _term(totals, a, 0, node, links, penalty_weight)
+        leave = _totals_after(totals, a, -1, node, links)
+        leave_change = _term(leave, penalty_weight) - terms[a]
         best_change, best = -min_gain, a
         for b in range(k):
             if b != a:
-                change = leave + _term(totals, b, 1, node, links, penalty_weight)
-                change -= _term(totals, b, 0, node, links, penalty_weight)
+                join = _totals_after(totals, b, 1, node, links)
+                change = leave_change + _term(join, penalty_weight) - terms[b]
                 if change < best_change:
                     best_change, best = change, b
         # Step 3: move it.
         if best != a:
             n_moves += 1
             labels[i] = best
-            for c, sign in ((a, -1), (best, 1)):
-                inside[c], volumes[c], sizes[c], squares[c], products[c] = (
-                    _totals_after(totals, c, sign, node, links)
-                )
-                counts[c, kinds[i]] += sign
+            join = _totals_after(totals, best, 1, node, links)
+            for c, after, change in ((a, leave, -1), (best, join, 1)):
+                inside[c], volumes[c], sizes[c], squares[c], products[c] = after
+                counts[c, kinds[i]] += change
+                terms[c] = _term(after, penalty_weight)
     return n_moves
 
 
@@ -95,9 +101,8 @@ def _totals_after(totals, c, sign, node, links):
 
 
 @cached_njit()
-def _term(totals, c, sign, node, links, penalty_weight):
-    """Term of the objective, less its constant: 1 + penalty_weight |shares|^2."""
-    inside, volume, size, square, product = _totals_after(totals, c, sign, node, links)
+def _term(totals, penalty_weight):
+    inside, volume, size, square, product = totals
     deviation = (square - 2.0 * size * product) / (size * size)
     # Rounding can leave no volume when weights differ by 16 orders of magnitude.
     return penalty_weight * deviation - (inside / volume if volume > 0 else 0.0)

@@ -131,7 +131,7 @@ def refine(
                 )
                 if exchange_gain > best_gain:
                     best_gain, best_cluster, best_partner = exchange_gain, b, j
-            _keep_partner(partners[s, a, b], partner_gains[s, a, b], i, gain)
+            _keep_partner(partners, partner_gains, s, a, b, i, gain)
         if best_cluster < 0:
             continue
         # Step 4: carry it out; all neighbours are visited in the next pass.
@@ -158,7 +158,8 @@ def refine(
     return cut, max_iter
 
 
-@cached_njit(nogil=True)
+# Inlined: as a call it takes a tenth of the time of all.
+@cached_njit(nogil=True, inline="always")
 def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
     """Weights of node i's edges by clusters; how many there are, and its loop.
 
@@ -181,16 +182,16 @@ def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
 
 
 @cached_njit(nogil=True)
-def _keep_partner(nodes, gains, i, gain):
+def _keep_partner(partners, gains, s, a, b, i, gain):
     """Put a node into a list of partners, in the place of the least useful one."""
     worst = 0
     for c in range(N_PARTNERS):
-        if nodes[c] == i:
+        if partners[s, a, b, c] == i:
             return
-        if gains[c] < gains[worst]:
+        if gains[s, a, b, c] < gains[s, a, b, worst]:
             worst = c
-    if gain > gains[worst]:
-        nodes[worst], gains[worst] = i, gain
+    if gain > gains[s, a, b, worst]:
+        partners[s, a, b, worst], gains[s, a, b, worst] = i, gain
 
 
 @cached_njit(nogil=True)
