@@ -124,7 +124,7 @@ def test_recall_of_a_transformer(blobs):
 
 
 def test_recall_is_that_of_rows_drawn_at_random(monkeypatch):
-    monkeypatch.setattr(_neighbors, "_SAMPLE", 100)
+    monkeypatch.setattr(_neighbors, "N_EXACT_ROWS", 100)
     X = np.arange(600.0)[:, None]
     found = Ranks(0, 2).fit_transform(X).tolil()
     found[:300] = 0
@@ -141,23 +141,13 @@ def test_rounding_leaves_ties_hits():
     X = 0.1 * np.arange(300.0)[:, None]  # two neighbours each, equally near
     recall = neighbors_graph(X, 10, Ranks(1, 2)).recall
     assert recall == pytest.approx(298 / 300)  # one neighbour only at the ends
-    tie = [np.array([0]), np.array([2])], [0.01, 0.01]
-    assert _neighbors._hits(X, [1, 1], *tie).tolist() == [1, 1]
-    far = 0.1 * np.array([[0.0], [1.0], [2.00001]])
-    assert _neighbors._hits(far, [1, 1], *tie).tolist() == [1, 0]
 
 
 def test_missing_neighbours_are_no_hits():
     X = np.array([[0.0], [1.0], [0.5]])  # -1 is not the last row
-    found = [np.array([2, 1]), np.array([2, -1]), np.array([-1, -1]), np.array([])]
-    hits = _neighbors._hits(X, np.zeros(4, dtype=int), found, [1.0] * 4)
-    assert hits.tolist() == [1, 0.5, 0, 1]
-
-
-def test_a_row_is_not_its_own_neighbour():
-    found = np.array([[0, 5, 6], [5, 1, 6], [5, 6, 2], [7, 8, 9]])
-    others = _neighbors._without_self(found, np.arange(4))
-    assert others.tolist() == [[5, 6], [5, 6], [5, 6], [7, 8]]
+    sample = _neighbors.RecallSample.of(X, np.zeros(4, dtype=int), 2)
+    neighbors = [np.array([2, 1]), np.array([2, -1]), np.array([-1, -1]), np.array([])]
+    assert sample.recalls(neighbors).tolist() == [1, 0.5, 0, 1]
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1e-30, 1e30, 1e200, -1e200])
@@ -265,7 +255,7 @@ class FakeLists:
 @pytest.fixture
 def fake(monkeypatch):
     monkeypatch.setattr(_neighbors, "_faiss", lambda: sys)
-    monkeypatch.setattr(_neighbors, "_Lists", FakeLists)
+    monkeypatch.setattr(_neighbors, "InvertedLists", FakeLists)
     monkeypatch.setattr(FakeLists, "searched", [])
     return lambda missed: monkeypatch.setattr(
         FakeLists, "n_missed", staticmethod(missed)
@@ -324,13 +314,12 @@ def test_approximate_reaches_its_recall(faiss, many):
     assert W.sum() == 10 * 3000
 
 
-def test_more_lists_are_searched_for_recall(faiss, many, monkeypatch):
-    monkeypatch.setattr(_neighbors, "_FIRST_PROBES", 1)
-    rough = _neighbors._Lists(many, 0)
-    few = rough.search(np.arange(3000), 10, 1)
-    graph = neighbors_graph(many, 10, "approximate", 0)
-    assert reached(many, _neighbors._graph_of(few.clip(0), 3000)) < 0.98
-    assert graph.recall >= 0.99
+def test_more_lists_are_searched_for_recall(faiss, many):
+    X = np.random.default_rng(0).standard_normal((5000, 12))
+    lists = _neighbors.InvertedLists(X, 0)
+    first = lists.search(np.arange(5000), 10, 8)
+    assert reached(X, _neighbors._graph_of(first.clip(0), 5000)) < 0.9
+    assert neighbors_graph(X, 10, "approximate", 0).recall >= 0.99
 
 
 def test_digits_that_float32_lacks(faiss, many, monkeypatch):
@@ -343,7 +332,7 @@ def test_digits_that_float32_lacks(faiss, many, monkeypatch):
         assert found.neighbors == "approximate"
         assert reached(X, found.affinity) >= 0.985
         assert faiss.cvar.distance_compute_blas_threshold == 20
-    with _neighbors._Lists(many, 0)._repeatable():
+    with _neighbors.InvertedLists(many, 0)._repeatable():
         assert faiss.cvar.distance_compute_blas_threshold > 1e9
 
 
@@ -365,13 +354,13 @@ def test_no_call_of_faiss_uses_blas(faiss, many, monkeypatch):
             return super().search(*arguments)
 
     monkeypatch.setattr(faiss, "IndexIVFFlat", Watched)
-    _neighbors._Lists(many, 0).search(np.arange(5), 10, 8)
+    _neighbors.InvertedLists(many, 0).search(np.arange(5), 10, 8)
     assert seen.keys() == {"train", "add", "search"}
     assert min(seen.values()) > 1e9
 
 
 def test_other_random_states_make_other_lists(faiss, many):
-    found = [_neighbors._Lists(many, seed).order() for seed in (0, 0, 1)]
+    found = [_neighbors.InvertedLists(many, seed).order() for seed in (0, 0, 1)]
     assert (np.sort(found[0]) == np.arange(3000)).all()
     assert (found[0] == found[1]).all()
     assert (found[0] != found[2]).any()
@@ -380,7 +369,7 @@ def test_other_random_states_make_other_lists(faiss, many):
 def test_one_thread_on_macos(faiss, many, monkeypatch):
     n_threads, calls = faiss.omp_get_max_threads(), []
     monkeypatch.setattr(faiss, "omp_set_num_threads", calls.append)
-    lists = _neighbors._Lists(many, 0)
+    lists = _neighbors.InvertedLists(many, 0)
     monkeypatch.setattr(sys, "platform", "darwin")
     lists.search(np.arange(5), 10, 8)
     assert calls == [n_threads, 1, n_threads]
@@ -443,7 +432,7 @@ def test_approximate_neighbours_are_as_near_as_exact_ones(faiss, X):
 
 
 def test_auto(faiss, many, monkeypatch):
-    monkeypatch.setattr(_neighbors, "_MANY", 3000)
+    monkeypatch.setattr(_neighbors, "MIN_APPROXIMATE_ROWS", 3000)
     for system, found in (("linux", "approximate"), ("darwin", "exact")):
         monkeypatch.setattr(sys, "platform", system)
         assert neighbors_graph(many, 10, "auto").neighbors == found
@@ -455,7 +444,7 @@ def test_auto(faiss, many, monkeypatch):
 
 def test_without_faiss(blobs, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
-    monkeypatch.setattr(_neighbors, "_MANY", 100)
+    monkeypatch.setattr(_neighbors, "MIN_APPROXIMATE_ROWS", 100)
     assert fit(blobs).neighbors_ == "exact"
     with pytest.raises(ImportError, match=r'pip install "scalefair\[neighbors\]"'):
         fit(blobs, neighbors="approximate")

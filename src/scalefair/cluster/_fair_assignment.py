@@ -375,7 +375,7 @@ class AssignmentProblem:
         return best.labels, prices, lower_bound, message, dual
 
     def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> FlowSolution:
-        """Solve the problem for fixed sizes, from those prices and near those counts."""
+        """Solve the problem for fixed sizes, from prices and near counts of others."""
         if self.bounds.is_box:
             low, high = self.bounds.counts(sizes)
         elif self.search_sizes:
