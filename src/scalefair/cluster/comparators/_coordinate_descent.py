@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._docs import documented
 from scalefair.cluster._solvers import FairProblem
-from scalefair.cluster.comparators._base import TEXTS, Found, GraphComparator, Mask
+from scalefair.cluster.comparators._base import TEXTS, Clustering, GraphComparator, Mask
 from scalefair.kernels import degrees_and_inner_weights, indicator_sweep
 
 Array = NDArray[np.float64]
@@ -136,7 +136,7 @@ class CoordinateDescentFairClustering(GraphComparator):
 
     def _cluster(
         self, W: sparse.csr_array, problem: FairProblem, kept: Mask, rng: RandomState
-    ) -> Found:
+    ) -> Clustering:
         descent = _Descent(W, problem, float(self.fairness_weight))
         starts = [
             descent.run(start, self.max_iter, _COARSE_GAIN, rng)

@@ -19,7 +19,7 @@ from scalefair._groups import GroupCodes
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._fair_spectral import FairSpectralClustering
 from scalefair.cluster._solvers import FairProblem
-from scalefair.cluster.comparators._base import TEXTS, Found, GraphComparator, Mask
+from scalefair.cluster.comparators._base import TEXTS, Clustering, GraphComparator, Mask
 
 Array = NDArray[np.float64]
 
@@ -167,7 +167,7 @@ class UnifiedFairSpectralClustering(GraphComparator):
 
     def _cluster(
         self, W: sparse.csr_array, problem: FairProblem, kept: Mask, rng: RandomState
-    ) -> Found:
+    ) -> Clustering:
         start = FairSpectralClustering(
             self.n_clusters,
             n_init=self.n_init,
