@@ -156,13 +156,13 @@ def test_float32_agrees_with_float64(planted):
 
 
 @pytest.mark.parametrize(
-    ("n_least", "tol", "same"),
+    ("n_min", "tol", "same"),
     [(100, 1e-4, "float32"), (100, 1e-6, "float64"), (10**5, 1e-4, "float64")],
 )
 def test_dtype_is_chosen_by_size_and_tolerance(
-    n_least, tol, same, planted, monkeypatch
+    n_min, tol, same, planted, monkeypatch
 ):
-    monkeypatch.setattr(_solvers, "_SINGLE_NODES", n_least)
+    monkeypatch.setattr(_solvers, "MIN_SINGLE_NODES", n_min)
     groups = planted.sensitive_features
     options = {"solver": "chebyshev", "tol": tol, "random_state": 0}
     auto, other = (
