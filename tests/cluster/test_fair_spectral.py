@@ -159,9 +159,7 @@ def test_float32_agrees_with_float64(planted):
     ("n_min", "tol", "same"),
     [(100, 1e-4, "float32"), (100, 1e-6, "float64"), (10**5, 1e-4, "float64")],
 )
-def test_dtype_is_chosen_by_size_and_tolerance(
-    n_min, tol, same, planted, monkeypatch
-):
+def test_dtype_is_chosen_by_size_and_tolerance(n_min, tol, same, planted, monkeypatch):
     monkeypatch.setattr(_solvers, "MIN_SINGLE_NODES", n_min)
     groups = planted.sensitive_features
     options = {"solver": "chebyshev", "tol": tol, "random_state": 0}

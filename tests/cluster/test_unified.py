@@ -11,8 +11,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from scalefair.cluster import FairSpectralClustering, UnifiedFairSpectralClustering
 from scalefair.cluster._solvers import FairProblem
 from scalefair.cluster.comparators._unified import (
+    Alternation,
     CandidatePairs,
-    _Alternation,
     candidate_pairs,
     descend_embedding,
     learn_weights,
@@ -180,7 +180,7 @@ def alternation():
     start.labels_ = np.random.RandomState(0).randint(4, size=50)
     problem = FairProblem(NormalizedAffinity(W), groups, 4)
     parameters = UnifiedFairSpectralClustering(n_neighbors=5, label_weight=0.7)
-    state = _Alternation(W, problem, parameters, start)
+    state = Alternation(W, problem, parameters, start)
     state.advance()
     return state
 

@@ -36,8 +36,6 @@ RELAXATION_GAP = 1e-4
 TEMPERATURE_FACTOR = 0.3
 # Barrier after a stage, in units of that before it (Nocedal and Wright, section 19.3).
 BARRIER_FACTOR = 0.2
-# Newton steps of a stage.
-MAX_STEPS = 8
 # Rows of the sample on which the first stages work.
 MAX_SAMPLE_ROWS = 20_000
 
@@ -134,7 +132,7 @@ def maximise_dual(
     for _ in range(30):  # stages: the temperature falls to 1e-15 of the first
         value, N, H = evaluate(x)
         bound, is_settled, is_stuck = 0.0, False, False
-        for _ in range(MAX_STEPS):
+        for _ in range(8):  # Newton's steps; a stage that needs more goes on
             # Step 1: Newton's direction. The stage ends when little is to be gained.
             gradient = A.T @ N - 1 + barrier / x
             direction = _newton_direction(A, H, x, gradient, barrier)

@@ -34,10 +34,9 @@ from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Rows of the sample on which starts are compared, at least so many for each cluster:
-# its means are as good to start from, and take a fraction of the time.
+# Rows of the sample on which starts are compared, or 200 for each cluster: its means
+# are as good to start from, and take a fraction of the time.
 START_SAMPLE_ROWS = 5_000
-ROWS_PER_CLUSTER = 200
 
 
 @documented()
@@ -229,7 +228,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         """Return centres and assignment of the best start, on a sample of the rows."""
         n, k = len(rows), self.n_clusters
         # Step 1: a sample, with rows of all combinations of groups.
-        size = max(START_SAMPLE_ROWS, ROWS_PER_CLUSTER * k)
+        size = max(START_SAMPLE_ROWS, 200 * k)
         if n > size:
             first, _ = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
             sample = np.union1d(first, rng.choice(n, size, replace=False))
@@ -241,8 +240,8 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         largest = largest if len(largest) >= k else rows
         labels = embedding_kmeans(rows, k, n_init=2, random_state=rng)
         means = cluster_means(rows, labels)  # fewer than k if many rows are equal
-        others = rng.choice(len(rows), k - len(means), replace=False)
-        starts = [np.vstack([means, rows[others]])]
+        drawn = rng.choice(len(rows), k - len(means), replace=False)
+        starts = [np.vstack([means, rows[drawn]])]
         for _ in range(self.n_init - 1):
             starts.append(kmeans_plusplus(largest, k, random_state=rng)[0])
         # Step 3: after three iterations the best one goes on alone.

@@ -20,8 +20,6 @@ from scalefair.kernels import (
 
 Array = NDArray[np.float64]
 
-# Lloyd's iterations of an attempt; only the best one is iterated until it settles.
-MAX_SHORT_ITER = 8
 # Centres added to the best ones in an attempt to mend them.
 N_EXTRA_CENTRES = 3
 
@@ -144,10 +142,13 @@ def _assign(rows: WeightedRows, centres: Array) -> KMeansRun:
 def _iterate(
     rows: WeightedRows,
     centres: Array,
-    max_iter: int = MAX_SHORT_ITER,
+    max_iter: int = 8,
     rtol: float = 1e-4,
 ) -> KMeansRun:
-    """Lloyd's iterations, until the cost decreases relatively by less than `rtol`."""
+    """Lloyd's iterations, until the cost decreases relatively by less than `rtol`.
+
+    By default those of an attempt, of which only the best one is to settle.
+    """
     previous_cost = np.inf
     for _ in range(max_iter):
         run = _assign(rows, centres)

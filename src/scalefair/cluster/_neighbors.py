@@ -353,8 +353,8 @@ def _without_self(neighbors: Indices, rows: Indices) -> Indices:
     """Neighbours but the row itself, or but the last if equal rows hide it."""
     is_other = neighbors != rows[:, None]
     is_other[is_other.all(axis=1), -1] = False
-    others: Indices = neighbors[is_other].reshape(len(neighbors), -1)
-    return others
+    remaining: Indices = neighbors[is_other].reshape(len(neighbors), -1)
+    return remaining
 
 
 def _squared_distances(X: Any, row: int, neighbors: Indices) -> NDArray[np.float64]:

@@ -19,18 +19,14 @@ from scalefair._rounding import ROUNDING
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Clusters are tiny below this fraction of the average size.
-MIN_SIZE_FRACTION = 0.1
-# Nodes of the branch and bound trees of the integer programs: seconds at most.
-MAX_MILP_NODES = 100
 # An integer program meets its constraints to 1e-6 rows: "less than one row" is 1 row
 # less this margin.
 MILP_MARGIN = 1e-5
 
 
 def smallest_size(n: int, k: int) -> int:
-    """Size below which a cluster of n nodes in k clusters is tiny."""
-    return max(1, math.ceil(MIN_SIZE_FRACTION * n / k))
+    """Size below which a cluster of n nodes in k is tiny: a tenth of the average."""
+    return max(1, math.ceil(0.1 * n / k))
 
 
 def check_tolerance(tolerance: Any) -> None:
@@ -303,7 +299,8 @@ def _solve_milp(
         integrality=integrality,
         bounds=Bounds(0, np.inf),
         constraints=LinearConstraint(matrix, np.concatenate(low), np.concatenate(high)),
-        options={"node_limit": MAX_MILP_NODES, "mip_rel_gap": gap},
+        # Branch and bound of 100 nodes takes a few seconds at most.
+        options={"node_limit": 100, "mip_rel_gap": gap},
     )
 
 

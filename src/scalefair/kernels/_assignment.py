@@ -17,8 +17,6 @@ from scalefair.kernels._arrays import Float64Array, IntArray, read_only
 # Cheapest moves that are kept of each group between two columns: when these are used
 # up, the rows are searched again.
 N_KEPT_MOVES = 32
-# Numbers that all kept moves may take (64 MiB): fewer are kept of many columns.
-MAX_KEPT_NUMBERS = 2**23
 # Sums over centres are formed in at most this many parts of the rows, whatever the
 # number of threads, and added in their order: the last digits are always the same.
 N_PARTS = 64
@@ -222,7 +220,8 @@ def min_cost_flow(
         _push(i, kinds[i], labels[i], rows)
     # Of each kind from a to b, the cheapest moves: costs, rows, how many there are (-1:
     # not searched yet), and what all other moves cost at least.
-    n_kept = max(2, min(N_KEPT_MOVES, MAX_KEPT_NUMBERS // (h * k * k)))
+    # In all they take 128 MiB at most: fewer are kept of many columns.
+    n_kept = max(2, min(N_KEPT_MOVES, 2**23 // (h * k * k)))
     moves = (
         np.empty((h, k, k, n_kept)),
         np.empty((h, k, k, n_kept), np.int64),

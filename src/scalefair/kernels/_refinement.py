@@ -13,8 +13,6 @@ from scalefair.kernels._arrays import Float64Array, IntArray
 
 # Partners for an exchange that are kept of each kind and ordered pair of clusters.
 N_PARTNERS = 6
-# A pass that lowers the cut by less than this part is the last.
-CUT_RTOL = 5e-4
 
 
 @cached_njit(nogil=True)
@@ -63,7 +61,7 @@ def refine(
     that it leaves keeps `min_size` nodes; two of a kind that change places change no
     count. Passes visit the nodes in `order`: all in the first two, so that every node
     meets its partners, then those next to a change. One that lowers the cut by less
-    than `CUT_RTOL` of it is the last. Overwrites `labels`, `counts`, `volumes` and
+    than 1 / 2000 of it is the last. Overwrites `labels`, `counts`, `volumes` and
     `inner`, and returns the cut and the number of passes.
     """
     indptr, indices = graph[0], graph[1]
@@ -79,7 +77,7 @@ def refine(
     for visit in range(max_iter * n):
         # Step 1: at the end of a pass, from the second on, see what it has brought.
         if visit % n == 0 and visit >= 2 * n:
-            if previous_cut - cut <= CUT_RTOL * cut:
+            if previous_cut - cut <= 5e-4 * cut:
                 return cut, visit // n
             previous_cut = cut
         i = order[visit % n]
