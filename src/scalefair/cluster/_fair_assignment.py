@@ -505,12 +505,13 @@ class AssignmentProblem:
             choices.append(sums.argmax(axis=1))
             totals = sums.max(axis=1)
         # Back from a sum of zero to the changes that led there.
-        new_sizes, position = sizes.copy(), max_sum
+        best_sizes: Ints = sizes.copy()
+        position = max_sum
         for cluster in reversed(range(sizes.size)):
             change = changes[choices[cluster][position]]
-            new_sizes[cluster] += change
+            best_sizes[cluster] += change
             position -= change
-        return new_sizes
+        return best_sizes
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,7 @@ def _two_hop_growth(indptr: NDArray[Any], indices: NDArray[Any]) -> float:
     one_hop = adjacency[np.linspace(0, n - 1, min(n, 200)).astype(int)]
     if one_hop.nnz > n:
         return np.inf
-    return (one_hop @ adjacency).nnz / max(one_hop.nnz, 1)
+    return float((one_hop @ adjacency).nnz / max(one_hop.nnz, 1))
 
 
 def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:

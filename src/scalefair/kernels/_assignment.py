@@ -83,7 +83,7 @@ def _smoothed_chunk(C, prices, temperature, count, curvature):
         total -= temperature * math.log(sum_of_weights)
         for e in range(n_active):
             weights[active[e]] /= sum_of_weights
-        # Step 3: gradient q, minus the Hessian (diag(q) - q q') / t: its lower triangle.
+        # Step 3: gradient q, minus the Hessian (diag(q) - q q') / t, lower half.
         for e in range(n_active):
             a = active[e]
             count[a] += weights[a]
