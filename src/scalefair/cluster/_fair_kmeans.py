@@ -34,8 +34,8 @@ from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Rows of the sample on which starts are compared, or 200 for each cluster: its means
-# are as good to start from, and take a fraction of the time.
+# Rows of the sample on which starts of up to 25 clusters are compared: its means are as
+# good to start from, and take a fraction of the time.
 START_SAMPLE_ROWS = 5_000
 
 
@@ -228,7 +228,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         """Return centres and assignment of the best start, on a sample of the rows."""
         n, k = len(rows), self.n_clusters
         # Step 1: a sample, with rows of all combinations of groups.
-        size = max(START_SAMPLE_ROWS, 200 * k)
+        size = START_SAMPLE_ROWS * max(k, 25) // 25
         if n > size:
             first, _ = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
             sample = np.union1d(first, rng.choice(n, size, replace=False))
