@@ -92,9 +92,9 @@ def test_one_attribute_twice_is_once(graph):
 def test_joint_is_stricter_where_attributes_are_independent(graph):
     W, _ = graph
     pair = np.column_stack([np.arange(N) // 2 % 2, np.arange(N) % 2])
-    each, joint = fit(W, pair), fit(W, pair, attributes="joint")
+    separate, joint = fit(W, pair), fit(W, pair, attributes="joint")
     assert constraints(W.toarray(), pair).shape[1] - 2 == 2
-    assert each.eigenvalues_.sum() > joint.eigenvalues_.sum() + 1e-6
+    assert separate.eigenvalues_.sum() > joint.eigenvalues_.sum() + 1e-6
     # Combinations are orthogonal to less: what "joint" forbids, "each" forbids, too.
     F = constraints(W.toarray(), pair)
     assert np.linalg.norm(F.T @ joint.embedding_) < 1e-12

@@ -29,8 +29,8 @@ def _handfuls(n=21_000, n_far=8, seed=0):
     """Rows close to the origin and clusters of five to twelve far from them."""
     rng = np.random.RandomState(seed)
     sizes = 5 + np.arange(n_far)
-    far = np.repeat(np.eye(n_far + 2)[2:], sizes, axis=0)
-    X = np.vstack([np.zeros((n, n_far + 2)), far])
+    distant = np.repeat(np.eye(n_far + 2)[2:], sizes, axis=0)
+    X = np.vstack([np.zeros((n, n_far + 2)), distant])
     X[:n, 0] = np.where(np.arange(n) % 2, 0.02, -0.02)
     X += 1e-3 * rng.standard_normal(X.shape)
     return X[rng.permutation(len(X))]

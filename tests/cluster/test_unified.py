@@ -65,8 +65,8 @@ def test_any_start_of_the_multipliers_will_do(seed):
     np.testing.assert_allclose(s, expected, atol=1e-6 * expected.max())
 
 
-def _keep_largest(A, most):
-    largest = np.argsort(-A, axis=1)[:, :most]
+def _keep_largest(A, n_entries):
+    largest = np.argsort(-A, axis=1)[:, :n_entries]
     kept = np.zeros_like(A)
     np.put_along_axis(kept, largest, np.take_along_axis(A, largest, 1), 1)
     return np.maximum(kept, kept.T)
