@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,61 @@ class CostRows:
         return float(weights @ values), merge @ counts, by_kind
 
 
+class StageResult(NamedTuple):
+    """Where a stage of Newton's method ended."""
+
+    x: Array
+    value: float  # of the smoothed bound with the barrier
+    counts: Array  # (c, k)
+    is_settled: bool  # little more is to be gained
+    is_stuck: bool  # nothing beyond rounding
+    n_passes: int
+
+
+@dataclass(frozen=True)
+class BarrierProblem:
+    """The bound with smoothed minima, and a logarithmic barrier of its multipliers."""
+
+    rows: CostRows
+    A: Array  # (c, m)
+    temperature: float
+    barrier: float
+    spread: float  # of the costs of a row
+
+    def evaluate(self, x: Array) -> tuple[float, Array, Array]:
+        """Value, counts N and curvatures H of the smoothed minima."""
+        value, N, H = self.rows.minima(self.A @ x, self.temperature)
+        return value - x.sum() + self.barrier * np.log(x).sum(), N, H
+
+    def maximise(self, x: Array) -> StageResult:
+        """Newton's method with a line search: eight steps at most."""
+        (value, N, H), n_passes = self.evaluate(x), 1
+        for _ in range(8):
+            # Step 1: Newton's direction, unless it promises little.
+            gradient = self.A.T @ N - 1 + self.barrier / x
+            direction = _newton_direction(self.A, H, x, gradient, self.barrier)
+            predicted = float((gradient * direction).sum())
+            if predicted < 0.025 * self.barrier * x.size:
+                return StageResult(x, value, N, True, False, n_passes)
+            # Step 2: at most nine tenths of the way to x = 0, and no prices change by
+            # more than costs differ; then backtrack.
+            to_boundary = float((-direction / x).max())
+            change = float(abs(self.A @ direction).max())
+            length = 1 / max(1.0, to_boundary / 0.9, change / self.spread)
+            min_length = 1e-8 * length
+            while length >= min_length:
+                trial = x + length * direction
+                trial_value, trial_N, trial_H = self.evaluate(trial)
+                n_passes += 1
+                if trial_value >= value + 0.1 * length * predicted:
+                    break
+                length *= 0.4
+            else:  # rounding, or flat: the point before is as good as it gets
+                return StageResult(x, value, N, False, True, n_passes)
+            x, value, N, H = trial, trial_value, trial_N, trial_H
+        return StageResult(x, value, N, False, False, n_passes)
+
+
 def maximise_dual(
     C: Array, offsets: NDArray[np.int64], A: Array, start: DualSolution | None = None
 ) -> DualSolution:
@@ -121,54 +177,25 @@ def maximise_dual(
         barrier = max(n * start.barrier / BARRIER_FACTOR, 1e-300)
         x = np.maximum(interior, barrier * k / n)
     n_passes = 0
-
-    def evaluate(x: Array) -> tuple[float, Array, Array]:
-        """Bound with smoothed minima and barrier, counts N and curvatures H."""
-        nonlocal n_passes
-        n_passes += 1
-        value, N, H = rows.minima(A @ x, temperature)
-        return value - x.sum() + barrier * np.log(x).sum(), N, H
-
     for _ in range(30):  # stages: the temperature falls to 1e-15 of the first
-        value, N, H = evaluate(x)
-        bound, is_settled, is_stuck = 0.0, False, False
-        for _ in range(8):  # Newton's steps; a stage that needs more goes on
-            # Step 1: Newton's direction. The stage ends when little is to be gained.
-            gradient = A.T @ N - 1 + barrier / x
-            direction = _newton_direction(A, H, x, gradient, barrier)
-            predicted = float((gradient * direction).sum())
-            if predicted < 0.025 * barrier * x.size:
-                is_settled = True
-                break
-            # Step 2: at most nine tenths of the way to x = 0, and no prices change by
-            # more than costs differ; then backtrack.
-            to_boundary, change = (-direction / x).max(), abs(A @ direction).max()
-            length = 1 / max(1.0, float(to_boundary) / 0.9, float(change) / spread)
-            min_length = 1e-8 * length
-            while length >= min_length:
-                trial = x + length * direction
-                trial_value, trial_N, trial_H = evaluate(trial)
-                if trial_value >= value + 0.1 * length * predicted:
-                    break
-                length *= 0.4
-            else:  # rounding, or flat: the point before is as good as it gets
-                is_stuck = True
-                break
-            x, value, N, H = trial, trial_value, trial_N, trial_H
+        # Step 1: maximise with smoothing and barrier; measure the bound without.
+        stage = BarrierProblem(rows, A, temperature, barrier, spread).maximise(x)
+        x = stage.x
         bound = rows.minima(A @ x, 0.0)[0] - float(x.sum())
-        n_passes += 1
-        if is_stuck and not is_sample:
+        n_passes += stage.n_passes + 1
+        if stage.is_stuck and not is_sample:
             break
-        if not (is_sample or is_settled):  # more steps
+        if not (is_sample or stage.is_settled):  # more steps
             continue
-        # Step 3: how much of the bound smoothing and barrier may still hide.
-        loss = max(bound - value + barrier * np.log(x).sum(), barrier * x.size)
+        # Step 2: how much of the bound smoothing and barrier may still hide.
+        hidden = bound - stage.value + barrier * np.log(x).sum()
+        loss = max(hidden, barrier * x.size)
         if loss <= RELAXATION_GAP * bound and not is_sample:
             break
-        # Step 4: the next stage, on all rows once the sample is solved nearly so well.
+        # Step 3: the next stage, on all rows once the sample is solved nearly so well.
         # It lacks rows of small clusters, whose prices are far off: one stage back.
-        n_stages = int(loss > RELAXATION_GAP * bound and not is_stuck)
-        if is_sample and (is_stuck or loss <= 10 * RELAXATION_GAP * bound):
+        n_stages = int(loss > RELAXATION_GAP * bound and not stage.is_stuck)
+        if is_sample and (stage.is_stuck or loss <= 10 * RELAXATION_GAP * bound):
             rows, is_sample, n_stages = CostRows.of(C, offsets), False, -1
         temperature *= TEMPERATURE_FACTOR**n_stages
         barrier *= BARRIER_FACTOR**n_stages
@@ -178,8 +205,9 @@ def maximise_dual(
     sparse_bound = rows.minima(A @ sparse_x, 0.0)[0] - sparse_x.sum()
     is_as_good = sparse_bound >= bound - RELAXATION_GAP * abs(bound)
     multipliers = sparse_x if is_as_good else x
+    prices = A @ multipliers
     return DualSolution(
-        multipliers, A @ multipliers, N, n_passes, x, temperature, barrier / n
+        multipliers, prices, stage.counts, n_passes, x, temperature, barrier / n
     )
 
 
