@@ -13,6 +13,7 @@ from sklearn.neighbors import KNeighborsTransformer
 
 from scalefair.cluster import FairSpectralClustering, _neighbors
 from scalefair.cluster._base import PAPERS_METHOD
+from scalefair.cluster._new_nodes import new_affinity
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
@@ -36,7 +37,7 @@ def rows_of(model):
 def embed(model, W, codes):
     """Rows of new nodes, as `predict` compares them."""
     rows, _ = model._extension.embed(
-        model._new_affinity(W), model.embedding_, model.eigenvalues_, codes
+        new_affinity(model, W), model.embedding_, model.eigenvalues_, codes
     )
     return rows
 

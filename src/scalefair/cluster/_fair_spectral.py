@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from copy import deepcopy
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -19,34 +16,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import CallbackSupportMixin, fit_context, with_callbacks
 from scalefair._docs import documented
-from scalefair._entries import canonical, graph_as_matrix
-from scalefair._groups import (
-    Attribute,
-    compared_attributes,
-    fitted_groups,
-    known_groups,
-)
+from scalefair._entries import graph_as_matrix
+from scalefair._groups import Attribute, compared_attributes, fitted_groups
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
 from scalefair.cluster._base import (
     TEXTS,
+    FitProgress,
     GraphClustering,
     check_square,
     checked_affinity,
     cluster_balances,
     kept_groups,
     partitioned_affinity,
-    refuse_negative,
     submatrix,
 )
+from scalefair.cluster._cluster_quality import warn_of_balance, warn_of_sizes
 from scalefair.cluster._fair_assignment import FairAssignment, assign_rows
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
-from scalefair.cluster._neighbors import (
-    neighbors_graph,
-    new_neighbors,
-    stored_neighbors,
-)
-from scalefair.cluster._new_nodes import NystroemExtension, check_eigenvalues
+from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
+from scalefair.cluster._new_nodes import NystroemExtension, predict_labels
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
@@ -59,13 +48,6 @@ from scalefair.operators import (
 from scalefair.streaming import is_partitioned
 
 Array = NDArray[np.float64]
-
-# One cluster above this fraction of all nodes leaves hardly any structure.
-MAX_CLUSTER_FRACTION = 0.9
-# Balance is judged where so many members of each group are expected in a cluster.
-MIN_EXPECTED_COUNT = 10
-# Less than this fraction of the population's balance is not what was promised.
-MIN_RELATIVE_BALANCE = 0.2
 
 
 @documented(**TEXTS)
@@ -415,7 +397,15 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             self._extension = NystroemExtension.of(
                 problem, H, kept, centres, clusters, prices
             )
-        self._check_cluster_quality(labels, codes)
+        codes = codes.reshape(problem.n, -1)
+        balance = cluster_balances(labels, codes)
+        self.balance_ = balance.min(axis=0)
+        self.minimum_balance_ = float(balance.min())
+        warn_of_sizes(labels, self.n_clusters, self.regularization)
+        # "admm" solves another problem, and an embedding on its way promises nothing.
+        promises_balance = self.converged_ and self.solver_ != "admm"
+        if self.assign_labels == "kmeans" and promises_balance:
+            warn_of_balance(labels, codes, balance)
         progress.close()
         return self
 
@@ -481,32 +471,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         1.0
         """
         check_is_fitted(self)
-        X = self._validate(W, reset=False)
-        extension = self._extension
-        if extension is None:
-            raise ValueError(
-                'solver="admm" gives no eigenvectors, from which the rows of new nodes '
-                'could come. Fit with another solver, such as "auto".'
-            )
-        check_eigenvalues(self.eigenvalues_, self.residuals_)
-        codes = self._encode_new_groups(sensitive_features, X.shape[0])
-        rows, weights = extension.embed(
-            self._new_affinity(X), self.embedding_, self.eigenvalues_, codes
-        )
-        labels = extension.assign(rows, weights, codes)
-        if self.connected_components != "largest":
-            weights = weights + extension.tau
-        isolated = np.flatnonzero(~(weights > 0))
-        if isolated.size and self.connected_components == "raise":
-            raise ValueError(
-                f"{isolated.size} of {labels.size} new nodes have no weight to any "
-                f"clustered node (first: {isolated[0]}): nothing says where they "
-                "belong. Leave them out, or fit with regularization, which links all "
-                'nodes, or with connected_components="all", which gives such nodes the '
-                "label -1."
-            )
-        labels[isolated] = -1
-        return labels
+        return predict_labels(self, self._validate(W, reset=False), sensitive_features)
 
     def _check_input(self, W: Any) -> Any:
         """Check a matrix, or take a graph in parts, as an operator."""
@@ -580,40 +545,6 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             remedy = "Or raise n_landmarks or lower gamma: the kernel is too coarse."
             raise ValueError(f"{error} {remedy}") from error
 
-    def _new_affinity(self, X: Any) -> Callable[[Array], Array]:
-        """Return what multiplies by the affinities of new nodes to those of the fit."""
-        if self.affinity.startswith("rbf"):
-            return partial(self.affinity_matrix_.matmat_at, X)
-        if self.affinity == "precomputed_nearest_neighbors":
-            W = stored_neighbors(X, self.n_neighbors, of_fit=False)
-        elif self.affinity == "nearest_neighbors":
-            rows, search = self._search
-            W = new_neighbors(X, self.n_neighbors, rows, search)
-        else:
-            W = canonical(sparse.csr_array(X))
-            refuse_negative(W)
-        return lambda block: np.asarray(W @ block)
-
-    def _encode_new_groups(
-        self, sensitive_features: Any, n: int
-    ) -> list[NDArray[np.int64]]:
-        """Group of each new node, of each attribute; of none if they are not needed."""
-        if sensitive_features is not None:
-            compared = compared_attributes(
-                sensitive_features, n, self.attributes, warn=False
-            )
-            positions = known_groups(compared, self.groups_)
-            return [
-                position[attribute.codes]
-                for position, attribute in zip(positions, compared, strict=True)
-            ]
-        if self.assignment_ is not None:
-            raise ValueError(
-                'Labels of assign_labels="fair" depend on groups: pass '
-                "sensitive_features, the group of each new node."
-            )
-        return []
-
     def _assign(
         self,
         problem: FairProblem,
@@ -656,56 +587,6 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             labels = self.refinement_.labels
         return labels, centres, np.arange(k), self.assignment_.prices
 
-    def _check_cluster_quality(
-        self, labels: NDArray[np.int32], codes: NDArray[np.int64]
-    ) -> None:
-        """Measure the balance; warn of useless sizes and of unfair clusters."""
-        codes = codes.reshape(len(codes), -1)
-        balance = cluster_balances(labels, codes)
-        self.balance_ = balance.min(axis=0)
-        self.minimum_balance_ = float(balance.min())
-        sizes = np.bincount(labels)
-        sizes = sizes[sizes > 0]
-        n, k = labels.size, self.n_clusters
-        tiny = np.sort(sizes[sizes < smallest_size(n, k)])
-        if tiny.size or (k > 1 and sizes.max() > MAX_CLUSTER_FRACTION * n):
-            smallest = ", ".join(map(str, tiny[:10])) + ", ..." * (tiny.size > 10)
-            tiny_text = f" {tiny.size} of {k} have {smallest}," if tiny.size else ""
-            remedy = (
-                f"regularization={max(0.1, 10 * self.regularization):g} "
-                f"(now {self.regularization:g}) makes such clusters costly."
-            )
-            if self.regularization >= 1:
-                remedy = f"Fewer than n_clusters={k} may be of more use."
-            warn_user(
-                f"The clusters are of very different sizes:{tiny_text} the largest has "
-                f"{sizes.max()} of {n} nodes. {remedy}"
-            )
-        # "admm" solves another problem, and an embedding on its way promises nothing.
-        if (
-            self.assign_labels == "kmeans"
-            and self.converged_
-            and self.solver_ != "admm"
-        ):
-            self._check_balance(sizes, balance, [np.bincount(c) for c in codes.T])
-
-    def _check_balance(
-        self, sizes: NDArray[np.integer], balance: Array, counts: list[Any]
-    ) -> None:
-        """Warn of the least fair cluster that chance should have made fair."""
-        rarest = np.array([[count.min()] for count in counts])
-        population = np.array([[count.min() / count.max()] for count in counts])
-        is_expected = sizes * (rarest / sizes.sum()) >= MIN_EXPECTED_COUNT
-        relative_balance = np.where(is_expected, balance / population, np.inf)
-        worst = np.unravel_index(relative_balance.argmin(), relative_balance.shape)
-        if relative_balance[worst] < MIN_RELATIVE_BALANCE:
-            warn_user(
-                f"A cluster of {sizes[worst[1]]} nodes has balance "
-                f"{balance[worst]:.2g}, and the population "
-                f"{population[worst[0], 0]:.2g}: k-means has lost what the embedding "
-                'promised. assign_labels="fair" keeps it.'
-            )
-
     def _check_n_clusters(self, problem: FairProblem) -> None:
         n, rank = problem.Q.shape
         limit = min(n - 1, n - rank)
@@ -715,36 +596,3 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 f"clustered nodes, n_samples={n}, and {rank + 1} groups leave at most "
                 f"{limit} fair directions: choose n_clusters <= {limit}."
             )
-
-
-class FitProgress:
-    """Tasks of one fit for callbacks: a root, its phases, a part per eigenpair."""
-
-    def __init__(self, estimator: Any, X: Any) -> None:
-        self.estimator = estimator
-        self.context = estimator._init_callback_context(max_subtasks=3)
-        self.context.call_on_fit_task_begin(estimator=estimator, X=X)
-
-    @contextmanager
-    def task(self, name: str, n_parts: int = 0) -> Iterator[Callable[..., None]]:
-        """Report a phase; yields a function to call with the parts done so far."""
-        context = self.context.subcontext(task_name=name, max_subtasks=n_parts)
-        context.call_on_fit_task_begin(estimator=self.estimator)
-        reported = 0
-
-        def report(n_done: int, *_: Any) -> None:
-            nonlocal reported
-            while reported < min(n_done, n_parts):
-                leaf = context.subcontext(task_name="part")
-                leaf.call_on_fit_task_begin(estimator=self.estimator)
-                leaf.call_on_fit_task_end(estimator=self.estimator)
-                reported += 1
-
-        yield report
-        context.call_on_fit_task_end(estimator=self.estimator)
-
-    def close(self) -> None:
-        """Report the end of the fit."""
-        self.context.call_on_fit_task_end(
-            estimator=self.estimator, reconstruction_attributes={}
-        )

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from scalefair._entries import judged_later
+from scalefair._entries import canonical, judged_later
+from scalefair._groups import compared_attributes, known_groups
 from scalefair._rounding import ROUNDING, TINY
+from scalefair.cluster._base import refuse_negative
 from scalefair.cluster._fair_assignment import squared_distances
 from scalefair.cluster._kmeans import unit_rows
+from scalefair.cluster._neighbors import new_neighbors, stored_neighbors
 from scalefair.cluster._solvers import FairProblem
 from scalefair.kernels import block_gram
 
@@ -107,7 +112,71 @@ class NystroemExtension:
         return labels
 
 
-def check_eigenvalues(eigenvalues: Array, residuals: Array) -> None:
+def predict_labels(
+    model: Any, X: Any, sensitive_features: ArrayLike | None
+) -> NDArray[np.int32]:
+    """Clusters of new nodes by a fitted `FairSpectralClustering`; X is checked."""
+    extension: NystroemExtension | None = model._extension
+    if extension is None:
+        raise ValueError(
+            'solver="admm" gives no eigenvectors, from which the rows of new nodes '
+            'could come. Fit with another solver, such as "auto".'
+        )
+    _check_eigenvalues(model.eigenvalues_, model.residuals_)
+    codes = _encode_new_groups(model, sensitive_features, X.shape[0])
+    rows, weights = extension.embed(
+        new_affinity(model, X), model.embedding_, model.eigenvalues_, codes
+    )
+    labels = extension.assign(rows, weights, codes)
+    if model.connected_components != "largest":
+        weights = weights + extension.tau
+    isolated = np.flatnonzero(~(weights > 0))
+    if isolated.size and model.connected_components == "raise":
+        raise ValueError(
+            f"{isolated.size} of {labels.size} new nodes have no weight to any "
+            f"clustered node (first: {isolated[0]}): nothing says where they belong. "
+            "Leave them out, or fit with regularization, which links all nodes, or "
+            'with connected_components="all", which gives such nodes the label -1.'
+        )
+    labels[isolated] = -1
+    return labels
+
+
+def new_affinity(model: Any, X: Any) -> Callable[[Array], Array]:
+    """Return what multiplies by the affinities of new nodes to those of the fit."""
+    if model.affinity.startswith("rbf"):
+        return partial(model.affinity_matrix_.matmat_at, X)
+    if model.affinity == "precomputed_nearest_neighbors":
+        W = stored_neighbors(X, model.n_neighbors, of_fit=False)
+    elif model.affinity == "nearest_neighbors":
+        rows, search = model._search
+        W = new_neighbors(X, model.n_neighbors, rows, search)
+    else:
+        W = canonical(sparse.csr_array(X))
+        refuse_negative(W)
+    return lambda block: np.asarray(W @ block)
+
+
+def _encode_new_groups(model: Any, sensitive_features: Any, n: int) -> Codes:
+    """Group of each new node, of each attribute; of none if they are not needed."""
+    if sensitive_features is not None:
+        compared = compared_attributes(
+            sensitive_features, n, model.attributes, warn=False
+        )
+        positions = known_groups(compared, model.groups_)
+        return [
+            position[attribute.codes]
+            for position, attribute in zip(positions, compared, strict=True)
+        ]
+    if model.assignment_ is not None:
+        raise ValueError(
+            'Labels of assign_labels="fair" depend on groups: pass '
+            "sensitive_features, the group of each new node."
+        )
+    return []
+
+
+def _check_eigenvalues(eigenvalues: Array, residuals: Array) -> None:
     """Refuse to divide by eigenvalues that are mostly noise: more than a tenth."""
     noise = np.maximum(residuals, ROUNDING)
     is_noisy = noise > 0.1 * np.abs(eigenvalues)
