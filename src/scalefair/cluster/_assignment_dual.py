@@ -187,7 +187,7 @@ def maximise_dual(
             break
         if not (is_sample or stage.is_settled):  # more steps
             continue
-        # Step 2: how much of the bound smoothing and barrier may still hide.
+        # Step 2: how much smoothing and barrier may still lower the bound.
         hidden = bound - stage.value + barrier * np.log(x).sum()
         loss = max(hidden, barrier * x.size)
         if loss <= RELAXATION_GAP * bound and not is_sample:

@@ -12,7 +12,7 @@ from scalefair.cluster._share_bounds import smallest_size
 MAX_CLUSTER_FRACTION = 0.9
 # Balance is judged where so many members of each group are expected in a cluster.
 MIN_EXPECTED_COUNT = 10
-# Less than this fraction of the population's balance is not what was promised.
+# Clusters with less than this fraction of the population's balance are unfair.
 MIN_RELATIVE_BALANCE = 0.2
 
 

@@ -375,7 +375,7 @@ class AssignmentProblem:
         return best.labels, prices, lower_bound, message, dual
 
     def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> FlowSolution:
-        """Solve the problem for fixed sizes, from prices and near counts of others."""
+        """Solve the problem for fixed sizes; prices and counts are the start."""
         if self.bounds.is_box:
             low, high = self.bounds.counts(sizes)
         elif self.search_sizes:
@@ -463,7 +463,7 @@ class AssignmentProblem:
         k, (c, h) = self.C.shape[1], self.bounds.constraints.shape
         prices, counts = np.full((c, k), np.inf), np.zeros((c, k))
         multipliers = np.zeros((h, k))
-        if is_in.sum() == 1:  # it takes all rows, as they come
+        if is_in.sum() == 1:  # it takes all rows
             prices[:, is_in], counts[:, is_in] = 0.0, self.bounds.sizes[:, None]
             return DualSolution(multipliers, prices, counts, 0)
         C, start = (self.C, self.start) if is_in.all() else (self.C[:, is_in], None)

@@ -209,7 +209,7 @@ def _approximate(X: Any, n_neighbors: int, rng: RandomState) -> NeighborsGraph |
         standard_error = recalls.std() / np.sqrt(recalls.size)
         if recalls.mean() - standard_error >= MIN_RECALL:
             break
-        n_probes = int(1.4 * n_probes) + 1  # at most so much more than is needed
+        n_probes = int(1.4 * n_probes) + 1  # small steps: few lists too many
         if n_probes > lists.n_lists / 2:
             return None
     # Step 3: all rows; those of one list search the same lists, one after the other.

@@ -52,7 +52,7 @@ class NystroemExtension:
         clusters: NDArray[np.integer],
         prices: Array | None,
     ) -> NystroemExtension:
-        """Take what is needed of a problem that is solved; a product with Q."""
+        """Compute it from the solution H of a problem; this takes a product with Q."""
         # Q Q^T M H = F S. All columns of F depend: S is the shortest that does it.
         Q, F = problem.Q, problem.F
         MQ = np.ascontiguousarray(problem.affinity @ Q)

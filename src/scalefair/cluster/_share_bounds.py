@@ -173,7 +173,7 @@ def round_sizes(sizes: Array, n: int, min_size: int) -> Ints:
     n_rounds, n_more = divmod(max(n - int(rounded.sum()), 0), len(sizes))
     rounded += n_rounds
     rounded[by_remainder[:n_more]] += 1
-    # ... and what is too much is taken from the largest clusters.
+    # ... and an excess is taken from the largest clusters.
     while (excess := int(rounded.sum()) - n) > 0:
         largest = rounded.argmax()
         rounded[largest] -= min(excess, rounded[largest] - min_size)
@@ -210,7 +210,7 @@ def max_cost_counts(
 
 
 def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
-    """Whole counts (c, k) near others, of given sums, for attributes or ratios.
+    """Round counts (c, k) to fixed sums, with several attributes or ratios.
 
     An integer program; where no counts meet the bounds, those that miss them by the
     fewest rows. Its variables are the counts, by how much they are above and below

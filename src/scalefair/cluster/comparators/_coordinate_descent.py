@@ -180,7 +180,7 @@ class CoordinateDescentFairClustering(GraphComparator):
 
 
 class IndicatorDescent:
-    """The objective of one graph, and descent on it from given labels."""
+    """The objective of one graph, and its descent from any start."""
 
     def __init__(
         self, W: sparse.csr_array, problem: FairProblem, fairness_weight: float
