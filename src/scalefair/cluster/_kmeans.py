@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +21,9 @@ from scalefair.kernels import (
 
 Array = NDArray[np.float64]
 
-# Centres added to the best ones in an attempt to mend them.
-N_EXTRA_CENTRES = 3
+# Centres added to the best ones in attempts to mend them, in turn. With three in each
+# cuts of three networks were .04 to .7 % larger, about the spread of six seeds.
+N_EXTRA_CENTRES = (5, 3, 2, 1)
 
 
 def embedding_rows(H: Array, affinity: Any) -> tuple[Array, Array | None]:
@@ -80,8 +82,8 @@ def embedding_kmeans(
             runs = merged + runs[len(runs) & ~1 :]
         best = runs[0]
         # Step 3: try to mend the best one.
-        n_extra = min(N_EXTRA_CENTRES, n_clusters - 1)
-        for _ in range(n_init - n_starts):
+        for n_extra in islice(cycle(N_EXTRA_CENTRES), n_init - n_starts):
+            n_extra = min(n_extra, n_clusters - 1)
             extra = _add_centres(rows, best.distances, n_extra, rng)
             best = _split_merge(rows, best, np.vstack([best.centres, extra]))
         final = _iterate(rows, best.centres, max_iter=300, rtol=1e-6)
@@ -144,16 +146,20 @@ def _iterate(
     centres: Array,
     max_iter: int = 8,
     rtol: float = 1e-4,
+    cost_to_beat: float = np.inf,
 ) -> KMeansRun:
     """Lloyd's iterations, until the cost decreases relatively by less than `rtol`.
 
-    By default those of an attempt, of which only the best one is to settle.
+    By default those of an attempt, of which only the best one is to settle. It ends
+    after two iterations if it then costs a tenth more than `cost_to_beat`.
     """
     previous_cost = np.inf
-    for _ in range(max_iter):
+    for i in range(max_iter):
         run = _assign(rows, centres)
         centres = run.centres
         if previous_cost - run.cost <= rtol * run.cost:
+            break
+        if i == 1 and run.cost > 1.1 * cost_to_beat:
             break
         previous_cost = run.cost
     return run
@@ -213,5 +219,5 @@ def _split_merge(rows: WeightedRows, best: KMeansRun, centres: Array) -> KMeansR
             if len(removed) < n_removed and not (nearest[removed] == c).any():
                 removed.append(int(c))
         run = _assign(rows, np.delete(run.centres, removed, axis=0))
-    run = _iterate(rows, run.centres)
+    run = _iterate(rows, run.centres, cost_to_beat=best.cost)
     return run if run.cost < best.cost else best
