@@ -72,10 +72,10 @@ def test_rbf_nystroem(blobs):
 def test_kernels_depend_on_nothing_but_distances(blobs, affinity):
     X, _, groups = blobs
     rotation = np.linalg.qr(np.random.default_rng(2).standard_normal((3, 3)))[0]
-    one = fit(X, groups, affinity=affinity, gamma=0.2)
-    other = fit(2 * X @ rotation + 7, groups, affinity=affinity, gamma=0.05)
-    np.testing.assert_allclose(one.eigenvalues_, other.eigenvalues_, atol=1e-3)
-    assert adjusted_rand_score(one.labels_, other.labels_) == 1
+    first = fit(X, groups, affinity=affinity, gamma=0.2)
+    moved = fit(2 * X @ rotation + 7, groups, affinity=affinity, gamma=0.05)
+    np.testing.assert_allclose(first.eigenvalues_, moved.eigenvalues_, atol=1e-3)
+    assert adjusted_rand_score(first.labels_, moved.labels_) == 1
 
 
 @pytest.fixture(scope="module")
@@ -188,13 +188,13 @@ def test_points_that_see_no_other(blobs):
 @pytest.mark.parametrize("unit", [1e-200, 1e200])
 def test_neighbours_do_not_depend_on_the_unit(blobs, unit):
     X, _, groups = blobs
-    expected, found = (
+    expected, scaled = (
         fit(
             points, groups, affinity="nearest_neighbors", connected_components="all"
         ).affinity_matrix_
         for points in (X, unit * X)
     )
-    assert (expected != found).nnz == 0
+    assert (expected != scaled).nnz == 0
 
 
 # --- Graphs in blocks of rows ------------------------------------------------------
@@ -206,15 +206,15 @@ def test_same_as_in_memory(solver, dtype, data):
     options = {"solver": solver, "dtype": dtype, "random_state": 0, **PAPERS_METHOD}
     model = FairSpectralClustering(3, **options)
     groups = data.sensitive_features
-    here = model.fit(data.graph, sensitive_features=groups)
-    labels, values, H = here.labels_, here.eigenvalues_, here.embedding_
-    there = model.fit(
+    in_memory = model.fit(data.graph, sensitive_features=groups)
+    labels, values, H = in_memory.labels_, in_memory.eigenvalues_, in_memory.embedding_
+    partitioned = model.fit(
         blocks(data.graph), sensitive_features=da.from_array(groups, chunks=50)
     )
-    assert there.converged_
-    assert isinstance(there.affinity_matrix_, PartitionedMatrix)
-    assert adjusted_rand_score(there.labels_, labels) == 1
-    np.testing.assert_allclose(there.eigenvalues_, values, atol=1e-6)
-    outside = there.embedding_ - H @ (H.T @ there.embedding_)
+    assert partitioned.converged_
+    assert isinstance(partitioned.affinity_matrix_, PartitionedMatrix)
+    assert adjusted_rand_score(partitioned.labels_, labels) == 1
+    np.testing.assert_allclose(partitioned.eigenvalues_, values, atol=1e-6)
+    outside = partitioned.embedding_ - H @ (H.T @ partitioned.embedding_)
     assert np.linalg.norm(outside) < 1e-2
-    assert there.fairness_violation_ < 1e-10
+    assert partitioned.fairness_violation_ < 1e-10

@@ -189,22 +189,22 @@ def islands():
 @pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 @every
 def test_components(estimator, islands):
-    groups, how = np.arange(36) % 2, PAPERS.get(estimator, {})
+    groups, options = np.arange(36) % 2, PAPERS.get(estimator, {})
     message = (
         r"5 connected components, 2 of them isolated \(first: node 34\); the largest "
         r"has 16 of 36 nodes.*\"largest\".*\"all\""
     )
     with pytest.raises(ValueError, match=message):
-        fit(estimator, islands, groups, 2, **how)
+        fit(estimator, islands, groups, 2, **options)
     leaving = np.where(np.arange(36) < 16, groups, 9)  # with its component
     model = fit(estimator, islands, leaving, 2, connected_components="largest")
     assert list(model.groups_) == [0, 1]
     assert (model.labels_[:16] >= 0).all()
     assert (model.labels_[16:] == -1).all()
     assert (model.embedding_[16:] == 0).all()
-    model = fit(estimator, islands, groups, 3, connected_components="all", **how)
-    whole = np.repeat([0, 1, 2], [16, 15, 3])
-    assert adjusted_rand_score(whole, model.labels_[:34]) == 1
+    model = fit(estimator, islands, groups, 3, connected_components="all", **options)
+    components = np.repeat([0, 1, 2], [16, 15, 3])
+    assert adjusted_rand_score(components, model.labels_[:34]) == 1
     assert (model.labels_[34:] == -1).all()
 
 

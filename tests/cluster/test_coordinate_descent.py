@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.cluster import CoordinateDescentFairClustering
-from scalefair.kernels import indicator_sweep, weight_within
+from scalefair.kernels import degrees_and_inner_weights, indicator_sweep
 from scalefair.metrics import balance_score, normalized_cut_score
 
 
@@ -39,7 +39,7 @@ def _sweep(W, groups, labels, weight, order):
     A = sparse.csr_array(W)
     labels, groups = labels.copy(), groups.astype(np.int64)
     k, h = labels.max() + 1, groups.max() + 1
-    inside = weight_within(A.indptr, A.indices, A.data, labels, k)
+    inside = degrees_and_inner_weights((A.indptr, A.indices, A.data, 1), labels, k)[1]
     degrees = W.sum(axis=1)
     volumes = np.bincount(labels, degrees, k)
     counts = np.zeros((k, h))

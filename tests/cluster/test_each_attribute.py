@@ -49,7 +49,7 @@ def same_span(A, B):
 
 
 @pytest.mark.parametrize(
-    ("solver", "how"),
+    ("solver", "storage"),
     [
         *((name, "stored") for name in ("nullspace", "lanczos", "chebyshev", "dual")),
         ("lobpcg", "stored"),
@@ -57,11 +57,11 @@ def same_span(A, B):
         ("chebyshev", "regularized"),
     ],
 )
-def test_dense_reference(graph, solver, how):
+def test_dense_reference(graph, solver, storage):
     W, people = graph
     dense = W.toarray()
     options = {}
-    if how == "regularized":
+    if storage == "regularized":
         options = {"regularization": 0.1}
         dense = dense + 0.1 * dense.sum(axis=1).mean() / N
     d = dense.sum(axis=1)
@@ -69,8 +69,8 @@ def test_dense_reference(graph, solver, how):
     Z = null_space(F.T)
     assert Z.shape[1] == N - (1 + 2 + 1)
     values, Y = np.linalg.eigh(Z.T @ M @ Z)
-    given = aslinearoperator(W) if how == "operator" else W
-    model = fit(given, people, solver=solver, **options)
+    W = aslinearoperator(W) if storage == "operator" else W
+    model = fit(W, people, solver=solver, **options)
     np.testing.assert_allclose(model.eigenvalues_, values[::-1][:K], atol=1e-7)
     assert same_span(model.embedding_, Z @ Y[:, -K:])
     assert np.linalg.norm(F.T @ model.embedding_) < 1e-12
@@ -92,9 +92,9 @@ def test_one_attribute_twice_is_once(graph):
 def test_joint_is_stricter_where_attributes_are_independent(graph):
     W, _ = graph
     pair = np.column_stack([np.arange(N) // 2 % 2, np.arange(N) % 2])
-    each, joint = fit(W, pair), fit(W, pair, attributes="joint")
+    separate, joint = fit(W, pair), fit(W, pair, attributes="joint")
     assert constraints(W.toarray(), pair).shape[1] - 2 == 2
-    assert each.eigenvalues_.sum() > joint.eigenvalues_.sum() + 1e-6
+    assert separate.eigenvalues_.sum() > joint.eigenvalues_.sum() + 1e-6
     # Combinations are orthogonal to less: what "joint" forbids, "each" forbids, too.
     F = constraints(W.toarray(), pair)
     assert np.linalg.norm(F.T @ joint.embedding_) < 1e-12
@@ -126,8 +126,8 @@ def test_nodes_of_the_fit_get_their_labels_again(graph, assign_labels):
     # Groups that follow the clusters have to be moved, at prices.
     people = people.assign(old=np.arange(N) % 5 == 0, half=np.arange(N) < 0.4 * N)
     model = fit(W, people, assign_labels=assign_labels, refine=False)
-    found = model.predict(W, sensitive_features=people)
-    different = (found != model.labels_).mean()
+    labels = model.predict(W, sensitive_features=people)
+    different = (labels != model.labels_).mean()
     assert different <= (0.05 if assign_labels == "fair" else 0.0)
     with pytest.raises(ValueError, match="fit saw 4"):
         model.predict(W, sensitive_features=people["sex"])
@@ -146,17 +146,17 @@ def test_an_attribute_of_one_group_is_named(graph):
 def test_balance_is_the_smallest_of_each(graph):
     W, people = graph
     model = fit(W, people)
-    how = {"average": None, "sensitive_features": people, "attributes": "each"}
-    each = [
+    options = {"sensitive_features": people, "attributes": "each"}
+    balances = [
         balance_score(model.labels_, average=None, sensitive_features=people[name])
         for name in people
     ]
-    np.testing.assert_array_equal(model.balance_, np.min(each, axis=0))
-    np.testing.assert_array_equal(model.balance_, balance_score(model.labels_, **how))
-    del how["average"]
-    assert model.minimum_balance_ == minimum_balance_score(model.labels_, **how)
-    found = group_proportions(model.labels_, **how)
-    for shares, name in zip(found, people, strict=True):
+    np.testing.assert_array_equal(model.balance_, np.min(balances, axis=0))
+    score = balance_score(model.labels_, average=None, **options)
+    np.testing.assert_array_equal(model.balance_, score)
+    assert model.minimum_balance_ == minimum_balance_score(model.labels_, **options)
+    proportions = group_proportions(model.labels_, **options)
+    for shares, name in zip(proportions, people, strict=True):
         expected = group_proportions(model.labels_, sensitive_features=people[name])
         np.testing.assert_array_equal(shares, expected)
     with pytest.raises(ValueError, match="attributes must be"):
@@ -165,50 +165,60 @@ def test_balance_is_the_smallest_of_each(graph):
 
 def excess(labels, groups, k, tolerance):
     """Most rows by which a count is beyond its bound, rounded outwards."""
-    n, most = len(labels), 0
+    n, worst = len(labels), 0
     for column in np.asarray(groups).T:
         for cluster, group in itertools.product(range(k), np.unique(column)):
-            inside, own = labels == cluster, column == group
-            assert inside.any()
-            expected = own.sum() * inside.sum() / n
+            in_cluster, in_group = labels == cluster, column == group
+            assert in_cluster.any()
+            expected = in_group.sum() * in_cluster.sum() / n
             high = np.ceil((1 + tolerance) * expected - 1e-9)
             low = np.floor(max(1 - tolerance, 0) * expected + 1e-9)
-            count = (inside & own).sum()
-            most = max(most, count - high, low - count)
-    return most
+            count = (in_cluster & in_group).sum()
+            worst = max(worst, count - high, low - count)
+    return worst
 
 
 def rows_of(n, k, a, seed, h=2):
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, h, (n, a))
     centers = rng.normal(size=(k, 2))
-    own = np.where(rng.random(n) < 0.4, groups.sum(axis=1) % k, rng.integers(0, k, n))
-    return centers[own] + 0.6 * rng.normal(size=(n, 2)), centers, groups
+    follows = rng.random(n) < 0.4
+    clusters = np.where(follows, groups.sum(axis=1) % k, rng.integers(0, k, n))
+    return centers[clusters] + 0.6 * rng.normal(size=(n, 2)), centers, groups
+
+
+def assign(X, centers, groups, tolerance):
+    """Assign, and check what is said of the violation."""
+    result = fair_assignment(
+        X, centers, sensitive_features=groups, tolerance=tolerance, attributes="each"
+    )
+    violation = excess(result.labels, groups, len(centers), tolerance)
+    assert violation == result.max_violation
+    return result
 
 
 @pytest.mark.parametrize(("n", "k", "seed"), [(10, 2, 0), (7, 3, 1), (9, 2, 2)])
 @pytest.mark.parametrize("tolerance", [0.0, 0.25, 1.0])
 def test_fair_labels_against_enumeration(n, k, seed, tolerance):
     X, centers, groups = rows_of(n, k, 2, seed)
-    how = {"sensitive_features": groups, "tolerance": tolerance, "attributes": "each"}
-    found = fair_assignment(X, centers, **how)
-    assert excess(found.labels, groups, k, tolerance) == found.max_violation
+    result = assign(X, centers, groups, tolerance)
     C = ((X[:, None] - centers) ** 2).sum(axis=2)
-    assert found.cost == pytest.approx(C[np.arange(n), found.labels].sum())
-    every = np.array(list(itertools.product(range(k), repeat=n)))
-    costs = C[np.arange(n), every].sum(axis=1)
+    assert result.cost == pytest.approx(C[np.arange(n), result.labels].sum())
+    labels = np.array(list(itertools.product(range(k), repeat=n)))
+    costs = C[np.arange(n), labels].sum(axis=1)
     fair = (
         costs[i]
         for i in np.argsort(costs)
-        if np.unique(every[i]).size == k and excess(every[i], groups, k, tolerance) == 0
+        if np.unique(labels[i]).size == k
+        and excess(labels[i], groups, k, tolerance) == 0
     )
     optimum = next(fair, np.inf)
-    assert found.lower_bound <= optimum * (1 + 1e-9)
-    if found.max_violation == 0:
-        assert found.cost >= optimum * (1 - 1e-9)
+    assert result.lower_bound <= optimum * (1 + 1e-9)
+    if result.max_violation == 0:
+        assert result.cost >= optimum * (1 - 1e-9)
     if optimum < np.inf:
-        assert found.max_violation == 0
-        assert found.cost <= optimum * (1 + 6 * GAP)
+        assert result.max_violation == 0
+        assert result.cost <= optimum * (1 + 6 * GAP)
 
 
 @pytest.mark.parametrize(
@@ -216,25 +226,22 @@ def test_fair_labels_against_enumeration(n, k, seed, tolerance):
 )
 def test_fair_labels_of_many_rows(n, a, h, tolerance):
     X, centers, groups = rows_of(n, 5, a, 2, h)
-    how = {"sensitive_features": groups, "tolerance": tolerance, "attributes": "each"}
-    found = fair_assignment(X, centers, **how)
-    assert excess(found.labels, groups, 5, tolerance) == found.max_violation <= 1
-    assert found.gap < (0.02 if h < 9 else 0.1)
+    result = assign(X, centers, groups, tolerance)
+    assert result.max_violation <= 1
+    assert result.gap < (0.02 if h < 9 else 0.1)
     # All but a few rows are where cost and the prices of their groups are least.
     starts = np.append(0, np.cumsum(groups.max(axis=0) + 1))[:-1]
-    prices = found.prices[groups + starts].sum(axis=1)
+    prices = result.prices[groups + starts].sum(axis=1)
     priced = ((X[:, None] - centers) ** 2).sum(axis=2) + prices
-    off = priced[np.arange(n), found.labels] - priced.min(axis=1)
-    assert (off > 1e-6).mean() < 0.1
+    excess_cost = priced[np.arange(n), result.labels] - priced.min(axis=1)
+    assert (excess_cost > 1e-6).mean() < 0.1
 
 
-def test_rare_combinations_are_not_refused():
+@pytest.mark.parametrize("tolerance", [0.0, 0.1, 2.0])
+def test_rare_combinations_are_not_refused(tolerance):
     X = np.arange(8.0)[:, None]
     groups = [[0, 0], [0, 0], [0, 1], [1, 1], [1, 1], [1, 1], [1, 1], [1, 1]]
-    how = {"sensitive_features": groups, "attributes": "each"}
-    for tolerance in (0.0, 0.1, 2.0):
-        found = fair_assignment(X, X[:4], tolerance=tolerance, **how)
-        assert excess(found.labels, groups, 4, tolerance) == found.max_violation
+    assign(X, X[:4], groups, tolerance)
 
 
 def test_counts_are_rounded_to_the_fewest_rows_beyond():

@@ -15,8 +15,13 @@ from scalefair.cluster import (
 )
 from scalefair.cluster._assignment_dual import RELAXATION_GAP, maximise_dual
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.cluster._fair_assignment import GAP, _FairSet, _Problem, assign_rows
-from scalefair.cluster._share_bounds import ShareBounds, dearest_counts, round_sizes
+from scalefair.cluster._fair_assignment import (
+    GAP,
+    AssignmentProblem,
+    FairSet,
+    assign_rows,
+)
+from scalefair.cluster._share_bounds import ShareBounds, round_sizes
 from scalefair.datasets import make_fair_sbm
 from scalefair.kernels import largest_fair_set
 from scalefair.metrics import balance_score
@@ -24,15 +29,16 @@ from scalefair.metrics import balance_score
 
 def excess(labels, groups, k, tolerance):
     """Most rows by which a count is beyond its bound, rounded outwards; inf: empty."""
-    n, most = len(labels), 0
+    n, worst = len(labels), 0
     for cluster, group in itertools.product(range(k), np.unique(groups)):
-        inside = labels == cluster
-        expected = (groups == group).sum() * inside.sum() / n
-        count = (inside & (groups == group)).sum()
+        in_cluster = labels == cluster
+        expected = (groups == group).sum() * in_cluster.sum() / n
+        count = (in_cluster & (groups == group)).sum()
         low = np.floor(max(1 - tolerance, 0) * expected + 1e-9)
         high = np.ceil(min(1 + tolerance, n) * expected - 1e-9)
-        most = max(most, low - count, count - high, np.inf * (not inside.any()))
-    return most
+        is_empty = not in_cluster.any()
+        worst = max(worst, low - count, count - high, np.inf * is_empty)
+    return worst
 
 
 def squared(X, centers):
@@ -60,27 +66,25 @@ def checked(X, centers, groups, tolerance=0.1, weights=None, **options):
     else:
         result = assign_rows(X, centers, codes[:, None], tolerance, weights, **options)
     k, C = len(centers), squared(X, centers) * weights[:, None]
-    each = np.arange(len(X))
+    rows = np.arange(len(X))
     assert result.labels.dtype == np.int32
     assert excess(result.labels, groups, k, tolerance) == 0
     assert result.max_violation == 0.0
     assert np.bincount(result.labels).min() >= options.get("min_size", 1)
-    assert result.cost == pytest.approx(C[each, result.labels].sum(), rel=1e-9)
+    assert result.cost == pytest.approx(C[rows, result.labels].sum(), rel=1e-9)
     assert result.nearest_cost == pytest.approx(C.min(axis=1).sum(), rel=1e-9)
     assert result.lower_bound <= result.cost
     assert result.lower_bound >= result.nearest_cost * (1 - 1e-12)
     assert 0 <= result.gap <= 1
     priced = C + result.prices[codes]
-    own = priced[each, result.labels]
-    np.testing.assert_allclose(
-        own, priced.min(axis=1), atol=1e-9 * (abs(priced).max() or 1)
-    )
+    excess_cost = priced[rows, result.labels] - priced.min(axis=1)
+    assert excess_cost.max() <= 1e-9 * (abs(priced).max() or 1)
     share = np.bincount(codes)[:, None] / len(X)
     counts = np.zeros((codes.max() + 1, k))
     np.add.at(counts, (codes, result.labels), 1)
     expected = share * counts.sum(axis=0)
-    beyond = (abs(counts - expected) - 1e-9) / expected > tolerance
-    np.testing.assert_array_equal(result.rounded, beyond)
+    is_rounded = (abs(counts - expected) - 1e-9) / expected > tolerance
+    np.testing.assert_array_equal(result.rounded, is_rounded)
     return result
 
 
@@ -125,8 +129,8 @@ def test_rows_in_blobs(n, h, gap, tolerance):
     assert result.n_moved > 0
 
 
-def test_clusters_that_are_dust():
-    # Small clusters take whole fair sets, which the relaxation knows nothing of.
+def test_tiny_clusters():
+    # Small clusters are bounded by their fair sets, not by the relaxation.
     rng = np.random.default_rng(0)
     n, k = 3000, 12
     centers = np.concatenate([np.zeros((1, k)), 5 * np.eye(k)[1:]])
@@ -267,91 +271,56 @@ def test_sizes_are_rounded(min_size):
     for _ in range(50):
         sizes = rng.gamma(0.5, 8, 6)
         n = max(round(sizes.sum()), 6 * min_size)
-        whole = round_sizes(sizes * n / sizes.sum(), n, min_size)
-        assert whole.sum() == n
-        assert whole.min() >= min_size
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_dearest_counts(seed):
-    rng = np.random.default_rng(seed)
-    h, k = 3, 4
-    prices = rng.integers(0, 3, (h, k)).astype(float)
-    near = rng.integers(0, 6, (h, k))
-    low, high = np.maximum(near - 2, 0), near + 2
-    sizes = rng.integers(low.sum(axis=0), high.sum(axis=0) + 1)
-    counts = dearest_counts(prices, low, high, sizes, near)
-    np.testing.assert_array_equal(counts.sum(axis=0), sizes)
-    for a in range(k):
-        assert (low[:, a] <= counts[:, a]).all()
-        assert (counts[:, a] <= high[:, a]).all()
-        ranges = [range(i, j + 1) for i, j in zip(low[:, a], high[:, a], strict=True)]
-        worth = [
-            p @ prices[:, a] for p in itertools.product(*ranges) if sum(p) == sizes[a]
-        ]
-        assert counts[:, a] @ prices[:, a] == max(worth)
-    exact = dearest_counts(0 * prices, low, high, near.sum(axis=0), near)
-    np.testing.assert_array_equal(exact, near)
+        rounded = round_sizes(sizes * n / sizes.sum(), n, min_size)
+        assert rounded.sum() == n
+        assert rounded.min() >= min_size
 
 
 # --- The dual of the relaxation ------------------------------------------------------
 
 
-def whole_problem(X, centers, groups, tolerance):
+def sorted_problem(X, centers, groups, tolerance):
     """Problem with its rows sorted by group."""
     order = np.argsort(groups, kind="stable")
     codes = np.arange(groups.max() + 1)[:, None]
     bounds = ShareBounds.of(codes, np.bincount(groups), tolerance)
-    return _Problem(squared(X[order], centers), groups[order], bounds, 1)
+    return AssignmentProblem(squared(X[order], centers), groups[order], bounds, 1)
 
 
-def by_program(whole, sizes=None):
-    """Cost of the relaxation, or of whole rows in clusters of given sizes."""
-    (n, k), bounds = whole.C.shape, whole.bounds
-    member = (whole.kinds == np.arange(len(bounds.sizes))[:, None]).astype(float)
+def by_program(problem, sizes=None):
+    """Cost of the relaxation, or of whole rows in clusters of fixed sizes."""
+    (n, k), bounds = problem.C.shape, problem.bounds
+    member = (problem.kinds == np.arange(len(bounds.sizes))[:, None]).astype(float)
     rows = sparse.kron(sparse.eye_array(n), np.ones((1, k)))
     counts = sparse.kron(member, sparse.eye_array(k), format="csr")
-    limits = [LinearConstraint(rows, 1, 1)]
+    constraints = [LinearConstraint(rows, 1, 1)]
     if sizes is None:
         A = sparse.kron(bounds.constraints.T, sparse.eye_array(k))
-        limits.append(LinearConstraint(A @ counts, -np.inf, 1))
+        constraints.append(LinearConstraint(A @ counts, -np.inf, 1))
     else:
         low, high = bounds.counts(sizes)
-        limits.append(LinearConstraint(counts, low.ravel(), high.ravel()))
+        constraints.append(LinearConstraint(counts, low.ravel(), high.ravel()))
         columns = sparse.kron(np.ones((1, n)), sparse.eye_array(k))
-        limits.append(LinearConstraint(columns, sizes, sizes))
-    whole_rows = np.full(n * k, sizes is not None)
-    how = {"bounds": Bounds(0, 1), "integrality": whole_rows}
-    return milp(whole.C.ravel(), constraints=limits, **how).fun
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_flow_of_given_sizes(seed):
-    whole = whole_problem(*problem(seed, 90, 4, 3), 0.1)
-    sizes = np.random.default_rng(seed).multinomial(86, np.full(4, 0.25)) + 1
-    dual = whole._dual(np.ones(4, bool))
-    start = whole.flow(dual.prices, dual.counts, sizes)
-    assert start.cost == pytest.approx(by_program(whole, sizes), rel=1e-9)
-    np.testing.assert_array_equal(start.counts.sum(axis=0), sizes)
-    np.testing.assert_array_equal(whole.count(start.labels), start.counts)
-    low, high = whole.bounds.counts(sizes)
-    assert ((low <= start.counts) & (start.counts <= high)).all()
-    # From far away, too.
-    far = whole.flow(0 * dual.prices, 0 * dual.counts, sizes)
-    assert far.cost == pytest.approx(start.cost, rel=1e-9)
+        constraints.append(LinearConstraint(columns, sizes, sizes))
+    return milp(
+        problem.C.ravel(),
+        constraints=constraints,
+        bounds=Bounds(0, 1),
+        integrality=np.full(n * k, sizes is not None),
+    ).fun
 
 
 @pytest.mark.parametrize("sample", [100, 20_000])
 @pytest.mark.parametrize(("tolerance", "h"), [(0.0, 2), (0.1, 4), (0.5, 3)])
 def test_dual_against_the_linear_program(tolerance, h, sample, monkeypatch):
-    monkeypatch.setattr(_assignment_dual, "SAMPLE_ROWS", sample)
-    whole = whole_problem(*problem(0, 500, 5, h, d=3), tolerance)
-    A = whole.bounds.constraints
-    dual = maximise_dual(whole.C, whole.offsets, A)
-    exact = by_program(whole)
+    monkeypatch.setattr(_assignment_dual, "MAX_SAMPLE_ROWS", sample)
+    rows = sorted_problem(*problem(0, 500, 5, h, d=3), tolerance)
+    A = rows.bounds.constraints
+    dual = maximise_dual(rows.C, rows.offsets, A)
+    exact = by_program(rows)
 
     def bound(x):
-        return (whole.C + (A @ x)[whole.kinds]).min(axis=1).sum() - x.sum()
+        return (rows.C + (A @ x)[rows.kinds]).min(axis=1).sum() - x.sum()
 
     assert bound(dual.multipliers) >= exact * (1 - 3 * RELAXATION_GAP)
     assert bound(dual.multipliers) <= exact * (1 + 1e-9)
@@ -369,63 +338,46 @@ def test_dual_of_equal_rows_and_from_another_start():
     # taken even where the line search failed.
     rng = np.random.default_rng(18)
     sizes = rng.dirichlet(np.full(8, 0.4))
-    own, centers = rng.choice(8, 600, p=sizes), 3 * rng.normal(size=(8, 3))
-    X = np.round(centers[own] + 0.3 * rng.normal(size=(600, 3)))
-    groups = (rng.random(600) < rng.random(8)[own]).astype(int)
-    whole = whole_problem(X, centers, groups, 0.1)
-    how = whole.offsets, whole.bounds.constraints
+    clusters, centers = rng.choice(8, 600, p=sizes), 3 * rng.normal(size=(8, 3))
+    X = np.round(centers[clusters] + 0.3 * rng.normal(size=(600, 3)))
+    groups = (rng.random(600) < rng.random(8)[clusters]).astype(int)
+    rows = sorted_problem(X, centers, groups, 0.1)
+    offsets, A = rows.offsets, rows.bounds.constraints
 
     def bound(solution, C):
-        low = (C + solution.prices[whole.kinds]).min(axis=1).sum()
-        return low - solution.multipliers.sum()
+        minima = (C + solution.prices[rows.kinds]).min(axis=1)
+        return minima.sum() - solution.multipliers.sum()
 
-    cold = maximise_dual(whole.C, *how)
-    assert bound(cold, whole.C) == pytest.approx(by_program(whole), rel=1e-3)
-    warm = maximise_dual(1.01 * whole.C, *how, cold)
+    cold = maximise_dual(rows.C, offsets, A)
+    assert bound(cold, rows.C) == pytest.approx(by_program(rows), rel=1e-3)
+    warm = maximise_dual(1.01 * rows.C, offsets, A, cold)
     assert warm.n_passes < cold.n_passes / 2
-    assert bound(warm, 1.01 * whole.C) >= 1.01 * bound(cold, whole.C) * (1 - 1e-3)
-
-
-@pytest.mark.parametrize("tolerance", [0.0, 0.2, 1.0])
-def test_whole_counts_gain_at_most_the_best_mix_and_rounding(tolerance):
-    rng = np.random.default_rng(0)
-    codes, reached = np.arange(3)[:, None], 0
-    bounds = ShareBounds.of(codes, np.array([5, 7, 2]), tolerance)
-    for _ in range(10):
-        gains = rng.normal(size=3)
-        of_row, of_rounding = bounds.best_mix(gains)
-        for counts in itertools.islice(itertools.product(range(10), repeat=3), 1, None):
-            size = np.array([sum(counts)])
-            low, high = bounds.counts(size)
-            if (low[:, 0] <= counts).all() and (counts <= high[:, 0]).all():
-                assert gains @ counts <= size[0] * of_row + of_rounding + 1e-9
-                reached += gains @ counts > size[0] * of_row + 1e-9
-    assert reached
+    assert bound(warm, 1.01 * rows.C) >= 1.01 * bound(cold, rows.C) * (1 - 1e-3)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_fair_sets_of_some_sizes_bound_those_of_all(seed):
     rng = np.random.default_rng(seed)
     n, h = 40, 2 + seed % 2
-    whole = whole_problem(*problem(seed, n, 2, h), 0.2)
-    values = whole.C[:, 0] + rng.normal(0.3 - 0.1 * (seed % 8), 1, n)
+    rows = sorted_problem(*problem(seed, n, 2, h), 0.2)
+    values = rows.C[:, 0] + rng.normal(0.3 - 0.1 * (seed % 8), 1, n)
     gains = np.full((h, n + 1), -np.inf)
     for s in range(h):
-        of_kind = np.sort((values - whole.C[:, 0])[whole.kinds == s])[::-1]
-        gains[s, : of_kind.size] = of_kind
-    low, high = whole.bounds.counts(np.arange(1, n + 1))
+        kind_gains = np.sort((values - rows.C[:, 0])[rows.kinds == s])[::-1]
+        gains[s, : kind_gains.size] = kind_gains
+    low, high = rows.bounds.counts(np.arange(1, n + 1))
     counts = np.zeros(h, np.int64)
     exact = largest_fair_set(gains, low, high, 1, counts)
-    for most in (3, 10, 25, n):
-        found = _FairSet.best(whole, 0, values, most)
-        assert found.gain >= exact - 1e-12
-        gained = (values - whole.C[:, 0])[found.rows].sum()
-        assert found.is_exact <= (abs(found.gain - exact) < 1e-9)
-        assert found.is_exact == (gained >= found.gain - 1e-9)
+    for max_size in (3, 10, 25, n):
+        fair_set = FairSet.best(rows, 0, values, max_size)
+        assert fair_set.gain >= exact - 1e-12
+        gain = (values - rows.C[:, 0])[fair_set.rows].sum()
+        assert fair_set.is_exact <= (abs(fair_set.gain - exact) < 1e-9)
+        assert fair_set.is_exact == (gain >= fair_set.gain - 1e-9)
         np.testing.assert_array_equal(
-            np.bincount(whole.kinds[found.rows], minlength=h), found.counts
+            np.bincount(rows.kinds[fair_set.rows], minlength=h), fair_set.counts
         )
-    assert found.is_exact  # of all sizes
+    assert fair_set.is_exact  # of all sizes
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -434,17 +386,17 @@ def test_lower_bounds_hold_for_any_start(seed):
     X, centers, groups = problem(seed, 60, 4, 2)
     X[:6] = centers[0] + 5
     centers[0] += 5
-    whole = whole_problem(X, centers, groups, 0.1)
-    costs = [start.lower_bound for start in whole._starts()]
+    rows = sorted_problem(X, centers, groups, 0.1)
+    lower_bounds = [relaxation.lower_bound for relaxation in rows._relaxations()]
     exact = min(
-        by_program(whole, np.array(sizes))
+        by_program(rows, np.array(sizes))
         for sizes in itertools.product(
             range(1, 12, 3), range(3, 54, 12), range(3, 54, 12)
         )
         if 60 - sum(sizes) > 0
         for sizes in [(*sizes, 60 - sum(sizes))]
     )
-    assert max(costs) <= exact * (1 + 1e-9)
+    assert max(lower_bounds) <= exact * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("tolerance", [-0.1, np.nan, np.inf, "0.1", None])

@@ -169,8 +169,7 @@ def test_min_balance_with_a_rare_group_and_in_small_clusters(n, k, shares, monke
 def test_a_sample_of_the_rows_to_start_from(people, monkeypatch):
     X, groups = people
     groups = np.where(np.arange(300) == 0, "d", groups)  # a group of one row
-    monkeypatch.setattr(_fair_kmeans, "SAMPLE_ROWS", 80)
-    monkeypatch.setattr(_fair_kmeans, "SAMPLE_ROWS_PER_CLUSTER", 10)
+    monkeypatch.setattr(_fair_kmeans, "START_SAMPLE_ROWS", 80)
     model = fit(X, groups)
     assert within(model.labels_, groups, 0.1)
     assert model.assignment_.rounded.any()

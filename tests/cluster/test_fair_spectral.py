@@ -156,13 +156,11 @@ def test_float32_agrees_with_float64(planted):
 
 
 @pytest.mark.parametrize(
-    ("n_least", "tol", "same"),
+    ("n_min", "tol", "same"),
     [(100, 1e-4, "float32"), (100, 1e-6, "float64"), (10**5, 1e-4, "float64")],
 )
-def test_dtype_is_chosen_by_size_and_tolerance(
-    n_least, tol, same, planted, monkeypatch
-):
-    monkeypatch.setattr(_solvers, "_SINGLE_NODES", n_least)
+def test_dtype_is_chosen_by_size_and_tolerance(n_min, tol, same, planted, monkeypatch):
+    monkeypatch.setattr(_solvers, "MIN_SINGLE_NODES", n_min)
     groups = planted.sensitive_features
     options = {"solver": "chebyshev", "tol": tol, "random_state": 0}
     auto, other = (
@@ -189,7 +187,7 @@ def test_unweighted_graphs_are_not_copied(dtype):
         10_000, n_clusters=2, n_groups=2, average_degree=150, random_state=0
     )
     model = FairSpectralClustering(2, dtype=dtype, tol=1e-3, n_init=1, random_state=0)
-    found = []
+    results = []
     for weights in (np.float64, bool):
         W = data.graph.astype(weights)
         for measured in (False, True):  # the first compiles
@@ -200,8 +198,8 @@ def test_unweighted_graphs_are_not_copied(dtype):
         tracemalloc.stop()
         assert peak < 3 * W.nnz  # a copy of the entries takes 4 bytes each, or 8
         assert model.affinity_matrix_.dtype == np.float64
-        found.append((model.labels_.copy(), model.embedding_))
-    (labels, H), (same_labels, same_H) = found
+        results.append((model.labels_.copy(), model.embedding_))
+    (labels, H), (same_labels, same_H) = results
     np.testing.assert_array_equal(labels, same_labels)
     np.testing.assert_allclose(H, same_H, atol=1e-10)
 

@@ -106,27 +106,27 @@ def test_comparators_and_the_refinement_take_one(estimator):
     model = estimator(2, random_state=0)
     model.fit(NetworkXLike(), sensitive_features=GROUPS[ORDER])
     assert abs(model.affinity_matrix_ - expected()).max() == 0
-    how = {"sensitive_features": GROUPS[ORDER], "random_state": 0}
+    options = {"sensitive_features": GROUPS[ORDER], "random_state": 0}
     labels = np.arange(60) % 2
-    refined = refine_partition(NetworkXLike(), labels, **how)
-    same = refine_partition(expected(), labels, **how)
+    refined = refine_partition(NetworkXLike(), labels, **options)
+    same = refine_partition(expected(), labels, **options)
     np.testing.assert_array_equal(refined.labels, same.labels)
     assert refined.cut_before == same.cut_before
 
 
 def test_groups_may_be_a_dict_of_nodes():
-    of_node = {f"n{i}": f"g{g}" for i, g in enumerate(GROUPS)}
+    groups_by_node = {f"n{i}": f"g{g}" for i, g in enumerate(GROUPS)}
     model = FairSpectralClustering(2, random_state=0)
-    model.fit(NetworkXLike(), sensitive_features=of_node)
+    model.fit(NetworkXLike(), sensitive_features=groups_by_node)
     assert model.groups_.tolist() == ["g0", "g1"]
     assert model.minimum_balance_ > 0.5
-    del of_node["n3"], of_node["n4"]
+    del groups_by_node["n3"], groups_by_node["n4"]
     with pytest.raises(ValueError, match=r"no group for 2 of 60 nodes.*'n[34]'"):
-        model.fit(NetworkXLike(), sensitive_features=of_node)
+        model.fit(NetworkXLike(), sensitive_features=groups_by_node)
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "message"),
     [
         (Several, "a multigraph.* pass networkx.to_scipy_sparse_array"),
         (Directed, "directed.* pass A \\+ A.T, where A = networkx"),
@@ -136,9 +136,9 @@ def test_groups_may_be_a_dict_of_nodes():
         (lambda: igraph_graph(directed=True), "pass G.as_undirected"),
     ],
 )
-def test_others_are_refused_with_the_line_that_converts_them(make, words):
+def test_others_are_refused_with_the_line_that_converts_them(make, message):
     model = FairSpectralClustering(2, random_state=0)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=message):
         model.fit(make(), sensitive_features=GROUPS)
 
 

@@ -38,7 +38,7 @@ def assert_same(A, B):
     assert abs(A - B).max() == 0
 
 
-def reached(X, W, n_neighbors=10):
+def recall_of(X, W, n_neighbors=10):
     """Share of the exact neighbours in a graph, by a dense matrix of distances."""
     distances = cdist(X, X)
     np.fill_diagonal(distances, np.inf)
@@ -60,8 +60,8 @@ class Ranks(BaseEstimator):
         np.fill_diagonal(distances, np.inf)
         chosen = np.argsort(distances, axis=1)[:, self.first : self.last]
         rows = np.repeat(np.arange(len(X)), self.last - self.first)
-        found = distances[rows, chosen.ravel()]
-        return sparse.csr_array((found, (rows, chosen.ravel())), shape=distances.shape)
+        values = distances[rows, chosen.ravel()]
+        return sparse.csr_array((values, (rows, chosen.ravel())), shape=distances.shape)
 
 
 class Made(BaseEstimator):
@@ -107,8 +107,8 @@ def test_transformers_find_the_exact_graph(blobs, transformer):
 def test_all_neighbours_within_a_radius(blobs):
     transformer = RadiusNeighborsTransformer(radius=2.0)
     model = fit(blobs, neighbors=transformer, **PAPERS_METHOD)
-    near = (cdist(blobs, blobs) <= 2) & ~np.eye(300, dtype=bool)
-    np.testing.assert_array_equal(model.affinity_matrix_.toarray(), near)
+    is_near = (cdist(blobs, blobs) <= 2) & ~np.eye(300, dtype=bool)
+    np.testing.assert_array_equal(model.affinity_matrix_.toarray(), is_near)
     assert model.neighbors_recall_ == 1
 
 
@@ -117,19 +117,19 @@ def test_recall_of_a_transformer(blobs):
     assert fit(blobs, neighbors=Ranks(4, 14)).neighbors_recall_ == pytest.approx(0.6)
     assert fit(blobs, neighbors=Ranks(metric="cosine")).neighbors_recall_ is None
     sparse_rows = sparse.csr_array(np.round(blobs))
-    found = fit(sparse_rows, neighbors=KNeighborsTransformer(n_neighbors=5))
-    assert found.neighbors_recall_ == 1
+    result = fit(sparse_rows, neighbors=KNeighborsTransformer(n_neighbors=5))
+    assert result.neighbors_recall_ == 1
     other = KNeighborsTransformer(n_neighbors=5, p=1)
     assert fit(blobs, neighbors=other).neighbors_recall_ is None
 
 
 def test_recall_is_that_of_rows_drawn_at_random(monkeypatch):
-    monkeypatch.setattr(_neighbors, "_SAMPLE", 100)
+    monkeypatch.setattr(_neighbors, "N_EXACT_ROWS", 100)
     X = np.arange(600.0)[:, None]
-    found = Ranks(0, 2).fit_transform(X).tolil()
-    found[:300] = 0
-    found[np.arange(300), np.arange(300) + 30] = 1  # far ones, in half of the rows
-    half = Made(lambda _: sparse.csr_array(found), "euclidean")
+    graph = Ranks(0, 2).fit_transform(X).tolil()
+    graph[:300] = 0
+    graph[np.arange(300), np.arange(300) + 30] = 1  # far ones, in half of the rows
+    half = Made(lambda _: sparse.csr_array(graph), "euclidean")
     recalls = [neighbors_graph(X, 2, half, seed).recall for seed in (0, 0, 1, 2, 3)]
     assert recalls[0] == recalls[1]
     assert len(set(recalls)) > 2
@@ -141,23 +141,13 @@ def test_rounding_leaves_ties_hits():
     X = 0.1 * np.arange(300.0)[:, None]  # two neighbours each, equally near
     recall = neighbors_graph(X, 10, Ranks(1, 2)).recall
     assert recall == pytest.approx(298 / 300)  # one neighbour only at the ends
-    tie = [np.array([0]), np.array([2])], [0.01, 0.01]
-    assert _neighbors._hits(X, [1, 1], *tie).tolist() == [1, 1]
-    far = 0.1 * np.array([[0.0], [1.0], [2.00001]])
-    assert _neighbors._hits(far, [1, 1], *tie).tolist() == [1, 0]
 
 
 def test_missing_neighbours_are_no_hits():
     X = np.array([[0.0], [1.0], [0.5]])  # -1 is not the last row
-    found = [np.array([2, 1]), np.array([2, -1]), np.array([-1, -1]), np.array([])]
-    hits = _neighbors._hits(X, np.zeros(4, dtype=int), found, [1.0] * 4)
-    assert hits.tolist() == [1, 0.5, 0, 1]
-
-
-def test_a_row_is_not_its_own_neighbour():
-    found = np.array([[0, 5, 6], [5, 1, 6], [5, 6, 2], [7, 8, 9]])
-    others = _neighbors._without_self(found, np.arange(4))
-    assert others.tolist() == [[5, 6], [5, 6], [5, 6], [7, 8]]
+    sample = _neighbors.RecallSample.of(X, np.zeros(4, dtype=int), 2)
+    neighbors = [np.array([2, 1]), np.array([2, -1]), np.array([-1, -1]), np.array([])]
+    assert sample.recalls(neighbors).tolist() == [1, 0.5, 0, 1]
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1e-30, 1e30, 1e200, -1e200])
@@ -172,16 +162,16 @@ def test_rows_of_zeros():
 
 def test_rows_without_neighbours():
     X = np.repeat([0.0, 50.0, 100.0], [20, 1, 20])[:, None]
-    found = neighbors_graph(X, 10, RadiusNeighborsTransformer(radius=1.0))
-    assert found.recall == 1
-    assert found.affinity[[20]].nnz == 0
+    result = neighbors_graph(X, 10, RadiusNeighborsTransformer(radius=1.0))
+    assert result.recall == 1
+    assert result.affinity[[20]].nnz == 0
 
 
 def test_ties_are_hits():
     X = np.repeat(np.arange(20.0)[:, None], 30, axis=0)  # thirty rows in each place
     # The first ten and the last ten of the equal rows are equally near.
-    for found in (Ranks(0, 10), Ranks(19, 29)):
-        assert fit(X, neighbors=found).neighbors_recall_ == 1
+    for transformer in (Ranks(0, 10), Ranks(19, 29)):
+        assert fit(X, neighbors=transformer).neighbors_recall_ == 1
     assert fit(X, neighbors=Ranks(20, 30)).neighbors_recall_ == pytest.approx(0.9)
 
 
@@ -254,9 +244,9 @@ class FakeLists:
 
     def search(self, rows, n_neighbors, n_probes):
         self.searched.append(n_probes)
-        found = self.exact[rows]
-        found[rows < self.n_missed(n_probes)] = -1
-        return found
+        neighbors = self.exact[rows]
+        neighbors[rows < self.n_missed(n_probes)] = -1
+        return neighbors
 
     def order(self):
         return np.random.default_rng(0).permutation(len(self.exact))
@@ -265,10 +255,10 @@ class FakeLists:
 @pytest.fixture
 def fake(monkeypatch):
     monkeypatch.setattr(_neighbors, "_faiss", lambda: sys)
-    monkeypatch.setattr(_neighbors, "_Lists", FakeLists)
+    monkeypatch.setattr(_neighbors, "InvertedLists", FakeLists)
     monkeypatch.setattr(FakeLists, "searched", [])
-    return lambda missed: monkeypatch.setattr(
-        FakeLists, "n_missed", staticmethod(missed)
+    return lambda n_missed_rows: monkeypatch.setattr(
+        FakeLists, "n_missed", staticmethod(n_missed_rows)
     )
 
 
@@ -277,24 +267,24 @@ def test_recall_less_its_standard_error_decides(fake, blobs):
     # All rows are sampled. Of 800, seven without neighbours have a recall of 0.991,
     # less than 0.99 at one standard error, 0.003; three have one of 0.996 and 0.994.
     fake(lambda n_probes: 7 if n_probes < 12 else 3)
-    found = neighbors_graph(X, 10, "approximate", 0)
-    assert found.neighbors == "approximate"
-    assert found.recall == pytest.approx(797 / 800)
+    result = neighbors_graph(X, 10, "approximate", 0)
+    assert result.neighbors == "approximate"
+    assert result.recall == pytest.approx(797 / 800)
     assert FakeLists.searched == [8, 12, 12]
 
 
 def test_rows_with_too_few_neighbours_are_searched_in_all_rows(fake, blobs):
     fake(lambda n_probes: 1)
-    found = neighbors_graph(blobs, 10, "approximate", 0)
-    assert found.neighbors == "approximate"
-    assert_same(found.affinity, neighbors_graph(blobs, 10).affinity)
+    result = neighbors_graph(blobs, 10, "approximate", 0)
+    assert result.neighbors == "approximate"
+    assert_same(result.affinity, neighbors_graph(blobs, 10).affinity)
 
 
 def test_exact_where_half_of_the_lists_miss_too_many(fake, blobs):
     fake(lambda n_probes: 20)
-    found = neighbors_graph(blobs, 10, "approximate", 0)
-    assert (found.neighbors, found.recall) == ("exact", 1)
-    assert_same(found.affinity, neighbors_graph(blobs, 10).affinity)
+    result = neighbors_graph(blobs, 10, "approximate", 0)
+    assert (result.neighbors, result.recall) == ("exact", 1)
+    assert_same(result.affinity, neighbors_graph(blobs, 10).affinity)
     assert FakeLists.searched == [8, 12, 17, 24]  # of 50
 
 
@@ -316,21 +306,20 @@ def test_approximate_reaches_its_recall(faiss, many):
     assert model.neighbors_ == "approximate"
     assert 0.99 <= model.neighbors_recall_ <= 1
     # 3,000 rows of which 1,000 were the sample: three standard errors are 0.005.
-    found = reached(many, model.affinity_matrix_)
-    assert found == pytest.approx(model.neighbors_recall_, abs=0.005)
+    recall = recall_of(many, model.affinity_matrix_)
+    assert recall == pytest.approx(model.neighbors_recall_, abs=0.005)
     W = model.affinity_matrix_
     assert abs(W - W.T).max() == 0
     assert W.diagonal().sum() == 0
     assert W.sum() == 10 * 3000
 
 
-def test_more_lists_are_searched_for_recall(faiss, many, monkeypatch):
-    monkeypatch.setattr(_neighbors, "_FIRST_PROBES", 1)
-    rough = _neighbors._Lists(many, 0)
-    few = rough.search(np.arange(3000), 10, 1)
-    graph = neighbors_graph(many, 10, "approximate", 0)
-    assert reached(many, _neighbors._graph_of(few.clip(0), 3000)) < 0.98
-    assert graph.recall >= 0.99
+def test_more_lists_are_searched_for_recall(faiss, many):
+    X = np.random.default_rng(0).standard_normal((5000, 12))
+    lists = _neighbors.InvertedLists(X, 0)
+    first = lists.search(np.arange(5000), 10, 8)
+    assert recall_of(X, _neighbors._graph_of(first.clip(0), 5000)) < 0.9
+    assert neighbors_graph(X, 10, "approximate", 0).recall >= 0.99
 
 
 def test_digits_that_float32_lacks(faiss, many, monkeypatch):
@@ -339,11 +328,11 @@ def test_digits_that_float32_lacks(faiss, many, monkeypatch):
     monkeypatch.setattr(faiss.cvar, "distance_compute_blas_threshold", 20)
     wide = many + 1e5 * (np.arange(3000) % 2)[:, None]
     for X in (many + 1e6, wide):
-        found = neighbors_graph(X, 10, "approximate", 0)
-        assert found.neighbors == "approximate"
-        assert reached(X, found.affinity) >= 0.985
+        result = neighbors_graph(X, 10, "approximate", 0)
+        assert result.neighbors == "approximate"
+        assert recall_of(X, result.affinity) >= 0.985
         assert faiss.cvar.distance_compute_blas_threshold == 20
-    with _neighbors._Lists(many, 0)._repeatable():
+    with _neighbors.InvertedLists(many, 0)._repeatable():
         assert faiss.cvar.distance_compute_blas_threshold > 1e9
 
 
@@ -365,22 +354,22 @@ def test_no_call_of_faiss_uses_blas(faiss, many, monkeypatch):
             return super().search(*arguments)
 
     monkeypatch.setattr(faiss, "IndexIVFFlat", Watched)
-    _neighbors._Lists(many, 0).search(np.arange(5), 10, 8)
+    _neighbors.InvertedLists(many, 0).search(np.arange(5), 10, 8)
     assert seen.keys() == {"train", "add", "search"}
     assert min(seen.values()) > 1e9
 
 
 def test_other_random_states_make_other_lists(faiss, many):
-    found = [_neighbors._Lists(many, seed).order() for seed in (0, 0, 1)]
-    assert (np.sort(found[0]) == np.arange(3000)).all()
-    assert (found[0] == found[1]).all()
-    assert (found[0] != found[2]).any()
+    orders = [_neighbors.InvertedLists(many, seed).order() for seed in (0, 0, 1)]
+    assert (np.sort(orders[0]) == np.arange(3000)).all()
+    assert (orders[0] == orders[1]).all()
+    assert (orders[0] != orders[2]).any()
 
 
 def test_one_thread_on_macos(faiss, many, monkeypatch):
     n_threads, calls = faiss.omp_get_max_threads(), []
     monkeypatch.setattr(faiss, "omp_set_num_threads", calls.append)
-    lists = _neighbors._Lists(many, 0)
+    lists = _neighbors.InvertedLists(many, 0)
     monkeypatch.setattr(sys, "platform", "darwin")
     lists.search(np.arange(5), 10, 8)
     assert calls == [n_threads, 1, n_threads]
@@ -389,8 +378,8 @@ def test_one_thread_on_macos(faiss, many, monkeypatch):
 @pytest.mark.parametrize("n", [2, 3, 12])
 def test_few_rows_without_a_word(faiss, n, capfd):
     X = np.arange(float(n))[:, None]
-    found = neighbors_graph(X, 1, "approximate", 0)
-    assert found.affinity.sum() == n
+    result = neighbors_graph(X, 1, "approximate", 0)
+    assert result.affinity.sum() == n
     assert capfd.readouterr() == ("", "")
 
 
@@ -400,26 +389,26 @@ def test_any_number_of_threads_finds_the_same(faiss, many, n_threads):
     expected = neighbors_graph(many, 10, "approximate", 3)
     try:
         faiss.omp_set_num_threads(n_threads)
-        found = neighbors_graph(many, 10, "approximate", 3)
+        result = neighbors_graph(many, 10, "approximate", 3)
         assert faiss.omp_get_max_threads() == n_threads
     finally:
         faiss.omp_set_num_threads(before)
-    assert_same(found.affinity, expected.affinity)
-    assert found.recall == expected.recall
+    assert_same(result.affinity, expected.affinity)
+    assert result.recall == expected.recall
 
 
 def test_exact_where_half_of_the_lists_are_not_enough(faiss):
     X = np.random.default_rng(0).standard_normal((2000, 40))
-    found = neighbors_graph(X, 10, "approximate", 0)
-    assert found.neighbors == "exact"
-    assert_same(found.affinity, neighbors_graph(X, 10).affinity)
+    result = neighbors_graph(X, 10, "approximate", 0)
+    assert result.neighbors == "exact"
+    assert_same(result.affinity, neighbors_graph(X, 10).affinity)
 
 
 def islands():
     """Forty places of fifty equal rows, and some rows far from all others."""
     rng = np.random.default_rng(0)
-    places = np.repeat(rng.standard_normal((40, 3)), 50, axis=0)
-    return np.vstack([places, 100 * rng.standard_normal((7, 3))])
+    positions = np.repeat(rng.standard_normal((40, 3)), 50, axis=0)
+    return np.vstack([positions, 100 * rng.standard_normal((7, 3))])
 
 
 @pytest.mark.parametrize(
@@ -436,17 +425,17 @@ def islands():
     ids=["islands", "equal", "few", "tiny", "huge", "float32", "lattice"],
 )
 def test_approximate_neighbours_are_as_near_as_exact_ones(faiss, X):
-    found = neighbors_graph(X, 10, "approximate", 0)
+    result = neighbors_graph(X, 10, "approximate", 0)
     unit = max(np.abs(X).max(), 1e-300)
-    assert reached(X / unit, found.affinity) >= 0.99
-    assert found.affinity.sum() == pytest.approx(10 * len(X))
+    assert recall_of(X / unit, result.affinity) >= 0.99
+    assert result.affinity.sum() == pytest.approx(10 * len(X))
 
 
 def test_auto(faiss, many, monkeypatch):
-    monkeypatch.setattr(_neighbors, "_MANY", 3000)
-    for system, found in (("linux", "approximate"), ("darwin", "exact")):
+    monkeypatch.setattr(_neighbors, "MIN_APPROXIMATE_ROWS", 3000)
+    for system, method in (("linux", "approximate"), ("darwin", "exact")):
         monkeypatch.setattr(sys, "platform", system)
-        assert neighbors_graph(many, 10, "auto").neighbors == found
+        assert neighbors_graph(many, 10, "auto").neighbors == method
     monkeypatch.setattr(sys, "platform", "linux")
     assert neighbors_graph(many[:-1], 10, "auto").neighbors == "exact"
     rows = sparse.csr_array(many)
@@ -455,7 +444,7 @@ def test_auto(faiss, many, monkeypatch):
 
 def test_without_faiss(blobs, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
-    monkeypatch.setattr(_neighbors, "_MANY", 100)
+    monkeypatch.setattr(_neighbors, "MIN_APPROXIMATE_ROWS", 100)
     assert fit(blobs).neighbors_ == "exact"
     with pytest.raises(ImportError, match=r'pip install "scalefair\[neighbors\]"'):
         fit(blobs, neighbors="approximate")

@@ -13,6 +13,7 @@ from sklearn.neighbors import KNeighborsTransformer
 
 from scalefair.cluster import FairSpectralClustering, _neighbors
 from scalefair.cluster._base import PAPERS_METHOD
+from scalefair.cluster._new_nodes import new_affinity
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
@@ -35,8 +36,10 @@ def rows_of(model):
 
 def embed(model, W, codes):
     """Rows of new nodes, as `predict` compares them."""
-    given = model.embedding_, model.eigenvalues_, [codes]
-    return model._extension.embed(model._weights_of_new(W), *given)[0]
+    rows, _ = model._extension.embed(
+        new_affinity(model, W), model.embedding_, model.eigenvalues_, codes
+    )
+    return rows
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +69,9 @@ def test_nodes_of_the_fit_get_their_own_rows(planted, solver, regularization):
         assign_labels="fair",
         refine=False,
     )
-    known = model.labels_ >= 0
-    rows, found = rows_of(model), embed(model, W, groups)
-    np.testing.assert_allclose(found[known], rows[known], atol=1e-6 * abs(rows).max())
+    kept = model.labels_ >= 0
+    rows, new_rows = rows_of(model), embed(model, W, [groups])
+    np.testing.assert_allclose(new_rows[kept], rows[kept], atol=1e-6 * abs(rows).max())
     labels = model.predict(W, sensitive_features=groups)
     # But for rows at which two clusters cost the same.
     assert (labels != model.labels_).sum() <= 3 * 4
@@ -98,8 +101,8 @@ def test_held_out_nodes(planted, regularization):
     model = fit(W[~new][:, ~new], groups[~new], regularization=regularization)
     rows = W[new][:, ~new]
     truth = target[new]
-    for known in (groups[new], None):
-        labels = model.predict(rows, sensitive_features=known)
+    for new_groups in (groups[new], None):
+        labels = model.predict(rows, sensitive_features=new_groups)
         assert adjusted_rand_score(truth, labels) > 0.95
     fair = fit(W[~new][:, ~new], groups[~new], assign_labels="fair")
     labels = fair.predict(rows, sensitive_features=groups[new])
@@ -110,11 +113,10 @@ def test_unknown_groups_are_the_mean_over_the_population(planted):
     W, groups, _ = planted
     model = fit(W, groups)
     shares = np.bincount(groups) / groups.size
-    each = [embed(model, W[:9], np.full(9, s)) for s in range(3)]
-    given = model.embedding_, model.eigenvalues_, []
-    unknown, _ = model._extension.embed(model._weights_of_new(W[:9]), *given)
-    np.testing.assert_allclose(np.tensordot(shares, each, 1), unknown, atol=1e-12)
-    assert abs(each[0] - each[1]).max() > 1e-3 * abs(unknown).max()
+    rows = [embed(model, W[:9], [np.full(9, s)]) for s in range(3)]
+    mean = embed(model, W[:9], [])
+    np.testing.assert_allclose(np.tensordot(shares, rows, 1), mean, atol=1e-12)
+    assert abs(rows[0] - rows[1]).max() > 1e-3 * abs(mean).max()
 
 
 @pytest.mark.parametrize("regularization", [0.0, 0.5])
@@ -122,37 +124,43 @@ def test_unknown_groups_are_the_mean_over_the_population(planted):
 def test_kernels(affinity, regularization):
     X, blob = make_blobs(700, n_features=3, centers=4, random_state=3)
     groups = np.arange(700) % 3
-    X, new, known = X[:600], X[600:], blob[600:]
-    how = {"gamma": 0.3, "n_landmarks": 80, "regularization": regularization}
-    model = fit(X, groups[:600], affinity=affinity, **how)
-    rows, found = rows_of(model), embed(model, X, groups[:600])
-    np.testing.assert_allclose(found, rows, atol=1e-5 * abs(rows).max())
+    X, new, target = X[:600], X[600:], blob[600:]
+    model = fit(
+        X,
+        groups[:600],
+        affinity=affinity,
+        gamma=0.3,
+        n_landmarks=80,
+        regularization=regularization,
+    )
+    rows, new_rows = rows_of(model), embed(model, X, [groups[:600]])
+    np.testing.assert_allclose(new_rows, rows, atol=1e-5 * abs(rows).max())
     labels = model.predict(new, sensitive_features=groups[600:])
-    assert adjusted_rand_score(known, labels) == 1
+    assert adjusted_rand_score(target, labels) == 1
     if not regularization:
         with pytest.raises(ValueError, match=r"1 of 2 new nodes.*first: 1\)"):
             model.predict([new[0], new[0] + 1e3])
 
 
-def neighbors_of(how, monkeypatch):
-    if how == "approximate":
+def neighbors_of(method, monkeypatch):
+    if method == "approximate":
         pytest.importorskip("faiss", reason="needs the extra neighbors")
-        monkeypatch.setattr(_neighbors, "_FEW", 10)
-    if how == "transformer":
+        monkeypatch.setattr(_neighbors, "N_EXACT_ROWS", 10)
+    if method == "transformer":
         return KNeighborsTransformer(n_neighbors=10)
-    return how
+    return method
 
 
-@pytest.mark.parametrize("how", ["exact", "approximate", "transformer", "stored"])
-def test_nearest_neighbors(how, monkeypatch):
+@pytest.mark.parametrize("method", ["exact", "approximate", "transformer", "stored"])
+def test_nearest_neighbors(method, monkeypatch):
     X, blob = make_blobs(1650, n_features=4, centers=3, random_state=1)
     groups = np.arange(1650) % 2
     options = {"affinity": "nearest_neighbors", "connected_components": "all"}
-    options["neighbors"] = neighbors_of(how, monkeypatch)
-    if how == "exact":
+    options["neighbors"] = neighbors_of(method, monkeypatch)
+    if method == "exact":
         X *= 1e200  # whose squares overflow
     X, new = X[:1500], X[1500:]
-    if how == "stored":
+    if method == "stored":
         search = KNeighborsTransformer(n_neighbors=10).fit(X)
         options |= {"affinity": "precomputed_nearest_neighbors", "neighbors": "auto"}
         X, new = search.transform(X), search.transform(new)

@@ -32,18 +32,21 @@ def refine(W, labels, groups, **options):
     """Refine, and check what is always promised."""
     options = {"random_state": 0} | options
     tau = options.get("regularization", 0.0)
-    found = refine_partition(W, labels, sensitive_features=groups, **options)
-    for cut, of in ((found.cut_before, labels), (found.cut_after, found.labels)):
-        expected = normalized_cut_score(W, of, regularization=tau)
+    refined = refine_partition(W, labels, sensitive_features=groups, **options)
+    for cut, partition in (
+        (refined.cut_before, labels),
+        (refined.cut_after, refined.labels),
+    ):
+        expected = normalized_cut_score(W, partition, regularization=tau)
         assert cut == pytest.approx(expected, abs=1e-9)
-    assert found.cut_after <= found.cut_before
-    assert found.labels.dtype == np.int32
-    assert found.n_moved == (found.labels != labels).sum()
-    assert 1 <= found.n_passes <= options.get("max_iter", 20)
-    sizes = np.bincount(labels), np.bincount(found.labels)
-    least = np.ceil(0.1 * len(labels) / len(sizes[0]))
-    assert (sizes[1] >= np.minimum(sizes[0], least)).all()
-    return found
+    assert refined.cut_after <= refined.cut_before
+    assert refined.labels.dtype == np.int32
+    assert refined.n_moved == (refined.labels != labels).sum()
+    assert 1 <= refined.n_passes <= options.get("max_iter", 20)
+    sizes = np.bincount(labels), np.bincount(refined.labels)
+    min_size = np.ceil(0.1 * len(labels) / len(sizes[0]))
+    assert (sizes[1] >= np.minimum(sizes[0], min_size)).all()
+    return refined
 
 
 def random_graph(n, seed, loops=True):
@@ -71,25 +74,25 @@ def test_cuts_and_bounds(seed, tolerance, regularization):
     n, k, h = 300, 5, 2 + seed
     W, groups = random_graph(n, seed), rng.permutation(np.arange(n) % 17 % h)
     options = {"tolerance": tolerance, "regularization": regularization, "max_iter": 9}
-    found = refine(W, fair_labels(groups, k), groups, **options)
-    assert found.cut_after < 0.9 * found.cut_before
-    assert excess(groups, found.labels, tolerance) == 0
+    refined = refine(W, fair_labels(groups, k), groups, **options)
+    assert refined.cut_after < 0.9 * refined.cut_before
+    assert excess(groups, refined.labels, tolerance) == 0
     # Others get no less fair, with the bounds or without a count that fits.
     unfair = rng.integers(0, k, n)
     before = excess(groups, unfair, tolerance)
-    found = refine(W, unfair, groups, **options)
-    assert excess(groups, found.labels, tolerance) <= before
+    refined = refine(W, unfair, groups, **options)
+    assert excess(groups, refined.labels, tolerance) <= before
 
 
 def test_only_exchanges_with_several_attributes():
     rng = np.random.default_rng(0)
     W, labels = random_graph(200, 0), rng.integers(0, 4, 200)
     groups = rng.integers(0, 2, (200, 2))
-    found = refine(W, labels, groups, attributes="each", tolerance=5.0)
-    assert found.n_moved > 0
+    refined = refine(W, labels, groups, attributes="each", tolerance=5.0)
+    assert refined.n_moved > 0
     kinds = groups @ [2, 1]
     np.testing.assert_array_equal(
-        counts_of(kinds, labels), counts_of(kinds, found.labels)
+        counts_of(kinds, labels), counts_of(kinds, refined.labels)
     )
     moved = refine(W, labels, groups, tolerance=5.0)
     assert (counts_of(kinds, labels) != counts_of(kinds, moved.labels)).any()
@@ -98,8 +101,8 @@ def test_only_exchanges_with_several_attributes():
 def test_no_cluster_is_emptied(graphs):
     # Twelve leaves without their hub: whoever joins it lowers the cut.
     labels = (np.arange(60) >= 48).astype(int)
-    found = refine(graphs.star(60), labels, np.arange(60) % 2, tolerance=5.0)
-    assert np.bincount(found.labels)[1] == 3  # a tenth of the average
+    refined = refine(graphs.star(60), labels, np.arange(60) % 2, tolerance=5.0)
+    assert np.bincount(refined.labels)[1] == 3  # a tenth of the average
 
 
 @pytest.mark.parametrize("equal", [False, True])
@@ -111,13 +114,13 @@ def test_types_of_weights(equal):
     expected = refine(W, labels, groups)
     same = [W.astype(np.float32), W.astype(np.int32), W.toarray(), W.tocoo(), 8 * W]
     for other in [*same, W.astype(bool)] if equal else same:
-        found = refine(other, labels, groups)
-        np.testing.assert_array_equal(found.labels, expected.labels)
+        refined = refine(other, labels, groups)
+        np.testing.assert_array_equal(refined.labels, expected.labels)
     # One weight stored once is as good as all of them.
     almost = W.copy()
     almost.data[0] = almost[W.indices[0], 0] = almost.data[0] * (1 + 1e-13)
-    found = refine(almost, labels, groups)
-    np.testing.assert_array_equal(found.labels, expected.labels)
+    refined = refine(almost, labels, groups)
+    np.testing.assert_array_equal(refined.labels, expected.labels)
 
 
 def test_isolated_nodes_and_seeds():
@@ -154,13 +157,13 @@ def steps_of(labels, groups, k, tolerance, min_size):
 def test_no_step_is_left(seed):
     n, k, options = 16, 3, {"tolerance": 0.5, "regularization": 0.2}
     W, groups = random_graph(n, seed), np.arange(n) % 2
-    found = refine(W, fair_labels(groups, k), groups, max_iter=50, **options)
-    while found.n_moved:
-        found = refine(W, found.labels, groups, max_iter=50, **options)
+    refined = refine(W, fair_labels(groups, k), groups, max_iter=50, **options)
+    while refined.n_moved:
+        refined = refine(W, refined.labels, groups, max_iter=50, **options)
     cuts = {"move": [], "exchange": []}
-    for kind, labels in steps_of(found.labels, groups, k, 0.5, 1):
+    for kind, labels in steps_of(refined.labels, groups, k, 0.5, 1):
         cut = normalized_cut_score(W, labels, regularization=0.2)
-        cuts[kind].append(cut - found.cut_after)
+        cuts[kind].append(cut - refined.cut_after)
     assert cuts["move"]
     assert min(map(min, cuts.values())) > -1e-9
 
@@ -176,17 +179,17 @@ def test_planted_clusters_come_back():
         nodes = np.flatnonzero(changed & (groups == s))
         labels[nodes] = labels[np.roll(nodes, 7)]
     assert adjusted_rand_score(data.target, labels) < 0.7
-    found = refine(data.graph, labels, groups, max_iter=5)
-    assert adjusted_rand_score(data.target, found.labels) > 0.98
+    refined = refine(data.graph, labels, groups, max_iter=5)
+    assert adjusted_rand_score(data.target, refined.labels) > 0.98
     model = FairSpectralClustering(4, random_state=0)
     model.fit(data.graph, sensitive_features=groups)
-    of_fit = model.refinement_
-    assert of_fit.cut_after <= of_fit.cut_before
-    np.testing.assert_array_equal(model.labels_, of_fit.labels)
+    refinement = model.refinement_
+    assert refinement.cut_after <= refinement.cut_before
+    np.testing.assert_array_equal(model.labels_, refinement.labels)
     cut = normalized_cut_score(data.graph, model.labels_, regularization=0.1)
-    assert of_fit.cut_after == pytest.approx(cut, abs=1e-9)
+    assert refinement.cut_after == pytest.approx(cut, abs=1e-9)
     cut = normalized_cut_score(data.graph, model.assignment_.labels, regularization=0.1)
-    assert of_fit.cut_before == pytest.approx(cut, abs=1e-9)
+    assert refinement.cut_before == pytest.approx(cut, abs=1e-9)
     model.set_params(refine=False).fit(data.graph, sensitive_features=groups)
     assert model.refinement_ is None
     np.testing.assert_array_equal(model.labels_, model.assignment_.labels)

@@ -53,9 +53,15 @@ def agrees(model, W, groups, tol):
 
 @pytest.fixture(scope="module")
 def named(graphs):
-    lonely = graphs.block_model(240)
-    lonely = sparse.block_diag([lonely, sparse.csr_array((3, 3))], format="csr")
-    return {"isolated": lonely, "star": graphs.star(150), "path": graphs.path(150)}
+    with_isolated = graphs.block_model(240)
+    with_isolated = sparse.block_diag(
+        [with_isolated, sparse.csr_array((3, 3))], format="csr"
+    )
+    return {
+        "isolated": with_isolated,
+        "star": graphs.star(150),
+        "path": graphs.path(150),
+    }
 
 
 def random_groups(n, h=3):
@@ -90,8 +96,8 @@ def test_admm_is_that_of_the_regularised_graph(named):
     with pytest.warns(ConvergenceWarning, match="admm"):
         model = fit(W, groups, solver="admm")
     M, F, *_ = reference(W.toarray(), groups)
-    found = dc_admm(M, K, F, shift=-1.01, random_state=np.random.RandomState(0))
-    overlap = np.linalg.svd(found.vectors.T @ model.embedding_, compute_uv=False)
+    result = dc_admm(M, K, F, shift=-1.01, random_state=np.random.RandomState(0))
+    overlap = np.linalg.svd(result.vectors.T @ model.embedding_, compute_uv=False)
     np.testing.assert_allclose(overlap, 1, atol=1e-8)
 
 
@@ -114,8 +120,8 @@ def test_any_storage(keep, dtype, named):
 def test_kernels(solver):
     X = np.random.default_rng(0).standard_normal((200, 3))
     groups = random_groups(200)
-    how = {"affinity": "rbf", "gamma": 1.0, "solver": solver, "tol": 1e-7}
-    agrees(fit(X, groups, **how), rbf_kernel(X, gamma=1.0), groups, 1e-7)
+    options = {"affinity": "rbf", "gamma": 1.0, "solver": solver, "tol": 1e-7}
+    agrees(fit(X, groups, **options), rbf_kernel(X, gamma=1.0), groups, 1e-7)
 
 
 @pytest.mark.parametrize("regularization", [0.01, 1])
@@ -153,10 +159,10 @@ def network():
 
 def test_handfuls_are_not_clusters(network):
     W, groups, planted = network
-    words = r"3 of 4 have 5, 5, 5, the largest has 6025 of 6040.*=0.1 \(now 0\)"
-    with pytest.warns(UserWarning, match=words) as said:
+    message = r"3 of 4 have 5, 5, 5, the largest has 6025 of 6040.*=0.1 \(now 0\)"
+    with pytest.warns(UserWarning, match=message) as caught:
         cut_off = fit(W, groups, regularization=0.0, connected_components="largest")
-    assert said[0].filename == __file__
+    assert caught[0].filename == __file__
     assert cut_off.minimum_balance_ == pytest.approx(2 / 3)
     model = fit(W, groups, regularization=0.1)
     assert adjusted_rand_score(model.labels_[:N], planted) > 0.99
@@ -169,13 +175,13 @@ def test_handfuls_are_not_clusters(network):
     # Units, names, and the order of nodes do not matter; nor does another run.
     order = np.random.default_rng(1).permutation(W.shape[0])
     back = np.argsort(order)
-    for A, g, turn in (
+    for A, g, inverse in (
         (W, groups, slice(None)),
         (1e-6 * W, groups.astype(str), slice(None)),
         (sparse.csr_array(W[order][:, order]), groups[order], back),
     ):
         again = fit(A, g, regularization=0.1)
-        assert adjusted_rand_score(model.labels_, again.labels_[turn]) == 1
+        assert adjusted_rand_score(model.labels_, again.labels_[inverse]) == 1
 
 
 def test_components(graphs):
@@ -191,7 +197,7 @@ def test_components(graphs):
 
 
 @pytest.mark.parametrize(
-    ("n", "k", "words"),
+    ("n", "k", "message"),
     [
         (900, 3, "1 of 3 have 1, the largest has"),
         # The issue: handfuls of small networks, of which nothing was said.
@@ -199,19 +205,21 @@ def test_components(graphs):
         (2000, 400, None),  # the average cluster has five nodes
     ],
 )
-def test_clusters_of_useless_sizes_are_said(n, k, words, graphs):
+def test_clusters_of_useless_sizes_are_said(n, k, message, graphs):
     W = sparse.lil_array(graphs.block_model(n, inside=0.05, outside=0.01))
     W[:, -1] = W[-1, :] = 0
     W[0, -1] = W[-1, 0] = 1e-3
     # Nor is a rare group unfair where it is as rare among all.
     groups = np.random.default_rng(0).random(n) < 0.12
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = fit(W.tocsr(), groups, k, 0.0, tol=1e-2)
         regularized = fit(W.tocsr(), groups, k, 1.0, tol=1e-2)
     assert np.bincount(model.labels_).min() == 1
-    assert [words in str(warning.message) for warning in said] == [True] * bool(words)
-    assert np.bincount(regularized.labels_).min() > 1 or not words
+    assert [message in str(warning.message) for warning in caught] == [True] * bool(
+        message
+    )
+    assert np.bincount(regularized.labels_).min() > 1 or not message
 
 
 def test_unfair_clusters_are_said():
@@ -222,8 +230,8 @@ def test_unfair_clusters_are_said():
     groups = data.sensitive_features
     with pytest.warns(UserWarning, match=r'balance 0.*population 1: .*="fair"'):
         fit(data.graph, groups, k=6, regularization=0.0)
-    with pytest.warns(ConvergenceWarning) as said:  # nor has "admm" promised it
+    with pytest.warns(ConvergenceWarning) as caught:  # nor has "admm" promised it
         fit(data.graph, groups, k=6, regularization=0.0, solver="admm")
-    assert len(said) == 1
+    assert len(caught) == 1
     model = fit(data.graph, groups, k=6, regularization=0.0, assign_labels="fair")
     assert model.minimum_balance_ > 0.7

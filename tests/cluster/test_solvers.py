@@ -74,8 +74,8 @@ def test_fallback_is_said_and_right(mesh, monkeypatch):
     assert model.residuals_.max() <= 1e-3
     # What both have spent counts.
     assert len(results) == 2
-    assert model.n_products_ == sum(found.n_products for found in results)
-    assert model.n_iter_ == sum(found.n_iter for found in results)
+    assert model.n_products_ == sum(result.n_products for result in results)
+    assert model.n_iter_ == sum(result.n_iter for result in results)
 
 
 def test_choice_by_auto_falls_back_in_silence(mesh):
@@ -99,14 +99,14 @@ def test_admm_is_algorithm_1_on_the_normalised_affinity(planted, graphs):
     M, d = graphs.normalized(W), W.toarray().sum(axis=1)
     G = (groups[:, None] == np.unique(groups)).astype(float)
     F = (G - G.mean(axis=0)) / np.sqrt(d)[:, None]
-    found = dc_admm(M, 4, F, shift=-1.01, random_state=np.random.RandomState(0))
+    result = dc_admm(M, 4, F, shift=-1.01, random_state=np.random.RandomState(0))
     assert model.solver_ == "admm"
     H = model.embedding_
-    overlap = np.linalg.svd(found.vectors.T @ H, compute_uv=False)
+    overlap = np.linalg.svd(result.vectors.T @ H, compute_uv=False)
     np.testing.assert_allclose(overlap, 1, atol=1e-8)
     np.testing.assert_allclose(H.T @ H, np.eye(4), atol=1e-12)
-    np.testing.assert_allclose(model.residuals_, found.residual_norms, rtol=1e-6)
-    for name, record in found.history.items():
+    np.testing.assert_allclose(model.residuals_, result.residual_norms, rtol=1e-6)
+    for name, record in result.history.items():
         np.testing.assert_allclose(model.history_[name], record, rtol=1e-6)
     # Rotated to Ritz vectors of M; H itself is not fair.
     np.testing.assert_allclose(H.T @ M @ H, np.diag(model.eigenvalues_), atol=1e-10)

@@ -11,8 +11,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from scalefair.cluster import FairSpectralClustering, UnifiedFairSpectralClustering
 from scalefair.cluster._solvers import FairProblem
 from scalefair.cluster.comparators._unified import (
+    Alternation,
     CandidatePairs,
-    _Alternation,
     candidate_pairs,
     descend_embedding,
     learn_weights,
@@ -65,8 +65,8 @@ def test_any_start_of_the_multipliers_will_do(seed):
     np.testing.assert_allclose(s, expected, atol=1e-6 * expected.max())
 
 
-def _keep_largest(A, most):
-    largest = np.argsort(-A, axis=1)[:, :most]
+def _keep_largest(A, n_entries):
+    largest = np.argsort(-A, axis=1)[:, :n_entries]
     kept = np.zeros_like(A)
     np.put_along_axis(kept, largest, np.take_along_axis(A, largest, 1), 1)
     return np.maximum(kept, kept.T)
@@ -180,7 +180,7 @@ def alternation():
     start.labels_ = np.random.RandomState(0).randint(4, size=50)
     problem = FairProblem(NormalizedAffinity(W), groups, 4)
     parameters = UnifiedFairSpectralClustering(n_neighbors=5, label_weight=0.7)
-    state = _Alternation(W, problem, parameters, start)
+    state = Alternation(W, problem, parameters, start)
     state.advance()
     return state
 

@@ -59,8 +59,8 @@ def test_smoothed_minima(temperature, same_bits):
         smoothed_minima(C, chunks, prices, temperature, values, counts, curvatures)
         return values, counts, curvatures
 
-    found = same_bits(call)
-    for (i, j, _), value, count, curvature in zip(chunks, *found, strict=True):
+    result = same_bits(call)
+    for (i, j, _), value, count, curvature in zip(chunks, *result, strict=True):
         q = shares[i:j]
         assert value == pytest.approx(low[i:j].sum(), rel=1e-6, abs=1e-12)
         # Weights below exp(-16) are left out.
@@ -117,46 +117,46 @@ def test_ties_are_shared(rounding):
     rng = np.random.default_rng(0)
     C, kinds, _, prices = problem(k=4)
     C, prices = np.round(2 * C) / 2, np.zeros_like(prices[:, :4])
-    wanted = count(kinds, rng.integers(0, 4, len(C)), prices.shape)
+    target = count(kinds, rng.integers(0, 4, len(C)), prices.shape)
     labels, low = best_of(C + rounding / 2 * rng.random(C.shape), kinds, prices)
-    before = abs(count(kinds, labels, prices.shape) - wanted).sum()
+    before = abs(count(kinds, labels, prices.shape) - target).sum()
     expected = labels.copy()
     for i, s in enumerate(kinds):
         for b in range(4):
-            counts = count(kinds, expected, prices.shape) - wanted
+            counts = count(kinds, expected, prices.shape) - target
             is_tied = C[i, b] <= low[i] + rounding
             if counts[s, expected[i]] > 0 and counts[s, b] < 0 and is_tied:
                 expected[i] = b
-    share_ties(C, kinds, prices, wanted.copy(), labels, low, rounding)
+    share_ties(C, kinds, prices, target.copy(), labels, low, rounding)
     np.testing.assert_array_equal(labels, expected)
-    assert abs(count(kinds, labels, prices.shape) - wanted).sum() < before / 2
+    assert abs(count(kinds, labels, prices.shape) - target).sum() < before / 2
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_largest_fair_set(seed):
     rng = np.random.default_rng(seed)
     h, m = rng.integers(1, 4), rng.integers(1, 7)
-    least = rng.integers(1, m + 1)
+    min_size = rng.integers(1, m + 1)
     gains = -np.sort(-rng.normal(size=(h, m + 1)), axis=1)
     gains[0, rng.integers(1, m + 2) :] = -np.inf
     low = rng.integers(0, 2, (h, m))
     high = low + rng.integers(0, 4, (h, m))
     sums = np.concatenate([np.zeros((h, 1)), np.cumsum(gains, axis=1)], axis=1)
-    best, found = -np.inf, np.zeros(h, np.int64)
-    for z in range(least, m + 1):
+    best, result = -np.inf, np.zeros(h, np.int64)
+    for z in range(min_size, m + 1):
         ranges = (
             range(a, b + 1) for a, b in zip(low[:, z - 1], high[:, z - 1], strict=True)
         )
         for counts in itertools.product(*ranges):
             if sum(counts) == z:
                 best = max(best, sum(sums[s, c] for s, c in enumerate(counts)))
-    gain = largest_fair_set(gains, low, high, least, found)
+    gain = largest_fair_set(gains, low, high, min_size, result)
     assert gain == pytest.approx(best)
     if np.isfinite(best):
-        assert sums[np.arange(h), found].sum() == pytest.approx(best)
-        z = found.sum() - 1
-        assert (low[:, z] <= found).all()
-        assert (found <= high[:, z]).all()
+        assert sums[np.arange(h), result].sum() == pytest.approx(best)
+        z = result.sum() - 1
+        assert (low[:, z] <= result).all()
+        assert (result <= high[:, z]).all()
 
 
 def by_integer_program(C, kinds, low, high, sizes):
@@ -183,25 +183,25 @@ def test_min_cost_flow(seed):
     C, kinds = rng.random((n, k)), rng.integers(0, h, n)
     if seed % 2:
         C = np.round(3 * C)  # many ties
-    places = count(kinds, rng.integers(0, k, n), (h, k))
+    target = count(kinds, rng.integers(0, k, n), (h, k))
     slack = rng.integers(0, 4, (h, k))
     slack[0] = 0
-    low, high = np.maximum(places - slack, 0), places + slack
-    sizes = places.sum(axis=0)
+    low, high = np.maximum(target - slack, 0), target + slack
+    sizes = target.sum(axis=0)
     expected = by_integer_program(C, kinds, low, high, sizes)
     prices = np.zeros((h, k))
     labels, _ = best_of(C, kinds, prices)
-    assert min_cost_flow(C, kinds, prices, low, high, places, labels) > 0
-    np.testing.assert_array_equal(count(kinds, labels, (h, k)), places)
-    np.testing.assert_array_equal(places.sum(axis=0), sizes)
-    assert ((low <= places) & (places <= high)).all()
+    assert min_cost_flow(C, kinds, prices, low, high, target, labels) > 0
+    np.testing.assert_array_equal(count(kinds, labels, (h, k)), target)
+    np.testing.assert_array_equal(target.sum(axis=0), sizes)
+    assert ((low <= target) & (target <= high)).all()
     assert C[np.arange(n), labels].sum() == pytest.approx(expected)
     # The prices prove it: rows are where it is cheapest, places where it is dearest.
     priced = C + prices[kinds]
     excess = priced[np.arange(n), labels] - priced.min(axis=1)
     assert excess.max() < 1e-12
     for a, (s, r) in itertools.product(range(k), itertools.permutations(range(h), 2)):
-        if places[s, a] < high[s, a] and places[r, a] > low[r, a]:
+        if target[s, a] < high[s, a] and target[r, a] > low[r, a]:
             assert prices[s, a] <= prices[r, a] + 1e-12
 
 
@@ -220,8 +220,8 @@ def test_flow_of_more_rows_than_are_listed():
 
 def test_flow_of_places_that_do_not_add_up():
     # Two rows of kind 0 for one place, which no bound lets pass from kind 1.
-    kinds, places = np.array([0, 0, 1]), np.array([[1], [2]])
-    flow = np.zeros((3, 1)), kinds, np.zeros((2, 1)), places, places, places.copy()
+    kinds, target = np.array([0, 0, 1]), np.array([[1], [2]])
+    flow = np.zeros((3, 1)), kinds, np.zeros((2, 1)), target, target, target.copy()
     assert min_cost_flow(*flow, np.zeros(3, np.int64)) == -1
 
 
@@ -233,17 +233,17 @@ def test_nearest_centres(n, k, weighted, same_bits):
     centres[2:3] = centres[:1]  # the first of equal centres
     apart = cdist(X, centres, "sqeuclidean")
     weights = rng.random(n) if weighted else None
-    found = same_bits(lambda: nearest_centres(X, centres, weights))
-    assert np.array_equal(found.labels, apart.argmin(axis=1))
-    np.testing.assert_allclose(found.low, apart.min(axis=1), atol=1e-12)
-    member = np.eye(k)[found.labels]
+    result = same_bits(lambda: nearest_centres(X, centres, weights))
+    assert np.array_equal(result.labels, apart.argmin(axis=1))
+    np.testing.assert_allclose(result.distances, apart.min(axis=1), atol=1e-12)
+    member = np.eye(k)[result.labels]
     if weighted:
         member *= weights[:, None]
-    np.testing.assert_allclose(found.sums, member.T @ X, atol=1e-10)
-    np.testing.assert_allclose(found.counts, member.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(result.sums, member.T @ X, atol=1e-10)
+    np.testing.assert_allclose(result.counts, member.sum(axis=0), rtol=1e-12)
     if k > 1:
         lost = np.diff(np.partition(apart, 1, axis=1)[:, :2])
-        np.testing.assert_allclose(found.losses, (member.T @ lost)[:, 0], rtol=1e-9)
+        np.testing.assert_allclose(result.losses, (member.T @ lost)[:, 0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

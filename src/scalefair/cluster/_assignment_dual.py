@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,37 +33,30 @@ Array = NDArray[np.float64]
 
 # The bound is to be this close to that of the relaxation, relatively.
 RELAXATION_GAP = 1e-4
-# Temperature and barrier after a stage, in units of before (Nocedal and Wright, 19.3).
-TEMPERATURE_FACTOR, BARRIER_FACTOR = 0.3, 0.2
-MAX_STAGES, MAX_STEPS = 30, 8
-# Stages by which it starts before the end of another one, for rows that were near.
-STAGES_BACK = 1
-# Iterations of conjugate gradients, and the residual that ends them: Newton's direction
-# is needed only roughly (Nocedal and Wright, section 7.1).
-MAX_CG_ITERATIONS, CG_TOL = 300, 0.1
-# Least increase in the line search, in units of the predicted one; its shortest step,
-# in units of the first.
-SUFFICIENT_DECREASE, MIN_STEP = 0.1, 1e-8
-# Rows of the sample on which the first stages work; rows of a chunk, summed by itself.
-SAMPLE_ROWS, CHUNK_ROWS = 20_000, 2048
+# Temperature after a stage, in units of that before it.
+TEMPERATURE_FACTOR = 0.3
+# Barrier after a stage, in units of that before it (Nocedal and Wright, section 19.3).
+BARRIER_FACTOR = 0.2
+# Rows of the sample on which the first stages work.
+MAX_SAMPLE_ROWS = 20_000
 
 
 @dataclass(frozen=True)
 class DualSolution:
-    """Multipliers of the share bounds, and what they say."""
+    """Multipliers of the share bounds, and what follows from them."""
 
     multipliers: Array  # (m, k), >= 0
     prices: Array  # (c, k) of the kinds
     counts: Array  # (c, k): rows of each kind in each cluster, not whole
     n_passes: int  # over the rows or their sample
-    # Where the iteration ended, for another one near by to start from:
+    # Where the iteration ended, as a start for similar costs:
     interior: Array | None = None  # multipliers, > 0
     temperature: float = 0.0
     barrier: float = 0.0  # for each row
 
 
 @dataclass(frozen=True)
-class _Rows:
+class CostRows:
     """Costs of rows that are sorted by kind, each standing for `weights[kind]` rows."""
 
     C: Array
@@ -70,17 +64,18 @@ class _Rows:
     weights: Array  # (c,)
 
     @classmethod
-    def of(cls, C: Array, offsets: NDArray[np.int64], step: int = 1) -> _Rows:
+    def of(cls, C: Array, offsets: NDArray[np.int64], step: int = 1) -> CostRows:
         """Take every step-th row of each kind."""
         sizes = -(-np.diff(offsets) // step)
         if step > 1:
-            taken = [np.arange(a, b, step) for a, b in pairwise(offsets)]
-            C = C[np.concatenate(taken)]
+            sample = [np.arange(start, stop, step) for start, stop in pairwise(offsets)]
+            C = C[np.concatenate(sample)]
+        # Each chunk of 2048 rows has sums of its own: the same on any threads.
         ends = np.append(0, np.cumsum(sizes))
         chunks = [
-            (start, min(start + CHUNK_ROWS, stop), kind)
+            (start, min(start + 2048, stop), kind)
             for kind, stop in enumerate(ends[1:].tolist())
-            for start in range(int(ends[kind]), stop, CHUNK_ROWS)
+            for start in range(int(ends[kind]), stop, 2048)
         ]
         weights = np.diff(offsets) / np.maximum(sizes, 1)
         return cls(np.ascontiguousarray(C), np.array(chunks), weights)
@@ -92,11 +87,66 @@ class _Rows:
         smoothed_minima(
             self.C, self.chunks, prices, temperature, values, counts, curvatures
         )
-        # One kind after the other, chunks in their order: the same sums on any threads.
+        # One kind after the other, chunks in their order.
         weights = self.weights[kind]
         merge = sparse.csr_array((weights, (kind, np.arange(m))), shape=(c, m))
         by_kind = (merge @ curvatures.reshape(m, -1)).reshape(c, k, k)
         return float(weights @ values), merge @ counts, by_kind
+
+
+class StageResult(NamedTuple):
+    """Where a stage of Newton's method ended."""
+
+    x: Array
+    value: float  # of the smoothed bound with the barrier
+    counts: Array  # (c, k)
+    is_settled: bool  # little more is to be gained
+    is_stuck: bool  # nothing beyond rounding
+    n_passes: int
+
+
+@dataclass(frozen=True)
+class BarrierProblem:
+    """The bound with smoothed minima, and a logarithmic barrier of its multipliers."""
+
+    rows: CostRows
+    A: Array  # (c, m)
+    temperature: float
+    barrier: float
+    spread: float  # of the costs of a row
+
+    def evaluate(self, x: Array) -> tuple[float, Array, Array]:
+        """Value, counts N and curvatures H of the smoothed minima."""
+        value, N, H = self.rows.minima(self.A @ x, self.temperature)
+        return value - x.sum() + self.barrier * np.log(x).sum(), N, H
+
+    def maximise(self, x: Array) -> StageResult:
+        """Newton's method with a line search: eight steps at most."""
+        (value, N, H), n_passes = self.evaluate(x), 1
+        for _ in range(8):
+            # Step 1: Newton's direction, unless it promises little.
+            gradient = self.A.T @ N - 1 + self.barrier / x
+            direction = _newton_direction(self.A, H, x, gradient, self.barrier)
+            predicted = float((gradient * direction).sum())
+            if predicted < 0.025 * self.barrier * x.size:
+                return StageResult(x, value, N, True, False, n_passes)
+            # Step 2: at most nine tenths of the way to x = 0, and no prices change by
+            # more than costs differ; then backtrack.
+            to_boundary = float((-direction / x).max())
+            change = float(abs(self.A @ direction).max())
+            length = 1 / max(1.0, to_boundary / 0.9, change / self.spread)
+            min_length = 1e-8 * length
+            while length >= min_length:
+                trial = x + length * direction
+                trial_value, trial_N, trial_H = self.evaluate(trial)
+                n_passes += 1
+                if trial_value >= value + 0.1 * length * predicted:
+                    break
+                length *= 0.4
+            else:  # rounding, or flat: the point before is as good as it gets
+                return StageResult(x, value, N, False, True, n_passes)
+            x, value, N, H = trial, trial_value, trial_N, trial_H
+        return StageResult(x, value, N, False, False, n_passes)
 
 
 def maximise_dual(
@@ -110,78 +160,55 @@ def maximise_dual(
     """
     n, k = C.shape
     interior = None if start is None else start.interior
-    step = -(-n // SAMPLE_ROWS) if interior is None else 1
-    rows, is_sample = _Rows.of(C, offsets, step), step > 1
+    step = -(-n // MAX_SAMPLE_ROWS) if interior is None else 1
+    rows, is_sample = CostRows.of(C, offsets, step), step > 1
     # Scales of prices: how far apart the clusters of a row are, and the two nearest.
-    near = np.partition(rows.C, min(1, k - 1), axis=1)
-    wide = float(np.mean(rows.C.max(axis=1) - near[:, 0]))
-    wide = max(wide, 1e-300)
-    gap = max(float(np.median(near[:, min(1, k - 1)] - near[:, 0])), 1e-3 * wide)
-    temperature = max(0.3 * wide, gap)
-    barrier = 3e-3 * temperature * max(n / k, 1.0)
-    x = np.full((A.shape[1], k), 0.1 * gap)
-    if start is not None and interior is not None:
-        temperature = start.temperature / TEMPERATURE_FACTOR**STAGES_BACK
-        barrier = max(n * start.barrier / BARRIER_FACTOR**STAGES_BACK, 1e-300)
+    nearest = np.partition(rows.C, min(1, k - 1), axis=1)
+    spread = float(np.mean(rows.C.max(axis=1) - nearest[:, 0]))
+    spread = max(spread, 1e-300)  # a divisor, of which 1e-4 is a normal number
+    gap = float(np.median(nearest[:, min(1, k - 1)] - nearest[:, 0]))
+    gap = max(gap, 1e-3 * spread)
+    if start is None or interior is None:
+        temperature = max(0.3 * spread, gap)
+        barrier = 3e-3 * temperature * max(n / k, 1.0)
+        x = np.full((A.shape[1], k), 0.1 * gap)
+    else:  # one stage before the end of the other solution
+        temperature = start.temperature / TEMPERATURE_FACTOR
+        barrier = max(n * start.barrier / BARRIER_FACTOR, 1e-300)
         x = np.maximum(interior, barrier * k / n)
     n_passes = 0
-
-    def evaluate(x: Array) -> tuple[float, Array, Array]:
-        nonlocal n_passes
-        n_passes += 1
-        value, N, H = rows.minima(A @ x, temperature)
-        return value - x.sum() + barrier * np.log(x).sum(), N, H
-
-    for _ in range(MAX_STAGES):
-        value, N, H = evaluate(x)
-        plain, is_settled, is_stuck = 0.0, False, False
-        for _ in range(MAX_STEPS):
-            gradient = A.T @ N - 1 + barrier / x
-            direction = _newton_direction(A, H, x, gradient, barrier)
-            predicted = float((gradient * direction).sum())
-            if predicted < max(
-                0.05 * barrier * x.size / 2, 0.1 * RELAXATION_GAP * plain
-            ):
-                is_settled = True
-                break
-            # At most nine tenths of the way to the boundary, and no prices change by
-            # more than costs differ; then backtrack.
-            to_boundary, change = (-direction / x).max(), abs(A @ direction).max()
-            length = 1 / max(1.0, float(to_boundary) / 0.9, float(change) / wide)
-            shortest = MIN_STEP * length
-            while length >= shortest:
-                trial = x + length * direction
-                new = evaluate(trial)
-                if new[0] >= value + SUFFICIENT_DECREASE * length * predicted:
-                    break
-                length *= 0.4
-            else:  # rounding, or flat: the point before is as good as it gets
-                is_stuck = True
-                break
-            x, (value, N, H) = trial, new
-        plain = rows.minima(A @ x, 0.0)[0] - float(x.sum())
-        n_passes += 1
-        if is_stuck and not is_sample:
+    for _ in range(30):  # stages: the temperature falls to 1e-15 of the first
+        # Step 1: maximise with smoothing and barrier; measure the bound without.
+        stage = BarrierProblem(rows, A, temperature, barrier, spread).maximise(x)
+        x = stage.x
+        bound = rows.minima(A @ x, 0.0)[0] - float(x.sum())
+        n_passes += stage.n_passes + 1
+        if stage.is_stuck and not is_sample:
             break
-        if not (is_sample or is_settled):  # more steps
+        if not (is_sample or stage.is_settled):  # more steps
             continue
-        # What smoothing and barrier may still hide of the bound.
-        loss = max(plain - value + barrier * np.log(x).sum(), barrier * x.size)
-        if loss <= RELAXATION_GAP * plain and not is_sample:
+        # Step 2: how much smoothing and barrier may still lower the bound.
+        hidden = bound - stage.value + barrier * np.log(x).sum()
+        loss = max(hidden, barrier * x.size)
+        if loss <= RELAXATION_GAP * bound and not is_sample:
             break
-        if is_sample and (is_stuck or loss <= 10 * RELAXATION_GAP * plain):
-            # The sample lacks rows of small clusters: their prices are far off.
-            rows, is_sample, n_stages = _Rows.of(C, offsets), False, -STAGES_BACK
-        else:
-            n_stages = int(loss > RELAXATION_GAP * plain and not is_stuck)
+        # Step 3: the next stage, on all rows once the sample is solved nearly so well.
+        # It lacks rows of small clusters, whose prices are far off: one stage back.
+        n_stages = int(loss > RELAXATION_GAP * bound and not stage.is_stuck)
+        if is_sample and (stage.is_stuck or loss <= 10 * RELAXATION_GAP * bound):
+            rows, is_sample, n_stages = CostRows.of(C, offsets), False, -1
         temperature *= TEMPERATURE_FACTOR**n_stages
         barrier *= BARRIER_FACTOR**n_stages
     # Of a bound with more than a row to spare the multiplier is 0 but for the barrier;
     # without it prices that should be equal are, which leaves the flow fewer paths.
-    interior, few = x, np.where(x < barrier, 0.0, x)
-    if rows.minima(A @ few, 0.0)[0] - few.sum() >= plain - RELAXATION_GAP * abs(plain):
-        x = few
-    return DualSolution(x, A @ x, N, n_passes, interior, temperature, barrier / n)
+    sparse_x = np.where(x < barrier, 0.0, x)
+    sparse_bound = rows.minima(A @ sparse_x, 0.0)[0] - sparse_x.sum()
+    is_as_good = sparse_bound >= bound - RELAXATION_GAP * abs(bound)
+    multipliers = sparse_x if is_as_good else x
+    prices = A @ multipliers
+    return DualSolution(
+        multipliers, prices, stage.counts, n_passes, x, temperature, barrier / n
+    )
 
 
 def _newton_direction(
@@ -189,7 +216,8 @@ def _newton_direction(
 ) -> Array:
     """Solve ``(A^T H A + barrier / x^2) d = gradient`` in units of the barrier.
 
-    The preconditioner leaves out of H what couples different clusters.
+    Conjugate gradients (Nocedal and Wright, section 7.1). The preconditioner leaves out
+    of H what couples different clusters.
     """
     (c, m), scale = A.shape, x / math.sqrt(barrier)
 
@@ -215,8 +243,8 @@ def _newton_direction(
     d, _ = cg(
         LinearOperator(shape, matvec=multiply, dtype=np.float64),
         (scale * gradient).ravel(),
-        rtol=CG_TOL,
-        maxiter=MAX_CG_ITERATIONS,
+        rtol=0.1,  # Newton's direction is needed only roughly
+        maxiter=300,
         M=LinearOperator(shape, matvec=precondition, dtype=np.float64),
     )
     direction: Array = scale * d.reshape(x.shape)

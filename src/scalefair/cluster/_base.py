@@ -1,7 +1,9 @@
-"""What the clustering estimators share: words, and the graphs that users give them."""
+"""What the clustering estimators share: documentation, and checks of graphs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -14,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._entries import canonical, equal_weight, validate_data
 from scalefair._groups import GroupCodes, encode_values
-from scalefair.cluster._neighbors import neighbors_graph, with_small_indices
+from scalefair.cluster._neighbors import with_small_indices
 from scalefair.kernels import csr_is_symmetric
 from scalefair.metrics import balance_score
 from scalefair.operators import PartitionedMatrix
@@ -51,10 +53,6 @@ ValueError
 scalefair.metrics.balance_score : How balanced the clusters are.
 scalefair.metrics.normalized_cut_score : What the clustering costs.""",
 }
-
-# Difference between w_ij and w_ji, relative to the largest weight, that is taken for
-# rounding; or 100 units in the last place, if that is more.
-_ASYMMETRY = 1e-8
 
 
 class GraphClustering(ClusterMixin, BaseEstimator):
@@ -97,32 +95,20 @@ class GraphClustering(ClusterMixin, BaseEstimator):
             reset=reset,
         )
 
-    def _graph(self, W: Any) -> sparse.csr_array:
-        """Affinity of all nodes, from a validated matrix."""
-        if self.affinity == "precomputed":
-            return checked_affinity(W)
-        return neighbors_graph(W, self.n_neighbors).affinity
-
-    def _kept_part(
-        self, W: sparse.csr_array
-    ) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
-        """Affinity among the nodes to cluster, and the mask of these."""
-        kept = self._kept_nodes(W)
-        return (W if kept.all() else sparse.csr_array(W[kept][:, kept])), kept
-
     def _kept_nodes(self, W: sparse.csr_array) -> NDArray[np.bool_]:
+        """Mask of the nodes to cluster, by `connected_components`."""
         n = W.shape[0]
         linked: NDArray[np.bool_] = np.diff(W.indptr) > 0
         if not linked.any():
             raise ValueError("The graph has no edges: there is nothing to cluster by.")
-        everything = np.ones(n, dtype=bool)
+        all_nodes = np.ones(n, dtype=bool)
         if self.regularization > 0 and self.connected_components != "largest":
-            return everything  # it links all nodes
+            return all_nodes  # it links all nodes
         if self.connected_components == "all":
             return linked
-        # Symmetric: no transpose is needed to walk the edges, a sixth of the time.
+        # From one node along the edges, in a sixth of the time of all components.
         if breadth_first_order(W, 0, return_predecessors=False).size == n:
-            return everything
+            return all_nodes
         n_components, component = connected_components(W, directed=False)
         sizes = np.bincount(component)
         if self.connected_components == "raise":
@@ -141,8 +127,8 @@ class GraphClustering(ClusterMixin, BaseEstimator):
                 'get the label -1) or connected_components="all" to cluster every '
                 f"node that has an edge (isolated nodes get the label -1).{remedy}"
             )
-        inside: NDArray[np.bool_] = component == sizes.argmax()
-        return inside
+        is_in_largest: NDArray[np.bool_] = component == sizes.argmax()
+        return is_in_largest
 
     def _set_clusters(
         self,
@@ -159,6 +145,44 @@ class GraphClustering(ClusterMixin, BaseEstimator):
         self.embedding_ = H
 
 
+class FitProgress:
+    """Tasks of one fit for callbacks: a root, its phases, a part per eigenpair."""
+
+    def __init__(self, estimator: Any, X: Any) -> None:
+        self.estimator = estimator
+        self.context = estimator._init_callback_context(max_subtasks=3)
+        self.context.call_on_fit_task_begin(estimator=estimator, X=X)
+
+    @contextmanager
+    def task(self, name: str, n_parts: int = 0) -> Iterator[Callable[..., None]]:
+        """Report a phase; yields a function to call with the parts done so far."""
+        context = self.context.subcontext(task_name=name, max_subtasks=n_parts)
+        context.call_on_fit_task_begin(estimator=self.estimator)
+        reported = 0
+
+        def report(n_done: int, *_: Any) -> None:
+            nonlocal reported
+            while reported < min(n_done, n_parts):
+                leaf = context.subcontext(task_name="part")
+                leaf.call_on_fit_task_begin(estimator=self.estimator)
+                leaf.call_on_fit_task_end(estimator=self.estimator)
+                reported += 1
+
+        yield report
+        context.call_on_fit_task_end(estimator=self.estimator)
+
+    def close(self) -> None:
+        """Report the end of the fit."""
+        self.context.call_on_fit_task_end(
+            estimator=self.estimator, reconstruction_attributes={}
+        )
+
+
+def submatrix(W: sparse.csr_array, kept: NDArray[np.bool_]) -> sparse.csr_array:
+    """Rows and columns of the kept nodes; the matrix itself if these are all."""
+    return W if kept.all() else sparse.csr_array(W[kept][:, kept])
+
+
 def kept_groups(
     groups: NDArray[Any],
     codes: NDArray[np.int64],
@@ -166,7 +190,7 @@ def kept_groups(
     *,
     name: str = "sensitive_features",
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Find the groups of the kept nodes, at least two, and the index of each one's."""
+    """Find the groups of the kept nodes, at least two, and the code of each node."""
     present, codes = encode_values(codes[kept], name="sensitive_features")
     groups = groups[present]
     if groups.size < 2:
@@ -207,7 +231,7 @@ def check_square(shape: tuple[int, ...]) -> None:
 
 
 def _unweighted(W: Any) -> Any:
-    """Of small integers that are all equal, a matrix that stores one float64."""
+    """Return a CSR matrix of small, all equal integers with one float64 stored."""
     # As float64 they would take eight times the memory.
     if W.format == "csr" and W.dtype.kind in "biu" and W.dtype.itemsize == 1:
         weight = equal_weight(W.data)
@@ -247,16 +271,18 @@ def refuse_negative(A: sparse.csr_array) -> None:
 
 
 def _symmetric(A: sparse.csr_array) -> sparse.csr_array:
+    """Return a matrix that is symmetric, but for rounding, made exactly so."""
     if csr_is_symmetric(A.indptr, A.indices, A.data):
         return A
     B = sparse.csr_array(A.T)
     difference = abs(A - B)
     largest = float(difference.max()) if difference.nnz else 0.0
-    rounding = max(_ASYMMETRY, 100 * float(np.finfo(A.dtype).eps))
-    if largest > rounding * float(A.data.max(initial=0.0)):
-        position = difference.tocoo()
-        at = int(position.data.argmax())
-        i, j = int(position.coords[0][at]), int(position.coords[1][at])
+    # Rounding, relative to the largest weight: 1e-8, in float32 100 units in the last
+    # place.
+    tolerance = max(1e-8, 100 * float(np.finfo(A.dtype).eps))
+    if largest > tolerance * float(A.data.max(initial=0.0)):
+        entries = difference.tocoo()
+        i, j = (int(c[entries.data.argmax()]) for c in entries.coords)
         raise ValueError(
             f"The affinity is asymmetric: entry ({i}, {j}) is {A[i, j]:.10g}, "
             f"entry ({j}, {i}) is {A[j, i]:.10g}. Symmetrise it, for example with "

@@ -18,7 +18,7 @@ from scalefair.cluster._share_bounds import (
     ShareBounds,
     cheapest_counts,
     check_tolerance,
-    dearest_counts,
+    max_cost_counts,
     round_counts,
     round_sizes,
 )
@@ -33,16 +33,13 @@ from scalefair.kernels import (
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Sizes of clusters are searched until the gap to the lower bound is this part of cost.
+# Sizes of clusters are searched until the gap to the lower bound is this part of the
+# cost; more than five times that is worth another start, or an integer program.
 GAP = 1e-3
-# Cost farther than this from the bound is worth another start, or an integer program.
-MAX_START_GAP = 5 * GAP
-# Fair sets of clusters of at most so many rows are found size by size.
+# Rows up to which the best set of rows of a small cluster is searched exactly.
 MAX_SET_SIZE = 600
-# Sizes that are tried at once are at most this far from those before.
+# Rows by which the size of a cluster changes at most in one step of the search.
 SIZE_WINDOW = 12
-# Sizes that lower the cost by less than this part are not worth another flow.
-COST_RTOL = GAP / 10
 # Rows x clusters x kinds up to which an integer program takes about a second at most.
 MAX_MILP_SIZE = 20_000
 
@@ -213,17 +210,19 @@ def assign_rows(
     `start` is the assignment to centres that were near.
     """
     n, k = len(rows), len(centers)
-    first, cells = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
-    order = np.argsort(cells, kind="stable")
-    bounds = ShareBounds.of(codes[first], np.bincount(cells), tolerance, ratio)
+    # Step 1: rows sorted by kind, and their costs.
+    first, kinds = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
+    order = np.argsort(kinds, kind="stable")
+    bounds = ShareBounds.of(codes[first], np.bincount(kinds), tolerance, ratio)
     weights = np.ones(n) if weights is None else weights
-    rows, cells, weights = rows[order], cells[order], weights[order]
+    rows, kinds, weights = rows[order], kinds[order], weights[order]
     costs = squared_distances(rows, centers) * weights[:, None]
-    near = None if start is None else start._dual
-    problem = _Problem(costs, cells, bounds, min_size, search_sizes, near)
-    nearest = problem.C.argmin(axis=1)
-    cost_of = _Cost(rows, centers, weights)
-    nearest_cost = cost_of(nearest)
+    problem = AssignmentProblem(
+        costs, kinds, bounds, min_size, search_sizes, start._dual if start else None
+    )
+    # Step 2: the nearest centres, if they meet the bounds; else the problem is solved.
+    nearest = costs.argmin(axis=1)
+    nearest_cost = _total_cost(rows, centers, weights, nearest)
     labels, message = nearest, "The nearest centres meet the bounds."
     lower_bound, prices = nearest_cost, np.zeros((bounds.members.shape[0], k))
     dual = None
@@ -231,19 +230,20 @@ def assign_rows(
     if bounds.excess(problem.count(nearest)) > 0 or smallest < min_size:
         labels, prices, lower_bound, message, dual = problem.solve()
         lower_bound = max(lower_bound, nearest_cost)
-    cost = cost_of(labels)
-    moved = problem.C[np.arange(n), labels] > problem.C[np.arange(n), nearest]
-    unsorted = np.empty(n, np.int32)
-    unsorted[order] = labels
+    # Step 3: what was reached.
+    cost = _total_cost(rows, centers, weights, labels)
+    is_moved = costs[np.arange(n), labels] > costs[np.arange(n), nearest]
     counts = problem.count(labels)
+    unsorted_labels = np.empty(n, np.int32)
+    unsorted_labels[order] = labels
     return FairAssignment(
-        labels=unsorted,
+        labels=unsorted_labels,
         cost=cost,
         nearest_cost=nearest_cost,
         lower_bound=min(lower_bound, cost),
         max_violation=bounds.excess(counts),
         rounded=bounds.rounded(counts),
-        n_moved=int(moved.sum()),
+        n_moved=int(is_moved.sum()),
         prices=prices,
         message=message,
         _dual=dual,
@@ -266,8 +266,9 @@ def _check(X: Array, centers: Array, tolerance: float) -> None:
 def squared_distances(X: Array, centers: Array) -> Array:
     """Squared distances by one product; their digits depend on no number of threads."""
     with single_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        middle = centers.mean(axis=0)
-        X, centers = X - middle, centers - middle
+        # |x|^2 - 2 x'c + |c|^2, from the mean of the centres: less cancellation.
+        origin = centers.mean(axis=0)
+        X, centers = X - origin, centers - origin
         costs: Array = X @ centers.T
         costs *= -2
         costs += np.einsum("ij,ij->i", X, X)[:, None]
@@ -280,34 +281,29 @@ def squared_distances(X: Array, centers: Array) -> Array:
     return np.maximum(costs, 0, out=costs)
 
 
-class _Cost(NamedTuple):
+def _total_cost(rows: Array, centers: Array, weights: Array, labels: Ints) -> float:
     """Weighted sum of squared distances, from differences: no cancellation."""
-
-    rows: Array
-    centers: Array
-    weights: Array
-
-    def __call__(self, labels: Ints) -> float:
-        total = 0.0
-        for start in range(0, len(self.rows), 4096):
-            part = slice(start, start + 4096)
-            difference = self.rows[part] - self.centers[labels[part]]
-            squares = np.einsum("ij,ij->i", difference, difference)
-            total += float(self.weights[part] @ squares)
-        return total
+    total = 0.0
+    for start in range(0, len(rows), 4096):  # blocks that stay in the cache
+        block = slice(start, start + 4096)
+        difference = rows[block] - centers[labels[block]]
+        squares = np.einsum("ij,ij->i", difference, difference)
+        total += float(weights[block] @ squares)
+    return total
 
 
-class _Start(NamedTuple):
-    """A lower bound on the cost, and what a flow may start from."""
+class Relaxation(NamedTuple):
+    """A lower bound on the cost, and where a flow may start."""
 
     lower_bound: float
     prices: Array  # (c, k)
     counts: Array  # (c, k), not whole
     dual: DualSolution
+    is_tight: bool  # whether the sets of small clusters are exact and disjoint
 
 
-class _Flow(NamedTuple):
-    """The best assignment for given sizes of the clusters."""
+class FlowSolution(NamedTuple):
+    """The best assignment for fixed sizes of the clusters."""
 
     cost: float
     labels: Ints
@@ -316,7 +312,7 @@ class _Flow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Problem:
+class AssignmentProblem:
     """Rows sorted by kind, which go to one of k clusters each, within the bounds."""
 
     C: Array  # (n, k): costs
@@ -324,7 +320,7 @@ class _Problem:
     bounds: ShareBounds
     min_size: int
     search_sizes: bool = True
-    near: DualSolution | None = None
+    start: DualSolution | None = None
 
     @property
     def offsets(self) -> Ints:
@@ -337,44 +333,49 @@ class _Problem:
         return np.bincount(self.kinds * k + labels, minlength=c * k).reshape(c, k)
 
     def solve(self) -> tuple[Ints, Array, float, str, DualSolution]:
-        """Return labels, prices of the groups, the bound, how it went, and the dual."""
-        bounds = self.bounds
-        starts = sorted(self._starts(), key=lambda start: -start.lower_bound)
-        lower_bound = starts[0].lower_bound
-        flows = []
-        for start in starts:  # that of the lower bound, which is usually the better one
-            sizes = round_sizes(start.counts.sum(axis=0), len(self.C), self.min_size)
-            flows.append(self.flow(start.prices, start.counts, sizes))
-            if flows[-1].cost - lower_bound <= MAX_START_GAP * flows[-1].cost:
+        """Return labels, prices of groups, lower bound, a message, and the dual."""
+        bounds, is_simple = self.bounds, self.search_sizes and self.bounds.is_box
+        # Step 1: lower bounds, and a flow from the best one, or from both.
+        relaxations = self._relaxations()
+        lower_bound, dual = relaxations[0].lower_bound, relaxations[0].dual
+        flows: list[FlowSolution] = []
+        for relaxation in relaxations:
+            sizes = relaxation.counts.sum(axis=0)
+            sizes = round_sizes(sizes, len(self.C), self.min_size)
+            flows.append(self.flow(relaxation.prices, relaxation.counts, sizes))
+            if flows[-1].cost - lower_bound <= 5 * GAP * flows[-1].cost:
                 break
         best, n_flows = min(flows, key=lambda flow: flow.cost), len(flows)
-        # Other sizes, at which the bounds round more favourably.
-        window = SIZE_WINDOW * (self.search_sizes and bounds.is_box)
+        # Step 2: other sizes, at which the bounds round more favourably.
+        window = SIZE_WINDOW if is_simple else 0
         while window > 0 and best.cost - lower_bound > GAP * best.cost:
             sizes = self._favourable_sizes(best, window)
             flow, n_flows = self.flow(best.prices, best.counts, sizes), n_flows + 1
-            if flow.cost < best.cost * (1 - COST_RTOL):
+            if flow.cost < best.cost * (1 - 0.1 * GAP):
                 best = flow
             else:
                 window //= 2
-        # Few rows: the relaxation says little of clusters of a handful.
-        is_far = best.cost - lower_bound > MAX_START_GAP * best.cost
+        # Step 3: an integer program for few rows. The relaxation says little of
+        # clusters of a handful.
+        is_far = best.cost - lower_bound > 5 * GAP * best.cost
         is_far |= bounds.excess(best.counts) > 0
-        is_few = self.C.size * len(bounds.sizes) <= MAX_MILP_SIZE
-        if self.search_sizes and is_far and is_few:
+        is_small = self.C.size * len(bounds.sizes) <= MAX_MILP_SIZE
+        if self.search_sizes and is_far and is_small:
             counts, bound = cheapest_counts(self.C, self.kinds, bounds, self.min_size)
             lower_bound = max(lower_bound, bound)
             if len(counts) and bounds.excess(counts) == 0:
                 flow, n_flows = self._flow_to(best.prices, counts), n_flows + 1
                 best = min(best, flow, key=lambda f: (bounds.excess(f.counts), f.cost))
         prices = best.prices
-        if bounds.n_attributes > 1:  # those of its combinations, but for few rows
-            prices = bounds.of_groups @ starts[0].dual.multipliers
-        message = f"Lower bound from {len(starts)} dual(s), then {n_flows} flow(s)."
-        return best.labels, prices, lower_bound, message, starts[0].dual
+        if bounds.n_attributes > 1:  # those of the groups; kinds pay their sum
+            prices = bounds.group_constraints @ dual.multipliers
+        message = (
+            f"Lower bound from {len(relaxations)} dual(s), then {n_flows} flow(s)."
+        )
+        return best.labels, prices, lower_bound, message, dual
 
-    def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> _Flow:
-        """Solve the problem for given sizes, from prices and counts to be near."""
+    def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> FlowSolution:
+        """Solve the problem for fixed sizes; prices and counts are the start."""
         if self.bounds.is_box:
             low, high = self.bounds.counts(sizes)
         elif self.search_sizes:
@@ -382,133 +383,139 @@ class _Problem:
         else:  # to about a row, without an integer program
             low = np.maximum(np.floor(counts).astype(np.int64) - 1, 0)
             high = np.minimum(np.ceil(counts).astype(np.int64) + 1, sizes)
-        places = dearest_counts(prices, low, high, sizes, np.rint(counts))
-        return self._flow_to(prices, places, low, high)
+        preferred = np.rint(counts).astype(np.int64)
+        target = max_cost_counts(prices, low, high, sizes, preferred)
+        return self._flow_to(prices, target, low, high)
 
     def _flow_to(
         self,
         prices: Array,
-        places: Ints,
+        target: Ints,
         low: Ints | None = None,
         high: Ints | None = None,
-    ) -> _Flow:
-        """Cheapest labels with counts within bounds, by default just `places`."""
-        n, places = len(self.C), places.copy()
-        low = places.copy() if low is None else low
+    ) -> FlowSolution:
+        """Cheapest labels with counts within bounds, by default just the target."""
+        n, target = len(self.C), target.copy()
+        low = target.copy() if low is None else low
         high = low if high is None else high
-        prices, labels, values = prices.copy(), np.empty(n, np.int64), np.empty(n)
-        best_columns(self.C, self.kinds, prices, labels, values)
+        prices = prices.copy()
+        labels, values = self._best_columns(prices)
         rounding = 1e-14 * float(np.abs(values).max())
-        share_ties(self.C, self.kinds, prices, places, labels, values, rounding)
-        n_paths = min_cost_flow(self.C, self.kinds, prices, low, high, places, labels)
+        share_ties(self.C, self.kinds, prices, target, labels, values, rounding)
+        n_paths = min_cost_flow(self.C, self.kinds, prices, low, high, target, labels)
         if n_paths < 0:  # the counts do not add up to the rows of a kind
             raise RuntimeError("No path is left from a surplus to a deficit.")
         cost = float(self.C[np.arange(n), labels].sum())
-        return _Flow(cost, labels, prices, places)
+        return FlowSolution(cost, labels, prices, target)
 
-    def _starts(self) -> list[_Start]:
-        """Lower bounds, with prices and counts to start the flow from.
+    def _relaxations(self) -> list[Relaxation]:
+        """Lower bounds, the best one first, with starts of a flow.
 
-        For any values v of the rows ``sum(v)``, less what the fair set of each cluster
-        gains at most, the largest ``sum(v_i - C_il)``, is a lower bound. A large
-        cluster gains at most its multipliers if a row is worth at most its priced cost;
-        of a small one the best set is found exactly, where the relaxation is weak.
+        The relaxation is weak for small clusters. So it is solved for the large ones
+        alone; and for all, unless the first one is tight: small clusters then compete
+        for rows, too.
         """
         sizes = np.bincount(self.C.argmin(axis=1), minlength=self.C.shape[1])
         is_small = sizes <= min(MAX_SET_SIZE, 0.5 * sizes.mean())
         is_small &= self.search_sizes and self.bounds.is_box
-        starts = []
+        max_sizes = 3 * sizes + 30
+        relaxations = []
         if is_small.any():
-            # Rows are worth what they cost in the large clusters.
-            dual = self._dual(~is_small)
-            values = self._values(dual.prices)
-            sets = self._fair_sets(np.flatnonzero(is_small), 3 * sizes + 30, values)
-            gain = sum(fair.gain for fair in sets.values()) + dual.multipliers.sum()
-            prices, counts = dual.prices.copy(), dual.counts.copy()
-            for cluster, fair in sets.items():
-                prices[:, cluster], counts[:, cluster] = fair.prices, fair.counts
-            of_large = max(len(self.C) - counts[:, is_small].sum(), 1.0)
-            counts[:, ~is_small] *= of_large / counts[:, ~is_small].sum()
-            bound = float(values.sum() - gain)
-            starts.append(_Start(bound, prices, counts, dual))
-            rows = np.concatenate([fair.rows for fair in sets.values()])
-            is_disjoint = np.unique(rows).size == rows.size
-            if is_disjoint and all(fair.is_exact for fair in sets.values()):
-                return starts
-        # All clusters by the relaxation: small ones then compete for rows, too.
-        dual = self._dual(np.ones(len(is_small), bool))
-        values = self._values(dual.prices)
-        sets = self._fair_sets(np.flatnonzero(is_small), 3 * sizes + 30, values)
-        gain = sum(fair.gain for fair in sets.values())
-        gain += float(dual.multipliers[:, ~is_small].sum())
-        bound = float(values.sum()) - gain
-        return [*starts, _Start(bound, dual.prices, dual.counts, dual)]
+            relaxations.append(self._relax(~is_small, is_small, max_sizes))
+            if relaxations[0].is_tight:
+                return relaxations
+        relaxations.append(self._relax(np.ones_like(is_small), is_small, max_sizes))
+        return sorted(relaxations, key=lambda relaxation: -relaxation.lower_bound)
+
+    def _relax(
+        self, is_in: NDArray[np.bool_], is_small: NDArray[np.bool_], max_sizes: Ints
+    ) -> Relaxation:
+        """Relaxation for the clusters `is_in`; small ones are bounded by their sets.
+
+        For any values v of the rows ``sum(v)``, less what the fair set of each cluster
+        gains at most, the largest ``sum(v_i - C_il)``, is a lower bound. A large
+        cluster gains at most its multipliers if v_i is the smallest priced cost of a
+        row; of a small one the best set is searched.
+        """
+        dual = self._dual(is_in)
+        values = self._best_columns(dual.prices)[1]
+        sets = {
+            j: FairSet.best(self, j, values, max_sizes[j])
+            for j in np.flatnonzero(is_small).tolist()
+        }
+        gain = sum(fair_set.gain for fair_set in sets.values())
+        lower_bound = float(values.sum() - gain - dual.multipliers[:, ~is_small].sum())
+        prices, counts = dual.prices.copy(), dual.counts.copy()
+        is_tight = True
+        if sets and not is_in.all():
+            # The flow starts from the sets; large clusters hold all other rows.
+            for j, fair_set in sets.items():
+                prices[:, j], counts[:, j] = fair_set.prices, fair_set.counts
+            n_large = max(len(self.C) - counts[:, is_small].sum(), 1.0)
+            counts[:, ~is_small] *= n_large / counts[:, ~is_small].sum()
+            rows = np.concatenate([fair_set.rows for fair_set in sets.values()])
+            is_exact = all(fair_set.is_exact for fair_set in sets.values())
+            is_tight = is_exact and np.unique(rows).size == rows.size
+        return Relaxation(lower_bound, prices, counts, dual, is_tight)
 
     def _dual(self, is_in: NDArray[np.bool_]) -> DualSolution:
         """Dual of the relaxation to some clusters; the others have infinite prices."""
         k, (c, h) = self.C.shape[1], self.bounds.constraints.shape
         prices, counts = np.full((c, k), np.inf), np.zeros((c, k))
         multipliers = np.zeros((h, k))
-        if is_in.sum() == 1:  # it takes all rows, as they come
+        if is_in.sum() == 1:  # it takes all rows
             prices[:, is_in], counts[:, is_in] = 0.0, self.bounds.sizes[:, None]
             return DualSolution(multipliers, prices, counts, 0)
-        C = self.C if is_in.all() else self.C[:, is_in]
-        near = self.near if is_in.all() else None
-        dual = maximise_dual(C, self.offsets, self.bounds.constraints, near)
+        C, start = (self.C, self.start) if is_in.all() else (self.C[:, is_in], None)
+        dual = maximise_dual(C, self.offsets, self.bounds.constraints, start)
         prices[:, is_in], counts[:, is_in] = dual.prices, dual.counts
         multipliers[:, is_in] = dual.multipliers
         return replace(dual, multipliers=multipliers, prices=prices, counts=counts)
 
-    def _fair_sets(
-        self, clusters: Ints, sizes: Ints, values: Array
-    ) -> dict[int, _FairSet]:
-        """Best fair sets of clusters, of rows of given values."""
-        return {int(j): _FairSet.best(self, j, values, int(sizes[j])) for j in clusters}
+    def _best_columns(self, prices: Array) -> tuple[Ints, Array]:
+        """Cluster of each row by its priced costs, and the smallest of these."""
+        labels, minima = np.empty(len(self.C), np.int64), np.empty(len(self.C))
+        best_columns(self.C, self.kinds, prices, labels, minima)
+        return labels, minima
 
-    def _values(self, prices: Array) -> Array:
-        """Least priced cost of each row."""
-        labels, low = np.empty(len(self.C), np.int64), np.empty(len(self.C))
-        best_columns(self.C, self.kinds, prices, labels, low)
-        return low
+    def _favourable_sizes(self, flow: FlowSolution, window: int) -> Ints:
+        """Sizes of the same sum that gain most at the prices of a flow.
 
-    def _favourable_sizes(self, flow: _Flow, window: int) -> Ints:
-        """Sizes of the same sum that are worth most at the prices of a flow.
-
-        A cluster of size z is worth ``p . N``, N the dearest counts within its bounds,
-        which jump where a bound is rounded to the next person. Dynamic programming over
-        clusters, each at most `window` from its size.
+        A cluster of size z gains ``p . N``, N the counts within its bounds for which
+        that is largest; it jumps where a bound is rounded to the next row. Dynamic
+        programming over clusters, each at most `window` from its size.
         """
         sizes, changes = flow.counts.sum(axis=0), np.arange(-window, window + 1)
-        reach = 3 * window  # of the sum of the changes so far
-        worth = np.full(2 * reach + 1, -np.inf)
-        worth[reach] = 0.0
+        # Largest total gain of the clusters so far by the sum of their changes.
+        max_sum = 3 * window
+        totals = np.full(2 * max_sum + 1, -np.inf)
+        totals[max_sum] = 0.0
         choices = []
         for size, prices in zip(sizes, flow.prices.T, strict=True):
-            tried = np.maximum(size + changes, self.min_size)
-            low, high = self.bounds.counts(tried)
+            new_sizes = np.maximum(size + changes, self.min_size)
+            low, high = self.bounds.counts(new_sizes)
             columns = np.broadcast_to(prices[:, None], low.shape)
-            gains = np.einsum(
-                "sz,sz->z", columns, dearest_counts(columns, low, high, tried, low)
-            )
-            gains = np.where(
-                size + changes >= self.min_size, gains - gains[window], -np.inf
-            )
-            # All sums of a change of this cluster and those of the others before.
-            padded = np.pad(worth, window, constant_values=-np.inf)
+            counts = max_cost_counts(columns, low, high, new_sizes, low)
+            gains = np.einsum("sz,sz->z", columns, counts)
+            is_allowed = size + changes >= self.min_size
+            gains = np.where(is_allowed, gains - gains[window], -np.inf)
+            # All pairs of a change of this cluster and a sum of those before.
+            padded = np.pad(totals, window, constant_values=-np.inf)
             sums = sliding_window_view(padded, changes.size)[:, ::-1] + gains
             choices.append(sums.argmax(axis=1))
-            worth = sums.max(axis=1)
-        result: Ints = sizes.copy()
-        at = reach
+            totals = sums.max(axis=1)
+        # Back from a sum of zero to the changes that led there.
+        best_sizes: Ints = sizes.copy()
+        position = max_sum
         for cluster in reversed(range(sizes.size)):
-            change = changes[choices[cluster][at]]
-            result[cluster] += change
-            at -= change
-        return result
+            change = changes[choices[cluster][position]]
+            best_sizes[cluster] += change
+            position -= change
+        return best_sizes
 
 
 @dataclass(frozen=True)
-class _FairSet:
+class FairSet:
     """The rows of which one cluster gains most, with counts within the bounds."""
 
     gain: float  # an upper bound for sets of any size
@@ -518,36 +525,42 @@ class _FairSet:
     prices: Array  # (h,): between the gains of the last row in and the first one out
 
     @classmethod
-    def best(cls, problem: _Problem, cluster: int, v: Array, most: int) -> _FairSet:
-        """Find the set for gains ``v - C[:, cluster]``, among those of few rows."""
+    def best(
+        cls, problem: AssignmentProblem, cluster: int, values: Array, max_size: int
+    ) -> FairSet:
+        """Find the set for gains ``values - C[:, cluster]``, of few rows."""
         bounds, offsets, n = problem.bounds, problem.offsets, len(problem.C)
-        h, most = len(offsets) - 1, max(min(most, MAX_SET_SIZE, n), problem.min_size)
-        gains, rows = np.full((h, most + 1), -np.inf), []
+        h = len(offsets) - 1
+        max_size = max(min(max_size, MAX_SET_SIZE, n), problem.min_size)
+        # Step 1: the largest gains of each group, falling.
+        gains, rows = np.full((h, max_size + 1), -np.inf), []
         for s in range(h):
             part = slice(offsets[s], offsets[s + 1])
-            of_rows = v[part] - problem.C[part, cluster]
-            m = min(most + 1, len(of_rows))
-            kept = np.argpartition(-of_rows, m - 1)[:m]
-            kept = kept[np.argsort(-of_rows[kept], kind="stable")]
-            gains[s, :m] = of_rows[kept]
-            rows.append(offsets[s] + kept)
-        low, high = bounds.counts(np.arange(1, most + 1))
+            group_gains = values[part] - problem.C[part, cluster]
+            m = min(max_size + 1, len(group_gains))
+            top = np.argpartition(-group_gains, m - 1)[:m]
+            top = top[np.argsort(-group_gains[top], kind="stable")]
+            gains[s, :m] = group_gains[top]
+            rows.append(offsets[s] + top)
+        # Step 2: the best set of at most `max_size` rows.
+        low, high = bounds.counts(np.arange(1, max_size + 1))
         counts = np.zeros(h, np.int64)
         gain = largest_fair_set(gains, low, high, problem.min_size, counts)
-        each, is_exact = np.arange(h), True
-        if most < n:
-            # Larger sets gain at most by a tangent of the concave sums of the gains.
+        groups, is_exact = np.arange(h), True
+        if max_size < n:
+            # Step 3: larger sets gain at most a tangent of the concave sums of gains.
             shares = (bounds.lower + bounds.upper) / 2
-            at = np.minimum(np.rint(most * shares).astype(np.int64), bounds.sizes - 1)
-            at = np.minimum(at, most)
-            slopes = gains[each, at]
-            fixed = sum(gains[s, : at[s]].sum() for s in range(h)) - at @ slopes
-            of_row, of_rounding = bounds.best_mix(slopes)
-            size = n if of_row > 0 else most + 1
-            of_larger = float(fixed + size * of_row + of_rounding)
-            gain, is_exact = max(gain, of_larger), gain >= of_larger
-        first_out = gains[each, counts]
-        last_in = np.where(counts > 0, gains[each, counts - 1], first_out)
+            tangent = np.rint(max_size * shares).astype(np.int64)
+            tangent = np.minimum(np.minimum(tangent, bounds.sizes - 1), max_size)
+            slopes = gains[groups, tangent]
+            intercept = sum(gains[s, : tangent[s]].sum() for s in range(h))
+            intercept -= tangent @ slopes
+            row_gain, rounding_gain = bounds.best_mix(slopes)
+            size = n if row_gain > 0 else max_size + 1
+            larger_gain = float(intercept + size * row_gain + rounding_gain)
+            gain, is_exact = max(gain, larger_gain), gain >= larger_gain
+        first_out = gains[groups, counts]
+        last_in = np.where(counts > 0, gains[groups, counts - 1], first_out)
         prices = np.where(np.isfinite(first_out), (first_out + last_in) / 2, last_in)
-        chosen = [r[:m] for r, m in zip(rows, counts, strict=True)]
-        return cls(gain, is_exact, np.concatenate(chosen), counts, prices)
+        members = np.concatenate([r[:m] for r, m in zip(rows, counts, strict=True)])
+        return cls(gain, is_exact, members, counts, prices)

@@ -34,11 +34,9 @@ from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Starts are compared on a sample of so many rows, or so many for each cluster: the
-# means of a sample are as good to start from, and take a fraction of the time.
-SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER = 5_000, 200
-# After so many iterations the best start is known, and goes on alone.
-START_ITERATIONS = 3
+# Rows of the sample on which starts of up to 25 clusters are compared: its means are as
+# good to start from, and take a fraction of the time.
+START_SAMPLE_ROWS = 5_000
 
 
 @documented()
@@ -180,30 +178,27 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         check_compared(compared, "sklearn.cluster.KMeans")
         self.groups_ = fitted_groups(compared)
         codes = np.column_stack([attribute.codes for attribute in compared])
-        if (ratio := self.min_balance or 0.0) > (most := _balances(codes).min()):
+        ratio, population_balance = self.min_balance or 0.0, _balances(codes).min()
+        if ratio > population_balance:
             raise ValueError(
                 f"min_balance={ratio:g} is above the balance of the population, "
-                f"{most:.4g}: no clustering has it."
+                f"{population_balance:.4g}: no clustering has it."
             )
         rng = check_random_state(self.random_state)
         centres, start = self._start(rows, codes, ratio, rng)
         settled, self.n_iter_ = self._iterate(rows, codes, ratio, centres, start)
+        # Lloyd's assignments are quick: they may be a row beyond ratios, or bounds of
+        # attributes. The last one is exact.
         means = cluster_means(rows, settled.labels)
-        last = assign_rows(
+        exact = assign_rows(
             rows, means, codes, self.balance_tolerance, ratio=ratio, start=settled
         )
-
-        def inertia(assignment: FairAssignment) -> float:
-            means = cluster_means(rows, assignment.labels)
-            differences = rows - means[assignment.labels]
-            return float(np.vdot(differences, differences))
-
-        # Lloyd's assignments may be a row beyond ratios, or bounds of attributes.
-        best = min(settled, last, key=lambda a: (a.max_violation, inertia(a)))
-        self.assignment_ = best
+        self.assignment_ = min(
+            (settled, exact), key=lambda a: (a.max_violation, _inertia(rows, a.labels))
+        )
         self.labels_ = self.assignment_.labels
         self.cluster_centers_ = cluster_means(rows, self.labels_)
-        self.inertia_ = inertia(self.assignment_)
+        self.inertia_ = _inertia(rows, self.labels_)
         self.balance_ = cluster_balances(self.labels_, codes).min(axis=0)
         self.minimum_balance_ = float(self.balance_.min())
         return self
@@ -232,22 +227,26 @@ class FairKMeans(ClusterMixin, BaseEstimator):
     ) -> tuple[Array, FairAssignment]:
         """Return centres and assignment of the best start, on a sample of the rows."""
         n, k = len(rows), self.n_clusters
-        if n > (size := max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * k)):
-            present, _ = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
-            sample = np.union1d(present, rng.choice(n, size, replace=False))
-            # Groups may be a little rarer in the sample: so is what is asked of it.
+        # Step 1: a sample, with rows of all combinations of groups.
+        size = START_SAMPLE_ROWS * max(k, 25) // 25
+        if n > size:
+            first, _ = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
+            sample = np.union1d(first, rng.choice(n, size, replace=False))
+            # Groups may be a little rarer in the sample: its ratio is then lower, too.
             ratio *= min(1.0, (_balances(codes[sample]) / _balances(codes)).min())
             rows, codes = rows[sample], codes[sample]
+        # Step 2: k-means of all rows, and k-means++ among the largest group.
         largest = rows[codes[:, 0] == np.bincount(codes[:, 0]).argmax()]
         largest = largest if len(largest) >= k else rows
         labels = embedding_kmeans(rows, k, n_init=2, random_state=rng)
-        means = cluster_means(rows, labels)  # fewer if many rows are equal
-        more = rng.choice(len(rows), k - len(means), replace=False)
-        starts = [np.vstack([means, rows[more]])]
+        means = cluster_means(rows, labels)  # fewer than k if many rows are equal
+        drawn = rng.choice(len(rows), k - len(means), replace=False)
+        starts = [np.vstack([means, rows[drawn]])]
         for _ in range(self.n_init - 1):
             starts.append(kmeans_plusplus(largest, k, random_state=rng)[0])
+        # Step 3: after three iterations the best one goes on alone.
         runs = [
-            self._iterate(rows, codes, ratio, centres, max_iter=START_ITERATIONS)[0]
+            self._iterate(rows, codes, ratio, centres, max_iter=3)[0]
             for centres in starts
         ]
         best = min(runs, key=lambda run: run.cost)
@@ -275,12 +274,17 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         )
         best, max_iter = assign(centres, start=start), max_iter or self.max_iter
         for n_iter in range(2, max_iter + 1):
-            before = best.cost
+            previous = best
             new = assign(cluster_means(rows, best.labels), start=best)
             best = min(new, best, key=lambda assignment: assignment.cost)
-            if before - best.cost <= self.tol * before:
+            if previous.cost - best.cost <= self.tol * previous.cost:
                 return best, n_iter
         return best, max_iter
+
+
+def _inertia(rows: Array, labels: NDArray[np.integer]) -> float:
+    differences = rows - cluster_means(rows, labels)[labels]
+    return float(np.vdot(differences, differences))
 
 
 def _balances(codes: Ints) -> Array:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -15,24 +12,30 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import CallbackSupportMixin, fit_context, with_callbacks
 from scalefair._docs import documented
 from scalefair._entries import graph_as_matrix
 from scalefair._groups import Attribute, compared_attributes, fitted_groups
 from scalefair._random_state import check_random_state
+from scalefair._user_warnings import warn_user
 from scalefair.cluster._base import (
     TEXTS,
+    FitProgress,
     GraphClustering,
     check_square,
+    checked_affinity,
     cluster_balances,
     kept_groups,
     partitioned_affinity,
+    submatrix,
 )
+from scalefair.cluster._cluster_quality import warn_of_balance, warn_of_sizes
 from scalefair.cluster._fair_assignment import FairAssignment, assign_rows
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
 from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
-from scalefair.cluster._new_nodes import NystroemExtension, PredictingClustering
+from scalefair.cluster._new_nodes import NystroemExtension, predict_labels
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
@@ -44,16 +47,11 @@ from scalefair.operators import (
 )
 from scalefair.streaming import is_partitioned
 
-# One cluster above this fraction of all nodes leaves hardly any structure.
-MAX_CLUSTER_FRACTION = 0.9
-# Balance is judged where so many members of each group are expected in a cluster.
-MIN_EXPECTED_COUNT = 10
-# Less than this fraction of the population's balance is not what was promised.
-MIN_RELATIVE_BALANCE = 0.2
+Array = NDArray[np.float64]
 
 
 @documented(**TEXTS)
-class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
+class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     r"""Spectral clustering in which every cluster mirrors the population.
 
     The embedding maximises :math:`\mathrm{Tr}(H^T M H)` with
@@ -353,12 +351,13 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
             nodes; or if one of k-means, which by chance should hold ten of each group,
             has less than a fifth of the population's balance.
         """
-        progress = _FitProgress(self, W)
+        progress = FitProgress(self, W)
         if self.affinity == "precomputed":
             W, sensitive_features = graph_as_matrix(W, sensitive_features)
         W = self._check_input(W)
         compared = compared_attributes(sensitive_features, W.shape[0], self.attributes)
         rng = check_random_state(self.random_state)
+        # Step 1: the normalised affinity of the nodes to cluster, and their groups.
         with progress.task("affinity"):
             normalized, kept = self._normalized(W, rng)
         compared = [
@@ -369,36 +368,110 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         codes = compared[0].codes
         if len(compared) > 1:
             codes = np.column_stack([attribute.codes for attribute in compared])
-
         problem = FairProblem(normalized, codes, self.n_clusters)
-        self._check_sizes(problem)
+        self._check_n_clusters(problem)
+        # Step 2: the fair embedding.
         with progress.task("eigenvectors", self.n_clusters) as callback:
             options = SolverOptions(self.tol, self.max_iter, self.dtype, rng, callback)
             self.solver_, result = solve(self.solver, problem, options)
         if not result.converged:
-            warnings.warn(
+            warn_user(
                 f'solver="{self.solver_}" did not converge to tol={self.tol:g}. '
                 f"{result.message}",
                 ConvergenceWarning,
-                stacklevel=5,
             )
+        # Step 3: labels.
+        H = result.vectors
         with progress.task("labels"):
-            labels, clusters = self._round(problem, result.vectors, kept, rng)
-        self._set_clusters(kept, labels, result.vectors)
+            labels, centres, clusters, prices = self._assign(problem, H, kept, rng)
+        self._set_clusters(kept, labels, H)
         self.eigenvalues_ = result.values
         self.residuals_ = result.residual_norms
         self.n_products_ = result.n_products
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
-        self.fairness_violation_ = problem.violation(result.vectors)
+        self.fairness_violation_ = problem.violation(H)
         self.history_ = result.history
         self._extension = None
         if self.solver_ != "admm":  # which gives no eigenvectors
-            found = problem, result.vectors, kept
-            self._extension = NystroemExtension.of(*found, **clusters)
-        self._check_cluster_quality(labels, codes)
+            self._extension = NystroemExtension.of(
+                problem, H, kept, centres, clusters, prices
+            )
+        codes = codes.reshape(problem.n, -1)
+        balance = cluster_balances(labels, codes)
+        self.balance_ = balance.min(axis=0)
+        self.minimum_balance_ = float(balance.min())
+        warn_of_sizes(labels, self.n_clusters, self.regularization)
+        # "admm" solves another problem, and an embedding on its way promises nothing.
+        promises_balance = self.converged_ and self.solver_ != "admm"
+        if self.assign_labels == "kmeans" and promises_balance:
+            warn_of_balance(labels, codes, balance)
         progress.close()
         return self
+
+    def predict(
+        self, W: Any, *, sensitive_features: ArrayLike | None = None
+    ) -> NDArray[np.int32]:
+        """Clusters of new nodes, or new rows, without another fit.
+
+        Nyström extension: a new node gets the row of the embedding that the eigenvalue
+        equation gives it, its group's part in the constraint included, and goes to the
+        nearest mean of a cluster; with ``assign_labels="fair"`` to the one with the
+        least sum of squared distance and price (`FairAssignment.prices`). Nodes of the
+        fit get their own rows again, to `tol`. Each new node is judged by itself, new
+        ones' ties to each other do not count, and the clusters do not change.
+
+        If new nodes are like those of the fit, groups have their shares in each
+        cluster in expectation, within the tolerance that the fit met; nothing is
+        promised of a single batch.
+
+        Parameters
+        ----------
+        W : {array-like, sparse matrix or array} of shape (m, n) or (m, n_features)
+            Weights >= 0 of the m new nodes to the n nodes of `fit`, in their order,
+            those left out included; sparse or dense also if `fit` took an operator or
+            a graph in parts. With another `affinity` than ``"precomputed"`` rows of
+            features, or of distances to the n rows of `fit`; the neighbours among
+            these have weight 1.
+        sensitive_features : array-like of shape (m,) or (m, k), default=None
+            Group of each new node, one of `groups_`. None, for
+            ``assign_labels="kmeans"`` only: not known, and the part of the constraint
+            is its mean over the population, which is 0.
+
+        Returns
+        -------
+        ndarray of shape (m,), int32
+            Clusters, as in `labels_`; -1, unless ``connected_components="raise"``, for
+            nodes without weights to any clustered one, if no `regularization` links
+            them.
+
+        Raises
+        ------
+        ValueError
+            If `W` does not fit, or has entries that are negative or not finite; a group
+            is new, or groups are needed and missing; if a node has no weight to any
+            clustered one, with ``connected_components="raise"`` and without
+            `regularization`; if the solver was ``"admm"``, whose embedding is of no
+            eigenvectors; or if an eigenvalue is so near 0 that its residual is more
+            than a tenth of it.
+
+        Examples
+        --------
+        >>> from sklearn.metrics import adjusted_rand_score
+        >>> from scalefair.cluster import FairSpectralClustering
+        >>> from scalefair.datasets import make_fair_sbm
+        >>> data = make_fair_sbm(2000, n_clusters=4, n_groups=2, random_state=0)
+        >>> W, groups = data.graph, data.sensitive_features
+        >>> old, new = slice(0, 1800), slice(1800, 2000)
+        >>> model = FairSpectralClustering(n_clusters=4, random_state=0)
+        >>> model = model.fit(W[old, old], sensitive_features=groups[old])
+        >>> labels = model.predict(W[new, old], sensitive_features=groups[new])
+        >>> whole = model.fit_predict(W, sensitive_features=groups)
+        >>> float(adjusted_rand_score(whole[new], labels))
+        1.0
+        """
+        check_is_fitted(self)
+        return predict_labels(self, self._validate(W, reset=False), sensitive_features)
 
     def _check_input(self, W: Any) -> Any:
         """Check a matrix, or take a graph in parts, as an operator."""
@@ -411,11 +484,11 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         if not (in_parts or isinstance(W, LinearOperator)):
             return self._validate(W)
         if self.affinity != "precomputed":
-            given = "graph in parts" if in_parts else "LinearOperator"
-            stored = self.affinity == "precomputed_nearest_neighbors"
-            taken = "a graph of distances" if stored else "rows of features"
+            kind = "graph in parts" if in_parts else "LinearOperator"
+            is_stored = self.affinity == "precomputed_nearest_neighbors"
+            expected = "a graph of distances" if is_stored else "rows of features"
             raise ValueError(
-                f'affinity="{self.affinity}" takes {taken} in memory, got a {given}: '
+                f'affinity="{self.affinity}" takes {expected} in memory, got a {kind}: '
                 'use affinity="precomputed".'
             )
         if in_parts:
@@ -432,20 +505,27 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         self.affinity_error_: float | None = None
         self.neighbors_: str | None = None
         self.neighbors_recall_: float | None = None
-        if not (isinstance(W, LinearOperator) or self.affinity.startswith("rbf")):
-            if self.affinity == "nearest_neighbors":
-                # Of a copy: the solver starts alike, whoever found the neighbours.
-                own = deepcopy(rng)
-                found = neighbors_graph(W, self.n_neighbors, self.neighbors, own)
-                self.affinity_matrix_, self.neighbors_, *known = found
-                self.neighbors_recall_, search = known
-                self._search = W, search
-            elif self.affinity == "precomputed_nearest_neighbors":
-                self.affinity_matrix_ = stored_neighbors(W, self.n_neighbors)
-            else:
-                self.affinity_matrix_ = self._graph(W)
-            part, kept = self._kept_part(self.affinity_matrix_)
-            return NormalizedAffinity(part, regularization=self.regularization), kept
+        if isinstance(W, LinearOperator) or self.affinity.startswith("rbf"):
+            # All nodes: the components of an operator cannot be seen.
+            return self._normalized_operator(W, rng), np.ones(W.shape[0], dtype=bool)
+        if self.affinity == "nearest_neighbors":
+            # A copy of the generator: the solver's start depends on no search.
+            graph = neighbors_graph(W, self.n_neighbors, self.neighbors, deepcopy(rng))
+            self.affinity_matrix_ = graph.affinity
+            self.neighbors_, self.neighbors_recall_ = graph.neighbors, graph.recall
+            self._search = W, graph.search
+        elif self.affinity == "precomputed_nearest_neighbors":
+            self.affinity_matrix_ = stored_neighbors(W, self.n_neighbors)
+        else:
+            self.affinity_matrix_ = checked_affinity(W)
+        kept = self._kept_nodes(self.affinity_matrix_)
+        part = submatrix(self.affinity_matrix_, kept)
+        return NormalizedAffinity(part, regularization=self.regularization), kept
+
+    def _normalized_operator(
+        self, W: Any, rng: np.random.RandomState
+    ) -> NormalizedOperator:
+        """Normalise an operator, or a kernel of rows."""
         if self.affinity == "rbf":
             W = RBFKernel(W, gamma=self.gamma)
         elif self.affinity == "rbf_nystroem":
@@ -456,7 +536,7 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
         check_square(W.shape)
         self.affinity_matrix_ = W
         try:
-            normalized = NormalizedOperator(
+            return NormalizedOperator(
                 W, regularization=self.regularization, dtype=np.float64
             )
         except ValueError as error:
@@ -464,17 +544,18 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
                 raise
             remedy = "Or raise n_landmarks or lower gamma: the kernel is too coarse."
             raise ValueError(f"{error} {remedy}") from error
-        # All nodes: the components of an operator cannot be seen.
-        return normalized, np.ones(W.shape[0], dtype=bool)
 
-    def _round(
+    def _assign(
         self,
         problem: FairProblem,
         H: NDArray[np.float64],
         kept: NDArray[np.bool_],
         rng: np.random.RandomState,
-    ) -> tuple[NDArray[np.int32], dict[str, Any]]:
-        """Labels from the rows of the embedding, and what new nodes take of them."""
+    ) -> tuple[NDArray[np.int32], Array, NDArray[np.integer], Array | None]:
+        """Labels from the rows of the embedding; centres, their labels and prices."""
+        self.assignment_: FairAssignment | None = None
+        self.refinement_: RefinedPartition | None = None
+        # Step 1: k-means.
         rows, weights = embedding_rows(H, problem.affinity)
         labels = embedding_kmeans(
             rows,
@@ -483,26 +564,20 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
             n_init=self.n_init,
             random_state=rng,
         )
-        means, prices = cluster_means(rows, labels, weights), None
-        clusters = np.flatnonzero(np.bincount(labels))
-        self.assignment_: FairAssignment | None = None
-        if self.assign_labels == "fair":
-            codes = problem.group_codes.reshape(problem.n, -1)
-            self.assignment_ = assign_rows(
-                rows,
-                means,
-                codes,
-                self.balance_tolerance,
-                weights,
-                smallest_size(problem.n, len(means)) if weights is not None else 1,
-            )
-            labels, prices = self.assignment_.labels, self.assignment_.prices
-            clusters = np.arange(len(means))
-        self.refinement_: RefinedPartition | None = None
-        W: Any = self.affinity_matrix_
-        if self.assignment_ is not None and self.refine and sparse.issparse(W):
+        centres = cluster_means(rows, labels, weights)
+        if self.assign_labels == "kmeans":
+            return labels, centres, np.unique(labels), None
+        # Step 2: the fair assignment to its centres.
+        k, codes = len(centres), problem.group_codes.reshape(problem.n, -1)
+        min_size = 1 if weights is None else smallest_size(problem.n, k)
+        self.assignment_ = assign_rows(
+            rows, centres, codes, self.balance_tolerance, weights, min_size
+        )
+        labels = self.assignment_.labels
+        # Step 3: refinement on the graph.
+        if self.refine and sparse.issparse(self.affinity_matrix_):
             self.refinement_ = refine_labels(
-                W if kept.all() else sparse.csr_array(W[kept][:, kept]),
+                submatrix(self.affinity_matrix_, kept),
                 labels,
                 codes,
                 self.balance_tolerance,
@@ -510,88 +585,14 @@ class FairSpectralClustering(CallbackSupportMixin, PredictingClustering):
                 rng,
             )
             labels = self.refinement_.labels
-        return labels, {"centres": means, "clusters": clusters, "prices": prices}
+        return labels, centres, np.arange(k), self.assignment_.prices
 
-    def _check_cluster_quality(
-        self, labels: NDArray[np.int32], codes: NDArray[np.int64]
-    ) -> None:
-        """Measure the balance; warn of useless sizes and of unfair clusters."""
-        codes = codes.reshape(len(codes), -1)
-        balance = cluster_balances(labels, codes)
-        self.balance_ = balance.min(axis=0)
-        self.minimum_balance_ = float(balance.min())
-        sizes, counts = np.bincount(labels), [np.bincount(c) for c in codes.T]
-        sizes = sizes[sizes > 0]
-        n, k = labels.size, self.n_clusters
-        tiny = np.sort(sizes[sizes < smallest_size(n, k)])
-        if tiny.size or (k > 1 and sizes.max() > MAX_CLUSTER_FRACTION * n):
-            shown = ", ".join(map(str, tiny[:10])) + ", ..." * (tiny.size > 10)
-            listed = f" {tiny.size} of {k} have {shown}," * bool(tiny.size)
-            more = max(0.1, 10 * self.regularization)
-            remedy = f"regularization={more:g} (now {self.regularization:g}) makes "
-            remedy += "such clusters costly."
-            if self.regularization >= 1:
-                remedy = f"Fewer than n_clusters={k} may be of more use."
-            warnings.warn(
-                f"The clusters are of very different sizes:{listed} the largest has "
-                f"{sizes.max()} of {n} nodes. {remedy}",
-                stacklevel=6,
-            )
-        rarest, population = np.array([(c.min(), c.min() / c.max()) for c in counts]).T
-        enough = sizes * (rarest[:, None] / n) >= MIN_EXPECTED_COUNT
-        judged = np.where(enough, balance / population[:, None], np.inf)
-        of, worst = np.unravel_index(judged.argmin(), judged.shape)
-        # "admm" solves another problem, and an embedding on its way promises nothing.
-        promised = self.converged_ and self.solver_ != "admm"
-        rounded = promised and self.assign_labels == "kmeans"
-        if rounded and judged[of, worst] < MIN_RELATIVE_BALANCE:
-            warnings.warn(
-                f"A cluster of {sizes[worst]} nodes has balance "
-                f"{balance[of, worst]:.2g}, and the population {population[of]:.2g}: "
-                "k-means has lost what the embedding promised. "
-                'assign_labels="fair" keeps it.',
-                stacklevel=6,
-            )
-
-    def _check_sizes(self, problem: FairProblem) -> None:
+    def _check_n_clusters(self, problem: FairProblem) -> None:
         n, rank = problem.Q.shape
-        most = min(n - 1, n - rank)
-        if self.n_clusters > most:
+        limit = min(n - 1, n - rank)
+        if self.n_clusters > limit:
             raise ValueError(
                 f"n_clusters={self.n_clusters} must be less than the number of "
                 f"clustered nodes, n_samples={n}, and {rank + 1} groups leave at most "
-                f"{most} fair directions: choose n_clusters <= {most}."
+                f"{limit} fair directions: choose n_clusters <= {limit}."
             )
-
-
-class _FitProgress:
-    """Tasks of one fit for callbacks: a root, its phases, a part per eigenpair."""
-
-    def __init__(self, estimator: Any, X: Any) -> None:
-        self.estimator = estimator
-        self.context = estimator._init_callback_context(max_subtasks=3)
-        self.context.call_on_fit_task_begin(estimator=estimator, X=X)
-
-    @contextmanager
-    def task(self, name: str, n_parts: int = 0) -> Iterator[Callable[..., None]]:
-        """Report a phase; yields a function to call with the parts done so far."""
-        context = self.context.subcontext(task_name=name, max_subtasks=n_parts)
-        context.call_on_fit_task_begin(estimator=self.estimator)
-        reported = 0
-
-        def report(n_done: int, *_: Any) -> None:
-            nonlocal reported
-            while reported < min(n_done, n_parts):
-                leaf = context.subcontext(task_name="part")
-                leaf.call_on_fit_task_begin(estimator=self.estimator)
-                leaf.call_on_fit_task_end(estimator=self.estimator)
-                reported += 1
-
-        yield report
-        context.call_on_fit_task_end(estimator=self.estimator)
-
-    def close(self) -> None:
-        """Report the end of the fit."""
-        self.context.call_on_fit_task_end(
-            estimator=self.estimator, reconstruction_attributes={}
-        )

@@ -8,8 +8,9 @@ sample of rows decides, whose exact neighbours are computed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,20 +29,12 @@ from scalefair._random_state import check_random_state
 Indices = NDArray[np.integer]
 
 # Share of the exact neighbours that approximate ones must hold.
-RECALL = 0.99
+MIN_RECALL = 0.99
 # Rows from which on approximate neighbours are faster by more than a second.
-_MANY = 20_000
-# Rows whose exact neighbours are computed to estimate the recall.
-_SAMPLE = 1000
-# Squared distances that differ by less, relatively, are equal: float32 rounds.
-_TIE = 1e-6
-# Lists per square root of the rows, rows per list for k-means, and its iterations.
-_LISTS, _ROWS_PER_LIST, _ITERATIONS = 2.5, 64, 5
-_FIRST_PROBES, _MORE_PROBES = 8, 1.4
-# Rows whose neighbours are searched at a time.
-_BLOCK = 16_384
-# New rows whose exact neighbours are found before lists are made again.
-_FEW = 1000
+MIN_APPROXIMATE_ROWS = 20_000
+# Rows whose exact neighbours take about a second: the sample of which the recall is
+# estimated, and new rows, for fewer of which no lists are made again.
+N_EXACT_ROWS = 1000
 
 
 class NeighborsGraph(NamedTuple):
@@ -67,9 +60,9 @@ def neighbors_graph(
     if (unit := _unit(X)) != 1:
         X = X / unit
     if _is_approximate(X, neighbors):
-        found = _approximate(X, n_neighbors, check_random_state(random_state))
-        if found is not None:
-            return found
+        graph = _approximate(X, n_neighbors, check_random_state(random_state))
+        if graph is not None:
+            return graph
     exact = kneighbors_graph(X, n_neighbors, mode="connectivity", include_self=False)
     return NeighborsGraph(_symmetric(sparse.csr_array(exact)), "exact", 1.0)
 
@@ -85,21 +78,19 @@ def new_neighbors(
         return _ones(_graph_by(search, search.transform, X, (m, n)))
     if (unit := _unit(fitted)) != 1:
         X, fitted = X / unit, fitted / unit
-    if exact or m <= _FEW:
+    if exact or m <= N_EXACT_ROWS:
         nearest = NearestNeighbors(n_neighbors=n_neighbors).fit(fitted)
         return _graph_of(nearest.kneighbors(X, return_distance=False), n)
     seed, n_probes = search
-    lists = _Lists(fitted, seed)
-    found = [
-        lists.search_new(X[start : start + _BLOCK], n_neighbors, n_probes)
-        for start in range(0, m, _BLOCK)
-    ]
-    neighbors = np.concatenate(found)
-    short = np.flatnonzero((neighbors < 0).any(axis=1))
-    if short.size:
+    lists = InvertedLists(fitted, seed)
+    neighbors = np.empty((m, n_neighbors), dtype=np.int64)
+    for block in _blocks(np.arange(m)):
+        neighbors[block] = lists.search_new(X[block], n_neighbors, n_probes)
+    incomplete = np.flatnonzero((neighbors < 0).any(axis=1))
+    if incomplete.size:
         nearest = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute")
-        rest = nearest.fit(fitted).kneighbors(X[short], return_distance=False)
-        neighbors[short] = rest
+        nearest.fit(fitted)
+        neighbors[incomplete] = nearest.kneighbors(X[incomplete], return_distance=False)
     return _graph_of(neighbors, n)
 
 
@@ -153,9 +144,9 @@ def _transformed(X: Any, transformer: Any, rng: RandomState) -> NeighborsGraph:
     recall = None
     if metric == "euclidean" or (metric == "minkowski" and transformer.p == 2):
         rows = _sample(n, rng)
-        found = [graph.indices[graph.indptr[i] : graph.indptr[i + 1]] for i in rows]
-        reach = _reach(X, rows, [neighbors.size for neighbors in found])
-        recall = float(_hits(X, rows, found, reach).mean())
+        neighbors = [graph.indices[graph.indptr[i] : graph.indptr[i + 1]] for i in rows]
+        sample = RecallSample.of(X, rows, max(indices.size for indices in neighbors))
+        recall = float(sample.recalls(neighbors).mean())
     return NeighborsGraph(_symmetric(graph), "transformer", recall, transformer)
 
 
@@ -197,8 +188,8 @@ def _is_approximate(X: Any, neighbors: str) -> bool:
         raise ImportError(
             'neighbors="approximate" needs faiss: pip install "scalefair[neighbors]".'
         )
-    # On macOS only on demand: see `_Lists._repeatable`.
-    many = X.shape[0] >= _MANY and dense and sys.platform != "darwin"
+    # On macOS only on demand: see `InvertedLists._repeatable`.
+    many = X.shape[0] >= MIN_APPROXIMATE_ROWS and dense and sys.platform != "darwin"
     return neighbors == "approximate" or (
         neighbors == "auto" and many and _faiss() is not None
     )
@@ -207,55 +198,55 @@ def _is_approximate(X: Any, neighbors: str) -> bool:
 def _approximate(X: Any, n_neighbors: int, rng: RandomState) -> NeighborsGraph | None:
     """Neighbours from as many lists as the recall needs; None if from half of all."""
     n, seed = X.shape[0], int(rng.randint(2**31 - 1))
-    rows = _sample(n, rng)
-    reach = _reach(X, rows, [n_neighbors] * rows.size)
-    lists = _Lists(X, seed)
-    n_probes = _FIRST_PROBES
+    # Step 1: exact neighbours of a sample, and the lists.
+    sample = RecallSample.of(X, _sample(n, rng), n_neighbors)
+    lists = InvertedLists(X, seed)
+    # Step 2: search more lists until the lower end of what the recall of all rows can
+    # be suffices.
+    n_probes = 8
     while True:
-        found = lists.search(rows, n_neighbors, n_probes)
-        hits = _hits(X, rows, found, reach)
-        # The lower end of what the recall of all rows can be.
-        if hits.mean() - hits.std() / np.sqrt(rows.size) >= RECALL:
+        recalls = sample.recalls(lists.search(sample.rows, n_neighbors, n_probes))
+        standard_error = recalls.std() / np.sqrt(recalls.size)
+        if recalls.mean() - standard_error >= MIN_RECALL:
             break
-        n_probes = int(_MORE_PROBES * n_probes) + 1
+        n_probes = int(1.4 * n_probes) + 1  # small steps: few lists too many
         if n_probes > lists.n_lists / 2:
             return None
+    # Step 3: all rows; those of one list search the same lists, one after the other.
     neighbors = np.empty((n, n_neighbors), dtype=np.int64)
-    order = lists.order()  # rows that search the same lists, one after the other
-    for start in range(0, n, _BLOCK):
-        block = order[start : start + _BLOCK]
+    for block in _blocks(lists.order()):
         neighbors[block] = lists.search(block, n_neighbors, n_probes)
-    short = np.flatnonzero((neighbors < 0).any(axis=1))
-    if short.size:  # fewer rows in all lists that were searched
-        neighbors[short] = _exact(X, short, n_neighbors)
+    # Step 4: all lists that were searched may hold fewer rows.
+    incomplete = np.flatnonzero((neighbors < 0).any(axis=1))
+    if incomplete.size:
+        neighbors[incomplete] = _exact(X, incomplete, n_neighbors)
     del lists
     graph = _symmetric(_graph_of(neighbors, n))
-    return NeighborsGraph(graph, "approximate", float(hits.mean()), (seed, n_probes))
+    return NeighborsGraph(graph, "approximate", float(recalls.mean()), (seed, n_probes))
 
 
-class _Lists:
-    """Rows in lists, by k-means."""
+class InvertedLists:
+    """Rows in lists, by k-means: an inverted file of faiss."""
 
     def __init__(self, X: NDArray[np.floating], seed: int) -> None:
         self.faiss = _faiss()
         n, d = X.shape
-        self.middle = X.mean(axis=0)
+        self.mean = X.mean(axis=0)
         self.rows = self._centred(X)
-        self.n_lists = int(min(_LISTS * np.sqrt(n), n / 2))
-        quantizer = self.faiss.IndexFlatL2(d)
-        self.index = self.faiss.IndexIVFFlat(quantizer, d, self.n_lists)
-        parameters = self.index.cp
-        parameters.seed, parameters.niter = seed, _ITERATIONS
-        parameters.min_points_per_centroid = 1
-        parameters.max_points_per_centroid = _ROWS_PER_LIST
+        self.n_lists = int(min(2.5 * np.sqrt(n), n / 2))
+        self.index = self.faiss.IndexIVFFlat(self.faiss.IndexFlatL2(d), d, self.n_lists)
+        # Rough lists will do: five iterations of k-means on 64 rows for each list.
+        self.index.cp.seed, self.index.cp.niter = seed, 5
+        self.index.cp.min_points_per_centroid = 1  # without a warning
+        self.index.cp.max_points_per_centroid = 64
         with self._repeatable():
             self.index.train(self.rows)
             self.index.add(self.rows)
 
     def search(self, rows: Indices, n_neighbors: int, n_probes: int) -> Indices:
         """Neighbours of rows, themselves left out; -1 if there are too few."""
-        found = self._search(self.rows[rows], n_neighbors + 1, n_probes)
-        return _without_self(found, rows)
+        neighbors = self._search(self.rows[rows], n_neighbors + 1, n_probes)
+        return _without_self(neighbors, rows)
 
     def search_new(self, X: Any, n_neighbors: int, n_probes: int) -> Indices:
         """Neighbours of other rows; -1 if there are too few."""
@@ -264,13 +255,13 @@ class _Lists:
     def _search(self, rows: Any, n_neighbors: int, n_probes: int) -> Indices:
         self.index.nprobe = n_probes
         with self._repeatable():
-            found: Indices = self.index.search(rows, n_neighbors)[1]
-        return found
+            neighbors: Indices = self.index.search(rows, n_neighbors)[1]
+        return neighbors
 
     def _centred(self, X: Any) -> NDArray[np.float32]:
         """Centred before they are rounded: float32 keeps its digits for differences."""
         rows = np.empty(X.shape, dtype=np.float32)
-        np.subtract(X, self.middle, out=rows, casting="same_kind")
+        np.subtract(X, self.mean, out=rows, casting="same_kind")
         return rows
 
     def order(self) -> Indices:
@@ -310,8 +301,46 @@ def _faiss() -> Any:
     return faiss
 
 
+@dataclass(frozen=True)
+class RecallSample:
+    """Rows of which the exact neighbours are computed."""
+
+    X: Any
+    rows: Indices
+    distances: NDArray[np.float64]  # (m, n_neighbors): squared, in order
+
+    @classmethod
+    def of(cls, X: Any, rows: Indices, n_neighbors: int) -> RecallSample:
+        """Find the distances of rows to their exact neighbours."""
+        distances = [
+            _squared_distances(X, row, neighbors)
+            for row, neighbors in zip(rows, _exact(X, rows, n_neighbors), strict=True)
+        ]
+        return cls(X, rows, np.sort(distances, axis=1))
+
+    def recalls(self, neighbors: Iterable[Indices]) -> NDArray[np.float64]:
+        """Share of each row's neighbours that are no farther than as many exact ones.
+
+        -1 stands for a missing neighbour.
+        """
+        recalls = np.ones(len(self.rows))  # of rows without neighbours
+        for i, indices in enumerate(neighbors):
+            if indices.size:
+                # Distances that differ by the rounding of float32 are equal.
+                farthest = (1 + 1e-6) * self.distances[i, indices.size - 1]
+                squares = _squared_distances(self.X, self.rows[i], indices)
+                recalls[i] = np.mean((squares <= farthest) & (indices >= 0))
+        return recalls
+
+
 def _sample(n: int, rng: RandomState) -> Indices:
-    return rng.choice(n, min(n, _SAMPLE), replace=False)
+    return rng.choice(n, min(n, N_EXACT_ROWS), replace=False)
+
+
+def _blocks(order: Indices) -> Iterator[Indices]:
+    """Rows in blocks: the copies of a search stay small."""
+    for start in range(0, len(order), 16_384):
+        yield order[start : start + 16_384]
 
 
 def _exact(X: Any, rows: Indices, n_neighbors: int) -> Indices:
@@ -320,42 +349,16 @@ def _exact(X: Any, rows: Indices, n_neighbors: int) -> Indices:
     return _without_self(search.kneighbors(X[rows], return_distance=False), rows)
 
 
-def _without_self(found: Indices, rows: Indices) -> Indices:
+def _without_self(neighbors: Indices, rows: Indices) -> Indices:
     """Neighbours but the row itself, or but the last if equal rows hide it."""
-    others = found != rows[:, None]
-    others[others.all(axis=1), -1] = False
-    kept: Indices = found[others].reshape(found.shape[0], found.shape[1] - 1)
-    return kept
+    is_other = neighbors != rows[:, None]
+    is_other[is_other.all(axis=1), -1] = False
+    remaining: Indices = neighbors[is_other].reshape(len(neighbors), -1)
+    return remaining
 
 
-def _reach(X: Any, rows: Indices, counts: Sequence[int]) -> list[float]:
-    """Squared distance of each row to the last of so many exact neighbours."""
-    exact = _exact(X, rows, max(counts))
-    return [
-        np.sort(_squared_distances(X, row, neighbors))[count - 1] if count else 0.0
-        for row, neighbors, count in zip(rows, exact, counts, strict=True)
-    ]
-
-
-def _hits(
-    X: Any, rows: Indices, found: Iterable[Indices], reach: Sequence[float]
-) -> NDArray[np.float64]:
-    """Share of each row's neighbours that are no farther than the exact ones."""
-    return np.array(
-        [
-            np.mean(
-                (_squared_distances(X, row, neighbors) <= (1 + _TIE) * farthest)
-                & (neighbors >= 0)
-            )
-            if neighbors.size
-            else 1.0
-            for row, neighbors, farthest in zip(rows, found, reach, strict=True)
-        ]
-    )
-
-
-def _squared_distances(X: Any, row: int, others: Indices) -> NDArray[np.float64]:
-    difference = X[others] - X[np.full(len(others), row)]
+def _squared_distances(X: Any, row: int, neighbors: Indices) -> NDArray[np.float64]:
+    difference = X[neighbors] - X[np.full(len(neighbors), row)]
     if sparse.issparse(difference):
         return np.asarray(difference.power(2).sum(axis=1)).ravel()
     squares: NDArray[np.float64] = np.einsum("ij,ij->i", difference, difference)
@@ -366,17 +369,17 @@ def _without_loops(graph: Any) -> sparse.csr_array:
     """CSR with all other stored entries, zeros too."""
     entries = sparse.coo_array(graph)
     rows, columns = entries.coords
-    others = rows != columns
+    is_edge = rows != columns
     return sparse.csr_array(
-        (entries.data[others], (rows[others], columns[others])), shape=graph.shape
+        (entries.data[is_edge], (rows[is_edge], columns[is_edge])), shape=graph.shape
     )
 
 
 def _graph_of(neighbors: Indices, n: int) -> sparse.csr_array:
     """Unweighted graph from rows to equally many neighbours each, among n."""
-    m, n_each = neighbors.shape
-    bounds, ones = np.arange(m + 1) * n_each, np.ones(neighbors.size)
-    return sparse.csr_array((ones, neighbors.ravel(), bounds), shape=(m, n))
+    m, n_neighbors = neighbors.shape
+    indptr, ones = np.arange(m + 1) * n_neighbors, np.ones(neighbors.size)
+    return sparse.csr_array((ones, neighbors.ravel(), indptr), shape=(m, n))
 
 
 def _symmetric(graph: sparse.csr_array) -> sparse.csr_array:

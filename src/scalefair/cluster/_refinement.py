@@ -121,13 +121,13 @@ def refine_partition(
     n = W.shape[0]
     clusters, codes = encode_labels(labels, n)
     check_tolerance(tolerance)
-    for name, value, kind, least in (
-        ("regularization", regularization, Real, 0),
-        ("max_iter", max_iter, Integral, 1),
-    ):
-        if not (isinstance(value, kind) and value >= least and np.isfinite(value)):
-            word = "an integer" if kind is Integral else "a finite number"
-            raise ValueError(f"{name} must be {word} >= {least}, got {value!r}.")
+    is_number = isinstance(regularization, Real) and np.isfinite(regularization)
+    if not (is_number and regularization >= 0):
+        raise ValueError(
+            f"regularization must be a finite number >= 0, got {regularization!r}."
+        )
+    if not (isinstance(max_iter, Integral) and max_iter >= 1):
+        raise ValueError(f"max_iter must be an integer >= 1, got {max_iter!r}.")
     compared = compared_attributes(sensitive_features, n, attributes)
     groups = np.column_stack([attribute.codes for attribute in compared])
     edges = np.bincount(codes, np.diff(W.indptr), len(clusters))
@@ -153,28 +153,29 @@ def refine_labels(
     max_iter: int = 20,
 ) -> RefinedPartition:
     """Refine labels of a checked graph; `groups` (n, n_attributes) are codes."""
-    first, kinds = combinations([*groups.T], (groups.max(axis=0) + 1).tolist())
-    bounds = ShareBounds.of(groups[first], np.bincount(kinds), tolerance)
-    n, k, c = len(labels), int(labels.max()) + 1, len(bounds.sizes)
+    # Step 1: the graph; one weight is enough if all are equal (a stride of 0).
     weight = equal_weight(W.data)
     data = np.array([weight]) if weight else np.ascontiguousarray(W.data)
     graph = W.indptr, W.indices, data, int(not weight)
+    # Step 2: bounds on counts. Of several attributes moves could break a bound, which
+    # is on sums of kinds: nodes only exchange.
+    first, kinds = combinations([*groups.T], (groups.max(axis=0) + 1).tolist())
+    bounds = ShareBounds.of(groups[first], np.bincount(kinds), tolerance)
+    n, k, c = len(labels), int(labels.max()) + 1, len(bounds.sizes)
+    min_size = smallest_size(n, k) if bounds.n_attributes == 1 else n
+    # Step 3: totals of the clusters, tau / n added to every weight.
     refined = labels.astype(np.int64)
-    degrees, inner = degrees_and_inner_weights(*graph, refined, k)
+    degrees, inner = degrees_and_inner_weights(graph, refined, k)
     tau = regularization * degrees.mean()
     degrees += tau
     cells = np.bincount(kinds * k + refined, minlength=c * k)
     counts: NDArray[np.int64] = cells.reshape(c, k)
-    sizes = counts.sum(axis=0)
     volumes: NDArray[np.float64] = np.bincount(refined, degrees, k).astype(np.float64)
-    inner += tau / n * sizes.astype(np.float64) ** 2
-    before = float((1 - inner / volumes).sum())
-    # Of several attributes moves could break a bound that is on sums of kinds.
-    min_size = smallest_size(n, k)
-    if bounds.n_attributes > 1:
-        min_size = n
-    after, n_passes = refine(
-        *graph,
+    inner += tau / n * counts.sum(axis=0).astype(np.float64) ** 2
+    cut_before = float((1 - inner / volumes).sum())
+    # Step 4: local search.
+    cut_after, n_passes = refine(
+        graph,
         tau / n,
         degrees,
         kinds,
@@ -189,18 +190,18 @@ def refine_labels(
         max_iter,
     )
     return RefinedPartition(
-        refined.astype(np.int32),
-        before,
-        after,
-        n_passes,
-        int((refined != labels).sum()),
+        labels=refined.astype(np.int32),
+        cut_before=cut_before,
+        cut_after=cut_after,
+        n_passes=n_passes,
+        n_moved=int((refined != labels).sum()),
     )
 
 
 def encode_labels(
     labels: ArrayLike, n: int
 ) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-    """Clusters, and the place of each node's among them; labels are checked."""
+    """Check labels; return the clusters, sorted, and codes of the nodes."""
     values = np.asarray(labels)
     is_whole = values.ndim == 1 and values.dtype.kind in "iu" and values.size > 0
     if not is_whole or values.min() < 0 or values.size != n:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,27 +14,19 @@ from scipy import sparse
 from scipy.linalg import block_diag
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from scalefair._rounding import ROUNDING
+
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# A count that is beyond its bound by less than this part of a row meets it.
-ROUNDING = 1e-9
-# Clusters are tiny below this fraction of the average size.
-MIN_SIZE_FRACTION = 0.1
-# Nodes of an integer program for counts; the relative gap that ends it.
-MAX_MILP_NODES, MILP_GAP = 100, 1e-3
-# Constraints are met to 1e-6 only: less than one row is less by more than that.
+# An integer program meets its constraints to 1e-6 rows: "less than one row" is 1 row
+# less this margin.
 MILP_MARGIN = 1e-5
 
 
-def _outer(shares: Array, sizes: Ints) -> Array:
-    products: Array = shares.reshape(-1, *[1] * sizes.ndim) * sizes
-    return products
-
-
 def smallest_size(n: int, k: int) -> int:
-    """Size below which a cluster of n nodes in k clusters is tiny."""
-    return max(1, math.ceil(MIN_SIZE_FRACTION * n / k))
+    """Size below which a cluster of n nodes in k is tiny: a tenth of the average."""
+    return max(1, math.ceil(0.1 * n / k))
 
 
 def check_tolerance(tolerance: Any) -> None:
@@ -49,9 +40,10 @@ def check_tolerance(tolerance: Any) -> None:
 class ShareBounds:
     """``floor((1 - t) z_s n_l) <= N_sl <= ceil((1 + t) z_s n_l)``: the bounds.
 
-    Kinds of rows are the groups; with several attributes combinations, and the bounds
-    are on sums of their rows. With a ratio ``ratio * N_sl <= N_tl``, too, for any two
-    groups of an attribute; of two groups in all that is a bound on shares.
+    Kinds of rows are the groups; with several attributes they are the combinations of
+    groups, and the bounds are on sums of their counts. With a ratio there are bounds
+    ``ratio * N_sl <= N_tl`` as well, for any two groups of an attribute; of two groups
+    in all that is a bound on shares.
     """
 
     sizes: Ints  # (c,): rows of each kind
@@ -66,17 +58,19 @@ class ShareBounds:
     ) -> ShareBounds:
         """Take the groups (c, n_attributes) of each kind, and how many rows it has."""
         starts = np.append(0, np.cumsum(groups.max(axis=0) + 1))
-        at = (groups + starts[:-1]).ravel()
+        positions = (groups + starts[:-1]).ravel()
         kinds = np.repeat(np.arange(len(groups)), groups.shape[1])
-        shape = (starts[-1], len(groups))
-        members = sparse.csr_array((np.ones(at.size, np.int64), (at, kinds)), shape)
+        members = sparse.csr_array(
+            (np.ones(positions.size, np.int64), (positions, kinds)),
+            shape=(starts[-1], len(groups)),
+        )
         pairs = np.zeros((0, starts[-1]))
         if ratio > 0 and starts[-1] > 2:
-            of_attributes = []
+            blocks = []
             for h in np.diff(starts):
                 s, t = np.nonzero(~np.eye(h, dtype=bool))
-                of_attributes.append(ratio * np.eye(h)[s] - np.eye(h)[t])
-            pairs = block_diag(*of_attributes)
+                blocks.append(ratio * np.eye(h)[s] - np.eye(h)[t])
+            pairs = block_diag(*blocks)
         return cls(sizes, members, tolerance, ratio, pairs)
 
     @property
@@ -91,17 +85,17 @@ class ShareBounds:
 
     @cached_property
     def lower(self) -> Array:
-        """Least share of each group in a cluster."""
-        return np.maximum(max(1 - self.tolerance, 0.0) * self._shares, self._least)
+        """Smallest share of each group in a cluster."""
+        return np.maximum(max(1 - self.tolerance, 0.0) * self._shares, self._min_share)
 
     @cached_property
     def upper(self) -> Array:
         """Largest share of each group in a cluster."""
-        return np.minimum((1 + self.tolerance) * self._shares, 1.0 - self._least)
+        return np.minimum((1 + self.tolerance) * self._shares, 1.0 - self._min_share)
 
     @property
-    def _least(self) -> float:
-        """Least share that the ratio leaves to one of two groups, 0 for more."""
+    def _min_share(self) -> float:
+        """Share that the ratio guarantees to one of two groups, 0 for more groups."""
         is_of_two = self.members.shape[0] == 2
         return self.ratio / (1 + self.ratio) if is_of_two else 0.0
 
@@ -110,24 +104,29 @@ class ShareBounds:
         shares: Array = (self.members @ self.sizes) / self.sizes.sum()
         return shares
 
-    def counts(self, size: Ints) -> tuple[Ints, Ints]:
-        """Fewest and most rows of each group, (h, ...), in clusters by their sizes."""
-        low = np.floor(_outer(self.lower, size) + ROUNDING)
-        high = np.ceil(_outer(self.upper, size) - ROUNDING)
-        if self._least > 0:  # rounded inwards where the expected count allows it
-            inwards = np.ceil(self._least * size - ROUNDING)
-            is_possible = inwards <= _outer(self._shares, size) + ROUNDING
-            least = np.where(is_possible, inwards, np.floor(self._least * size))
-            low, high = np.maximum(low, least), np.minimum(high, size - least[::-1])
-        return low.astype(np.int64), np.minimum(high.astype(np.int64), size)
+    def counts(self, sizes: Ints) -> tuple[Ints, Ints]:
+        """Fewest and most rows of each group, (h, k), in k clusters by their sizes."""
+        low = np.floor(np.outer(self.lower, sizes) * (1 + ROUNDING))
+        high = np.ceil(np.outer(self.upper, sizes) * (1 - ROUNDING))
+        if self._min_share > 0:
+            # The ratio is rounded inwards where the expected count allows it.
+            minimum = self._min_share * sizes
+            inwards = np.ceil(minimum * (1 - ROUNDING))
+            expected = np.outer(self._shares, sizes) * (1 + ROUNDING)
+            minimum = np.where(inwards <= expected, inwards, np.floor(minimum))
+            low, high = (
+                np.maximum(low, minimum),
+                np.minimum(high, sizes - minimum[::-1]),
+            )
+        return low.astype(np.int64), np.minimum(high.astype(np.int64), sizes)
 
     def excess(self, counts: Ints) -> float:
-        """Most rows by which the counts (c, k) of kinds are beyond a bound."""
+        """Largest number of rows by which counts (c, k) of kinds are beyond a bound."""
         low, high = self.counts(counts.sum(axis=0))
-        of_groups = self.members @ counts
-        of_pairs = np.ceil(self.pairs @ of_groups - MILP_MARGIN).max(initial=0)
-        beyond = max((low - of_groups).max(), (of_groups - high).max())
-        return float(max(0, of_pairs, beyond))
+        group_counts = self.members @ counts
+        pair_excess = np.ceil(self.pairs @ group_counts - MILP_MARGIN).max(initial=0)
+        share_excess = max((low - group_counts).max(), (group_counts - high).max())
+        return float(max(0, pair_excess, share_excess))
 
     def rounded(self, counts: Ints) -> NDArray[np.bool_]:
         """Where counts are within the bounds, but the share beyond its limits."""
@@ -137,26 +136,26 @@ class ShareBounds:
         return result
 
     @property
-    def of_groups(self) -> Array:
+    def group_constraints(self) -> Array:
         """Columns b, (h, 2 h + p), of the relaxation for groups: ``b . n_l <= 1``."""
         unit, m = np.eye(len(self.lower)), self.n_attributes
         shares = np.hstack([unit - self.upper / m, self.lower / m - unit])
-        # Beside ratios those that are no bounds, shares of 0 and 1, are left out.
+        # Next to ratios, shares of 0 and 1 are left out: they bound nothing.
         is_bound = np.append(self.upper < 1, self.lower > 0) | (len(self.pairs) == 0)
-        # One row of the larger group to spare: of a rare one it would be worth many.
+        # The slack is one row of the larger group, 1 / ratio rows of the smaller one.
         pairs = self.pairs.T / (self.ratio or 1.0)
         return np.hstack([shares[:, is_bound], pairs])
 
     @property
     def constraints(self) -> Array:
         """Columns a, (c, 2 h + p), of the same for the kinds: ``a . N_l <= 1``."""
-        columns: Array = self.members.T @ self.of_groups
+        columns: Array = self.members.T @ self.group_constraints
         return columns
 
     def best_mix(self, gains: Array) -> tuple[float, float]:
-        """Most that a row gains in a mix within the shares; what rounding may add."""
-        # Sum of |gains - theta|, theta the multiplier of the sum: a count that may be
-        # one larger or smaller adds so much at most.
+        """Largest gain of a row in a mix within the shares; what rounding may add."""
+        # A linear program with bounds and one sum: the largest gains first. Rounding a
+        # count up or down adds at most |gain - theta|, theta the multiplier of the sum.
         mix, theta = self.lower.copy(), 0.0
         for s in np.argsort(-gains, kind="stable"):
             mix[s] += min(self.upper[s] - mix[s], 1.0 - mix.sum())
@@ -167,92 +166,82 @@ class ShareBounds:
 
 
 def round_sizes(sizes: Array, n: int, min_size: int) -> Ints:
-    """Whole numbers of sum n, none below a least one, near the given ones."""
-    whole = np.maximum(np.floor(sizes + ROUNDING).astype(np.int64), min_size)
-    order = np.argsort(whole - sizes, kind="stable")
-    for cluster in itertools.cycle(order):
-        missing = n - int(whole.sum())
-        if missing == 0:
-            return whole
-        if missing > 0:  # the largest remainders are rounded up
-            whole[cluster] += 1
-        else:  # the largest has rows to spare
-            largest = whole.argmax()
-            whole[largest] -= min(-missing, whole[largest] - min_size)
-    raise AssertionError  # there are clusters
+    """Whole numbers of sum n, none below `min_size`, near `sizes`."""
+    rounded = np.maximum(np.floor(sizes + ROUNDING).astype(np.int64), min_size)
+    # The largest remainders are rounded up ...
+    by_remainder = np.argsort(rounded - sizes, kind="stable")
+    n_rounds, n_more = divmod(max(n - int(rounded.sum()), 0), len(sizes))
+    rounded += n_rounds
+    rounded[by_remainder[:n_more]] += 1
+    # ... and an excess is taken from the largest clusters.
+    while (excess := int(rounded.sum()) - n) > 0:
+        largest = rounded.argmax()
+        rounded[largest] -= min(excess, rounded[largest] - min_size)
+    return rounded
 
 
-def dearest_counts(
-    prices: Array, low: Ints, high: Ints, sizes: Ints, near: NDArray[Any]
+def max_cost_counts(
+    prices: Array, low: Ints, high: Ints, sizes: Ints, preferred: Ints
 ) -> Ints:
     """Maximise ``prices * N`` over counts N (h, k) within bounds, of sums `sizes`.
 
-    Of equal prices those near given counts.
+    Among equal prices the counts are near the preferred ones.
     """
-    counts, left = low.copy(), sizes - low.sum(axis=0)
+    # Step 1: the lower bounds, then up to the upper ones from the dearest group on.
+    counts, n_remaining = low.copy(), sizes - low.sum(axis=0)
     order, columns = np.argsort(-prices, axis=0, kind="stable"), np.arange(len(sizes))
     for s in order:
-        more = np.minimum(high[s, columns] - low[s, columns], left)
+        more = np.minimum(high[s, columns] - low[s, columns], n_remaining)
         counts[s, columns] += more
-        left = left - more
-    # The price at the margin: of a group that could have more, and less, or the last.
-    is_taken = counts > low
-    margin = np.where(is_taken, prices, np.inf).min(axis=0)
-    tied = prices == margin
+        n_remaining = n_remaining - more
+    # Step 2: groups at the marginal price, that of the last row, may share its rows.
+    marginal = np.where(counts > low, prices, np.inf).min(axis=0)
+    tied = prices == marginal
     if (tied.sum(axis=0) > 1).any():
         total = np.where(tied, counts, 0).sum(axis=0)
-        wish = np.clip(near, low, high).astype(np.int64)
-        left = total - np.where(tied, wish, 0).sum(axis=0)
-        counts = np.where(tied, wish, counts)
+        preferred = np.clip(preferred, low, high)
+        n_remaining = total - np.where(tied, preferred, 0).sum(axis=0)
+        counts = np.where(tied, preferred, counts)
         for s in range(len(prices)):
-            more = np.clip(left, low[s] - counts[s], high[s] - counts[s]) * tied[s]
-            counts[s] += more
-            left = left - more
+            more = np.clip(n_remaining, low[s] - counts[s], high[s] - counts[s])
+            counts[s] += more * tied[s]
+            n_remaining = n_remaining - more * tied[s]
     return counts
 
 
 def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
-    """Whole counts (c, k) near others, of given sums, for attributes or ratios.
+    """Round counts (c, k) to fixed sums, with several attributes or ratios.
 
     An integer program; where no counts meet the bounds, those that miss them by the
-    fewest rows.
+    fewest rows. Its variables are the counts, by how much they are above and below
+    `counts`, and the largest number of rows by which a bound is missed.
     """
     (c, k), m = counts.shape, counts.size
-    kinds, clusters = sparse.eye_array(c), sparse.eye_array(k)
-    of_groups = sparse.kron(bounds.members, clusters, format="csr")
-    of_pairs = sparse.kron(bounds.pairs @ bounds.members, clusters, format="csr")
-    sums = sparse.vstack(
-        [sparse.kron(kinds, np.ones((1, k))), sparse.kron(np.ones((1, c)), clusters)]
-    )
-    totals = np.concatenate([bounds.sizes, sizes])
-    least, most = (side.ravel() for side in bounds.counts(sizes))
-    # Variables: counts, by how much they are above and below the given ones, and the
-    # number of rows by which bounds are missed.
-    # A row of the smaller group is worth 1 / ratio of the larger one.
-    missed_cost = 4.0 * m / (bounds.ratio or 1.0)
-    unit, none = sparse.eye_array(m), sparse.csr_array((sums.shape[0], 2 * m + 1))
-    missed = sparse.csr_array(np.ones((of_groups.shape[0], 1)))
-    wide = sparse.hstack([of_groups, sparse.csr_array((of_groups.shape[0], 2 * m))])
-    deviation = sparse.hstack([unit, -1 * unit, unit, sparse.csr_array((m, 1))])
-    p = of_pairs.shape[0]
-    ratios = [of_pairs, sparse.csr_array((p, 2 * m)), -1 * np.ones((p, 1))]
-    result = milp(
-        np.concatenate([np.zeros(m), np.ones(2 * m), [missed_cost]]),
-        integrality=np.concatenate([np.ones(m), np.zeros(2 * m), [1]]),
-        bounds=Bounds(0, np.inf),
-        constraints=[
-            LinearConstraint(sparse.hstack([wide, -1 * missed]), -np.inf, most),
-            LinearConstraint(sparse.hstack([wide, missed]), least, np.inf),
-            LinearConstraint(sparse.hstack(ratios), -np.inf, 0),
-            LinearConstraint(sparse.hstack([sums, none]), totals, totals),
-            LinearConstraint(deviation, counts.ravel(), counts.ravel()),
+    clusters, unit = sparse.eye_array(k), sparse.eye_array(m)
+    group_sums = sparse.kron(bounds.members, clusters)
+    pair_sums = sparse.kron(bounds.pairs @ bounds.members, clusters)
+    kind_sums = sparse.kron(sparse.eye_array(c), np.ones((1, k)))
+    cluster_sums = sparse.kron(np.ones((1, c)), clusters)
+    slack = np.ones((group_sums.shape[0], 1))
+    low, high = (bound.ravel() for bound in bounds.counts(sizes))
+    # A row of the smaller group counts as much as 1 / ratio of the larger one.
+    slack_cost = 4.0 * m / (bounds.ratio or 1.0)
+    result = _solve_milp(
+        np.concatenate([np.zeros(m), np.ones(2 * m), [slack_cost]]),
+        np.concatenate([np.ones(m), np.zeros(2 * m), [1]]),
+        [
+            ([group_sums, None, None, -1 * slack], -np.inf, high),
+            ([group_sums, None, None, slack], low, np.inf),
+            ([pair_sums, None, None, -np.ones((pair_sums.shape[0], 1))], -np.inf, 0),
+            ([kind_sums], bounds.sizes, bounds.sizes),
+            ([cluster_sums], sizes, sizes),
+            ([unit, -1 * unit, unit], counts.ravel(), counts.ravel()),
         ],
-        options={"node_limit": MAX_MILP_NODES, "mip_rel_gap": 0.1},
+        gap=0.1,
     )
     if result.x is None:
         raise RuntimeError(f"The counts were not rounded: {result.message}")
-    whole: Ints = np.rint(result.x[:m]).astype(np.int64).reshape(c, k)
-    return whole
+    return _whole(result.x[:m], (c, k))
 
 
 def cheapest_counts(
@@ -261,45 +250,60 @@ def cheapest_counts(
     """Return counts (c, k) of the cheapest labels of few rows, and a lower bound.
 
     An integer program over counts only: for given counts the rows are a transport
-    problem, whose vertices are whole. Of no counts, and infinite, if none were found.
+    problem, whose vertices are whole. Of no counts, and -infinity, if none were found.
     """
     (n, k), A, c = C.shape, bounds.constraints, len(bounds.sizes)
-    clusters, of_counts = sparse.eye_array(k), sparse.eye_array(c * k)
-    of_pairs = sparse.kron(bounds.pairs @ bounds.members, clusters)
+    clusters = sparse.eye_array(k)
+    row_sums = sparse.kron(sparse.eye_array(n), np.ones((1, k)))
     is_kind = sparse.csr_array((np.ones(n), (kinds, np.arange(n))), shape=(c, n))
-
-    def constraint(of_rows: Any, of_counts: Any, low: Any, high: Any) -> Any:
-        return LinearConstraint(sparse.hstack([of_rows, of_counts]), low, high)
-
-    def none(n_constraints: int, size: int) -> Any:
-        return sparse.csr_array((n_constraints, size))
-
+    cluster_sums = sparse.kron(np.ones((1, c)), clusters)
+    pair_sums = sparse.kron(bounds.pairs @ bounds.members, clusters)
     unit = float(C.mean()) or 1.0  # the solver's tolerances are absolute
-    result = milp(
+    result = _solve_milp(
         np.append(C / unit, np.zeros((c, k))),
-        integrality=np.append(np.zeros(n * k), np.ones(c * k)),
-        bounds=Bounds(0, np.inf),
-        constraints=[
+        np.append(np.zeros(n * k), np.ones(c * k)),
+        [
             # Every row is in one cluster, and counted there.
-            constraint(
-                sparse.kron(sparse.eye_array(n), np.ones((1, k))), none(n, c * k), 1, 1
-            ),
-            constraint(sparse.kron(is_kind, clusters), -1 * of_counts, 0, 0),
+            ([row_sums, None], 1, 1),
+            ([sparse.kron(is_kind, clusters), -1 * sparse.eye_array(c * k)], 0, 0),
             # Less than one row beyond the shares is what rounding allows.
-            constraint(
-                none(A.shape[1] * k, n * k),
-                sparse.kron(A.T, clusters),
-                -np.inf,
-                1 - MILP_MARGIN,
-            ),
-            constraint(
-                none(k, n * k), sparse.kron(np.ones((1, c)), clusters), min_size, n
-            ),
-            constraint(none(of_pairs.shape[0], n * k), of_pairs, -np.inf, 0),
+            ([None, sparse.kron(A.T, clusters)], -np.inf, 1 - MILP_MARGIN),
+            ([None, cluster_sums], min_size, n),
+            ([None, pair_sums], -np.inf, 0),
         ],
-        options={"node_limit": MAX_MILP_NODES, "mip_rel_gap": MILP_GAP},
+        gap=1e-3,
     )
     if result.x is None:
         return np.empty((0, k), np.int64), -np.inf
-    counts: Ints = np.rint(result.x[n * k :]).astype(np.int64).reshape(c, k)
-    return counts, unit * float(result.mip_dual_bound)
+    return _whole(result.x[n * k :], (c, k)), unit * float(result.mip_dual_bound)
+
+
+def _solve_milp(
+    costs: Array, integrality: Array, constraints: list[Any], gap: float
+) -> Any:
+    """Minimise costs of variables >= 0 to a relative gap.
+
+    A constraint is a list of blocks of columns, of which None, or one that is missing,
+    is zero, with a lower and an upper bound.
+    """
+    n_blocks = max(len(blocks) for blocks, _, _ in constraints)
+    rows, low, high = [], [], []
+    for blocks, lower, upper in constraints:
+        rows.append([*blocks, *[None] * (n_blocks - len(blocks))])
+        height = next(block.shape[0] for block in blocks if block is not None)
+        low.append(np.broadcast_to(lower, height))
+        high.append(np.broadcast_to(upper, height))
+    matrix = sparse.block_array(rows, format="csc")
+    return milp(
+        costs,
+        integrality=integrality,
+        bounds=Bounds(0, np.inf),
+        constraints=LinearConstraint(matrix, np.concatenate(low), np.concatenate(high)),
+        # Branch and bound of 100 nodes takes a few seconds at most.
+        options={"node_limit": 100, "mip_rel_gap": gap},
+    )
+
+
+def _whole(values: Array, shape: tuple[int, int]) -> Ints:
+    counts: Ints = np.rint(values).astype(np.int64).reshape(shape)
+    return counts

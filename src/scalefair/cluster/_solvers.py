@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +14,7 @@ from scipy.linalg import qr
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._groups import combinations
+from scalefair._user_warnings import warn_user
 from scalefair.kernels import block_gram, block_rotate, leading_eigh, long_blas_call
 from scalefair.linalg import (
     EigenResult,
@@ -36,26 +36,18 @@ from scalefair.operators import (
 
 Array = NDArray[np.float64]
 
-# float32 iterations are not asked for residuals below this.
-_SINGLE_TOL = 2e-5
-# With fewer nodes blocks stay in the caches, and float32 gains nothing.
-_SINGLE_NODES = 20_000
-_GIB = 2**30
-# omega of remark 2.3 of the paper: M + (1 + omega) I is positive definite.
-_OMEGA = 0.01
+# Residuals down to which iterations in float32 go.
+SINGLE_TOL = 2e-5
+# Nodes from which on float32 gains time: fewer stay in the caches.
+MIN_SINGLE_NODES = 20_000
+# Nodes up to which the dense solver is the fastest (docs/performance.md).
+MAX_DENSE_NODES = 100
 # Most nodes of the dense solver: three matrices of their order take 16 GiB.
 DENSE_LIMIT = 26_754
-
-# Up to this order the dense solver is the fastest (docs/performance.md).
-_DENSE_ORDER = 100
-# A column of zeros and ones that is so near to the span of others depends on them.
-_DEPENDENT = 1e-9
-# Nodes whose neighbours' neighbours are counted, and what speaks against a mesh: two
-# hops reach so many times the nodes of one, or an aggregate touches so many others. In
-# the plane 3 and 6, in space 4 and 11 to 14, on social networks 12 to 36 and 14 to 100.
-_SAMPLE = 200
-_TWO_HOPS = 8.0
-_COARSE_DEGREE = 8.0
+# Of a mesh, two hops reach fewer than so many times the nodes of one, and an aggregate
+# touches fewer than so many others. In the plane these are 3 and 6, in space 4 and 11
+# to 14, on social networks 12 to 36 and 14 to 100.
+MESH_GROWTH = 8.0
 
 
 @dataclass(frozen=True)
@@ -63,8 +55,7 @@ class FairProblem:
     """Maximise Tr(H' M H) with H'H = I_k, F'H = 0; M the normalised affinity."""
 
     affinity: Any  # M, in float64, with its degrees
-    # (n,), or (n, a) of several attributes: from 0; every group occurs
-    group_codes: NDArray[np.int64]
+    group_codes: NDArray[np.int64]  # (n,) or (n, n_attributes); every group occurs
     k: int
 
     @property
@@ -99,8 +90,8 @@ class FairProblem:
 def independent_groups(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Find groups, counted through all attributes, whose columns of F are a basis.
 
-    Which columns depend on others is a matter of the combinations that occur, not of
-    how often they do nor of degrees: few rows of zeros and ones, well conditioned.
+    Which columns depend on others follows from the combinations of groups that occur,
+    whatever their sizes and degrees: few rows of zeros and ones, well conditioned.
     """
     sizes = codes.max(axis=0) + 1
     cells = codes[combinations([*codes.T], sizes.tolist())[0]]
@@ -109,12 +100,12 @@ def independent_groups(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     )
     R, order = qr(G - G.mean(axis=0), mode="r", pivoting=True)
     pivots = np.abs(np.diagonal(R))
-    return np.sort(order[: int((pivots > _DEPENDENT * pivots[0]).sum())])
+    return np.sort(order[: int((pivots > 1e-9 * pivots[0]).sum())])
 
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """What all solvers are told: the parameters of the estimator."""
+    """Parameters of the estimator that all solvers take."""
 
     tol: float
     max_iter: int | None
@@ -127,35 +118,42 @@ class SolverOptions:
         if self.dtype != "auto":
             return bool(np.dtype(self.dtype) == np.float32)
         is_stored = isinstance(problem.affinity, NormalizedAffinity)
-        return is_stored and problem.n >= _SINGLE_NODES and self.tol >= _SINGLE_TOL
+        return is_stored and problem.n >= MIN_SINGLE_NODES and self.tol >= SINGLE_TOL
 
     def keywords(self) -> dict[str, Any]:
         """Keyword arguments of the iterative solvers of `scalefair.linalg`."""
-        words = {"tol": self.tol, "random_state": self.rng, "callback": self.callback}
-        return words if self.max_iter is None else words | {"max_iter": self.max_iter}
+        keywords: dict[str, Any] = {
+            "tol": self.tol,
+            "random_state": self.rng,
+            "callback": self.callback,
+        }
+        if self.max_iter is not None:  # else the solver's default
+            keywords["max_iter"] = self.max_iter
+        return keywords
 
 
 def solve(
     name: str, problem: FairProblem, options: SolverOptions
 ) -> tuple[str, EigenResult]:
     """Name of the solver that ran, and its result; Chebyshev takes over from LOBPCG."""
-    asked, name = name, choose_solver(problem) if name == "auto" else name
+    is_automatic = name == "auto"
+    if is_automatic:
+        name = choose_solver(problem)
     result = SOLVERS[name](problem, options)
     if name == "lobpcg" and not result.converged:
-        if asked == "lobpcg":
-            warnings.warn(
+        if not is_automatic:
+            warn_user(
                 f'solver="lobpcg" did not converge to tol={options.tol:g} '
                 f'({result.message}) and solver="chebyshev" took over: use that.',
                 ConvergenceWarning,
-                stacklevel=6,
             )
         name, first = "chebyshev", result
-        result = _together(_chebyshev(problem, options, X0=first.vectors), first)
+        result = _add_counts(_chebyshev(problem, options, X0=first.vectors), first)
     return name, result
 
 
-def _together(result: EigenResult, first: EigenResult) -> EigenResult:
-    """Count what the solver that gave the start has spent, too."""
+def _add_counts(result: EigenResult, first: EigenResult) -> EigenResult:
+    """Add the counts of the solver that gave the start."""
     return replace(
         result,
         n_products=result.n_products + first.n_products,
@@ -168,32 +166,31 @@ def choose_solver(problem: FairProblem) -> str:
     """Pick the fastest measured (docs/performance.md): LOBPCG on lines and planes."""
     n, affinity = problem.n, problem.affinity
     many_clusters = problem.k > n // 4
-    if n <= _DENSE_ORDER or (many_clusters and n <= DENSE_LIMIT):
+    if n <= MAX_DENSE_NODES or (many_clusters and n <= DENSE_LIMIT):
         return "nullspace"
     if isinstance(affinity, NormalizedAffinity) and not many_clusters:
         # The first costs milliseconds, and settles most graphs that are no mesh.
-        few = _two_hop_growth(affinity.indptr, affinity.indices) < _TWO_HOPS
-        if few and coarse_degree(affinity.matrix) < _COARSE_DEGREE:
+        growth = _two_hop_growth(affinity.indptr, affinity.indices)
+        if growth < MESH_GROWTH and coarse_degree(affinity.matrix) < MESH_GROWTH:
             return "lobpcg"
     return "chebyshev"
 
 
 def _two_hop_growth(indptr: NDArray[Any], indices: NDArray[Any]) -> float:
-    """Nodes within two hops for each node within one, for a sample of nodes."""
+    """Nodes within two hops for each node within one, from 200 nodes."""
+    # Without a matrix of ones, which would take as much memory as the graph.
     n = indptr.size - 1
 
     def neighbors(nodes: Iterable[int]) -> NDArray[Any]:
-        """Return the neighbours of nodes, one after the other."""
+        """Neighbours of nodes, each of them once."""
         rows = [indices[indptr[i] : indptr[i + 1]] for i in nodes]
-        return np.concatenate([*rows, indices[:0]])
+        return np.unique(np.concatenate([*rows, indices[:0]]))
 
-    nodes = np.linspace(0, n - 1, min(n, _SAMPLE)).astype(int)
-    near = [np.unique(neighbors([i])) for i in nodes]
-    n_near = sum(there.size for there in near)
-    if n_near > n:
+    one_hop = [neighbors([i]) for i in np.linspace(0, n - 1, min(n, 200)).astype(int)]
+    n_one_hop = sum(nodes.size for nodes in one_hop)
+    if n_one_hop > n:
         return np.inf
-    reached = sum(np.unique(neighbors(there)).size for there in near)
-    return reached / max(n_near, 1)
+    return sum(neighbors(nodes).size for nodes in one_hop) / max(n_one_hop, 1)
 
 
 def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
@@ -203,7 +200,7 @@ def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
     if n > DENSE_LIMIT:
         raise ValueError(
             f'solver="nullspace" forms dense {n} x {n} matrices and would need '
-            f'{3 * 8 * n**2 / _GIB:.0f} GiB; use solver="chebyshev".'
+            f'{3 * 8 * n**2 / 2**30:.0f} GiB; use solver="chebyshev".'
         )
     with long_blas_call(0.3 * n**3):
         full, _ = qr(Q)
@@ -248,7 +245,8 @@ def _chebyshev(
     problem: FairProblem, options: SolverOptions, X0: Array | None = None
 ) -> EigenResult:
     """Chebyshev-filtered iteration on the projected operator."""
-    # With float32 the result starts one in float64, which has to confirm it.
+    # The constrained directions get the lower end of the spectrum: they are not wanted
+    # there (interlacing), and do not widen the interval that the filter damps.
     bounds = _bounds(problem, options)
     common: dict[str, Any] = {
         **options.keywords(),
@@ -256,21 +254,24 @@ def _chebyshev(
         "bounds": bounds,
     }
     if X0 is None:
-        X0 = _known_vector(problem)
-    # At the lower end the constrained directions are not wanted (interlacing), nor do
-    # they widen the interval the filter works on.
-    value, coarse = bounds.lower, None
+        X0 = _trivial_eigenvector(problem)
+    coarse = None
     if options.is_single(problem):
-        single = problem.affinity.astype(np.float32)
-        low = Projected(single, problem.Q, constrained_value=value)
-        common["tol"] = max(options.tol, _SINGLE_TOL)
-        coarse = chebyshev(low, problem.k, X0=X0, **common)
+        # Step 1: in float32; its result starts step 2, which has to confirm it.
+        single = Projected(
+            problem.affinity.astype(np.float32),
+            problem.Q,
+            constrained_value=bounds.lower,
+        )
+        common["tol"] = max(options.tol, SINGLE_TOL)
+        coarse = chebyshev(single, problem.k, X0=X0, **common)
         X0 = coarse.vectors
-        del single, low  # 4 bytes per entry, or a block
-    operator = Projected(problem.affinity, problem.Q, constrained_value=value)
+        del single  # 4 bytes per entry, or a block
+    # Step 2: in float64.
+    operator = Projected(problem.affinity, problem.Q, constrained_value=bounds.lower)
     common["tol"] = options.tol
     result = chebyshev(operator, problem.k, X0=X0, **common)
-    return result if coarse is None else _together(result, coarse)
+    return result if coarse is None else _add_counts(result, coarse)
 
 
 def _lobpcg(problem: FairProblem, options: SolverOptions) -> EigenResult:
@@ -281,15 +282,15 @@ def _lobpcg(problem: FairProblem, options: SolverOptions) -> EigenResult:
             'solver="lobpcg" builds its preconditioner from a stored graph, and this '
             'affinity only multiplies: use solver="chebyshev".'
         )
-    known = _known_vector(problem)
-    # The constant of a regularised graph adds one direction, near that of `known`.
+    trivial = _trivial_eigenvector(problem)
+    # The constant of a regularised graph adds one direction, near the trivial one.
     laplacian = sparse.csr_array(sparse.eye_array(problem.n) - affinity.matrix)
     return lobpcg(
         Projected(affinity, problem.Q, constrained_value=-1.0),
         problem.k,
-        X0=known,
+        X0=trivial,
         orthogonal_to=problem.Q,
-        preconditioner=AMGPreconditioner(laplacian, candidate=known[:, 0]),
+        preconditioner=AMGPreconditioner(laplacian, candidate=trivial[:, 0]),
         **options.keywords(),
     )
 
@@ -308,29 +309,32 @@ def _dual(problem: FairProblem, options: SolverOptions) -> EigenResult:
 
 def _admm(problem: FairProblem, options: SolverOptions) -> EigenResult:
     """Algorithm 1 of Tonin et al. 2025, which constrains M H and not H."""
+    # It reports no eigenpairs before the end.
     quiet = replace(options, callback=lambda _, worst: options.callback(0, worst))
-    found = dc_admm(
+    # M + (1 + omega) I is positive definite; omega of remark 2.3.
+    result = dc_admm(
         problem.affinity,
         problem.k,
         problem.F,
-        shift=-(1 + _OMEGA),
+        shift=-(1 + 0.01),
         **quiet.keywords(),
     )
-    H = found.vectors
+    H = result.vectors
     T = block_gram(H, problem.affinity @ H)
     values, S = np.linalg.eigh((T + T.T) / 2)
-    block_rotate(H, S[:, ::-1])  # clusters do not change: k-means is invariant
-    options.callback(problem.k if found.converged else 0, 0.0)
+    # Ritz vectors of the span: k-means, and so the clusters, are invariant.
+    block_rotate(H, S[:, ::-1])
+    options.callback(problem.k if result.converged else 0, 0.0)
     return EigenResult(
         values=values[::-1],
         vectors=H,
-        residual_norms=found.residual_norms,
-        n_products=found.n_products + 1,
-        n_columns=found.n_columns + problem.k,
-        n_iter=found.n_iter,
-        converged=found.converged,
-        message=found.message,
-        history=found.history,
+        residual_norms=result.residual_norms,
+        n_products=result.n_products + 1,
+        n_columns=result.n_columns + problem.k,
+        n_iter=result.n_iter,
+        converged=result.converged,
+        message=result.message,
+        history=result.history,
     )
 
 
@@ -342,7 +346,7 @@ def _bounds(problem: FairProblem, options: SolverOptions) -> SpectralBounds:
     return spectral_bounds(affinity, random_state=options.rng)
 
 
-def _known_vector(problem: FairProblem) -> Array:
+def _trivial_eigenvector(problem: FairProblem) -> Array:
     """Return the unit vector along D^{1/2} 1: an eigenvector of M, and fair."""
     X0: Array = np.sqrt(problem.affinity.degrees)[:, None]
     return X0 / np.linalg.norm(X0)

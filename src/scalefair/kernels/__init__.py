@@ -43,7 +43,7 @@ from scalefair.kernels._dense_rows import (
     gather_shifted,
     label_scatter,
 )
-from scalefair.kernels._indicator_descent import indicator_sweep, weight_within
+from scalefair.kernels._indicator_descent import indicator_sweep
 from scalefair.kernels._lapack import add_gram, eigenvalues, leading_eigh, matmul
 from scalefair.kernels._level_cuts import split_at_levels
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
@@ -126,6 +126,5 @@ __all__ = [
     "sparse_gram",
     "split_at_levels",
     "top_pairwise_hinge",
-    "weight_within",
     "weighted_row_sums",
 ]

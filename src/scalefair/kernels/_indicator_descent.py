@@ -2,41 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from scalefair._threads import cached_njit, parallel
+from scalefair._rounding import ROUNDING
+from scalefair._threads import cached_njit
 from scalefair.kernels._arrays import Float64Array, IntArray
-
-# A move must lower the objective by more than its rounding, or rows could cycle.
-_LEAST_GAIN = 1e-11
-
-
-def weight_within(
-    indptr: IntArray,
-    indices: IntArray,
-    data: Float64Array,
-    labels: IntArray,
-    n_clusters: int,
-) -> Float64Array:
-    """Return the sum of the CSR entries whose row and column share a cluster."""
-    by_row = np.zeros(len(labels))
-    _row_weights_within(indptr, indices, data, labels, by_row)
-    return np.bincount(labels, by_row, n_clusters).astype(np.float64, copy=False)
-
-
-@parallel(lambda indptr, indices, *_: indices.size)
-def _row_weights_within(
-    indptr: IntArray,
-    indices: IntArray,
-    data: Float64Array,
-    labels: IntArray,
-    by_row: Float64Array,
-) -> None:
-    for i in numba.prange(by_row.shape[0]):
-        for p in range(indptr[i], indptr[i + 1]):
-            if labels[indices[p]] == labels[i]:
-                by_row[i] += data[p]
 
 
 @cached_njit()
@@ -65,100 +35,74 @@ def indicator_sweep(
     visited one after the other, whatever the number of threads. Returns how many nodes
     moved.
     """
-    k, h = counts.shape
-    sizes = np.zeros(k)
-    squares = np.zeros(k)  # |counts|^2
-    products = np.zeros(k)  # counts . shares
-    for c in range(k):
-        for s in range(h):
-            sizes[c] += counts[c, s]
-            squares[c] += counts[c, s] ** 2
-            products[c] += counts[c, s] * shares[s]
-    least_gain = _LEAST_GAIN * (1.0 + penalty_weight)
+    k = len(volumes)
+    # Sizes, |counts|^2 and counts . shares of the clusters.
+    sizes, squares = counts.sum(axis=1), (counts**2).sum(axis=1)
+    products = (counts * shares).sum(axis=1)
+    totals = inside, volumes, counts, sizes, squares, products
+    # A move must lower the objective by more than its rounding, or rows could cycle.
+    min_gain = 10 * ROUNDING * (1.0 + penalty_weight)
     links = np.zeros(k)
+    # Terms of the objective, less their constant: 1 + penalty_weight |shares|^2.
+    terms = np.empty(k)
+    for c in range(k):
+        terms[c] = _term(
+            (inside[c], volumes[c], sizes[c], squares[c], products[c]), penalty_weight
+        )
     n_moves = 0
     for i in order:
-        here = labels[i]
-        if sizes[here] == 1:
+        a = labels[i]
+        if sizes[a] == 1:
             continue
+        # Step 1: weights of the node's edges to each cluster.
         links[:] = 0.0
         loop = 0.0
-        for p in range(indptr[i], indptr[i + 1]):
-            if indices[p] == i:
-                loop += data[p]
+        for e in range(indptr[i], indptr[i + 1]):
+            if indices[e] == i:
+                loop += data[e]
             else:
-                links[labels[indices[p]]] += data[p]
-        s = kinds[i]
-        z = shares[s]
-        d = degrees[i]
-        # A term of the objective, less its constant: 1 + penalty_weight |shares|^2.
-        left = _term(
-            inside[here] - 2.0 * links[here] - loop,
-            volumes[here] - d,
-            sizes[here] - 1.0,
-            squares[here] - 2.0 * counts[here, s] + 1.0,
-            products[here] - z,
-            penalty_weight,
-        )
-        leaving = left - _term(
-            inside[here],
-            volumes[here],
-            sizes[here],
-            squares[here],
-            products[here],
-            penalty_weight,
-        )
-        best = -least_gain
-        there = here
-        for c in range(k):
-            if c == here:
-                continue
-            joined = _term(
-                inside[c] + 2.0 * links[c] + loop,
-                volumes[c] + d,
-                sizes[c] + 1.0,
-                squares[c] + 2.0 * counts[c, s] + 1.0,
-                products[c] + z,
-                penalty_weight,
-            )
-            change = (
-                leaving
-                + joined
-                - _term(
-                    inside[c],
-                    volumes[c],
-                    sizes[c],
-                    squares[c],
-                    products[c],
-                    penalty_weight,
-                )
-            )
-            if change < best:
-                best = change
-                there = c
-        if there == here:
-            continue
-        n_moves += 1
-        labels[i] = there
-        for c, sign in ((here, -1.0), (there, 1.0)):
-            inside[c] += sign * (2.0 * links[c] + loop)
-            volumes[c] += sign * d
-            squares[c] += sign * 2.0 * counts[c, s] + 1.0
-            products[c] += sign * z
-            sizes[c] += sign
-            counts[c, s] += sign
+                links[labels[indices[e]]] += data[e]
+        node = degrees[i], loop, kinds[i], shares[kinds[i]]
+        # Step 2: change of the terms of a, which the node leaves, and b, its best goal.
+        leave = _totals_after(totals, a, -1, node, links)
+        leave_change = _term(leave, penalty_weight) - terms[a]
+        best_change, best = -min_gain, a
+        for b in range(k):
+            if b != a:
+                join = _totals_after(totals, b, 1, node, links)
+                change = leave_change + _term(join, penalty_weight) - terms[b]
+                if change < best_change:
+                    best_change, best = change, b
+        # Step 3: move it.
+        if best != a:
+            n_moves += 1
+            labels[i] = best
+            join = _totals_after(totals, best, 1, node, links)
+            for c, after, change in ((a, leave, -1), (best, join, 1)):
+                inside[c], volumes[c], sizes[c], squares[c], products[c] = after
+                counts[c, kinds[i]] += change
+                terms[c] = _term(after, penalty_weight)
     return n_moves
 
 
 @cached_njit()
-def _term(
-    inside: float,
-    volume: float,
-    size: float,
-    square: float,
-    product: float,
-    penalty_weight: float,
-) -> float:
+def _totals_after(totals, c, sign, node, links):
+    """Totals of cluster c if a node joins it (sign 1) or leaves it (-1)."""
+    inside, volumes, counts, sizes, squares, products = totals
+    degree, loop, kind, share = node
+    return (
+        inside[c] + sign * (2.0 * links[c] + loop),
+        volumes[c] + sign * degree,
+        sizes[c] + sign,
+        # (m + sign)^2 - m^2, m the members of the node's kind
+        squares[c] + sign * (2.0 * counts[c, kind] + sign),
+        products[c] + sign * share,
+    )
+
+
+@cached_njit()
+def _term(totals, penalty_weight):
+    inside, volume, size, square, product = totals
     deviation = (square - 2.0 * size * product) / (size * size)
     # Rounding can leave no volume when weights differ by 16 orders of magnitude.
     return penalty_weight * deviation - (inside / volume if volume > 0 else 0.0)

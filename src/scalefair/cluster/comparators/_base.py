@@ -1,8 +1,7 @@
-"""What the comparators share: their words, their `fit`, and what they measure."""
+"""What the comparators share: documentation, `fit` and measures."""
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -17,14 +16,16 @@ from scalefair._docs import documented
 from scalefair._entries import graph_as_matrix
 from scalefair._groups import encode_groups
 from scalefair._random_state import check_random_state
+from scalefair._user_warnings import warn_user
 from scalefair.cluster import _base
+from scalefair.cluster._neighbors import neighbors_graph
 from scalefair.cluster._solvers import FairProblem
 from scalefair.operators import NormalizedAffinity
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-# Labels, embedding and what to warn of.
-Found = tuple[NDArray[np.integer], Array, str | None]
+# Labels, embedding and the text of a warning.
+Clustering = tuple[NDArray[np.integer], Array, str | None]
 
 TEXTS = {
     **_base.TEXTS,
@@ -86,12 +87,16 @@ class GraphComparator(_base.GraphClustering):
             W, sensitive_features = graph_as_matrix(W, sensitive_features)
         W = self._validate(W)
         names, all_codes = encode_groups(sensitive_features, W.shape[0])
-        self.affinity_matrix_ = self._graph(W).astype(np.float64, copy=False)
-        W = self.affinity_matrix_
+        if self.affinity == "precomputed":
+            W = _base.checked_affinity(W)
+        else:
+            W = neighbors_graph(W, self.n_neighbors).affinity
+        W = self.affinity_matrix_ = W.astype(np.float64, copy=False)
         if not self._uses_loops and W.diagonal().any():
             W = sparse.csr_array(W - sparse.diags_array(W.diagonal()))
             W.eliminate_zeros()
-        W, kept = self._kept_part(W)
+        kept = self._kept_nodes(W)
+        W = _base.submatrix(W, kept)
         self.groups_, codes = _base.kept_groups(names, all_codes, kept)
         if self.n_clusters > W.shape[0]:
             raise ValueError(
@@ -102,7 +107,7 @@ class GraphComparator(_base.GraphClustering):
         rng = check_random_state(self.random_state)
         labels, H, warning = self._cluster(W, problem, kept, rng)
         if warning:
-            warnings.warn(warning, ConvergenceWarning, stacklevel=4)
+            warn_user(warning, ConvergenceWarning)
         self.converged_ = not warning
         self._set_clusters(kept, labels, H)
         self.fairness_violation_ = problem.violation(H)
@@ -114,5 +119,5 @@ class GraphComparator(_base.GraphClustering):
     @abstractmethod
     def _cluster(
         self, W: sparse.csr_array, problem: FairProblem, kept: Mask, rng: RandomState
-    ) -> Found:
+    ) -> Clustering:
         """Cluster the kept nodes, W their graph; set all other fitted attributes."""

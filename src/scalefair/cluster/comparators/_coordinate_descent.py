@@ -13,14 +13,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._docs import documented
 from scalefair.cluster._solvers import FairProblem
-from scalefair.cluster.comparators._base import TEXTS, Found, GraphComparator, Mask
-from scalefair.kernels import indicator_sweep, weight_within
+from scalefair.cluster.comparators._base import TEXTS, Clustering, GraphComparator, Mask
+from scalefair.kernels import degrees_and_inner_weights, indicator_sweep
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
-
-# The starts compete until a sweep gains less than this; the best one goes on.
-_COARSE_GAIN = 0.01
 
 
 @documented(**TEXTS)
@@ -136,16 +133,18 @@ class CoordinateDescentFairClustering(GraphComparator):
 
     def _cluster(
         self, W: sparse.csr_array, problem: FairProblem, kept: Mask, rng: RandomState
-    ) -> Found:
-        descent = _Descent(W, problem, float(self.fairness_weight))
-        starts = [
-            descent.run(start, self.max_iter, _COARSE_GAIN, rng)
+    ) -> Clustering:
+        descent = IndicatorDescent(W, problem, float(self.fairness_weight))
+        # Step 1: the starts, until a sweep lowers J by less than 1 %.
+        runs = [
+            descent.run(start, self.max_iter, 0.01, rng)
             for start in self._starts(kept, rng)
         ]
-        labels, history, converged = min(starts, key=lambda run: run[1][-1])
+        labels, history, converged = min(runs, key=lambda run: run[1][-1])
+        # Step 2: the best one, until no node moves.
         if not converged:
-            left = self.max_iter - (len(history) - 1)
-            labels, fine, converged = descent.run(labels, left, 0.0, rng)
+            n_remaining = self.max_iter - (len(history) - 1)
+            labels, fine, converged = descent.run(labels, n_remaining, 0.0, rng)
             history += fine[1:]
         self.history_, self.n_iter_ = np.array(history), len(history) - 1
         warning = (
@@ -155,6 +154,7 @@ class CoordinateDescentFairClustering(GraphComparator):
         return labels, descent.scaled_indicator(labels), None if converged else warning
 
     def _starts(self, kept: Mask, rng: RandomState) -> list[Labels]:
+        """Random clusters of equal size, or the labels of `init`."""
         n, k = int(kept.sum()), self.n_clusters
         if isinstance(self.init, str):
             return [rng.permutation(np.arange(n) % k) for _ in range(self.n_init)]
@@ -179,8 +179,8 @@ class CoordinateDescentFairClustering(GraphComparator):
         return [labels]
 
 
-class _Descent:
-    """The objective of one graph, and descent on it from given labels."""
+class IndicatorDescent:
+    """The objective of one graph, and its descent from any start."""
 
     def __init__(
         self, W: sparse.csr_array, problem: FairProblem, fairness_weight: float
@@ -192,23 +192,25 @@ class _Descent:
     def totals(self, labels: Labels) -> tuple[Array, Array, Array]:
         """Weight inside, volume and group counts of each cluster."""
         k, h = self.k, self.shares.size
-        W = self.W
-        inside = weight_within(W.indptr, W.indices, W.data, labels, k)
+        graph = self.W.indptr, self.W.indices, self.W.data, 1
+        inside = degrees_and_inner_weights(graph, labels, k)[1]
         volumes = np.bincount(labels, self.degrees, minlength=k).astype(np.float64)
         counts = np.bincount(labels * h + self.codes, minlength=k * h)
         return inside, volumes, counts.reshape(k, h).astype(np.float64)
 
     def objective(self, inside: Array, volumes: Array, counts: Array) -> float:
-        unfair = counts / counts.sum(axis=1, keepdims=True) - self.shares
-        return float(
-            (1.0 - inside / volumes).sum() + self.fairness_weight * (unfair**2).sum()
-        )
+        """J of the estimator's description."""
+        deviations = counts / counts.sum(axis=1, keepdims=True) - self.shares
+        cut, penalty = (1.0 - inside / volumes).sum(), (deviations**2).sum()
+        return float(cut + self.fairness_weight * penalty)
 
     def run(
-        self, start: Labels, max_iter: int, least_gain: float, rng: RandomState
+        self, start: Labels, max_iter: int, min_gain: float, rng: RandomState
     ) -> tuple[Labels, list[float], bool]:
-        """Sweep until no node moves, or a sweep gains less than `least_gain`."""
-        # Returns labels, objective before and after each sweep, whether no node moved.
+        """Sweep until no node moves, or J decreases relatively by less than `min_gain`.
+
+        Returns labels, J before and after each sweep, and whether no node moved.
+        """
         W, labels = self.W, start.copy()
         totals = self.totals(labels)
         history = [self.objective(*totals)]
@@ -229,11 +231,12 @@ class _Descent:
             history.append(self.objective(*totals))
             if n_moves == 0:
                 return labels, history, True
-            if history[-2] - history[-1] < least_gain * history[-2]:
+            if history[-2] - history[-1] < min_gain * history[-2]:
                 break
         return labels, history, False
 
     def scaled_indicator(self, labels: Labels) -> Array:
+        """D^{1/2} Y (Y^T D Y)^{-1/2}, Y the indicator of the labels."""
         volumes = np.bincount(labels, self.degrees, minlength=self.k)
         H = np.zeros((labels.size, self.k))
         H[np.arange(labels.size), labels] = np.sqrt(self.degrees / volumes[labels])

@@ -19,22 +19,12 @@ from scalefair._groups import GroupCodes
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._fair_spectral import FairSpectralClustering
 from scalefair.cluster._solvers import FairProblem
-from scalefair.cluster.comparators._base import TEXTS, Found, GraphComparator, Mask
+from scalefair.cluster.comparators._base import TEXTS, Clustering, GraphComparator, Mask
 
 Array = NDArray[np.float64]
 
-_MAX_STEPS = 50
-# Norm of the projected gradient, relative to that of its two terms.
-_GRADIENT_TOL = 1e-6
-# Frobenius norm of a step: the condition number of the Gram matrix is at most 101.
-_LONGEST_STEP = 10.0
 # The learned graph chooses among this many neighbours per neighbour it shall have.
-_CANDIDATES_PER_NEIGHBOR = 5
-# Rows of a block in which the most similar nodes are looked for.
-_BLOCK_ROWS = 1024
-_MAX_NEWTON = 200
-# Gain of a Newton step, per node, below which the objective is rounding.
-_LEAST_GAIN = 1e-14
+CANDIDATES_PER_NEIGHBOR = 5
 
 
 @documented(**TEXTS)
@@ -167,7 +157,7 @@ class UnifiedFairSpectralClustering(GraphComparator):
 
     def _cluster(
         self, W: sparse.csr_array, problem: FairProblem, kept: Mask, rng: RandomState
-    ) -> Found:
+    ) -> Clustering:
         start = FairSpectralClustering(
             self.n_clusters,
             n_init=self.n_init,
@@ -175,15 +165,16 @@ class UnifiedFairSpectralClustering(GraphComparator):
             random_state=rng,
             **PAPERS_METHOD,
         ).fit(W, sensitive_features=problem.group_codes.view(GroupCodes))
-        state = _Alternation(W, problem, self, start)
+        state = Alternation(W, problem, self, start)
         history: list[float] = []
         converged = False
         while not converged and len(history) < self.max_iter:
-            before = state.weights
+            previous = state.weights
             state.advance()
             history.append(state.objective())
-            change = np.linalg.norm(state.weights - before)
+            change = np.linalg.norm(state.weights - previous)
             converged = bool(change <= self.tol * np.linalg.norm(state.weights))
+        # Rows and columns of zeros for nodes left out.
         spread = sparse.eye_array(kept.size, format="csr")[:, np.flatnonzero(kept)]
         S = state.pairs.matrix(state.weights)
         self.learned_affinity_ = sparse.csr_array(spread @ S @ spread.T)
@@ -195,7 +186,7 @@ class UnifiedFairSpectralClustering(GraphComparator):
         return state.labels, state.H, None if converged else warning
 
 
-class _Alternation:
+class Alternation:
     """Graph, embedding, rotation and clusters, each updated in turn."""
 
     def __init__(
@@ -262,16 +253,16 @@ class _Alternation:
         return V
 
     def _rotate(self) -> None:
+        """Set the rotation that maximises Tr(R' C), C = V' D Y: its polar factor."""
         V = self._scaled_embedding() * self.degrees[:, None]
-        k = V.shape[1]
-        by_cluster = [V[self.labels == c].sum(axis=0) for c in range(k)]
-        self.R = polar(np.stack(by_cluster, axis=1))[0]  # for the largest Tr(R.T C)
+        C = [V[self.labels == c].sum(axis=0) for c in range(V.shape[1])]
+        self.R = polar(np.stack(C, axis=1))[0]
 
     def _costs(self) -> Array:
         """Cost of each pair: theta times its distances in graph and embedding."""
         V = self._scaled_embedding()
-        between = V[self.pairs.rows] - V[self.pairs.columns]
-        squares = np.einsum("pc,pc->p", between, between)
+        differences = V[self.pairs.rows] - V[self.pairs.columns]
+        squares = np.einsum("pc,pc->p", differences, differences)
         costs: Array = self.pairs.distances + 0.5 * self.mu * squares
         return self.theta * costs
 
@@ -286,37 +277,40 @@ def descend_embedding(H: Array, A: sparse.csr_array, B: Array, Q: Array) -> Arra
     AH = A @ H
     value = _value(H, AH, B)
     gradient = _gradient(H, AH, B, Q)
-    # Along the gradient a quadratic is least here.
+    # The first step: the minimum of the quadratic along the gradient.
     curvature = float(np.vdot(gradient, A @ gradient))
-    size = float(np.vdot(gradient, gradient))
-    length = size / (2.0 * curvature) if curvature > 0 else 1.0
-    for step in range(_MAX_STEPS):
+    squared_norm = float(np.vdot(gradient, gradient))
+    length = squared_norm / (2.0 * curvature) if curvature > 0 else 1.0
+    for step in range(50):
+        # Step 1: stop where the gradient is small beside its two terms.
         scale = np.linalg.norm(AH) + np.linalg.norm(B)
-        if np.sqrt(size) <= _GRADIENT_TOL * scale:
+        if np.sqrt(squared_norm) <= 1e-6 * scale:
             break
-        length = min(length, _LONGEST_STEP / float(np.sqrt(size)))
+        # Step 2: backtrack to a sufficient decrease. Of steps of norm 10 at most the
+        # Gram matrix has a condition number of at most 101.
+        length = min(length, 10.0 / float(np.sqrt(squared_norm)))
         for _ in range(40):
             X = H - length * gradient
-            trial = _polar(X - Q @ (Q.T @ X))  # fair, whatever was rounded
+            trial = _polar_factor(X - Q @ (Q.T @ X))  # fair, whatever was rounded
             A_trial = A @ trial
             trial_value = _value(trial, A_trial, B)
-            if trial_value <= value - 1e-4 * length * size:
+            if trial_value <= value - 1e-4 * length * squared_norm:
                 break
             length /= 2.0
         else:  # no progress beyond rounding
             break
+        # Step 3: the two lengths of Barzilai and Borwein in turn.
         trial_gradient = _gradient(trial, A_trial, B, Q)
-        moved, turned = trial - H, trial_gradient - gradient
-        product = abs(float(np.vdot(moved, turned)))
+        dH, dG = trial - H, trial_gradient - gradient
+        product = abs(float(np.vdot(dH, dG)))
         if product == 0.0:
             return trial
-        length = (
-            product / float(np.vdot(turned, turned))
-            if step % 2
-            else float(np.vdot(moved, moved)) / product
-        )
+        if step % 2:
+            length = product / float(np.vdot(dG, dG))
+        else:
+            length = float(np.vdot(dH, dH)) / product
         H, AH, value, gradient = trial, A_trial, trial_value, trial_gradient
-        size = float(np.vdot(gradient, gradient))
+        squared_norm = float(np.vdot(gradient, gradient))
     return H
 
 
@@ -332,8 +326,8 @@ def _gradient(H: Array, AH: Array, B: Array, Q: Array) -> Array:
     return G - H @ ((inner + inner.T) / 2.0)
 
 
-def _polar(X: Array) -> Array:
-    """Closest block with orthonormal columns; the span stays."""
+def _polar_factor(X: Array) -> Array:
+    """X (X'X)^{-1/2}: the closest block with orthonormal columns, of the same span."""
     values, V = np.linalg.eigh(X.T @ X)
     H: Array = X @ ((V / np.sqrt(values)) @ V.T)
     return H
@@ -371,20 +365,22 @@ def candidate_pairs(W: sparse.csr_array, n_neighbors: int) -> CandidatePairs:
     of 1, with loops of 1; each node proposes, and each row keeps, the 5 q largest.
     """
     n = W.shape[0]
-    most = _CANDIDATES_PER_NEIGHBOR * n_neighbors
-    X = _top_entries(W, most)
+    n_candidates = CANDIDATES_PER_NEIGHBOR * n_neighbors
+    # Step 1: rows of unit length.
+    X = _top_entries(W, n_candidates)
     X = sparse.csr_array(X.maximum(X.T))
     X.data /= W.data.max()
     X = sparse.csr_array(X + sparse.eye_array(n))
     norms = np.sqrt((X * X) @ np.ones(n))
     X.data /= np.repeat(norms, np.diff(X.indptr))
+    # Step 2: their products, in blocks of rows, of which the largest stay.
     XT = sparse.csr_array(X.T)
     blocks = []
-    for start in range(0, n, _BLOCK_ROWS):
-        similar = sparse.csr_array(X[start : start + _BLOCK_ROWS] @ XT)
-        rows = np.repeat(np.arange(similar.shape[0]), np.diff(similar.indptr))
-        similar.data[rows + start == similar.indices] = 0.0
-        blocks.append(_top_entries(similar, most))
+    for start in range(0, n, 1024):
+        similarity = sparse.csr_array(X[start : start + 1024] @ XT)
+        rows = np.repeat(np.arange(similarity.shape[0]), np.diff(similarity.indptr))
+        similarity.data[rows + start == similarity.indices] = 0.0
+        blocks.append(_top_entries(similarity, n_candidates))
     top = sparse.csr_array(sparse.vstack(blocks))
     upper = sparse.triu(top.maximum(top.T), k=1).tocsr().tocoo()
     return CandidatePairs(
@@ -403,18 +399,15 @@ def sparsity_weight(pairs: CandidatePairs, n_neighbors: int) -> float:
     """
     i = np.append(pairs.rows, pairs.columns)
     z = np.append(pairs.distances, pairs.distances)
-    order = np.lexsort((z, i))
-    z = z[order]
+    z = z[np.lexsort((z, i))]  # node by node, in order
     counts = np.bincount(i, minlength=pairs.n)
     first = np.cumsum(counts) - counts
-    first = first[counts > n_neighbors]
+    q = n_neighbors
+    first = first[counts > q]
     if first.size == 0:
         return 1.0
-    q = n_neighbors
-    total = np.append(0.0, np.cumsum(z))
-    nearest = total[first + q] - total[first]
-    farther = z[first + q]
-    spread = farther * (q * farther - nearest)
+    sums = np.append(0.0, np.cumsum(z))
+    spread = z[first + q] * (q * z[first + q] - (sums[first + q] - sums[first]))
     # Rounding of the running sum must not pass for a difference between distances.
     spread = spread[spread > 1e-9 * q]
     return float(np.median(spread**-0.5)) if spread.size else 1.0
@@ -436,17 +429,21 @@ def learn_weights(
 
     x = multipliers
     value, excess = evaluate(x)
-    for _ in range(_MAX_NEWTON):
+    for _ in range(200):
+        # Step 1: Newton's direction.
         gradient = pairs.sums(excess) / 2.0 - 1.0 / x
         step = _newton_step(pairs.matrix((excess > 0).astype(np.float64)), x, gradient)
         slope = float(gradient @ step)
-        shrinks = step < 0
+        # Step 2: the multipliers stay positive.
+        is_falling = step < 0
         length = 1.0
-        if shrinks.any():  # the multipliers stay positive
-            length = min(1.0, 0.9 * float((-x[shrinks] / step[shrinks]).min()))
-        if -slope <= _LEAST_GAIN * (x.size + abs(value)):
+        if is_falling.any():
+            ratios = -x[is_falling] / step[is_falling]
+            length = min(1.0, 0.9 * float(ratios.min()))
+        if -slope <= 1e-14 * (x.size + abs(value)):
             x = x + length * step  # too small a step to be seen in the objective
             break
+        # Step 3: backtrack to a sufficient decrease.
         trial, trial_excess = evaluate(x + length * step)
         while trial > value + 1e-4 * length * slope and length > 1e-10:
             length /= 2.0
@@ -463,25 +460,22 @@ def _newton_step(active: sparse.csr_array, x: Array, gradient: Array) -> Array:
         (n, n), matvec=lambda v: diagonal * v + 0.5 * (active @ v), dtype=np.float64
     )
     jacobi = sparse.diags_array(1.0 / diagonal)
-    step: Array
     # Any iterate is a direction of descent.
+    step: Array
     step, _ = cg(hessian, -gradient, rtol=1e-6, maxiter=200, M=jacobi)
     return step
 
 
-def _top_entries(A: sparse.csr_array, most: int) -> sparse.csr_array:
-    """Copy of the `most` largest positive entries of each row."""
-    chosen = []
+def _top_entries(A: sparse.csr_array, n_entries: int) -> sparse.csr_array:
+    """Copy of the `n_entries` largest positive entries of each row."""
+    positions = []
     for start, stop in zip(A.indptr[:-1], A.indptr[1:], strict=True):
-        if stop - start > most:
-            largest = np.argpartition(A.data[start:stop], stop - start - most)
-            chosen.append(start + largest[-most:])
-        else:
-            chosen.append(np.arange(start, stop))
-    kept = np.concatenate(chosen)
-    rows = np.repeat(np.arange(A.shape[0]), [positions.size for positions in chosen])
-    positive = A.data[kept] > 0
-    kept, rows = kept[positive], rows[positive]
+        row = np.arange(start, stop)
+        if row.size > n_entries:
+            row = row[np.argpartition(A.data[row], row.size - n_entries)[-n_entries:]]
+        positions.append(row[A.data[row] > 0])
+    entries = np.concatenate(positions)
+    rows = np.repeat(np.arange(A.shape[0]), [row.size for row in positions])
     return sparse.csr_array(
-        (A.data[kept], (rows, A.indices[kept])), shape=A.shape, dtype=np.float64
+        (A.data[entries], (rows, A.indices[entries])), shape=A.shape, dtype=np.float64
     )
