@@ -314,6 +314,32 @@ class TestCV:
         fairness = strict.cv_results_["fairness"].mean(axis=1)
         assert fairness[0] >= 0.75 > fairness[1]
 
+    def test_penalty_of_the_interactions_is_chosen_as_well(self, rows):
+        search = self.search(0.0).set_params(interaction_alphas=[10.0, 1e-4])
+        search = fit(search, rows)
+        results = search.cv_results_
+        assert results["kappa"].tolist() == [0.02, 0.5, 0.02, 0.5]
+        assert results["interaction_alpha"].tolist() == [1e-4, 1e-4, 10.0, 10.0]
+        assert results["accuracy"].shape == results["fairness"].shape == (4, 3)
+        best = results["accuracy"].mean(axis=1).argmax()
+        assert search.kappa_ == results["kappa"][best]
+        assert search.interaction_alpha_ == results["interaction_alpha"][best]
+        chosen = search.best_estimator_.get_params()
+        assert chosen["interaction_alpha"] == search.interaction_alpha_
+        # One value is as if the estimator had it.
+        one = fit(search.set_params(interaction_alphas=[10.0]), rows)
+        alone = self.search(0.0)
+        alone.estimator.set_params(interaction_alpha=10.0)
+        alone = fit(alone, rows)
+        assert one.interaction_alpha_ == alone.interaction_alpha_ == 10.0
+        assert_allclose(one.cv_results_["accuracy"], alone.cv_results_["accuracy"])
+
+    @pytest.mark.parametrize("alphas", [[], [-1.0], 0.1, [np.nan]])
+    def test_bad_interaction_alphas(self, rows, alphas):
+        search = self.search(0.2).set_params(interaction_alphas=alphas)
+        with pytest.raises(ValueError, match="interaction_alphas"):
+            fit(search, rows)
+
     def test_no_gap_is_fair_enough(self, rows):
         X, y, group = rows
         with pytest.warns(ConvergenceWarning, match="fairness_floor") as caught:

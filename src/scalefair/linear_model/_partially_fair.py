@@ -18,12 +18,9 @@ from scalefair._groups import GroupCodes, check_interval
 from scalefair._random_state import check_random_state
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import (
-    Measure,
+    GapSolver,
     Solution,
-    Solver,
-    Start,
-    meet_gap,
-    solve_fixed,
+    best_solution,
     warn_unfinished,
 )
 from scalefair.linear_model._oracle import RowOracle
@@ -72,7 +69,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         in scores: 1 is the method of [1]_, which bounds the surrogate's gap only.
     n_thresholds : int, default=25
         Ranks at which the strong criterion is enforced. With ``surrogate_width="auto"``
-        they are doubled where the gap between them is too large.
+        there are multiples of them where the gap between them is above `kappa`.
     alpha : float, default=1e-4
         Factor of half the squared norm of the coefficients of standardized features.
     interaction_alpha : float or None, default=None
@@ -311,69 +308,77 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     ) -> Solution:
         """Solve a problem from another's solution, the given start, or the last fit."""
         kappa, width = float(self.kappa), self.surrogate_width
-        solver = Solver(
-            problem if width == "auto" else problem.with_surrogate(kappa, width),
-            inner_solver=self.inner_solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
+        is_auto = isinstance(width, str)
 
-        def measure(w: Array) -> float:
-            return self._gap(problem.oracle.scores(w), rows)
+        def solver(problem: ParityProblem) -> GapSolver:
+            def measure(w: Array) -> float:
+                return self._gap(problem.oracle.scores(w), rows)
 
-        start = Start(kappa)
-        layout = problem.oracle.layout
+            return GapSolver(
+                problem,
+                kappa,
+                measure,
+                inner_solver=self.inner_solver,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                smooth=self._starts_alone,
+            )
+
+        full = solver(problem if is_auto else problem.with_surrogate(kappa, width))
+        layout, start = problem.oracle.layout, None
         if last is not None:
-            start = Start.like(last, kappa)
+            start = full.start_at(
+                kappa * last.problem.kappa / last.kappa,
+                last.problem.width,
+                last.weights,
+                last.thresholds,
+                last.multipliers,
+            )
         elif self._may_go_on(problem):
             w = layout.parameters(np.column_stack([self.coef_, self.intercept_]))
             bound = kappa * self._tightness
-            start = Start(bound, self.surrogate_width_, w, self.thresholds_.ravel())
+            width = self.surrogate_width_ if is_auto else width
+            start = full.start_at(bound, width, w, self.thresholds_.ravel())
         elif not isinstance(self.start, str):
-            start = Start(
-                kappa, 1.0, *given_start(solver.problem, self.start, self.tol)
-            )
-        smooth = self._starts_alone
-        if width == "auto":
-            solution = meet_gap(solver, measure, kappa, start, smooth=smooth)
-            if smooth and solution.gap > kappa and layout.shape[0] > 1:
-                return self._not_behind_nested(solution, solver, measure, rows)
+            w, thresholds = given_start(full.problem, self.start, self.tol)
+            start = full.start_at(kappa, full.problem.width, w, thresholds)
+        if not is_auto:
+            return full.solve_fixed(start)
+        solution = full.meet_gap(start)
+        if solution.gap <= kappa or not full.smooth or layout.shape[0] == 1:
             return solution
-        found = solve_fixed(solver, start, smooth=smooth)
-        gap = measure(problem.weights(found.x))
-        return Solution(solver.problem, found, gap, kappa, is_fixed=True)
-
-    def _not_behind_nested(
-        self, found: Solution, solver: Solver, measure: Measure, rows: TrainingRows
-    ) -> Solution:
-        """Solve again, from the model without interactions, where that is fairer."""
-        oracle, kappa = solver.problem.oracle, float(self.kappa)
-        problem = self._problem(oracle.without_interactions(), rows)
-        smaller = replace(solver, problem=problem)
-
-        def gap(w: Array) -> float:
-            return self._gap(problem.oracle.scores(w), rows)
-
-        nested = meet_gap(smaller, gap, kappa, Start(kappa), smooth=True)
-        if nested.gap < found.gap and not nested.is_flat:
-            shared = np.zeros(oracle.layout.shape)
-            shared[0] = problem.oracle.layout.rows(nested.weights)[0]
-            weights = oracle.layout.parameters(shared)
-            start = replace(Start.like(nested, kappa), weights=weights, is_nested=True)
-            found = meet_gap(solver, measure, kappa, start, smooth=True)
-        calls = solver.n_calls + smaller.n_calls
-        return replace(found, result=replace(found.result, n_calls=calls))
+        # Weights of the model without interactions are weights of this one, too.
+        smaller = solver(self._problem(problem.oracle.without_interactions(), rows))
+        nested = smaller.meet_gap(None)
+        if nested.gap < solution.gap and not nested.is_flat:
+            shared = np.zeros(layout.shape)
+            shared[0] = smaller.problem.oracle.layout.rows(nested.weights)[0]
+            start = full.start_at(
+                nested.problem.kappa,
+                nested.problem.width,
+                layout.parameters(shared),
+                nested.thresholds,
+                nested.multipliers,
+            )
+            again = full.meet_gap(start, is_nested=True)
+            solution = best_solution([solution, again], self.tol)
+        assert solution.certificate is not None
+        n_calls = full.n_calls + smaller.n_calls
+        certificate = replace(solution.certificate, n_calls=n_calls)
+        return replace(solution, certificate=certificate)
 
     def _may_go_on(self, problem: ParityProblem) -> bool:
         n_rows, n_columns = problem.oracle.layout.shape
         last = getattr(self, "coef_", None) if self.warm_start else None
         return last is not None and last.shape == (n_rows, n_columns - 1)
 
-    def _finish(self, rows: TrainingRows, found: Solution, *, stacklevel: int) -> None:
+    def _finish(
+        self, rows: TrainingRows, solution: Solution, *, stacklevel: int
+    ) -> None:
         """Store a solution and warn of it; the intercept is tuned on the rows."""
-        problem, result = found.problem, found.result
-        w = found.weights.copy()
-        thresholds = np.array(problem.thresholds(result.x))
+        problem, certificate = solution.problem, solution.certificate
+        assert certificate is not None
+        w, thresholds = solution.weights.copy(), solution.thresholds
         scores = problem.oracle.scores(w)
         if self.tune_intercept and self.criterion == "strong":
             shift = most_accurate_shift(scores, rows.signs)
@@ -381,27 +386,40 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             thresholds = thresholds + shift
             w[problem.oracle.n_features] += shift
         self._store_weights(problem.oracle.layout.rows(w))
-        n_labels, n_attributes = 1 + (self.given == "label"), len(rows.groups)
-        by = [n for n in (n_labels, n_attributes) if n > 1]
-        is_strong = self.criterion == "strong"
-        self.thresholds_ = thresholds.reshape(*by, -1) if is_strong else thresholds[:1]
+        if self.criterion == "strong":
+            # Axes of length one, of labels and of attributes, are left out.
+            n_labels, n_attributes = 1 + (self.given == "label"), len(rows.groups)
+            shape = [n for n in (n_labels, n_attributes) if n > 1]
+            self.thresholds_ = thresholds.reshape(*shape, -1)
+        else:
+            self.thresholds_ = thresholds[:1]
         self.partial_parity_gap_ = self._gap(scores, rows)
         self.surrogate_kappa_ = problem.kappa
         self.surrogate_width_ = problem.width
-        self._tightness = problem.kappa / found.kappa
-        self.objective_ = result.objective
-        self.infeasibility_ = result.infeasibility
-        self.kkt_residual_ = result.kkt_residual
-        names = {"n_calls": "n_oracle_calls"}
+        self._tightness = problem.kappa / solution.kappa
+        self.objective_ = solution.objective
+        self.infeasibility_ = solution.infeasibility
+        self.kkt_residual_ = certificate.kkt_residual
         self.history_ = [
-            {names.get(key, key): value for key, value in vars(record).items()}
-            for record in result.history
+            {
+                "objective": record.objective,
+                "infeasibility": record.infeasibility,
+                "kkt_residual": record.kkt_residual,
+                "n_oracle_calls": record.n_calls,
+            }
+            for record in certificate.history
         ]
-        self.n_iter_ = result.n_iter
-        self.n_oracle_calls_ = result.n_calls
-        self.converged_ = result.converged and not found.is_flat
-        measured = replace(found, gap=self.partial_parity_gap_)
-        warn_unfinished(measured, scores, rows, self.tol, stacklevel=stacklevel)
+        self.n_iter_ = certificate.n_iter
+        self.n_oracle_calls_ = certificate.n_calls
+        self.converged_ = certificate.converged and not solution.is_flat
+        warn_unfinished(
+            replace(solution, gap=self.partial_parity_gap_),
+            scores,
+            rows,
+            self.tol,
+            is_fixed=self.surrogate_width != "auto",
+            stacklevel=stacklevel,
+        )
 
     def _gap(self, scores: Array, rows: TrainingRows) -> float:
         return partial_parity_gap(
