@@ -12,7 +12,7 @@ from scalefair import metrics
 from scalefair._groups import encode_attributes
 from scalefair.linear_model import PartiallyFairClassifier, PartiallyFairClassifierCV
 from scalefair.linear_model._parity_problem import StrongParity
-from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
 from scalefair.linear_model._weights import ridge_factors
 from scalefair.metrics import partial_parity_gap
 from scalefair.plotting import ParetoFrontDisplay, ScoreDensityDisplay
@@ -111,7 +111,7 @@ def test_one_attribute_twice_is_that_attribute(interactions):
 def test_gradients_of_attributes_that_share_rows(surrogate, given):
     X, y, attributes = table(150)
     compared = encode_attributes(attributes)
-    rows = TrainingRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
+    rows = LabeledRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
     oracle = rows.oracle(surrogate=surrogate)
     ridge = ridge_factors(oracle.layout, 0.3)
     problem = StrongParity(
@@ -232,7 +232,7 @@ def test_parts(given):
         PartitionedRows.of(chunks), y, frame, (9, 1), options, given, "each"
     )
     compared = encode_attributes(attributes)
-    rows = TrainingRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
+    rows = LabeledRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
     whole = rows.oracle(parted.oracle.layout.units, **options)
     n_sets, rng = whole.compared.n_sets, np.random.default_rng(0)
     w = rng.standard_normal(whole.n_weights)

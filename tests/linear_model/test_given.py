@@ -18,7 +18,7 @@ from scalefair.linear_model import (
 from scalefair.linear_model import _training_rows as training_rows
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import StrongParity, WeakParity
-from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
 from scalefair.linear_model._weights import ridge_factors
 from scalefair.metrics import (
     null_parity_gap,
@@ -47,7 +47,7 @@ def encoded(X, y, group, given):
     codes = np.searchsorted(groups, group)
     signs = np.where(y == classes[1], 1.0, -1.0)
     compared = [Attribute("group", groups, codes)]
-    return TrainingRows.of(X, signs, classes, compared, given)
+    return LabeledRows.of(X, signs, classes, compared, given)
 
 
 def test_what_is_compared():
@@ -254,8 +254,8 @@ def test_parts(given):
 
 
 def test_samples_have_rows_of_each_cell(monkeypatch):
-    monkeypatch.setattr(training_rows, "_SAMPLE_ROWS", 900)
-    monkeypatch.setattr(training_rows, "_LEAST", 60)
+    monkeypatch.setattr(training_rows, "SAMPLE_ROWS", 900)
+    monkeypatch.setattr(training_rows, "MIN_CELL_ROWS", 60)
     rng = np.random.default_rng(0)
     X, group = rng.standard_normal((6000, 2)), rng.integers(0, 2, 6000)
     y = np.zeros(6000, int)
@@ -263,7 +263,7 @@ def test_samples_have_rows_of_each_cell(monkeypatch):
     names = {"interactions": True, "loss": "logistic", "surrogate": "ramp"}
     parts = PartitionedRows.of(da.from_array(X, chunks=(2000, 2)))
     training = PartitionedTraining(parts, y, group, (9, 1), names, "label")
-    samples = list(training.growing_samples(np.random.RandomState(0)))
+    samples = list(training.nested_subsamples(np.random.RandomState(0)))
     assert samples
     for sample in samples:
         positive = sample.cell_sizes[1::2]

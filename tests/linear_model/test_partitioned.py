@@ -97,7 +97,7 @@ def oracles(rows, X, **options):
     whole, y, group = rows
     options = {**OPTIONS, **options}
     training = PartitionedTraining(PartitionedRows.of(X), y, group, LIMITS, options)
-    known, many = training.known, training.oracle
+    known, many = training.labels, training.oracle
     units = FeatureUnits.of(column_spread(whole))
     for of_parts, of_whole in zip(many.layout.units, units, strict=True):
         assert_allclose(of_parts, of_whole, rtol=1e-13, atol=1e-15)
@@ -342,7 +342,7 @@ def test_cross_validated_model_predicts_parts(rows):
 @pytest.fixture
 def small_samples(monkeypatch):
     """The rows below are many."""
-    monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", 1200)
+    monkeypatch.setattr(_training_rows, "SAMPLE_ROWS", 1200)
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +370,7 @@ def fit(X, rows, **params):
 def samples(X, y, group, seed=0):
     parts = PartitionedRows.of(X)
     training = PartitionedTraining(parts, y, group, LIMITS, OPTIONS)
-    return list(training.growing_samples(np.random.RandomState(seed)))
+    return list(training.nested_subsamples(np.random.RandomState(seed)))
 
 
 @pytest.mark.parametrize("form", [in_parts, in_sparse_parts, as_reader])
@@ -397,7 +397,7 @@ def test_other_starts_go_without_a_sample(many_rows, monkeypatch):
 
     X = in_parts(rows[0])
     model = fit(X, rows, warm_start=True)
-    monkeypatch.setattr(PartitionedTraining, "growing_samples", drawn)
+    monkeypatch.setattr(PartitionedTraining, "nested_subsamples", drawn)
     first = model.n_oracle_calls_
     model.fit(X, rows[1], sensitive_features=rows[2])
     assert model.n_oracle_calls_ < first / 2
@@ -428,14 +428,14 @@ def test_no_sample_of_few_or_wide_rows(many_rows, monkeypatch):
     X, y, group = many_rows
     assert not samples(in_parts(X), y, group)
     for limit in (900, 4000):  # below 500 a group; as many as there are
-        monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", limit)
+        monkeypatch.setattr(_training_rows, "SAMPLE_ROWS", limit)
         assert not samples(in_parts(X), y, group)
-    monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", 3999)
-    monkeypatch.setattr(_training_rows, "_SAMPLE_BYTES", 1100 * X[0].nbytes)
+    monkeypatch.setattr(_training_rows, "SAMPLE_ROWS", 3999)
+    monkeypatch.setattr(_training_rows, "SAMPLE_BYTES", 1100 * X[0].nbytes)
     assert len(samples(in_parts(X), y, group)[-1].signs) == 1101
     assert len(samples(in_parts(X.astype(np.float32)), y, group)[-1].signs) == 2201
     assert len(samples(in_sparse_parts(X), y, group)) == 0  # with 4 bytes an index
-    monkeypatch.setattr(_training_rows, "_SAMPLE_BYTES", 900 * X[0].nbytes)
+    monkeypatch.setattr(_training_rows, "SAMPLE_BYTES", 900 * X[0].nbytes)
     assert not samples(in_parts(X), y, group)
 
 

@@ -25,7 +25,7 @@ from scalefair.linear_model._parity_problem import (
     violation_at,
     with_room,
 )
-from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import Array
 from scalefair.metrics import null_parity_gap
 from scalefair.optimize import (
@@ -369,7 +369,7 @@ class GapSolver:
 def warn_unfinished(
     solution: Solution,
     scores: Array,
-    rows: TrainingRows,
+    rows: LabeledRows,
     tol: float,
     *,
     is_fixed: bool,

@@ -30,13 +30,10 @@ from scalefair.linear_model._parity_problem import (
     WeakParity,
     given_start,
 )
-from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
 from scalefair.linear_model._weights import Array, ridge_factors
 from scalefair.metrics import partial_parity_gap
 from scalefair.streaming import is_partitioned
-
-# Deviation that coefficients added by groups, of features of deviation 1, may have.
-_DEVIATION = 0.25
 
 
 @documented(**TEXTS)
@@ -245,7 +242,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         %(warns)s
         """
         check_interval(self.interval)
-        samples: Iterator[TrainingRows] = iter(())
+        samples: Iterator[LabeledRows] = iter(())
         oracle: RowOracle
         if is_partitioned(X):
             training = PartitionedTraining(
@@ -257,33 +254,34 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 self.given,
                 self.attributes,
             )
-            rows, oracle = training.known, training.oracle
-            samples = training.growing_samples(check_random_state(self.random_state))
-            self.classes_, (own, *others) = rows.classes, rows.groups
-            self.groups_ = rows.groups if others else own
+            rows, oracle = training.labels, training.oracle
+            samples = training.nested_subsamples(check_random_state(self.random_state))
+            self.classes_ = rows.classes
+            self.groups_ = rows.groups if len(rows.groups) > 1 else rows.groups[0]
         else:
             rows = self._check_training(X, y, sensitive_features)
             oracle = rows.oracle(**self._oracle_options())
         rows.warn_few(stacklevel=4)
         problem = self._problem(oracle, rows)
         last: Solution | None = None
-        if self._starts_alone and not self._may_go_on(problem):
+        if self._is_auto_start and not self._can_warm_start(problem):
             for sample in samples:
                 part = sample.oracle(oracle.layout.units, **self._oracle_options())
                 # The labels of all rows: a sample may lack a class.
                 last = self._solve(self._problem(part, rows), sample, last)
-        found = self._solve(problem, rows, last)
-        self._finish(rows, found, stacklevel=5)
+        solution = self._solve(problem, rows, last)
+        self._finish(rows, solution, stacklevel=5)
         return self
 
-    def _problem(self, oracle: RowOracle, rows: TrainingRows) -> ParityProblem:
+    def _problem(self, oracle: RowOracle, rows: LabeledRows) -> ParityProblem:
         """Return the problem of an oracle's rows; labels are those of `rows`."""
         interval = check_interval(self.interval)
-        added = self.interaction_alpha
-        if added is None:
-            n_rows = int(oracle.cell_sizes.sum())
-            added = max(self.alpha, 1 / (_DEVIATION**2 * n_rows)) if self.alpha else 0.0
-        ridge = ridge_factors(oracle.layout, self.alpha, added)
+        interaction_alpha = self.interaction_alpha
+        if interaction_alpha is None:
+            # A normal prior of deviation 1/4 of coefficients that groups add.
+            prior = 1 / (0.25**2 * int(oracle.cell_sizes.sum()))
+            interaction_alpha = max(self.alpha, prior) if self.alpha else 0.0
+        ridge = ridge_factors(oracle.layout, self.alpha, interaction_alpha)
         constant = best_constant(rows.signs, self.loss)
         common = (oracle, interval, float(self.kappa), ridge, constant)
         problem: ParityProblem
@@ -297,13 +295,13 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         return problem
 
     @property
-    def _starts_alone(self) -> bool:
+    def _is_auto_start(self) -> bool:
         return isinstance(self.start, str) and self.start == "auto"
 
     def _solve(
         self,
         problem: ParityProblem,
-        rows: TrainingRows,
+        rows: LabeledRows,
         last: Solution | None = None,
     ) -> Solution:
         """Solve a problem from another's solution, the given start, or the last fit."""
@@ -321,7 +319,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 inner_solver=self.inner_solver,
                 tol=self.tol,
                 max_iter=self.max_iter,
-                smooth=self._starts_alone,
+                smooth=self._is_auto_start,
             )
 
         full = solver(problem if is_auto else problem.with_surrogate(kappa, width))
@@ -334,9 +332,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 last.thresholds,
                 last.multipliers,
             )
-        elif self._may_go_on(problem):
+        elif self._can_warm_start(problem):
             w = layout.parameters(np.column_stack([self.coef_, self.intercept_]))
-            bound = kappa * self._tightness
+            bound = kappa * self._kappa_ratio
             width = self.surrogate_width_ if is_auto else width
             start = full.start_at(bound, width, w, self.thresholds_.ravel())
         elif not isinstance(self.start, str):
@@ -367,13 +365,13 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         certificate = replace(solution.certificate, n_calls=n_calls)
         return replace(solution, certificate=certificate)
 
-    def _may_go_on(self, problem: ParityProblem) -> bool:
+    def _can_warm_start(self, problem: ParityProblem) -> bool:
         n_rows, n_columns = problem.oracle.layout.shape
         last = getattr(self, "coef_", None) if self.warm_start else None
         return last is not None and last.shape == (n_rows, n_columns - 1)
 
     def _finish(
-        self, rows: TrainingRows, solution: Solution, *, stacklevel: int
+        self, rows: LabeledRows, solution: Solution, *, stacklevel: int
     ) -> None:
         """Store a solution and warn of it; the intercept is tuned on the rows."""
         problem, certificate = solution.problem, solution.certificate
@@ -396,7 +394,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.partial_parity_gap_ = self._gap(scores, rows)
         self.surrogate_kappa_ = problem.kappa
         self.surrogate_width_ = problem.width
-        self._tightness = problem.kappa / solution.kappa
+        self._kappa_ratio = problem.kappa / solution.kappa
         self.objective_ = solution.objective
         self.infeasibility_ = solution.infeasibility
         self.kkt_residual_ = certificate.kkt_residual
@@ -421,7 +419,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             stacklevel=stacklevel,
         )
 
-    def _gap(self, scores: Array, rows: TrainingRows) -> float:
+    def _gap(self, scores: Array, rows: LabeledRows) -> float:
         return partial_parity_gap(
             scores,
             sensitive_features=rows.compared_codes.view(GroupCodes),
@@ -433,10 +431,6 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
 
-# Share of the rows, to either side, over which the accuracy of cuts is averaged.
-_NEIGHBOURS = 0.01
-
-
 def most_accurate_shift(scores: Array, signs: Array) -> float:
     """Return the least shift after which most signs of the scores are right."""
     # The number of right signs as a function of the cut is a random walk, whose
@@ -445,15 +439,16 @@ def most_accurate_shift(scores: Array, signs: Array) -> float:
     ordered = scores[order]
     # gain[i]: rows right if the i lowest scores become negative, up to a constant
     gain = np.concatenate([[0.0], np.cumsum(-signs[order])])
-    reach = int(_NEIGHBOURS * scores.size)
-    gain = uniform_filter1d(gain, 2 * reach + 1, mode="nearest")
+    # 1 % of the rows to either side.
+    half_window = int(0.01 * scores.size)
+    gain = uniform_filter1d(gain, 2 * half_window + 1, mode="nearest")
     distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
-    now = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
-    if gain[now] >= gain[distinct].max():
+    current = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
+    if gain[current] >= gain[distinct].max():
         return 0.0
-    places = np.flatnonzero(distinct & (gain == gain[distinct].max()))
+    best = np.flatnonzero(distinct & (gain == gain[distinct].max()))
     padded = np.concatenate([[ordered[0] - 2.0], ordered, [ordered[-1] + 2.0]])
-    cuts = (padded[places] + padded[places + 1]) / 2
+    cuts = (padded[best] + padded[best + 1]) / 2
     return float(-cuts[np.abs(cuts).argmin()])
 
 

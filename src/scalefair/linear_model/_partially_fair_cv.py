@@ -23,7 +23,7 @@ from scalefair._messages import apart
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import Solution
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
-from scalefair.linear_model._training_rows import TrainingRows, refuse_parts
+from scalefair.linear_model._training_rows import LabeledRows, refuse_parts
 
 
 @documented(**TEXTS)
@@ -311,9 +311,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         return self.estimator or PartiallyFairClassifier()
 
 
-def _evaluate(
-    model: PartiallyFairClassifier, rows: TrainingRows
-) -> tuple[float, float]:
+def _evaluate(model: PartiallyFairClassifier, rows: LabeledRows) -> tuple[float, float]:
     """Return accuracy and fairness on held-out rows."""
     groups = rows.sensitive_features
     scores = model.decision_function(rows.X, sensitive_features=groups)

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
 
 from scalefair._groups import Attribute
-from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import FeatureUnits, column_spread
 from scalefair.linear_model.comparators._pairwise import (
     CellPairs,
@@ -41,7 +41,7 @@ def _data(m=60, d=3, n_groups=3, seed=0):
 def _problem(X, y, groups, constraint, kappa=0.3, interactions=True, alpha=0.0):
     signs = np.where(y == 1, 1.0, -1.0)
     compared = [Attribute("group", np.unique(groups), groups)]
-    rows = TrainingRows.of(X, signs, np.array([0, 1]), compared)
+    rows = LabeledRows.of(X, signs, np.array([0, 1]), compared)
     oracle = rows.oracle(interactions=interactions)
     return PairwiseProblem(rows, cell_pairs(rows, constraint), oracle, kappa, alpha)
 
@@ -122,7 +122,7 @@ def test_cells_from_moments_and_from_rows_agree(container):
 def test_moments_are_not_formed_for_many_features():
     pairs = CellPairs(np.arange(100) % 2, np.arange(2), None, None)
     kinds = [
-        type(score_cells(X, FeatureUnits.given(X.shape[1]), pairs))
+        type(score_cells(X, FeatureUnits.identity(X.shape[1]), pairs))
         for X in (np.ones((100, 5)), np.ones((100, 500)), sparse.csr_array((100, 20)))
     ]
     assert kinds == [MomentCells, RowCells, RowCells]

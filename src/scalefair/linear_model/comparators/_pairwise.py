@@ -20,7 +20,7 @@ from scalefair._messages import apart
 from scalefair.kernels import row_scores, row_table, weighted_row_sums
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import (
     Array,
     FeatureUnits,
@@ -123,7 +123,7 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         self.max_groups = max_groups
         self.min_group_size = min_group_size
 
-    def _train(self, rows: TrainingRows) -> None:
+    def _train(self, rows: LabeledRows) -> None:
         oracle = rows.oracle(interactions=self.interactions, loss=self.loss)
         pairs = cell_pairs(rows, self.constraint)
         problem = PairwiseProblem(rows, pairs, oracle, self.kappa, self.alpha)
@@ -168,7 +168,7 @@ class CellPairs(NamedTuple):
     second: NDArray[np.int64]
 
 
-def cell_pairs(rows: TrainingRows, constraint: str) -> CellPairs:
+def cell_pairs(rows: LabeledRows, constraint: str) -> CellPairs:
     """Return the cells of the rows and the pairs that a constraint compares."""
     (groups,), n_groups = rows.groups, len(rows.members)
     k, other = np.array(list(permutations(range(n_groups), 2))).reshape(-1, 2).T
@@ -197,7 +197,7 @@ class PairwiseProblem:
 
     def __init__(
         self,
-        rows: TrainingRows,
+        rows: LabeledRows,
         pairs: CellPairs,
         oracle: ScoreOracle,
         kappa: float,

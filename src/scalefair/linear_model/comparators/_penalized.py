@@ -18,7 +18,7 @@ from scalefair._groups import check_interval
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import thresholds_of_zero
-from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import Array, ridge_factors
 
 # Takes rates of shape (G, P), gives the penalty and a subgradient in the rates.
@@ -140,7 +140,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         self.max_groups = max_groups
         self.min_group_size = min_group_size
 
-    def _train(self, rows: TrainingRows) -> None:
+    def _train(self, rows: LabeledRows) -> None:
         low, high = check_interval(self.interval)
         oracle = rows.oracle(**self._oracle_options())
         if self.criterion == "strong":
