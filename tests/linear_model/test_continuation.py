@@ -256,7 +256,7 @@ def test_bound_is_not_needlessly_low(interactions):
 
 
 @pytest.mark.parametrize("criterion", ["strong", "weak"])
-def test_warm_and_given_starts(criterion):
+def test_warm_and_check_starts(criterion):
     X, _, group = rows = table("plain")
     options = {"criterion": criterion, "threshold": 0.5}
     model, _ = fit(classifier(**options, warm_start=True), rows)

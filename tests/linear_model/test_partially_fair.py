@@ -150,7 +150,7 @@ def test_start_may_be_given(rows, criterion):
     assert model.infeasibility_ <= 3e-3
 
 
-def test_given_start_must_fit_and_be_fair(rows):
+def test_check_start_must_fit_and_be_fair(rows):
     with pytest.raises(ValueError, match=r"shape \(2, 5\)"):
         fit(classifier(start=np.zeros(5)), rows)
     unfair = np.zeros((2, 5))

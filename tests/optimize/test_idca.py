@@ -14,7 +14,11 @@ from scalefair.optimize import (
     proximal_bundle,
     switching_subgradient,
 )
-from scalefair.optimize._dc_problem import Oracle, least_residual, residual_of_aggregate
+from scalefair.optimize._dc_problem import (
+    CountingOracle,
+    least_residual,
+    residual_of_aggregate,
+)
 
 
 class Functions(DCProblem):
@@ -182,7 +186,7 @@ ABSOLUTE_VALUE = Functions(1, (l1, zero))
 def test_zero_at_kkt_points(x, multiplier):
     found = nearly_kkt_residual(outside(LOW), [x, 0], [multiplier, 0], [x, 0])
     assert found.value == pytest.approx(0, abs=1e-15)
-    point = Oracle(outside(LOW))(np.array([x, 0.0]))
+    point = CountingOracle(outside(LOW))(np.array([x, 0.0]))
     residual, multipliers = least_residual(point, point)
     assert residual.value == pytest.approx(0, abs=1e-6)
     np.testing.assert_allclose(multipliers, [multiplier, 0], atol=1e-6)
@@ -219,7 +223,7 @@ def test_parts():
 
 @pytest.mark.parametrize("shift", [1e-1, 1e-3, 1e-5])
 def test_found_multipliers_fit_nearby(shift):
-    point = Oracle(outside(LOW))(np.array([3.0 + shift, shift]))
+    point = CountingOracle(outside(LOW))(np.array([3.0 + shift, shift]))
     residual, multipliers = least_residual(point, point)
     assert residual.value <= 10 * shift
     again = nearly_kkt_residual(outside(LOW), point.x, multipliers, point.x)
@@ -228,7 +232,7 @@ def test_found_multipliers_fit_nearby(shift):
 
 @given(st.floats(0, 2), st.floats(0, 2), st.floats(1e-8, 2))
 def test_aggregate_takes_the_best_witness(x, norm, error):
-    point, witness = (Oracle(ABSOLUTE_VALUE)(np.array([z])) for z in (0.0, x))
+    point, witness = (CountingOracle(ABSOLUTE_VALUE)(np.array([z])) for z in (0.0, x))
     found = residual_of_aggregate(point, np.zeros(0), witness, norm, error)
     best = minimize_scalar(
         lambda u: max(x + np.exp(u), norm + error / np.exp(u)),

@@ -23,7 +23,7 @@ from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._parity_problem import (
     ParityProblem,
     violation_at,
-    with_room,
+    with_slack,
 )
 from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import Array
@@ -343,7 +343,7 @@ class GapSolver:
 
         The weights stay if the certified ones have a larger gap than kappa and these.
         """
-        problem, x = with_room(solution.problem, solution.x, 0.1 * self.tol)
+        problem, x = with_slack(solution.problem, solution.x, 0.1 * self.tol)
         certified = self.certify(problem, x)
         if certified.gap <= max(self.kappa, solution.gap):
             return certified

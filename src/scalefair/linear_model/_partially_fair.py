@@ -28,7 +28,7 @@ from scalefair.linear_model._parity_problem import (
     ParityProblem,
     StrongParity,
     WeakParity,
-    given_start,
+    check_start,
 )
 from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
 from scalefair.linear_model._weights import Array, ridge_factors
@@ -338,7 +338,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             width = self.surrogate_width_ if is_auto else width
             start = full.start_at(bound, width, w, self.thresholds_.ravel())
         elif not isinstance(self.start, str):
-            w, thresholds = given_start(full.problem, self.start, self.tol)
+            w, thresholds = check_start(full.problem, self.start, self.tol)
             start = full.start_at(kappa, full.problem.width, w, thresholds)
         if not is_auto:
             return full.solve_fixed(start)
