@@ -127,13 +127,7 @@ def test_any_number_of_threads(with_threads, surrogate, loss):
     def call():
         value = oracle.evaluate(w, THETA, corner=0.1)
         combined = value.combine(value.plus, value.minus)
-        return (
-            value.loss,
-            value.loss_gradient,
-            value.rates.parts,
-            value.slopes,
-            combined,
-        )
+        return value.loss, value.loss_gradient, value.parts, value.slopes, combined
 
     for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
         assert np.array_equal(one, two)

@@ -195,12 +195,12 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         %(warns)s
         """
         rows = self._check_training(X, y, sensitive_features)
-        rows.warn_few(stacklevel=4)
+        rows.warn_few()
         self._train(rows)
         return self
 
     def _train(self, rows: LabeledRows) -> None:
-        """Fit checked rows and call `_store_weights`; `fit`'s caller is 5 levels up."""
+        """Fit checked rows and call `_store_weights`."""
         raise NotImplementedError
 
     def decision_function(

@@ -9,7 +9,6 @@ The solution that is returned is chosen by its measured gap.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._messages import apart
+from scalefair._user_warnings import warn_user
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._parity_problem import (
     ParityProblem,
@@ -373,7 +373,6 @@ def warn_unfinished(
     tol: float,
     *,
     is_fixed: bool,
-    stacklevel: int,
 ) -> None:
     """Warn of a solution without certificate, and of a gap above kappa."""
     result, interval, messages = solution.certificate, solution.problem.interval, []
@@ -414,7 +413,7 @@ def warn_unfinished(
             f"kappa={solution.kappa:g}. {remedy}"
         )
     for message in messages:
-        warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel + 1)
+        warn_user(message, ConvergenceWarning)
 
 
 def _largest_tie(

@@ -65,14 +65,19 @@ class OracleValue:
     concave_gradient: Array
 
     @property
+    def parts(self) -> Array:
+        """Convex parts of the rates, (S, 2 P): plus parts, then minus parts."""
+        return self.rates.parts
+
+    @property
     def plus(self) -> Array:
-        """Convex parts of the rates, (S, P)."""
-        return np.hsplit(self.rates.parts, 2)[0]
+        """Convex parts that are added, (S, P)."""
+        return np.hsplit(self.parts, 2)[0]
 
     @property
     def minus(self) -> Array:
         """Convex parts that are subtracted, (S, P)."""
-        return np.hsplit(self.rates.parts, 2)[1]
+        return np.hsplit(self.parts, 2)[1]
 
     def convex_objective(self, w: Array, ridge: Array) -> tuple[float, Array]:
         """Return the loss with a penalty of the weights, and its gradient in them."""
@@ -411,7 +416,7 @@ def _value(
 def _value_sums(oracle: ScoreOracle, *point: Any) -> list[Any]:
     """Return sums of the loss, its gradient, parts, and slopes if of one family."""
     value, m = _value(oracle, *point), oracle.cell_sizes.sum()
-    parts = value.rates.parts * oracle.compared.sizes[:, None]
+    parts = value.parts * oracle.compared.sizes[:, None]
     sums = [value.loss * m, value.loss_gradient * m, parts]
     if oracle.compared.n_families == 1:
         sums += _cell_sums(oracle, value)

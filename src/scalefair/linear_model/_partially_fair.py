@@ -261,7 +261,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         else:
             rows = self._check_training(X, y, sensitive_features)
             oracle = rows.oracle(**self._oracle_options())
-        rows.warn_few(stacklevel=4)
+        rows.warn_few()
         problem = self._problem(oracle, rows)
         last: Solution | None = None
         if self._is_auto_start and not self._can_warm_start(problem):
@@ -270,7 +270,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 # The labels of all rows: a sample may lack a class.
                 last = self._solve(self._problem(part, rows), sample, last)
         solution = self._solve(problem, rows, last)
-        self._finish(rows, solution, stacklevel=5)
+        self._finish(rows, solution)
         return self
 
     def _problem(self, oracle: RowOracle, rows: LabeledRows) -> ParityProblem:
@@ -370,9 +370,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         last = getattr(self, "coef_", None) if self.warm_start else None
         return last is not None and last.shape == (n_rows, n_columns - 1)
 
-    def _finish(
-        self, rows: LabeledRows, solution: Solution, *, stacklevel: int
-    ) -> None:
+    def _finish(self, rows: LabeledRows, solution: Solution) -> None:
         """Store a solution and warn of it; the intercept is tuned on the rows."""
         problem, certificate = solution.problem, solution.certificate
         assert certificate is not None
@@ -416,7 +414,6 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             rows,
             self.tol,
             is_fixed=self.surrogate_width != "auto",
-            stacklevel=stacklevel,
         )
 
     def _gap(self, scores: Array, rows: LabeledRows) -> float:

@@ -20,6 +20,7 @@ from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._groups import check_interval
 from scalefair._messages import apart
+from scalefair._user_warnings import warn_user
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import Solution
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
@@ -68,13 +69,13 @@ def partial_fairness_path(
     >>> path[0].objective_ > path[1].objective_
     True
     """
-    values = check_kappas(kappas)
+    values = check_candidates("kappas", kappas)
     first = PartiallyFairClassifier(**params)
     first._validate_params()
     refuse_parts(X, "partial_fairness_path")
     check_interval(first.interval)
     rows = first._check_training(X, y, sensitive_features)
-    rows.warn_few(stacklevel=2)
+    rows.warn_few()
     oracle = rows.oracle(**first._oracle_options())
     models = [clone(first).set_params(kappa=float(value)) for value in values]
     order = np.argsort(values, kind="stable")
@@ -93,29 +94,20 @@ def partial_fairness_path(
             best = min(fair, key=lambda other: other.objective)
             solution = replace(best, kappa=solution.kappa)
         _copy_input_attributes(first, models[i])
-        models[i]._finish(rows, solution, stacklevel=3)
+        models[i]._finish(rows, solution)
     return models
 
 
-def check_kappas(kappas: ArrayLike) -> np.ndarray:
-    """Return the gaps as an array, or say what is wrong."""
-    values = np.asarray(kappas, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0:
+def check_candidates(name: str, candidates: ArrayLike) -> np.ndarray:
+    """Return values of a parameter as an array, or say what is wrong."""
+    constraints = PartiallyFairClassifier._parameter_constraints
+    (constraint, *_) = constraints[name.removesuffix("s")]
+    values = np.asarray(candidates, dtype=np.float64)
+    is_valid = map(constraint.is_satisfied_by, np.atleast_1d(values).tolist())
+    if values.ndim != 1 or values.size == 0 or not all(is_valid):
         raise ValueError(
-            f"kappas must be a sequence of numbers, at least one, got {kappas!r}."
-        )
-    if not ((values > 0) & (values <= 1)).all():
-        raise ValueError(f"kappas must lie within (0, 1], got {kappas!r}.")
-    return values
-
-
-def check_interaction_alphas(interaction_alphas: ArrayLike) -> np.ndarray:
-    """Return the penalties as an array, or say what is wrong."""
-    values = np.asarray(interaction_alphas, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0 or not (values >= 0).all():
-        raise ValueError(
-            "interaction_alphas must be a sequence of nonnegative numbers, at least "
-            f"one, got {interaction_alphas!r}."
+            f"{name} must be a sequence of numbers, at least one, each {constraint}, "
+            f"got {candidates!r}."
         )
     return values
 
@@ -222,11 +214,11 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         """
         refuse_parts(X, type(self).__name__)
         base = self.estimator or PartiallyFairClassifier()
-        kappas = np.unique(check_kappas(self.kappas))
+        kappas = np.unique(check_candidates("kappas", self.kappas))
         alphas: list[Any] = [base.interaction_alpha]
         if self.interaction_alphas is not None:
             alphas = np.unique(
-                check_interaction_alphas(self.interaction_alphas)
+                check_candidates("interaction_alphas", self.interaction_alphas)
             ).tolist()
         rows = clone(base)._check_training(X, y, sensitive_features)
         params = base.get_params(deep=False)
@@ -296,12 +288,11 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         if is_fair.any():
             return int(np.where(is_fair, mean_accuracy, -np.inf).argmax())
         best = int(mean_fairness.argmax())
-        warnings.warn(
+        warn_user(
             f"No gap reaches fairness_floor={self.fairness_floor:g} on held-out rows; "
             f"the fairest has {apart(mean_fairness[best], self.fairness_floor)} and is "
             "taken. Add smaller kappas or more thresholds, or lower the floor.",
             ConvergenceWarning,
-            stacklevel=5,
         )
         return best
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +25,7 @@ from scalefair._groups import (
     smallest,
 )
 from scalefair._messages import listed
+from scalefair._user_warnings import warn_user
 from scalefair.linear_model._oracle import (
     PartitionedOracle,
     ScoreOracle,
@@ -202,19 +202,17 @@ class LabeledRows:
         """Return sets that are compared with their sizes, the smallest first."""
         return smallest(self._set_names, np.concatenate(self.set_sizes), small)
 
-    def warn_few(self, *, stacklevel: int) -> None:
+    def warn_few(self) -> None:
         """Warn of groups in which shares, and so gaps, are mostly noise."""
         sizes = np.concatenate(self.set_sizes)
         small = sizes < FEW_ROWS
         if small.any():
             error = 0.5 / np.sqrt(sizes.min())
-            warnings.warn(
+            warn_user(
                 f"Gaps of groups of fewer than {FEW_ROWS} rows mean little: "
                 f"{self._named(small)}. A share of {sizes.min()} row(s) "
                 f"has a standard error of up to {error:.2f}. Join such groups with "
-                "others, or measure the gaps on more rows.",
-                UserWarning,
-                stacklevel=stacklevel + 1,
+                "others, or measure the gaps on more rows."
             )
 
 

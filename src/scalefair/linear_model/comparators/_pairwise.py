@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from itertools import permutations
 from numbers import Real
@@ -17,6 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._docs import documented
 from scalefair._messages import apart
+from scalefair._user_warnings import warn_user
 from scalefair.kernels import row_scores, row_table, weighted_row_sums
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
@@ -144,12 +144,11 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         self.n_oracle_calls_ = oracle.n_calls
         self.converged_ = result.kkt_residual <= self.tol
         if not self.converged_:
-            warnings.warn(
+            warn_user(
                 f"The KKT residual is {apart(self.kkt_residual_, self.tol)} (tol="
                 f"{self.tol:g}) after {self.n_iter_} updates of the multipliers. Raise "
                 "max_iter or tol, or a small alpha if the classes can be separated.",
                 ConvergenceWarning,
-                stacklevel=5,  # where `fit` is called
             )
 
 

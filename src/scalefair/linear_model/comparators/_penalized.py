@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, ClassVar
@@ -16,6 +15,7 @@ from scalefair._docs import documented
 from scalefair._entries import judged_later
 from scalefair._groups import check_interval
 from scalefair._rounding import ROUNDING
+from scalefair._user_warnings import warn_user
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import thresholds_of_zero
@@ -206,7 +206,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
                 "Raise max_iter or learning_rate."
             )
         if message:
-            warnings.warn(message, ConvergenceWarning, stacklevel=6)  # `fit`'s caller
+            warn_user(message, ConvergenceWarning)
         return best_v[:n], best_v[n:]
 
 
