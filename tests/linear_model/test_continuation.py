@@ -73,16 +73,16 @@ def check_gap(model, messages, X, group):
     gap = measured_gap(model, X, group)
     # The intercept is added before or after the products: ties apart by rounding.
     assert model.partial_parity_gap_ == pytest.approx(gap, abs=1e-3)
-    said = [m for m in messages if m.startswith("The gap of the training rows is")]
-    assert len(said) == (model.partial_parity_gap_ > ALLOWED * model.kappa)
-    for message in said:
+    texts = [m for m in messages if m.startswith("The gap of the training rows is")]
+    assert len(texts) == (model.partial_parity_gap_ > ALLOWED * model.kappa)
+    for message in texts:
         shown, kappa = re.search(
             r"rows is ([\d.e-]+), .* kappa=(\S+)\.", message
         ).groups()
         assert float(shown) == pytest.approx(model.partial_parity_gap_, rel=0.06)
         assert float(shown) > float(kappa) == model.kappa
         assert "FairCalibratedClassifier" in message
-    return bool(said)
+    return bool(texts)
 
 
 REACHED = [
@@ -197,10 +197,10 @@ def test_path_is_monotone():
             X, y, sensitive_features=group, kappas=kappas, **options
         )
     assert [model.kappa for model in path] == kappas
-    said = [str(w.message) for w in caught]
+    texts = [str(w.message) for w in caught]
     for model in path:
-        own = [m for m in said if f"kappa={model.kappa:g}." in m]
-        check_gap(model, own, X, group)
+        texts_of_model = [m for m in texts if f"kappa={model.kappa:g}." in m]
+        check_gap(model, texts_of_model, X, group)
     ordered = sorted(path, key=lambda model: model.kappa)
     for name, slope in (("partial_parity_gap_", 1), ("objective_", -1)):
         values = [getattr(model, name) for model in ordered]
@@ -345,10 +345,10 @@ def test_groups_that_chance_tells_apart_do_not_make_scores_constant(seed):
 def useless(model, rows):
     """Whether scores are said to be as good as constant ones, which do not converge."""
     model, messages = fit(model, rows)
-    said = [m for m in messages if "no better than the same score" in m]
-    assert all("larger kappa" in message for message in said)
-    assert bool(said) <= (not model.converged_)
-    return bool(said)
+    texts = [m for m in messages if "no better than the same score" in m]
+    assert all("larger kappa" in message for message in texts)
+    assert bool(texts) <= (not model.converged_)
+    return bool(texts)
 
 
 def test_constant_scores_are_said_to_be_of_no_use():

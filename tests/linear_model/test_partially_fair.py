@@ -243,8 +243,8 @@ def test_shift_is_the_best_of_all():
         scores = rng.randint(-3, 4, size=12) * 0.5
         signs = rng.choice([-1.0, 1.0], size=12)
         shifts = [most_accurate_shift(scores, signs), *np.arange(-2.25, 2.5, 0.5)]
-        right = [((scores + s > 0) == (signs > 0)).sum() for s in shifts]
-        assert right[0] == max(right)
+        is_correct = [((scores + s > 0) == (signs > 0)).sum() for s in shifts]
+        assert is_correct[0] == max(is_correct)
 
 
 def test_one_lucky_row_does_not_decide_the_shift():
@@ -258,13 +258,13 @@ def test_one_lucky_row_does_not_decide_the_shift():
 
 def test_path_of_solutions_in_the_order_given(rows):
     X, y, group = rows
-    how = {
+    options = {
         "kappas": [0.3, 0.02, 0.1],
         "interval": INTERVAL,
         "n_thresholds": 20,
         **PAPER,
     }
-    path = partial_fairness_path(X, y, sensitive_features=group, **how)
+    path = partial_fairness_path(X, y, sensitive_features=group, **options)
     assert [model.kappa for model in path] == [0.3, 0.02, 0.1]
     wide, tight, middle = path
     assert tight.objective_ > middle.objective_ > wide.objective_
@@ -355,11 +355,11 @@ class TestCV:
         for name in ("accuracy", "fairness"):
             assert_allclose(search.cv_results_[name], flat.cv_results_[name], rtol=0)
         for name in ("predict", "decision_function", "predict_proba"):
-            found, expected = (
+            actual, expected = (
                 getattr(model, name)(X, sensitive_features=group)
                 for model in (search, flat.best_estimator_)
             )
-            np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(actual, expected)
 
     def test_no_folds(self, rows):
         splits = iter([(np.arange(750), np.arange(750, 1500))])

@@ -144,6 +144,16 @@ class GapSolver:
             self.kappa,
         )
 
+    def start_from(self, solution: Solution, weights: Array) -> Solution:
+        """Return weights with the surrogate of a solution for other rows or kappa."""
+        return self.start_at(
+            self.kappa * solution.problem.kappa / solution.kappa,
+            solution.problem.width,
+            weights,
+            solution.thresholds,
+            solution.multipliers,
+        )
+
     def solve_smoothed(
         self, bound: float, width: float, start: Solution | None = None
     ) -> Solution:

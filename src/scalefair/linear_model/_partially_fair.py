@@ -322,16 +322,11 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 smooth=self._is_auto_start,
             )
 
+        # Step 1: the point to start from, if there is one.
         full = solver(problem if is_auto else problem.with_surrogate(kappa, width))
         layout, start = problem.oracle.layout, None
         if last is not None:
-            start = full.start_at(
-                kappa * last.problem.kappa / last.kappa,
-                last.problem.width,
-                last.weights,
-                last.thresholds,
-                last.multipliers,
-            )
+            start = full.start_from(last, last.weights)
         elif self._can_warm_start(problem):
             w = layout.parameters(np.column_stack([self.coef_, self.intercept_]))
             bound = kappa * self._kappa_ratio
@@ -340,24 +335,20 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         elif not isinstance(self.start, str):
             w, thresholds = check_start(full.problem, self.start, self.tol)
             start = full.start_at(kappa, full.problem.width, w, thresholds)
+        # Step 2: the solution for a fixed surrogate, or for the measured gap.
         if not is_auto:
             return full.solve_fixed(start)
         solution = full.meet_gap(start)
         if solution.gap <= kappa or not full.smooth or layout.shape[0] == 1:
             return solution
-        # Weights of the model without interactions are weights of this one, too.
+        # Step 3: weights of the model without interactions are weights of this one. If
+        # that model has a smaller gap, the search starts again from its solution.
         smaller = solver(self._problem(problem.oracle.without_interactions(), rows))
         nested = smaller.meet_gap(None)
         if nested.gap < solution.gap and not nested.is_flat:
             shared = np.zeros(layout.shape)
             shared[0] = smaller.problem.oracle.layout.rows(nested.weights)[0]
-            start = full.start_at(
-                nested.problem.kappa,
-                nested.problem.width,
-                layout.parameters(shared),
-                nested.thresholds,
-                nested.multipliers,
-            )
+            start = full.start_from(nested, layout.parameters(shared))
             again = full.meet_gap(start, is_nested=True)
             solution = best_solution([solution, again], self.tol)
         assert solution.certificate is not None
@@ -432,18 +423,22 @@ def most_accurate_shift(scores: Array, signs: Array) -> float:
     """Return the least shift after which most signs of the scores are right."""
     # The number of right signs as a function of the cut is a random walk, whose
     # maximum follows the noise: it is averaged over neighbouring cuts first.
+    # Step 1: rows in the order of their scores.
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
+    # Step 2: the averaged number of right signs at each cut.
     # gain[i]: rows right if the i lowest scores become negative, up to a constant
     gain = np.concatenate([[0.0], np.cumsum(-signs[order])])
     # 1 % of the rows to either side.
     half_window = int(0.01 * scores.size)
     gain = uniform_filter1d(gain, 2 * half_window + 1, mode="nearest")
+    # Step 3: the best cuts between different scores; that of zero if it is one.
     distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
     current = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
     if gain[current] >= gain[distinct].max():
         return 0.0
     best = np.flatnonzero(distinct & (gain == gain[distinct].max()))
+    # Step 4: of several the one with the least shift.
     padded = np.concatenate([[ordered[0] - 2.0], ordered, [ordered[-1] + 2.0]])
     cuts = (padded[best] + padded[best + 1]) / 2
     return float(-cuts[np.abs(cuts).argmin()])

@@ -78,12 +78,14 @@ def partial_fairness_path(
     rows.warn_few()
     oracle = rows.oracle(**first._oracle_options())
     models = [clone(first).set_params(kappa=float(value)) for value in values]
+    # Step 1: from the tightest gap on; each solution starts the next problem.
     order = np.argsort(values, kind="stable")
     solutions: list[Solution] = []
     for i in order:
         problem = models[i]._problem(oracle, rows)
         previous = solutions[-1] if solutions else None
         solutions.append(models[i]._solve(problem, rows, previous))
+    # Step 2: the best solution for each gap.
     smallest_gap = min(solution.gap for solution in solutions)
     for i, solution in zip(order, solutions, strict=True):
         if first.surrogate_width == "auto":
@@ -226,6 +228,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         labels = rows.classes[(rows.signs > 0).astype(np.intp)]
         groups = rows.sensitive_features
         (X,) = indexable(X)
+        # Step 1: accuracy and fairness of each candidate in each fold.
         scores = []
         for train, test in self._folds(X, rows.signs, rows.codes):
             held_out = replace(
@@ -259,6 +262,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         if self.interaction_alphas is not None:
             self.cv_results_["interaction_alpha"] = np.repeat(alphas, len(kappas))
         self.cv_results_ |= {"accuracy": accuracy, "fairness": fairness}
+        # Step 2: the best candidate, trained on all rows.
         i_alpha, i_kappa = divmod(self._choose(accuracy, fairness), len(kappas))
         self.kappa_ = float(kappas[i_kappa])
         self.interaction_alpha_ = alphas[i_alpha]

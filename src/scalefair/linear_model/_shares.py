@@ -166,6 +166,7 @@ class CodedRows(NamedTuple):
 class Ramp:
     """Rates by ramps, which rise from 0 to 1 over a width around theta."""
 
+    # Gradients and values come from sums of 1, h, h^2 and of rows above the edges.
     # With x = h - theta the plus part is max(x + width / 2, 0) / width, the minus part
     # max(x - width / 2, 0) / width. Either corner is rounded where it is nearer than
     # c = `corner` * width by (u + c)^2 / (4 c).
@@ -185,6 +186,7 @@ class Ramp:
 
     def parts(self, moments: Array) -> Array:
         """Return sums of both parts over cells, from those above the edges."""
+        # Sums over the rows above the corner of h - kink: the part is straight there.
         straight = moments[:, self.end]
         total = straight[:, :, 1] - self.kinks * straight[:, :, 0]
         if self.corner > 0:
@@ -196,6 +198,8 @@ class Ramp:
 
     def slopes(self, sums: Array, shares: Array) -> Array:
         """Gradients (G, 2 P, n + 1) of the parts times the shares of their cells."""
+        # Derivatives of the parts in the score times the rows: 1 above the corner,
+        # (h - lower) / (2 corner) within it.
         total = sums[:, self.end, 0]
         if self.corner > 0:
             bent = sums[:, self.begin] - sums[:, self.end]
@@ -209,6 +213,9 @@ class Ramp:
 
         A value at the centre and a slope, for weights (S, 2 P) of all members.
         """
+        # Each part changes the line at two edges: its slope where it begins to bend,
+        # slope and value where it is straight again. The line is the sum of the
+        # changes at the edges below.
         begin, end = np.eye(self.edges.size)[np.stack([self.begin, self.end])]
         weights = weights / self.width
         value, slope = weights @ end, np.zeros((len(weights), self.edges.size))

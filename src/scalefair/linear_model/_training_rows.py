@@ -279,6 +279,7 @@ class PartitionedTraining:
             column._replace(codes=np.concatenate(column.codes.gather()))
             for column in columns
         ]
+        # Signs and groups of all rows are here; features stay in their parts.
         signs = _signs(np.concatenate(labels.gather()))
         self.rows = rows
         self.labels = LabeledRows.of(None, signs, classes, compared, given)
@@ -308,14 +309,17 @@ class PartitionedTraining:
         cells, sizes = labels.cells, labels.cell_sizes
         if not MIN_CELL_ROWS * sizes.size <= size < m:
             return
+        # Step 1: draw rows of each cell, as many as its share of the sample.
         drawn = []  # rows of each cell, in random order
         for cell, n_rows in enumerate(sizes):
             n_drawn = min(max(-(-size * n_rows // m), MIN_CELL_ROWS), n_rows)
             chosen = sample_without_replacement(n_rows, n_drawn, random_state=rng)
             drawn.append(np.flatnonzero(cells == cell)[rng.permutation(chosen)])
+        # Step 2: read them once, in the order of the parts.
         positions = np.sort(np.concatenate(drawn))
         X = self._take_rows(positions)
-        # Each sample has four times the rows of the one before.
+        # Step 3: samples that contain each other; each has four times the rows of the
+        # one before.
         for share in (1 / 16, 1 / 4, 1.0):
             first = [
                 rows[: max(int(share * rows.size), MIN_CELL_ROWS)] for rows in drawn

@@ -34,6 +34,8 @@ class ColumnSpread(NamedTuple):
 
     def merge(self, other: ColumnSpread) -> ColumnSpread:
         """Return the spread of the rows of both."""
+        # Chan, Golub, LeVeque: the variance of both is the mean of the variances plus
+        # share * other_share * (difference of the means)^2.
         n_rows = self.n_rows + other.n_rows
         share, other_share = self.n_rows / n_rows, other.n_rows / n_rows
         with judged_later():
@@ -81,6 +83,7 @@ def column_spread(X: Any, mask: NDArray[np.bool_] | None = None) -> ColumnSpread
 
 
 def _spread_of_block(X: Any) -> ColumnSpread:
+    # Step 1: least and largest entry of each column; those not stored are zero.
     m, n = X.shape
     if sparse.issparse(X):
         stored = np.bincount(X.indices, minlength=n)
@@ -90,12 +93,15 @@ def _spread_of_block(X: Any) -> ColumnSpread:
         np.maximum.at(high, X.indices, X.data)
     else:
         low, high = X.min(axis=0).astype(float), X.max(axis=0).astype(float)
+    # Step 2: mean and sum of squared deviations, of columns divided by their largest
+    # entry so that no square overflows.
     unit = np.maximum(high, -low)
     unit[unit == 0] = 1.0
     if sparse.issparse(X):
         values = X.data / unit[X.indices]
         mean = np.bincount(X.indices, values, minlength=n) / m
         values -= mean[X.indices]
+        # Entries that are not stored deviate by the mean.
         square = (m - stored) * mean**2
         square += np.bincount(X.indices, values**2, minlength=n)
     else:

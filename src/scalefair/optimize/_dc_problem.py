@@ -379,6 +379,7 @@ def least_residual(x: OraclePoint, x_hat: OraclePoint) -> tuple[KKTResidual, Arr
     # The constraints of largest value: no more than n need have a multiplier.
     active = np.sort(np.argsort(-values, kind="stable")[: 2 * n + 10]) + 1
     rows = (x_hat.plus_jacobian - x.minus_jacobian)[np.append(0, active)]
+    # The quadratic program: weights l >= 0 with l_0 = 1 for the objective.
     first = np.arange(rows.shape[0]) == 0
     gram, slack = rows @ rows.T, np.append(0.0, np.abs(values[active - 1]))
     multipliers = np.zeros(values.size)

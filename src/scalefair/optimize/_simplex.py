@@ -296,6 +296,8 @@ def _least_step(slopes: Array, rises: Array, x: Array) -> Array | None:
     unit = float(bounds.max())
     if unit <= 0:
         return np.zeros(x.size)
+    # The least distance problem as nonnegative least squares: d is the residual of
+    # E u = (0, ..., 0, 1), divided by its last entry.
     E = np.vstack([(rows / norms[:, None]).T, bounds / unit])
     target = np.append(np.zeros(x.size), 1.0)
     try:
@@ -367,9 +369,9 @@ def maximize_quadratic_on_simplex(
     linear, Q = linear / scale, Q / scale
     free = x > 0
     smallest = np.inf  # residual of the free entries after the last full steps
-    # On the free entries the optimality conditions are solved. An entry that would
-    # become negative on the way is fixed at zero; at the end of a full step the one
-    # with the largest multiplier of the wrong sign is freed.
+    # Primal active-set method. On the free entries the optimality conditions are
+    # solved. An entry that would become negative on the way is fixed at zero; at the
+    # end of a full step the one with the largest multiplier of the wrong sign is freed.
     for _ in range(20 * linear.size + 20):
         active = np.flatnonzero(free)
         d = _newton_step(active, linear - Q @ x, Q, share[active])

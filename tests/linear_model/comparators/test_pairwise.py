@@ -108,9 +108,9 @@ def test_cells_from_moments_and_from_rows_agree(container):
     weights = rng.standard_normal((3, 4))
     a, b = moments.evaluate(weights), rows.evaluate(weights)
     on_means, on_variances = rng.standard_normal((2, 6))
-    for ours, theirs in zip(a[:2], b[:2], strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-10)
-    gradients = (found[2](on_means, on_variances) for found in (a, b))
+    for expected, parted in zip(a[:2], b[:2], strict=True):
+        np.testing.assert_allclose(expected, parted, rtol=1e-10)
+    gradients = (actual[2](on_means, on_variances) for actual in (a, b))
     np.testing.assert_allclose(*gradients, rtol=1e-10)
     for k in range(3):
         whole = moments.second_moments(k)
@@ -137,7 +137,7 @@ def _reference(X, y, groups, constraint, kappa, alpha):
     signed = (2.0 * y - 1)[:, None] * columns
     # Of standardized features.
     ridge = alpha * np.tile(np.append(X.var(axis=0), 0.0), 1 + dummies.shape[1])
-    found = minimize(
+    actual = minimize(
         lambda w: np.logaddexp(0, -signed @ w).mean() + ridge @ w**2 / 2,
         np.zeros(columns.shape[1]),
         jac=lambda w: ridge * w - signed.T @ expit(-signed @ w) / m,
@@ -148,8 +148,8 @@ def _reference(X, y, groups, constraint, kappa, alpha):
         },
         options={"maxiter": 500, "ftol": 1e-12},
     )
-    assert found.success
-    return found.x.reshape(-1, d + 1), found.fun
+    assert actual.success
+    return actual.x.reshape(-1, d + 1), actual.fun
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)

@@ -211,14 +211,17 @@ class PairwiseProblem:
 
     def evaluate(self, u: Array) -> ConstrainedValue:
         """Objective, and constraints relative to their `limit`; u is whitened."""
+        # Step 1: the loss, and means and variances of the scores of each cell.
         W, layout = self.weights(u), self.oracle.layout
         value = self.oracle.evaluate(W.ravel(), np.empty(0))
         means, variances, gradient = self.cells.evaluate(layout.of_groups(W))
+        # Step 2: the constraints.
         first, second = self.pairs.first, self.pairs.second
         above = 1.0 + means[first] - means[second]
         # Means of (1 + h - h')^2 / 2 over all pairs of rows, from those of the cells.
         terms = (above**2 + variances[first] + variances[second]) / 2.0
 
+        # Step 3: derivatives in means and variances, then in the weights.
         def pull_back(multipliers: Array) -> Array:
             on_means, on_variances = np.zeros((2, means.size))
             weights = multipliers[:, None] / self.limit

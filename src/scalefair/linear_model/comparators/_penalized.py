@@ -167,6 +167,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         history: list[float] = []
         stopped = False
         for step in range(self.max_iter + 1):
+            # Step 1: loss, rates, and the penalty of their gap.
             w = v[:n]
             try:
                 value = oracle.evaluate(w, v[n:])
@@ -178,6 +179,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
                 objective = loss - value.concave_loss + self.penalty * gap
             if not math.isfinite(objective):
                 raise ValueError(_OVERFLOW_MESSAGE.format(step))
+            # Step 2: the best point so far.
             history.append(objective)
             if objective < best_objective:
                 best_objective, best_v = objective, v.copy()
@@ -185,7 +187,8 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
             stopped = self.tol > 0 and _stalled(history, self.tol)
             if stopped or step == self.max_iter:
                 break
-            with judged_later():  # by the next evaluation
+            # Step 3: a subgradient step; the next evaluation checks for overflow.
+            with judged_later():
                 on_rates *= self.penalty
                 slope = value.combine(on_rates, -on_rates)
                 slope[:n] += gradient - value.concave_gradient
