@@ -357,9 +357,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         return replace(solution, certificate=certificate)
 
     def _can_warm_start(self, problem: ParityProblem) -> bool:
+        if not (self.warm_start and hasattr(self, "_kappa_ratio")):
+            return False
         n_rows, n_columns = problem.oracle.layout.shape
-        last = getattr(self, "coef_", None) if self.warm_start else None
-        return last is not None and last.shape == (n_rows, n_columns - 1)
+        return self.coef_.shape == (n_rows, n_columns - 1)
 
     def _finish(self, rows: LabeledRows, solution: Solution) -> None:
         """Store a solution and warn of it; the intercept is tuned on the rows."""

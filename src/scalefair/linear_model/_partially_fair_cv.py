@@ -224,7 +224,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
             ).tolist()
         rows = clone(base)._check_training(X, y, sensitive_features)
         params = base.get_params(deep=False)
-        del params["kappa"]
+        del params["kappa"], params["interaction_alpha"]
         labels = rows.classes[(rows.signs > 0).astype(np.intp)]
         groups = rows.sensitive_features
         (X,) = indexable(X)
@@ -248,7 +248,8 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
                         labels[train],
                         sensitive_features=_safe_indexing(groups, train),
                         kappas=kappas,
-                        **{**params, "interaction_alpha": alpha},
+                        interaction_alpha=alpha,
+                        **params,
                     )
                 ]
             scores.append([_evaluate(model, held_out) for model in models])

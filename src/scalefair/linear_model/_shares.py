@@ -139,16 +139,9 @@ class CodedRows(NamedTuple):
 
     def added(self, weights: Array) -> Array:
         """Return sums of rows times one weight each, for each cell."""
-        no_edges, centre, n_powers = np.empty(0), 0.0, 1
+        no_bins = np.empty(0), 0.0, 1  # edges, centre and powers
         gradient, _, _ = bin_pass(
-            self.table,
-            self.codes,
-            weights,
-            weights,
-            self.shape,
-            no_edges,
-            centre,
-            n_powers,
+            self.table, self.codes, weights, weights, self.shape, *no_bins
         )
         return gradient
 
