@@ -331,9 +331,9 @@ def _add_block(table, codes, scores, slopes, start, stop, edges, centre, out):
             _add_row(indptr, indices, data, i, h, sums[code, e, 1])
 
 
-# Parallel functions hold the loop alone: whatever else they hold is compiled slowly,
-# once for each type of rows. Their loop variables are unsigned, and what is called
-# would be compiled for those once more.
+# Parallel functions contain only the loop, because their bodies compile slowly, once
+# for each type of rows. Their loop variables are unsigned: they are converted, so that
+# the called functions are not compiled a second time.
 @parallel(lambda n, table, codes, *_: codes.size + table[2].size)
 def _scores(n_chunks, table, *arguments):
     for c in numba.prange(n_chunks):

@@ -132,8 +132,9 @@ def _sigmoids(h, theta, width, centre, factors, out):
             out[1, p] = odds * share * share
 
 
-# Parallel functions hold the loop alone: whatever else they hold is compiled slowly.
-# Their loop variables are unsigned, and what is called would be compiled for those.
+# Parallel functions contain only the loop, because their bodies compile slowly. Their
+# loop variables are unsigned: they are converted, so that the called functions are not
+# compiled a second time.
 @parallel(lambda n, scores, theta, *_: 5 * scores.size * (1 + theta.size))
 def _sums(n_chunks, scores, *arguments):
     for c in numba.prange(n_chunks):

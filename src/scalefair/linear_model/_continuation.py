@@ -101,7 +101,11 @@ def best_solution(solutions: Sequence[Solution], tol: float) -> Solution:
 
 @dataclass
 class GapSolver:
-    """Solver of the problems of one oracle, which bounds the measured gap."""
+    """Solver of training problems that bounds the measured gap, not the surrogate's.
+
+    All problems share one oracle. They differ in the width and the bound of the
+    surrogate and in the number of ranks.
+    """
 
     problem: ParityProblem
     kappa: float

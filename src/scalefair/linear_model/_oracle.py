@@ -252,10 +252,8 @@ class ScoreOracle(RowOracle):
                 gradient, moments, sums = bin_pass(
                     table, codes, scores, slopes, shape, *bins
                 )
-            elif is_ramp:
-                gradient = self._rows.added(slopes)
             else:
-                gradient = self._rows.weighted(slopes[:, None])[:, :, 0]
+                gradient = self._rows.added(slopes)
         lifted = self._pulled(gradient)
         if not (math.isfinite(loss) and all_finite(lifted)):
             raise ValueError(
@@ -263,8 +261,7 @@ class ScoreOracle(RowOracle):
             )
         concave_gradient = np.zeros_like(lifted)
         if concave_slopes is not None:
-            total = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
-            concave_gradient = self._pulled(total)
+            concave_gradient = self._pulled(self._rows.added(concave_slopes))
         rates: SmoothedRates
         if one_pass:
             rates = OneRampFamily(compared, ramp, moments, sums, shares)

@@ -101,7 +101,7 @@ def partial_fairness_path(
 
 
 def check_candidates(name: str, candidates: ArrayLike) -> np.ndarray:
-    """Return values of a parameter as an array, or say what is wrong."""
+    """Return values of a parameter as an array, or raise a ValueError."""
     constraints = PartiallyFairClassifier._parameter_constraints
     (constraint, *_) = constraints[name.removesuffix("s")]
     values = np.asarray(candidates, dtype=np.float64)

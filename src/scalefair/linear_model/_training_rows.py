@@ -1,4 +1,4 @@
-"""Rows to learn from, in memory or in parts: what labels and groups must be."""
+"""Training rows, in memory or in parts, with checked labels and groups."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class LabeledRows:
 
     X: Any  # (m, d), C-contiguous or canonical CSR, float64 or float32; None elsewhere
     signs: NDArray[Any]  # (m,), label of each row, -1 or +1
-    # (m,), group of each row, or combination of the groups of several attributes: a
-    # row of `members`, (K, A), which has its group in each of them
+    # (m,), group of each row. Of several attributes it is a combination of groups, a
+    # row of `members`, (K, A), which holds the group in each attribute.
     codes: NDArray[Any]
     members: NDArray[np.int64]
     classes: NDArray[Any]  # (2,), sorted; the second has the sign +1
@@ -347,7 +347,7 @@ class PartitionedTraining:
 
 
 def real_type(rows: PartitionedRows) -> np.dtype:
-    """Return the type in which rows are multiplied: float32 if they are that."""
+    """Return the type of products with the rows: float32 for float32 rows."""
     return np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
 
 

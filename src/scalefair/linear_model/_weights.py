@@ -198,7 +198,7 @@ class WeightLayout(NamedTuple):
         return np.repeat(self.of_groups(self.rows(w)), self.cells_per_group, axis=0)
 
     def of_groups(self, rows: Array) -> Array:
-        """Rows of each group, in the same units: the shared one and what it adds."""
+        """Weights of each group: the sum of the shared row and those of the group."""
         effective: Array = self.members @ rows
         return effective
 

@@ -202,7 +202,7 @@ class OraclePoint:
 
 
 class CountingOracle:
-    """Evaluates a problem, counts the calls and checks what comes back."""
+    """Evaluates a problem, counts the calls and checks the results."""
 
     def __init__(self, problem: DCProblem) -> None:
         self.problem = problem

@@ -80,7 +80,7 @@ class ConcaveSearch:
         middle = (self.lower + self.upper) / 2
         if not self.lower < middle < self.upper:
             return True
-        # Beside zero numbers are denser than anybody needs.
+        # Near zero floating-point numbers are denser than the accuracy of any root.
         return self.upper - self.lower <= 2.0**-80 * self._interval
 
     def update(self, value: float, slope: float, curvature: float) -> None:

@@ -157,7 +157,7 @@ class CellPairs(NamedTuple):
 
     # Constraint i sums, over t, the means of (1 + h - h')^2 / 2 with scores h of the
     # cell first[i, t], h' of second[i, t].
-    cells: NDArray[np.int64]  # of each row, every one of them occupied
+    cells: NDArray[np.int64]  # of each row; no cell is empty
     group_of_cell: NDArray[np.int64]
     first: NDArray[np.int64]
     second: NDArray[np.int64]
