@@ -5,7 +5,7 @@ from scipy import sparse
 
 from scalefair._groups import encode_attributes
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows
 
 N_ONES = 14
 N_THRESHOLDS = 10
@@ -109,7 +109,7 @@ class EachAttribute:
         signs = rng.choice([-1.0, 1.0], m)
         columns = rng.integers(0, 3, (m, n_attributes))
         compared = encode_attributes(columns)
-        rows = TrainingRows.of(X, signs, np.array([0, 1]), compared)
+        rows = LabeledRows.of(X, signs, np.array([0, 1]), compared)
         self.oracle = rows.oracle(interactions=interactions)
         self.w = 0.3 * rng.standard_normal(self.oracle.n_weights)
         self.theta = np.tile(np.linspace(-1, 1, 25), n_attributes)

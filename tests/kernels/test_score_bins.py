@@ -96,8 +96,8 @@ def test_score_pass(kind, n_powers, centre, dense):
 def test_numbers_of_rows(m, n_codes, same_bits):
     X, codes, signs, B = problem(m, n_codes=n_codes)
     for rows in (X, X.toarray()):
-        table, some = row_table(rows), (LOGISTIC, B, EDGES, 0.0, 2)
-        same_bits(lambda t=table, a=some: score_pass(t, codes, signs, *a))
+        table, selected = row_table(rows), (LOGISTIC, B, EDGES, 0.0, 2)
+        same_bits(lambda t=table, a=selected: score_pass(t, codes, signs, *a))
         weights = signs[:, None], B.shape
         same_bits(lambda t=table, a=weights: weighted_row_sums(t, codes, *a))
     h = (with_ones(X) * B[codes]).sum(axis=1)

@@ -145,9 +145,9 @@ def test_all_scores_equal():
 def test_far_from_zero():
     scores, positives, negatives = labelled(200)
     scores = np.round(64 * scores) / 64  # exact at both places
-    near = top_pairwise_hinge(scores, positives, negatives, [50])[0]
-    far = top_pairwise_hinge(scores + 2.0**40, positives, negatives, [50])[0]
-    assert far[0] == pytest.approx(near[0], rel=1e-12)
+    reference = top_pairwise_hinge(scores, positives, negatives, [50])[0]
+    distant = top_pairwise_hinge(scores + 2.0**40, positives, negatives, [50])[0]
+    assert distant[0] == pytest.approx(reference[0], rel=1e-12)
 
 
 # Multiples of 1/2 make ties among the scores and pairs at the kink.

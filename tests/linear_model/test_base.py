@@ -23,7 +23,7 @@ from scalefair.linear_model._base import BaseGroupClassifier
 from scalefair.streaming import PartitionedRows
 
 
-class _Given(BaseGroupClassifier):
+class _FixedWeights(BaseGroupClassifier):
     """Keeps the rows it is given, and given weights."""
 
     def __init__(self, loss="logistic", interactions=True, alpha=0.0, weights=None):
@@ -54,7 +54,9 @@ def _fitted(n_groups=3, **kwargs):
     X, y, groups = _rows(n_groups=n_groups)
     n_rows = n_groups if kwargs.get("interactions", True) else 1
     weights = np.random.default_rng(1).standard_normal((n_rows, 4))
-    model = _Given(weights=weights, **kwargs).fit(X, y, sensitive_features=groups)
+    model = _FixedWeights(weights=weights, **kwargs).fit(
+        X, y, sensitive_features=groups
+    )
     return model, X, y, groups
 
 
@@ -64,7 +66,7 @@ def _fitted(n_groups=3, **kwargs):
 def test_any_labels(labels):
     X, y, groups = _rows()
     labels = np.array(labels)
-    model = _Given().fit(X, labels[y], sensitive_features=groups)
+    model = _FixedWeights().fit(X, labels[y], sensitive_features=groups)
     np.testing.assert_array_equal(model.classes_, labels)
     np.testing.assert_array_equal(model.rows.signs, 2.0 * y - 1.0)
     assert set(model.predict(X, sensitive_features=groups)) <= set(labels)
@@ -72,14 +74,18 @@ def test_any_labels(labels):
 
 def test_rows_as_they_are_stored():
     X, y, groups = _rows()
-    kept = _Given().fit(X, y, sensitive_features=groups).rows.X
+    kept = _FixedWeights().fit(X, y, sensitive_features=groups).rows.X
     assert np.shares_memory(kept, X)
     for given in (np.asfortranarray(X), X[:, ::-1][:, ::-1]):
-        kept = _Given().fit(given, y, sensitive_features=groups).rows.X
+        kept = _FixedWeights().fit(given, y, sensitive_features=groups).rows.X
         assert kept.flags.c_contiguous
-    kept = _Given().fit(X.astype(np.float32), y, sensitive_features=groups).rows.X
+    kept = (
+        _FixedWeights().fit(X.astype(np.float32), y, sensitive_features=groups).rows.X
+    )
     assert kept.dtype == np.float32
-    kept = _Given().fit((10 * X).astype(int), y, sensitive_features=groups).rows.X
+    kept = (
+        _FixedWeights().fit((10 * X).astype(int), y, sensitive_features=groups).rows.X
+    )
     assert kept.dtype == np.float64
 
 
@@ -88,7 +94,7 @@ def test_sparse_rows_become_canonical_and_input_is_left_alone():
     X = sparse.csr_array(
         (np.ones(5), np.array([2, 0, 0, 1, 1]), np.array([0, 3, 3, 4, 5])), shape=(4, 3)
     )
-    kept = _Given().fit(X, [0, 1, 0, 1], sensitive_features=groups).rows.X
+    kept = _FixedWeights().fit(X, [0, 1, 0, 1], sensitive_features=groups).rows.X
     assert kept.has_canonical_format
     assert X.nnz == 5
     np.testing.assert_array_equal(kept.toarray()[0], [2, 0, 1])
@@ -99,19 +105,19 @@ def test_sparse_rows_become_canonical_and_input_is_left_alone():
 def test_scores_are_those_of_each_rows_group(container, dtype):
     model, X, _, groups = _fitted()
     W = model.weights
-    own = np.array([W[0] + (W[k] if k else 0) for k in range(3)])[groups]
-    expected = (X * own[:, :-1]).sum(axis=1) + own[:, -1]
+    B = np.array([W[0] + (W[k] if k else 0) for k in range(3)])[groups]
+    expected = (X * B[:, :-1]).sum(axis=1) + B[:, -1]
     scores = model.decision_function(
         container(X.astype(dtype)), sensitive_features=groups
     )
     assert scores.dtype == dtype
     close = {"atol": 50 * np.finfo(dtype).eps}
     np.testing.assert_allclose(scores, expected, **close)
-    some = np.flatnonzero(groups > 0)[::-1]  # fewer groups, in another order
+    selected = np.flatnonzero(groups > 0)[::-1]  # fewer groups, in another order
     scores = model.decision_function(
-        container(X[some].astype(dtype)), sensitive_features=groups[some]
+        container(X[selected].astype(dtype)), sensitive_features=groups[selected]
     )
-    np.testing.assert_allclose(scores, expected[some], **close)
+    np.testing.assert_allclose(scores, expected[selected], **close)
 
 
 def test_without_interactions_groups_are_ignored():
@@ -154,7 +160,7 @@ def test_probabilities():
 def test_metadata_routing():
     X, y, groups = _rows()
     with config_context(enable_metadata_routing=True):
-        model = _Given().set_fit_request(sensitive_features=True)
+        model = _FixedWeights().set_fit_request(sensitive_features=True)
         model.set_score_request(sensitive_features=True)
         given = {"sensitive_features": groups}
         assert cross_val_score(model, X, y, cv=2, params=given).shape == (2,)
@@ -170,16 +176,16 @@ def test_no_probabilities_without_logistic_loss():
 
 def test_score():
     model, X, y, groups = _fitted()
-    right = model.predict(X, sensitive_features=groups) == y
-    assert model.score(X, y, sensitive_features=groups) == right.mean()
+    is_correct = model.predict(X, sensitive_features=groups) == y
+    assert model.score(X, y, sensitive_features=groups) == is_correct.mean()
     weight = np.arange(40.0)
     weighted = model.score(X, y, weight, sensitive_features=groups)
-    assert weighted == pytest.approx(right @ weight / weight.sum())
+    assert weighted == pytest.approx(is_correct @ weight / weight.sum())
 
 
 def test_a_score_of_zero_is_the_first_class():
     X, y, groups = _rows()
-    model = _Given(weights=np.zeros((3, 4))).fit(X, y, sensitive_features=groups)
+    model = _FixedWeights(weights=np.zeros((3, 4))).fit(X, y, sensitive_features=groups)
     assert not model.predict(X, sensitive_features=groups).any()
 
 
@@ -196,7 +202,7 @@ def test_bad_rows(message):
     X, y, groups = _rows()
     rows = {"y": y, "sensitive_features": groups, **BAD_ROWS[message]}
     with pytest.raises(ValueError, match=message):
-        _Given().fit(X, **rows)
+        _FixedWeights().fit(X, **rows)
 
 
 BAD_PARAMETERS = [
@@ -293,8 +299,8 @@ class _Alternating:
             if isinstance(self, PartiallyFairClassifierCV) and y is not None:
                 labels = np.asarray(y).ravel()  # folds need rows of both groups
                 for label in np.unique(labels):
-                    own = np.flatnonzero(labels == label)
-                    sensitive_features[own] = np.arange(own.size) % 2 == 0
+                    rows = np.flatnonzero(labels == label)
+                    sensitive_features[rows] = np.arange(rows.size) % 2 == 0
         return super().fit(X, y, sensitive_features=sensitive_features)
 
 

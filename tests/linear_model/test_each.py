@@ -12,7 +12,7 @@ from scalefair import metrics
 from scalefair._groups import encode_attributes
 from scalefair.linear_model import PartiallyFairClassifier, PartiallyFairClassifierCV
 from scalefair.linear_model._parity_problem import StrongParity
-from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
 from scalefair.linear_model._weights import ridge_factors
 from scalefair.metrics import partial_parity_gap
 from scalefair.plotting import ParetoFrontDisplay, ScoreDensityDisplay
@@ -43,9 +43,10 @@ def gap_twin(scores, group, interval=INTERVAL):
     low, high = interval
     shares = []
     for k in np.unique(group):
-        own = np.sort(scores[group == k])
-        above = 1 - np.searchsorted(own, np.unique(scores), side="right") / own.size
-        shares.append((np.clip(above, low, high) - low) / (high - low))
+        sample = np.sort(scores[group == k])
+        below = np.searchsorted(sample, np.unique(scores), side="right")
+        rates = 1 - below / sample.size
+        shares.append((np.clip(rates, low, high) - low) / (high - low))
     return np.ptp(shares, axis=0).max()
 
 
@@ -72,7 +73,7 @@ def test_each_gap_is_at_most_kappa(params):
         assert model.partial_parity_gap_ == pytest.approx(max(gaps), abs=5e-3)
     assert model.partial_parity_gap_ <= model.kappa
     assert model.kkt_residual_ <= model.tol
-    assert [own.tolist() for own in model.groups_] == [["f", "m"], [0, 1, 2]]
+    assert [groups.tolist() for groups in model.groups_] == [["f", "m"], [0, 1, 2]]
     assert model.coef_.shape == (1 if not model.interactions else 1 + 1 + 2, 3)
     shape = {"positive": (2, 6), "label": (2, 2, 6), None: (2, 6)}[model.given]
     # Where the gap lies between ranks these become denser.
@@ -111,7 +112,7 @@ def test_one_attribute_twice_is_that_attribute(interactions):
 def test_gradients_of_attributes_that_share_rows(surrogate, given):
     X, y, attributes = table(150)
     compared = encode_attributes(attributes)
-    rows = TrainingRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
+    rows = LabeledRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
     oracle = rows.oracle(surrogate=surrogate)
     ridge = ridge_factors(oracle.layout, 0.3)
     problem = StrongParity(
@@ -122,10 +123,10 @@ def test_gradients_of_attributes_that_share_rows(surrogate, given):
     # Scores: shared weights, those of the second sex and of the two further ages.
     W = problem.weights(v).reshape(4, 4)
     W = oracle.layout.units.restore(W)
-    own = W[0] + (attributes["sex"] == "m").to_numpy()[:, None] * W[1]
+    B = W[0] + (attributes["sex"] == "m").to_numpy()[:, None] * W[1]
     age = attributes["age"].to_numpy()
-    own += np.where(age[:, None] > 0, W[1 + age], 0.0)
-    expected = (X * own[:, :3]).sum(axis=1) + own[:, 3]
+    B += np.where(age[:, None] > 0, W[1 + age], 0.0)
+    expected = (X * B[:, :3]).sum(axis=1) + B[:, 3]
     np.testing.assert_allclose(oracle.scores(problem.weights(v)), expected)
     multipliers = rng.random(problem.n_constraints)
     for corner in (0.0, 0.05):
@@ -146,10 +147,10 @@ def test_each_is_less_than_all_combinations():
     X, y, attributes = table()
     rng = np.random.default_rng(2)
     scores = rng.standard_normal(len(y)) + (attributes["age"] == 1) * X[:, 0]
-    of = {"y_true": y, "sensitive_features": attributes, "interval": INTERVAL}
+    keywords = {"y_true": y, "sensitive_features": attributes, "interval": INTERVAL}
     for given in (None, "positive", "label"):
-        each = partial_parity_gap(scores, given=given, attributes="each", **of)
-        assert each <= partial_parity_gap(scores, given=given, **of)
+        each = partial_parity_gap(scores, given=given, attributes="each", **keywords)
+        assert each <= partial_parity_gap(scores, given=given, **keywords)
     assert each == max(
         gap_twin(scores[y == label].to_numpy(), attributes[a][y == label])
         for a in attributes
@@ -170,9 +171,9 @@ def test_gaps_of_each_attribute_by_itself():
     }
     for gap, given in gaps.items():
         each = [gap(*given, sensitive_features=attributes[a]) for a in attributes]
-        found = gap(*given, sensitive_features=attributes, attributes="each")
+        actual = gap(*given, sensitive_features=attributes, attributes="each")
         assert each[0] != each[1]
-        assert found == max(each)
+        assert actual == max(each)
         with pytest.raises(ValueError, match='attributes must be "joint" or "each"'):
             gap(*given, sensitive_features=attributes, attributes="both")
         one = attributes.assign(sex="f")
@@ -190,8 +191,8 @@ def test_combinations_that_are_new():
     new = X[~seen]
     scores = model.decision_function(new, sensitive_features=attributes[~seen])
     rows = np.column_stack([model.coef_, model.intercept_])
-    own = rows[0] + rows[1] + rows[3]
-    np.testing.assert_allclose(scores, new @ own[:3] + own[3])
+    w = rows[0] + rows[1] + rows[3]
+    np.testing.assert_allclose(scores, new @ w[:3] + w[3])
     chunks = da.from_array(new, chunks=(len(new), 3))
     frame = dd.from_pandas(attributes[~seen].reset_index(drop=True), npartitions=1)
     for groups in (attributes[~seen], frame):
@@ -232,18 +233,20 @@ def test_parts(given):
         PartitionedRows.of(chunks), y, frame, (9, 1), options, given, "each"
     )
     compared = encode_attributes(attributes)
-    rows = TrainingRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
+    rows = LabeledRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
     whole = rows.oracle(parted.oracle.layout.units, **options)
     n_sets, rng = whole.compared.n_sets, np.random.default_rng(0)
     w = rng.standard_normal(whole.n_weights)
     theta = rng.standard_normal(3 * whole.compared.n_families)
-    ours, theirs = (o.evaluate(w, theta, corner=0.1) for o in (whole, parted.oracle))
+    expected, actual = (
+        o.evaluate(w, theta, corner=0.1) for o in (whole, parted.oracle)
+    )
     for name in ("loss", "loss_gradient", "parts", "slopes"):
         np.testing.assert_allclose(
-            getattr(theirs, name), getattr(ours, name), rtol=1e-11, atol=1e-13
+            getattr(actual, name), getattr(expected, name), rtol=1e-11, atol=1e-13
         )
     weights = rng.standard_normal((2, n_sets, 3))
-    np.testing.assert_allclose(theirs.combine(*weights), ours.combine(*weights))
+    np.testing.assert_allclose(actual.combine(*weights), expected.combine(*weights))
 
 
 def test_training_in_parts_and_choice():
@@ -261,7 +264,7 @@ def test_training_in_parts_and_choice():
         ).fit(X, y, sensitive_features=attributes)
     assert many.objective_ == pytest.approx(one.objective_, abs=2 * one.tol)
     for model in (many, search):
-        assert [own.tolist() for own in model.groups_] == [["f", "m"], [0, 1, 2]]
+        assert [groups.tolist() for groups in model.groups_] == [["f", "m"], [0, 1, 2]]
     fairness = search.cv_results_["fairness"][0]
     assert ((fairness > 0.2) & (fairness < 1)).all()
 
@@ -272,11 +275,11 @@ def test_displays():
         warnings.simplefilter("ignore")
         model = classifier(surrogate_width=1.0, kappa=0.3)
         model.fit(X, y, sensitive_features=attributes)
-    how = {"sensitive_features": attributes}
-    densities = ScoreDensityDisplay.from_estimator(model, X, **how)
+    options = {"sensitive_features": attributes}
+    densities = ScoreDensityDisplay.from_estimator(model, X, **options)
     assert densities.groups.tolist() == ["sex f", "sex m", "age 0", "age 1", "age 2"]
     assert densities.gap == pytest.approx(model.partial_parity_gap_, abs=0.02)
-    front = ParetoFrontDisplay.from_estimator([model], X, y, **how)
+    front = ParetoFrontDisplay.from_estimator([model], X, y, **options)
     (fairness,) = front.fairness.values()
     assert np.ravel(fairness)[0] == pytest.approx(1 - densities.gap)
 

@@ -18,7 +18,7 @@ from scalefair.linear_model import (
 from scalefair.linear_model import _training_rows as training_rows
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import StrongParity, WeakParity
-from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
 from scalefair.linear_model._weights import ridge_factors
 from scalefair.metrics import (
     null_parity_gap,
@@ -47,17 +47,17 @@ def encoded(X, y, group, given):
     codes = np.searchsorted(groups, group)
     signs = np.where(y == classes[1], 1.0, -1.0)
     compared = [Attribute("group", groups, codes)]
-    return TrainingRows.of(X, signs, classes, compared, given)
+    return LabeledRows.of(X, signs, classes, compared, given)
 
 
 def test_what_is_compared():
     y, group = np.array([0, 1, 1, 0, 1, 1]), np.array([0, 0, 0, 1, 1, 2])
     rows = {g: encoded(np.zeros((6, 1)), y, group, g) for g in (None, *GAPS)}
-    found = {g: [own.tolist() for own in rows[g].compared] for g in rows}
+    actual = {g: [sets.tolist() for sets in rows[g].compared] for g in rows}
     positive = [-1, 0, 0, -1, 1, 2]
-    assert found[None] == [[0, 0, 0, 1, 1, 2]]
-    assert found["positive"] == [positive]
-    assert found["label"] == [[0, -1, -1, 1, -1, -1], positive]
+    assert actual[None] == [[0, 0, 0, 1, 1, 2]]
+    assert actual["positive"] == [positive]
+    assert actual["label"] == [[0, -1, -1, 1, -1, -1], positive]
     assert [sizes.tolist() for sizes in rows["label"].set_sizes] == [
         [1, 1, 0][: len(rows["label"].set_sizes[0])],
         [2, 1, 1],
@@ -78,7 +78,7 @@ def test_constraints_and_gradients(kind, surrogate, interactions):
     families = [np.array([0, 0, 1]), np.array([1, 0, 1])]
     families = families if kind == "unions" else rows.families
     sets = [(f[rows.cells] == s, i) for i, f in enumerate(families) for s in range(9)]
-    sets = [(own, i) for own, i in sets if own.any()]
+    sets = [(mask, i) for mask, i in sets if mask.any()]
     options = {"surrogate": surrogate, "interactions": interactions}
     options = {**rows.oracle_options(options), "families": families}
     oracle = ScoreOracle(X, rows.signs, rows.codes, 3, **options)
@@ -92,8 +92,8 @@ def test_constraints_and_gradients(kind, surrogate, interactions):
         theta = problem.thresholds(v).reshape(-1, 4 if v.size > oracle.n_weights else 1)
         x = oracle.scores(problem.weights(v))[:, None]
         rates = []
-        for own, family in sets:
-            z = x[own] - theta[family % len(theta)]
+        for mask, family in sets:
+            z = x[mask] - theta[family % len(theta)]
             above = (
                 np.clip(z + 0.5, 0, 1) if surrogate == "ramp" else 1 / (1 + np.exp(-z))
             )
@@ -157,9 +157,9 @@ def test_gap_is_at_most_kappa(given, params):
     )
     # The intercept is added before or after the products: ties apart by rounding.
     assert model.partial_parity_gap_ == pytest.approx(gap, abs=3e-3)
-    said = [str(w.message) for w in caught if "gap of the training" in str(w.message)]
-    assert len(said) == (model.partial_parity_gap_ > 1.05 * model.kappa)
-    for message in said:
+    texts = [str(w.message) for w in caught if "gap of the training" in str(w.message)]
+    assert len(texts) == (model.partial_parity_gap_ > 1.05 * model.kappa)
+    for message in texts:
         assert model.kappa == 0.01
         sizes = [np.bincount(group[y == label]) for label in (0, 1)]
         chance = null_parity_gap(
@@ -209,8 +209,8 @@ def test_one_member(given):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(X, y, sensitive_features=names)
-    said = "".join(str(w.message) for w in caught)
-    assert re.search(r"fewer than 30 rows.*'b' labelled 1 \(1\)", said)
+    texts = "".join(str(w.message) for w in caught)
+    assert re.search(r"fewer than 30 rows.*'b' labelled 1 \(1\)", texts)
     assert np.isfinite(model.coef_).all()
     # A group without negatives has what the positives are compared by.
     model.set_params(min_group_size=2, given="positive")
@@ -229,10 +229,12 @@ def test_parts(given):
     params = {"given": given, "kappa": 0.2, "surrogate_width": 1.0}
     chunks = da.from_array(X, chunks=(250, 3))
     models = []
-    for own in (X, chunks):
+    for features in (X, chunks):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The gap of the training")
-            models.append(classifier(**params).fit(own, y, sensitive_features=group))
+            models.append(
+                classifier(**params).fit(features, y, sensitive_features=group)
+            )
     one, many = models
     assert many.converged_
     # Sums in another order: both stop within the tolerance of the same problem.
@@ -245,17 +247,17 @@ def test_parts(given):
     )
     assert parted.oracle.cell_sizes.tolist() == rows.cell_sizes.tolist()
     w, theta = np.linspace(-1, 1, 12), np.array([-0.3, 0.1, 0.0, 0.2])
-    ours = rows.oracle(parted.oracle.layout.units, **names).evaluate(w, theta)
-    theirs = parted.oracle.evaluate(w, theta)
+    expected = rows.oracle(parted.oracle.layout.units, **names).evaluate(w, theta)
+    actual = parted.oracle.evaluate(w, theta)
     for name in ("loss", "loss_gradient", "parts", "slopes"):
         np.testing.assert_allclose(
-            getattr(theirs, name), getattr(ours, name), rtol=1e-12, atol=1e-14
+            getattr(actual, name), getattr(expected, name), rtol=1e-12, atol=1e-14
         )
 
 
 def test_samples_have_rows_of_each_cell(monkeypatch):
-    monkeypatch.setattr(training_rows, "_SAMPLE_ROWS", 900)
-    monkeypatch.setattr(training_rows, "_LEAST", 60)
+    monkeypatch.setattr(training_rows, "SAMPLE_ROWS", 900)
+    monkeypatch.setattr(training_rows, "MIN_CELL_ROWS", 60)
     rng = np.random.default_rng(0)
     X, group = rng.standard_normal((6000, 2)), rng.integers(0, 2, 6000)
     y = np.zeros(6000, int)
@@ -263,7 +265,7 @@ def test_samples_have_rows_of_each_cell(monkeypatch):
     names = {"interactions": True, "loss": "logistic", "surrogate": "ramp"}
     parts = PartitionedRows.of(da.from_array(X, chunks=(2000, 2)))
     training = PartitionedTraining(parts, y, group, (9, 1), names, "label")
-    samples = list(training.growing_samples(np.random.RandomState(0)))
+    samples = list(training.nested_subsamples(np.random.RandomState(0)))
     assert samples
     for sample in samples:
         positive = sample.cell_sizes[1::2]
@@ -289,8 +291,8 @@ def test_paths_and_choice():
             model = estimator.set_params(kappa=0.2)
             model.fit(X[train], y[train], sensitive_features=group[train])
             scores = model.decision_function(X[test], sensitive_features=group[test])
-            of = {"sensitive_features": group[test], "interval": INTERVAL}
-            gap = partial_equalized_odds_gap(y[test], scores, **of)
+            keywords = {"sensitive_features": group[test], "interval": INTERVAL}
+            gap = partial_equalized_odds_gap(y[test], scores, **keywords)
             assert search.cv_results_["fairness"][0, i] == pytest.approx(1 - gap)
         # From thresholds of two families to those of one, and back.
         again = search.best_estimator_.set_params(warm_start=True, given="positive")

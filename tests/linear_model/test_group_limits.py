@@ -42,9 +42,9 @@ def fit_path(X, y, groups, **options):
 
 
 def fit_choice(*rows, **options):
-    how = {"estimator": Classifier(**options), "fairness_floor": 0.0}
+    keywords = {"estimator": Classifier(**options), "fairness_floor": 0.0}
     choice = partial(PartiallyFairClassifierCV, kappas=[0.5], cv=2)
-    return fit(*rows, choice, **how).best_estimator_
+    return fit(*rows, choice, **keywords).best_estimator_
 
 
 WAYS = {
@@ -114,12 +114,12 @@ def test_few_rows_are_warned_of(name):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         WAYS[name](X, y, groups)
-    (found,) = [w for w in caught if "fewer than 30 rows" in str(w.message)]
-    assert found.category is UserWarning
-    assert "'few' (18), 'some' (29). A share of 18 row(s)" in str(found.message)
-    assert "error of up to 0.12" in str(found.message)
+    (actual,) = [w for w in caught if "fewer than 30 rows" in str(w.message)]
+    assert actual.category is UserWarning
+    assert "'few' (18), 'some' (29). A share of 18 row(s)" in str(actual.message)
+    assert "error of up to 0.12" in str(actual.message)
     if name != "choice":
-        assert found.filename == __file__
+        assert actual.filename == __file__
 
 
 def test_memory_is_asked_for_before_it_is_needed(monkeypatch):

@@ -25,9 +25,9 @@ def rows(m=300, n=6, n_groups=3, dtype=np.float64, seed=0):
 def scores_twin(X, codes, w, n_groups, interactions):
     """Scores by the coefficients and intercept of each group, one row after another."""
     W = w.reshape(-1, X.shape[1] + 1)
-    own = [W[0] + (W[k] if k and interactions else 0) for k in range(n_groups)]
+    B = [W[0] + (W[k] if k and interactions else 0) for k in range(n_groups)]
     return np.array(
-        [x @ own[k][:-1] + own[k][-1] for x, k in zip(X.toarray(), codes, strict=True)]
+        [x @ B[k][:-1] + B[k][-1] for x, k in zip(X.toarray(), codes, strict=True)]
     )
 
 
@@ -97,9 +97,9 @@ def test_values_and_gradients(loss, n_groups, interactions, surrogate, corner):
     np.testing.assert_allclose((value.loss, value.concave_loss), expected, rtol=1e-12)
     plus, minus = parts_twin(h, THETA, surrogate, corner)
     for k in range(n_groups):
-        own = codes == k
-        np.testing.assert_allclose(value.plus[k], plus[own].mean(axis=0), atol=1e-12)
-        np.testing.assert_allclose(value.minus[k], minus[own].mean(axis=0), atol=1e-12)
+        mask = codes == k
+        np.testing.assert_allclose(value.plus[k], plus[mask].mean(axis=0), atol=1e-12)
+        np.testing.assert_allclose(value.minus[k], minus[mask].mean(axis=0), atol=1e-12)
 
     both = np.concatenate([direction, shift])
     slopes = {
@@ -158,13 +158,13 @@ def test_shift_of_all_scores():
     # Scores and thresholds that are far away, at the same distances.
     oracle = oracle_of(*rows(), 3)
     w = random_weights(oracle)
-    far = w.copy()
-    far[oracle.n_features] += 2.0**20
+    distant = w.copy()
+    distant[oracle.n_features] += 2.0**20
     for corner in (0.0, 0.05):
-        near = oracle.evaluate(w, THETA, corner=corner)
-        shifted = oracle.evaluate(far, THETA + 2.0**20, corner=corner)
-        np.testing.assert_allclose(shifted.plus, near.plus, rtol=0, atol=1e-8)
-        np.testing.assert_allclose(shifted.minus, near.minus, rtol=0, atol=1e-8)
+        reference = oracle.evaluate(w, THETA, corner=corner)
+        shifted = oracle.evaluate(distant, THETA + 2.0**20, corner=corner)
+        np.testing.assert_allclose(shifted.plus, reference.plus, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(shifted.minus, reference.minus, rtol=0, atol=1e-8)
 
 
 def test_no_negative_has_its_rank_in_the_interval():

@@ -25,11 +25,11 @@ def rows():
 
 def strong(rows, surrogate="ramp", ridge=0.0, kind=StrongParity, **options):
     oracle = ScoreOracle(*rows, 3, surrogate=surrogate, **options)
-    own = {"n_thresholds": 6, "surrogate": surrogate}
+    criterion = {"n_thresholds": 6, "surrogate": surrogate}
     if kind is WeakParity:
-        own = {"threshold": 0.2}
+        criterion = {"threshold": 0.2}
     factors = ridge_factors(oracle.layout, ridge)
-    return kind(oracle, INTERVAL, 0.1, factors, 0.7, **own)
+    return kind(oracle, INTERVAL, 0.1, factors, 0.7, **criterion)
 
 
 weak = partial(strong, kind=WeakParity)
@@ -59,8 +59,8 @@ def test_constraints(rows, make, surrogate, interactions):
             expected = [A[k] - A[j] - 0.05 for k, j in permutations(range(3), 2)]
         (plus, _), (minus, _) = problem.evaluate(v)
         smoothed = problem.smoothed(v, 0.0).constraints
-        for found in ((plus - minus)[1:], smoothed):
-            np.testing.assert_allclose(found, expected, atol=1e-12)
+        for actual in ((plus - minus)[1:], smoothed):
+            np.testing.assert_allclose(actual, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("make", [strong, weak])

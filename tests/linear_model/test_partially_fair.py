@@ -150,7 +150,7 @@ def test_start_may_be_given(rows, criterion):
     assert model.infeasibility_ <= 3e-3
 
 
-def test_given_start_must_fit_and_be_fair(rows):
+def test_check_start_must_fit_and_be_fair(rows):
     with pytest.raises(ValueError, match=r"shape \(2, 5\)"):
         fit(classifier(start=np.zeros(5)), rows)
     unfair = np.zeros((2, 5))
@@ -243,8 +243,8 @@ def test_shift_is_the_best_of_all():
         scores = rng.randint(-3, 4, size=12) * 0.5
         signs = rng.choice([-1.0, 1.0], size=12)
         shifts = [most_accurate_shift(scores, signs), *np.arange(-2.25, 2.5, 0.5)]
-        right = [((scores + s > 0) == (signs > 0)).sum() for s in shifts]
-        assert right[0] == max(right)
+        is_correct = [((scores + s > 0) == (signs > 0)).sum() for s in shifts]
+        assert is_correct[0] == max(is_correct)
 
 
 def test_one_lucky_row_does_not_decide_the_shift():
@@ -258,13 +258,13 @@ def test_one_lucky_row_does_not_decide_the_shift():
 
 def test_path_of_solutions_in_the_order_given(rows):
     X, y, group = rows
-    how = {
+    options = {
         "kappas": [0.3, 0.02, 0.1],
         "interval": INTERVAL,
         "n_thresholds": 20,
         **PAPER,
     }
-    path = partial_fairness_path(X, y, sensitive_features=group, **how)
+    path = partial_fairness_path(X, y, sensitive_features=group, **options)
     assert [model.kappa for model in path] == [0.3, 0.02, 0.1]
     wide, tight, middle = path
     assert tight.objective_ > middle.objective_ > wide.objective_
@@ -314,6 +314,32 @@ class TestCV:
         fairness = strict.cv_results_["fairness"].mean(axis=1)
         assert fairness[0] >= 0.75 > fairness[1]
 
+    def test_penalty_of_the_interactions_is_chosen_as_well(self, rows):
+        search = self.search(0.0).set_params(interaction_alphas=[10.0, 1e-4])
+        search = fit(search, rows)
+        results = search.cv_results_
+        assert results["kappa"].tolist() == [0.02, 0.5, 0.02, 0.5]
+        assert results["interaction_alpha"].tolist() == [1e-4, 1e-4, 10.0, 10.0]
+        assert results["accuracy"].shape == results["fairness"].shape == (4, 3)
+        best = results["accuracy"].mean(axis=1).argmax()
+        assert search.kappa_ == results["kappa"][best]
+        assert search.interaction_alpha_ == results["interaction_alpha"][best]
+        chosen = search.best_estimator_.get_params()
+        assert chosen["interaction_alpha"] == search.interaction_alpha_
+        # One value is as if the estimator had it.
+        one = fit(search.set_params(interaction_alphas=[10.0]), rows)
+        alone = self.search(0.0)
+        alone.estimator.set_params(interaction_alpha=10.0)
+        alone = fit(alone, rows)
+        assert one.interaction_alpha_ == alone.interaction_alpha_ == 10.0
+        assert_allclose(one.cv_results_["accuracy"], alone.cv_results_["accuracy"])
+
+    @pytest.mark.parametrize("alphas", [[], [-1.0], 0.1, [np.nan]])
+    def test_bad_interaction_alphas(self, rows, alphas):
+        search = self.search(0.2).set_params(interaction_alphas=alphas)
+        with pytest.raises(ValueError, match="interaction_alphas"):
+            fit(search, rows)
+
     def test_no_gap_is_fair_enough(self, rows):
         X, y, group = rows
         with pytest.warns(ConvergenceWarning, match="fairness_floor") as caught:
@@ -329,11 +355,11 @@ class TestCV:
         for name in ("accuracy", "fairness"):
             assert_allclose(search.cv_results_[name], flat.cv_results_[name], rtol=0)
         for name in ("predict", "decision_function", "predict_proba"):
-            found, expected = (
+            actual, expected = (
                 getattr(model, name)(X, sensitive_features=group)
                 for model in (search, flat.best_estimator_)
             )
-            np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(actual, expected)
 
     def test_no_folds(self, rows):
         splits = iter([(np.arange(750), np.arange(750, 1500))])

@@ -43,11 +43,11 @@ def test_the_papers_problem(a9a, start, objective, infeasibility, n_calls):
 
 
 def test_front_of_a9a(a9a):
-    how = PAPER | {"n_thresholds": 25, "alpha": 1e-3, "start": "zero"}
-    how |= {"interval": (0.05, 0.30)}
-    how |= {"sensitive_features": a9a.sensitive_features}
+    options = PAPER | {"n_thresholds": 25, "alpha": 1e-3, "start": "zero"}
+    options |= {"interval": (0.05, 0.30)}
+    options |= {"sensitive_features": a9a.sensitive_features}
     kappas = 0.01, 0.05, 0.1, 0.2, 0.28
-    path = partial_fairness_path(a9a.data, a9a.target, kappas=kappas, **how)
+    path = partial_fairness_path(a9a.data, a9a.target, kappas=kappas, **options)
     groups = a9a.sensitive_features_test
     scores = [
         m.decision_function(a9a.data_test, sensitive_features=groups) for m in path

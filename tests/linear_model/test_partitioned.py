@@ -97,12 +97,12 @@ def oracles(rows, X, **options):
     whole, y, group = rows
     options = {**OPTIONS, **options}
     training = PartitionedTraining(PartitionedRows.of(X), y, group, LIMITS, options)
-    known, many = training.known, training.oracle
+    labels, many = training.labels, training.oracle
     units = FeatureUnits.of(column_spread(whole))
     for of_parts, of_whole in zip(many.layout.units, units, strict=True):
         assert_allclose(of_parts, of_whole, rtol=1e-13, atol=1e-15)
     units = many.layout.units
-    one = ScoreOracle(whole, known.signs, known.codes, 3, units=units, **options)
+    one = ScoreOracle(whole, labels.signs, labels.codes, 3, units=units, **options)
     return many, one
 
 
@@ -190,9 +190,9 @@ def test_gap_is_at_most_kappa(rows, form, criterion):
     model = classifier(criterion=criterion, surrogate_width="auto", kappa=0.2, tol=5e-3)
     whole = clone(model).fit(X, y, sensitive_features=group)
     model.fit(form(X), y, sensitive_features=group)
-    for found in (whole, model):
-        assert found.converged_
-        assert found.partial_parity_gap_ <= 0.2
+    for actual in (whole, model):
+        assert actual.converged_
+        assert actual.partial_parity_gap_ <= 0.2
 
 
 @pytest.mark.parametrize("form", PARTITIONED)
@@ -228,17 +228,17 @@ def test_prediction(rows, fitted, form, method):
     X, y, group = rows
     predict = getattr(fitted, method)
     expected = predict(X, sensitive_features=group)
-    found = predict(form(X), sensitive_features=group)
-    assert found.shape == expected.shape
-    assert found.dtype == expected.dtype
+    actual = predict(form(X), sensitive_features=group)
+    assert actual.shape == expected.shape
+    assert actual.dtype == expected.dtype
     if form is as_reader:
-        assert isinstance(found, np.ndarray)
+        assert isinstance(actual, np.ndarray)
     else:
-        assert found.npartitions == (3 if form is as_frame else len(CUTS) - 1)
+        assert actual.npartitions == (3 if form is as_frame else len(CUTS) - 1)
     if method == "predict":
-        assert (np.asarray(found) == expected).all()
+        assert (np.asarray(actual) == expected).all()
     else:
-        assert_allclose(np.asarray(found), expected, rtol=1e-12, atol=1e-14)
+        assert_allclose(np.asarray(actual), expected, rtol=1e-12, atol=1e-14)
     assert fitted.score(form(X), y, sensitive_features=group) == fitted.score(
         X, y, sensitive_features=group
     )
@@ -247,19 +247,19 @@ def test_prediction(rows, fitted, form, method):
 def test_prediction_without_groups_in_float32(rows):
     X, y, group = rows
     model = classifier(criterion="weak", interactions=False)
-    found = model.fit(X, y, sensitive_features=group).decision_function(
+    actual = model.fit(X, y, sensitive_features=group).decision_function(
         as_reader(X.astype(np.float32))
     )
-    assert found.dtype == np.float32
-    assert_allclose(found, model.decision_function(X), rtol=1e-4, atol=1e-5)
+    assert actual.dtype == np.float32
+    assert_allclose(actual, model.decision_function(X), rtol=1e-4, atol=1e-5)
 
 
 def test_prediction_of_some_groups_is_lazy(rows, fitted):
     X, _y, group = rows
     few = X[600:], group[600:]  # two of three groups
-    found = fitted.decision_function(as_array(few[0]), sensitive_features=few[1])
+    actual = fitted.decision_function(as_array(few[0]), sensitive_features=few[1])
     expected = fitted.decision_function(few[0], sensitive_features=few[1])
-    assert_allclose(found.compute(), expected, rtol=1e-12, atol=1e-14)
+    assert_allclose(actual.compute(), expected, rtol=1e-12, atol=1e-14)
 
     def refuse(block):
         raise ValueError("computed")
@@ -335,14 +335,14 @@ def test_cross_validated_model_predicts_parts(rows):
     model = PartiallyFairClassifierCV(
         [0.3], 0.0, estimator=classifier(criterion="weak"), cv=2
     ).fit(X, y, sensitive_features=group)
-    found = model.predict(as_reader(X), sensitive_features=group)
-    assert (found == model.predict(X, sensitive_features=group)).all()
+    actual = model.predict(as_reader(X), sensitive_features=group)
+    assert (actual == model.predict(X, sensitive_features=group)).all()
 
 
 @pytest.fixture
 def small_samples(monkeypatch):
     """The rows below are many."""
-    monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", 1200)
+    monkeypatch.setattr(_training_rows, "SAMPLE_ROWS", 1200)
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +370,7 @@ def fit(X, rows, **params):
 def samples(X, y, group, seed=0):
     parts = PartitionedRows.of(X)
     training = PartitionedTraining(parts, y, group, LIMITS, OPTIONS)
-    return list(training.growing_samples(np.random.RandomState(seed)))
+    return list(training.nested_subsamples(np.random.RandomState(seed)))
 
 
 @pytest.mark.parametrize("form", [in_parts, in_sparse_parts, as_reader])
@@ -397,7 +397,7 @@ def test_other_starts_go_without_a_sample(many_rows, monkeypatch):
 
     X = in_parts(rows[0])
     model = fit(X, rows, warm_start=True)
-    monkeypatch.setattr(PartitionedTraining, "growing_samples", drawn)
+    monkeypatch.setattr(PartitionedTraining, "nested_subsamples", drawn)
     first = model.n_oracle_calls_
     model.fit(X, rows[1], sensitive_features=rows[2])
     assert model.n_oracle_calls_ < first / 2
@@ -409,33 +409,33 @@ def test_other_starts_go_without_a_sample(many_rows, monkeypatch):
 @pytest.mark.parametrize("form", [in_parts, in_sparse_parts])
 def test_samples_grow_and_have_every_group(many_rows, form, small_samples):
     X, y, group = many_rows
-    found = samples(form(X), y, group)
+    actual = samples(form(X), y, group)
     # Shares 1/16 and 1/4 of either group have fewer than 500 rows.
-    assert [len(sample.signs) for sample in found] == [1000, 1000, 1201]
-    taken = []
-    for sample in found:
+    assert [len(sample.signs) for sample in actual] == [1000, 1000, 1201]
+    positions = []
+    for sample in actual:
         rows_taken = sample.X.toarray() if sparse.issparse(sample.X) else sample.X
-        taken.append([np.flatnonzero((x == X).all(axis=1))[0] for x in rows_taken])
-        assert (sample.signs == np.where(y[taken[-1]] == "yes", 1, -1)).all()
-        assert (sample.sensitive_features == group[taken[-1]]).all()
-        assert len(set(taken[-1])) == len(taken[-1])
-    assert set(taken[0]) <= set(taken[1]) < set(taken[2])
-    assert np.ptp(taken[0]) > 3000  # not the first ones
-    assert samples(form(X), y, group, seed=1)[0].X[0, 0] != found[0].X[0, 0]
+        positions.append([np.flatnonzero((x == X).all(axis=1))[0] for x in rows_taken])
+        assert (sample.signs == np.where(y[positions[-1]] == "yes", 1, -1)).all()
+        assert (sample.sensitive_features == group[positions[-1]]).all()
+        assert len(set(positions[-1])) == len(positions[-1])
+    assert set(positions[0]) <= set(positions[1]) < set(positions[2])
+    assert np.ptp(positions[0]) > 3000  # not the first ones
+    assert samples(form(X), y, group, seed=1)[0].X[0, 0] != actual[0].X[0, 0]
 
 
 def test_no_sample_of_few_or_wide_rows(many_rows, monkeypatch):
     X, y, group = many_rows
     assert not samples(in_parts(X), y, group)
     for limit in (900, 4000):  # below 500 a group; as many as there are
-        monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", limit)
+        monkeypatch.setattr(_training_rows, "SAMPLE_ROWS", limit)
         assert not samples(in_parts(X), y, group)
-    monkeypatch.setattr(_training_rows, "_SAMPLE_ROWS", 3999)
-    monkeypatch.setattr(_training_rows, "_SAMPLE_BYTES", 1100 * X[0].nbytes)
+    monkeypatch.setattr(_training_rows, "SAMPLE_ROWS", 3999)
+    monkeypatch.setattr(_training_rows, "SAMPLE_BYTES", 1100 * X[0].nbytes)
     assert len(samples(in_parts(X), y, group)[-1].signs) == 1101
     assert len(samples(in_parts(X.astype(np.float32)), y, group)[-1].signs) == 2201
     assert len(samples(in_sparse_parts(X), y, group)) == 0  # with 4 bytes an index
-    monkeypatch.setattr(_training_rows, "_SAMPLE_BYTES", 900 * X[0].nbytes)
+    monkeypatch.setattr(_training_rows, "SAMPLE_BYTES", 900 * X[0].nbytes)
     assert not samples(in_parts(X), y, group)
 
 

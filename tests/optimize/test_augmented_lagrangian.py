@@ -87,13 +87,13 @@ def test_infeasible_is_not_converged():
 def test_constraints_of_any_scale(steepness):
     # The point of the half plane x + y >= 1 that is next to (0, -1): (1, 0).
     evaluate, _ = nearest([0.0, -1.0], [[-steepness, -steepness]], [-steepness])
-    found = augmented_lagrangian(
+    actual = augmented_lagrangian(
         evaluate, np.zeros(2), tol=1e-6, stationarity=1e-6, max_iter=100
     )
-    assert found.converged
-    assert found.kkt_residual <= 1e-6
-    np.testing.assert_allclose(found.x, [1.0, 0.0], atol=1e-6)
-    np.testing.assert_allclose(found.multipliers, 2 / steepness, rtol=1e-5)
+    assert actual.converged
+    assert actual.kkt_residual <= 1e-6
+    np.testing.assert_allclose(actual.x, [1.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(actual.multipliers, 2 / steepness, rtol=1e-5)
 
 
 half_plane, _ = nearest([0.0, 0.0], [[-1.0, -1.0]], [-1.0])

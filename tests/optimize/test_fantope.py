@@ -49,75 +49,75 @@ def assert_certified(A, b, k, found):
 def test_certificate(seed, G, n, rank):
     k = 1 + seed % (n - 1)
     A, b = random_problem(seed, G, n, k, rank)
-    found = minimax_on_fantope(A, b, k, tol=1e-8)
-    assert found.converged, found.message
-    assert_certified(A, b, k, found)
-    assert found.gap <= max(1e-8 * found.value, 1e-13 * np.abs(b).max())
+    actual = minimax_on_fantope(A, b, k, tol=1e-8)
+    assert actual.converged, actual.message
+    assert_certified(A, b, k, actual)
+    assert actual.gap <= max(1e-8 * actual.value, 1e-13 * np.abs(b).max())
 
 
 @pytest.mark.parametrize(("G", "n", "k"), [(2, 5, 2), (4, 6, 3), (6, 9, 4)])
 def test_agrees_with_cutting_planes(G, n, k):
     A, b = random_problem(G, G, n, k)
-    found = minimax_on_fantope(A, b, k)
+    actual = minimax_on_fantope(A, b, k)
     other = maximize_on_simplex(dual_oracle(A, b, k), G, tol=1e-5, max_iter=400)
-    assert found.converged
-    assert other.value <= found.value * (1 + 1e-12)
-    assert found.bound <= other.upper_bound * (1 + 1e-12)
+    assert actual.converged
+    assert other.value <= actual.value * (1 + 1e-12)
+    assert actual.bound <= other.upper_bound * (1 + 1e-12)
 
 
 def test_three_directions_in_the_plane():
     angles = np.pi / 3 * np.arange(3)
     u = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    found = minimax_on_fantope(2 * u[:, :, None] * u[:, None, :], [2, 2, 2], 1)
-    assert found.value == pytest.approx(1, abs=1e-9)
-    np.testing.assert_allclose(found.W, np.eye(2) / 2, atol=1e-8)
-    np.testing.assert_allclose(found.weights, 1 / 3, atol=1e-8)
+    actual = minimax_on_fantope(2 * u[:, :, None] * u[:, None, :], [2, 2, 2], 1)
+    assert actual.value == pytest.approx(1, abs=1e-9)
+    np.testing.assert_allclose(actual.W, np.eye(2) / 2, atol=1e-8)
+    np.testing.assert_allclose(actual.weights, 1 / 3, atol=1e-8)
 
 
 def test_diagonal_matrices_are_a_linear_program():
     """Two groups that want one coordinate each: half of both."""
     A = np.array([np.diag([1.0, 0, 0]), np.diag([0, 3.0, 0])])
-    found = minimax_on_fantope(A, [1, 3], 1)
-    assert found.value == pytest.approx(3 / 4, abs=1e-9)
-    np.testing.assert_allclose(found.W, np.diag([1 / 4, 3 / 4, 0]), atol=1e-7)
-    np.testing.assert_allclose(found.weights, [3 / 4, 1 / 4], atol=1e-7)
+    actual = minimax_on_fantope(A, [1, 3], 1)
+    assert actual.value == pytest.approx(3 / 4, abs=1e-9)
+    np.testing.assert_allclose(actual.W, np.diag([1 / 4, 3 / 4, 0]), atol=1e-7)
+    np.testing.assert_allclose(actual.weights, [3 / 4, 1 / 4], atol=1e-7)
 
 
 @pytest.mark.parametrize("factor", [1e-20, 1.0, 1e9])
 def test_unit(factor):
     A, b = random_problem(5, 4, 6, 2)
-    found = minimax_on_fantope(factor * A, factor * b, 2)
+    actual = minimax_on_fantope(factor * A, factor * b, 2)
     reference = minimax_on_fantope(A, b, 2)
-    assert found.converged
-    assert found.value == pytest.approx(factor * reference.value, rel=1e-8, abs=0)
+    assert actual.converged
+    assert actual.value == pytest.approx(factor * reference.value, rel=1e-8, abs=0)
 
 
 def test_nothing_to_decide():
-    found = minimax_on_fantope(np.zeros((3, 4, 4)), np.zeros(3), 2)
-    assert found.converged
-    assert found.value == found.bound == 0
+    actual = minimax_on_fantope(np.zeros((3, 4, 4)), np.zeros(3), 2)
+    assert actual.converged
+    assert actual.value == actual.bound == 0
     same = np.broadcast_to(np.diag([3.0, 2.0, 1.0]), (3, 3, 3))
-    found = minimax_on_fantope(same, [3.0, 3.0, 3.0], 1)
-    assert found.converged, found.message
-    assert found.value == pytest.approx(0, abs=1e-13)
+    actual = minimax_on_fantope(same, [3.0, 3.0, 3.0], 1)
+    assert actual.converged, actual.message
+    assert actual.value == pytest.approx(0, abs=1e-13)
 
 
 def test_says_so_when_iterations_run_out():
     A, b = random_problem(5, 4, 6, 2)
-    found = minimax_on_fantope(A, b, 2, max_iter=3)
-    assert not found.converged
-    assert found.n_iter == 3
-    assert "raise max_iter" in found.message
-    assert_certified(A, b, 2, found)
+    actual = minimax_on_fantope(A, b, 2, max_iter=3)
+    assert not actual.converged
+    assert actual.n_iter == 3
+    assert "raise max_iter" in actual.message
+    assert_certified(A, b, 2, actual)
 
 
 def test_says_so_when_rounding_stops_it():
     A, b = random_problem(5, 4, 6, 2)
-    found = minimax_on_fantope(A, b, 2, tol=1e-17)
-    assert not found.converged
-    assert "raise tol" in found.message
-    assert_certified(A, b, 2, found)
-    assert found.gap < 1e-9 * found.value
+    actual = minimax_on_fantope(A, b, 2, tol=1e-17)
+    assert not actual.converged
+    assert "raise tol" in actual.message
+    assert_certified(A, b, 2, actual)
+    assert actual.gap < 1e-9 * actual.value
 
 
 def test_refuses_what_is_no_problem():

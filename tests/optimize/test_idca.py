@@ -14,7 +14,11 @@ from scalefair.optimize import (
     proximal_bundle,
     switching_subgradient,
 )
-from scalefair.optimize._dc_problem import Oracle, least_residual, residual_of_aggregate
+from scalefair.optimize._dc_problem import (
+    CountingOracle,
+    least_residual,
+    residual_of_aggregate,
+)
 
 
 class Functions(DCProblem):
@@ -107,9 +111,9 @@ def test_shared_pass_is_used(monkeypatch):
 
     monkeypatch.setattr(Functions, "evaluate", evaluate)
     problem = bowl()
-    found = idca(problem, [3.0, 1.0])
-    assert found.converged
-    assert len(calls) == len(problem.visited) == found.n_calls
+    actual = idca(problem, [3.0, 1.0])
+    assert actual.converged
+    assert len(calls) == len(problem.visited) == actual.n_calls
 
 
 SOLVERS = [idca, proximal_bundle, switching_subgradient, direct_switching_subgradient]
@@ -154,23 +158,23 @@ def test_arrays_that_are_written_again(solver):
         return values, jacobian
 
     frugal.plus = plus
-    found, other = (solver(problem, x0) for problem in (frugal, plain))
-    np.testing.assert_array_equal(found.x, other.x)
+    actual, other = (solver(problem, x0) for problem in (frugal, plain))
+    np.testing.assert_array_equal(actual.x, other.x)
     np.testing.assert_array_equal(x0, [3, 1])
-    assert found.n_calls == other.n_calls
+    assert actual.n_calls == other.n_calls
 
 
 def test_history_is_of_records():
     seen = []
-    found = idca(bowl(), [3.0, 1.0], tol=1e-8, callback=seen.append)
-    assert seen == found.history
-    assert len(found.history) == found.n_iter
-    calls = [record.n_calls for record in found.history]
+    actual = idca(bowl(), [3.0, 1.0], tol=1e-8, callback=seen.append)
+    assert seen == actual.history
+    assert len(actual.history) == actual.n_iter
+    calls = [record.n_calls for record in actual.history]
     assert calls == sorted(calls)
-    assert calls[-1] == found.n_calls
-    last = found.history[-1]
-    assert last.objective == found.objective
-    assert last.kkt_residual == found.kkt_residual
+    assert calls[-1] == actual.n_calls
+    last = actual.history[-1]
+    assert last.objective == actual.objective
+    assert last.kkt_residual == actual.kkt_residual
 
 
 # A second constraint that is inactive at both KKT points.
@@ -180,9 +184,9 @@ ABSOLUTE_VALUE = Functions(1, (l1, zero))
 
 @pytest.mark.parametrize(("x", "multiplier"), [(3.0, 1 / 3), (-3.0, 5 / 3)])
 def test_zero_at_kkt_points(x, multiplier):
-    found = nearly_kkt_residual(outside(LOW), [x, 0], [multiplier, 0], [x, 0])
-    assert found.value == pytest.approx(0, abs=1e-15)
-    point = Oracle(outside(LOW))(np.array([x, 0.0]))
+    actual = nearly_kkt_residual(outside(LOW), [x, 0], [multiplier, 0], [x, 0])
+    assert actual.value == pytest.approx(0, abs=1e-15)
+    point = CountingOracle(outside(LOW))(np.array([x, 0.0]))
     residual, multipliers = least_residual(point, point)
     assert residual.value == pytest.approx(0, abs=1e-6)
     np.testing.assert_allclose(multipliers, [multiplier, 0], atol=1e-6)
@@ -190,9 +194,9 @@ def test_zero_at_kkt_points(x, multiplier):
 
 @given(st.floats(-4, 4), st.floats(-4, 4), st.floats(0, 3), st.floats(0, 3))
 def test_positive_elsewhere(x, y, first, second):
-    found = nearly_kkt_residual(outside(LOW), [x, y], [first, second], [x, y])
-    near = min(abs(abs(x) - 3) + abs(y), 1.0)
-    assert found.value >= 0.05 * near
+    actual = nearly_kkt_residual(outside(LOW), [x, y], [first, second], [x, y])
+    reference = min(abs(abs(x) - 3) + abs(y), 1.0)
+    assert actual.value >= 0.05 * reference
 
 
 def test_parts():
@@ -219,7 +223,7 @@ def test_parts():
 
 @pytest.mark.parametrize("shift", [1e-1, 1e-3, 1e-5])
 def test_found_multipliers_fit_nearby(shift):
-    point = Oracle(outside(LOW))(np.array([3.0 + shift, shift]))
+    point = CountingOracle(outside(LOW))(np.array([3.0 + shift, shift]))
     residual, multipliers = least_residual(point, point)
     assert residual.value <= 10 * shift
     again = nearly_kkt_residual(outside(LOW), point.x, multipliers, point.x)
@@ -228,15 +232,15 @@ def test_found_multipliers_fit_nearby(shift):
 
 @given(st.floats(0, 2), st.floats(0, 2), st.floats(1e-8, 2))
 def test_aggregate_takes_the_best_witness(x, norm, error):
-    point, witness = (Oracle(ABSOLUTE_VALUE)(np.array([z])) for z in (0.0, x))
-    found = residual_of_aggregate(point, np.zeros(0), witness, norm, error)
+    point, witness = (CountingOracle(ABSOLUTE_VALUE)(np.array([z])) for z in (0.0, x))
+    actual = residual_of_aggregate(point, np.zeros(0), witness, norm, error)
     best = minimize_scalar(
         lambda u: max(x + np.exp(u), norm + error / np.exp(u)),
         bounds=(-20, 4),
         method="bounded",
         options={"xatol": 1e-10},
     )
-    assert found.value == pytest.approx(best.fun, rel=1e-6)
+    assert actual.value == pytest.approx(best.fun, rel=1e-6)
     exact = residual_of_aggregate(point, np.zeros(0), witness, norm, 0.0)
     assert (exact.distance, exact.stationarity) == pytest.approx((x, norm), rel=1e-15)
 
@@ -277,19 +281,19 @@ def left_of(c):
     ],
 )
 def test_known_answers(problem, start, end, multipliers, tol):
-    found = idca(problem, start, tol=tol)
-    assert_kkt(found, tol)
+    actual = idca(problem, start, tol=tol)
+    assert_kkt(actual, tol)
     # Points of residual tol lie within the hundredfold in these problems.
-    np.testing.assert_allclose(found.x, end, atol=100 * tol)
-    np.testing.assert_allclose(found.multipliers, multipliers, atol=1e-3)
+    np.testing.assert_allclose(actual.x, end, atol=100 * tol)
+    np.testing.assert_allclose(actual.multipliers, multipliers, atol=1e-3)
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_several_minima(sign):
     problem = Functions(1, (lambda v: (v[0] ** 4, 4 * v**3), square))
-    found = idca(problem, [2.0 * sign], tol=1e-7)
-    assert found.x == pytest.approx([sign * np.sqrt(0.5)], abs=1e-6)
-    assert found.objective == pytest.approx(-0.25)
+    actual = idca(problem, [2.0 * sign], tol=1e-7)
+    assert actual.x == pytest.approx([sign * np.sqrt(0.5)], abs=1e-6)
+    assert actual.objective == pytest.approx(-0.25)
     # zero is stationary as well, and the algorithm knows
     still = idca(problem, [0.0], tol=1e-7)
     assert still.converged
@@ -300,10 +304,10 @@ def test_several_minima(sign):
 def test_linearly_dependent_constraints():
     rows = [(linear(k, -k, 0), zero) for k in (1, 2, 3, 3)]
     problem = Functions(2, (square, zero), *rows)
-    found = idca(problem, [3.0, 2.0], tol=1e-6)
-    assert_kkt(found, 1e-6)
-    np.testing.assert_allclose(found.x, [1, 0], atol=1e-5)
-    assert found.multipliers @ [1, 2, 3, 3] == pytest.approx(2, abs=1e-4)
+    actual = idca(problem, [3.0, 2.0], tol=1e-6)
+    assert_kkt(actual, 1e-6)
+    np.testing.assert_allclose(actual.x, [1, 0], atol=1e-5)
+    assert actual.multipliers @ [1, 2, 3, 3] == pytest.approx(2, abs=1e-4)
 
 
 class Random(DCProblem):
@@ -337,26 +341,26 @@ class Random(DCProblem):
 @given(st.integers(0, 10**6))
 def test_iterates_stay_feasible_and_the_residual_is_proved(seed):
     problem = Random(seed)
-    found = idca(problem, np.zeros(6), tol=1e-3, max_iter=500)
-    assert_kkt(found, 1e-3)
-    assert max(record.infeasibility for record in found.history) <= 1e-12
-    assert found.objective < np.log(2)
-    (plus, _), (minus, _) = problem.evaluate(found.x)
-    assert found.objective == pytest.approx((plus - minus)[0], abs=1e-14)
-    assert np.abs(found.multipliers * (plus - minus)[1:]).max() <= 1e-3
+    actual = idca(problem, np.zeros(6), tol=1e-3, max_iter=500)
+    assert_kkt(actual, 1e-3)
+    assert max(record.infeasibility for record in actual.history) <= 1e-12
+    assert actual.objective < np.log(2)
+    (plus, _), (minus, _) = problem.evaluate(actual.x)
+    assert actual.objective == pytest.approx((plus - minus)[0], abs=1e-14)
+    assert np.abs(actual.multipliers * (plus - minus)[1:]).max() <= 1e-3
 
 
 def test_order_of_the_constraints_does_not_matter():
     problem, other = Random(3), Random(3)
     order = np.array([2, 0, 3, 1])
     other.half = other.half[order]
-    found, twice, moved = (
+    actual, twice, moved = (
         idca(p, np.zeros(6), tol=1e-4) for p in (problem, problem, other)
     )
-    np.testing.assert_array_equal(twice.x, found.x)
-    assert moved.objective == pytest.approx(found.objective, abs=1e-5)
-    np.testing.assert_allclose(moved.x, found.x, atol=1e-2)
-    np.testing.assert_allclose(moved.multipliers, found.multipliers[order], atol=1e-2)
+    np.testing.assert_array_equal(twice.x, actual.x)
+    assert moved.objective == pytest.approx(actual.objective, abs=1e-5)
+    np.testing.assert_allclose(moved.x, actual.x, atol=1e-2)
+    np.testing.assert_allclose(moved.multipliers, actual.multipliers[order], atol=1e-2)
 
 
 def test_bundle_needs_far_fewer_calls_than_switching_subgradients():
@@ -367,16 +371,16 @@ def test_bundle_needs_far_fewer_calls_than_switching_subgradients():
     assert bundle.n_calls * 10 <= other.n_calls
     assert other.objective < np.log(2)
     options = {"inner": inner, "eps": 1e-2, "inner_calls": 100, "max_iter": 100}
-    found = idca(outside(), [3.5, 1.0], tol=0.1, **options)
-    assert_kkt(found, 0.1)
-    np.testing.assert_allclose(found.x, [3, 0], atol=0.1)
+    actual = idca(outside(), [3.5, 1.0], tol=0.1, **options)
+    assert_kkt(actual, 0.1)
+    np.testing.assert_allclose(actual.x, [3, 0], atol=0.1)
 
 
 @pytest.mark.parametrize("mu", [1e-3, 1.0, 100.0])
 def test_weight_changes_the_way_only(mu):
-    found = idca(outside(), [3.0, 3.0], mu=mu, tol=1e-4, max_iter=5000)
-    assert_kkt(found, 1e-4)
-    np.testing.assert_allclose(found.x, [3, 0], atol=1e-3)
+    actual = idca(outside(), [3.0, 3.0], mu=mu, tol=1e-4, max_iter=5000)
+    assert_kkt(actual, 1e-4)
+    np.testing.assert_allclose(actual.x, [3, 0], atol=1e-3)
 
 
 def test_metric_saves_calls():
@@ -394,14 +398,14 @@ def test_metric_saves_calls():
 
 
 def test_says_so_when_it_fails():
-    found = idca(outside(), [1.0, 0.5], tol=1e-4, max_iter=300)
-    assert found.history[-1].infeasibility < 8  # infeasible at the start
-    assert found.converged == (found.kkt_residual <= 1e-4)
+    actual = idca(outside(), [1.0, 0.5], tol=1e-4, max_iter=300)
+    assert actual.history[-1].infeasibility < 8  # infeasible at the start
+    assert actual.converged == (actual.kkt_residual <= 1e-4)
     nowhere = Functions(1, (square, zero), (lambda v: (1 + v[0] ** 2, 2 * v), zero))
-    found = idca(nowhere, [2.0], max_iter=50)
-    assert not found.converged
-    assert found.infeasibility >= 1
-    assert "start from a feasible point" in found.message
+    actual = idca(nowhere, [2.0], max_iter=50)
+    assert not actual.converged
+    assert actual.infeasibility >= 1
+    assert "start from a feasible point" in actual.message
     few = idca(Random(1), np.zeros(6), tol=1e-9, max_iter=2)
     assert not few.converged
     assert few.n_iter == 2
@@ -432,10 +436,10 @@ def test_refuses_options():
 )
 def test_steps_of_switching_subgradients(start, eps, end):
     problem = tent()
-    found = switching_subgradient(problem, start, mu=1e-12, eps=eps, max_calls=1)
+    actual = switching_subgradient(problem, start, mu=1e-12, eps=eps, max_calls=1)
     np.testing.assert_allclose(problem.visited[1], end)
-    np.testing.assert_allclose(found.x, end)
-    assert found.n_calls == 1
+    np.testing.assert_allclose(actual.x, end)
+    assert actual.n_calls == 1
 
 
 @pytest.mark.parametrize("make", [tent, outside])
@@ -443,49 +447,49 @@ def test_steps_of_switching_subgradients(start, eps, end):
 def test_switching_subgradients_agree_with_bundle(make, mu):
     problem, centre = make(), np.array([2.5, 2.5])
     exact = proximal_bundle(problem, centre, mu=mu, eps=1e-9)
-    few, found = (
+    few, actual = (
         switching_subgradient(problem, centre, mu=mu, eps=1e-2, max_calls=k)
         for k in (50, 3000)
     )
     assert exact.converged
     # Within eps of the optimum, of the problem with eps more room.
-    assert abs(found.value - exact.value) <= 0.03
-    assert found.value <= few.value
-    assert found.violation <= 1e-2
-    assert found.lower_bound == -np.inf
-    assert not found.converged
+    assert abs(actual.value - exact.value) <= 0.03
+    assert actual.value <= few.value
+    assert actual.violation <= 1e-2
+    assert actual.lower_bound == -np.inf
+    assert not actual.converged
     if make is outside:  # smooth: one subgradient is enough
-        np.testing.assert_allclose(found.multipliers, exact.multipliers, atol=0.1)
+        np.testing.assert_allclose(actual.multipliers, exact.multipliers, atol=0.1)
 
 
 def test_infeasible_centre_of_the_bundle_is_relaxed():
     line = Functions(1, (distance(5), zero), (linear(1, -1), zero))
-    found = proximal_bundle(line, [0.0], mu=2.0, eps=1e-10)
+    actual = proximal_bundle(line, [0.0], mu=2.0, eps=1e-10)
     # -x + x^2 <= 0: x in [0, 1]; (x - 5)^2 + x^2 is least at 1
-    assert found.converged
-    assert found.x == pytest.approx(1.0, abs=1e-8)
-    assert found.value == pytest.approx(17.0, abs=1e-7)
-    assert found.multipliers[0] == pytest.approx(6.0, abs=1e-4)
+    assert actual.converged
+    assert actual.x == pytest.approx(1.0, abs=1e-8)
+    assert actual.value == pytest.approx(17.0, abs=1e-7)
+    assert actual.multipliers[0] == pytest.approx(6.0, abs=1e-4)
 
 
 def test_proximal_term_is_part_of_the_functions():
     # d = 0 at first, then the gradient holds mu d
-    found = switching_subgradient(outside(), [4.0, 0.0], mu=100.0, max_calls=2000)
+    actual = switching_subgradient(outside(), [4.0, 0.0], mu=100.0, max_calls=2000)
     exact = proximal_bundle(outside(), [4.0, 0.0], mu=100.0, eps=1e-10)
-    assert found.value == pytest.approx(exact.value, abs=2e-3)
-    np.testing.assert_allclose(found.x, exact.x, atol=0.02)
+    assert actual.value == pytest.approx(exact.value, abs=2e-3)
+    np.testing.assert_allclose(actual.x, exact.x, atol=0.02)
 
 
 @pytest.mark.parametrize(("eps", "decreasing"), [(1e-2, False), (5.0, True)])
 def test_direct(eps, decreasing):
     options = {"eps": eps, "decreasing": decreasing, "tol": 0.1, "max_iter": 4000}
-    found = direct_switching_subgradient(outside(), [4.0, 1.0], **options)
-    assert_kkt(found, 0.1)
-    np.testing.assert_allclose(found.x, [3, 0], atol=0.1)
-    assert found.multipliers == pytest.approx([1 / 3], abs=0.05)
-    assert found.infeasibility <= 1e-2
-    assert len(found.history) <= 102
-    assert found.n_calls == found.n_iter + 1
+    actual = direct_switching_subgradient(outside(), [4.0, 1.0], **options)
+    assert_kkt(actual, 0.1)
+    np.testing.assert_allclose(actual.x, [3, 0], atol=0.1)
+    assert actual.multipliers == pytest.approx([1 / 3], abs=0.05)
+    assert actual.infeasibility <= 1e-2
+    assert len(actual.history) <= 102
+    assert actual.n_calls == actual.n_iter + 1
 
 
 def test_direct_takes_the_steps_of_the_rule():
@@ -503,21 +507,21 @@ def test_direct_takes_the_steps_of_the_rule():
 
 
 def test_direct_says_so_when_it_fails():
-    found = direct_switching_subgradient(outside(), [9.0, 0.0], eps=1e-3, max_iter=3)
-    assert not found.converged
-    assert found.kkt_residual > 1
-    assert "raise max_iter" in found.message
+    actual = direct_switching_subgradient(outside(), [9.0, 0.0], eps=1e-3, max_iter=3)
+    assert not actual.converged
+    assert actual.kkt_residual > 1
+    assert "raise max_iter" in actual.message
     nowhere = Functions(
         1, (linear(0, 1.0), zero), (lambda v: (1 + v[0] ** 2, 2 * v), zero)
     )
-    found = direct_switching_subgradient(nowhere, [2.0], max_iter=100)
-    assert not found.converged
-    assert 1 <= found.infeasibility < 1.2  # the least infeasible point
+    actual = direct_switching_subgradient(nowhere, [2.0], max_iter=100)
+    assert not actual.converged
+    assert 1 <= actual.infeasibility < 1.2  # the least infeasible point
 
 
 def test_stops_where_no_step_leads_on():
     flat = Functions(1, (lambda v: (max(v[0] - 1, 0), v > 1), zero))
-    found = switching_subgradient(flat, [0.5])
-    assert found.n_calls == 0
-    assert "Zero subgradient after 0 steps" in found.message
+    actual = switching_subgradient(flat, [0.5])
+    assert actual.n_calls == 0
+    assert "Zero subgradient after 0 steps" in actual.message
     assert direct_switching_subgradient(flat, [0.5]).converged

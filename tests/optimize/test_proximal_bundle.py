@@ -62,7 +62,7 @@ def subproblem(problem, c, mu):
 
 
 def slsqp(functions, c):
-    found = minimize(
+    actual = minimize(
         lambda v: functions(v)[0][0],
         c,
         jac=lambda v: functions(v)[1][0],
@@ -74,8 +74,8 @@ def slsqp(functions, c):
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 500},
     )
-    assert found.success or found.status == 8
-    return found
+    assert actual.success or actual.status == 8
+    return actual
 
 
 def epigraph_slsqp(problem, c, mu):
@@ -94,7 +94,7 @@ def epigraph_slsqp(problem, c, mu):
         rest = np.hstack([-rows - mu * (z[:n] - c), np.zeros((len(rows), 1))])
         return np.vstack([first, rest])
 
-    found = minimize(
+    actual = minimize(
         lambda z: z[n] + mu / 2 * ((z[:n] - c) ** 2).sum(),
         np.append(c, problem.plus(c)[0][0]),
         jac=lambda z: np.append(mu * (z[:n] - c), 1.0),
@@ -102,35 +102,35 @@ def epigraph_slsqp(problem, c, mu):
         method="SLSQP",
         options={"ftol": 1e-13, "maxiter": 1000},
     )
-    assert m == 0 or constraints(found.x).min() > -1e-8
-    return found.fun
+    assert m == 0 or constraints(actual.x).min() > -1e-8
+    return actual.fun
 
 
 @pytest.mark.parametrize(("n", "m"), [(2, 1), (5, 3), (4, 0), (3, 40)])
 @pytest.mark.parametrize("mu", [0.1, 1.0, 10.0])
 def test_quadratics_against_slsqp(n, m, mu):
     problem, c = Quadratics(n + m, n, m), np.zeros(n)
-    found = proximal_bundle(problem, c, mu=mu, eps=1e-9, max_calls=500)
+    actual = proximal_bundle(problem, c, mu=mu, eps=1e-9, max_calls=500)
     functions = subproblem(problem, c, mu)
     reference = slsqp(functions, c)
-    assert found.converged, found.message
-    assert found.value == pytest.approx(reference.fun, abs=1e-7)
-    assert found.lower_bound <= reference.fun + 1e-9
-    np.testing.assert_allclose(found.x, reference.x, atol=1e-3)
+    assert actual.converged, actual.message
+    assert actual.value == pytest.approx(reference.fun, abs=1e-7)
+    assert actual.lower_bound <= reference.fun + 1e-9
+    np.testing.assert_allclose(actual.x, reference.x, atol=1e-3)
     # Multipliers: the Lagrangian of the subproblem is stationary.
-    _, jacobian = functions(found.x)
-    slope = np.append(1.0, found.multipliers) @ jacobian
-    assert np.abs(slope).max() <= 1e-3 * (1 + found.multipliers.sum())
+    _, jacobian = functions(actual.x)
+    slope = np.append(1.0, actual.multipliers) @ jacobian
+    assert np.abs(slope).max() <= 1e-3 * (1 + actual.multipliers.sum())
 
 
 @pytest.mark.parametrize(("n", "m"), [(2, 1), (5, 4), (4, 0), (3, 30)])
 @pytest.mark.parametrize("mu", [0.1, 1.0])
 def test_affine_pieces_against_slsqp(n, m, mu):
     problem, c = MaxOfAffine(n * m, n, m), np.zeros(n)
-    found = proximal_bundle(problem, c, mu=mu, eps=1e-9, max_calls=300)
+    actual = proximal_bundle(problem, c, mu=mu, eps=1e-9, max_calls=300)
     optimum = epigraph_slsqp(problem, c, mu)
-    assert found.converged, found.message
-    assert found.value == pytest.approx(optimum, abs=1e-6)
+    assert actual.converged, actual.message
+    assert actual.value == pytest.approx(optimum, abs=1e-6)
 
 
 def test_small_weight_is_a_linear_program():
@@ -149,9 +149,9 @@ def test_small_weight_is_a_linear_program():
         bounds=[(None, None)] * 4,
     )
     assert reference.status == 0
-    found = proximal_bundle(problem, np.zeros(3), mu=1e-5, eps=1e-6, max_calls=300)
-    assert found.converged, found.message
-    assert found.value == pytest.approx(reference.fun, abs=1e-3)
+    actual = proximal_bundle(problem, np.zeros(3), mu=1e-5, eps=1e-6, max_calls=300)
+    assert actual.converged, actual.message
+    assert actual.value == pytest.approx(reference.fun, abs=1e-3)
 
 
 @settings(deadline=None, max_examples=40)
@@ -159,39 +159,41 @@ def test_small_weight_is_a_linear_program():
 def test_certificate(seed, n, m, max_calls):
     """Whenever it stops, the bound is below and `converged` is the truth."""
     problem, c, mu, eps = Quadratics(seed, n, m), np.zeros(n), 0.5, 1e-5
-    found = proximal_bundle(problem, c, mu=mu, eps=eps, max_calls=max_calls)
+    actual = proximal_bundle(problem, c, mu=mu, eps=eps, max_calls=max_calls)
     functions = subproblem(problem, c, mu)
     optimum = proximal_bundle(problem, c, mu=mu, eps=1e-8, max_calls=2000)
     assert optimum.converged
-    assert found.lower_bound <= optimum.value + 1e-7
-    values = functions(found.x)[0]
-    assert found.value == pytest.approx(values[0], abs=1e-12)
-    assert found.violation == pytest.approx(max(values[1:].max(initial=0), 0), abs=1e-9)
-    assert found.gap == found.value - found.lower_bound
-    assert found.converged == (found.gap <= eps and found.violation <= eps)
-    assert found.n_calls <= max_calls
-    if not found.converged:
-        assert "raise max_calls" in found.message
+    assert actual.lower_bound <= optimum.value + 1e-7
+    values = functions(actual.x)[0]
+    assert actual.value == pytest.approx(values[0], abs=1e-12)
+    assert actual.violation == pytest.approx(
+        max(values[1:].max(initial=0), 0), abs=1e-9
+    )
+    assert actual.gap == actual.value - actual.lower_bound
+    assert actual.converged == (actual.gap <= eps and actual.violation <= eps)
+    assert actual.n_calls <= max_calls
+    if not actual.converged:
+        assert "raise max_calls" in actual.message
 
 
 @pytest.mark.parametrize(("seed", "m"), [(0, 4), (41, 3), (59, 3), (29, 5)])
 def test_constraint_violated_through_the_proximal_term_alone(seed, m):
     """Its tangent is negative wherever the step goes; it binds all the same."""
     problem = Quadratics(seed, 1, m)
-    found = proximal_bundle(problem, np.zeros(1), mu=0.5, eps=1e-8)
-    assert found.converged, found.message
+    actual = proximal_bundle(problem, np.zeros(1), mu=0.5, eps=1e-8)
+    assert actual.converged, actual.message
     functions = subproblem(problem, np.zeros(1), 0.5)
     grid = np.linspace(-4, 4, 8001)
     values = np.array([functions(np.array([v]))[0] for v in grid])
     best = values[values[:, 1:].max(axis=1) <= 0, 0].min()
-    assert found.value == pytest.approx(best, abs=5e-3)
+    assert actual.value == pytest.approx(best, abs=5e-3)
 
 
 def test_rounding_ends_the_search():
     """The best point misses 1e-10 by a rounding error: no calls are wasted."""
-    found = proximal_bundle(Quadratics(41, 1, 3), np.zeros(1), mu=0.5, eps=1e-10)
-    assert found.converged or "raise eps" in found.message
-    assert found.n_calls < 30
+    actual = proximal_bundle(Quadratics(41, 1, 3), np.zeros(1), mu=0.5, eps=1e-10)
+    assert actual.converged or "raise eps" in actual.message
+    assert actual.n_calls < 30
 
 
 def test_equal_constraints_share_their_multiplier():
@@ -230,13 +232,13 @@ def test_metric_is_a_change_of_variables(kind):
             values, jacobian = problem.minus(R @ u)
             return values, jacobian @ R
 
-    found = proximal_bundle(problem, np.zeros(n), metric=metric, eps=1e-9)
+    actual = proximal_bundle(problem, np.zeros(n), metric=metric, eps=1e-9)
     other = proximal_bundle(Changed(), np.zeros(n), eps=1e-9)
-    assert found.converged
-    assert found.value == pytest.approx(other.value, abs=1e-8)
-    np.testing.assert_allclose(found.x, R @ other.x, atol=1e-4)
+    assert actual.converged
+    assert actual.value == pytest.approx(other.value, abs=1e-8)
+    np.testing.assert_allclose(actual.x, R @ other.x, atol=1e-4)
     plain = proximal_bundle(problem, np.zeros(n), eps=1e-9)
-    assert np.abs(found.x - plain.x).max() > 1e-3
+    assert np.abs(actual.x - plain.x).max() > 1e-3
 
 
 def test_refuses_bad_numbers():

@@ -45,10 +45,10 @@ def test_quadratic_does_not_depend_on_the_unit(factor):
 @pytest.mark.parametrize("n", [1, 2, 5, 20])
 def test_newton_ends_a_quadratic_in_two_calls(n):
     c, Q = random_quadratic(n, n)
-    found = maximize_on_simplex(quadratic(c, Q), n, tol=1e-12, atol=1e-13)
-    assert found.converged
-    assert found.n_iter <= 2
-    assert_optimal(c, Q, np.full(n, True), found.x)
+    actual = maximize_on_simplex(quadratic(c, Q), n, tol=1e-12, atol=1e-13)
+    assert actual.converged
+    assert actual.n_iter <= 2
+    assert_optimal(c, Q, np.full(n, True), actual.x)
 
 
 @pytest.mark.parametrize("n", [2, 3, 6])
@@ -60,20 +60,20 @@ def test_without_hessian(n):
         slope[:] = c - Q @ x
         return c @ x - x @ Q @ x / 2, slope, None
 
-    found = maximize_on_simplex(oracle, n, tol=1e-6, max_iter=400)
+    actual = maximize_on_simplex(oracle, n, tol=1e-6, max_iter=400)
     best = maximize_quadratic_on_simplex(c, Q)
     optimum = c @ best - best @ Q @ best / 2
-    assert found.converged, found.message
-    assert found.value <= optimum + 1e-14
-    assert found.upper_bound >= optimum - 1e-14
-    assert found.value == pytest.approx(optimum, rel=1e-6)
+    assert actual.converged, actual.message
+    assert actual.value <= optimum + 1e-14
+    assert actual.upper_bound >= optimum - 1e-14
+    assert actual.value == pytest.approx(optimum, rel=1e-6)
 
 
 @pytest.mark.parametrize(("n", "m"), [(2, 3), (6, 10), (20, 40)])
 def test_piecewise_linear_against_linear_programming(n, m):
     rng = np.random.default_rng(m)
     rows, offsets = rng.standard_normal((m, n)), rng.standard_normal(m)
-    found = maximize_on_simplex(smallest_of(rows, offsets), n, tol=1e-10)
+    actual = maximize_on_simplex(smallest_of(rows, offsets), n, tol=1e-10)
     reference = linprog(
         np.append(np.zeros(n), -1.0),
         A_ub=np.hstack([-rows, np.ones((m, 1))]),
@@ -82,8 +82,8 @@ def test_piecewise_linear_against_linear_programming(n, m):
         b_eq=[1.0],
         bounds=[(0, None)] * n + [(None, None)],
     )
-    assert found.converged, found.message
-    assert found.value == pytest.approx(-reference.fun, abs=1e-9)
+    assert actual.converged, actual.message
+    assert actual.value == pytest.approx(-reference.fun, abs=1e-9)
 
 
 def test_smooth_function_against_slsqp():
@@ -94,7 +94,7 @@ def test_smooth_function_against_slsqp():
         scaled = rows / values[:, None]
         return np.log(values).sum(), scaled.sum(axis=0), -(scaled.T @ scaled)
 
-    found = maximize_on_simplex(oracle, 5, tol=1e-12)
+    actual = maximize_on_simplex(oracle, 5, tol=1e-12)
     reference = minimize(
         lambda x: -np.log(rows @ x).sum(),
         np.full(5, 0.2),
@@ -104,10 +104,10 @@ def test_smooth_function_against_slsqp():
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 500},
     )
-    assert found.converged
-    assert found.n_iter <= 12
-    assert found.value == pytest.approx(-reference.fun, rel=1e-8)
-    np.testing.assert_allclose(found.x, reference.x, atol=1e-4)
+    assert actual.converged
+    assert actual.n_iter <= 12
+    assert actual.value == pytest.approx(-reference.fun, rel=1e-8)
+    np.testing.assert_allclose(actual.x, reference.x, atol=1e-4)
 
 
 def test_kink_across_a_curved_function():
@@ -119,22 +119,22 @@ def test_kink_across_a_curved_function():
         slope = -np.sign(d) - d
         return -np.abs(d).sum() - d @ d / 2 + 1, slope, -np.eye(3)
 
-    found = maximize_on_simplex(oracle, 3, tol=1e-9, max_iter=100)
-    assert found.converged, found.message
-    np.testing.assert_allclose(found.x, target, atol=1e-8)
-    assert 1 - 1e-9 <= found.value <= 1 <= found.upper_bound + 1e-14
+    actual = maximize_on_simplex(oracle, 3, tol=1e-9, max_iter=100)
+    assert actual.converged, actual.message
+    np.testing.assert_allclose(actual.x, target, atol=1e-8)
+    assert 1 - 1e-9 <= actual.value <= 1 <= actual.upper_bound + 1e-14
 
 
 def test_bound_holds_when_calls_run_out():
     c, Q = random_quadratic(1, 8)
     best = maximize_quadratic_on_simplex(c, Q)
     optimum = c @ best - best @ Q @ best / 2
-    found = maximize_on_simplex(quadratic(c, Q, False), 8, tol=1e-12, max_iter=7)
-    assert not found.converged
-    assert found.n_iter == 7
-    assert "raise max_iter" in found.message
-    assert found.value < optimum < found.upper_bound
-    assert found.gap == pytest.approx(found.upper_bound - found.value)
+    actual = maximize_on_simplex(quadratic(c, Q, False), 8, tol=1e-12, max_iter=7)
+    assert not actual.converged
+    assert actual.n_iter == 7
+    assert "raise max_iter" in actual.message
+    assert actual.value < optimum < actual.upper_bound
+    assert actual.gap == pytest.approx(actual.upper_bound - actual.value)
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_refuses_what_the_oracle_returns(answer, error, message):
 def test_start():
     c, Q = random_quadratic(2, 4)
     solution = maximize_quadratic_on_simplex(c, Q)
-    found = maximize_on_simplex(quadratic(c, Q), 4, x0=3 * solution, atol=1e-12)
-    assert found.n_iter == 1
+    actual = maximize_on_simplex(quadratic(c, Q), 4, x0=3 * solution, atol=1e-12)
+    assert actual.n_iter == 1
     for x0 in (np.zeros(4), [-1, 1, 1, 1], [1, 1, 1], [np.nan, 1, 1, 1]):
         with pytest.raises(ValueError, match="x0 must hold 4"):
             maximize_on_simplex(quadratic(c, Q), 4, x0=x0)

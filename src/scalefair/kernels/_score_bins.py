@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numba
 import numpy as np
@@ -27,7 +25,6 @@ from numba.extending import overload
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
     Float64Array,
-    FloatArray,
     IntArray,
     RowTable,
     row_chunks,
@@ -36,8 +33,8 @@ from scalefair.kernels._arrays import (
 # Losses of a score against a label of -1 or 1.
 LOGISTIC, HINGE, SQUARED = 0, 1, 2
 
-# Rows whose scores are known before any of them is added: they stay in the cache.
-_BLOCK = 128
+# Rows of a block, which stays in the cache from the scores to the sums.
+BLOCK_ROWS = 128
 # Sums of products may be reordered, and NaN and infinity still count.
 _FAST = {"contract", "reassoc", "nsz"}
 
@@ -112,7 +109,7 @@ def score_losses(
 ) -> tuple[float, Float64Array]:
     """Return the sum of the losses of scores, and their derivatives."""
     slopes = np.empty_like(scores)
-    losses = np.empty(-(-scores.shape[0] // _BLOCK))
+    losses = np.empty(-(-scores.shape[0] // BLOCK_ROWS))
     _losses(len(losses), kind, signs, scores, losses, slopes)
     return float(losses.sum()), slopes
 
@@ -174,21 +171,18 @@ def _add_from_top(values: Float64Array) -> None:
                 values[k, e, j] += values[k, e + 1, j]
 
 
-def _dense_score(
-    indptr: IntArray, indices: IntArray, data: FloatArray, i: int, beta: Float64Array
-) -> float:
-    n: int = data.shape[1]
-    h: float = beta[n]
+def _dense_score(indptr, indices, data, i, beta):
+    # h = x_i @ beta[:-1] + beta[-1]
+    n = data.shape[1]
+    h = beta[n]
     for j in range(n):
         h += data[i, j] * beta[j]
     return h
 
 
-def _csr_score(
-    indptr: IntArray, indices: IntArray, data: FloatArray, i: int, beta: Float64Array
-) -> float:
+def _csr_score(indptr, indices, data, i, beta):
     # Four sums, so that no addition waits for the one before.
-    h: float = beta[beta.shape[0] - 1]
+    h = beta[beta.shape[0] - 1]
     h1, h2, h3 = 0.0, 0.0, 0.0
     p, stop = indptr[i], indptr[i + 1]
     while p + 4 <= stop:
@@ -203,41 +197,22 @@ def _csr_score(
     return (h + h1) + (h2 + h3)
 
 
-def _dense_add(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    i: int,
-    weight: float,
-    out: Float64Array,
-) -> None:
+def _dense_add(indptr, indices, data, i, weight, out):
+    # out += weight * (x_i, 1)
     n = data.shape[1]
     for j in range(n):
         out[j] += weight * data[i, j]
     out[n] += weight
 
 
-def _dense_add_twice(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    i: int,
-    weight: float,
-    out: Float64Array,
-    sums: Float64Array,
-) -> None:
+def _dense_add_twice(indptr, indices, data, i, weight, out, sums):
+    # out += weight * (x_i, 1) and sums += (x_i, 1)
     _add_row(indptr, indices, data, i, weight, out)
     _add_row(indptr, indices, data, i, 1.0, sums)
 
 
-def _dense_add_weights(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    i: int,
-    weights: Float64Array,
-    out: Float64Array,
-) -> None:
+def _dense_add_weights(indptr, indices, data, i, weights, out):
+    # out += (x_i, 1) weights^T
     n = data.shape[1]
     for j in range(n):
         for q in range(weights.shape[0]):
@@ -246,28 +221,13 @@ def _dense_add_weights(
         out[n, q] += weights[q]
 
 
-def _csr_add(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    i: int,
-    weight: float,
-    out: Float64Array,
-) -> None:
+def _csr_add(indptr, indices, data, i, weight, out):
     for p in range(indptr[i], indptr[i + 1]):
         out[indices[p]] += weight * data[p]
     out[out.shape[0] - 1] += weight
 
 
-def _csr_add_twice(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    i: int,
-    weight: float,
-    out: Float64Array,
-    sums: Float64Array,
-) -> None:
+def _csr_add_twice(indptr, indices, data, i, weight, out, sums):
     for p in range(indptr[i], indptr[i + 1]):
         x = data[p]
         out[indices[p]] += weight * x
@@ -276,14 +236,7 @@ def _csr_add_twice(
     sums[sums.shape[0] - 1] += 1
 
 
-def _csr_add_weights(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    i: int,
-    weights: Float64Array,
-    out: Float64Array,
-) -> None:
+def _csr_add_weights(indptr, indices, data, i, weights, out):
     for p in range(indptr[i], indptr[i + 1]):
         x, row = data[p], out[indices[p]]
         for q in range(weights.shape[0]):
@@ -292,55 +245,42 @@ def _csr_add_weights(
         out[out.shape[0] - 1, q] += weights[q]
 
 
-def _of_kind(dense: Callable[..., Any], csr: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that Numba takes for one of two, by the rows, and inlines.
+def _of_kind(dense, csr):
+    """Return a function that Numba replaces by one of two, for dense or for CSR rows.
 
-    Their first arguments are a table; calls would take as long as the rows.
+    The first three arguments are a table. The functions are inlined, because a call
+    would take as long as a row.
     """
 
-    def function(*arguments: Any) -> None:
+    def function(*arguments):
         raise NotImplementedError
 
-    def choose(*types: Any) -> Callable[..., Any]:
+    def choose(*types):
         return dense if types[2].ndim == 2 else csr
 
-    # Numba compares it with theirs.
-    choose.__signature__ = inspect.signature(dense)  # type: ignore[attr-defined]
+    # Numba compares the signature with those of the two functions.
+    choose.__signature__ = inspect.signature(dense)
     overload(function, inline="always")(choose)
     return function
 
 
 _row_score = _of_kind(_dense_score, _csr_score)
 _add_row = _of_kind(_dense_add, _csr_add)
-# As it is to `sums`, times the weight to `out`.
+# Adds the row to `sums`, and the weight times the row to `out`.
 _add_row_twice = _of_kind(_dense_add_twice, _csr_add_twice)
 _add_row_weights = _of_kind(_dense_add_weights, _csr_add_weights)
 
 
 @cached_njit(nogil=True, fastmath=_FAST)
-def _block_scores(
-    table: RowTable,
-    codes: IntArray,
-    B: Float64Array,
-    start: int,
-    stop: int,
-    scores: Float64Array,
-) -> None:
-    # Here, not for each row: to unpack a tuple counts references.
+def _block_scores(table, codes, B, start, stop, scores):
+    # Unpacked once, not for each row: unpacking a tuple counts references.
     indptr, indices, data = table
     for i in range(start, stop):
         scores[i - start] = _row_score(indptr, indices, data, i, B[codes[i]])
 
 
 @cached_njit(nogil=True)
-def _block_losses(
-    kind: int,
-    signs: Float64Array,
-    scores: Float64Array,
-    start: int,
-    stop: int,
-    slopes: Float64Array,
-) -> float:
+def _block_losses(kind, signs, scores, start, stop, slopes):
     """Sum of the losses of a block of rows; writes their derivatives."""
     total = 0.0
     if kind == LOGISTIC:
@@ -366,17 +306,7 @@ def _block_losses(
 
 
 @cached_njit(nogil=True)
-def _add_block(
-    table: RowTable,
-    codes: IntArray,
-    scores: Float64Array,
-    slopes: Float64Array,
-    start: int,
-    stop: int,
-    edges: Float64Array,
-    centre: float,
-    out: _Sums,
-) -> None:
+def _add_block(table, codes, scores, slopes, start, stop, edges, centre, out):
     """Add a block of rows to the sums of its chunk."""
     indptr, indices, data = table
     gradient, moments, sums = out
@@ -384,112 +314,92 @@ def _add_block(
         i = start + q
         code = codes[i]
         h = scores[q] - centre
-        e = -1  # the highest edge below
+        # e is the highest edge below h, -1 if there is none.
+        e = -1
         for r in range(edges.shape[0]):
             e += h > edges[r]
-        slope, own = slopes[q], gradient[code]
+        # The gradient takes every row, the sums of a bin take those in it.
+        slope, total = slopes[q], gradient[code]
         if e < 0:
-            _add_row(indptr, indices, data, i, slope, own)
+            _add_row(indptr, indices, data, i, slope, total)
             continue
         moments[code, e, 0] += 1
         moments[code, e, 1] += h
         moments[code, e, 2] += h * h
-        _add_row_twice(indptr, indices, data, i, slope, own, sums[code, e, 0])
+        _add_row_twice(indptr, indices, data, i, slope, total, sums[code, e, 0])
         if sums.shape[2] == 2:
             _add_row(indptr, indices, data, i, h, sums[code, e, 1])
 
 
-# Parallel functions hold the loop alone: whatever else they hold is compiled slowly,
-# once for each type of rows. Their loop variables are unsigned, and what is called
-# would be compiled for those once more.
+# Parallel functions contain only the loop, because their bodies compile slowly, once
+# for each type of rows. Their loop variables are unsigned: they are converted, so that
+# the called functions are not compiled a second time.
 @parallel(lambda n, table, codes, *_: codes.size + table[2].size)
-def _scores(n_chunks: int, table: RowTable, *arguments: Any) -> None:
+def _scores(n_chunks, table, *arguments):
     for c in numba.prange(n_chunks):
         _chunk_scores(np.int64(c), table, *arguments)
 
 
 @cached_njit(nogil=True)
-def _chunk_scores(
-    c: Any,
-    table: RowTable,
-    codes: IntArray,
-    B: Float64Array,
-    chunks: IntArray,
-    scores: Float64Array,
-) -> None:
+def _chunk_scores(c, table, codes, B, chunks, scores):
     start, stop = chunks[c], chunks[c + 1]
     _block_scores(table, codes, B, start, stop, scores[start:stop])
 
 
 @parallel(lambda n, kind, signs, *_: 10 * signs.size)
-def _losses(
-    n_blocks: int,
-    kind: int,
-    signs: Float64Array,
-    scores: Float64Array,
-    losses: Float64Array,
-    slopes: Float64Array,
-) -> None:
+def _losses(n_blocks, kind, signs, scores, losses, slopes):
     for c in numba.prange(n_blocks):
-        start = c * _BLOCK
-        stop = min(start + _BLOCK, scores.shape[0])
+        start = c * BLOCK_ROWS
+        stop = min(start + BLOCK_ROWS, scores.shape[0])
         losses[c] = _block_losses(
             kind, signs, scores[start:stop], start, stop, slopes[start:stop]
         )
 
 
 @parallel(lambda n, table, codes, *_: 15 * codes.size + 3 * table[2].size)
-def _score_and_add(n_chunks: int, table: RowTable, *arguments: Any) -> None:
+def _score_and_add(n_chunks, table, *arguments):
     for c in numba.prange(n_chunks):
         _score_chunk(np.int64(c), table, *arguments)
 
 
 @cached_njit(nogil=True)
 def _score_chunk(
-    c: Any,
-    table: RowTable,
-    codes: IntArray,
-    signs: Float64Array,
-    kind: int,
-    B: Float64Array,
-    edges: Float64Array,
-    centre: float,
-    chunks: IntArray,
-    losses: Float64Array,
-    gradients: Float64Array,
-    moments: Float64Array,
-    sums: Float64Array,
-) -> None:
+    c,
+    table,
+    codes,
+    signs,
+    kind,
+    B,
+    edges,
+    centre,
+    chunks,
+    losses,
+    gradients,
+    moments,
+    sums,
+):
+    # Each chunk has sums of its own. A block goes through three steps in the cache:
+    # scores, losses with their derivatives, and sums.
     out = gradients[c], moments[c], sums[c]
-    scores, slopes = np.empty(_BLOCK), np.empty(_BLOCK)
+    scores, slopes = np.empty(BLOCK_ROWS), np.empty(BLOCK_ROWS)
     losses[c] = 0.0
-    for start in range(chunks[c], chunks[c + 1], _BLOCK):
-        stop = min(start + _BLOCK, chunks[c + 1])
+    for start in range(chunks[c], chunks[c + 1], BLOCK_ROWS):
+        stop = min(start + BLOCK_ROWS, chunks[c + 1])
         _block_scores(table, codes, B, start, stop, scores)
         losses[c] += _block_losses(kind, signs, scores, start, stop, slopes)
         _add_block(table, codes, scores, slopes, start, stop, edges, centre, out)
 
 
 @parallel(lambda n, table, codes, *_: 5 * codes.size + 2 * table[2].size)
-def _add(n_chunks: int, table: RowTable, *arguments: Any) -> None:
+def _add(n_chunks, table, *arguments):
     for c in numba.prange(n_chunks):
         _add_chunk(np.int64(c), table, *arguments)
 
 
 @cached_njit(nogil=True)
 def _add_chunk(
-    c: Any,
-    table: RowTable,
-    codes: IntArray,
-    scores: Float64Array,
-    slopes: Float64Array,
-    edges: Float64Array,
-    centre: float,
-    chunks: IntArray,
-    gradients: Float64Array,
-    moments: Float64Array,
-    sums: Float64Array,
-) -> None:
+    c, table, codes, scores, slopes, edges, centre, chunks, gradients, moments, sums
+):
     start, stop = chunks[c], chunks[c + 1]
     h, d, out = (
         scores[start:stop],
@@ -500,27 +410,14 @@ def _add_chunk(
 
 
 @parallel(lambda table, codes, weights, *_: 0.5 * table[2].size * weights.shape[1])
-def _add_weighted(
-    table: RowTable,
-    codes: IntArray,
-    weights: Float64Array,
-    chunks: IntArray,
-    partial: Float64Array,
-) -> None:
+def _add_weighted(table, codes, weights, chunks, partial):
     for c in numba.prange(partial.shape[0]):
         start, stop = chunks[c], chunks[c + 1]
         _add_weighted_rows(table, codes, weights, start, stop, partial[c])
 
 
 @cached_njit(nogil=True)
-def _add_weighted_rows(
-    table: RowTable,
-    codes: IntArray,
-    weights: Float64Array,
-    start: int,
-    stop: int,
-    sums: Float64Array,
-) -> None:
+def _add_weighted_rows(table, codes, weights, start, stop, sums):
     indptr, indices, data = table
     for i in range(start, stop):
         _add_row_weights(indptr, indices, data, i, weights[i], sums[codes[i]])

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numba
 import numpy as np
@@ -22,12 +21,11 @@ import numpy as np
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import Float64Array, IntArray
 
-# Fewest rows of a chunk and most chunks.
-_ROWS = 2048
-_CHUNKS = 64
+# Rows of a chunk at least.
+CHUNK_ROWS = 2048
 # Thresholds within so many widths of their centre take part in products. Scores
 # farther than twice that are moved there: their sigmoids are 0 or 1 to rounding.
-_REACH = 150.0
+MAX_EXPONENT = 150.0
 
 
 def sigmoid_sums(
@@ -42,8 +40,9 @@ def sigmoid_sums(
     At p thresholds `theta`, with `width` scores per unit of the sigmoid; both are
     (n_codes, 2 p): the plus parts, then the minus parts.
     """
-    most = max(1, min(_CHUNKS, scores.shape[0] // _ROWS))
-    n_chunks = 2 ** (most.bit_length() - 1)
+    # A power of two, at most 64.
+    max_chunks = max(1, min(64, scores.shape[0] // CHUNK_ROWS))
+    n_chunks = 2 ** (max_chunks.bit_length() - 1)
     chunks = np.linspace(0, scores.shape[0], n_chunks + 1).astype(np.int64)
     partial = np.zeros((n_chunks, n_codes, 2, 2 * theta.shape[0]))
     _sums(n_chunks, scores, *_products(theta, width), codes, chunks, partial)
@@ -56,7 +55,7 @@ def sigmoid_slopes(
 ) -> Float64Array:
     """Return derivatives of both parts at each score, (m, 2 p) like `sigmoid_sums`."""
     out = np.empty((scores.shape[0], 2 * theta.shape[0]))
-    n_chunks = -(-scores.shape[0] // _ROWS)
+    n_chunks = -(-scores.shape[0] // CHUNK_ROWS)
     _slopes(n_chunks, scores, *_products(theta, width), out)
     return out
 
@@ -75,24 +74,27 @@ def top_pairwise_hinge(
     the end of the highest are chosen in any order; a pair at the kink counts as without
     loss.
     """
-    # The loss does not change with the origin of the scores, its rounding does.
+    # Step 1: negatives from the highest down. The loss does not change with the origin
+    # of the scores, its rounding does.
     origin = scores[negatives].mean()
     below = origin - scores[negatives]
     order = np.argsort(below)
     below = below[order]
     short = scores[positives] - origin - 1
-    # Negatives within the margin of each positive or above it.
+    # Step 2: negatives within the margin of each positive or above it.
     n_within = np.searchsorted(below, -short, side="left")
     totals = np.concatenate([[0.0], np.cumsum(below)])
     results = []
     for n_top in n_tops:
+        # Step 3: pairs of each positive, and the sum of their losses.
         counts = np.minimum(n_within, n_top)
         loss = -float(counts @ short + totals[counts].sum())
         slopes = np.zeros_like(scores)
         slopes[positives] = -counts
-        # The negative of rank j meets the positives that count more than j.
-        met = np.bincount(counts, minlength=n_top + 1)[::-1].cumsum()[::-1]
-        slopes[negatives[order[:n_top]]] = met[1 : n_top + 1]
+        # Step 4: the negative of rank j is in the pairs of those positives that have
+        # more than j negatives.
+        n_pairs = np.bincount(counts, minlength=n_top + 1)[::-1].cumsum()[::-1]
+        slopes[negatives[order[:n_top]]] = n_pairs[1 : n_top + 1]
         results.append((loss, slopes))
     return results
 
@@ -100,27 +102,21 @@ def top_pairwise_hinge(
 def _products(
     theta: Float64Array, width: float
 ) -> tuple[Float64Array, float, float, Float64Array]:
-    """Thresholds, width, centre, and factors unless the thresholds lie far apart."""
+    """Thresholds, width, centre, and exp of the thresholds unless these overflow."""
     centre = (theta.min() + theta.max()) / 2 if theta.size else 0.0
     shifted = (theta - centre) / width
-    far = np.abs(shifted).max(initial=0.0) > _REACH
-    return theta, width, centre, np.empty(0) if far else np.exp(shifted)
+    overflows = np.abs(shifted).max(initial=0.0) > MAX_EXPONENT
+    return theta, width, centre, np.empty(0) if overflows else np.exp(shifted)
 
 
 @cached_njit(nogil=True)
-def _sigmoids(
-    h: float,
-    theta: Float64Array,
-    width: float,
-    centre: float,
-    factors: Float64Array,
-    out: Float64Array,
-) -> None:
+def _sigmoids(h, theta, width, centre, factors, out):
     """Sigmoids of one score, and their derivatives in x, at all thresholds."""
     n = theta.shape[0]
     if factors.shape[0] == n:
+        # exp(-(h - theta)) = exp(-(h - centre)) * exp(theta - centre), in widths.
         x = (h - centre) / width
-        x = min(max(x, -2 * _REACH), 2 * _REACH)
+        x = min(max(x, -2 * MAX_EXPONENT), 2 * MAX_EXPONENT)
         base = math.exp(-x)
         for p in range(n):
             odds = base * factors[p]
@@ -130,37 +126,29 @@ def _sigmoids(
     else:
         for p in range(n):
             x = (h - theta[p]) / width
-            odds = math.exp(min(-x, 2 * _REACH))
+            odds = math.exp(min(-x, 2 * MAX_EXPONENT))
             share = 1 / (1 + odds)
             out[0, p] = share
             out[1, p] = odds * share * share
 
 
-# Parallel functions hold the loop alone: whatever else they hold is compiled slowly.
-# Their loop variables are unsigned, and what is called would be compiled for those.
+# Parallel functions contain only the loop, because their bodies compile slowly. Their
+# loop variables are unsigned: they are converted, so that the called functions are not
+# compiled a second time.
 @parallel(lambda n, scores, theta, *_: 5 * scores.size * (1 + theta.size))
-def _sums(n_chunks: int, scores: Float64Array, *arguments: Any) -> None:
+def _sums(n_chunks, scores, *arguments):
     for c in numba.prange(n_chunks):
         _chunk_sums(np.int64(c), scores, *arguments)
 
 
 @cached_njit(nogil=True)
-def _chunk_sums(
-    c: Any,
-    scores: Float64Array,
-    theta: Float64Array,
-    width: float,
-    centre: float,
-    factors: Float64Array,
-    codes: IntArray,
-    chunks: IntArray,
-    partial: Float64Array,
-) -> None:
+def _chunk_sums(c, scores, theta, width, centre, factors, codes, chunks, partial):
     out = partial[c]
     n = theta.shape[0]
     buffer = np.empty((2, n))
     for i in range(chunks[c], chunks[c + 1]):
         _sigmoids(scores[i], theta, width, centre, factors, buffer)
+        # Plus parts from 0 to n, minus parts from n on.
         values = out[codes[i], 0]
         slopes = out[codes[i], 1]
         for p in range(n):
@@ -174,22 +162,14 @@ def _chunk_sums(
 
 
 @parallel(lambda n, scores, theta, *_: 3 * scores.size * (1 + theta.size))
-def _slopes(n_chunks: int, scores: Float64Array, *arguments: Any) -> None:
+def _slopes(n_chunks, scores, *arguments):
     for c in numba.prange(n_chunks):
         _chunk_slopes(np.int64(c), scores, *arguments)
 
 
 @cached_njit(nogil=True)
-def _chunk_slopes(
-    c: Any,
-    scores: Float64Array,
-    theta: Float64Array,
-    width: float,
-    centre: float,
-    factors: Float64Array,
-    out: Float64Array,
-) -> None:
-    start, stop = c * _ROWS, min((c + 1) * _ROWS, scores.shape[0])
+def _chunk_slopes(c, scores, theta, width, centre, factors, out):
+    start, stop = c * CHUNK_ROWS, min((c + 1) * CHUNK_ROWS, scores.shape[0])
     n = theta.shape[0]
     buffer = np.empty((2, n))
     for i in range(start, stop):

@@ -1,4 +1,4 @@
-"""What linear classifiers share: words, checks, scores by each row's group."""
+"""Base of the linear classifiers: documentation, checks, scores by group."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from scalefair._groups import (
     known_groups,
 )
 from scalefair.linear_model._training_rows import (
-    TrainingRows,
+    LabeledRows,
     encode_labels,
     real_type,
     refuse_parts,
 )
-from scalefair.linear_model._weights import own_rows
+from scalefair.linear_model._weights import group_members
 from scalefair.streaming import PartitionedRows, is_partitioned
 
 TEXTS = {
@@ -57,7 +57,7 @@ loss : {"logistic", "hinge", "squared", "auc", "partial_auc"}, default="logistic
     pairwise hinge losses of positives against negatives, ``"partial_auc"`` of negatives
     whose rank among them is in `interval` (examples B.1, B.2 of [1]_); no intercept.
 surrogate : {"ramp", "sigmoid"}, default="ramp"
-    What stands for the indicator of a score above a threshold.""",
+    Smooth approximation of the indicator of a score above a threshold.""",
     "interactions": """\
 interactions : bool, default=True
     Whether groups have weights of their own; else prediction needs no group.""",
@@ -195,12 +195,12 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         %(warns)s
         """
         rows = self._check_training(X, y, sensitive_features)
-        rows.warn_few(stacklevel=4)
+        rows.warn_few()
         self._train(rows)
         return self
 
-    def _train(self, rows: TrainingRows) -> None:
-        """Fit checked rows and call `_store_weights`; `fit`'s caller is 5 levels up."""
+    def _train(self, rows: LabeledRows) -> None:
+        """Fit checked rows and call `_store_weights`."""
         raise NotImplementedError
 
     def decision_function(
@@ -310,7 +310,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_training(
         self, X: Any, y: ArrayLike, sensitive_features: ArrayLike
-    ) -> TrainingRows:
+    ) -> LabeledRows:
         """Check and encode rows; sets `classes_`, `groups_`, `n_features_in_`."""
         refuse_parts(X, type(self).__name__)
         types = [np.float64, np.float32]
@@ -320,7 +320,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         compared = compared_attributes(
             sensitive_features, X.shape[0], self.attributes, warn=False
         )
-        rows = TrainingRows.of(canonical(X), signs, classes, compared, self.given)
+        rows = LabeledRows.of(canonical(X), signs, classes, compared, self.given)
         rows.check_groups(self.max_groups, self.min_group_size)
         self.classes_ = classes
         self.groups_ = fitted_groups(compared)
@@ -348,13 +348,12 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         shape: tuple[int, ...] = (),
         dtype: DTypeLike | None = None,
     ) -> NDArray[Any]:
-        """Return what a function makes of scores; entries of some shape and type."""
+        """Apply a function to the scores; its entries have the shape and type."""
         check_is_fitted(self)
         model = self._scoring()
         X = model._check_rows(X, reset=False)
-        in_parts = isinstance(X, PartitionedRows)
         weights = model.coef_, model.intercept_
-        own: OwnGroups | None = None
+        group_map: GroupMap | None = None
         codes: list[Any] = []
         if len(model.coef_) > 1:
             if sensitive_features is None:
@@ -363,67 +362,73 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
                     "group: pass sensitive_features, the group of each row. A model "
                     "that does not need them is trained with interactions=False."
                 )
-            own, codes = model._known_groups(X, sensitive_features)
-        if not in_parts:
-            return output(group_scores(X, own, codes, *weights))
+            group_map, codes = model._map_groups(X, sensitive_features)
+        if not isinstance(X, PartitionedRows):
+            return output(group_scores(X, group_map, codes, *weights))
         real = real_type(X)
         outputs: NDArray[Any] = X.rowwise(
             output_of_part,
-            *(output, real, own, *weights),
+            output,
+            real,
+            group_map,
+            *weights,
             shape=shape,
             dtype=real if dtype is None else dtype,
             each=codes,
         )
         return outputs
 
-    def _known_groups(self, X: Any, sensitive_features: Any) -> tuple[OwnGroups, Any]:
-        """Return groups as `fit` saw them, and their codes for each attribute."""
+    def _map_groups(self, X: Any, sensitive_features: Any) -> tuple[GroupMap, Any]:
+        """Return the map to the fitted groups, and the codes for each attribute."""
         if isinstance(X, PartitionedRows):
-            given = X.compared_attributes(
+            compared = X.compared_attributes(
                 sensitive_features, self.attributes, warn=False
             )
         else:
-            given = compared_attributes(
+            compared = compared_attributes(
                 sensitive_features, X.shape[0], self.attributes, warn=False
             )
-        known = known_groups(given, self.groups_)
-        n_each = [len(groups) for groups in as_list(self.groups_)]
-        return (known, n_each), [codes for *_, codes in given]
+        fitted_codes = known_groups(compared, self.groups_)
+        n_groups = [len(groups) for groups in as_list(self.groups_)]
+        return (fitted_codes, n_groups), [codes for *_, codes in compared]
 
 
 # Takes scores, returns an entry or a row of entries for each.
 Output = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-# Of each attribute: groups as they were trained on, and how many these are.
-OwnGroups = tuple[list[NDArray[np.int64]], list[int]]
+# For each attribute the fitted code of each group, and the number of fitted groups.
+GroupMap = tuple[list[NDArray[np.int64]], list[int]]
 
 
 def group_scores(
     X: Any,
-    known: OwnGroups | None,
+    group_map: GroupMap | None,
     codes: Sequence[NDArray[Any]],
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
 ) -> NDArray[Any]:
     """Return ``X @ coef + intercept``, in the type of `X` or a ValueError."""
-    of_group, groups = None, np.empty((1, 0), np.int64)
-    to_known, n_each = known or ([], [])
-    if known is not None:
-        found = [own[code] for own, code in zip(to_known, codes, strict=True)]
-        row, of_group = combinations(found, n_each)
-        groups = np.column_stack([own[row] for own in found])
-    members = own_rows(groups, n_each)
-    own, shift = (members @ a for a in (coef, intercept))
-    own, shift = own.astype(X.dtype), shift.astype(X.dtype)
+    # Rows with the same groups in all attributes have the same weights.
+    combination, groups = None, np.empty((1, 0), np.int64)
+    n_groups: list[int] = []
+    if group_map is not None:
+        fitted_codes, n_groups = group_map
+        row_codes = [
+            fitted[code] for fitted, code in zip(fitted_codes, codes, strict=True)
+        ]
+        first_row, combination = combinations(row_codes, n_groups)
+        groups = np.column_stack([code[first_row] for code in row_codes])
+    members = group_members(groups, n_groups)
+    weights, shifts = ((members @ a).astype(X.dtype) for a in (coef, intercept))
     with judged_later():
-        if of_group is None:
-            scores = np.asarray(X @ own[0] + shift[0])
+        if combination is None:
+            scores = np.asarray(X @ weights[0] + shifts[0])
         else:
             scores = np.empty(X.shape[0], X.dtype)
-            for code in range(len(own)):
-                rows = np.flatnonzero(of_group == code)
-                scores[rows] = X[rows] @ own[code] + shift[code]
+            for k, (w, shift) in enumerate(zip(weights, shifts, strict=True)):
+                rows = np.flatnonzero(combination == k)
+                scores[rows] = X[rows] @ w + shift
     if not all_finite(scores):
         bad = np.flatnonzero(~np.isfinite(scores))
         raise ValueError(
@@ -437,14 +442,14 @@ def output_of_part(
     X: Any,
     output: Output,
     dtype: np.dtype,
-    known: OwnGroups | None,
+    group_map: GroupMap | None,
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
     *codes: NDArray[Any],
 ) -> NDArray[Any]:
-    """Return what `output` makes of the scores of a part."""
+    """Return the outputs for the scores of a part."""
     X = check_array(X, accept_sparse="csr", dtype=dtype, input_name="X")
-    return output(group_scores(X, known, codes, coef, intercept))
+    return output(group_scores(X, group_map, codes, coef, intercept))
 
 
 def decide(scores: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Loss of a linear model and smoothed shares of scores above thresholds."""
+"""Loss of a linear model and smoothed rates of scores above thresholds."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from scipy import sparse
 
 from scalefair._entries import all_finite
 from scalefair._memory import array_bytes
+from scalefair._rounding import ROUNDING
 from scalefair.kernels import (
     HINGE,
     LOGISTIC,
@@ -28,24 +29,24 @@ from scalefair.kernels import (
     top_pairwise_hinge,
 )
 from scalefair.linear_model._shares import (
+    CodedRows,
     Comparison,
+    OneRampFamily,
     Ramp,
     RampFamilies,
-    Rows,
     SigmoidFamilies,
+    SmoothedRates,
 )
 from scalefair.linear_model._weights import (
     Array,
     FeatureUnits,
     WeightLayout,
-    own_rows,
+    group_members,
 )
 from scalefair.streaming import Parts
 
 # A subtracted loss and its derivatives in the scores.
 _Concave = tuple[float, Array | None]
-# Sums of gradients with weights, see `RampFamilies.combine`.
-_Combine = Callable[[Array], tuple[Array, Array]]
 
 _KINDS = {"logistic": LOGISTIC, "hinge": HINGE, "squared": SQUARED}
 _PAIRWISE = ("auc", "partial_auc")
@@ -53,23 +54,24 @@ _PAIRWISE = ("auc", "partial_auc")
 
 @dataclass(eq=False)
 class OracleValue:
-    """Loss, smoothed shares and gradients at one point, of S sets, F P thresholds."""
+    """Loss, smoothed rates and gradients at one point, of S sets, F P thresholds."""
 
     layout: WeightLayout
     compared: Comparison
+    rates: SmoothedRates
     loss: float
     loss_gradient: Array  # (n_weights,)
-    # (S, 2 P): plus parts, then minus parts. Their difference is the share of the
-    # set above the thresholds of its family.
-    parts: Array
-    form_slopes: Callable[[], list[Array]]
     concave_loss: float  # subtracted from `loss`; zero but for "partial_auc"
     concave_gradient: Array
-    form_combination: _Combine | None = None
+
+    @property
+    def parts(self) -> Array:
+        """Convex parts of the rates, (S, 2 P): plus parts, then minus parts."""
+        return self.rates.parts
 
     @property
     def plus(self) -> Array:
-        """Convex parts of the shares, (S, P)."""
+        """Convex parts that are added, (S, P)."""
         return np.hsplit(self.parts, 2)[0]
 
     @property
@@ -83,14 +85,12 @@ class OracleValue:
         return self.loss + penalty, self.loss_gradient + ridge * w
 
     @cached_property
-    def _of_cells(self) -> list[Array]:
-        """Gradients in the weights of a cell, (n_cells, 2 P, n + 1) a family."""
-        return [self.layout.units.pull_back(slopes) for slopes in self.form_slopes()]
-
-    @cached_property
     def slopes(self) -> Array:
-        """Gradients of `parts`, (S, 2 P, n_weights + F P), the thresholds last."""
-        return self.compared.gradients(self._of_cells)
+        """Gradients of both parts, (S, 2 P, n_weights + F P), the thresholds last."""
+        units = self.layout.units
+        return self.compared.gradients(
+            [units.pull_back(slopes) for slopes in self.rates.slopes()]
+        )
 
     @property
     def plus_gradient(self) -> Array:
@@ -105,17 +105,12 @@ class OracleValue:
     def combine(self, plus_weights: Array, minus_weights: Array) -> Array:
         """Return the gradient of a weighted sum of all of `plus` and `minus`."""
         weights = np.concatenate([plus_weights, minus_weights], axis=1)
-        if self.form_combination is not None:
-            rows, sums = self.form_combination(weights)
-            rows = self.layout.units.pull_back(rows)
-        else:
-            (slopes,), (weights,) = self._of_cells, self.compared.cell_weights(weights)
-            rows = (weights[:, None] @ slopes)[:, 0]
-            sums = (weights * slopes[:, :, -1]).sum(axis=0)[None]
-        n = plus_weights.shape[1]
+        rows, in_score = self.rates.combine(weights)
         # A higher threshold is a lower score.
-        theta = -(sums[:, :n] + sums[:, n:])
-        return np.concatenate([self.layout.lift(rows), theta.ravel()])
+        plus, minus = np.hsplit(in_score, 2)
+        theta = -(plus + minus)
+        rows = self.layout.lift(self.layout.units.pull_back(rows))
+        return np.concatenate([rows, theta.ravel()])
 
 
 class RowOracle(ABC):
@@ -152,7 +147,7 @@ class RowOracle(ABC):
     def evaluate(
         self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
     ) -> OracleValue:
-        """Return all, the surrogate stretched to `width` (the ramp's is 1).
+        """Return loss and rates, the surrogate stretched to `width` (the ramp's is 1).
 
         Of the thresholds each family has as many, one family after the other.
         Corners of the ramp are parabolas over `corner` of its width to both sides.
@@ -187,10 +182,12 @@ class ScoreOracle(RowOracle):
         families: Sequence[NDArray[np.int64]] | None = None,
     ) -> None:
         n = X.shape[1]
-        units = units or FeatureUnits.given(n)
+        units = units or FeatureUnits.identity(n)
         if members is None:
-            each = (n_groups,) * interactions
-            members = own_rows(np.arange(n_groups)[:, None][:, : len(each)], each)
+            # One attribute whose groups have weights of their own, or none.
+            n_attributes = int(interactions)
+            group_codes = np.arange(n_groups)[:, None][:, :n_attributes]
+            members = group_members(group_codes, [n_groups] * n_attributes)
         layout = WeightLayout(n, members, units, 1 + by_label)
         self._signs = np.ascontiguousarray(signs, dtype=np.float64)
         codes = np.ascontiguousarray(codes, dtype=np.int64)
@@ -201,7 +198,7 @@ class ScoreOracle(RowOracle):
         self.loss = loss
         self.surrogate = surrogate
         shape = layout.n_cells, n + 1
-        self._rows = Rows(row_table(X), codes, shape, 1 / np.maximum(sizes, 1))
+        self._rows = CodedRows(row_table(X), codes, shape, 1 / np.maximum(sizes, 1))
         if loss in _PAIRWISE:
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
             self._pairs = _Pairs(self._signs, interval)
@@ -235,28 +232,28 @@ class ScoreOracle(RowOracle):
         bins = ramp.edges, ramp.centre, ramp.n_powers
         concave_loss, concave_slopes = 0.0, None
         if one_pass and self.loss in _KINDS:
+            # The loss and the sums above the edges come from one pass over the rows.
             kind = _KINDS[self.loss]
             loss, gradient, moments, sums = score_pass(
                 table, codes, self._signs, kind, self.layout.effective(w), *bins
             )
             loss, gradient = loss / m, gradient / m
         else:
+            # Step 1: scores, the loss of them, and its derivatives.
             scores = self.scores(w)
             if self.loss in _KINDS:
                 loss, slopes = score_losses(scores, self._signs, _KINDS[self.loss])
                 loss, slopes = loss / m, slopes / m
             else:
-                loss, slopes, (concave_loss, concave_slopes) = self._pairs.losses(
-                    scores
-                )
+                loss, slopes, concave = self._pairs.losses(scores)
+                concave_loss, concave_slopes = concave
+            # Step 2: the gradient in the weights, by a second pass over the rows.
             if one_pass:
                 gradient, moments, sums = bin_pass(
                     table, codes, scores, slopes, shape, *bins
                 )
-            elif is_ramp:
-                gradient = self._rows.added(slopes)
             else:
-                gradient = self._rows.weighted(slopes[:, None])[:, :, 0]
+                gradient = self._rows.added(slopes)
         lifted = self._pulled(gradient)
         if not (math.isfinite(loss) and all_finite(lifted)):
             raise ValueError(
@@ -264,24 +261,26 @@ class ScoreOracle(RowOracle):
             )
         concave_gradient = np.zeros_like(lifted)
         if concave_slopes is not None:
-            total = self._rows.weighted(concave_slopes[:, None])[:, :, 0]
-            concave_gradient = self._pulled(total)
-        slopes_of: Callable[[], list[Array]]  # only formed where they are asked for
-        combine: _Combine | None = None
+            concave_gradient = self._pulled(self._rows.added(concave_slopes))
+        rates: SmoothedRates
         if one_pass:
-            parts = compared.of_cells([ramp.parts(moments) * shares[:, None]])
-
-            def slopes_of() -> list[Array]:
-                return [ramp.slopes(sums, shares)]
-
+            rates = OneRampFamily(compared, ramp, moments, sums, shares)
         else:
             thetas = theta.reshape(compared.n_families, -1)
-            of = self._rows, scores, compared, thetas, width
-            found = RampFamilies(*of, corner) if is_ramp else SigmoidFamilies(*of)
-            parts, slopes_of, combine = found.parts, found.slopes, found.combine
+            if is_ramp:
+                rates = RampFamilies(
+                    self._rows, scores, compared, thetas, width, corner
+                )
+            else:
+                rates = SigmoidFamilies(self._rows, scores, compared, thetas, width)
         return OracleValue(
-            *(self.layout, compared, loss, lifted, parts, slopes_of),
-            *(concave_loss, concave_gradient, combine),
+            self.layout,
+            compared,
+            rates,
+            loss,
+            lifted,
+            concave_loss,
+            concave_gradient,
         )
 
     def _pulled(self, gradient: Array) -> Array:
@@ -303,7 +302,7 @@ class _Pairs:
         n_negatives = len(self.negatives)
         # 0.07 * 100 is above 7: rounding adds no rank.
         self.first, self.last = (
-            math.ceil(rank * n_negatives * (1 - 1e-12)) for rank in interval
+            math.ceil(rank * n_negatives * (1 - ROUNDING)) for rank in interval
         )
         if self.first == self.last:
             raise ValueError(
@@ -324,7 +323,7 @@ class _Pairs:
 
 
 class PartitionedOracle(RowOracle):
-    """The oracle of rows in parts, which may lack cells and know of no units."""
+    """The oracle of rows in parts; a part may lack cells, and has no units."""
 
     def __init__(
         self,
@@ -349,41 +348,71 @@ class PartitionedOracle(RowOracle):
         self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
     ) -> OracleValue:
         self.n_calls += 1
-        at = self.layout.rows(w).ravel(), np.asarray(theta, np.float64), width, corner
-        loss, gradient, parts, *slopes = self._oracles.map(_sums, *at).reduce(_added)
-        sizes = np.maximum(self.compared.sizes, 1)[:, None]
-
-        def form_slopes() -> list[Array]:
-            found = slopes or self._oracles.map(_slope_sums, *at).reduce(_added)
-            return [
-                own / np.maximum(self.cell_sizes, 1)[:, None, None] for own in found
-            ]
-
-        def combine(weights: Array) -> tuple[Array, Array]:
-            given = weights / sizes
-            found = self._oracles.map(_weighted_sums, *at, given).reduce(_added)
-            return found[0], found[1]
-
-        gradient = gradient.reshape(-1, self.n_features + 1)
-        n_rows = self.cell_sizes.sum()
-        gradient = self.layout.units.pull_back(gradient).ravel() / n_rows
-        return OracleValue(
-            *(self.layout, self.compared, loss / n_rows, gradient, parts / sizes),
-            *(form_slopes, 0.0, np.zeros(self.n_weights)),
-            None if slopes else combine,
+        point = (
+            self.layout.rows(w).ravel(),
+            np.asarray(theta, np.float64),
+            width,
+            corner,
         )
+        rates = PartitionedRates(self._oracles, self.compared, point, self.cell_sizes)
+        n_rows = self.cell_sizes.sum()
+        gradient = rates.loss_gradient.reshape(-1, self.n_features + 1)
+        gradient = self.layout.units.pull_back(gradient).ravel() / n_rows
+        loss, concave_gradient = rates.loss / n_rows, np.zeros(self.n_weights)
+        return OracleValue(
+            self.layout, self.compared, rates, loss, gradient, 0.0, concave_gradient
+        )
+
+
+class PartitionedRates(SmoothedRates):
+    """Rates of rows in parts, from sums over the parts at one point.
+
+    Of one family the gradients come with the values; of several they take more passes.
+    """
+
+    def __init__(
+        self,
+        oracles: Parts,
+        compared: Comparison,
+        point: tuple[Array, Array, float, float],
+        cell_sizes: NDArray[np.int64],
+    ) -> None:
+        self.compared = compared
+        self._oracles, self._point = oracles, point
+        self._cell_sizes = np.maximum(cell_sizes, 1)[:, None, None]
+        self._set_sizes = np.maximum(compared.sizes, 1)[:, None]
+        # Sums over all rows of the loss and its gradient.
+        self.loss, self.loss_gradient, parts, *slopes = self._sum(_value_sums)
+        self.parts = parts / self._set_sizes
+        self._slope_sums = slopes
+
+    def slopes(self) -> list[Array]:
+        sums = self._slope_sums or self._sum(_slope_sums)
+        return [family / self._cell_sizes for family in sums]
+
+    def combine(self, weights: Array) -> tuple[Array, Array]:
+        if self._slope_sums:
+            return super().combine(weights)
+        rows, in_score = self._sum(_weighted_sums, weights / self._set_sizes)
+        return rows, in_score
+
+    def _sum(self, function: Callable[..., list[Any]], *arguments: Any) -> list[Any]:
+        """Add up lists of sums that a function returns for each part."""
+        sums = self._oracles.map(function, *self._point, *arguments)
+        total: list[Any] = sums.reduce(_add_pairwise)
+        return total
 
 
 def _value(
     oracle: ScoreOracle, w: Array, theta: Array, width: float, corner: float
 ) -> OracleValue:
-    # What was sent may be read-only, and kernels are compiled for what is not.
+    # Arrays that were sent may be read-only; kernels are compiled for writable ones.
     return oracle.evaluate(w, theta.copy(), width=width, corner=corner)
 
 
-def _sums(oracle: ScoreOracle, *at: Any) -> list[Any]:
-    """Return sums of the loss, its gradient, parts, and slopes if in one pass."""
-    value, m = _value(oracle, *at), oracle.cell_sizes.sum()
+def _value_sums(oracle: ScoreOracle, *point: Any) -> list[Any]:
+    """Return sums of the loss, its gradient, parts, and slopes if of one family."""
+    value, m = _value(oracle, *point), oracle.cell_sizes.sum()
     parts = value.parts * oracle.compared.sizes[:, None]
     sums = [value.loss * m, value.loss_gradient * m, parts]
     if oracle.compared.n_families == 1:
@@ -391,22 +420,22 @@ def _sums(oracle: ScoreOracle, *at: Any) -> list[Any]:
     return sums
 
 
-def _slope_sums(oracle: ScoreOracle, *at: Any) -> list[Array]:
+def _slope_sums(oracle: ScoreOracle, *point: Any) -> list[Array]:
     """Return sums of slopes for each family."""
-    return _cell_sums(oracle, _value(oracle, *at))
+    return _cell_sums(oracle, _value(oracle, *point))
 
 
 def _cell_sums(oracle: ScoreOracle, value: OracleValue) -> list[Array]:
-    return [own * oracle.cell_sizes[:, None, None] for own in value.form_slopes()]
+    sizes = oracle.cell_sizes[:, None, None]
+    return [family * sizes for family in value.rates.slopes()]
 
 
-def _weighted_sums(oracle: ScoreOracle, *at: Any) -> list[Array]:
-    """Weighted sums of the slopes of sums over sets, and of their ends."""
-    *point, weights = at
-    combine = _value(oracle, *point).form_combination
-    assert combine is not None  # where `_sums` has no slopes
-    return list(combine(weights * oracle.compared.sizes[:, None]))
+def _weighted_sums(oracle: ScoreOracle, *arguments: Any) -> list[Array]:
+    """Return weighted sums of the slopes, and of their ends."""
+    *point, weights = arguments
+    rates = _value(oracle, *point).rates
+    return list(rates.combine(weights * oracle.compared.sizes[:, None]))
 
 
-def _added(a: list[Any], b: list[Any]) -> list[Any]:
-    return [own + other for own, other in zip(a, b, strict=True)]
+def _add_pairwise(a: list[Any], b: list[Any]) -> list[Any]:
+    return [first + second for first, second in zip(a, b, strict=True)]

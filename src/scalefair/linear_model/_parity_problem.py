@@ -1,4 +1,4 @@
-"""Partial demographic parity as a DC-constrained problem, and how it is solved."""
+"""Partial demographic parity as a problem with differences of convex functions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,10 @@ from scalefair.optimize import ConstrainedValue, DCProblem
 Part = tuple[Array, Array]
 # Convex parts of the constraints with their gradients, then the subtracted ones.
 ConstraintParts = tuple[Array, list[Array], Array, list[Array]]
-# Thresholds are fitted to weights up to this part of the slack, in so many passes.
-_OFF_CENTRE = 0.05
-_ATTEMPTS = 60
 # Arrays of the size of all gradients that the solver has at once, as measured.
-_COPIES = 16
-# Takes multipliers of the constraints, gives weights of the rates.
-Slopes = Callable[[Array], Array]
+WORKSPACE_FACTOR = 16
+# Takes multipliers of the constraints, returns weights of the rates.
+RateWeights = Callable[[Array], Array]
 
 
 def thresholds_of_zero(rates: Array, surrogate: str) -> Array:
@@ -68,11 +65,11 @@ class ParityProblem(DCProblem):
 
     def require_memory(self) -> None:
         """Raise a MemoryError if the gradients of all constraints do not fit."""
-        n_bytes = _COPIES * 8 * (self.n_constraints + 1) * self.n_variables
+        n_bytes = WORKSPACE_FACTOR * 8 * (self.n_constraints + 1) * self.n_variables
         layout = self.oracle.layout
         if self.n_families > 1:  # gradients of combinations, of which there may be many
             n_slopes = self.n_constraints // self.n_sets * (layout.n_features + 1)
-            n_bytes += _COPIES * 8 * layout.n_cells * n_slopes
+            n_bytes += WORKSPACE_FACTOR * 8 * layout.n_cells * n_slopes
         require_memory(
             n_bytes,
             f"{self.n_constraints:,} constraints of {self.oracle.n_groups} groups in "
@@ -82,14 +79,14 @@ class ParityProblem(DCProblem):
 
     @cached_property
     def constant_objective(self) -> float:
-        """Objective of constant scores, which are fair and of no use."""
+        """Objective of the best constant scores."""
         v = self.start()
         v[self.oracle.n_features] = self.constant
         return self.smoothed(v, 0.0).objective
 
     @property
     def gain_by_chance(self) -> float:
-        """How much less than the constant's may be a loss that means nothing.
+        """Decrease of the objective that meaningless features would give.
 
         1/m for each weight [Akaike 1974]; of many weights, of which that does not hold,
         the standard error of a mean, 1/sqrt(m).
@@ -109,7 +106,7 @@ class ParityProblem(DCProblem):
         return v[: self.oracle.n_weights]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
-        """Return variables with the weights `w`, and thresholds that suit them."""
+        """Return variables with the weights, and thresholds that fit them."""
         return w
 
     def plus(self, v: Array) -> Part:
@@ -148,10 +145,10 @@ class ParityProblem(DCProblem):
         gradient -= value.concave_gradient
         gradient = np.append(gradient, np.zeros(self.n_variables - gradient.size))
         rates = value.plus - value.minus
-        constraints, slopes = self._constraints(rates)
+        constraints, rate_weights = self._constraints(rates)
 
         def pull_back(multipliers: Array) -> Array:
-            weights = slopes(multipliers)
+            weights = rate_weights(multipliers)
             return value.combine(weights, -weights)[: self.n_variables]
 
         return ConstrainedValue(objective, gradient, constraints, pull_back)
@@ -160,8 +157,8 @@ class ParityProblem(DCProblem):
     def _constraint_parts(self, value: OracleValue) -> ConstraintParts: ...
 
     @abstractmethod
-    def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
-        """Constraints from the rates of sets, and how multipliers weigh these."""
+    def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
+        """Constraints from the rates of sets, and the adjoint of their derivative."""
 
 
 class StrongParity(ParityProblem):
@@ -193,33 +190,41 @@ class StrongParity(ParityProblem):
         return v[self.oracle.n_weights :]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
-        # The highest and the lowest rate above a threshold are to be in the middle of
-        # their bounds. Rates fall in the threshold: those at `theta` and at every
-        # later attempt make a table that the next attempt is interpolated in.
-        wanted = self.ranks + self.slack / 2
-        n_own = self.n_families * wanted.size
-        shape = self.n_families, theta.size if theta.size != n_own else wanted.size
-        theta = np.broadcast_to(theta.reshape(-1, shape[1]), shape)
-        known = [np.empty((2, 0)) for _ in theta]  # rates, thresholds
-        first, step = self.oracle.compared.first, 1.0
-        for _ in range(_ATTEMPTS):
+        # Step 1: the aim. The middle of the highest and the lowest rate of a family
+        # is to be the middle of the bounds of the rank.
+        targets = self.ranks + self.slack / 2
+        # Thresholds for other ranks may be those of one family, the same for all.
+        n_ranks = targets.size
+        if theta.size != self.n_families * n_ranks:
+            n_ranks = theta.size
+        theta = theta.reshape(-1, n_ranks)
+        theta = np.broadcast_to(theta, (self.n_families, n_ranks))
+        tables = [np.empty((2, 0)) for _ in theta]  # rates and thresholds of a family
+        first_set, extension = self.oracle.compared.first, 1.0
+        for _ in range(60):
+            # Step 2: the rates at the thresholds.
             value = self.oracle.evaluate(w, theta.ravel(), width=self.width)
             rates = value.plus - value.minus
-            highest = np.maximum.reduceat(rates, first)
-            middle = (highest + np.minimum.reduceat(rates, first)) / 2
-            is_own = theta.shape[1] == wanted.size
-            if is_own and np.abs(middle - wanted).max() <= _OFF_CENTRE * self.slack:
+            highest = np.maximum.reduceat(rates, first_set)
+            middle = (highest + np.minimum.reduceat(rates, first_set)) / 2
+            # A twentieth of the slack is close enough to the middle of the bounds.
+            if theta.shape[1] == targets.size and (
+                np.abs(middle - targets).max() <= 0.05 * self.slack
+            ):
                 break
+            # Step 3: rates fall in the threshold. All that were evaluated make a
+            # table, which is inverted by interpolation; its ends are extended by steps
+            # that double.
             guesses = []
-            for family, own in enumerate(zip(middle, theta, strict=True)):
-                table = np.hstack([known[family], own])
-                known[family] = table = table[:, np.lexsort((-table[1], table[0]))]
-                guess = np.interp(wanted, *table)
-                guess[wanted > table[0, -1]] = table[1].min() - step
-                guess[wanted < table[0, 0]] = table[1].max() + step
+            for family, points in enumerate(zip(middle, theta, strict=True)):
+                table = np.hstack([tables[family], points])
+                tables[family] = table = table[:, np.lexsort((-table[1], table[0]))]
+                guess = np.interp(targets, *table)
+                guess[targets > table[0, -1]] = table[1].min() - extension
+                guess[targets < table[0, 0]] = table[1].max() + extension
                 guesses.append(guess)
             theta = np.array(guesses)
-            step *= 2
+            extension *= 2
         return np.append(w, theta)
 
     def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
@@ -234,16 +239,16 @@ class StrongParity(ParityProblem):
             [plus_gradient, minus_gradient],
         )
 
-    def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
+    def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
         below = self.ranks - rates
         constraints = np.append(below, -below - self.slack)
 
-        def slopes(multipliers: Array) -> Array:
+        def rate_weights(multipliers: Array) -> Array:
             low, high = multipliers.reshape(2, *below.shape)
             weights: Array = high - low
             return weights
 
-        return constraints, slopes
+        return constraints, rate_weights
 
 
 class WeakParity(ParityProblem):
@@ -254,8 +259,8 @@ class WeakParity(ParityProblem):
         self.threshold = np.full(self.n_families, threshold)
         self.n_variables = self.oracle.n_weights
         family = self.oracle.compared.family
-        together = family[:, None] == family
-        self.pairs = np.argwhere(together & ~np.eye(self.n_sets, dtype=bool))
+        same_family = family[:, None] == family
+        self.pairs = np.argwhere(same_family & ~np.eye(self.n_sets, dtype=bool))
         self.n_constraints = len(self.pairs)
 
     def start(self) -> Array:
@@ -276,10 +281,10 @@ class WeakParity(ParityProblem):
 
         def upper(bound: float) -> tuple[Array, Array]:
             """M_k(a) = max(S_minus + a, S_plus), so that min(S, a) = S_plus + a - M."""
-            first = minus + bound > plus
+            is_minus = minus + bound > plus
             return (
-                np.where(first, minus + bound, plus),
-                np.where(first[:, None], minus_gradient, plus_gradient),
+                np.where(is_minus, minus + bound, plus),
+                np.where(is_minus[:, None], minus_gradient, plus_gradient),
             )
 
         (low, low_gradient), (high, high_gradient) = map(upper, self.interval)
@@ -291,19 +296,19 @@ class WeakParity(ParityProblem):
             [high_gradient[k] + low_gradient[other]],
         )
 
-    def _constraints(self, rates: Array) -> tuple[Array, Slopes]:
+    def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
         low, high = self.interval
         rate = rates[:, 0]
         within = np.clip(rate, low, high)  # min(S, beta) - min(S, alpha) + alpha
         k, other = self.pairs.T
 
-        def slopes(multipliers: Array) -> Array:
+        def rate_weights(multipliers: Array) -> Array:
             weights = np.zeros(rate.size)
             np.add.at(weights, k, multipliers)
             np.subtract.at(weights, other, multipliers)
             return np.where((rate > low) & (rate < high), weights, 0.0)[:, None]
 
-        return within[k] - within[other] - self.slack, slopes
+        return within[k] - within[other] - self.slack, rate_weights
 
 
 def violation_at(problem: ParityProblem, v: Array) -> float:
@@ -312,22 +317,23 @@ def violation_at(problem: ParityProblem, v: Array) -> float:
     return float((plus - minus)[1:].max())
 
 
-def with_room(problem: ParityProblem, v: Array, room: float) -> tuple[Any, Array]:
-    """Raise the bound until no constraint is violated or tight; return the variables.
+def with_slack(problem: ParityProblem, v: Array, slack: float) -> tuple[Any, Array]:
+    """Raise the bound until no constraint is violated or active, by some slack.
 
-    Where there is no way into the allowed ones, multipliers may be without bound.
+    Return the problem and variables inside. At a point without feasible directions
+    the multipliers may be unbounded.
     """
     length = problem.interval[1] - problem.interval[0]
     while (violation := violation_at(problem, v)) >= 0 and problem.kappa < 1:
-        kappa = problem.kappa + (violation + room) / length
+        kappa = problem.kappa + (violation + slack) / length
         w, thresholds = problem.weights(v), np.array(problem.thresholds(v))
         problem = problem.with_surrogate(min(kappa, 1.0), problem.width)
         v = problem.with_thresholds(w, thresholds)
     return problem, v
 
 
-def given_start(problem: ParityProblem, rows: Any, tol: float) -> Part:
-    """Weights from rows of coefficients and intercept, and thresholds for them."""
+def check_start(problem: ParityProblem, rows: Any, tol: float) -> Part:
+    """Return weights from rows of coefficients and intercept, and their thresholds."""
     w = np.asarray(rows, dtype=np.float64)
     expected = problem.oracle.layout.shape
     if w.shape != expected or not np.isfinite(w).all():

@@ -18,12 +18,9 @@ from scalefair._groups import GroupCodes, check_interval
 from scalefair._random_state import check_random_state
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import (
-    Measure,
+    GapSolver,
     Solution,
-    Solver,
-    Start,
-    meet_gap,
-    solve_fixed,
+    best_solution,
     warn_unfinished,
 )
 from scalefair.linear_model._oracle import RowOracle
@@ -31,15 +28,12 @@ from scalefair.linear_model._parity_problem import (
     ParityProblem,
     StrongParity,
     WeakParity,
-    given_start,
+    check_start,
 )
-from scalefair.linear_model._training_rows import PartitionedTraining, TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
 from scalefair.linear_model._weights import Array, ridge_factors
 from scalefair.metrics import partial_parity_gap
 from scalefair.streaming import is_partitioned
-
-# Deviation that coefficients added by groups, of features of deviation 1, may have.
-_DEVIATION = 0.25
 
 
 @documented(**TEXTS)
@@ -72,7 +66,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         in scores: 1 is the method of [1]_, which bounds the surrogate's gap only.
     n_thresholds : int, default=25
         Ranks at which the strong criterion is enforced. With ``surrogate_width="auto"``
-        they are doubled where the gap between them is too large.
+        there are multiples of them where the gap between them is above `kappa`.
     alpha : float, default=1e-4
         Factor of half the squared norm of the coefficients of standardized features.
     interaction_alpha : float or None, default=None
@@ -248,7 +242,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         %(warns)s
         """
         check_interval(self.interval)
-        samples: Iterator[TrainingRows] = iter(())
+        samples: Iterator[LabeledRows] = iter(())
         oracle: RowOracle
         if is_partitioned(X):
             training = PartitionedTraining(
@@ -260,33 +254,34 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 self.given,
                 self.attributes,
             )
-            rows, oracle = training.known, training.oracle
-            samples = training.growing_samples(check_random_state(self.random_state))
-            self.classes_, (own, *others) = rows.classes, rows.groups
-            self.groups_ = rows.groups if others else own
+            rows, oracle = training.labels, training.oracle
+            samples = training.nested_subsamples(check_random_state(self.random_state))
+            self.classes_ = rows.classes
+            self.groups_ = rows.groups if len(rows.groups) > 1 else rows.groups[0]
         else:
             rows = self._check_training(X, y, sensitive_features)
             oracle = rows.oracle(**self._oracle_options())
-        rows.warn_few(stacklevel=4)
+        rows.warn_few()
         problem = self._problem(oracle, rows)
         last: Solution | None = None
-        if self._starts_alone and not self._may_go_on(problem):
+        if self._is_auto_start and not self._can_warm_start(problem):
             for sample in samples:
                 part = sample.oracle(oracle.layout.units, **self._oracle_options())
                 # The labels of all rows: a sample may lack a class.
                 last = self._solve(self._problem(part, rows), sample, last)
-        found = self._solve(problem, rows, last)
-        self._finish(rows, found, stacklevel=5)
+        solution = self._solve(problem, rows, last)
+        self._finish(rows, solution)
         return self
 
-    def _problem(self, oracle: RowOracle, rows: TrainingRows) -> ParityProblem:
+    def _problem(self, oracle: RowOracle, rows: LabeledRows) -> ParityProblem:
         """Return the problem of an oracle's rows; labels are those of `rows`."""
         interval = check_interval(self.interval)
-        added = self.interaction_alpha
-        if added is None:
-            n_rows = int(oracle.cell_sizes.sum())
-            added = max(self.alpha, 1 / (_DEVIATION**2 * n_rows)) if self.alpha else 0.0
-        ridge = ridge_factors(oracle.layout, self.alpha, added)
+        interaction_alpha = self.interaction_alpha
+        if interaction_alpha is None:
+            # A normal prior of deviation 1/4 of coefficients that groups add.
+            prior = 1 / (0.25**2 * int(oracle.cell_sizes.sum()))
+            interaction_alpha = max(self.alpha, prior) if self.alpha else 0.0
+        ridge = ridge_factors(oracle.layout, self.alpha, interaction_alpha)
         constant = best_constant(rows.signs, self.loss)
         common = (oracle, interval, float(self.kappa), ridge, constant)
         problem: ParityProblem
@@ -300,80 +295,78 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         return problem
 
     @property
-    def _starts_alone(self) -> bool:
+    def _is_auto_start(self) -> bool:
         return isinstance(self.start, str) and self.start == "auto"
 
     def _solve(
         self,
         problem: ParityProblem,
-        rows: TrainingRows,
+        rows: LabeledRows,
         last: Solution | None = None,
     ) -> Solution:
         """Solve a problem from another's solution, the given start, or the last fit."""
         kappa, width = float(self.kappa), self.surrogate_width
-        solver = Solver(
-            problem if width == "auto" else problem.with_surrogate(kappa, width),
-            inner_solver=self.inner_solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
+        is_auto = isinstance(width, str)
 
-        def measure(w: Array) -> float:
-            return self._gap(problem.oracle.scores(w), rows)
+        def solver(problem: ParityProblem) -> GapSolver:
+            def measure(w: Array) -> float:
+                return self._gap(problem.oracle.scores(w), rows)
 
-        start = Start(kappa)
-        layout = problem.oracle.layout
-        if last is not None:
-            start = Start.like(last, kappa)
-        elif self._may_go_on(problem):
-            w = layout.parameters(np.column_stack([self.coef_, self.intercept_]))
-            bound = kappa * self._tightness
-            start = Start(bound, self.surrogate_width_, w, self.thresholds_.ravel())
-        elif not isinstance(self.start, str):
-            start = Start(
-                kappa, 1.0, *given_start(solver.problem, self.start, self.tol)
+            return GapSolver(
+                problem,
+                kappa,
+                measure,
+                inner_solver=self.inner_solver,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                smooth=self._is_auto_start,
             )
-        smooth = self._starts_alone
-        if width == "auto":
-            solution = meet_gap(solver, measure, kappa, start, smooth=smooth)
-            if smooth and solution.gap > kappa and layout.shape[0] > 1:
-                return self._not_behind_nested(solution, solver, measure, rows)
+
+        # Step 1: the point to start from, if there is one.
+        full = solver(problem if is_auto else problem.with_surrogate(kappa, width))
+        layout, start = problem.oracle.layout, None
+        if last is not None:
+            start = full.start_from(last, last.weights)
+        elif self._can_warm_start(problem):
+            w = layout.parameters(np.column_stack([self.coef_, self.intercept_]))
+            bound = kappa * self._kappa_ratio
+            width = self.surrogate_width_ if is_auto else width
+            start = full.start_at(bound, width, w, self.thresholds_.ravel())
+        elif not isinstance(self.start, str):
+            w, thresholds = check_start(full.problem, self.start, self.tol)
+            start = full.start_at(kappa, full.problem.width, w, thresholds)
+        # Step 2: the solution for a fixed surrogate, or for the measured gap.
+        if not is_auto:
+            return full.solve_fixed(start)
+        solution = full.meet_gap(start)
+        if solution.gap <= kappa or not full.smooth or layout.shape[0] == 1:
             return solution
-        found = solve_fixed(solver, start, smooth=smooth)
-        gap = measure(problem.weights(found.x))
-        return Solution(solver.problem, found, gap, kappa, is_fixed=True)
+        # Step 3: weights of the model without interactions are weights of this one. If
+        # that model has a smaller gap, the search starts again from its solution.
+        smaller = solver(self._problem(problem.oracle.without_interactions(), rows))
+        nested = smaller.meet_gap(None)
+        if nested.gap < solution.gap and not nested.is_flat:
+            shared = np.zeros(layout.shape)
+            shared[0] = smaller.problem.oracle.layout.rows(nested.weights)[0]
+            start = full.start_from(nested, layout.parameters(shared))
+            again = full.meet_gap(start, is_nested=True)
+            solution = best_solution([solution, again], self.tol)
+        assert solution.certificate is not None
+        n_calls = full.n_calls + smaller.n_calls
+        certificate = replace(solution.certificate, n_calls=n_calls)
+        return replace(solution, certificate=certificate)
 
-    def _not_behind_nested(
-        self, found: Solution, solver: Solver, measure: Measure, rows: TrainingRows
-    ) -> Solution:
-        """Solve again, from the model without interactions, where that is fairer."""
-        oracle, kappa = solver.problem.oracle, float(self.kappa)
-        problem = self._problem(oracle.without_interactions(), rows)
-        smaller = replace(solver, problem=problem)
-
-        def gap(w: Array) -> float:
-            return self._gap(problem.oracle.scores(w), rows)
-
-        nested = meet_gap(smaller, gap, kappa, Start(kappa), smooth=True)
-        if nested.gap < found.gap and not nested.is_flat:
-            shared = np.zeros(oracle.layout.shape)
-            shared[0] = problem.oracle.layout.rows(nested.weights)[0]
-            weights = oracle.layout.parameters(shared)
-            start = replace(Start.like(nested, kappa), weights=weights, is_nested=True)
-            found = meet_gap(solver, measure, kappa, start, smooth=True)
-        calls = solver.n_calls + smaller.n_calls
-        return replace(found, result=replace(found.result, n_calls=calls))
-
-    def _may_go_on(self, problem: ParityProblem) -> bool:
+    def _can_warm_start(self, problem: ParityProblem) -> bool:
+        if not (self.warm_start and hasattr(self, "_kappa_ratio")):
+            return False
         n_rows, n_columns = problem.oracle.layout.shape
-        last = getattr(self, "coef_", None) if self.warm_start else None
-        return last is not None and last.shape == (n_rows, n_columns - 1)
+        return self.coef_.shape == (n_rows, n_columns - 1)
 
-    def _finish(self, rows: TrainingRows, found: Solution, *, stacklevel: int) -> None:
+    def _finish(self, rows: LabeledRows, solution: Solution) -> None:
         """Store a solution and warn of it; the intercept is tuned on the rows."""
-        problem, result = found.problem, found.result
-        w = found.weights.copy()
-        thresholds = np.array(problem.thresholds(result.x))
+        problem, certificate = solution.problem, solution.certificate
+        assert certificate is not None
+        w, thresholds = solution.weights.copy(), solution.thresholds
         scores = problem.oracle.scores(w)
         if self.tune_intercept and self.criterion == "strong":
             shift = most_accurate_shift(scores, rows.signs)
@@ -381,29 +374,41 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             thresholds = thresholds + shift
             w[problem.oracle.n_features] += shift
         self._store_weights(problem.oracle.layout.rows(w))
-        n_labels, n_attributes = 1 + (self.given == "label"), len(rows.groups)
-        by = [n for n in (n_labels, n_attributes) if n > 1]
-        is_strong = self.criterion == "strong"
-        self.thresholds_ = thresholds.reshape(*by, -1) if is_strong else thresholds[:1]
+        if self.criterion == "strong":
+            # Axes of length one, of labels and of attributes, are left out.
+            n_labels, n_attributes = 1 + (self.given == "label"), len(rows.groups)
+            shape = [n for n in (n_labels, n_attributes) if n > 1]
+            self.thresholds_ = thresholds.reshape(*shape, -1)
+        else:
+            self.thresholds_ = thresholds[:1]
         self.partial_parity_gap_ = self._gap(scores, rows)
         self.surrogate_kappa_ = problem.kappa
         self.surrogate_width_ = problem.width
-        self._tightness = problem.kappa / found.kappa
-        self.objective_ = result.objective
-        self.infeasibility_ = result.infeasibility
-        self.kkt_residual_ = result.kkt_residual
-        names = {"n_calls": "n_oracle_calls"}
+        self._kappa_ratio = problem.kappa / solution.kappa
+        self.objective_ = solution.objective
+        self.infeasibility_ = solution.infeasibility
+        self.kkt_residual_ = certificate.kkt_residual
         self.history_ = [
-            {names.get(key, key): value for key, value in vars(record).items()}
-            for record in result.history
+            {
+                "objective": record.objective,
+                "infeasibility": record.infeasibility,
+                "kkt_residual": record.kkt_residual,
+                "n_oracle_calls": record.n_calls,
+            }
+            for record in certificate.history
         ]
-        self.n_iter_ = result.n_iter
-        self.n_oracle_calls_ = result.n_calls
-        self.converged_ = result.converged and not found.is_flat
-        measured = replace(found, gap=self.partial_parity_gap_)
-        warn_unfinished(measured, scores, rows, self.tol, stacklevel=stacklevel)
+        self.n_iter_ = certificate.n_iter
+        self.n_oracle_calls_ = certificate.n_calls
+        self.converged_ = certificate.converged and not solution.is_flat
+        warn_unfinished(
+            replace(solution, gap=self.partial_parity_gap_),
+            scores,
+            rows,
+            self.tol,
+            is_fixed=self.surrogate_width != "auto",
+        )
 
-    def _gap(self, scores: Array, rows: TrainingRows) -> float:
+    def _gap(self, scores: Array, rows: LabeledRows) -> float:
         return partial_parity_gap(
             scores,
             sensitive_features=rows.compared_codes.view(GroupCodes),
@@ -415,27 +420,28 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
 
-# Share of the rows, to either side, over which the accuracy of cuts is averaged.
-_NEIGHBOURS = 0.01
-
-
 def most_accurate_shift(scores: Array, signs: Array) -> float:
     """Return the least shift after which most signs of the scores are right."""
     # The number of right signs as a function of the cut is a random walk, whose
     # maximum follows the noise: it is averaged over neighbouring cuts first.
+    # Step 1: rows in the order of their scores.
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
+    # Step 2: the averaged number of right signs at each cut.
     # gain[i]: rows right if the i lowest scores become negative, up to a constant
     gain = np.concatenate([[0.0], np.cumsum(-signs[order])])
-    reach = int(_NEIGHBOURS * scores.size)
-    gain = uniform_filter1d(gain, 2 * reach + 1, mode="nearest")
+    # 1 % of the rows to either side.
+    half_window = int(0.01 * scores.size)
+    gain = uniform_filter1d(gain, 2 * half_window + 1, mode="nearest")
+    # Step 3: the best cuts between different scores; that of zero if it is one.
     distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
-    now = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
-    if gain[now] >= gain[distinct].max():
+    current = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
+    if gain[current] >= gain[distinct].max():
         return 0.0
-    places = np.flatnonzero(distinct & (gain == gain[distinct].max()))
+    best = np.flatnonzero(distinct & (gain == gain[distinct].max()))
+    # Step 4: of several the one with the least shift.
     padded = np.concatenate([[ordered[0] - 2.0], ordered, [ordered[-1] + 2.0]])
-    cuts = (padded[places] + padded[places + 1]) / 2
+    cuts = (padded[best] + padded[best + 1]) / 2
     return float(-cuts[np.abs(cuts).argmin()])
 
 

@@ -1,4 +1,4 @@
-"""Partially fair classifiers for several gaps, and the choice of one of them."""
+"""Partially fair classifiers for several gaps, and the choice among them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._groups import check_interval
 from scalefair._messages import apart
+from scalefair._user_warnings import warn_user
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import Solution
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier
-from scalefair.linear_model._training_rows import TrainingRows, refuse_parts
+from scalefair.linear_model._training_rows import LabeledRows, refuse_parts
 
 
 @documented(**TEXTS)
@@ -68,46 +69,53 @@ def partial_fairness_path(
     >>> path[0].objective_ > path[1].objective_
     True
     """
-    values = check_kappas(kappas)
+    values = check_candidates("kappas", kappas)
     first = PartiallyFairClassifier(**params)
     first._validate_params()
     refuse_parts(X, "partial_fairness_path")
     check_interval(first.interval)
     rows = first._check_training(X, y, sensitive_features)
-    rows.warn_few(stacklevel=2)
+    rows.warn_few()
     oracle = rows.oracle(**first._oracle_options())
     models = [clone(first).set_params(kappa=float(value)) for value in values]
-    found: list[Solution] = []
+    # Step 1: from the tightest gap on; each solution starts the next problem.
     order = np.argsort(values, kind="stable")
+    solutions: list[Solution] = []
     for i in order:
         problem = models[i]._problem(oracle, rows)
-        last = found[-1] if found else None
-        found.append(models[i]._solve(problem, rows, last))
-    fairest = min(solution.gap for solution in found)
-    for i, own in zip(order, found, strict=True):
-        # A solution for another kappa may be better: so neither gap nor objective
-        # goes the wrong way as kappa grows.
-        fair = [s for s in found if s.gap <= max(fairest, own.kappa)]
-        best = own if own.is_fixed else min(fair, key=lambda s: s.result.objective)
+        previous = solutions[-1] if solutions else None
+        solutions.append(models[i]._solve(problem, rows, previous))
+    # Step 2: the best solution for each gap.
+    smallest_gap = min(solution.gap for solution in solutions)
+    for i, solution in zip(order, solutions, strict=True):
+        if first.surrogate_width == "auto":
+            # Another kappa's solution may be better. With the best one of all, gaps
+            # never fall and objectives never rise as kappa grows.
+            bound = max(smallest_gap, solution.kappa)
+            fair = [other for other in solutions if other.gap <= bound]
+            best = min(fair, key=lambda other: other.objective)
+            solution = replace(best, kappa=solution.kappa)
         _copy_input_attributes(first, models[i])
-        models[i]._finish(rows, replace(best, kappa=own.kappa), stacklevel=3)
+        models[i]._finish(rows, solution)
     return models
 
 
-def check_kappas(kappas: ArrayLike) -> np.ndarray:
-    """Return the gaps as an array, or say what is wrong."""
-    values = np.asarray(kappas, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0:
+def check_candidates(name: str, candidates: ArrayLike) -> np.ndarray:
+    """Return values of a parameter as an array, or raise a ValueError."""
+    constraints = PartiallyFairClassifier._parameter_constraints
+    (constraint, *_) = constraints[name.removesuffix("s")]
+    values = np.asarray(candidates, dtype=np.float64)
+    is_valid = map(constraint.is_satisfied_by, np.atleast_1d(values).tolist())
+    if values.ndim != 1 or values.size == 0 or not all(is_valid):
         raise ValueError(
-            f"kappas must be a sequence of numbers, at least one, got {kappas!r}."
+            f"{name} must be a sequence of numbers, at least one, each {constraint}, "
+            f"got {candidates!r}."
         )
-    if not ((values > 0) & (values <= 1)).all():
-        raise ValueError(f"kappas must lie within (0, 1], got {kappas!r}.")
     return values
 
 
 def _copy_input_attributes(fitted: Any, other: Any) -> None:
-    """Give `other` what `fitted` knows of labels, groups and features."""
+    """Copy the fitted attributes about labels, groups and features."""
     for name in ("classes_", "groups_", "n_features_in_", "feature_names_in_"):
         if hasattr(fitted, name):
             setattr(other, name, getattr(fitted, name))
@@ -117,9 +125,9 @@ def _copy_input_attributes(fitted: Any, other: Any) -> None:
 class PartiallyFairClassifierCV(BaseGroupClassifier):
     """Partially fair classifier with the most accurate gap that is fair enough.
 
-    Every fold trains a whole path of gaps. Of the gaps whose fairness on held-out
-    rows, one less the partial parity gap, is at least `fairness_floor` on average,
-    the most accurate one is trained on all rows.
+    Every fold trains a whole path of gaps, for each penalty of the interactions. Of
+    the candidates whose fairness on held-out rows, one less the partial parity gap, is
+    at least `fairness_floor` on average, the most accurate one is trained on all rows.
 
     Parameters
     ----------
@@ -127,6 +135,8 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         Gaps to choose from.
     fairness_floor : float, default=0.9
         Least mean fairness on held-out rows, between 0 and 1.
+    interaction_alphas : array-like of shape (n_alphas,) or None, default=None
+        Values of `interaction_alpha` to choose from. None takes that of `estimator`.
     estimator : PartiallyFairClassifier or None, default=None
         Classifier with the other parameters, by default those of its class.
     cv : int, cross-validation generator or iterable, default=None
@@ -134,11 +144,15 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
 
     Attributes
     ----------
-    kappa_, best_estimator_ : float and PartiallyFairClassifier
-        The gap chosen, and the classifier trained on all rows with it.
+    kappa_, interaction_alpha_ : float, and float or None
+        The gap and the penalty that were chosen.
+    best_estimator_ : PartiallyFairClassifier
+        The classifier trained on all rows with them.
     cv_results_ : dict of str to ndarray
-        "kappa" (sorted), and for each of them and each fold, of shape (n_kappas,
-        n_folds), "accuracy" and "fairness" of the held-out rows.
+        For each candidate "kappa" (sorted) and "interaction_alpha" (sorted, all gaps
+        of the smallest first; only if there are several to choose from), and for each
+        candidate and fold, of shape (n_candidates, n_folds), "accuracy" and "fairness"
+        of the held-out rows.
     %(input_)s
 
     %(example_rows)s
@@ -153,6 +167,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kappas": ["array-like"],
         "fairness_floor": [Interval(Real, 0, 1, closed="both")],
+        "interaction_alphas": ["array-like", None],
         "estimator": [PartiallyFairClassifier, None],
         "cv": ["cv_object"],
     }
@@ -162,11 +177,13 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         kappas: ArrayLike = (0.01, 0.02, 0.05, 0.1, 0.2),
         fairness_floor: float = 0.9,
         *,
+        interaction_alphas: ArrayLike | None = None,
         estimator: PartiallyFairClassifier | None = None,
         cv: Any = None,
     ) -> None:
         self.kappas = kappas
         self.fairness_floor = fairness_floor
+        self.interaction_alphas = interaction_alphas
         self.estimator = estimator
         self.cv = cv
 
@@ -198,37 +215,61 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
             If groups have fewer than 30 rows: the message names them.
         """
         refuse_parts(X, type(self).__name__)
-        kappas = np.unique(check_kappas(self.kappas))
         base = self.estimator or PartiallyFairClassifier()
+        kappas = np.unique(check_candidates("kappas", self.kappas))
+        alphas: list[Any] = [base.interaction_alpha]
+        if self.interaction_alphas is not None:
+            alphas = np.unique(
+                check_candidates("interaction_alphas", self.interaction_alphas)
+            ).tolist()
         rows = clone(base)._check_training(X, y, sensitive_features)
-        params = {k: v for k, v in base.get_params(deep=False).items() if k != "kappa"}
+        params = base.get_params(deep=False)
+        del params["kappa"], params["interaction_alpha"]
         labels = rows.classes[(rows.signs > 0).astype(np.intp)]
         groups = rows.sensitive_features
         (X,) = indexable(X)
+        # Step 1: accuracy and fairness of each candidate in each fold.
         scores = []
         for train, test in self._folds(X, rows.signs, rows.codes):
+            held_out = replace(
+                rows,
+                X=_safe_indexing(X, test),
+                signs=rows.signs[test],
+                codes=rows.codes[test],
+            )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 warnings.filterwarnings("ignore", "Gaps of groups", UserWarning)
-                params |= {
-                    "kappas": kappas,
-                    "sensitive_features": _safe_indexing(groups, train),
-                }
-                path = partial_fairness_path(
-                    _safe_indexing(X, train), labels[train], **params
-                )
-            own = {"signs": rows.signs[test], "codes": rows.codes[test]}
-            held_out = replace(rows, X=_safe_indexing(X, test), **own)
-            scores.append([_judge(model, held_out) for model in path])
+                models = [
+                    model
+                    for alpha in alphas
+                    for model in partial_fairness_path(
+                        _safe_indexing(X, train),
+                        labels[train],
+                        sensitive_features=_safe_indexing(groups, train),
+                        kappas=kappas,
+                        interaction_alpha=alpha,
+                        **params,
+                    )
+                ]
+            scores.append([_evaluate(model, held_out) for model in models])
         if not scores:
             raise ValueError(
                 "cv has no folds. A generator of splits is used up by the first fit: "
                 "give a list of them."
             )
         accuracy, fairness = np.array(scores).transpose(2, 1, 0)
-        self.cv_results_ = {"kappa": kappas, "accuracy": accuracy, "fairness": fairness}
-        self.kappa_ = float(kappas[self._choose(accuracy, fairness)])
-        self.best_estimator_ = clone(base).set_params(kappa=self.kappa_)
+        self.cv_results_ = {"kappa": np.tile(kappas, len(alphas))}
+        if self.interaction_alphas is not None:
+            self.cv_results_["interaction_alpha"] = np.repeat(alphas, len(kappas))
+        self.cv_results_ |= {"accuracy": accuracy, "fairness": fairness}
+        # Step 2: the best candidate, trained on all rows.
+        i_alpha, i_kappa = divmod(self._choose(accuracy, fairness), len(kappas))
+        self.kappa_ = float(kappas[i_kappa])
+        self.interaction_alpha_ = alphas[i_alpha]
+        self.best_estimator_ = clone(base).set_params(
+            kappa=self.kappa_, interaction_alpha=self.interaction_alpha_
+        )
         self.best_estimator_.fit(X, labels, sensitive_features=groups)
         _copy_input_attributes(self.best_estimator_, self)
         return self
@@ -246,18 +287,17 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         return cv.split(X, strata)
 
     def _choose(self, accuracy: NDArray[Any], fairness: NDArray[Any]) -> int:
-        """Index of the most accurate gap that is fair enough."""
+        """Return the index of the most accurate candidate that is fair enough."""
         mean_accuracy, mean_fairness = accuracy.mean(axis=1), fairness.mean(axis=1)
-        enough = mean_fairness >= self.fairness_floor
-        if enough.any():
-            return int(np.where(enough, mean_accuracy, -np.inf).argmax())
+        is_fair = mean_fairness >= self.fairness_floor
+        if is_fair.any():
+            return int(np.where(is_fair, mean_accuracy, -np.inf).argmax())
         best = int(mean_fairness.argmax())
-        warnings.warn(
+        warn_user(
             f"No gap reaches fairness_floor={self.fairness_floor:g} on held-out rows; "
             f"the fairest has {apart(mean_fairness[best], self.fairness_floor)} and is "
             "taken. Add smaller kappas or more thresholds, or lower the floor.",
             ConvergenceWarning,
-            stacklevel=5,
         )
         return best
 
@@ -267,9 +307,9 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         return self.estimator or PartiallyFairClassifier()
 
 
-def _judge(model: Any, rows: TrainingRows) -> tuple[float, float]:
-    """Accuracy and fairness of held-out rows."""
+def _evaluate(model: PartiallyFairClassifier, rows: LabeledRows) -> tuple[float, float]:
+    """Return accuracy and fairness on held-out rows."""
     groups = rows.sensitive_features
     scores = model.decision_function(rows.X, sensitive_features=groups)
-    right = (scores > 0) == (rows.signs > 0)
-    return float(right.mean()), 1.0 - model._gap(scores, rows)
+    is_correct = (scores > 0) == (rows.signs > 0)
+    return float(is_correct.mean()), 1.0 - model._gap(scores, rows)

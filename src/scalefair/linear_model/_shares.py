@@ -1,7 +1,8 @@
-"""What is compared, and smoothed shares of scores above thresholds."""
+"""Sets of rows that are compared, and smoothed rates of scores above thresholds."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -18,9 +19,6 @@ from scalefair.kernels import (
     weighted_row_sums,
 )
 from scalefair.linear_model._weights import Array, WeightLayout
-
-# Most weights of rows that are formed at a time.
-_WEIGHTS = 2**21
 
 
 class Comparison:
@@ -41,40 +39,49 @@ class Comparison:
         self.first = np.cumsum([0, *n_sets[:-1]])  # set of each family
         self.family = np.repeat(np.arange(len(n_sets)), n_sets)  # of each set
         self._layout = layout
-        cells = np.repeat(np.arange(layout.n_groups), layout.cells_per_group)
-        of_cell, row = layout.members[cells].tocoo().coords
+        # Pairs (cell, row of weights) of which the cell's weights are sums.
+        groups = np.repeat(np.arange(layout.n_groups), layout.cells_per_group)
+        pair_cell, pair_row = layout.members[groups].tocoo().coords
         sizes, self._mixtures, self._spreads = [], [], []
         for family, n in zip(self.sets, n_sets, strict=True):
-            (own,) = np.nonzero(family >= 0)
-            size = np.bincount(family[own], cell_sizes[own], minlength=n)
-            # A set's share above a threshold is that of its cells times theirs in it.
-            shares = np.zeros(len(family))
-            shares[own] = cell_sizes[own] / np.maximum(size, 1)[family[own]]
-            at = family[own], own
-            shape = int(n), len(family)
-            self._mixtures.append(sparse.csr_array((shares[own], at), shape=shape))
-            # Its gradient, in each row of weights, is that of the cells that have it.
-            inside = family[of_cell] >= 0
-            own, rows = of_cell[inside], row[inside]
-            at = family[own] * layout.shape[0] + rows, own
-            shape = int(n) * layout.shape[0], len(family)
-            self._spreads.append(sparse.csr_array((shares[own], at), shape=shape))
+            (cells,) = np.nonzero(family >= 0)
+            size = np.bincount(family[cells], cell_sizes[cells], minlength=n)
+            # Rate of a set = sum over cells of (fraction of the set) * (rate of the
+            # cell).
+            fractions = np.zeros(len(family))
+            fractions[cells] = cell_sizes[cells] / np.maximum(size, 1)[family[cells]]
+            self._mixtures.append(
+                sparse.csr_array(
+                    (fractions[cells], (family[cells], cells)),
+                    shape=(int(n), len(family)),
+                )
+            )
+            # Its gradient in a row of weights is that of the cells that have the row.
+            inside = family[pair_cell] >= 0
+            cells, rows = pair_cell[inside], pair_row[inside]
+            n_rows = layout.shape[0]
+            self._spreads.append(
+                sparse.csr_array(
+                    (fractions[cells], (family[cells] * n_rows + rows, cells)),
+                    shape=(int(n) * n_rows, len(family)),
+                )
+            )
             sizes.append(size)
         self.sizes = np.concatenate(sizes).astype(np.int64)  # rows of each set
 
-    def split(self, values: Array) -> list[Array]:
+    def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """Values of the sets of each family."""
         return np.split(values, self.first[1:])
 
     def of_cells(self, values: Sequence[Array]) -> Array:
         """Means over sets, (S, k), from those over cells, (n_cells, k) a family."""
-        mixed = [own @ v for own, v in zip(self._mixtures, values, strict=True)]
-        return np.concatenate(mixed)
+        pairs = zip(self._mixtures, values, strict=True)
+        return np.concatenate([mixture @ v for mixture, v in pairs])
 
     def cell_weights(self, weights: Array) -> list[Array]:
         """Adjoint of `of_cells`."""
         pairs = zip(self._mixtures, self.split(weights), strict=True)
-        return [own.T @ w for own, w in pairs]
+        return [mixture.T @ w for mixture, w in pairs]
 
     def gradients(self, slopes: Sequence[Array]) -> Array:
         """Gradients (S, 2 P, n_weights + F P) of parts, the thresholds last.
@@ -86,17 +93,39 @@ class Comparison:
         out = np.zeros((self.n_sets, n_parts, n + self.n_families * half))
         part = np.arange(n_parts)
         pairs = zip(self._spreads, slopes, self.split(out), strict=True)
-        for family, (spread, own, found) in enumerate(pairs):
-            rows = spread @ own.reshape(n_cells, -1)
+        for family, (spread, cell_slopes, block) in enumerate(pairs):
+            rows = spread @ cell_slopes.reshape(n_cells, -1)
             rows = rows.reshape(-1, n_rows, n_parts, n_columns).transpose(0, 2, 1, 3)
-            found[:, :, :n] = rows.reshape(*found.shape[:2], n)
+            block[:, :, :n] = rows.reshape(*block.shape[:2], n)
             # A higher threshold is a lower score.
-            at = n + family * half + part % half
-            found[:, part, at] = -found[:, :, n_columns - 1]
+            threshold = n + family * half + part % half
+            block[:, part, threshold] = -block[:, :, n_columns - 1]
         return out
 
 
-class Rows(NamedTuple):
+class SmoothedRates(ABC):
+    """Rates of the sets of all families at one point, as differences of convex parts.
+
+    `parts`, (S, 2 P), are the plus parts, then the minus parts. Their difference is
+    the smoothed rate of the set above the thresholds of its family.
+    """
+
+    compared: Comparison
+    parts: Array
+
+    @abstractmethod
+    def slopes(self) -> list[Array]:
+        """Gradients in the weights of cells, (n_cells, 2 P, n + 1) a family."""
+
+    def combine(self, weights: Array) -> tuple[Array, Array]:
+        """Weighted sums of gradients, (n_cells, n + 1), and of their ends, (F, 2 P)."""
+        # By all gradients of the only family; others form sums of rows alone.
+        (slopes,), (weights,) = self.slopes(), self.compared.cell_weights(weights)
+        rows = (weights[:, None] @ slopes)[:, 0]
+        return rows, (weights * slopes[:, :, -1]).sum(axis=0)[None]
+
+
+class CodedRows(NamedTuple):
     """Rows of a table with the codes of their cells."""
 
     table: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # see `row_table`
@@ -110,13 +139,13 @@ class Rows(NamedTuple):
 
     def added(self, weights: Array) -> Array:
         """Return sums of rows times one weight each, for each cell."""
-        none = np.empty(0), 0.0, 1
+        no_bins = np.empty(0), 0.0, 1  # edges, centre and powers
         gradient, _, _ = bin_pass(
-            self.table, self.codes, weights, weights, self.shape, *none
+            self.table, self.codes, weights, weights, self.shape, *no_bins
         )
         return gradient
 
-    def part(self, start: int, stop: int) -> Rows:
+    def part(self, start: int, stop: int) -> CodedRows:
         """Return the rows from start to stop."""
         indptr, indices, data = self.table
         if data.ndim == 2:
@@ -128,8 +157,9 @@ class Rows(NamedTuple):
 
 
 class Ramp:
-    """Shares by ramps, which bend half of their width to both sides of theta."""
+    """Rates by ramps, which rise from 0 to 1 over a width around theta."""
 
+    # Gradients and values come from sums of 1, h, h^2 and of rows above the edges.
     # With x = h - theta the plus part is max(x + width / 2, 0) / width, the minus part
     # max(x - width / 2, 0) / width. Either corner is rounded where it is nearer than
     # c = `corner` * width by (u + c)^2 / (4 c).
@@ -149,6 +179,7 @@ class Ramp:
 
     def parts(self, moments: Array) -> Array:
         """Return sums of both parts over cells, from those above the edges."""
+        # Sums over the rows above the corner of h - kink: the part is straight there.
         straight = moments[:, self.end]
         total = straight[:, :, 1] - self.kinks * straight[:, :, 0]
         if self.corner > 0:
@@ -160,6 +191,8 @@ class Ramp:
 
     def slopes(self, sums: Array, shares: Array) -> Array:
         """Gradients (G, 2 P, n + 1) of the parts times the shares of their cells."""
+        # Derivatives of the parts in the score times the rows: 1 above the corner,
+        # (h - lower) / (2 corner) within it.
         total = sums[:, self.end, 0]
         if self.corner > 0:
             bent = sums[:, self.begin] - sums[:, self.end]
@@ -168,11 +201,14 @@ class Ramp:
         total *= shares[:, None, None] / self.width
         return total
 
-    def lines(self, weights: Array) -> Array:
+    def derivative(self, weights: Array) -> Array:
         """Return the derivative of weighted parts above each edge, (S, E, 2).
 
         A value at the centre and a slope, for weights (S, 2 P) of all members.
         """
+        # Each part changes the line at two edges: its slope where it begins to bend,
+        # slope and value where it is straight again. The line is the sum of the
+        # changes at the edges below.
         begin, end = np.eye(self.edges.size)[np.stack([self.begin, self.end])]
         weights = weights / self.width
         value, slope = weights @ end, np.zeros((len(weights), self.edges.size))
@@ -183,92 +219,125 @@ class Ramp:
         return np.cumsum(np.stack([value, slope], axis=2), axis=1)
 
 
-class RampFamilies:
-    """Shares of the sets of several families by ramps, without gradients of each."""
+class OneRampFamily(SmoothedRates):
+    """Rates of one family by ramps, from sums over the rows above the edges."""
 
     def __init__(
         self,
-        rows: Rows,
+        compared: Comparison,
+        ramp: Ramp,
+        moments: Array,
+        sums: Array,
+        shares: Array,
+    ) -> None:
+        self.compared = compared
+        self._ramp, self._sums, self._shares = ramp, sums, shares
+        self.parts = compared.of_cells([ramp.parts(moments) * shares[:, None]])
+
+    def slopes(self) -> list[Array]:
+        return [self._ramp.slopes(self._sums, self._shares)]
+
+
+class RampFamilies(SmoothedRates):
+    """Rates of the sets of several families by ramps, without gradients of each."""
+
+    def __init__(
+        self,
+        rows: CodedRows,
         scores: Array,
         compared: Comparison,
         thetas: Array,
         width: float,
         corner: float,
     ) -> None:
-        self._rows, self._scores, self._compared = rows, scores, compared
+        self.compared = compared
+        self._rows, self._scores = rows, scores
         self._ramps = [Ramp(theta, width, corner) for theta in thetas]
         self._centres = np.array([ramp.centre for ramp in self._ramps])
-        n_sets = int(np.bincount(compared.family).max())
         edges = np.array([ramp.edges for ramp in self._ramps])
-        moments, self._places = family_moments(
-            scores, rows.codes, compared.sets, n_sets, edges, self._centres
+        sizes = compared.split(compared.sizes)
+        self._n_sets = max(map(len, sizes))
+        moments, self._bins = family_moments(
+            scores, rows.codes, compared.sets, self._n_sets, edges, self._centres
         )
-        shares = compared.split(1.0 / np.maximum(compared.sizes, 1)[:, None])
-        self._known = [
-            (ramp, own[: len(share)], share)
-            for ramp, own, share in zip(self._ramps, moments, shares, strict=True)
-        ]
-        self.parts = np.concatenate([r.parts(m) * share for r, m, share in self._known])
+        # Moments of the sets of each family, and the share of a row in their means.
+        self._moments = [m[: len(n)] for m, n in zip(moments, sizes, strict=True)]
+        self._shares = [1.0 / np.maximum(n, 1) for n in sizes]
+        self.parts = np.concatenate(
+            [
+                ramp.parts(m) * share[:, None]
+                for ramp, m, share in zip(
+                    self._ramps, self._moments, self._shares, strict=True
+                )
+            ]
+        )
 
     def slopes(self) -> list[Array]:
-        """Gradients for each family, (n_cells, 2 P, n + 1)."""
-        (table, codes, shape, shares), found = self._rows, []
-        none = np.zeros_like(self._scores)
+        (table, codes, shape, shares), slopes = self._rows, []
+        no_slopes = np.zeros_like(self._scores)
         for ramp in self._ramps:
             bins = ramp.edges, ramp.centre, ramp.n_powers
-            _, _, sums = bin_pass(table, codes, self._scores, none, shape, *bins)
-            found.append(ramp.slopes(sums, shares))
-        return found
+            _, _, sums = bin_pass(table, codes, self._scores, no_slopes, shape, *bins)
+            slopes.append(ramp.slopes(sums, shares))
+        return slopes
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
-        """Weighted sums of gradients, (n_cells, n + 1), and of their ends, (F, 2 P)."""
-        compared, (ramp, own, _) = self._compared, self._known[0]
-        n_sets = int(np.bincount(compared.family).max())
-        lines = np.zeros((compared.n_families, n_sets, ramp.edges.size, 2))
-        sums = np.empty((compared.n_families, weights.shape[1]))
-        for f, w in enumerate(compared.split(weights)):
-            ramp, own, share = self._known[f]
-            lines[f, : len(w)] = ramp.lines(w * share)
-            in_score = ramp.slopes(own[:, :, : ramp.n_powers, None], share[:, 0])
-            sums[f] = (w * in_score[:, :, 0]).sum(axis=0)
-        slopes = family_slopes(
-            *(self._scores, self._rows.codes, compared.sets),
-            *(self._places, lines, self._centres),
+        # Step 1: the derivative of the weighted sum in the score, linear in each bin.
+        n_families, n_edges = len(self._ramps), self._ramps[0].edges.size
+        lines = np.zeros((n_families, self._n_sets, n_edges, 2))
+        in_score = np.empty((n_families, weights.shape[1]))
+        for f, w in enumerate(self.compared.split(weights)):
+            ramp, share = self._ramps[f], self._shares[f]
+            lines[f, : len(w)] = ramp.derivative(w * share[:, None])
+            moments = self._moments[f][:, :, : ramp.n_powers, None]
+            in_score[f] = (w * ramp.slopes(moments, share)[:, :, 0]).sum(axis=0)
+        # Step 2: its value at each row, summed over families.
+        row_weights = family_slopes(
+            self._scores,
+            self._rows.codes,
+            self.compared.sets,
+            self._bins,
+            lines,
+            self._centres,
         )
-        return self._rows.added(slopes), sums
+        # Step 3: the sums of the rows with these weights.
+        return self._rows.added(row_weights), in_score
 
 
-class SigmoidFamilies:
-    """Shares of the sets of families by sigmoids."""
+class SigmoidFamilies(SmoothedRates):
+    """Rates of the sets of families by sigmoids."""
 
     def __init__(
         self,
-        rows: Rows,
+        rows: CodedRows,
         scores: Array,
         compared: Comparison,
         thetas: Array,
         width: float,
     ) -> None:
-        self._compared = compared
-        self._of = [SigmoidShares(rows, scores, theta, width) for theta in thetas]
-        self.parts = compared.of_cells([own.parts for own in self._of])
+        self.compared = compared
+        self._families = [CellSigmoids(rows, scores, theta, width) for theta in thetas]
+        self.parts = compared.of_cells([family.parts for family in self._families])
 
     def slopes(self) -> list[Array]:
-        """Gradients for each family, (n_cells, 2 P, n + 1)."""
-        return [own.slopes() for own in self._of]
+        return [family.slopes() for family in self._families]
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
-        """Weighted sums of gradients, (n_cells, n + 1), and of their ends, (F, 2 P)."""
-        of_cells = zip(self._of, self._compared.cell_weights(weights), strict=True)
-        rows, sums = zip(*(own.combine(w) for own, w in of_cells), strict=True)
-        total: Array = sum(rows[1:], rows[0])
-        return total, np.array(sums)
+        cell_weights = self.compared.cell_weights(weights)
+        sums = [
+            family.combine(w)
+            for family, w in zip(self._families, cell_weights, strict=True)
+        ]
+        rows, in_score = map(np.array, zip(*sums, strict=True))
+        return rows.sum(axis=0), in_score
 
 
-class SigmoidShares:
-    """Shares by a sigmoid, from the scores; gradients take another pass."""
+class CellSigmoids:
+    """Rates of cells by a sigmoid, from the scores; gradients take another pass."""
 
-    def __init__(self, rows: Rows, scores: Array, theta: Array, width: float) -> None:
+    def __init__(
+        self, rows: CodedRows, scores: Array, theta: Array, width: float
+    ) -> None:
         self._rows = rows
         self._width = width
         self._scores = scores
@@ -293,10 +362,11 @@ class SigmoidShares:
             total += part.weighted(combined[:, None])[:, :, 0]
         return total, (weights * self._in_score).sum(axis=0)
 
-    def _blocks(self) -> Iterator[tuple[Rows, Array]]:
-        """Yield some rows, and the derivatives of all parts at their scores."""
+    def _blocks(self) -> Iterator[tuple[CodedRows, Array]]:
+        """Yield blocks of rows, and the derivatives of all parts at their scores."""
         m = self._scores.shape[0]
-        step = max(1, _WEIGHTS // max(self.parts.shape[1], 1))
+        # Blocks of 16 MiB of derivatives.
+        step = max(1, 2**21 // max(self.parts.shape[1], 1))
         for start in range(0, m, step):
             stop = min(start + step, m)
             scores = self._scores[start:stop]

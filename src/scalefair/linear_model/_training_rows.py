@@ -1,8 +1,7 @@
-"""Rows to learn from, in memory or in parts: what labels and groups must be."""
+"""Training rows, in memory or in parts, with checked labels and groups."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +25,7 @@ from scalefair._groups import (
     smallest,
 )
 from scalefair._messages import listed
+from scalefair._user_warnings import warn_user
 from scalefair.linear_model._oracle import (
     PartitionedOracle,
     ScoreOracle,
@@ -36,19 +36,19 @@ from scalefair.linear_model._weights import (
     FeatureUnits,
     WeightLayout,
     column_spread,
-    own_rows,
+    group_members,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
 
 @dataclass(frozen=True)
-class TrainingRows:
+class LabeledRows:
     """Rows to learn from, checked and encoded."""
 
     X: Any  # (m, d), C-contiguous or canonical CSR, float64 or float32; None elsewhere
     signs: NDArray[Any]  # (m,), label of each row, -1 or +1
-    # (m,), group of each row, or combination of the groups of several attributes: a
-    # row of `members`, (K, A), which has its group in each of them
+    # (m,), group of each row. Of several attributes it is a combination of groups, a
+    # row of `members`, (K, A), which holds the group in each attribute.
     codes: NDArray[Any]
     members: NDArray[np.int64]
     classes: NDArray[Any]  # (2,), sorted; the second has the sign +1
@@ -64,13 +64,13 @@ class TrainingRows:
         classes: NDArray[Any],
         compared: list[Attribute],
         given: str | None = None,
-    ) -> TrainingRows:
+    ) -> LabeledRows:
         """Return rows with the attributes that are compared, each by itself."""
-        names, all_groups, each = map(list, zip(*compared, strict=True))
-        codes, members = each[0], np.arange(len(all_groups[0]))[:, None]
-        if len(each) > 1:
-            row, codes = combinations(each, list(map(len, all_groups)))
-            members = np.column_stack([own[row] for own in each])
+        names, all_groups, columns = map(list, zip(*compared, strict=True))
+        codes, members = columns[0], np.arange(len(all_groups[0]))[:, None]
+        if len(columns) > 1:
+            first_row, codes = combinations(columns, list(map(len, all_groups)))
+            members = np.column_stack([column[first_row] for column in columns])
         return cls(X, signs, codes, members, classes, all_groups, names, given)
 
     @property
@@ -106,17 +106,17 @@ class TrainingRows:
     @property
     def set_sizes(self) -> list[NDArray[np.int64]]:
         """Rows of each set that is compared, for each of the `families`."""
-        sizes, inside = self.cell_sizes, [family >= 0 for family in self.families]
+        sizes = self.cell_sizes
         return [
-            np.bincount(family[own], sizes[own]).astype(np.int64)
-            for family, own in zip(self.families, inside, strict=True)
+            np.bincount(family[family >= 0], sizes[family >= 0]).astype(np.int64)
+            for family in self.families
         ]
 
     @property
     def sensitive_features(self) -> Any:
         """The groups as they were given: an array, or a frame of the attributes."""
         pairs = zip(self.groups, self.members.T, strict=True)
-        columns = [groups[own[self.codes]] for groups, own in pairs]
+        columns = [groups[codes[self.codes]] for groups, codes in pairs]
         if len(columns) == 1:
             return columns[0]
         import pandas
@@ -132,23 +132,33 @@ class TrainingRows:
         return codes
 
     def layout(self, n: int, interactions: bool, units: FeatureUnits) -> WeightLayout:
-        """Return where the weights of n features are."""
-        n_each = [len(groups) for groups in self.groups] * interactions
-        members = own_rows(self.members[:, : len(n_each)], n_each)
+        """Return the layout of the weights of n features."""
+        n_groups = [len(groups) for groups in self.groups] * interactions
+        members = group_members(self.members[:, : len(n_groups)], n_groups)
         return WeightLayout(n, members, units, 1 + (self.given is not None))
 
     def oracle(self, units: FeatureUnits | None = None, **options: Any) -> ScoreOracle:
         """Return the oracle of rows in memory, by default in units of their own."""
         units = units or FeatureUnits.of(column_spread(self.X))
-        given = self.X, self.signs, self.codes, len(self.members)
-        return ScoreOracle(*given, units=units, **self.oracle_options(options))
+        return ScoreOracle(
+            self.X,
+            self.signs,
+            self.codes,
+            len(self.members),
+            units=units,
+            **self.oracle_options(options),
+        )
 
     def oracle_options(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return options of an oracle, with what these rows compare."""
-        units = FeatureUnits.given(0)
+        """Return options of an oracle, with the sets that these rows compare."""
+        units = FeatureUnits.identity(0)
         members = self.layout(0, options.get("interactions", True), units).members
-        own = {"by_label": self.given is not None, "families": self.families}
-        return {**options, **own, "members": members}
+        return {
+            **options,
+            "by_label": self.given is not None,
+            "families": self.families,
+            "members": members,
+        }
 
     def check_groups(self, max_groups: int, min_group_size: int) -> None:
         """Raise a ValueError if the groups are none, or too small to be compared."""
@@ -160,10 +170,10 @@ class TrainingRows:
         ]
         check_compared(compared, "sklearn.linear_model.LogisticRegression")
         for name, groups, _ in compared:
-            of = "sensitive_features"
+            argument = "sensitive_features"
             if len(compared) > 1:
-                of = f"Column {name} of {of}"
-            check_group_count(len(groups), max_groups, of)
+                argument = f"Column {name} of {argument}"
+            check_group_count(len(groups), max_groups, argument)
         sizes = np.concatenate(self.set_sizes)
         if not sizes.all():
             raise ValueError(
@@ -192,19 +202,17 @@ class TrainingRows:
         """Return sets that are compared with their sizes, the smallest first."""
         return smallest(self._set_names, np.concatenate(self.set_sizes), small)
 
-    def warn_few(self, *, stacklevel: int) -> None:
+    def warn_few(self) -> None:
         """Warn of groups in which shares, and so gaps, are mostly noise."""
         sizes = np.concatenate(self.set_sizes)
         small = sizes < FEW_ROWS
         if small.any():
             error = 0.5 / np.sqrt(sizes.min())
-            warnings.warn(
+            warn_user(
                 f"Gaps of groups of fewer than {FEW_ROWS} rows mean little: "
                 f"{self._named(small)}. A share of {sizes.min()} row(s) "
                 f"has a standard error of up to {error:.2f}. Join such groups with "
-                "others, or measure the gaps on more rows.",
-                UserWarning,
-                stacklevel=stacklevel + 1,
+                "others, or measure the gaps on more rows."
             )
 
 
@@ -237,17 +245,15 @@ def refuse_parts(X: Any, name: str) -> None:
         )
 
 
-# A random sample has so many rows, or fewer that take so many bytes: a reader's block.
-_SAMPLE_ROWS = 100_000
-_SAMPLE_BYTES = 2**26
-# Least rows of a cell in the sample, if it has as many.
-_LEAST = 500
-# Shares of the sample that are solved one after the other.
-_GROWING = (1 / 16, 1 / 4, 1.0)
+# Rows of a random sample, or fewer that take these bytes: a block of a reader.
+SAMPLE_ROWS = 100_000
+SAMPLE_BYTES = 2**26
+# Rows of a cell in the sample at least, if it has as many: rates to 0.02.
+MIN_CELL_ROWS = 500
 
 
 class PartitionedTraining:
-    """Rows to learn from in parts; `known` has signs and groups, but no features."""
+    """Rows to learn from in parts; `labels` has signs and groups, but no features."""
 
     def __init__(
         self,
@@ -270,59 +276,78 @@ class PartitionedTraining:
             sensitive_features, attributes, warn=False
         )
         compared = [
-            own._replace(codes=np.concatenate(own.codes.gather())) for own in columns
+            column._replace(codes=np.concatenate(column.codes.gather()))
+            for column in columns
         ]
+        # Signs and groups of all rows are here; features stay in their parts.
         signs = _signs(np.concatenate(labels.gather()))
         self.rows = rows
-        self.known = TrainingRows.of(None, signs, classes, compared, given)
-        self.known.check_groups(*limits)
+        self.labels = LabeledRows.of(None, signs, classes, compared, given)
+        self.labels.check_groups(*limits)
         codes = columns[0].codes
         if len(columns) > 1:
-            codes = rows.split(self.known.codes)
+            codes = rows.split(self.labels.codes)
         dtype = real_type(rows)
-        how = dtype, len(self.known.members), self.known.oracle_options(options)
-        oracles = rows.map(_make_oracle, *how, each=[labels, codes]).persist()
+        oracles = rows.map(
+            _make_oracle,
+            dtype,
+            len(self.labels.members),
+            self.labels.oracle_options(options),
+            each=[labels, codes],
+        ).persist()
         units = FeatureUnits.of(rows.map(_spread, dtype).reduce(ColumnSpread.merge))
-        layout = self.known.layout(rows.shape[1], options["interactions"], units)
-        known = layout, self.known.cell_sizes, self.known.families
-        self.oracle = PartitionedOracle(oracles, *known)
+        layout = self.labels.layout(rows.shape[1], options["interactions"], units)
+        self.oracle = PartitionedOracle(
+            oracles, layout, self.labels.cell_sizes, self.labels.families
+        )
 
-    def growing_samples(self, rng: np.random.RandomState) -> Iterator[TrainingRows]:
+    def nested_subsamples(self, rng: np.random.RandomState) -> Iterator[LabeledRows]:
         """Yield ever larger random samples of each cell; none of few rows."""
-        known, m = self.known, len(self.known.codes)
+        labels, m = self.labels, len(self.labels.codes)
         width = np.dtype(real_type(self.rows)).itemsize + 4 * self.rows.is_sparse
-        size = min(_SAMPLE_ROWS, _SAMPLE_BYTES * m // max(width * self.rows.nnz, 1))
-        cells, sizes = known.cells, known.cell_sizes
-        if not _LEAST * sizes.size <= size < m:
+        size = min(SAMPLE_ROWS, SAMPLE_BYTES * m // max(width * self.rows.nnz, 1))
+        cells, sizes = labels.cells, labels.cell_sizes
+        if not MIN_CELL_ROWS * sizes.size <= size < m:
             return
+        # Step 1: draw rows of each cell, as many as its share of the sample.
         drawn = []  # rows of each cell, in random order
         for cell, n_rows in enumerate(sizes):
-            n_drawn = min(max(-(-size * n_rows // m), _LEAST), n_rows)
+            n_drawn = min(max(-(-size * n_rows // m), MIN_CELL_ROWS), n_rows)
             chosen = sample_without_replacement(n_rows, n_drawn, random_state=rng)
             drawn.append(np.flatnonzero(cells == cell)[rng.permutation(chosen)])
+        # Step 2: read them once, in the order of the parts.
         positions = np.sort(np.concatenate(drawn))
-        X = self._take(positions)
-        for share in _GROWING:
-            first = [rows[: max(int(share * rows.size), _LEAST)] for rows in drawn]
-            taken = np.sort(np.concatenate(first))
-            own = X[np.searchsorted(positions, taken)]
-            signs, codes = known.signs[taken], known.codes[taken]
-            yield replace(known, X=own, signs=signs, codes=codes)
+        X = self._take_rows(positions)
+        # Step 3: samples that contain each other; each has four times the rows of the
+        # one before.
+        for share in (1 / 16, 1 / 4, 1.0):
+            first = [
+                rows[: max(int(share * rows.size), MIN_CELL_ROWS)] for rows in drawn
+            ]
+            sample = np.sort(np.concatenate(first))
+            yield replace(
+                labels,
+                X=X[np.searchsorted(positions, sample)],
+                signs=labels.signs[sample],
+                codes=labels.codes[sample],
+            )
 
-    def _take(self, positions: NDArray[np.int64]) -> Any:
-        """Return some rows, by their sorted positions."""
+    def _take_rows(self, positions: NDArray[np.int64]) -> Any:
+        """Return the rows at sorted positions."""
         starts = self.rows.starts
-        own = np.split(positions, np.searchsorted(positions, starts[1:]))
-        within = [p - start for p, start in zip(own, starts, strict=True)]
+        by_part = np.split(positions, np.searchsorted(positions, starts[1:]))
+        within = [p - start for p, start in zip(by_part, starts, strict=True)]
         columns = [self.rows.parts.like(within)]
-        taken = self.rows.map(_some, real_type(self.rows), each=columns).gather()
+        blocks = self.rows.map(
+            _rows_of_part, real_type(self.rows), each=columns
+        ).gather()
         if self.rows.is_sparse:
-            return sparse.vstack(taken, format="csr")
-        return np.concatenate(taken)
+            return sparse.vstack(blocks, format="csr")
+        return np.concatenate(blocks)
 
 
 def real_type(rows: PartitionedRows) -> np.dtype:
-    """Return the type in which rows are multiplied: float32 if they are that."""
+    """Return the type of products with the rows: float32 for float32 rows."""
     return np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
 
 
@@ -334,24 +359,26 @@ def _make_oracle(
     labels: NDArray[Any],
     codes: NDArray[Any],
 ) -> ScoreOracle:
-    """Oracle of one part, whose entries are looked at."""
+    """Return the oracle of one part, after a check of its entries."""
     X = _checked(X, dtype)
     return ScoreOracle(X, _signs(labels), codes, n_groups, **options)
 
 
 def _spread(X: Any, dtype: np.dtype) -> ColumnSpread:
-    """Spread of the columns of one part, whose entries are looked at."""
+    """Return the spread of the columns of one part, after a check of its entries."""
     return column_spread(_checked(X, dtype))
 
 
-def _some(X: Any, dtype: np.dtype, positions: NDArray[np.int64]) -> Any:
+def _rows_of_part(X: Any, dtype: np.dtype, positions: NDArray[np.int64]) -> Any:
     """Return rows of one part, maybe none."""
     return _checked(X[positions], dtype, ensure_min_samples=0)
 
 
 def _checked(X: Any, dtype: np.dtype, **options: Any) -> Any:
-    options |= {"accept_sparse": "csr", "order": "C", "input_name": "X"}
-    return canonical(check_array(X, dtype=dtype, **options))
+    X = check_array(
+        X, dtype=dtype, accept_sparse="csr", order="C", input_name="X", **options
+    )
+    return canonical(X)
 
 
 def _signs(labels: NDArray[Any]) -> NDArray[np.int8]:

@@ -16,15 +16,9 @@ from scalefair.streaming import row_blocks
 
 Array = NDArray[np.float64]
 
-# Blocks that stay in the cache while they are read three times.
-_BLOCK_BYTES = 2**20
-# A column that varies by less than this part of its largest entry is constant: less
-# than half of the digits of its scores and gradients would be left.
-_CONSTANT = 1e-10
-# Nor does a smaller one vary: its weights would overflow.
-_TINIEST = 1e-290
-# What rounding may do to a variance.
-_TWO_VALUES = 1e-9
+# A column whose deviation is below this part of its largest entry is constant: less
+# than half of the digits of its scores and gradients would be correct.
+CONSTANT_RTOL = 1e-10
 
 
 class ColumnSpread(NamedTuple):
@@ -40,17 +34,19 @@ class ColumnSpread(NamedTuple):
 
     def merge(self, other: ColumnSpread) -> ColumnSpread:
         """Return the spread of the rows of both."""
+        # Chan, Golub, LeVeque: the variance of both is the mean of the variances plus
+        # share * other_share * (difference of the means)^2.
         n_rows = self.n_rows + other.n_rows
-        ours, theirs = self.n_rows / n_rows, other.n_rows / n_rows
+        share, other_share = self.n_rows / n_rows, other.n_rows / n_rows
         with judged_later():
             between = other.mean - self.mean
         within = np.hypot(
-            np.sqrt(ours) * self.deviation, np.sqrt(theirs) * other.deviation
+            np.sqrt(share) * self.deviation, np.sqrt(other_share) * other.deviation
         )
         return ColumnSpread(
             n_rows,
-            self.mean + theirs * between,
-            np.hypot(within, np.sqrt(ours * theirs) * between),
+            self.mean + other_share * between,
+            np.hypot(within, np.sqrt(share * other_share) * between),
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
         )
@@ -65,25 +61,29 @@ class ColumnSpread(NamedTuple):
                 "each other: rescale its features."
             )
         largest = np.maximum(self.high, -self.low)
-        varies = self.deviation > np.maximum(_CONSTANT * largest, _TINIEST)
+        # Weights of a deviation below 1e-290 would overflow.
+        varies = self.deviation > np.maximum(CONSTANT_RTOL * largest, 1e-290)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             part = (self.mean - self.low) / distance
             variance = (self.deviation / distance) ** 2
             # Bhatia and Davis: no variance is larger, and only two values reach it.
+            # The tolerance is for the rounding of the variance.
             largest = part * (self.high - self.mean) / distance
-            two_values = np.abs(largest - variance) <= _TWO_VALUES * largest
+            two_values = np.abs(largest - variance) <= 1e-9 * largest
         return np.where(varies, np.where(two_values, distance, self.deviation), 0.0)
 
 
-def column_spread(X: Any, chosen: NDArray[np.bool_] | None = None) -> ColumnSpread:
-    """Return the spread of finite rows, dense or canonical CSR, maybe `chosen` ones."""
-    blocks = row_blocks(X, _BLOCK_BYTES)
-    if chosen is not None:
-        blocks = ((rows, X[chosen[rows]]) for rows, X in blocks if chosen[rows].any())
+def column_spread(X: Any, mask: NDArray[np.bool_] | None = None) -> ColumnSpread:
+    """Return the spread of finite rows, dense or canonical CSR, of those in `mask`."""
+    # Blocks of one MiB stay in the cache while they are read three times.
+    blocks = row_blocks(X, 2**20)
+    if mask is not None:
+        blocks = ((rows, X[mask[rows]]) for rows, X in blocks if mask[rows].any())
     return reduce(ColumnSpread.merge, (_spread_of_block(X) for _, X in blocks))
 
 
 def _spread_of_block(X: Any) -> ColumnSpread:
+    # Step 1: least and largest entry of each column; those not stored are zero.
     m, n = X.shape
     if sparse.issparse(X):
         stored = np.bincount(X.indices, minlength=n)
@@ -93,12 +93,15 @@ def _spread_of_block(X: Any) -> ColumnSpread:
         np.maximum.at(high, X.indices, X.data)
     else:
         low, high = X.min(axis=0).astype(float), X.max(axis=0).astype(float)
+    # Step 2: mean and sum of squared deviations, of columns divided by their largest
+    # entry so that no square overflows.
     unit = np.maximum(high, -low)
     unit[unit == 0] = 1.0
     if sparse.issparse(X):
         values = X.data / unit[X.indices]
         mean = np.bincount(X.indices, values, minlength=n) / m
         values -= mean[X.indices]
+        # Entries that are not stored deviate by the mean.
         square = (m - stored) * mean**2
         square += np.bincount(X.indices, values**2, minlength=n)
     else:
@@ -110,7 +113,7 @@ def _spread_of_block(X: Any) -> ColumnSpread:
 
 
 class FeatureUnits(NamedTuple):
-    """How weights of standardized features, never formed, become those of the given."""
+    """Conversion of weights between standardized features and the features as given."""
 
     # Scores take coefficient / scale, and an intercept less centre times that.
     # (n,) each, 0 for a constant column, which gets no weight.
@@ -119,7 +122,7 @@ class FeatureUnits(NamedTuple):
     factor: Array  # one over them
 
     @classmethod
-    def given(cls, n: int) -> FeatureUnits:
+    def identity(cls, n: int) -> FeatureUnits:
         """Return the units in which the features are given."""
         return cls(np.zeros(n), np.ones(n), np.ones(n))
 
@@ -155,7 +158,7 @@ class WeightLayout(NamedTuple):
     """Rows of n coefficients and their intercept, as one vector in `units`."""
 
     n_features: int
-    # Which rows are added up for each group, (n_groups, n_rows): see `own_rows`.
+    # Rows that are added up for each group, (n_groups, n_rows): see `group_members`.
     members: sparse.csr_array
     units: FeatureUnits
     # Parts of the rows that a group is divided into, one after the other: sums over
@@ -195,7 +198,7 @@ class WeightLayout(NamedTuple):
         return np.repeat(self.of_groups(self.rows(w)), self.cells_per_group, axis=0)
 
     def of_groups(self, rows: Array) -> Array:
-        """Rows of each group, in the same units: the shared one and what it adds."""
+        """Weights of each group: the sum of the shared row and those of the group."""
         effective: Array = self.members @ rows
         return effective
 
@@ -207,19 +210,20 @@ class WeightLayout(NamedTuple):
         return lifted.ravel()
 
 
-def own_rows(codes: NDArray[Any], n_each: Sequence[int]) -> sparse.csr_array:
-    """Return `members` of groups with codes in no, one or more attributes, (n, A).
+def group_members(codes: NDArray[Any], n_groups: Sequence[int]) -> sparse.csr_array:
+    """Return the rows of weights that are added up for each combination of groups.
 
-    Row 0 is shared by all; of the `n_each` groups of each attribute all but the first
-    have one of their own.
+    The codes, (n, A), are those of A attributes with `n_groups` each. Row 0 is shared
+    by all; each group of an attribute but its first one has a row of its own.
     """
-    n_groups, n_attributes = codes.shape
-    before = np.cumsum([0, *n_each])[:n_attributes] - np.arange(n_attributes)
+    n, n_attributes = codes.shape
+    # First row of each attribute; its group 0 has none.
+    offsets = np.cumsum([0, *n_groups])[:n_attributes] - np.arange(n_attributes)
     group, attribute = np.nonzero(codes)
-    own = np.append(np.arange(n_groups), group)
-    rows = np.append(np.zeros(n_groups, np.int64), (codes + before)[group, attribute])
-    shape = n_groups, 1 + sum(n_each) - n_attributes
-    return sparse.csr_array((np.ones(own.size), (own, rows)), shape=shape)
+    i = np.append(np.arange(n), group)
+    j = np.append(np.zeros(n, np.int64), (codes + offsets)[group, attribute])
+    shape = n, 1 + sum(n_groups) - n_attributes
+    return sparse.csr_array((np.ones(i.size), (i, j)), shape=shape)
 
 
 def ridge_factors(

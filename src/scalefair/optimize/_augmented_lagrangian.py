@@ -14,13 +14,8 @@ from scalefair.kernels import single_blas_thread
 from scalefair.optimize._dc_problem import TEXTS, as_multipliers, check_positive
 from scalefair.optimize._simplex import Array
 
-# The penalty grows by this factor unless the violation fell to this share.
-_GROWTH = 4.0
-_ENOUGH = 0.25
-# Largest derivative that the first round may leave; each later one a tenth of it.
-_EXACTNESS = 1e-2
-# Pairs kept by L-BFGS.
-_MEMORY = 20
+# Factor of the penalty where the violation did not fall enough.
+PENALTY_GROWTH = 4.0
 
 
 @dataclass(frozen=True)
@@ -32,8 +27,8 @@ class ConstrainedValue:
     objective, gradient : float and ndarray of shape (n,)
         Of the objective.
     constraints, pull_back : ndarray of shape (m,) and callable
-        Values, feasible at or below zero, and what takes weights (m,) to the weighted
-        sum of the constraints' gradients, (n,).
+        Values, feasible at or below zero, and the function of weights (m,) that returns
+        the weighted sum of the constraints' gradients, (n,).
     """
 
     objective: float
@@ -45,7 +40,7 @@ class ConstrainedValue:
 @documented(**TEXTS)
 @dataclass(frozen=True)
 class AugmentedLagrangianResult:
-    """Point, multipliers, and how they were found.
+    """Point, multipliers, and a record of the search.
 
     Attributes
     ----------
@@ -93,7 +88,7 @@ def augmented_lagrangian(
     .. math:: f(x) + \frac{1}{2 \rho} \sum_i \max(0, \lambda_i + \rho c_i(x))^2
 
     and then takes :math:`\lambda_i \leftarrow \max(0, \lambda_i + \rho c_i(x))` [1]_.
-    The problem need not be convex: what is found is near a local minimum.
+    The problem need not be convex: the result is near a local minimum.
 
     Parameters
     ----------
@@ -153,30 +148,34 @@ def augmented_lagrangian(
     m = value.constraints.size
     lam = np.zeros(m) if multipliers is None else as_multipliers(multipliers, m)
     n_calls, violation = 1, np.inf
-    exactness, least = _EXACTNESS, 0.1 * stationarity / np.sqrt(x.size)
+    # Largest derivative that L-BFGS may leave: at first, and in the end.
+    gtol, final_gtol = 1e-2, 0.1 * stationarity / np.sqrt(x.size)
     history: list[tuple[float, float, int]] = []
     converged = False
     while not converged and len(history) < max_iter:
+        # Step 1: minimise the augmented Lagrangian.
         lagrangian = _Lagrangian(evaluate, lam, penalty)
-        found = minimize(
+        solution = minimize(
             lagrangian,
             x,
             jac=True,
             method="L-BFGS-B",
             options={
                 "maxiter": max_inner,
-                "maxcor": _MEMORY,
-                "gtol": max(exactness, least),
+                "maxcor": 20,
+                "gtol": max(gtol, final_gtol),
                 "ftol": 0.0,
             },
         )
-        moved = not np.array_equal(found.x, x)
+        moved = not np.array_equal(solution.x, x)
         previous = value.objective
-        x = found.x
+        x = solution.x
         value = _finite(lagrangian.value_at(x), f"the end of round {len(history) + 1}")
         n_calls += lagrangian.n_calls
+        # Step 2: multipliers of the first order.
         lam = np.maximum(lam + penalty * value.constraints, 0.0)
-        last, violation = violation, _violation(value, lam)
+        # Step 3: residuals, and whether they are small enough.
+        previous_violation, violation = violation, _violation(value, lam)
         residual = float(np.linalg.norm(value.gradient + value.pull_back(lam)))
         infeasibility = max(float(value.constraints.max(initial=0.0)), 0.0)
         history.append((value.objective, infeasibility, n_calls))
@@ -184,11 +183,12 @@ def augmented_lagrangian(
         converged = violation <= tol and (
             residual <= stationarity or (is_settled and moved)
         )
+        # Step 4: a larger penalty unless the violation fell to a quarter.
         if not moved:
-            penalty /= _GROWTH  # no step was found: the penalty's kink is too sharp
-        elif violation > max(_ENOUGH * last, tol):
-            penalty *= _GROWTH
-        exactness *= 0.1
+            penalty /= PENALTY_GROWTH  # no step was possible: the kink is too sharp
+        elif violation > max(0.25 * previous_violation, tol):
+            penalty *= PENALTY_GROWTH
+        gtol *= 0.1
     return AugmentedLagrangianResult(
         x=x,
         objective=value.objective,

@@ -14,7 +14,7 @@ from scalefair.optimize._simplex import Array, maximize_quadratic_on_simplex
 
 Part = tuple[Array, Array]
 
-# What the docstrings of problems and of their solvers share.
+# Texts that the docstrings of problems and of their solvers share.
 TEXTS = {
     "part": """\
 Parameters
@@ -93,8 +93,8 @@ class DCProblem(ABC):
         Length n of `v`, and number m of constraints, from 0 to more than n.
 
     %(example)s
-    >>> found = optimize.idca(Outside(), [4.0], tol=1e-5)
-    >>> found.converged, found.x.round(3)
+    >>> result = optimize.idca(Outside(), [4.0], tol=1e-5)
+    >>> result.converged, result.x.round(3)
     (True, array([3.]))
     """
 
@@ -177,8 +177,8 @@ class DCResult:
 
 
 @dataclass(frozen=True)
-class Point:
-    """Everything the oracle says about one point."""
+class OraclePoint:
+    """Values and subgradients of both parts at one point."""
 
     x: Array
     plus: Array
@@ -201,15 +201,15 @@ class Point:
         return float(np.max(self.values[1:], initial=0.0))
 
 
-class Oracle:
-    """Evaluates a problem, counts the calls and checks what comes back."""
+class CountingOracle:
+    """Evaluates a problem, counts the calls and checks the results."""
 
     def __init__(self, problem: DCProblem) -> None:
         self.problem = problem
         self.n, self.m = int(problem.n_variables), int(problem.n_constraints)
         self.n_calls = 0
 
-    def __call__(self, v: Array) -> Point:
+    def __call__(self, v: Array) -> OraclePoint:
         self.n_calls += 1
         parts = []
         for name, (values, jacobian) in zip(
@@ -234,17 +234,17 @@ class Oracle:
                     f"{self.n_calls}: check the data, or start nearer to the solution."
                 )
             parts += [values, jacobian]
-        return Point(v, *parts)
+        return OraclePoint(v, *parts)
 
     def start(self, x0: ArrayLike, name: str) -> Array:
         """Return a copy of a point after checking it."""
         x = np.array(x0, dtype=np.float64)
-        what = f"{name} must hold {self.n} finite numbers, one per variable"
+        requirement = f"{name} must hold {self.n} finite numbers, one per variable"
         if x.shape != (self.n,):
-            raise ValueError(f"{what}, got shape {x.shape}.")
+            raise ValueError(f"{requirement}, got shape {x.shape}.")
         if not np.isfinite(x).all():
             i = int(np.argmin(np.isfinite(x)))
-            raise ValueError(f"{what}, got {x[i]} at entry {i}.")
+            raise ValueError(f"{requirement}, got {x[i]} at entry {i}.")
         return x
 
 
@@ -253,10 +253,6 @@ def check_positive(**numbers: float | None) -> None:
     for name, number in numbers.items():
         if number is not None and not 0 < number < math.inf:
             raise ValueError(f"{name} must be a positive number, got {number}.")
-
-
-# Prices of complementarity, from dear to cheap.
-_PRICES = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
 
 
 @dataclass(frozen=True)
@@ -327,7 +323,7 @@ def nearly_kkt_residual(
     >>> round(optimize.nearly_kkt_residual(Outside(), [3.0], [1 / 3], [3.0]).value, 9)
     0.0
     """
-    oracle = Oracle(problem)
+    oracle = CountingOracle(problem)
     at_x, at_hat = oracle(oracle.start(x, "x")), oracle(oracle.start(x_hat, "x_hat"))
     return residual_at(at_x, as_multipliers(multipliers, oracle.m), at_hat)
 
@@ -343,7 +339,7 @@ def as_multipliers(multipliers: ArrayLike, m: int) -> Array:
     return checked
 
 
-def residual_at(x: Point, multipliers: Array, x_hat: Point) -> KKTResidual:
+def residual_at(x: OraclePoint, multipliers: Array, x_hat: OraclePoint) -> KKTResidual:
     """Residual of definition 6.2 with one subgradient per function and point."""
     weights = np.append(1.0, multipliers)
     stationarity = weights @ (x_hat.plus_jacobian - x.minus_jacobian)  # (22)
@@ -352,7 +348,7 @@ def residual_at(x: Point, multipliers: Array, x_hat: Point) -> KKTResidual:
 
 
 def residual_of_aggregate(
-    x: Point, multipliers: Array, x_hat: Point, norm: float, error: float
+    x: OraclePoint, multipliers: Array, x_hat: OraclePoint, norm: float, error: float
 ) -> KKTResidual:
     """Residual proved by a combination of cuts rather than by subgradients.
 
@@ -373,25 +369,28 @@ def residual_of_aggregate(
     )
 
 
-def least_residual(x: Point, x_hat: Point) -> tuple[KKTResidual, Array]:
-    """Residual of a point and a witness, and multipliers made for them.
+def least_residual(x: OraclePoint, x_hat: OraclePoint) -> tuple[KKTResidual, Array]:
+    """Residual of a point and a witness, and multipliers fitted to them.
 
-    Of a few prices of complementarity, added to the squared stationarity, the best.
+    The multipliers minimise the squared stationarity plus a weight times the products
+    with the constraints, by a quadratic program. The best of five weights is taken.
     """
     values, n = x.values[1:], x.x.size
-    near = np.sort(np.argsort(-values, kind="stable")[: 2 * n + 10]) + 1
-    rows = (x_hat.plus_jacobian - x.minus_jacobian)[np.append(0, near)]
+    # The constraints of largest value: no more than n need have a multiplier.
+    active = np.sort(np.argsort(-values, kind="stable")[: 2 * n + 10]) + 1
+    rows = (x_hat.plus_jacobian - x.minus_jacobian)[np.append(0, active)]
+    # The quadratic program: weights l >= 0 with l_0 = 1 for the objective.
     first = np.arange(rows.shape[0]) == 0
-    gram, slack = rows @ rows.T, np.append(0.0, np.abs(values[near - 1]))
+    gram, slack = rows @ rows.T, np.append(0.0, np.abs(values[active - 1]))
     multipliers = np.zeros(values.size)
     best = residual_at(x, multipliers, x_hat)
     weights = first.astype(np.float64)
-    for price in _PRICES:
+    for complementarity_weight in (1.0, 0.1, 1e-2, 1e-3, 1e-4):
         weights = maximize_quadratic_on_simplex(
-            -price * slack, gram, x0=weights, subset=first
+            -complementarity_weight * slack, gram, x0=weights, subset=first
         )
         trial = np.zeros(values.size)
-        trial[near - 1] = weights[1:]
+        trial[active - 1] = weights[1:]
         residual = residual_at(x, trial, x_hat)
         if residual.value < best.value:
             best, multipliers = residual, trial

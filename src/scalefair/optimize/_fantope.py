@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scalefair._messages import apart
+from scalefair._rounding import EPS
 from scalefair.kernels import single_blas_thread
 from scalefair.optimize._simplex import Array
 
-_EPS = float(np.finfo(np.float64).eps)
-_LARGEST = 1e150  # squares are added up
-_PATIENCE = 8  # iterations within which the certified gap must halve
+# Largest entry: squares are added up.
+MAX_ENTRY = 1e150
+# Iterations within which the certified gap must halve.
+STAGNATION_ITERATIONS = 8
 
 
 @dataclass(frozen=True)
@@ -96,23 +98,26 @@ def minimax_on_fantope(
     scale = float(np.sqrt((A * A).sum(axis=(1, 2))).max())
     scale = scale if scale > 0 else 1.0
     A, b = A / scale, b / scale
-    floor = 8 * _EPS * np.sqrt(A.shape[1]) * max(1.0, float(np.abs(b).max()))
+    floor = 8 * EPS * np.sqrt(A.shape[1]) * max(1.0, float(np.abs(b).max()))
     path = CentralPath(A, b, k)
     best = _certify(A, b, k, path.W, path.weights)
     history = [best.gap]
-    ended = f"max_iter={max_iter} reached; raise max_iter"
+    reason = f"max_iter={max_iter} reached; raise max_iter"
     n_iter = 0
     while best.gap > max(tol * abs(best.value), floor) and n_iter < max_iter:
         n_iter += 1
         try:
             path.advance()
         except np.linalg.LinAlgError:
-            ended = "rounding stopped progress; raise tol"
+            reason = "rounding stopped progress; raise tol"
             break
         best = _better(best, _certify(A, b, k, path.W, path.weights))
         history.append(best.gap)
-        if n_iter > _PATIENCE and best.gap > history[-1 - _PATIENCE] / 2:
-            ended = "rounding stopped progress; raise tol"
+        if (
+            n_iter > STAGNATION_ITERATIONS
+            and best.gap > history[-1 - STAGNATION_ITERATIONS] / 2
+        ):
+            reason = "rounding stopped progress; raise tol"
             break
     allowed = max(tol * abs(best.value), floor)
     converged = bool(best.gap <= allowed)
@@ -125,7 +130,7 @@ def minimax_on_fantope(
         converged=converged,
         message="The gap is within the tolerance."
         if converged
-        else f"The gap is {apart(best.gap * scale, allowed * scale)}: {ended}.",
+        else f"The gap is {apart(best.gap * scale, allowed * scale)}: {reason}.",
     )
 
 
@@ -140,10 +145,10 @@ def _check_problem(A: ArrayLike, b: ArrayLike, k: int) -> tuple[Array, Array]:
         raise ValueError(
             f"k={k} must be an integer from 1 to n - 1 = {A.shape[1] - 1}."
         )
-    moderate = (np.abs(A) <= _LARGEST).all(axis=(1, 2)) & (np.abs(b) <= _LARGEST)
+    moderate = (np.abs(A) <= MAX_ENTRY).all(axis=(1, 2)) & (np.abs(b) <= MAX_ENTRY)
     if not moderate.all():
         raise ValueError(
-            f"A and b must be finite and no larger than {_LARGEST:g}, got NaN, "
+            f"A and b must be finite and no larger than {MAX_ENTRY:g}, got NaN, "
             f"infinity or more in matrix {int(np.argmin(moderate))} or its number in b."
         )
     return (A + A.transpose(0, 2, 1)) / 2, b
@@ -176,18 +181,15 @@ def _better(old: FantopeResult, new: FantopeResult) -> FantopeResult:
     )
 
 
-_TO_BOUNDARY = 0.98  # share of the way to the boundary that a step may go
-
-
-class _Pair:
+class _ScaledPair:
     """Matrix P and multiplier D, scaled: ``R^-1 P R^-T = R^T D R = diag(lam)``."""
 
     def __init__(self, P: Array, D: Array) -> None:
-        left, right = np.linalg.cholesky(P), np.linalg.cholesky(D)
-        U, self.lam, Vt = np.linalg.svd(right.T @ left)
+        L_P, L_D = np.linalg.cholesky(P), np.linalg.cholesky(D)
+        U, self.lam, Vt = np.linalg.svd(L_D.T @ L_P)
         root = np.sqrt(self.lam)
-        self.R = (left @ Vt.T) / root
-        self.R_inv = (U.T @ right.T) / root[:, None]
+        self.R = (L_P @ Vt.T) / root
+        self.R_inv = (U.T @ L_D.T) / root[:, None]
 
     def primal(self, change: Array) -> Array:
         return _sym(self.R_inv @ change @ self.R_inv.T)
@@ -195,11 +197,11 @@ class _Pair:
     def dual_back(self, scaled: Array) -> Array:
         return _sym(self.R_inv.T @ scaled @ self.R_inv)
 
-    def reach(self, scaled: Array) -> float:
+    def max_step(self, scaled: Array) -> float:
         """Largest step along a scaled direction that stays semidefinite."""
         root = np.sqrt(self.lam)
-        least = float(np.linalg.eigvalsh(scaled / np.outer(root, root))[0])
-        return -1.0 / least if least < 0 else np.inf
+        smallest = float(np.linalg.eigvalsh(scaled / np.outer(root, root))[0])
+        return -1.0 / smallest if smallest < 0 else np.inf
 
     def target(self, nu: float, dP: Array, dD: Array) -> Array:
         """Right-hand side E of dP + dD = E, scaled: P D = nu I to second order."""
@@ -214,7 +216,7 @@ class _Pair:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _NewtonStep:
     """Search direction; matrices in the scaled coordinates of their pair."""
 
     weights: Array
@@ -258,30 +260,35 @@ class CentralPath:
 
     def advance(self) -> None:
         """One predictor-corrector step."""
-        first, second = _Pair(self.W, self.Z), _Pair(self.V, self.Y)
+        # Step 1: the scaling and the Newton system at the iterate; nu is the mean
+        # product of the complementary pairs.
+        first, second = _ScaledPair(self.W, self.Z), _ScaledPair(self.V, self.Y)
         system = _NewtonSystem(self, first, second)
         total = float(self.weights @ self.slacks)
         total += float((first.lam**2).sum() + (second.lam**2).sum())
         nu = total / (self.slacks.size + 2 * self.n)
 
+        # Step 2: predictor, towards products of zero.
         affine = system.solve(
             -np.diag(first.lam), -np.diag(second.lam), -self.weights * self.slacks
         )
         alpha, beta = self._steps(affine, first, second, 1.0)
-        left = float(
+        predicted = float(
             (self.slacks + alpha * affine.slacks)
             @ (self.weights + beta * affine.weights)
         )
-        left += first.product(alpha * affine.W, beta * affine.Z)
-        left += second.product(alpha * affine.V, beta * affine.Y)
-        nu *= min(1.0, max(left / total, 1e-6)) ** 3  # Mehrotra's centring
+        predicted += first.product(alpha * affine.W, beta * affine.Z)
+        predicted += second.product(alpha * affine.V, beta * affine.Y)
+        nu *= min(1.0, max(predicted / total, 1e-6)) ** 3  # Mehrotra's centring
 
+        # Step 3: corrector, with second-order terms.
         step = system.solve(
             first.target(nu, affine.W, affine.Z),
             second.target(nu, affine.V, affine.Y),
             nu - self.weights * self.slacks - affine.weights * affine.slacks,
         )
-        alpha, beta = self._steps(step, first, second, _TO_BOUNDARY)
+        # Step 4: 98 % of the way to the boundary, so that iterates stay inside.
+        alpha, beta = self._steps(step, first, second, 0.98)
         self.W = self.W + alpha * step.change
         self.V = self.V - alpha * step.change
         self.slacks = self.slacks + alpha * step.slacks
@@ -292,15 +299,17 @@ class CentralPath:
         self.tau += beta * step.tau
 
     def _steps(
-        self, step: _Step, first: _Pair, second: _Pair, share: float
+        self, step: _NewtonStep, first: _ScaledPair, second: _ScaledPair, share: float
     ) -> tuple[float, float]:
         primal = min(
-            first.reach(step.W), second.reach(step.V), _reach(self.slacks, step.slacks)
+            first.max_step(step.W),
+            second.max_step(step.V),
+            _max_step(self.slacks, step.slacks),
         )
         dual = min(
-            first.reach(step.Z),
-            second.reach(step.Y),
-            _reach(self.weights, step.weights),
+            first.max_step(step.Z),
+            second.max_step(step.Y),
+            _max_step(self.weights, step.weights),
         )
         return min(1.0, share * primal), min(1.0, share * dual)
 
@@ -313,7 +322,9 @@ class _NewtonSystem:
     of entries: ``M_ij (1 + d_i^2 d_j^2) = (X^T (sum dlambda A - dtau I + H) X)_ij``.
     """
 
-    def __init__(self, path: CentralPath, first: _Pair, second: _Pair) -> None:
+    def __init__(
+        self, path: CentralPath, first: _ScaledPair, second: _ScaledPair
+    ) -> None:
         self.path, self.first, self.second = path, first, second
         _, d, Qt = np.linalg.svd(second.R_inv @ first.R)
         self.X = X = first.R @ Qt.T
@@ -335,7 +346,7 @@ class _NewtonSystem:
         self.slack_residual = path.t - path.values() - path.slacks
         self.sum_residual = 1.0 - float(path.weights.sum())
 
-    def solve(self, E_W: Array, E_V: Array, e: Array) -> _Step:
+    def solve(self, E_W: Array, E_V: Array, e: Array) -> _NewtonStep:
         """Direction for the right-hand sides of the three complementarities."""
         path, first, second = self.path, self.first, self.second
         G = path.slacks.size
@@ -351,10 +362,10 @@ class _NewtonSystem:
         dW = _sym(self.X @ M @ self.X.T)
         W, V = first.primal(dW), -second.primal(dW)
         slacks = (e - path.slacks * x[:G]) / path.weights
-        return _Step(x[:G], slacks, x[G], x[G + 1], dW, W, E_W - W, V, E_V - V)
+        return _NewtonStep(x[:G], slacks, x[G], x[G + 1], dW, W, E_W - W, V, E_V - V)
 
 
-def _reach(x: Array, dx: Array) -> float:
+def _max_step(x: Array, dx: Array) -> float:
     falling = dx < 0
     return float((-x[falling] / dx[falling]).min()) if falling.any() else np.inf
 

@@ -13,12 +13,12 @@ from scalefair._messages import apart
 from scalefair.kernels import single_blas_thread
 from scalefair.optimize._dc_problem import (
     TEXTS,
+    CountingOracle,
     DCProblem,
     DCRecord,
     DCResult,
     KKTResidual,
-    Oracle,
-    Point,
+    OraclePoint,
     check_positive,
     least_residual,
     residual_at,
@@ -27,21 +27,13 @@ from scalefair.optimize._dc_problem import (
 from scalefair.optimize._proximal_bundle import (
     BundleSolver,
     Metric,
-    Solved,
     SubproblemResult,
+    SubproblemSolution,
 )
 from scalefair.optimize._simplex import Array
 
-# Inexactness of a subproblem as share of mu |step|^2; below 1/2 the new point is
-# feasible if the old one was, and not worse.
-_SHARE = 0.4
-# Calls per subproblem, unless the caller says otherwise.
-_INNER_CALLS = {"bundle": 60, "switching_subgradient": 150}
-# After more calls than this the proximal weight doubles; after a single one it falls.
-_HARD = 8
-_EASIER = 1.1
-# Accuracy of the switching subgradient method, of the paper.
-_EPS = 2e-3
+# Default calls per subproblem.
+INNER_CALLS = {"bundle": 60, "switching_subgradient": 150}
 
 
 @documented(**TEXTS)
@@ -106,39 +98,47 @@ def idca(
     %(paper)s
 
     %(example)s
-    >>> found = optimize.idca(Outside(), [4.0], tol=1e-5)
-    >>> found.x.round(3), found.multipliers.round(3)
+    >>> result = optimize.idca(Outside(), [4.0], tol=1e-5)
+    >>> result.x.round(3), result.multipliers.round(3)
     (array([3.]), array([0.333]))
     """
-    if inner not in _INNER_CALLS:
+    if inner not in INNER_CALLS:
         raise ValueError(
             f'inner must be "bundle" or "switching_subgradient", got {inner!r}.'
         )
     check_positive(mu=mu, tol=tol, eps=eps)
     check_positive(max_iter=max_iter, max_calls=max_calls, inner_calls=inner_calls)
-    oracle = Oracle(problem)
-    most = np.inf if max_calls is None else max_calls
-    per_subproblem = _INNER_CALLS[inner] if inner_calls is None else inner_calls
+    oracle = CountingOracle(problem)
+    call_limit = np.inf if max_calls is None else max_calls
+    per_subproblem = INNER_CALLS[inner] if inner_calls is None else inner_calls
     norm = Metric(metric, oracle.n)
     centre = oracle(oracle.start(x0, "x0"))
     step = (
         _BundleStep(oracle, norm, mu, eps or 1e-3 * tol**2)
         if inner == "bundle"
-        else _SwitchingStep(oracle, norm, mu, eps or _EPS)
+        else _SwitchingStep(oracle, norm, mu, eps or 2e-3)  # as the paper
     )
     history: list[DCRecord] = []
     while True:
-        calls = int(min(per_subproblem, max(most - oracle.n_calls, 1)))
+        # Step 1: an inexact solution of the convex subproblem at the centre.
+        calls = int(min(per_subproblem, max(call_limit - oracle.n_calls, 1)))
         solved = step.solve(centre, calls)
+        # Step 2: the smallest residual that is proved.
         certificate = residual, _, best = step.certify(centre, solved)
         history.append(
             DCRecord(best.objective, best.infeasibility, residual.value, oracle.n_calls)
         )
         if callback is not None:
             callback(history[-1])
+        # Step 3: the next centre and proximal weight.
         converged = residual.value <= tol
         stuck = not step.advance(centre, solved)
-        if converged or stuck or len(history) >= max_iter or oracle.n_calls >= most:
+        if (
+            converged
+            or stuck
+            or len(history) >= max_iter
+            or oracle.n_calls >= call_limit
+        ):
             break
         centre = solved.point
     advice = "the limit was reached; raise max_iter or max_calls."
@@ -150,12 +150,12 @@ def idca(
 
 
 # A residual, its multipliers and the point that has it.
-_Certificate = tuple[KKTResidual, Array, Point]
+_Certificate = tuple[KKTResidual, Array, OraclePoint]
 
 
 def _result(
     certificate: _Certificate,
-    oracle: Oracle,
+    oracle: CountingOracle,
     history: list[DCRecord],
     n_iter: int,
     tol: float,
@@ -182,17 +182,21 @@ def _result(
 class _BundleStep:
     """Steps of the outer loop: proximal weight, inertia and certificates."""
 
-    def __init__(self, oracle: Oracle, metric: Metric, mu: float, eps: float) -> None:
-        self.solver = BundleSolver(oracle, metric, mu, eps, _SHARE)
-        self.least_mu = mu / 10
-        self.pull: Array | None = None
+    def __init__(
+        self, oracle: CountingOracle, metric: Metric, mu: float, eps: float
+    ) -> None:
+        # Inexactness 0.4 mu |step|^2: below 1/2 a new point is feasible if the old one
+        # was, and not worse.
+        self.solver = BundleSolver(oracle, metric, mu, eps, 0.4)
+        self.min_mu = mu / 10
+        self.inertia: Array | None = None  # shift of the objective's proximal centre
         self.n_falls = 0
         self.n_failures = 0
 
-    def solve(self, centre: Point, calls: int) -> Solved:
-        return self.solver.solve(centre, calls, self.pull)
+    def solve(self, centre: OraclePoint, calls: int) -> SubproblemSolution:
+        return self.solver.solve(centre, calls, self.inertia)
 
-    def certify(self, centre: Point, solved: Solved) -> _Certificate:
+    def certify(self, centre: OraclePoint, solved: SubproblemSolution) -> _Certificate:
         """Smallest residual that is proved, of the old or the new point."""
         new, lam, model = solved.point, solved.result.multipliers, solved.model
         proved = [
@@ -208,26 +212,27 @@ class _BundleStep:
         residual, point = min(proved, key=lambda pair: pair[0].value)
         return residual, lam, point
 
-    def advance(self, centre: Point, solved: Solved) -> bool:
-        """Prepare the next subproblem; False if there is no way on."""
+    def advance(self, centre: OraclePoint, solved: SubproblemSolution) -> bool:
+        """Prepare the next subproblem; False if no step improves the point."""
         solver, new = self.solver, solved.point
         if new is centre:
-            # With inertia this says nothing; without it the weight was too small.
-            if self.pull is None:
+            # With inertia the step may be too long; without it the weight is too small.
+            if self.inertia is None:
                 self.n_failures += 1
                 solver.mu *= 4
-                self.least_mu = max(self.least_mu, solver.mu / 10)
-            self.pull, self.n_falls = None, 0
+                self.min_mu = max(self.min_mu, solver.mu / 10)
+            self.inertia, self.n_falls = None, 0
             return self.n_failures < 5
         self.n_failures = 0
         calls = solved.result.n_calls
-        if calls > _HARD:
+        # Many calls say that the step was long, a single one that it was short.
+        if calls > 8:
             solver.mu *= 2
         elif calls == 1:
-            solver.mu = max(solver.mu / _EASIER, self.least_mu)
+            solver.mu = max(solver.mu / 1.1, self.min_mu)
         self.n_falls = self.n_falls + 1 if new.objective < centre.objective else 0
-        inertia = self.n_falls / (self.n_falls + 3)
-        self.pull = inertia * (new.x - centre.x) if self.n_falls else None
+        momentum = self.n_falls / (self.n_falls + 3)  # as Nesterov's
+        self.inertia = momentum * (new.x - centre.x) if self.n_falls else None
         return True
 
 
@@ -271,12 +276,12 @@ def switching_subgradient(
     %(paper)s
 
     %(example)s
-    >>> found = optimize.switching_subgradient(Outside(), [4.0], max_calls=5000)
-    >>> found.x.round(2), found.converged
+    >>> result = optimize.switching_subgradient(Outside(), [4.0], max_calls=5000)
+    >>> result.x.round(2), result.converged
     (array([3.17]), False)
     """
     check_positive(mu=mu, eps=eps, max_calls=max_calls)
-    oracle = Oracle(problem)
+    oracle = CountingOracle(problem)
     centre = oracle(oracle.start(center, "center"))
     step = _SwitchingStep(oracle, Metric(metric, oracle.n), mu, eps)
     return step.solve(centre, max_calls).result
@@ -286,15 +291,16 @@ def switching_subgradient(
 class _SwitchingStep:
     """Steps of the outer loop as in the paper; multipliers are fitted."""
 
-    oracle: Oracle
+    oracle: CountingOracle
     metric: Metric
     mu: float
     eps: float
 
-    def solve(self, centre: Point, max_calls: int) -> Solved:
+    def solve(self, centre: OraclePoint, max_calls: int) -> SubproblemSolution:
         oracle, relax = self.oracle, centre.infeasibility
-        before = oracle.n_calls
-        point, best, height, over = centre, centre, np.inf, 0.0
+        n_calls = oracle.n_calls
+        point, best = centre, centre
+        best_value, best_violation = np.inf, 0.0
         message = "All steps taken; this method proves no bound."
         for t in range(max_calls + 1):
             d = point.x - centre.x
@@ -304,34 +310,35 @@ class _SwitchingStep:
             values[1:] -= relax
             worst = 1 + int(np.argmax(values[1:])) if oracle.m else 0
             violation = max(float(values[worst]), 0.0) if oracle.m else 0.0
-            nearly = violation <= self.eps
-            if nearly and values[0] < height:
-                best, height, over = point, float(values[0]), violation
+            is_feasible = violation <= self.eps
+            if is_feasible and values[0] < best_value:
+                best, best_value, best_violation = point, float(values[0]), violation
             if t == max_calls:
                 break
-            i = 0 if nearly else worst
+            # The objective's subgradient if feasible, else the worst constraint's.
+            i = 0 if is_feasible else worst
             slope = point.plus_jacobian[i] - centre.minus_jacobian[i] + pull
             square = float(slope @ slope)
             if square == 0.0:  # this function is as small as it can be
                 message = f"Zero subgradient after {t} steps; no step leads on."
                 break
             point = oracle(
-                point.x - ((self.eps if nearly else violation) / square) * slope
+                point.x - ((self.eps if is_feasible else violation) / square) * slope
             )
         result = SubproblemResult(
             x=best.x,
-            value=height,
+            value=best_value,
             lower_bound=-np.inf,
             gap=np.inf,
-            violation=over,
+            violation=best_violation,
             multipliers=least_residual(centre, best)[1],
-            n_calls=oracle.n_calls - before,
+            n_calls=oracle.n_calls - n_calls,
             converged=False,
             message=message,
         )
-        return Solved(result, best)
+        return SubproblemSolution(result, best)
 
-    def certify(self, centre: Point, solved: Solved) -> _Certificate:
+    def certify(self, centre: OraclePoint, solved: SubproblemSolution) -> _Certificate:
         new = solved.point
         residual, multipliers = least_residual(new, new)
         other = residual_at(centre, solved.result.multipliers, new)
@@ -339,7 +346,7 @@ class _SwitchingStep:
             return other, solved.result.multipliers, centre
         return residual, multipliers, new
 
-    def advance(self, centre: Point, solved: Solved) -> bool:
+    def advance(self, centre: OraclePoint, solved: SubproblemSolution) -> bool:
         return solved.point is not centre
 
 
@@ -392,28 +399,28 @@ def direct_switching_subgradient(
     array([3.])
     """
     check_positive(eps=eps, tol=tol, max_iter=max_iter)
-    oracle = Oracle(problem)
+    oracle = CountingOracle(problem)
     point = best = oracle(oracle.start(x0, "x0"))
-    nearly_best = False
+    best_is_feasible = False
     history: list[DCRecord] = []
     every = max(1, -(-max_iter // 100))
     for t in range(max_iter + 1):
         allowed = eps / (t + 1) if decreasing else eps
-        nearly = point.infeasibility <= allowed
-        if nearly and not (nearly_best and point.objective >= best.objective):
-            best, nearly_best = point, True
-        elif not nearly_best and point.infeasibility < best.infeasibility:
+        is_feasible = point.infeasibility <= allowed
+        if is_feasible and not (best_is_feasible and point.objective >= best.objective):
+            best, best_is_feasible = point, True
+        elif not best_is_feasible and point.infeasibility < best.infeasibility:
             best = point
         if t % every == 0 or t == max_iter:
             history.append(
                 DCRecord(best.objective, best.infeasibility, np.nan, oracle.n_calls)
             )
-        i = 0 if nearly else 1 + int(np.argmax(point.values[1:]))
+        i = 0 if is_feasible else 1 + int(np.argmax(point.values[1:]))
         slope = point.plus_jacobian[i] - point.minus_jacobian[i]
         square = float(slope @ slope)
         if t == max_iter or square == 0.0:
             break
-        length = (allowed if nearly else point.infeasibility) / square
+        length = (allowed if is_feasible else point.infeasibility) / square
         point = oracle(point.x - length * slope)
     residual, multipliers = least_residual(best, best)
     advice = f"after {t} steps change eps, raise max_iter or use idca."

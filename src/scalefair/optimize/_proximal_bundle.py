@@ -10,21 +10,22 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from scalefair._docs import documented
 from scalefair._messages import apart
+from scalefair._rounding import EPS
 from scalefair.kernels import single_blas_thread
 from scalefair.optimize._dc_problem import (
     TEXTS,
+    CountingOracle,
     DCProblem,
-    Oracle,
-    Point,
+    OraclePoint,
     check_positive,
 )
 from scalefair.optimize._simplex import Array, maximize_quadratic_on_simplex
 
-# Most constraints that one call gives cuts of, the most violated ones. The quadratic
+# Constraints that one call gives cuts of at most, the most violated ones. The quadratic
 # programs of more take longer than the calls they save, and memory for all pairs.
-_MOST_NEW = 100
-_STALE = 5  # calls in a row that taught nothing, after which none will
-_ROUNDING = 4 * float(np.finfo(np.float64).eps)
+MAX_NEW_CUTS = 100
+# Calls in a row without a new cut after which the search ends: only rounding remains.
+MAX_NULL_CALLS = 5
 
 
 @documented(**TEXTS)
@@ -103,23 +104,23 @@ def proximal_bundle(
     %(paper)s
 
     %(example)s
-    >>> found = optimize.proximal_bundle(Outside(), [4.0])
-    >>> found.converged, found.x.round(3)
+    >>> result = optimize.proximal_bundle(Outside(), [4.0])
+    >>> result.converged, result.x.round(3)
     (True, array([3.168]))
     """
     check_positive(mu=mu, eps=eps, max_calls=max_calls)
-    oracle = Oracle(problem)
+    oracle = CountingOracle(problem)
     centre = oracle(oracle.start(center, "center"))
     solver = BundleSolver(oracle, Metric(metric, oracle.n), mu=mu, eps=eps)
     return solver.solve(centre, max_calls).result
 
 
 @dataclass(frozen=True)
-class Solved:
-    """What an inner solver hands to the outer loop."""
+class SubproblemSolution:
+    """Result of an inner solver, with the point and the model that prove it."""
 
     result: SubproblemResult
-    point: Point
+    point: OraclePoint
     model: CutModel | None = None
 
 
@@ -130,40 +131,51 @@ class BundleSolver:
     """
 
     def __init__(
-        self, oracle: Oracle, metric: Metric, mu: float, eps: float, share: float = 0.0
+        self,
+        oracle: CountingOracle,
+        metric: Metric,
+        mu: float,
+        eps: float,
+        share: float = 0.0,
     ) -> None:
         self.oracle, self.metric = oracle, metric
         self.mu, self.eps, self.share = mu, eps, share
         self.cuts = Cuts(oracle.n)
         # No more constraints can bind at once than there are variables.
-        self.most_new = min(oracle.m, max(10, 2 * oracle.n), _MOST_NEW) + 1
-        self.max_cuts = max(100, 8 * self.most_new)
+        self.max_new = min(oracle.m, max(10, 2 * oracle.n), MAX_NEW_CUTS) + 1
+        self.max_cuts = max(100, 8 * self.max_new)
 
-    def solve(self, centre: Point, max_calls: int, pull: Array | None = None) -> Solved:
-        """Solve the subproblem at a centre; `pull` moves the objective's prox."""
-        self.cuts.prune(2 * self.most_new)
-        oracle, before = self.oracle, self.oracle.n_calls
-        model = self._model(centre, pull)
+    def solve(
+        self, centre: OraclePoint, max_calls: int, inertia: Array | None = None
+    ) -> SubproblemSolution:
+        """Solve the subproblem at a centre; `inertia` moves the objective's prox."""
+        self.cuts.prune(2 * self.max_new)
+        oracle, first_call = self.oracle, self.oracle.n_calls
+        model = self._model(centre, inertia)
         self._cut(model, centre)
         best, value, violation = centre, float(model.values(centre)[0]), 0.0
-        converged, stale, eps = False, 0, self.eps
+        converged, n_null_calls, eps = False, 0, self.eps
         while (
-            not (converged or stale == _STALE) and oracle.n_calls - before < max_calls
+            not (converged or n_null_calls == MAX_NULL_CALLS)
+            and oracle.n_calls - first_call < max_calls
         ):
             if self.cuts.weights.size > self.max_cuts:
-                self.cuts.prune(2 * self.most_new)
-                bound, model = model.lower_bound, self._model(centre, pull)
+                self.cuts.prune(2 * self.max_new)
+                bound, model = model.lower_bound, self._model(centre, inertia)
                 model.lower_bound = bound
+            # Step 1: the minimiser of the model, and the functions there.
             model.solve()
             d = model.step
             point = oracle(centre.x + d)
             values, prox = model.values(point), self.mu / 2 * self.metric.square(d)
+            # Step 2: the best nearly feasible point.
             eps = max(self.eps, 2 * self.share * prox)
-            over = float(np.max(values[1:] + prox, initial=0.0))
-            if over <= eps and values[0] + prox < value:
-                best, value, violation = point, float(values[0] + prox), over
+            excess = float(np.max(values[1:] + prox, initial=0.0))
+            if excess <= eps and values[0] + prox < value:
+                best, value, violation = point, float(values[0] + prox), excess
             converged = value - model.lower_bound <= eps  # (27)
-            stale = 0 if self._cut(model, point) else stale + 1
+            # Step 3: new cuts.
+            n_null_calls = 0 if self._cut(model, point) else n_null_calls + 1
         result = SubproblemResult(
             x=best.x,
             value=value,
@@ -171,53 +183,50 @@ class BundleSolver:
             gap=value - model.lower_bound,
             violation=violation,
             multipliers=model.multipliers,
-            n_calls=oracle.n_calls - before,
+            n_calls=oracle.n_calls - first_call,
             converged=converged,
-            message=_message(converged, stale, value - model.lower_bound, eps),
+            message=_message(converged, n_null_calls, value - model.lower_bound, eps),
         )
-        return Solved(result, best, model)
+        return SubproblemSolution(result, best, model)
 
-    def _model(self, centre: Point, pull: Array | None) -> CutModel:
+    def _model(self, centre: OraclePoint, inertia: Array | None) -> CutModel:
         shift = np.zeros(self.oracle.n)
-        if pull is not None:
-            shift = self.mu * self.metric.product(pull)
+        if inertia is not None:
+            shift = self.mu * self.metric.product(inertia)
         return CutModel(self.cuts, centre, self.mu, self.metric, shift)
 
-    def _cut(self, model: CutModel, point: Point) -> bool:
-        """Add the tangents that say something new near the centre, if there are."""
+    def _cut(self, model: CutModel, point: OraclePoint) -> bool:
+        """Add the tangents that lie above the model near the centre, if there are."""
         values, d = model.values(point), point.x - model.centre.x
         size = np.abs(point.plus) + np.abs(model.centre.minus)
         bounds = model.bounds(d)
-        new = values - bounds > _ROUNDING * size
+        new = values - bounds > 4 * EPS * size
         # A constraint whose tangent stays negative within the step cannot bind yet.
         rows = point.plus_jacobian - model.minus_jacobian
-        reach = np.linalg.norm(d) * np.linalg.norm(rows, axis=1)
-        reach += self.mu / 2 * self.metric.square(d)
-        new[1:] &= (values + reach >= 0)[1:]
+        increase = np.linalg.norm(d) * np.linalg.norm(rows, axis=1)
+        increase += self.mu / 2 * self.metric.square(d)
+        new[1:] &= (values + increase >= 0)[1:]
         functions = np.flatnonzero(new)
-        if functions.size > self.most_new:
+        if functions.size > self.max_new:
             rank = np.where(functions > 0, values[functions], np.inf)
-            order = np.argsort(-rank, kind="stable")[: self.most_new]
+            order = np.argsort(-rank, kind="stable")[: self.max_new]
             functions = np.sort(functions[order])
         if functions.size:
             model.add(point, functions)
         return functions.size > 0
 
 
-def _message(converged: bool, stale: int, gap: float, eps: float) -> str:
+def _message(converged: bool, n_null_calls: int, gap: float, eps: float) -> str:
     if converged:
         return "Gap and violation are within the tolerance."
-    reached = "max_calls reached; raise max_calls, mu or eps."
-    ended = "rounding hides what is left; raise eps." if stale == _STALE else reached
-    return f"The gap is {apart(gap, eps)}: {ended}"
-
-
-_NEWTON_STEPS = 30
-_HALVINGS = 30
+    reason = "max_calls reached; raise max_calls, mu or eps."
+    if n_null_calls == MAX_NULL_CALLS:
+        reason = "rounding hides what is left; raise eps."
+    return f"The gap is {apart(gap, eps)}: {reason}"
 
 
 class Cuts:
-    """Affine minorants of the plus parts, which hold wherever the centre is."""
+    """Affine minorants of the plus parts, valid for every centre."""
 
     def __init__(self, n: int) -> None:
         self.slopes = np.empty((0, n))  # a row for each cut
@@ -230,7 +239,7 @@ class Cuts:
         self.offsets = self.offsets + self.slopes @ (centre - self.centre)
         self.centre = centre
 
-    def add(self, point: Point, functions: NDArray[np.intp]) -> None:
+    def add(self, point: OraclePoint, functions: NDArray[np.intp]) -> None:
         """Tangents of the given functions at a point."""
         slopes = point.plus_jacobian[functions]
         heights = point.plus[functions] - slopes @ (point.x - self.centre)
@@ -269,7 +278,7 @@ class CutModel:
     """
 
     def __init__(
-        self, cuts: Cuts, centre: Point, mu: float, metric: Metric, shift: Array
+        self, cuts: Cuts, centre: OraclePoint, mu: float, metric: Metric, shift: Array
     ) -> None:
         cuts.move(centre.x)
         self.cuts, self.centre, self.mu = cuts, centre, mu
@@ -282,23 +291,23 @@ class CutModel:
         self.lower_bound = -np.inf
         self._take_new()
 
-    def add(self, point: Point, functions: NDArray[np.intp]) -> None:
+    def add(self, point: OraclePoint, functions: NDArray[np.intp]) -> None:
         """Put the tangents of some functions at a point into model and cuts."""
         self.cuts.add(point, functions)
         self._take_new()
 
     def _take_new(self) -> None:
         """Rows, heights and inner products of the cuts not yet in the model."""
-        cuts, known = self.cuts, self.heights.size
-        owners = cuts.owners[known:]
-        heights = cuts.offsets[known:] - self.centre.minus[owners]
+        cuts, n_old = self.cuts, self.heights.size
+        owners = cuts.owners[n_old:]
+        heights = cuts.offsets[n_old:] - self.centre.minus[owners]
         heights -= self.relax * (owners > 0)
         self.heights = np.concatenate([self.heights, heights])
-        rows = cuts.slopes[known:] - self.minus_jacobian[owners]
+        rows = cuts.slopes[n_old:] - self.minus_jacobian[owners]
         self.rows = np.concatenate([self.rows, rows])
         self.gram = _grown(self.gram, self.rows @ self.metric.inverse(rows).T)
 
-    def values(self, point: Point) -> Array:
+    def values(self, point: OraclePoint) -> Array:
         """Functions of the subproblem at a point, without proximal term."""
         d = point.x - self.centre.x
         values = point.plus - self.centre.minus - self.minus_jacobian @ d
@@ -330,7 +339,7 @@ class CutModel:
         np.maximum.at(bounds, self.cuts.owners, self.heights + self.rows @ d)
         return bounds
 
-    def error(self, point: Point) -> float:
+    def error(self, point: OraclePoint) -> float:
         """Weighted height of the plus parts above the cuts at a point."""
         cuts = self.cuts
         heights = cuts.offsets + cuts.slopes @ (point.x - cuts.centre)
@@ -340,6 +349,7 @@ class CutModel:
         return 1.0 + float(weights[self.cuts.owners > 0].sum())
 
     def dual(self, weights: Array) -> float:
+        """Lower bound of the model for some weights of the cuts."""
         square = float(weights @ self.gram @ weights)
         curve = max(square, 0.0) / (2 * self.mu * self._sigma(weights))
         return float(self.heights @ weights) - curve
@@ -348,20 +358,21 @@ class CutModel:
         """Maximise the dual by Newton's method; every step is a quadratic program."""
         weights = self._start()
         value = self.dual(weights)
-        for _ in range(_NEWTON_STEPS):
-            target, promised = self._newton_target(weights)
-            size = 1.0
-            for _ in range(_HALVINGS):
-                trial = weights + size * (target - weights)
+        for _ in range(30):  # some five are taken
+            target, predicted = self._newton_target(weights)
+            # Line search: at least a tenth of the predicted increase.
+            length = 1.0
+            for _ in range(30):
+                trial = weights + length * (target - weights)
                 gain = self.dual(trial) - value
-                if gain >= 0.1 * size * promised:
+                if gain >= 0.1 * length * predicted:
                     break
-                size /= 2
+                length /= 2
             else:
                 break  # rounding
             weights, value = trial, value + gain
             prox = float(self.heights @ weights) - value
-            if promised <= share * prox or promised <= 1e-15 * abs(value):
+            if predicted <= share * prox or predicted <= 4 * EPS * abs(value):
                 break
         self.cuts.weights = weights
         self.lower_bound = max(self.lower_bound, self.dual(weights))
@@ -376,7 +387,7 @@ class CutModel:
         return weights
 
     def _newton_target(self, weights: Array) -> tuple[Array, float]:
-        """Maximiser of the second-order model of the dual and what it promises."""
+        """Maximiser of the dual's second-order model, and the increase it predicts."""
         mu, sigma = self.mu, self._sigma(weights)
         constrained = (self.cuts.owners > 0).astype(np.float64)
         product = self.gram @ weights / (mu * sigma)  # - G e, e the current step
@@ -393,17 +404,17 @@ class CutModel:
             subset=self.cuts.owners == 0,
         )
         change = target - weights
-        promised = float(change @ gradient - change @ hessian @ change / 2)
-        return target, promised
+        predicted = float(change @ gradient - change @ hessian @ change / 2)
+        return target, predicted
 
 
 def _grown(gram: Array, cross: Array) -> Array:
     """Gram matrix with the columns of new vectors; `cross` ends with their own."""
-    known = gram.shape[0]
+    n_old = gram.shape[0]
     grown = np.empty((cross.shape[0], cross.shape[0]))
-    grown[:known, :known] = gram
-    grown[:, known:] = cross
-    grown[known:, :] = cross.T
+    grown[:n_old, :n_old] = gram
+    grown[:, n_old:] = cross
+    grown[n_old:, :] = cross.T
     return grown
 
 
@@ -412,27 +423,29 @@ class Metric:
 
     def __init__(self, matrix: ArrayLike | None, n: int) -> None:
         M = np.ones(n) if matrix is None else np.asarray(matrix, dtype=np.float64)
-        what = (
+        requirement = (
             f"metric must be {n} positive numbers or a symmetric positive definite "
             f"matrix of shape {(n, n)}"
         )
         if M.shape not in ((n,), (n, n)):
-            raise ValueError(f"{what}, got an array of shape {M.shape}.")
+            raise ValueError(f"{requirement}, got an array of shape {M.shape}.")
         if not np.isfinite(M).all():
-            raise ValueError(f"{what}, got entries that are not finite.")
+            raise ValueError(f"{requirement}, got entries that are not finite.")
         self.matrix: Array = M
         if M.ndim == 1:
             if not (M > 0).all():
-                raise ValueError(f"{what}, got {M.min()} among the numbers.")
+                raise ValueError(f"{requirement}, got {M.min()} among the numbers.")
             return
         if np.abs(M - M.T).max() > 1e-10 * np.abs(M).max():
             raise ValueError(
-                f"{what}, got one that is not symmetric: use (M + M.T) / 2."
+                f"{requirement}, got one that is not symmetric: use (M + M.T) / 2."
             )
         try:
             self.factor = cho_factor(M)
         except LinAlgError as error:
-            raise ValueError(f"{what}, got an indefinite one ({error}).") from None
+            raise ValueError(
+                f"{requirement}, got an indefinite one ({error})."
+            ) from None
 
     def product(self, d: Array) -> Array:
         """Return the matrix times a vector."""

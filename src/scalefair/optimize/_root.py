@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# Part of the interval at which a bracket beside zero counts as a point.
-_NARROWEST = 2.0**-80
-
 
 @dataclass(frozen=True)
-class _Sample:
+class _Quadratic:
     """Second-order model of the function at one point."""
 
     x: float
@@ -22,7 +19,7 @@ class _Sample:
 class ConcaveSearch:
     """Safeguarded search for the maximum of a concave function of one variable.
 
-    The caller evaluates the function at `x` and reports what it found by `update`,
+    The caller evaluates the function at `x` and reports value and slope by `update`,
     until its own test is met. Within a bracket of the maximiser the next point is
 
     1. where the inverse of the derivative, a cubic through the last two points, or else
@@ -72,9 +69,9 @@ class ConcaveSearch:
         if not self.lower <= self.x <= self.upper:
             raise ValueError(f"start={start} must lie between {lower} and {upper}.")
         self._interval = self.upper - self.lower
-        self._left: _Sample | None = None
-        self._right: _Sample | None = None
-        self._last: _Sample | None = None
+        self._lower_end: _Quadratic | None = None
+        self._upper_end: _Quadratic | None = None
+        self._last: _Quadratic | None = None
         self._widths: list[float] = []
 
     @property
@@ -83,7 +80,8 @@ class ConcaveSearch:
         middle = (self.lower + self.upper) / 2
         if not self.lower < middle < self.upper:
             return True
-        return self.upper - self.lower <= _NARROWEST * self._interval
+        # Near zero floating-point numbers are denser than the accuracy of any root.
+        return self.upper - self.lower <= 2.0**-80 * self._interval
 
     def update(self, value: float, slope: float, curvature: float) -> None:
         """Take in the function at `x` and move `x` to the next point.
@@ -104,36 +102,37 @@ class ConcaveSearch:
                 f"The function or its slope is NaN at {self.x}: the search cannot tell "
                 "on which side its maximum lies."
             )
-        sample = _Sample(self.x, value, slope, curvature)
+        sample = _Quadratic(self.x, value, slope, curvature)
         if slope > 0:
-            self.lower, self._left = self.x, sample
+            self.lower, self._lower_end = self.x, sample
         else:
-            self.upper, self._right = self.x, sample
+            self.upper, self._upper_end = self.x, sample
         self._widths.append(self.upper - self.lower)
         self.x = self._next(sample)
         self._last = sample
 
-    def _next(self, sample: _Sample) -> float:
+    def _next(self, sample: _Quadratic) -> float:
         points, last = [], self._last
+        # Three steps have not halved the bracket.
         stalled = len(self._widths) > 3 and self._widths[-1] > self._widths[-4] / 2
         if last is None:
             points = [_newton_step(sample)]
         elif abs(sample.slope) <= abs(last.slope) / 2:
             points = [_interpolated(last, sample), _newton_step(sample)]
-        if not stalled and self._left is not None and self._right is not None:
-            ends = self._left, self._right
+        if not stalled and self._lower_end is not None and self._upper_end is not None:
+            ends = self._lower_end, self._upper_end
             points += [_crossing(*ends), _interpolated(*ends)]
         middle = (self.lower + self.upper) / 2
         return next((x for x in points if self.lower < x < self.upper), middle)
 
 
-def _newton_step(sample: _Sample) -> float:
+def _newton_step(sample: _Quadratic) -> float:
     if sample.curvature < 0:
         return sample.x - sample.slope / sample.curvature
     return math.nan
 
 
-def _interpolated(a: _Sample, b: _Sample) -> float:
+def _interpolated(a: _Quadratic, b: _Quadratic) -> float:
     """Zero of the slope: x as the cubic in it that both samples determine, or NaN."""
     rise = b.slope - a.slope
     if rise == 0 or not (a.curvature < 0 and b.curvature < 0):
@@ -143,15 +142,15 @@ def _interpolated(a: _Sample, b: _Sample) -> float:
     return a.x + (b.x - a.x) * u * u * (3 - 2 * u) + rise * u * (1 - u) * bend
 
 
-def _crossing(left: _Sample, right: _Sample) -> float:
+def _crossing(lower: _Quadratic, upper: _Quadratic) -> float:
     """Point between the two where their quadratic models agree, or NaN."""
-    w = right.x - left.x
-    a = (left.curvature - right.curvature) / 2
-    b = left.slope - right.slope + right.curvature * w
-    c = left.value - right.value + right.slope * w - right.curvature * w * w / 2
+    w = upper.x - lower.x
+    a = (lower.curvature - upper.curvature) / 2
+    b = lower.slope - upper.slope + upper.curvature * w
+    c = lower.value - upper.value + upper.slope * w - upper.curvature * w * w / 2
     discriminant = b * b - 4 * a * c
     if not (math.isfinite(discriminant) and discriminant >= 0):
         return math.nan
     # b > 0 unless the curvature dominates: this root has no cancellation then.
     denominator = b + math.copysign(math.sqrt(discriminant), b)
-    return left.x - 2 * c / denominator if denominator != 0 else math.nan
+    return lower.x - 2 * c / denominator if denominator != 0 else math.nan

@@ -10,14 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog, nnls
 
 from scalefair._messages import apart
+from scalefair._rounding import EPS, TINY
 
 Array = NDArray[np.float64]
-Oracle = Callable[[Array], tuple[float, Array, Array | None]]
-
-# Share of the certified gap that a level step asks the model to close.
-_LEVEL = 0.7
-# A failed Newton step is followed by this many level steps, then twice as many, ...
-_LONGEST_WAIT = 8
+# Takes a point, returns the value, a supergradient, and the Hessian or None.
+ConcaveOracle = Callable[[Array], tuple[float, Array, Array | None]]
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class SimplexResult:
     Attributes
     ----------
     x : ndarray of shape (n,)
-        Best point found.
+        Best point.
     value, upper_bound, gap : float
         The function at `x`, a bound on its values, and the difference of the two.
     n_iter : int
@@ -46,7 +43,7 @@ class SimplexResult:
 
 
 def maximize_on_simplex(
-    oracle: Oracle,
+    oracle: ConcaveOracle,
     n: int,
     *,
     x0: ArrayLike | None = None,
@@ -107,30 +104,31 @@ def maximize_on_simplex(
     >>> maximize_on_simplex(smallest, 2).x.round(6)
     array([0.5, 0.5])
     """
-    search = _Search(oracle, _start(n, x0), tol, atol)
-    wait, waited, newton = 1, 0, True
-    ended = f"max_iter={max_iter} reached; raise max_iter"
+    search = _LevelSearch(oracle, _start(n, x0), tol, atol)
+    # After a failed Newton step come `wait` level steps, then twice as many, up to 8.
+    wait, n_level_steps, newton = 1, 0, True
+    reason = f"max_iter={max_iter} reached; raise max_iter"
     while not search.certified and search.n_calls < max_iter:
         hessian = search.best.hessian
         if newton and hessian is not None:
-            before = search.best.own_gap
+            previous_gap = search.best.vertex_gap
             point = search.visit(search.newton_point(hessian))
-            newton = point is search.best and point.own_gap <= before / 2
+            newton = point is search.best and point.vertex_gap <= previous_gap / 2
             if newton:
                 wait = 1
             else:
-                wait, waited = min(2 * wait, _LONGEST_WAIT), 0
+                wait, n_level_steps = min(2 * wait, 8), 0
         else:
             search.bound_from_model()
             if search.certified:
                 break
             x = search.level_point()
             if np.array_equal(x, search.best.x):
-                ended = "rounding stopped progress; raise tol"
+                reason = "rounding stopped progress; raise tol"
                 break
             search.visit(x)
-            waited += 1
-            newton = waited >= wait
+            n_level_steps += 1
+            newton = n_level_steps >= wait
     if not search.certified:
         search.bound_from_model()
     return SimplexResult(
@@ -142,7 +140,7 @@ def maximize_on_simplex(
         search.certified,
         message="The gap is within the tolerance."
         if search.certified
-        else f"The gap is {apart(search.gap, search.allowed)}: {ended}.",
+        else f"The gap is {apart(search.gap, search.allowed)}: {reason}.",
     )
 
 
@@ -161,22 +159,24 @@ def _start(n: int, x0: ArrayLike | None) -> Array:
 
 
 @dataclass(frozen=True)
-class _Point:
+class _SimplexPoint:
     x: Array
     value: float
     slope: Array
     hessian: Array | None = None
 
     @property
-    def own_gap(self) -> float:
+    def vertex_gap(self) -> float:
         """Height of the linear bound at this point's best vertex above the value."""
         return float((self.slope - self.slope @ self.x).max())
 
 
-class _Search:
+class _LevelSearch:
     """Points visited, the best of them, and the upper bound they prove."""
 
-    def __init__(self, oracle: Oracle, x: Array, tol: float, atol: float) -> None:
+    def __init__(
+        self, oracle: ConcaveOracle, x: Array, tol: float, atol: float
+    ) -> None:
         self.oracle, self.tol, self.atol = oracle, tol, atol
         self.slopes: list[Array] = []
         self.offsets: list[float] = []
@@ -199,31 +199,31 @@ class _Search:
     def certified(self) -> bool:
         return bool(self.gap <= self.allowed)
 
-    def visit(self, x: Array) -> _Point:
+    def visit(self, x: Array) -> _SimplexPoint:
         point = self._evaluate(x)
         best = self.best
-        # Where values are equal to rounding the flatter bound is worth more.
-        if (point.value, -point.own_gap) > (best.value, -best.own_gap) or (
-            point.own_gap < best.own_gap / 2
-            and point.value >= best.value - 1e-15 * abs(best.value)
+        # Of values that are equal to rounding the one with the flatter bound is better.
+        if (point.value, -point.vertex_gap) > (best.value, -best.vertex_gap) or (
+            point.vertex_gap < best.vertex_gap / 2
+            and point.value >= best.value - 4 * EPS * abs(best.value)
         ):
             self.best = point
         return point
 
-    def _evaluate(self, x: Array) -> _Point:
+    def _evaluate(self, x: Array) -> _SimplexPoint:
         value, slope, hessian = self.oracle(x)
         # Copies: points are kept, and an oracle may write to its arrays again.
-        given = [
+        derivatives = [
             np.array(g, dtype=np.float64) for g in (slope, hessian) if g is not None
         ]
-        n, shapes = x.size, [part.shape for part in given]
+        n, shapes = x.size, [part.shape for part in derivatives]
         if shapes != [(n,), (n, n)][: 1 if hessian is None else 2]:
             raise ValueError(
                 f"The oracle must return a supergradient of shape {(n,)} and a Hessian "
                 f"of shape {(n, n)} or None, got the shapes {shapes}."
             )
-        point = _Point(x, float(value), *given)
-        finite = all(np.isfinite(part).all() for part in given)
+        point = _SimplexPoint(x, float(value), *derivatives)
+        finite = all(np.isfinite(part).all() for part in derivatives)
         if not (np.isfinite(point.value) and finite):
             raise FloatingPointError(
                 "The oracle returned a value, supergradient or Hessian that is not "
@@ -231,7 +231,7 @@ class _Search:
             )
         self.slopes.append(point.slope)
         self.offsets.append(point.value - float(point.slope @ x))
-        self.upper_bound = min(self.upper_bound, point.value + point.own_gap)
+        self.upper_bound = min(self.upper_bound, point.value + point.vertex_gap)
         return point
 
     def newton_point(self, hessian: Array) -> Array:
@@ -246,8 +246,8 @@ class _Search:
         """
         slopes, offsets = np.array(self.slopes), np.array(self.offsets)
         m, n = slopes.shape
-        size = max(float(np.abs(slopes).max()), np.finfo(float).tiny)
-        found = linprog(
+        size = max(float(np.abs(slopes).max()), TINY)
+        program = linprog(
             np.append(np.zeros(n), -1.0),
             A_ub=np.hstack([-slopes / size, np.ones((m, 1))]),
             b_ub=(offsets - self.best.value) / size,
@@ -260,9 +260,9 @@ class _Search:
                 "dual_feasibility_tolerance": 1e-10,
             },
         )
-        if found.status != 0:
+        if program.status != 0:
             return
-        shares = np.maximum(-found.ineqlin.marginals, 0.0)
+        shares = np.maximum(-program.ineqlin.marginals, 0.0)
         shares /= shares.sum()
         heights = shares @ (slopes + (offsets - self.best.value)[:, None])
         self.upper_bound = min(self.upper_bound, self.best.value + float(heights.max()))
@@ -271,7 +271,7 @@ class _Search:
         """Nearest point at which all linear bounds close their share of the gap."""
         slopes = np.array(self.slopes)
         heights = np.array(self.offsets) - self.best.value + slopes @ self.best.x
-        share = _LEVEL
+        share = 0.7
         for _ in range(4):
             d = _least_step(slopes, share * self.gap - heights, self.best.x)
             if d is not None:
@@ -296,6 +296,8 @@ def _least_step(slopes: Array, rises: Array, x: Array) -> Array | None:
     unit = float(bounds.max())
     if unit <= 0:
         return np.zeros(x.size)
+    # The least distance problem as nonnegative least squares: d is the residual of
+    # E u = (0, ..., 0, 1), divided by its last entry.
     E = np.vstack([(rows / norms[:, None]).T, bounds / unit])
     target = np.append(np.zeros(x.size), 1.0)
     try:
@@ -307,11 +309,6 @@ def _least_step(slopes: Array, rises: Array, x: Array) -> Array | None:
         return None
     step: Array = -residual[:-1] / residual[-1] * unit
     return step
-
-
-_ROUNDING = 4 * float(np.finfo(np.float64).eps)
-# Proximal term of singular systems; steps repeat until it is of no effect.
-_RIDGE = 1e-13
 
 
 def maximize_quadratic_on_simplex(
@@ -368,36 +365,36 @@ def maximize_quadratic_on_simplex(
     x = _first_point(linear, Q, share, x0)
     # Only the differences of the entries with a common sum matter.
     linear = linear - share * linear[share > 0].max()
-    scale = float(max(np.abs(linear).max(), np.abs(Q).max(), np.finfo(float).tiny))
+    scale = float(max(np.abs(linear).max(), np.abs(Q).max(), TINY))
     linear, Q = linear / scale, Q / scale
     free = x > 0
-    least = np.inf  # what the last full steps left of the gradient
-    # On the free entries the optimality conditions are solved. An entry that would
-    # become negative on the way is fixed at zero; at the end of a full step the one
-    # with the largest multiplier of the wrong sign is freed.
+    smallest = np.inf  # residual of the free entries after the last full steps
+    # Primal active-set method. On the free entries the optimality conditions are
+    # solved. An entry that would become negative on the way is fixed at zero; at the
+    # end of a full step the one with the largest multiplier of the wrong sign is freed.
     for _ in range(20 * linear.size + 20):
         active = np.flatnonzero(free)
         d = _newton_step(active, linear - Q @ x, Q, share[active])
         falling = d < 0
-        reach = x[active][falling] / -d[falling]
-        if reach.size and reach.min() < 1.0:
-            x[active] = np.maximum(x[active] + reach.min() * d, 0.0)
-            out = active[falling][reach.argmin()]
-            x[out], free[out] = 0.0, False
-            least = np.inf
+        lengths = x[active][falling] / -d[falling]  # of steps to zero
+        if lengths.size and lengths.min() < 1.0:
+            x[active] = np.maximum(x[active] + lengths.min() * d, 0.0)
+            blocking = active[falling][lengths.argmin()]
+            x[blocking], free[blocking] = 0.0, False
+            smallest = np.inf
             continue
         x[active] += d
         gradient = linear - Q @ x
         excess = gradient - (gradient @ (share * x)) * share
-        left = float(np.abs(excess[active]).max())
-        if left > _ROUNDING and left < least / 2:
-            least = left
+        residual = float(np.abs(excess[active]).max())
+        if residual > 4 * EPS and residual < smallest / 2:
+            smallest = residual
             continue
         excess[active] = -np.inf
-        if excess.max() <= max(_ROUNDING, left):
+        if excess.max() <= max(4 * EPS, residual):
             break
         free[excess.argmax()] = True
-        least = np.inf
+        smallest = np.inf
     x = np.maximum(x, 0.0)
     x[share > 0] /= x @ share
     return x
@@ -441,7 +438,8 @@ def _newton_step(
     size = active.size
     K = np.zeros((size + 1, size + 1))
     K[:size, :size] = Q[np.ix_(active, active)]
-    K[np.arange(size), np.arange(size)] += _RIDGE
+    # A proximal term for singular systems: steps repeat until it is of no effect.
+    K[np.arange(size), np.arange(size)] += 1e-13
     K[size, :size] = K[:size, size] = share
     d: Array
     d = np.linalg.solve(K, np.append(gradient[active], 0.0))[:size]

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
 
 from scalefair._groups import Attribute
-from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import FeatureUnits, column_spread
 from scalefair.linear_model.comparators._pairwise import (
     CellPairs,
@@ -41,7 +41,7 @@ def _data(m=60, d=3, n_groups=3, seed=0):
 def _problem(X, y, groups, constraint, kappa=0.3, interactions=True, alpha=0.0):
     signs = np.where(y == 1, 1.0, -1.0)
     compared = [Attribute("group", np.unique(groups), groups)]
-    rows = TrainingRows.of(X, signs, np.array([0, 1]), compared)
+    rows = LabeledRows.of(X, signs, np.array([0, 1]), compared)
     oracle = rows.oracle(interactions=interactions)
     return PairwiseProblem(rows, cell_pairs(rows, constraint), oracle, kappa, alpha)
 
@@ -108,9 +108,9 @@ def test_cells_from_moments_and_from_rows_agree(container):
     weights = rng.standard_normal((3, 4))
     a, b = moments.evaluate(weights), rows.evaluate(weights)
     on_means, on_variances = rng.standard_normal((2, 6))
-    for ours, theirs in zip(a[:2], b[:2], strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-10)
-    gradients = (found[2](on_means, on_variances) for found in (a, b))
+    for expected, parted in zip(a[:2], b[:2], strict=True):
+        np.testing.assert_allclose(expected, parted, rtol=1e-10)
+    gradients = (actual[2](on_means, on_variances) for actual in (a, b))
     np.testing.assert_allclose(*gradients, rtol=1e-10)
     for k in range(3):
         whole = moments.second_moments(k)
@@ -122,7 +122,7 @@ def test_cells_from_moments_and_from_rows_agree(container):
 def test_moments_are_not_formed_for_many_features():
     pairs = CellPairs(np.arange(100) % 2, np.arange(2), None, None)
     kinds = [
-        type(score_cells(X, FeatureUnits.given(X.shape[1]), pairs))
+        type(score_cells(X, FeatureUnits.identity(X.shape[1]), pairs))
         for X in (np.ones((100, 5)), np.ones((100, 500)), sparse.csr_array((100, 20)))
     ]
     assert kinds == [MomentCells, RowCells, RowCells]
@@ -137,7 +137,7 @@ def _reference(X, y, groups, constraint, kappa, alpha):
     signed = (2.0 * y - 1)[:, None] * columns
     # Of standardized features.
     ridge = alpha * np.tile(np.append(X.var(axis=0), 0.0), 1 + dummies.shape[1])
-    found = minimize(
+    actual = minimize(
         lambda w: np.logaddexp(0, -signed @ w).mean() + ridge @ w**2 / 2,
         np.zeros(columns.shape[1]),
         jac=lambda w: ridge * w - signed.T @ expit(-signed @ w) / m,
@@ -148,8 +148,8 @@ def _reference(X, y, groups, constraint, kappa, alpha):
         },
         options={"maxiter": 500, "ftol": 1e-12},
     )
-    assert found.success
-    return found.x.reshape(-1, d + 1), found.fun
+    assert actual.success
+    return actual.x.reshape(-1, d + 1), actual.fun
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)

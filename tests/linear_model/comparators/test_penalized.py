@@ -54,9 +54,13 @@ def _objective(model, X, y, groups):
 @pytest.mark.parametrize("interactions", [True, False])
 def test_the_objective_is_that_of_the_paper(criterion, surrogate, interactions):
     X, y, groups = _data()
-    how = {"criterion": criterion, "surrogate": surrogate, "interactions": interactions}
-    how |= {"threshold": 0.2, "learning_rate": 0.01, "alpha": 0.1, "max_iter": 400}
-    model = PenalizedPartialParityClassifier((0.1, 0.6), 0.05, **how)
+    options = {
+        "criterion": criterion,
+        "surrogate": surrogate,
+        "interactions": interactions,
+    }
+    options |= {"threshold": 0.2, "learning_rate": 0.01, "alpha": 0.1, "max_iter": 400}
+    model = PenalizedPartialParityClassifier((0.1, 0.6), 0.05, **options)
     model.fit(X, y, sensitive_features=groups)
     objective, gap = _objective(model, X, y, groups)
     assert model.objective_ == pytest.approx(objective, abs=1e-10)
@@ -88,9 +92,9 @@ def test_penalty_slopes(criterion):
 @pytest.mark.parametrize("criterion", ["strong", "weak"])
 def test_a_larger_penalty_is_fairer(criterion):
     X, y, groups = _data(m=300, n_groups=2)
-    how = {"criterion": criterion, "learning_rate": 0.02, "max_iter": 500}
+    options = {"criterion": criterion, "learning_rate": 0.02, "max_iter": 500}
     little, much = (
-        PenalizedPartialParityClassifier((0.1, 0.6), penalty, **how).fit(
+        PenalizedPartialParityClassifier((0.1, 0.6), penalty, **options).fit(
             X, y, sensitive_features=groups
         )
         for penalty in (0.01, 1.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from itertools import permutations
 from numbers import Real
@@ -17,10 +16,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._docs import documented
 from scalefair._messages import apart
+from scalefair._user_warnings import warn_user
 from scalefair.kernels import row_scores, row_table, weighted_row_sums
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import (
     Array,
     FeatureUnits,
@@ -123,38 +123,33 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         self.max_groups = max_groups
         self.min_group_size = min_group_size
 
-    def _train(self, rows: TrainingRows) -> None:
+    def _train(self, rows: LabeledRows) -> None:
         oracle = rows.oracle(interactions=self.interactions, loss=self.loss)
         pairs = cell_pairs(rows, self.constraint)
         problem = PairwiseProblem(rows, pairs, oracle, self.kappa, self.alpha)
-        found = augmented_lagrangian(
+        result = augmented_lagrangian(
             problem.evaluate,
             np.zeros(oracle.n_weights),
             tol=self.tol,
             stationarity=self.tol,
             max_iter=self.max_iter,
         )
-        self._store_weights(oracle.layout.rows(problem.weights(found.x)))
-        self.objective_ = found.objective
-        excess = problem.limit * float(problem.evaluate(found.x).constraints.max())
+        self._store_weights(oracle.layout.rows(problem.weights(result.x)))
+        self.objective_ = result.objective
+        excess = problem.limit * float(problem.evaluate(result.x).constraints.max())
         self.surrogate_gap_ = excess + self.kappa
         self.infeasibility_ = max(excess, 0.0)
-        self.kkt_residual_ = found.kkt_residual
-        self.n_iter_ = found.n_iter
+        self.kkt_residual_ = result.kkt_residual
+        self.n_iter_ = result.n_iter
         self.n_oracle_calls_ = oracle.n_calls
-        self.converged_ = found.kkt_residual <= self.tol
+        self.converged_ = result.kkt_residual <= self.tol
         if not self.converged_:
-            warnings.warn(
+            warn_user(
                 f"The KKT residual is {apart(self.kkt_residual_, self.tol)} (tol="
                 f"{self.tol:g}) after {self.n_iter_} updates of the multipliers. Raise "
                 "max_iter or tol, or a small alpha if the classes can be separated.",
                 ConvergenceWarning,
-                stacklevel=5,  # where `fit` is called
             )
-
-
-# Added to correlation matrices: directions that the rows hardly vary in stay tame.
-_RIDGE = 1e-3
 
 
 class CellPairs(NamedTuple):
@@ -162,13 +157,13 @@ class CellPairs(NamedTuple):
 
     # Constraint i sums, over t, the means of (1 + h - h')^2 / 2 with scores h of the
     # cell first[i, t], h' of second[i, t].
-    cells: NDArray[np.int64]  # of each row, every one of them occupied
+    cells: NDArray[np.int64]  # of each row; no cell is empty
     group_of_cell: NDArray[np.int64]
     first: NDArray[np.int64]
     second: NDArray[np.int64]
 
 
-def cell_pairs(rows: TrainingRows, constraint: str) -> CellPairs:
+def cell_pairs(rows: LabeledRows, constraint: str) -> CellPairs:
     """Return the cells of the rows and the pairs that a constraint compares."""
     (groups,), n_groups = rows.groups, len(rows.members)
     k, other = np.array(list(permutations(range(n_groups), 2))).reshape(-1, 2).T
@@ -197,7 +192,7 @@ class PairwiseProblem:
 
     def __init__(
         self,
-        rows: TrainingRows,
+        rows: LabeledRows,
         pairs: CellPairs,
         oracle: ScoreOracle,
         kappa: float,
@@ -216,14 +211,17 @@ class PairwiseProblem:
 
     def evaluate(self, u: Array) -> ConstrainedValue:
         """Objective, and constraints relative to their `limit`; u is whitened."""
+        # Step 1: the loss, and means and variances of the scores of each cell.
         W, layout = self.weights(u), self.oracle.layout
         value = self.oracle.evaluate(W.ravel(), np.empty(0))
         means, variances, gradient = self.cells.evaluate(layout.of_groups(W))
+        # Step 2: the constraints.
         first, second = self.pairs.first, self.pairs.second
         above = 1.0 + means[first] - means[second]
         # Means of (1 + h - h')^2 / 2 over all pairs of rows, from those of the cells.
         terms = (above**2 + variances[first] + variances[second]) / 2.0
 
+        # Step 3: derivatives in means and variances, then in the weights.
         def pull_back(multipliers: Array) -> Array:
             on_means, on_variances = np.zeros((2, means.size))
             weights = multipliers[:, None] / self.limit
@@ -261,16 +259,11 @@ def _inverse_root(S: Array, extra: Array) -> Any:
     if S.ndim == 1:
         return sparse.diags_array(1.0 / scales)
     correlation = (S + np.diag(extra)) / np.outer(scales, scales)
-    correlation[np.diag_indices_from(correlation)] += _RIDGE
+    # Directions in which the rows hardly vary get no large weights.
+    correlation[np.diag_indices_from(correlation)] += 1e-3
     root = cholesky(correlation)
     inverse: Array = solve_triangular(root, np.eye(len(S)))
     return inverse / scales[:, None]
-
-
-# Matrices of second moments are formed if they are at most this many bytes, and no
-# more numbers than a few passes over the rows would read.
-_MOMENT_BYTES = 2**30
-_PASSES = 4
 
 
 # Means and variances of the scores of each cell, at some weights, and the gradient of
@@ -279,7 +272,7 @@ CellScores = tuple[Array, Array, Callable[[Array, Array], Array]]
 
 
 class MomentCells:
-    """Cells known by the mean and the covariance matrix of their rows, read once."""
+    """Cells represented by the mean and covariance matrix of their rows."""
 
     def __init__(self, X: Any, units: FeatureUnits, pairs: CellPairs) -> None:
         moments = GroupMoments.from_data(X, pairs.cells)
@@ -293,8 +286,8 @@ class MomentCells:
 
     def evaluate(self, weights: Array) -> CellScores:
         """Return means and variances at weights of each group, the intercepts last."""
-        own = weights[self._group]
-        pulled = np.matmul(self.covariances, own[:, :-1, None])[:, :, 0]
+        w = weights[self._group]  # of each cell
+        pulled = np.matmul(self.covariances, w[:, :-1, None])[:, :, 0]
 
         def gradient(on_means: Array, on_variances: Array) -> Array:
             cells = on_means[:, None] * self.means
@@ -303,8 +296,8 @@ class MomentCells:
             np.add.at(total, self._group, cells)
             return total
 
-        variances = np.einsum("cj,cj->c", own[:, :-1], pulled)
-        means = np.einsum("cj,cj->c", own, self.means)
+        variances = np.einsum("cj,cj->c", w[:, :-1], pulled)
+        means = np.einsum("cj,cj->c", w, self.means)
         return means, np.maximum(variances, 0.0), gradient  # below zero is rounding
 
     def second_moments(self, group: int) -> Array:
@@ -319,7 +312,7 @@ class MomentCells:
 
 
 class RowCells:
-    """The same for many features: rows are multiplied by."""
+    """Cells represented by their rows, for many features."""
 
     def __init__(self, X: Any, units: FeatureUnits, pairs: CellPairs) -> None:
         self._X = X
@@ -354,8 +347,12 @@ class RowCells:
 def score_cells(
     X: Any, units: FeatureUnits, pairs: CellPairs
 ) -> MomentCells | RowCells:
-    """Return the kind of cells that costs less."""
-    numbers = len(pairs.group_of_cell) * X.shape[1] ** 2
-    entries = X.nnz if sparse.issparse(X) else X.size
-    few = 8 * numbers <= _MOMENT_BYTES and numbers <= _PASSES * entries
-    return (MomentCells if few else RowCells)(X, units, pairs)
+    """Return the kind of cells that costs less.
+
+    Matrices of second moments are formed up to one GiB, if they have fewer numbers
+    than four passes over the rows would read.
+    """
+    n_moments = len(pairs.group_of_cell) * X.shape[1] ** 2
+    n_entries = X.nnz if sparse.issparse(X) else X.size
+    form_moments = 8 * n_moments <= 2**30 and n_moments <= 4 * n_entries
+    return (MomentCells if form_moments else RowCells)(X, units, pairs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, ClassVar
@@ -15,20 +14,20 @@ from sklearn.utils._param_validation import Interval
 from scalefair._docs import documented
 from scalefair._entries import judged_later
 from scalefair._groups import check_interval
+from scalefair._rounding import ROUNDING
+from scalefair._user_warnings import warn_user
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import thresholds_of_zero
-from scalefair.linear_model._training_rows import TrainingRows
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import Array, ridge_factors
 
-# Takes rates of shape (G, P), gives the penalty and a subgradient in the rates.
+# Takes rates of shape (G, P), returns the penalty and a subgradient in the rates.
 Penalty = Callable[[Array], tuple[float, Array]]
 
 # Steps in which the objective has to fall by tol.
-_PATIENCE = 500
-# Rates as close as this are equal: rounding does not choose among them.
-_TIE = 1e-12
-_LEFT = (
+PATIENCE = 500
+_OVERFLOW_MESSAGE = (
     "The descent left the range of numbers after {} steps: lower learning_rate, or "
     "scale the features."
 )
@@ -140,14 +139,14 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         self.max_groups = max_groups
         self.min_group_size = min_group_size
 
-    def _train(self, rows: TrainingRows) -> None:
+    def _train(self, rows: LabeledRows) -> None:
         low, high = check_interval(self.interval)
         oracle = rows.oracle(**self._oracle_options())
         if self.criterion == "strong":
             ranks = np.linspace(low, high, self.n_thresholds, endpoint=False)
             # The sigmoid has no rate of zero.
-            least = 0.0 if self.surrogate == "ramp" else 1e-3
-            theta = thresholds_of_zero(np.maximum(ranks, least), self.surrogate)
+            min_rank = 0.0 if self.surrogate == "ramp" else 1e-3
+            theta = thresholds_of_zero(np.maximum(ranks, min_rank), self.surrogate)
             penalty = strong_penalty(ranks, high - low)
         else:
             theta = np.array([float(self.threshold)])
@@ -159,42 +158,46 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
     def _descend(
         self, oracle: ScoreOracle, penalty: Penalty, theta: Array
     ) -> tuple[Array, Array]:
-        """Return the best weights and thresholds; sets what was recorded."""
+        """Return the best weights and thresholds; set the attributes of the search."""
         n = oracle.n_weights
         free = n + (len(theta) if self.criterion == "strong" else 0)
         ridge = ridge_factors(oracle.layout, self.alpha).ravel()
         v = np.concatenate([np.zeros(n), theta])
-        best, kept = np.inf, v
+        best_objective, best_v = np.inf, v
         history: list[float] = []
         stopped = False
         for step in range(self.max_iter + 1):
+            # Step 1: loss, rates, and the penalty of their gap.
             w = v[:n]
             try:
                 value = oracle.evaluate(w, v[n:])
             except ValueError as error:
-                raise ValueError(_LEFT.format(step)) from error
+                raise ValueError(_OVERFLOW_MESSAGE.format(step)) from error
             with judged_later():
                 gap, on_rates = penalty(value.plus - value.minus)
                 loss, gradient = value.convex_objective(w, ridge)
                 objective = loss - value.concave_loss + self.penalty * gap
             if not math.isfinite(objective):
-                raise ValueError(_LEFT.format(step))
+                raise ValueError(_OVERFLOW_MESSAGE.format(step))
+            # Step 2: the best point so far.
             history.append(objective)
-            if objective < best:
-                best, kept, self.surrogate_gap_ = objective, v.copy(), gap
+            if objective < best_objective:
+                best_objective, best_v = objective, v.copy()
+                self.surrogate_gap_ = gap
             stopped = self.tol > 0 and _stalled(history, self.tol)
             if stopped or step == self.max_iter:
                 break
-            with judged_later():  # by the next evaluation
+            # Step 3: a subgradient step; the next evaluation checks for overflow.
+            with judged_later():
                 on_rates *= self.penalty
                 slope = value.combine(on_rates, -on_rates)
                 slope[:n] += gradient - value.concave_gradient
                 v[:free] -= self.learning_rate * slope[:free]
-        self.objective_ = best
+        self.objective_ = best_objective
         self.history_ = np.array(history)
         self.n_iter_ = len(history) - 1
         message = ""
-        if len(history) > 1 and best == history[0]:
+        if len(history) > 1 and best_objective == history[0]:
             message = (
                 f"No step of {self.n_iter_} improved on weights of zero, which are "
                 "kept. Lower learning_rate or penalty, or raise max_iter."
@@ -202,12 +205,12 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         elif self.tol > 0 and not stopped:
             message = (
                 f"The objective still fell by more than tol={self.tol:g} in the last "
-                f"{_PATIENCE} of {self.n_iter_} steps, or there were not as many. "
+                f"{PATIENCE} of {self.n_iter_} steps, or there were not as many. "
                 "Raise max_iter or learning_rate."
             )
         if message:
-            warnings.warn(message, ConvergenceWarning, stacklevel=6)  # `fit`'s caller
-        return kept[:n], kept[n:]
+            warn_user(message, ConvergenceWarning)
+        return best_v[:n], best_v[n:]
 
 
 def strong_penalty(ranks: Array, width: float) -> Penalty:
@@ -215,11 +218,11 @@ def strong_penalty(ranks: Array, width: float) -> Penalty:
 
     def penalty(rates: Array) -> tuple[float, Array]:
         deviations = rates - ranks
-        at = np.unravel_index(_first_largest(np.abs(deviations)), rates.shape)
+        largest = np.unravel_index(_first_largest(np.abs(deviations)), rates.shape)
         on_rates = np.zeros_like(rates)
-        gap = abs(float(deviations[at]))
-        if gap > _TIE:
-            on_rates[at] = 2.0 / width * np.sign(deviations[at])
+        gap = abs(float(deviations[largest]))
+        if gap > ROUNDING:
+            on_rates[largest] = 2.0 / width * np.sign(deviations[largest])
         return 2.0 / width * gap, on_rates
 
     return penalty
@@ -231,12 +234,12 @@ def weak_penalty(low: float, high: float) -> Penalty:
     def penalty(rates: Array) -> tuple[float, Array]:
         rate = rates[:, 0]
         within = np.clip(rate, low, high)  # min(S, high) - min(S, low) + low
-        top, bottom = _first_largest(within), _first_largest(-within)
-        gap = float(within[top] - within[bottom])
+        highest, lowest = _first_largest(within), _first_largest(-within)
+        gap = float(within[highest] - within[lowest])
         on_rates = np.zeros_like(rates)
-        for group, sign in ((top, 1.0), (bottom, -1.0)):
+        for group, sign in ((highest, 1.0), (lowest, -1.0)):
             # A clipped rate does not move, and equal ones need not.
-            if low < rate[group] < high and gap > _TIE:
+            if low < rate[group] < high and gap > ROUNDING:
                 on_rates[group, 0] = sign / (high - low)
         return gap / (high - low), on_rates
 
@@ -244,11 +247,12 @@ def weak_penalty(low: float, high: float) -> Penalty:
 
 
 def _first_largest(values: Array) -> int:
-    return int(np.argmax(values.ravel() >= values.max() - _TIE))
+    # The first of those that are equal to rounding: rounding does not choose.
+    return int(np.argmax(values.ravel() >= values.max() - ROUNDING))
 
 
 def _stalled(history: list[float], tol: float) -> bool:
-    """Whether the last steps improved nothing; looked at once in that many."""
-    if len(history) <= _PATIENCE or len(history) % _PATIENCE:
+    """Whether the objective stagnates; checked once in `PATIENCE` steps."""
+    if len(history) <= PATIENCE or len(history) % PATIENCE:
         return False
-    return min(history[:-_PATIENCE]) - min(history[-_PATIENCE:]) < tol
+    return min(history[:-PATIENCE]) - min(history[-PATIENCE:]) < tol
