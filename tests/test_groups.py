@@ -109,17 +109,17 @@ def test_groups_of_every_sample():
 )
 def test_missing_values(values):
     with pytest.raises(ValueError, match="missing value"):
-        check_values(values, name="values", what="group")
+        check_values(values, name="values", noun="group")
 
 
 def test_masked_values():
     masked = np.ma.array([1, 2, 1], mask=[False, True, False])
     with pytest.raises(ValueError, match="values has masked entries"):
-        check_values(masked, name="values", what="group")
+        check_values(masked, name="values", noun="group")
     unmasked = np.ma.array([1, 2], mask=False)
-    assert check_values(unmasked, name="values", what="group").tolist() == [1, 2]
+    assert check_values(unmasked, name="values", noun="group").tolist() == [1, 2]
     values = np.array([1, 2])
-    assert check_values(values, name="values", what="group") is values
+    assert check_values(values, name="values", noun="group") is values
 
 
 def test_values_without_an_order():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalefair._messages import apart
+from scalefair._messages import format_distinct
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from scalefair._messages import apart
     ],
 )
 def test_as_many_digits_as_needed(value, limit, text):
-    assert apart(value, limit) == text
+    assert format_distinct(value, limit) == text

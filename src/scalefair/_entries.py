@@ -29,9 +29,6 @@ def ignore_fp_warnings() -> np.errstate:
     return np.errstate(over="ignore", invalid="ignore")
 
 
-judged_later = ignore_fp_warnings  # the former name
-
-
 def all_finite(X: NDArray[Any]) -> bool:
     """Whether no entry is NaN or infinite."""
     # A finite sum proves it, and needs no mask. A sum may also overflow.
@@ -128,9 +125,6 @@ def naming_text_columns(X: Any) -> Iterator[None]:
             "pandas.get_dummies or sklearn.preprocessing.OneHotEncoder, or leave them "
             "out."
         ) from error
-
-
-naming_words = naming_text_columns  # the former name
 
 
 # scikit-learn adds up the entries to find those that are not finite. NumPy would warn

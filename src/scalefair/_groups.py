@@ -301,9 +301,9 @@ def known_codes(
     return np.array([codes[group] for group in groups.tolist()], np.int64)
 
 
-def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
+def check_values(values: ArrayLike, *, name: str, noun: str) -> NDArray[Any]:
     """Return the values as a one-dimensional array; refuse missing ones."""
-    array = _as_array(values, name, what)
+    array = _as_array(values, name, noun)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]  # a data frame of one column
     if array.ndim != 1:
@@ -313,7 +313,7 @@ def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
                 f"not the name of a column, {values!r}: give the column, X[{values!r}]."
             )
         raise ValueError(
-            f"{name} must be one-dimensional with one {what} per sample, {got}"
+            f"{name} must be one-dimensional with one {noun} per sample, {got}"
         )
     if array.dtype.kind in "biu":
         return array  # nothing can be missing
@@ -323,7 +323,7 @@ def check_values(values: ArrayLike, *, name: str, what: str) -> NDArray[Any]:
         missing = pandas.isna(array)
     else:  # NaN and NaT are the values that differ from themselves
         missing = array != array
-    _refuse_missing(missing, name, what)
+    _refuse_missing(missing, name, noun)
     return array
 
 
@@ -368,7 +368,7 @@ def _columns(sensitive_features: Any) -> list[tuple[str, Any]]:
     else:
         array = _as_array(values, name, "group")
         if array.ndim != 2 or array.shape[1] < 2:
-            return [(name, check_values(values, name=name, what="group"))]
+            return [(name, check_values(values, name=name, noun="group"))]
         labels, columns = range(array.shape[1]), list(array.T)
     return list(zip(map(str, labels), columns, strict=True))
 
@@ -385,7 +385,7 @@ def _encode_column(label: str, column: Any) -> Attribute:
     column = np.asarray(column)
     if column.dtype.kind == "O" and column.size and not isinstance(column[0], str):
         column = column.tolist()  # numbers and truth values as such
-    values = check_values(column, name=name, what="group")
+    values = check_values(column, name=name, noun="group")
     return Attribute(label, *encode_values(values, name=name))
 
 

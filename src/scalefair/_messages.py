@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 
-def apart(value: float, limit: float) -> str:
+def format_distinct(value: float, limit: float) -> str:
     """Return a number with two digits, or with as many as differ from the limit's."""
     for digits in range(2, 17):
         text = f"{value:.{digits}g}"

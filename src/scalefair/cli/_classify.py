@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from scalefair import metrics
 from scalefair._memory import peak_memory
-from scalefair._messages import apart, listed
+from scalefair._messages import format_distinct, listed
 from scalefair.cli import _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._encoder import encoded, feature_names
@@ -243,7 +243,7 @@ def _add_facts(
         values["noise"] = _report.by_part(content, "{null_gap:.4f}")
     else:
         values["n_iter"] = _report.iterations(model.n_iter_)
-        values["kkt_residual"] = apart(model.kkt_residual_, model.tol)
+        values["kkt_residual"] = format_distinct(model.kkt_residual_, model.tol)
     report.facts += _report.fill(_FACTS, values)
     gap = "partial_parity_gap"
     if options.get("criterion") == "weak":

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from scalefair._entries import canonical, judged_later
+from scalefair._entries import canonical, ignore_fp_warnings
 from scalefair._groups import compared_attributes, known_groups
 from scalefair._rounding import ROUNDING, TINY
 from scalefair.cluster._base import refuse_negative
@@ -82,7 +82,7 @@ class NystroemExtension:
         is_kept = self.scale > 0
         R = H * self.scale[:, None]
         # Row d^{-1} (W R + tau / n 1 1^T R - shift) / lambda of D^{-1/2} H.
-        with judged_later():
+        with ignore_fp_warnings():
             sums = multiply(np.column_stack([R, is_kept]))
             rows, weights = sums[:, :-1], sums[:, -1]
             rows = rows + (self.tau / is_kept.sum()) * R.sum(axis=0)

@@ -25,7 +25,7 @@ from scalefair._entries import (
     all_finite,
     check_array,
     check_features,
-    judged_later,
+    ignore_fp_warnings,
     validate_data,
 )
 from scalefair._groups import (
@@ -270,7 +270,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 f"X must hold rows of {len(self.components_)} coordinates, one per "
                 f"component, got shape {scores.shape}."
             )
-        with judged_later():
+        with ignore_fp_warnings():
             rows: NDArray[Any] = scores @ self.components_ + self.mean_
             rows = rows.astype(scores.dtype, copy=False)
         _check_finite(rows)
@@ -362,7 +362,7 @@ def _project(X: Any, mean: Array, components: Array) -> NDArray[Any]:
     """Coordinates of rows less the mean, in float32 if `X` is."""
     offset = mean @ components
     scores = np.empty((X.shape[0], components.shape[1]), _real_type(X.dtype))
-    with judged_later():
+    with ignore_fp_warnings():
         for rows, block in row_blocks(X):
             if sparse.issparse(block):
                 scores[rows] = block @ components - offset

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from scalefair._entries import judged_later
+from scalefair._entries import ignore_fp_warnings
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
     CHUNK_SIZE,
@@ -34,7 +34,7 @@ def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
         _thin_gram(X, Y, partial, CHUNK_SIZE)
     else:
         _gram(X, Y, partial, CHUNK_SIZE)
-    with judged_later():
+    with ignore_fp_warnings():
         return partial.sum(axis=0, dtype=np.float64)
 
 

@@ -17,7 +17,7 @@ import math
 import numba
 import numpy as np
 
-from scalefair._entries import judged_later
+from scalefair._entries import ignore_fp_warnings
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import (
     CHUNK_SIZE,
@@ -94,7 +94,7 @@ def dense_rows_moments(
     arguments = codes, selected, shifts, bounds, n_rows, counts, sums, squares
     _moments(n_chunks, strided_table(X), *arguments)
     totals = counts.sum(axis=0)
-    with judged_later():
+    with ignore_fp_warnings():
         offsets = sums.sum(axis=0) / np.maximum(totals, 1)[:, None]
         # sum |x - mean|^2 = sum |x - shift|^2 - m |mean - shift|^2
         scatter = squares.sum(axis=0) - totals * np.square(offsets).sum(axis=1)

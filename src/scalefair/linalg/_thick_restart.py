@@ -13,7 +13,7 @@ from scipy.linalg.blas import daxpy, dgemv
 
 import scalefair.linalg._base as base
 from scalefair._docs import documented
-from scalefair._entries import check_product, judged_later
+from scalefair._entries import check_product, ignore_fp_warnings
 from scalefair._random_state import check_random_state
 from scalefair._rounding import EPS, TINY
 from scalefair.kernels import single_blas_thread
@@ -266,7 +266,7 @@ class ThickRestartLanczos:
             if self._size == self.ncv:
                 self._restart()
             stop = min(self.ncv, max(self._size + chunk, self.k + 2))
-            with judged_later():  # by the norm of each new vector
+            with ignore_fp_warnings():  # by the norm of each new vector
                 while self._size < stop:
                     self._step()
             self._solve()

@@ -22,7 +22,7 @@ from scalefair._entries import (
     canonical,
     check_array,
     check_features,
-    judged_later,
+    ignore_fp_warnings,
     validate_data,
 )
 from scalefair._groups import (
@@ -421,7 +421,7 @@ def group_scores(
         groups = np.column_stack([code[first_row] for code in row_codes])
     members = group_members(groups, n_groups)
     weights, shifts = ((members @ a).astype(X.dtype) for a in (coef, intercept))
-    with judged_later():
+    with ignore_fp_warnings():
         if combination is None:
             scores = np.asarray(X @ weights[0] + shifts[0])
         else:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair._messages import apart
+from scalefair._messages import format_distinct
 from scalefair._user_warnings import warn_user
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._parity_problem import (
@@ -393,8 +393,9 @@ def warn_unfinished(
     if result is not None and not result.converged:
         messages.append(
             f"Training stopped after {result.n_iter} iterations with a nearly-KKT "
-            f"residual of {apart(result.kkt_residual, tol)} and a violation of "
-            f"{apart(max(solution.infeasibility, 0.0), tol)} (tol={tol:g}). "
+            f"residual of {format_distinct(result.kkt_residual, tol)} and a violation "
+            f"of {format_distinct(max(solution.infeasibility, 0.0), tol)} "
+            f"(tol={tol:g}). "
             f"{result.message}"
         )
     elif solution.is_flat:
@@ -423,7 +424,7 @@ def warn_unfinished(
         )
         messages.append(
             "The gap of the training rows is "
-            f"{apart(solution.gap, solution.kappa)}, more than "
+            f"{format_distinct(solution.gap, solution.kappa)}, more than "
             f"kappa={solution.kappa:g}. {remedy}"
         )
     for message in messages:

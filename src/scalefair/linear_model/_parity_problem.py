@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from scalefair._memory import require_memory
-from scalefair._messages import apart
+from scalefair._messages import format_distinct
 from scalefair.linear_model._oracle import OracleValue, RowOracle
 from scalefair.linear_model._weights import Array
 from scalefair.optimize import ConstrainedValue, DCProblem
@@ -348,8 +348,9 @@ def check_start(problem: ParityProblem, rows: Any, tol: float) -> Part:
     violation = violation_at(problem, v)
     if violation > tol:
         raise ValueError(
-            f"start violates a fairness constraint by {apart(violation, tol)} "
-            f"(tol={tol:g}): rates may differ by {problem.slack:.3g}. Give fairer "
+            "start violates a fairness constraint by "
+            f"{format_distinct(violation, tol)} (tol={tol:g}): rates may differ "
+            f"by {problem.slack:.3g}. Give fairer "
             'weights, or start="auto".'
         )
     return problem.weights(v), np.array(problem.thresholds(v))

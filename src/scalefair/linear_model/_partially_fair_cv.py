@@ -19,7 +19,7 @@ from sklearn.utils.validation import indexable
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._groups import check_interval
-from scalefair._messages import apart
+from scalefair._messages import format_distinct
 from scalefair._user_warnings import warn_user
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import Solution
@@ -295,7 +295,8 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         best = int(mean_fairness.argmax())
         warn_user(
             f"No gap reaches fairness_floor={self.fairness_floor:g} on held-out rows; "
-            f"the fairest has {apart(mean_fairness[best], self.fairness_floor)} and is "
+            "the fairest has "
+            f"{format_distinct(mean_fairness[best], self.fairness_floor)} and is "
             "taken. Add smaller kappas or more thresholds, or lower the floor.",
             ConvergenceWarning,
         )

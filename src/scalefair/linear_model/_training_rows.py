@@ -220,7 +220,7 @@ def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Return the two classes, sorted, and the sign of each label."""
     check_classification_targets(y)
     kind = type_of_target(y, input_name="y", raise_unknown=True)
-    labels = check_values(y, name="y", what="label")
+    labels = check_values(y, name="y", noun="label")
     classes, codes = encode_values(labels, name="y")
     if kind != "binary" or len(classes) > 2:
         raise ValueError(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._entries import all_finite, judged_later
+from scalefair._entries import all_finite, ignore_fp_warnings
 from scalefair.streaming import row_blocks
 
 Array = NDArray[np.float64]
@@ -38,7 +38,7 @@ class ColumnSpread(NamedTuple):
         # share * other_share * (difference of the means)^2.
         n_rows = self.n_rows + other.n_rows
         share, other_share = self.n_rows / n_rows, other.n_rows / n_rows
-        with judged_later():
+        with ignore_fp_warnings():
             between = other.mean - self.mean
         within = np.hypot(
             np.sqrt(share) * self.deviation, np.sqrt(other_share) * other.deviation
@@ -53,7 +53,7 @@ class ColumnSpread(NamedTuple):
 
     def scale(self) -> Array:
         """Distance of two values, else the deviation [Gelman 2008], 0 if constant."""
-        with judged_later():
+        with ignore_fp_warnings():
             distance = self.high - self.low
         if not (all_finite(distance) and all_finite(self.deviation)):
             raise ValueError(
@@ -205,7 +205,7 @@ class WeightLayout(NamedTuple):
     def lift(self, gradient: Array) -> Array:
         """Gradients in w from those of each cell: the adjoint of `effective`."""
         cells = gradient.reshape(self.n_groups, self.cells_per_group, -1)
-        with judged_later():
+        with ignore_fp_warnings():
             lifted: Array = self.members.T @ cells.sum(axis=1)
         return lifted.ravel()
 

@@ -186,7 +186,7 @@ def encode_clusters(
 
     Samples labelled -1 are not assigned: they have no code, -1 is no cluster.
     """
-    labels = check_values(labels, name="labels", what="cluster label")
+    labels = check_values(labels, name="labels", noun="cluster label")
     can_be_negative = labels.dtype.kind in "ifO"
     assigned = labels != -1 if can_be_negative else np.ones(len(labels), dtype=bool)
     if not assigned.any():

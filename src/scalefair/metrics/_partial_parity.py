@@ -436,7 +436,7 @@ def samples_by_label(
     kinds: tuple[str, ...] = ("negative", "positive"),
 ) -> dict[str, NDArray[np.bool_]]:
     """Return the samples of each kind; raise if a group has none."""
-    values = check_values(y_true, name="y_true", what="label")
+    values = check_values(y_true, name="y_true", noun="label")
     if values.shape[0] != codes.shape[0]:
         raise ValueError(
             f"y_true and y_score must describe the same samples, got "

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._entries import judged_later
+from scalefair._entries import ignore_fp_warnings
 from scalefair._groups import Attribute, GroupCodes, compared_attributes
 from scalefair.streaming import GroupMoments
 
@@ -169,7 +169,7 @@ def _spread(values: Array) -> float:
 
     The sum over pairs is G times that of the squared distances from the mean.
     """
-    with judged_later():
+    with ignore_fp_warnings():
         offsets = values - values.mean(axis=0)
         largest = np.abs(offsets).max() or 1.0
         spread = largest * np.sqrt(len(values) * np.sum((offsets / largest) ** 2))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from scalefair._entries import all_finite, check_product, judged_later
+from scalefair._entries import all_finite, check_product, ignore_fp_warnings
 from scalefair.kernels import combine
 
 Array = NDArray[np.float64]
@@ -109,14 +109,14 @@ class SymmetricBlockOperator(LinearOperator):
                 f"{type(self).__name__} works on real blocks, got complex numbers: "
                 "multiply real and imaginary part, each by itself."
             )
-        with judged_later():  # float32 may be too narrow
+        with ignore_fp_warnings():  # float32 may be too narrow
             return np.ascontiguousarray(X, dtype=self.dtype)
 
     def _matmat(self, X: np.ndarray) -> np.ndarray:
         # From SciPy 1.18 on, X may be a stack of blocks.
         columns = np.moveaxis(X, -2, 0)
         block = self._converted(columns.reshape(len(columns), -1))
-        with judged_later():
+        with ignore_fp_warnings():
             Y = self.apply(block, np.empty_like(block))
         check_product(Y, type(self).__name__)
         return np.moveaxis(Y.reshape(columns.shape), 0, -2)
@@ -206,7 +206,7 @@ def apply_block(
     beta: float = 0.0,
 ) -> np.ndarray:
     """`SymmetricBlockOperator.apply` for any operator; callers check the result."""
-    with judged_later():
+    with ignore_fp_warnings():
         if isinstance(A, SymmetricBlockOperator) and A.dtype == X.dtype:
             return A.apply(X, out, alpha=alpha, shift=shift, beta=beta)
         product = A.matmat(X)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg.blas import daxpy
 
-from scalefair._entries import judged_later, refuse_entries
+from scalefair._entries import ignore_fp_warnings, refuse_entries
 from scalefair._memory import array_bytes
 from scalefair.kernels import (
     block_gram,
@@ -158,7 +158,7 @@ class SparseRows:
             tile.add_product(1.0, np.ones((tile.rows.size, 1)), sums)
         means /= self._counts[:, None]
         scatter = np.zeros(self._counts.size)
-        with judged_later():
+        with ignore_fp_warnings():
             for tile in self._tiles:
                 mean, n_stored = means[tile.code], np.diff(tile.indptr)
                 offsets = np.repeat(mean, n_stored)
@@ -346,7 +346,7 @@ def _merge(a: _Moments, b: _Moments) -> _Moments:
     counts = a.counts + b.counts
     share = b.counts / np.maximum(counts, 1)
     offsets = b.means - a.means
-    with judged_later():
+    with ignore_fp_warnings():
         between = a.counts * share * (offsets**2).sum(axis=1)
     return _Moments(
         counts, a.means + share[:, None] * offsets, a.scatter + b.scatter + between

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._docs import documented
-from scalefair._entries import all_finite, check_array, judged_later
+from scalefair._entries import all_finite, check_array, ignore_fp_warnings
 from scalefair._random_state import check_random_state
 from scalefair._rounding import ROUNDING
 from scalefair.kernels import (
@@ -99,7 +99,7 @@ class RBFKernel(TypedOperator):
         self._set_type()
 
     def _set_type(self) -> None:
-        with judged_later():
+        with ignore_fp_warnings():
             self._tiles = self._exact_tiles.astype(self.dtype, copy=False)
         if not all_finite(self._tiles):
             raise ValueError(
@@ -380,14 +380,14 @@ def _check_gamma(gamma: float | None, n_features: int) -> float:
 
 
 def _feature_means(X: Array) -> Array:
-    with judged_later():
+    with ignore_fp_warnings():
         means: Array = X.mean(axis=0)
     return means
 
 
 def _kernel_points(X: Array, gamma: float, mean: Array) -> Array:
     """Scaled points whose kernel is ``2**-squared_distance``, centred for float32."""
-    with judged_later():
+    with ignore_fp_warnings():
         points: Array = X - mean
         points *= math.sqrt(gamma / math.log(2))
     return points

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._docs import documented
-from scalefair._entries import all_finite, canonical, check_product, judged_later
+from scalefair._entries import all_finite, canonical, check_product, ignore_fp_warnings
 from scalefair.operators._base import TEXTS, Array, TypedOperator, put_sum
 from scalefair.operators._coded_rows import DenseRows, DistributedRows, SparseRows
 from scalefair.streaming import PartitionedRows, Parts
@@ -130,7 +130,7 @@ class GroupCovariance(TypedOperator):
         self._set_type()
 
     def _set_type(self) -> None:
-        with judged_later():
+        with ignore_fp_warnings():
             self._centres = self.centres.astype(self.dtype)
             self._typed_rows = self._rows.astype(self.dtype)
         if not all_finite(self._centres):
@@ -234,7 +234,7 @@ class GroupCovariance(TypedOperator):
         V = self._as_block(V)
         if V.size == 0:
             return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
-        with judged_later():
+        with ignore_fp_warnings():
             grams = self._typed_rows.gram(V, self._centres)
             grams /= self.counts[:, None, None]
             grams = (grams + grams.transpose(0, 2, 1)) / 2

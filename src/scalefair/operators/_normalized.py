@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from scalefair._docs import documented
-from scalefair._entries import all_finite, equal_weight, judged_later
+from scalefair._entries import all_finite, equal_weight, ignore_fp_warnings
 from scalefair.kernels import (
     block_gram,
     block_subtract,
@@ -58,7 +58,7 @@ class _Normalized(TypedOperator):
             )
         self.tau = 0.0
         if regularization > 0:
-            with judged_later():
+            with ignore_fp_warnings():
                 self.tau = float(regularization * (degrees / len(degrees)).sum())
                 degrees = degrees + self.tau
         _check_degrees(degrees)
@@ -134,7 +134,7 @@ class NormalizedAffinity(_Normalized):
         self.shift = float(shift)
         self.indices, self.indptr = W.indices, W.indptr
         self._weight = equal_weight(W.data)
-        with judged_later():
+        with ignore_fp_warnings():
             if self._weight is None:
                 degrees = W @ np.ones(W.shape[0])  # in float64, unlike W.sum
             else:
@@ -161,7 +161,7 @@ class NormalizedAffinity(_Normalized):
         # In float64: weights and degrees may be out of the range of float32.
         data = weights.astype(np.float64)
         csr_scale(self.indptr, self.indices, data, self.inv_sqrt_degrees)
-        with judged_later():  # negative weights: the degrees may be much smaller
+        with ignore_fp_warnings():  # negative weights: the degrees may be much smaller
             return data.astype(self.dtype, copy=False)
 
     def _set_type(self) -> None:
@@ -257,7 +257,7 @@ class NormalizedOperator(_Normalized):
     def _set_type(self) -> None:
         if self.W.dtype != self.dtype and hasattr(self.W, "astype"):
             self.W = self.W.astype(self.dtype)
-        with judged_later():
+        with ignore_fp_warnings():
             self._scale = self.inv_sqrt_degrees.astype(self.dtype)[:, None]
             self._inverse_scale = np.sqrt(self.degrees).astype(self.dtype)[:, None]
         if not (all_finite(self._scale) and all_finite(self._inverse_scale)):
@@ -295,7 +295,7 @@ def _probe(W: LinearOperator) -> tuple[Array, Array]:
     probes = probes.astype(real)
     probes /= np.abs(probes).max(axis=0)  # no product is larger than a row sum
     probes[:, 0] = 1
-    with judged_later():
+    with ignore_fp_warnings():
         products = np.asarray(W.matmat(probes))
     if np.iscomplexobj(products):
         raise TypeError("An affinity must be real, got complex numbers.")
@@ -305,7 +305,7 @@ def _probe(W: LinearOperator) -> tuple[Array, Array]:
 def _check_symmetry(probes: Array, products: Array, real: type) -> None:
     """Refuse an operator with x^T W y != y^T W x for the random vectors x, y."""
     _, x, y = probes
-    with judged_later():
+    with ignore_fp_warnings():
         sums, Wx, Wy = products / np.abs(products[0]).max()
         difference = abs(x @ Wy - y @ Wx)
         moduli = (np.abs(x) + np.abs(y)) @ np.abs(sums)

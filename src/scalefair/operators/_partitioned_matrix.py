@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._docs import documented
-from scalefair._entries import judged_later
+from scalefair._entries import ignore_fp_warnings
 from scalefair.kernels import csr_matmat
 from scalefair.operators._base import (
     TEXTS,
@@ -105,7 +105,7 @@ class _CompressedRows(NamedTuple):
 
 def _checked(W: sparse.csr_array, dtype: np.dtype) -> sparse.csr_array:
     """Block with finite entries of a type, and int32 indices if they suffice."""
-    with judged_later():
+    with ignore_fp_warnings():
         data = W.data.astype(dtype, copy=False)
     check_stored(W, data)
     return _csr(data, W.indices, W.indptr, W.shape)

@@ -13,7 +13,7 @@ from scalefair._entries import (
     check_orthonormal,
     check_product,
     checked_product,
-    judged_later,
+    ignore_fp_warnings,
 )
 from scalefair.kernels import block_gram, block_subtract
 from scalefair.operators._base import (
@@ -134,7 +134,7 @@ class Projected(SymmetricBlockOperator):
                 f"constrained_value must be a finite number, got {constrained_value}."
             )
         AQ = checked_product(self.A, basis)
-        with judged_later():
+        with ignore_fp_warnings():
             inner = basis.T @ AQ + self.constrained_value * np.eye(AQ.shape[1])
             B = (AQ - basis @ inner / 2).astype(self.dtype)
         check_product(B)

@@ -8,7 +8,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scalefair._messages import apart
+from scalefair._messages import format_distinct
 from scalefair._rounding import EPS
 from scalefair.kernels import single_blas_thread
 from scalefair.optimize._simplex import Array
@@ -130,7 +130,8 @@ def minimax_on_fantope(
         converged=converged,
         message="The gap is within the tolerance."
         if converged
-        else f"The gap is {apart(best.gap * scale, allowed * scale)}: {reason}.",
+        else "The gap is "
+        f"{format_distinct(best.gap * scale, allowed * scale)}: {reason}.",
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scalefair._docs import documented
-from scalefair._messages import apart
+from scalefair._messages import format_distinct
 from scalefair.kernels import single_blas_thread
 from scalefair.optimize._dc_problem import (
     TEXTS,
@@ -175,7 +175,8 @@ def _result(
         converged=converged,
         message="The nearly-KKT residual is within the tolerance."
         if converged
-        else f"The nearly-KKT residual is {apart(residual.value, tol)}: {advice}",
+        else "The nearly-KKT residual is "
+        f"{format_distinct(residual.value, tol)}: {advice}",
     )
 
 

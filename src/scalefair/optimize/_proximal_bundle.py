@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from scalefair._docs import documented
-from scalefair._messages import apart
+from scalefair._messages import format_distinct
 from scalefair._rounding import EPS
 from scalefair.kernels import single_blas_thread
 from scalefair.optimize._dc_problem import (
@@ -222,7 +222,7 @@ def _message(converged: bool, n_null_calls: int, gap: float, eps: float) -> str:
     reason = "max_calls reached; raise max_calls, mu or eps."
     if n_null_calls == MAX_NULL_CALLS:
         reason = "rounding hides what is left; raise eps."
-    return f"The gap is {apart(gap, eps)}: {reason}"
+    return f"The gap is {format_distinct(gap, eps)}: {reason}"
 
 
 class Cuts:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog, nnls
 
-from scalefair._messages import apart
+from scalefair._messages import format_distinct
 from scalefair._rounding import EPS, TINY
 
 Array = NDArray[np.float64]
@@ -140,7 +140,7 @@ def maximize_on_simplex(
         search.certified,
         message="The gap is within the tolerance."
         if search.certified
-        else f"The gap is {apart(search.gap, search.allowed)}: {reason}.",
+        else f"The gap is {format_distinct(search.gap, search.allowed)}: {reason}.",
     )
 
 

@@ -140,7 +140,7 @@ class ClusterCompositionDisplay:
             If lengths differ, a value is missing, no sample is assigned, or there are
             fewer than two groups.
         """
-        labels = check_values(labels, name="labels", what="cluster label")
+        labels = check_values(labels, name="labels", noun="cluster label")
         compared = compared_attributes(sensitive_features, len(labels), attributes)
         check_compared(compared, "the sizes of the clusters")
         # Shares among the assigned samples, attribute by attribute.

@@ -135,7 +135,7 @@ def compared_rows(
             f"label of each row; got given={condition!r}."
         )
     labels, codes = encode_values(
-        check_values(y_true, name="y_true", what="label"), name="y_true"
+        check_values(y_true, name="y_true", noun="label"), name="y_true"
     )
     if len(codes) != n_rows or len(labels) != 2:
         raise ValueError(

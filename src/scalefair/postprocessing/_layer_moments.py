@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from scalefair._entries import judged_later
+from scalefair._entries import ignore_fp_warnings
 from scalefair._groups import as_list
 from scalefair.streaming import GroupMoments
 
@@ -152,7 +152,7 @@ class LayerMoments:
     def pair_gaps(self, weight: Array) -> Array:
         """Gaps |W d_p| and |W M_p W^T|_F of the outputs for each pair, shape (2, P)."""
         W = _compressed(weight)
-        with judged_later():
+        with ignore_fp_warnings():
             if len(self.pairs) == 1:
                 # Half the products of two covariances.
                 differences = (W @ self.covariance_differences[0] @ W.T)[None]

@@ -26,7 +26,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from scalefair._entries import check_features, naming_words
+from scalefair._entries import check_features, naming_text_columns
 from scalefair._groups import (
     FEW_ROWS,
     Attribute,
@@ -147,7 +147,7 @@ def score_rows(
     else:
         # The estimator's own fit may use all threads of BLAS. If it fails on columns
         # of strings, the error names them.
-        with long_blas_call(), naming_words(X):
+        with long_blas_call(), naming_text_columns(X):
             if scorer is not None:
                 scores = scorer(X)
             else:

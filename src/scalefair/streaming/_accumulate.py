@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._entries import SQUARES_OVERFLOW, judged_later, refuse_entries
+from scalefair._entries import SQUARES_OVERFLOW, ignore_fp_warnings, refuse_entries
 from scalefair.kernels import (
     add_gram,
     first_means,
@@ -57,7 +57,7 @@ class ShiftedSums:
 def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums:
     """Return the sums of rows from `check_rows`; every label must occur."""
     sums = ShiftedSums(n_labels, X.shape[1])
-    with judged_later():  # sums are checked after each block, and in `to_moments`
+    with ignore_fp_warnings():  # sums are checked after each block, and in `to_moments`
         if sparse.issparse(X) and is_cheaper_sparse(X):
             _accumulate_sparse(X, codes, sums)
         else:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._entries import SQUARES_OVERFLOW, all_finite, judged_later
+from scalefair._entries import SQUARES_OVERFLOW, all_finite, ignore_fp_warnings
 from scalefair._groups import (
     Attribute,
     combinations,
@@ -210,7 +210,7 @@ class GroupMoments:
         counts[index], means[index] = self.counts, self.means
         scatters[index] = self.scatters
         # Chan, Golub & LeVeque (1983), equations (2.1), for every group.
-        with judged_later():
+        with ignore_fp_warnings():
             for j, code in enumerate(np.searchsorted(groups, other.groups)):
                 count = other.counts[j]
                 total = counts[code] + count
@@ -261,7 +261,7 @@ class GroupMoments:
         covariances = self.scatters / self.counts[:, None, None]
         if centering == "global":
             offsets = self.means - self.mean
-            with judged_later():
+            with ignore_fp_warnings():
                 for covariance, offset in zip(covariances, offsets, strict=True):
                     covariance += np.outer(offset, offset)
         if not all_finite(covariances):
@@ -345,7 +345,7 @@ def _united(joint: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
     np.add.at(centres, codes, shares[:, None] * means)
     sums = np.zeros((len(groups), *scatters.shape[1:]))
     # Scatter of a union: those of its groups, and that of their means.
-    with judged_later():
+    with ignore_fp_warnings():
         offsets = np.sqrt(counts)[:, None] * (means - centres[codes])
         for code, scatter, offset in zip(codes, scatters, offsets, strict=True):
             sums[code] += scatter

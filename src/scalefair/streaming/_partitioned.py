@@ -400,7 +400,7 @@ class PartitionedRows:
             n_rows = self.shape[0]
             encoded = compared_attributes(values, n_rows, attributes, warn=warn)
         else:
-            values = check_values(values, name=name, what=kind)
+            values = check_values(values, name=name, noun=kind)
             encoded = [Attribute(name, *encode_values(values, name=name))]
         n_values = len(encoded[0].codes)
         if n_values != self.shape[0]:
@@ -537,7 +537,7 @@ def _encode_part(
             if attributes == "joint":
                 encoded = [Attribute(name, *join_attributes(encoded))]
         else:
-            values = check_values(values, name=name, what=kind)
+            values = check_values(values, name=name, noun=kind)
             encoded = [Attribute(name, *encode_values(values, name=name))]
     n_values = len(encoded[0].codes)
     if n_rows is not None and n_values != n_rows:

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._docs import documented
-from scalefair._messages import apart
+from scalefair._messages import format_distinct
 from scalefair._user_warnings import warn_user
 from scalefair.kernels import row_scores, row_table, weighted_row_sums
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
@@ -145,9 +145,10 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         self.converged_ = result.kkt_residual <= self.tol
         if not self.converged_:
             warn_user(
-                f"The KKT residual is {apart(self.kkt_residual_, self.tol)} (tol="
-                f"{self.tol:g}) after {self.n_iter_} updates of the multipliers. Raise "
-                "max_iter or tol, or a small alpha if the classes can be separated.",
+                f"The KKT residual is {format_distinct(self.kkt_residual_, self.tol)} "
+                f"(tol={self.tol:g}) after {self.n_iter_} updates of the multipliers. "
+                "Raise max_iter or tol, or a small alpha if the classes can be "
+                "separated.",
                 ConvergenceWarning,
             )
 

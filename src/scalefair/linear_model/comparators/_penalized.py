@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from scalefair._docs import documented
-from scalefair._entries import judged_later
+from scalefair._entries import ignore_fp_warnings
 from scalefair._groups import check_interval
 from scalefair._rounding import ROUNDING
 from scalefair._user_warnings import warn_user
@@ -173,7 +173,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
                 value = oracle.evaluate(w, v[n:])
             except ValueError as error:
                 raise ValueError(_OVERFLOW_MESSAGE.format(step)) from error
-            with judged_later():
+            with ignore_fp_warnings():
                 gap, on_rates = penalty(value.plus - value.minus)
                 loss, gradient = value.convex_objective(w, ridge)
                 objective = loss - value.concave_loss + self.penalty * gap
@@ -188,7 +188,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
             if stopped or step == self.max_iter:
                 break
             # Step 3: a subgradient step; the next evaluation checks for overflow.
-            with judged_later():
+            with ignore_fp_warnings():
                 on_rates *= self.penalty
                 slope = value.combine(on_rates, -on_rates)
                 slope[:n] += gradient - value.concave_gradient
