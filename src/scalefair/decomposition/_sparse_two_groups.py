@@ -34,7 +34,7 @@ GAP_OFFSET = 5
 # Relative error of the groups' sums of eigenvalues at which the dual is first solved.
 START_TOL = 1e-6
 # Errors of sums of eigenvalues, as a fraction of the tolerance.
-SUM_TOL_RATIO = 0.1
+SUM_TOL_RATIO = 0.03
 
 
 @single_blas_thread()
