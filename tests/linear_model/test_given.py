@@ -256,7 +256,7 @@ def test_parts(given):
 
 
 def test_samples_have_rows_of_each_cell(monkeypatch):
-    monkeypatch.setattr(training_rows, "SAMPLE_ROWS", 900)
+    monkeypatch.setattr(training_rows, "LARGEST_SAMPLE_ROWS", 900)
     monkeypatch.setattr(training_rows, "MIN_CELL_ROWS", 60)
     rng = np.random.default_rng(0)
     X, group = rng.standard_normal((6000, 2)), rng.integers(0, 2, 6000)

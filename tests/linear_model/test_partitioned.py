@@ -342,7 +342,7 @@ def test_cross_validated_model_predicts_parts(rows):
 @pytest.fixture
 def small_samples(monkeypatch):
     """The rows below are many."""
-    monkeypatch.setattr(_training_rows, "SAMPLE_ROWS", 1200)
+    monkeypatch.setattr(_training_rows, "LARGEST_SAMPLE_ROWS", 1200)
 
 
 @pytest.fixture(scope="module")
@@ -428,9 +428,9 @@ def test_no_sample_of_few_or_wide_rows(many_rows, monkeypatch):
     X, y, group = many_rows
     assert not samples(in_parts(X), y, group)
     for limit in (900, 4000):  # below 500 a group; as many as there are
-        monkeypatch.setattr(_training_rows, "SAMPLE_ROWS", limit)
+        monkeypatch.setattr(_training_rows, "LARGEST_SAMPLE_ROWS", limit)
         assert not samples(in_parts(X), y, group)
-    monkeypatch.setattr(_training_rows, "SAMPLE_ROWS", 3999)
+    monkeypatch.setattr(_training_rows, "LARGEST_SAMPLE_ROWS", 3999)
     monkeypatch.setattr(_training_rows, "SAMPLE_BYTES", 1100 * X[0].nbytes)
     assert len(samples(in_parts(X), y, group)[-1].signs) == 1101
     assert len(samples(in_parts(X.astype(np.float32)), y, group)[-1].signs) == 2201

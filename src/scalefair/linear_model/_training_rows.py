@@ -246,7 +246,7 @@ def refuse_parts(X: Any, name: str) -> None:
 
 
 # Rows of a random sample, or fewer that take these bytes: a block of a reader.
-SAMPLE_ROWS = 100_000
+LARGEST_SAMPLE_ROWS = 100_000
 SAMPLE_BYTES = 2**26
 # Rows of a cell in the sample at least, if it has as many: rates to 0.02.
 MIN_CELL_ROWS = 500
@@ -305,7 +305,9 @@ class PartitionedTraining:
         """Yield ever larger random samples of each cell; none of few rows."""
         labels, m = self.labels, len(self.labels.codes)
         width = np.dtype(real_type(self.rows)).itemsize + 4 * self.rows.is_sparse
-        size = min(SAMPLE_ROWS, SAMPLE_BYTES * m // max(width * self.rows.nnz, 1))
+        size = min(
+            LARGEST_SAMPLE_ROWS, SAMPLE_BYTES * m // max(width * self.rows.nnz, 1)
+        )
         cells, sizes = labels.cells, labels.cell_sizes
         if not MIN_CELL_ROWS * sizes.size <= size < m:
             return

@@ -281,11 +281,8 @@ class PipelineHost(LayerHost):
     def __init__(self, estimator: Pipeline, last: LayerHost) -> None:
         self.estimator = estimator
         self.layer_names = last.layer_names
+        self.can_resume = last.can_resume
         self._last = last
-
-    @property
-    def can_resume(self) -> bool:  # type: ignore[override]
-        return self._last.can_resume
 
     def shape(self, layer: int) -> tuple[int, int]:
         return self._last.shape(layer)
