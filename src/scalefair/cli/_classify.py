@@ -6,6 +6,8 @@ import time
 import warnings
 from collections.abc import Mapping
 from functools import partial
+from itertools import combinations
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import click
 import joblib
 import numpy as np
 import pandas
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -26,7 +29,7 @@ from scalefair._messages import format_distinct, listed
 from scalefair.cli import _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._encoder import encoded, feature_names
-from scalefair.cli._read_options import ReadOptions
+from scalefair.cli._options import ReadOptions
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
@@ -124,6 +127,17 @@ _COLUMNS = {
     "selection_rate": ("selected", ".1%"),
     "accuracy": ("accuracy", ".1%"),
 }
+# Rows of the table of pairs of groups, the largest gaps first.
+MAX_PAIRS = 20
+_PAIR_COLUMNS = {
+    "attribute": ("attribute", ""),
+    "group": ("group", ""),
+    "other": ("other group", ""),
+    "gap": ("gap", ".4f"),
+    "bound": ("bound", ".4f"),
+    "test_gap": ("gap,\ntest rows", ".4f"),
+    "null_gap": ("gap of\nnoise alone", ".4f"),
+}
 _FACTS = {
     "gap as calibrated": "{partial_parity_gap:.4f}, rows scored by models that had not "
     "seen them",
@@ -150,7 +164,6 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     start = time.perf_counter()
     folder = outputs["output"].resolve().parent
     read_options = ReadOptions.take(options, folder=folder)
-    options["attributes"] = read_options.attributes
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
     if options["method"] == "linear" and options["kappa"] == 0:
         raise click.UsageError("--kappa 0 applies to --method calibrated only.")
@@ -187,30 +200,24 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         for name, part in parts.items():
             source[name] = {
                 **_run.describe_rows(part, X[name]),
-                "labels_from": part.target_from,
+                "labels_from": part.sources["target"],
                 "labels": _report.count_values(part.target),
             }
     # 3. Write report and model.
-    fitted = _FITTED[options["method"]].split()
     content = {
         **_report.describe_run("classify", {**options, "standardize": standardize}),
         "input": source,
         "positive_label": str(model.classes_[1]),
-        **{name: getattr(model, f"{name}_") for name in fitted},
+        **{k: getattr(model, f"{k}_") for k in _FITTED[options["method"]].split()},
         **runs["fair"],
         **({"baseline": runs[_UNFAIR]} if with_baseline else {}),
         "seconds": seconds,
         "peak_memory_bytes": peak_memory(),
     }
+    if "report" in outputs:
+        content["pairs"] = _largest_pairs(model, parts, scores["fair"])
     report = _report.Report("classify", content, "", str(train))
     _add_facts(report, model, runs, options)
-    report.figures = [
-        _make_figure(name, parts[name], groups, attribute, scores, model)
-        for name in parts
-        for attribute, groups in _report.by_attribute(
-            parts[name].sensitive_features
-        ).items()
-    ]
     saved = {
         "classifier": model,
         "encoder": encoder,
@@ -220,6 +227,32 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         **_run.describe_columns(rows, read_options),
     }
     writers = {"output": partial(joblib.dump, saved)}
+
+    def plot(figure: Any, part: str, selected: Any, groups: Any) -> None:
+        """Draw densities of the scores of each model, for the groups of a part."""
+        from scalefair.plotting import ScoreDensityDisplay
+
+        axes = figure.subplots(1, len(scores), squeeze=False)[0]
+        for ax, (name, values) in zip(axes, scores.items(), strict=True):
+            ScoreDensityDisplay.from_predictions(
+                values[part][selected],
+                sensitive_features=groups,
+                interval=model.interval,
+                threshold=0.0,
+                y_true=parts[part].target[selected],
+                given=model.given,
+                ax=ax,
+                name=name,
+                legend=ax is axes[-1],
+            )
+
+    low, high = model.interval
+    caption = (
+        "Scores of the groups{of_attribute}, {part} rows; bars mark those of ranks "
+        f"{low:g} to {high:g}, where groups are alike."
+    )
+    size = (3 + 5 * len(scores), 4.5)
+    report.figures = _report.group_figures(parts, plot, size, caption)
     converged = content.get("converged", True)
     _run.finish(report, outputs, writers, show=show, converged=converged)
 
@@ -232,12 +265,14 @@ def _add_facts(
 ) -> None:
     """Add title, facts and tables."""
     content = report.content
+    # 1. The measures of each model.
     condition = _CONDITION_NAMES[options.get("given")]
     titles = {key: title.format(condition) for key, title in _MEASURES.items()}
     for key, title in titles.items():
         for name, run in runs.items():
             line = title if name == "fair" else f"  {name}"
             report.facts.append((line, _report.by_part(run, f"{{{key}:.4f}}")))
+    # 2. What is known of the fit.
     values = {**content, **content["input"], **content["seconds"]}
     if options["method"] == "calibrated":
         values["noise"] = _report.by_part(content, "{null_gap:.4f}")
@@ -245,12 +280,16 @@ def _add_facts(
         values["n_iter"] = _report.iterations(model.n_iter_)
         values["kkt_residual"] = format_distinct(model.kkt_residual_, model.tol)
     report.facts += _report.fill(_FACTS, values)
+    # 3. The gap that was bounded, and tables of the groups and of their pairs.
     gap = "partial_parity_gap"
     if options.get("criterion") == "weak":
         gap = f"weak_{gap}"
     measured = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
     report.title = f"{titles[gap].capitalize()} {measured}"
     report.tables = _report.part_tables(content, _COLUMNS)
+    caption = "Pairs of groups with the largest gaps"
+    pairs = content.get("pairs", [])
+    report.tables.append(_report.ReportTable(caption, pairs, _PAIR_COLUMNS))
 
 
 def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
@@ -303,7 +342,7 @@ def _check_labels(rows: _rows.Rows) -> None:
     labels = np.unique(rows.target)
     if len(labels) != 2 or (labels.dtype.kind == "f" and (labels % 1 != 0).any()):
         raise _errors.Failure(
-            f"{rows.target_from}: has {len(labels):,} different labels ("
+            f"{rows.sources['target']}: has {len(labels):,} different labels ("
             f"{listed(labels.tolist(), repr)}), but "
             "two words or whole numbers are needed. Join labels, or leave rows out."
         )
@@ -321,69 +360,98 @@ def _measure(
         facts["converged"] = model.converged_
     scores = {}
     for name, rows in parts.items():
-        scores[name] = _scores(model, X[name], rows.sensitive_features)
+        # 1. Scores; scikit-learn's classifiers take no groups, and no readers.
+        groups, score = rows.sensitive_features, model.decision_function
+        if hasattr(model, "groups_"):
+            scores[name] = score(X[name], sensitive_features=groups)
+        elif isinstance(X[name], RowReader):
+            scores[name] = np.concatenate(X[name].parts().map(score).gather())
+        else:
+            scores[name] = score(X[name])
+        # 2. Rates of the groups, and the gaps between them.
         frame = pandas.DataFrame({"positive_rate": rows.target == model.classes_[1]})
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
+        thresholds = (None, getattr(fair, "threshold", 0.0))
         try:
-            gaps = [
-                metrics.partial_parity_gap(
-                    scores[name],
-                    sensitive_features=rows.sensitive_features,
-                    interval=fair.interval,
-                    threshold=threshold,
-                    y_true=rows.target,
-                    given=getattr(fair, "given", None),
-                    attributes="each",
-                )
-                for threshold in (None, getattr(fair, "threshold", 0.0))
-            ]
+            gaps = [_gap(fair, scores[name], rows, threshold=x) for x in thresholds]
         except ValueError as error:  # a group may lack a label in other rows
             raise _errors.Failure(f"{rows.path}: {error}") from error
         values = (frame["accuracy"].mean(), *gaps)
         facts[name] = dict(zip(_MEASURES, values, strict=True))
         if hasattr(model, "null_gap"):
             facts[name]["null_gap"] = model.null_gap(rows.n_rows)
-        facts[name]["groups"] = _report.group_means(frame, rows.sensitive_features)
+        facts[name]["groups"] = _report.group_means(frame, groups)
     return facts, scores
 
 
-def _scores(model: Any, X: Any, groups: Any) -> Any:
-    if hasattr(model, "groups_"):
-        return model.decision_function(X, sensitive_features=groups)
-    if isinstance(X, RowReader):  # which scikit-learn's classifiers do not take
-        return np.concatenate(X.parts().map(model.decision_function).gather())
-    return model.decision_function(X)
-
-
-def _make_figure(
-    part: str, rows: _rows.Rows, groups: Any, attribute: str, scores: Any, model: Any
-) -> _report.ReportFigure:
-    """Return densities of the scores of each model, for the groups of an attribute."""
-    selected, names, remark = _report.choose_groups(groups)
-
-    def plot(figure: Any) -> None:
-        from scalefair.plotting import ScoreDensityDisplay
-
-        axes = figure.subplots(1, len(scores), squeeze=False)[0]
-        for ax, (name, values) in zip(axes, scores.items(), strict=True):
-            ScoreDensityDisplay.from_predictions(
-                values[part][selected],
-                sensitive_features=names,
-                interval=model.interval,
-                threshold=0.0,
-                y_true=rows.target[selected],
-                given=getattr(model, "given", None),
-                ax=ax,
-                name=name,
-                legend=ax is axes[-1],
-            )
-
-    low, high = model.interval
-    of_attribute = f" of {attribute}" if attribute else ""
-    caption = (
-        f"Scores of the groups{of_attribute}, {part} rows; bars mark those of ranks "
-        f"{low:g} to {high:g}, where groups are alike.{remark}"
+def _gap(
+    fair: Any,
+    scores: NDArray[Any],
+    rows: _rows.Rows,
+    groups: Any = None,
+    selected: Any = slice(None),
+    threshold: float | None = None,
+) -> float:
+    """Return the gap of scores that a model bounds, for all rows or those selected."""
+    groups = rows.sensitive_features if groups is None else groups[selected]
+    return metrics.partial_parity_gap(
+        scores[selected],
+        sensitive_features=groups,
+        interval=fair.interval,
+        threshold=threshold,
+        y_true=rows.target[selected],
+        given=fair.given,
+        attributes="each",
     )
-    size = (3 + 5 * len(scores), 4.5)
-    return _report.ReportFigure(plot, size, caption, caption)
+
+
+def _largest_pairs(
+    model: Any, parts: Mapping[str, _rows.Rows], scores: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the pairs with the largest gaps, of attributes of more than two groups.
+
+    The gap is the one that the model bounds: of a calibrated one that of rows scored by
+    models that had not seen them, with the bound of the pair; else that of TRAIN.
+    """
+    is_calibrated, interval = hasattr(model, "kappas_"), model.interval
+    is_weak = not is_calibrated and model.criterion == "weak"
+    threshold = model.threshold if is_weak else None
+    # 1. The gap of each pair.
+    train, records = parts["train"], list[dict[str, Any]]()
+    for attribute, groups in _report.by_attribute(train.sensitive_features).items():
+        names, codes = np.unique(groups, return_inverse=True)
+        pairs = combinations(range(len(names)), 2) if len(names) > 2 else ()
+        for i, j in pairs:
+            record = {"attribute": attribute} if attribute else {}
+            record |= {"group": names[i], "other": names[j]}
+            if is_calibrated:
+                record["gap"] = model.partial_parity_gaps_[i, j]
+                record["bound"] = model.kappas_[i, j]
+            else:
+                selected = (codes == i) | (codes == j)
+                compared = (scores["train"], train, codes, selected, threshold)
+                record["gap"] = _gap(model, *compared)
+            records.append(record)
+    records = sorted(records, key=itemgetter("gap"), reverse=True)[:MAX_PAIRS]
+    # 2. Of the largest ones the gap on the rows of the test, and that of noise alone.
+    *_, (part, rows) = parts.items()
+    is_positive = rows.target == model.classes_[1]
+    kinds = {None: [np.full(rows.n_rows, True)], "positive": [is_positive]}
+    kinds["label"] = [~is_positive, is_positive]
+    attributes = _report.by_attribute(rows.sensitive_features)
+    for record in records:
+        pair = [record["group"], record["other"]]
+        groups = attributes[record.get("attribute", "")]
+        members = [groups == group for group in pair]
+        if not all(rows_of_group.any() for rows_of_group in members):
+            continue  # a group of TRAIN has no rows in the test
+        if part == "test":
+            compared = (scores[part], rows, groups, members[0] | members[1], threshold)
+            record["test_gap"] = _gap(model, *compared)
+        if is_calibrated:
+            record["null_gap"] = model.null_gap(rows.n_rows, pair)
+        elif not is_weak:
+            sizes = [[(m & k).sum() for m in members] for k in kinds[model.given]]
+            record["null_gap"] = metrics.null_parity_gap(sizes, interval=interval)
+    return records

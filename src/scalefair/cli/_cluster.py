@@ -21,8 +21,8 @@ from scalefair.cli import _options as opt
 from scalefair.cli import _report, _run
 from scalefair.cli._encoder import encode, fit_encoder
 from scalefair.cli._errors import Failure, print_notes, warn
-from scalefair.cli._read_options import ReadOptions, find_role_columns
-from scalefair.cli._rows import read_rows, type_values
+from scalefair.cli._options import ReadOptions
+from scalefair.cli._rows import find_role_columns, read_rows, type_values
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, load_graph
 from scalefair.metrics import balance_score, normalized_cut_score
@@ -105,16 +105,37 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     outputs, show = _run.take_outputs(options, data, output="", model=".joblib")
     baseline = options.pop("baseline")
     read_options = ReadOptions.take(options, memory_limit=sys.maxsize)
-    options["attributes"] = read_options.attributes
     parameters, standardize = dict(options), options.pop("standardize", False)
-    # 1. Read a graph, or rows.
+    # 1. Read a graph, or rows; and what report and model say of them.
     start = time.perf_counter()
     if options["affinity"] == "precomputed":
-        X, ids, groups, source, saved = _read_nodes(data, read_options)
+        graph = load_graph(data, read_options.text, read_options.edge_policy)
+        groups = read_groups(graph, read_options)
+        X, ids = graph.matrix, graph.ids
+        source = {
+            "graph": str(data),
+            "groups_file": str(read_options.groups),
+            "n_nodes": len(ids),
+            "n_edges": graph.n_edges,
+        }
+        names = ("attributes", "directed", "weights")
+        saved_options = {name: getattr(read_options, name) for name in names}
+        saved = {"nodes": ids, "named": graph.named, "reading": saved_options}
     else:
-        X, ids, groups, source, saved = _read_rows(data, read_options, standardize)
+        rows = read_rows(data, read_options, strings="refuse")
+        impute = read_options.missing == "impute"
+        encoder = fit_encoder(rows, standardize=standardize, impute=impute)
+        X, ids, groups = encode(encoder, rows), rows.ids, rows.sensitive_features
         if sparse.issparse(X) and options["affinity"] != "nearest_neighbors":
             raise Failure(f"{data}: --affinity {options['affinity']} takes dense rows.")
+        groups_key = "groups_file" if "groups" in rows.from_files else "groups_column"
+        source = {
+            "rows": str(data),
+            groups_key: str(read_options.groups),
+            "n_rows": rows.n_rows,
+            "n_features": X.shape[1],
+        }
+        saved = {**_run.describe_columns(rows, read_options), "encoder": encoder}
     seconds = {"read": time.perf_counter() - start}
     # 2. Cluster, perhaps also without fairness.
     model = FairSpectralClustering(**options)
@@ -139,46 +160,6 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
         "model": partial(joblib.dump, saved),
     }
     _run.finish(report, outputs, writers, show=show, converged=model.converged_)
-
-
-def _read_nodes(
-    path: Path, options: ReadOptions
-) -> tuple[Any, NDArray[Any], Any, dict[str, Any], dict[str, Any]]:
-    """Read a graph: its matrix, ids, groups, and what report and model say of it."""
-    graph = load_graph(path, options.text, options.edge_policy)
-    groups = read_groups(graph, options)
-    source = {
-        "graph": str(path),
-        "groups_file": str(options.groups),
-        "n_nodes": len(graph.ids),
-        "n_edges": graph.n_edges,
-    }
-    saved_options = {
-        "attributes": options.attributes,
-        "directed": options.directed,
-        "weights": options.weights,
-    }
-    saved = {"nodes": graph.ids, "named": graph.named, "reading": saved_options}
-    return graph.matrix, graph.ids, groups, source, saved
-
-
-def _read_rows(
-    path: Path, options: ReadOptions, standardize: bool
-) -> tuple[Any, NDArray[Any], Any, dict[str, Any], dict[str, Any]]:
-    """Read rows: features, ids, groups, and what report and model say of them."""
-    rows = read_rows(path, options, strings="refuse")
-    impute = options.missing == "impute"
-    encoder = fit_encoder(rows, standardize=standardize, impute=impute)
-    X = encode(encoder, rows)
-    groups_key = "groups_file" if "groups" in rows.from_files else "groups_column"
-    source = {
-        "rows": str(path),
-        groups_key: str(options.groups),
-        "n_rows": rows.n_rows,
-        "n_features": X.shape[1],
-    }
-    saved = {**_run.describe_columns(rows, options), "encoder": encoder}
-    return X, rows.ids, rows.sensitive_features, source, saved
 
 
 def read_groups(graph: Graph, options: ReadOptions, kind: str | None = None) -> Any:
@@ -224,7 +205,16 @@ def run_both(
         was_reset, start = reset_peak_memory(), time.perf_counter()
         if name == FAIR:
             _run.fit(model, X, sensitive_features=groups, path=path, show=show)
-            labels[name], facts = model.labels_, _describe_fit(model)
+            labels[name] = model.labels_
+            # Results of affinity, solver and assignment that are not None.
+            facts = {k: getattr(model, f"{k}_") for k in _FITTED.split()}
+            facts |= {"residual_max": np.max(model.residuals_)}
+            facts |= {"affinity": model.affinity}
+            if (assignment := model.assignment_) is not None:
+                facts["assignment"] = {
+                    k: getattr(assignment, k) for k in _ASSIGNMENT.split()
+                }
+            facts = {k: value for k, value in facts.items() if value is not None}
         else:
             labels[name], facts = _cluster_without_fairness(model)
         runs[name] = {
@@ -262,17 +252,6 @@ def _cluster_without_fairness(
     return labels, {"converged": result.converged}
 
 
-def _describe_fit(model: FairSpectralClustering) -> dict[str, Any]:
-    """Return the results of affinity, solver and assignment that are not None."""
-    facts = {name: getattr(model, f"{name}_") for name in _FITTED.split()}
-    facts |= {"residual_max": np.max(model.residuals_), "affinity": model.affinity}
-    if (assignment := model.assignment_) is not None:
-        facts["assignment"] = {
-            name: getattr(assignment, name) for name in _ASSIGNMENT.split()
-        }
-    return {name: value for name, value in facts.items() if value is not None}
-
-
 def measure_clusters(
     labels: NDArray[Any], groups: Any, matrix: Any = None
 ) -> dict[str, Any]:
@@ -292,8 +271,11 @@ def measure_clusters(
         labels, sensitive_features=groups, average=None, attributes="each"
     )
     facts = {"balance_mean": balances.mean(), "balance_min": balances.min()}
-    if matrix is not None and _have_edges(matrix, labels):
-        facts["normalized_cut"] = normalized_cut_score(matrix, labels)
+    if matrix is not None:
+        # Regularised, a cluster may have no edges, and no cut.
+        degrees = matrix @ kept.astype(np.float64)
+        if set(labels[kept]) == set(labels[kept & (degrees > 0)]):
+            facts["normalized_cut"] = normalized_cut_score(matrix, labels)
     facts["clusters"] = [
         {
             "label": label,
@@ -305,13 +287,6 @@ def measure_clusters(
         for balance, (label, row) in zip(balances, counts.iterrows(), strict=True)
     ]
     return facts
-
-
-def _have_edges(matrix: Any, labels: NDArray[Any]) -> bool:
-    """Return whether all clusters have edges: regularised, one may have none."""
-    kept = labels != -1
-    degrees = matrix @ kept.astype(np.float64)
-    return set(labels[kept]) == set(labels[kept & (degrees > 0)])
 
 
 def add_clusters(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,37 @@ import pandas
 from scipy import sparse
 
 from scalefair import datasets
-from scalefair.cli._errors import Failure, debug_option, printable
-from scalefair.cli._options import PATH, add_options, shared, translate
+from scalefair.cli import _options as opt
+from scalefair.cli._errors import Failure, printable
 from scalefair.cli._run import check_folder, on_terminal, write_folder, write_table
 
-_FOLDER = "Folder for the files.  [default: the name of the data set]"
-_HOME = "Folder of downloads.  [default: as SCALEFAIR_DATA says, else the user's cache]"
-_FLAG = "--download/--no-download"
-_DOWNLOAD = "Whether files that are not there are downloaded."
+_OPTIONS = [
+    opt.option(
+        "Files",
+        "--output-dir",
+        type=opt.PATH,
+        help="Folder for the files.  [default: the name of the data set]",
+    ),
+    opt.option(
+        "Files",
+        "--data-home",
+        type=opt.PATH,
+        help="Folder of downloads.  [default: as SCALEFAIR_DATA says, else the user's "
+        "cache]",
+    ),
+    opt.option(
+        "Files",
+        "--download/--no-download",
+        "download_if_missing",
+        default=True,
+        help="Whether files that are not there are downloaded.",
+    ),
+    click.argument("name", required=False),
+    *opt.shared("quiet"),
+]
 
 
-@click.command()
-@click.argument("name", required=False)
-@click.option("--output-dir", type=PATH, help=_FOLDER)
-@click.option("--data-home", type=PATH, help=_HOME)
-@click.option(_FLAG, "download_if_missing", default=True, help=_DOWNLOAD)
-@partial(add_options, options=shared("quiet"))
-@debug_option
+@opt.command(_OPTIONS)
 @click.pass_context
 def data(
     ctx: click.Context,
@@ -39,8 +52,7 @@ def data(
     name: str | None,
     output_dir: Path | None,
     quiet: bool | None,
-    data_home: Path | None,
-    download_if_missing: bool,
+    **location: Any,
 ) -> None:
     """List public data sets; with a NAME, write that one to files.
 
@@ -56,8 +68,11 @@ def data(
     if name is None:
         if output_dir is not None:
             raise click.UsageError("--output-dir goes with the NAME of a data set.")
-        if not quiet:
-            _list_data_sets(fetchers)
+        # A line each: the name, and the first line of the docstring of its fetcher.
+        for name, fetch in fetchers.items() if not quiet else ():
+            summary = (inspect.getdoc(fetch) or "").partition("\n")[0]
+            summary = summary.removeprefix("Load ").removesuffix(".")
+            click.echo(f"{name:17} {summary}")
         return
     if name not in fetchers:
         close = difflib.get_close_matches(name, fetchers, n=1)
@@ -66,11 +81,9 @@ def data(
     folder = Path(name) if output_dir is None else output_dir
     check_folder(folder, ["about.txt", "graph.npz", "rows.csv"])
     try:
-        bunch = fetchers[name](
-            data_home=data_home, download_if_missing=download_if_missing
-        )
+        bunch = fetchers[name](**location)
     except (ImportError, OSError, ValueError) as error:
-        reason = translate(str(error), ctx)
+        reason = opt.translate(str(error), ctx)
         raise Failure(f"{name}: cannot be had: {reason}") from error
     writers = {folder / name: write for name, write in _writers(bunch)}
     write_folder(folder, writers)
@@ -80,14 +93,6 @@ def data(
         for path in writers:
             click.echo(printable(f"wrote {path}"))
         click.echo(printable(f"next: scalefair {_next_command(bunch, folder)}"))
-
-
-def _list_data_sets(fetchers: Mapping[str, Any]) -> None:
-    """Print the names, with the first line of the docstrings of their fetchers."""
-    for name, fetch in fetchers.items():
-        summary = (inspect.getdoc(fetch) or "").partition("\n")[0]
-        summary = summary.removeprefix("Load ").removesuffix(".")
-        click.echo(f"{name:17} {summary}")
 
 
 def _writers(bunch: Any) -> Iterator[tuple[str, Any]]:

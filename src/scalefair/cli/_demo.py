@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 import numpy as np
-from numba.core import event
 from sklearn.metrics import adjusted_rand_score
 
 from scalefair.cli import _options as opt
@@ -64,8 +63,14 @@ def demo(
         data = make_fair_sbm(probabilities=weights, cohesion=cohesion, **sizes)
     except ValueError as error:
         raise click.UsageError(opt.translate(str(error), ctx)) from error
-    with event.install_listener("numba:compile", _CompilationListener(say)):
-        _warm_up()
+    # Compile the kernels of the timed runs, on a graph that is large enough.
+    say("compiling kernels (takes time in a first run only) ...")
+    small = make_fair_sbm(
+        1000, n_clusters=4, n_groups=2, average_degree=30, random_state=0
+    )
+    FairSpectralClustering(
+        4, solver="chebyshev", random_state=0, connected_components="largest"
+    ).fit(small.graph, sensitive_features=small.sensitive_features)
     W, groups = data.graph, data.sensitive_features
     say(f"clustering {W.nnz:,} stored entries into {k}, with and without fairness ...")
     tol = 1e-4
@@ -119,29 +124,3 @@ def demo(
         report.show({path.name: path for path in writers})
     if not model.converged_:
         ctx.exit(NOT_CONVERGED)
-
-
-class _CompilationListener(event.Listener):
-    """Says once that kernels are compiled, if they are not in the cache."""
-
-    def __init__(self, say: Any) -> None:
-        self.say = say
-
-    def on_start(self, event: Any) -> None:
-        """Say it for the first kernel."""
-        self.say("compiling kernels (first run only) ...")
-        self.say = bool
-
-    def on_end(self, event: Any) -> None:
-        """Say nothing."""
-
-
-def _warm_up() -> None:
-    """Compile the kernels of the timed runs, on a graph that is large enough."""
-    data = make_fair_sbm(
-        1000, n_clusters=4, n_groups=2, average_degree=30, random_state=0
-    )
-    model = FairSpectralClustering(
-        4, solver="chebyshev", random_state=0, connected_components="largest"
-    )
-    model.fit(data.graph, sensitive_features=data.sensitive_features)

@@ -15,12 +15,8 @@ from scipy.sparse import csgraph
 
 from scalefair.cli import _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli._read_options import (
-    ROLES,
-    ReadOptions,
-    find_role_columns,
-    split_names,
-)
+from scalefair.cli._options import ROLES, ReadOptions
+from scalefair.cli._rows import find_role_columns, split_names
 from scalefair.files import FileError, read_graph
 from scalefair.files import _matrices as matrices
 from scalefair.files._graphs import are_times
@@ -92,6 +88,7 @@ def _look_at(
     frame, X = pandas.DataFrame(), None
     layout: dict[str, Any] = {}
     damaged: list[str] = []
+    # 1. The columns, as far as they have names or are few.
     if file_kind == "npy":
         frame = pandas.DataFrame(matrices.read_dense(path)).rename(columns="x{}".format)
     elif file_kind == "npz":
@@ -100,8 +97,22 @@ def _look_at(
         X, labels, _ = matrices.read_svmlight(path)
         frame = pandas.DataFrame({"label": labels})
     elif file_kind == "table":
-        frame, layout, damaged = _look_at_table(path, options)
+        table = TableFile(path, options)
+        is_large = ReadOptions().exceeds_memory(path, is_text=True)
+        n_rows = MAX_DESCRIBED_ROWS if is_large else None
+        frame, layout = table.read_raw(table.names, n_rows=n_rows), table.layout
+        # One by one, so that a damaged column does not hide the others.
+        for name in table.names:
+            try:
+                frame[name] = table.convert(frame[[name]])[name]
+            except FileError as error:
+                _errors.warn(str(error))
+                damaged.append(name)
+        _errors.print_notes(table)
+        if is_large:
+            _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")
         file_kind = "text" if layout else "parquet"
+    # 2. Its size, also as a graph: a square matrix, or two columns of the same things.
     shape = frame.shape if X is None else X.shape
     facts = {"format": file_kind, **layout, "n_rows": shape[0], "n_columns": shape[1]}
     if X is not None:
@@ -113,26 +124,6 @@ def _look_at(
         with suppress(FileError):  # it is no graph
             facts |= _describe_graph(path, frame)
     return frame, facts, damaged
-
-
-def _look_at_table(
-    path: Path, options: TextOptions
-) -> tuple[pandas.DataFrame, dict[str, Any], list[str]]:
-    """Read columns one by one, so that a damaged one does not hide the others."""
-    table = TableFile(path, options)
-    is_large = ReadOptions().exceeds_memory(path, is_text=True)
-    n_rows = MAX_DESCRIBED_ROWS if is_large else None
-    frame, damaged = table.read_raw(table.names, n_rows=n_rows), []
-    for name in table.names:
-        try:
-            frame[name] = table.convert(frame[[name]])[name]
-        except FileError as error:
-            _errors.warn(str(error))
-            damaged.append(name)
-    _errors.print_notes(table)
-    if is_large:
-        _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")
-    return frame, table.layout, damaged
 
 
 def _may_be_edges(frame: pandas.DataFrame, n_columns: int) -> bool:
@@ -226,27 +217,35 @@ def _propose_commands(
     if target is None:
         is_number = table["numeric"] & table["usable"]
         number = _propose_target(table, is_number, group_columns)
-    # 2. The line of each command that has features.
-    is_svmlight = facts["format"] == "svmlight"  # lines start with the target
-    label_option = [] if is_svmlight else ["--target", label or "targets.csv"]
-    number_option = [] if is_svmlight else ["--target", number or "targets.csv"]
-    groups_option = ["--groups", groups or "groups.csv"]
-    commands: list[dict[str, Any]] = []
-
-    def add(
-        command: list[str], roles: list[Any], takes_strings: bool, ending: str
-    ) -> None:
-        """Add a command whose features are the columns without a role."""
-        is_feature = ~table.index.isin(roles) & (table["role"] != "id")
-        features = table[is_feature]
+    # 2. Each command, columns with a role in it, whether it takes strings, and its end.
+    file, label_option, number_option = str(path), [], []
+    if facts["format"] != "svmlight":  # its lines start with the target
+        label_option = ["--target", label or "targets.csv"]
+        number_option = ["--target", number or "targets.csv"]
+    kind: list[str] = []
+    if "nodes" not in facts:
+        kind = ["--affinity", "nearest_neighbors"]
+    elif "third_column" in facts:
+        kind = ["--no-weights"]
+    proposals: list[tuple[list[str], list[Any], bool, str]] = [
+        (["cluster", file, *kind], [], False, "-k 10 -o labels.csv"),
+        (["pca", file], [], False, "-r 2 -o components.npz"),
+        (["classify", file, *label_option], [label], True, "-o model.joblib"),
+        (["regress", "MODEL", file, *number_option], [number], True, "-o fair.joblib"),
+    ]
+    # 3. The line of each command that has features: columns without a role.
+    commands = []
+    for command, targets, takes_strings, ending in proposals:
+        is_feature = ~table.index.isin([*targets, *group_columns])
+        features = table[is_feature & (table["role"] != "id")]
         is_kept = features["usable"] & (features["numeric"] | takes_strings)
         kept = features[is_kept]
         n_features = int(kept["distinct"].where(~kept["numeric"], 1).sum())
         if "stored_values" in facts:
             n_features = facts["n_columns"]
         if not n_features and command[0] != "cluster":
-            return
-        arguments = ["scalefair", *command, *groups_option]
+            continue
+        arguments = ["scalefair", *command, "--groups", groups or "groups.csv"]
         if "MODEL" not in command:  # a model chooses its columns itself
             for name in features.index[~is_kept]:
                 arguments += ["--drop", name]
@@ -254,19 +253,6 @@ def _propose_commands(
                 arguments += ["--missing", "impute"]
         line = f"{shlex.join(arguments)} {ending}"
         commands.append({"command": command[0], "features": n_features, "line": line})
-
-    file = str(path)
-    cluster = ["cluster", file]
-    if "nodes" not in facts:
-        cluster += ["--affinity", "nearest_neighbors"]
-    elif "third_column" in facts:
-        cluster.append("--no-weights")
-    add(cluster, group_columns, False, "-k 10 -o labels.csv")
-    add(["pca", file], group_columns, False, "-r 2 -o components.npz")
-    classify = ["classify", file, *label_option]
-    add(classify, [label, *group_columns], True, "-o model.joblib")
-    regress = ["regress", "MODEL", file, *number_option]
-    add(regress, [number, *group_columns], True, "-o fair.joblib")
     return commands
 
 

@@ -1,10 +1,10 @@
-"""Features of rows: columns of numbers, perhaps standardized, and encoded strings."""
+"""Features of rows, perhaps in blocks: numbers, and strings that are encoded."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,125 @@ import pandas
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._entries import not_finite
 from scalefair._messages import listed
-from scalefair.cli._errors import Failure, note
-from scalefair.cli._rows import MappedReader, Rows, check_finite, iterate_blocks
-from scalefair.cli._run import watch_passes
+from scalefair.cli._errors import Failure, note, printable
 from scalefair.files import clean_table
+from scalefair.files._source import BLOCK_BYTES
 from scalefair.files._text import quote
 from scalefair.streaming import RowReader
+
+# --- Blocks --------------------------------------------------------------------------
+
+
+def iterate_blocks(X: Any) -> Iterator[Any]:
+    """Yield blocks of rows: of a reader, or of an array or frame."""
+    if isinstance(X, RowReader):
+        for number, block in enumerate(X.blocks(), start=1):
+            if X.progress is not None:
+                X.progress(number, len(X))
+            yield block
+    elif sparse.issparse(X):
+        yield X
+    else:
+        step = max(1, BLOCK_BYTES // (8 * max(1, X.shape[1])))
+        yield from (X[start : start + step] for start in range(0, len(X), step))
+
+
+def map_blocks(X: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a changed matrix; of a reader another one that changes what it reads."""
+    return MappedReader(X, change) if isinstance(X, RowReader) else change(X)
+
+
+def check_finite(path: Path, X: Any) -> None:
+    """Raise a Failure that names the first value that is NaN or infinite."""
+    start = 0
+    for block in iterate_blocks(X):
+        rows, columns, _ = not_finite(block)
+        if rows.size:
+            raise Failure(
+                f"{path}: row {start + rows[0]}, column {columns[0]} (counted "
+                "from 0) is NaN or infinite. Give it a value or leave the row out."
+            )
+        start += block.shape[0]
+
+
+class MappedReader(RowReader):
+    """Reader that applies a function to the blocks of another one, or of a frame."""
+
+    def __init__(self, source: Any, change: Callable[[Any], Any]) -> None:
+        self._source, self._change = source, change
+        if isinstance(source, RowReader):
+            self.lengths, self.progress = source.lengths, source.progress
+        else:
+            lengths = [len(block) for block in iterate_blocks(source)]
+            self.lengths = np.array(lengths)
+        first = self.block(0)
+        self.n_features, self.dtype = first.shape[1], first.dtype
+        self.is_sparse = sparse.issparse(first)
+        # Of sparse rows an estimate: that the blocks are alike.
+        size = first.nnz * len(self) if self.is_sparse else np.prod(self.shape)
+        self.nnz = int(size)
+
+    def block(self, number: int) -> Any:
+        """Return the rows of a block."""
+        if isinstance(self._source, RowReader):
+            return self._change(self._source.block(number))
+        start = int(self.lengths[:number].sum())
+        return self._change(self._source[start : start + int(self.lengths[number])])
+
+
+class _PassCounter:
+    """Counts the passes of a reader, and shows the progress of each."""
+
+    def __init__(self, name: str, bar: Any) -> None:
+        self.n_passes, self._name, self._bar = 0, name, bar
+        self._task = bar.add_task("", total=None, visible=False)
+
+    def __call__(self, number: int, n_blocks: int) -> None:
+        if number == 1:
+            self.n_passes += 1
+            description = f"{self._name}, pass {self.n_passes}"
+            self._bar.reset(
+                self._task, total=n_blocks, description=description, visible=True
+            )
+        self._bar.update(self._task, completed=number)
+
+
+@contextmanager
+def watch_passes(matrices: Mapping[str, Any], *, show: bool) -> Iterator[None]:
+    """Count the passes of those matrices that are readers, on a bar if `show`."""
+    readers = {name: X for name, X in matrices.items() if isinstance(X, RowReader)}
+    if not readers:
+        yield
+        return
+    from rich.markup import escape
+    from rich.progress import Progress
+
+    bar = Progress(transient=True, disable=not show)
+    # Even a disabled bar prints a blank line at its end, with rich before 14.3.
+    with bar if show else nullcontext():
+        for name, reader in readers.items():
+            reader.progress = _PassCounter(escape(printable(name)), bar)
+        yield
+
+
+def describe_passes(X: Any) -> dict[str, Any]:
+    """Return the number of blocks and passes, of rows that were read in blocks."""
+    if not isinstance(X, RowReader):
+        return {}
+    facts = {"read": "in blocks", "n_blocks": len(X)}
+    if isinstance(X.progress, _PassCounter):
+        facts["n_passes"] = X.progress.n_passes
+    return facts
+
+
+# --- The encoder ---------------------------------------------------------------------
 
 
 @contextmanager
 def encoded(
-    parts: Mapping[str, Rows],
+    parts: Mapping[str, Any],
     *,
     show: bool,
     standardize: bool,
@@ -55,7 +162,7 @@ def encoded(
 
 
 def fit_encoder(
-    rows: Rows, *, standardize: bool, impute: bool = False, dense: bool = False
+    rows: Any, *, standardize: bool, impute: bool = False, dense: bool = False
 ) -> Any:
     """Fit a pipeline that turns rows into features."""
     from sklearn.compose import ColumnTransformer
@@ -98,7 +205,7 @@ def fit_encoder(
     return encoder.fit(rows.X if impute else rows.X.head(1000))
 
 
-def _fit_scaler(rows: Rows, numbers: list[str]) -> Any:
+def _fit_scaler(rows: Any, numbers: list[str]) -> Any:
     """Fit a scaler to all rows, block by block; sparse rows are not centred."""
     from sklearn.preprocessing import StandardScaler
 
@@ -114,7 +221,7 @@ def _fit_scaler(rows: Rows, numbers: list[str]) -> Any:
     return scaler
 
 
-def encode(encoder: Any, rows: Rows) -> Any:
+def encode(encoder: Any, rows: Any) -> Any:
     """Return the features of rows: an array, a CSR matrix, or a reader of either."""
     for name, categories in _categories(encoder, rows).items():
         note_unknown(rows.path, rows.X[name], categories, "does not occur in TRAIN")
@@ -150,7 +257,7 @@ def note_unknown(
     )
 
 
-def _categories(encoder: Any, rows: Rows) -> dict[str, NDArray[Any]]:
+def _categories(encoder: Any, rows: Any) -> dict[str, NDArray[Any]]:
     """Return the categories that a fitted encoder knows, by column."""
     if not rows.string_columns:
         return {}
@@ -158,7 +265,7 @@ def _categories(encoder: Any, rows: Rows) -> dict[str, NDArray[Any]]:
     return dict(zip(rows.string_columns, one_hot.categories_, strict=True))
 
 
-def feature_names(encoder: Any, rows: Rows) -> list[str]:
+def feature_names(encoder: Any, rows: Any) -> list[str]:
     """Return names of features: columns, and ``column=value`` of encoded strings."""
     categories = _categories(encoder, rows)
     encoded = [f"{name}={value}" for name in categories for value in categories[name]]

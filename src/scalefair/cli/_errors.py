@@ -9,11 +9,11 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import click
 
@@ -39,8 +39,6 @@ _REMEDIES: dict[int | None, str] = {
     errno.ENOSPC: " Free some space.",
     errno.EACCES: " Check the access rights, or choose another name.",
 }
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Failure(click.ClickException):
@@ -93,19 +91,9 @@ class Commands(click.Group):
             raise _as_failure(error) from error
 
 
-def debug_option(command: Function) -> Function:
-    """Add ``--debug``: the traceback of an error before its line."""
-
-    def store(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-        ctx.meta[_DEBUG] = value
-
-    return click.option(
-        "--debug",
-        is_flag=True,
-        expose_value=False,
-        callback=store,
-        help="Show the traceback of an error.",
-    )(command)
+def store_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    """Store whether an error shows its traceback."""
+    ctx.meta[_DEBUG] = value
 
 
 def mark_written() -> None:

@@ -1,4 +1,4 @@
-"""Options of the commands: many are parameters of an estimator, others are shared."""
+"""Options of the commands: parameters of an estimator, and those about files."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import csv
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from math import inf, isnan
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import click
 from click.core import ParameterSource
 
 from scalefair._groups import check_interval
-from scalefair.cli._errors import EXIT_CODES, debug_option
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from scalefair._memory import array_limit
+from scalefair.cli._errors import EXIT_CODES, note, store_debug
+from scalefair.files._graphs import EdgePolicy
+from scalefair.files._text import TextOptions
+from scalefair.files._values import read_values
 
 # Sections of the help that come after those of the estimator, in this order.
 _LAST_SECTIONS = ["Columns", "Measures", "Files", "Advanced", "Other options"]
@@ -145,27 +148,28 @@ def option_table(section: str, rows: Mapping[str, tuple[Any, Any, str]]) -> list
     return options
 
 
-def add_options(command: Function, options: Sequence[Any]) -> Function:
-    """Add options to a command, or to its function, in the order of the help."""
-    # The decorators of a function are applied from the last to the first.
-    in_order = options if isinstance(command, click.Command) else reversed(options)
-    for decorate in in_order:
-        command = decorate(command)
-    return command
-
-
 def command(
     options: Sequence[Any], epilog: str = "", **arguments: str
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that makes a command; `arguments` are the files it takes."""
 
     def make(function: Any) -> click.Command:
-        function = add_options(debug_option(function), options)
+        # Decorators are applied from the last to the first: help is in their order.
+        for decorate in reversed([*options, debug]):
+            function = decorate(function)
         for name, metavar in reversed(arguments.items()):
             function = click.argument(name, metavar=metavar, type=PATH)(function)
         end = f"{epilog}\b\n{EXIT_CODES}" if epilog else EXIT_CODES
         return click.command(cls=SectionedCommand, epilog=end)(function)
 
+    debug = option(
+        "Other options",
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        callback=store_debug,
+        help="Show the traceback of an error.",
+    )
     return make
 
 
@@ -465,3 +469,90 @@ def output_option(content: str) -> Any:
     """Return the option that names the file for the content."""
     text = f"File to write {content} to; - is stdout."
     return option("Required", "-o", "--output", required=True, type=PATH, help=text)
+
+
+# --- What the options say about files -----------------------------------------------
+
+# What columns, or files, may hold besides features.
+ROLES = ("target", "groups")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options about files of rows, by their names; saved models keep them."""
+
+    groups: str | None = None
+    attributes: str = "joint"
+    target: str | None = None
+    id_column: str | None = None
+    drop: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    keep_groups: bool = False
+    missing: str = "error"
+    header: bool | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    skip_lines: int = 0
+    encoding: str | None = None
+    na_values: Sequence[str] = ()
+    svmlight: bool = False
+    target_header: bool | None = None
+    groups_header: bool | None = None
+    directed: str = "error"
+    weights: bool | None = None
+    test_file: Path | None = None
+    test_target: str | None = None
+    test_groups: str | None = None
+    memory_limit: int | None = None
+    folder: Path = Path()  # of temporary files
+
+    @classmethod
+    def take(
+        cls,
+        options: dict[str, Any],
+        *,
+        memory_limit: int | None = None,
+        folder: Path = Path(),
+    ) -> Self:
+        """Take the options that are about files out of all options of a command."""
+        if column := options.pop("group_column", None):
+            options["groups"] = f"{options['groups']}:{column}"
+        names = {entry.name for entry in fields(cls)} & options.keys()
+        values: dict[str, Any] = {"memory_limit": memory_limit, "folder": folder}
+        values |= {name: options.pop(name) for name in names}
+        if "attributes" in values:  # estimators need it as well
+            options["attributes"] = values["attributes"]
+        return cls(**values)
+
+    @property
+    def text(self) -> TextOptions:
+        """Options about text."""
+        names = [entry.name for entry in fields(TextOptions)]
+        return TextOptions(**{name: getattr(self, name) for name in names})
+
+    @property
+    def edge_policy(self) -> EdgePolicy:
+        """Options about weights of edges."""
+        return EdgePolicy(self.directed, self.weights)
+
+    def exceeds_memory(self, path: Path, *, is_text: bool) -> bool:
+        """Return whether to read a file in blocks; the standard input never."""
+        size = 0 if str(path) == "-" else path.stat().st_size
+        # A byte of text becomes about two bytes of numbers.
+        return (2 * size if is_text else size) > array_limit(self.memory_limit)
+
+    def read_values(self, role: str, units: Any) -> Any:
+        """Read the file that has the values of a role, for rows or nodes."""
+        values, notes = read_values(
+            getattr(self, role),
+            units,
+            role.removesuffix("s"),
+            header=getattr(self, f"{role}_header"),
+            encoding=self.encoding,
+            na_values=self.na_values,
+            by_row=self.id_column == "row",  # a column that predict writes
+            joint=self.attributes == "joint",
+        )
+        for text in notes:
+            note(text)
+        return values

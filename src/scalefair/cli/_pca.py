@@ -17,7 +17,7 @@ from scalefair._rounding import ROUNDING
 from scalefair.cli import _options as opt
 from scalefair.cli import _report, _rows, _run
 from scalefair.cli._encoder import encoded
-from scalefair.cli._read_options import ReadOptions
+from scalefair.cli._options import ReadOptions
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader, row_blocks
 
@@ -81,7 +81,6 @@ def pca(data: Path, **options: Any) -> None:
     read_options = ReadOptions.take(options, folder=folder)
     rows = _rows.read_rows(data, read_options, strings="refuse")
     seconds = {"read": time.perf_counter() - start}
-    options["attributes"] = read_options.attributes
     model = FairPCA(**options)
     impute = read_options.missing == "impute"
     parts = {data.name: rows}

@@ -24,7 +24,7 @@ from scalefair._messages import listed
 from scalefair.cli import _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._encoder import note_unknown
-from scalefair.cli._read_options import ReadOptions
+from scalefair.cli._options import ReadOptions
 from scalefair.files import reading
 from scalefair.files._matrices import rows_format
 from scalefair.files._tables import as_strings
@@ -106,18 +106,7 @@ def read_for_model(
         columns=columns,
         keep_missing=options.missing == "error",
     )
-    _spell_strings(rows, model)
-    if rows_kind == "table" and not has_names:
-        rows.X = rows.X.to_numpy(np.float64)
-    n_missing = getattr(model, "n_features_in_", 0) - rows.X.shape[1]
-    if rows_kind == "svmlight" and n_missing > 0:  # they are zero in all rows
-        rows.n_columns += n_missing
-        rows.X.resize(rows.n_rows, model.n_features_in_)
-    return rows
-
-
-def _spell_strings(rows: _rows.Rows, model: Any) -> None:
-    """Give strings the spelling of the model's categories, or make them booleans."""
+    # Strings get the spelling of the model's categories, or are booleans.
     categories = _categories(model) if rows.string_columns else {}
     for name in rows.string_columns:
         values = rows.X[name].where(rows.X[name].notna(), np.nan)
@@ -129,6 +118,14 @@ def _spell_strings(rows: _rows.Rows, model: Any) -> None:
         elif values.dropna().isin(_BOOLEANS).all():  # as pandas reads them
             values = values.map(_BOOLEANS)
         rows.X[name] = values
+    # Names of columns are for models that know them.
+    if rows_kind == "table" and not has_names:
+        rows.X = rows.X.to_numpy(np.float64)
+    n_missing = getattr(model, "n_features_in_", 0) - rows.X.shape[1]
+    if rows_kind == "svmlight" and n_missing > 0:  # they are zero in all rows
+        rows.n_columns += n_missing
+        rows.X.resize(rows.n_rows, model.n_features_in_)
+    return rows
 
 
 def _categories(model: Any) -> dict[str, dict[str, str]]:
@@ -155,20 +152,33 @@ def predict(
 ) -> NDArray[Any]:
     """Return a prediction for each row, in batches that fit into the memory."""
     X = getattr(rows.X, "iloc", rows.X)
+    parts = []
     try:
+        # 1. Some models take groups; a method without a default needs them.
         call = getattr(model, method)
-        takes_groups = _takes_groups(call, rows)
-        parts = []
+        parameter = inspect.signature(call).parameters.get("sensitive_features")
+        if parameter and rows.groups is None and parameter.default is parameter.empty:
+            raise click.UsageError(_run.NEEDS_GROUPS)
+        takes_groups = parameter is not None and rows.groups is not None
+        # 2. Predict.
         for batch in gen_batches(rows.n_rows, 2**16):
-            if takes_groups:
-                parts.append(call(X[batch], sensitive_features=rows.groups[batch]))
-            else:
-                parts.append(call(X[batch]))
+            groups = {"sensitive_features": rows.groups[batch]} if takes_groups else {}
+            parts.append(call(X[batch], **groups))
     except (OSError, MemoryError, click.UsageError):
         raise
-    # The model may raise any error.
+    # The model may raise any error; missing values are often the reason.
     except Exception as error:
-        raise _prediction_failure(path, rows, error) from error
+        hint, (reason, _, _) = "", str(error).partition("\n")
+        if not sparse.issparse(rows.X):
+            counts = pandas.DataFrame(rows.X).isna().sum()
+            columns = zip(rows.names, counts, strict=False)
+            if missing := listed(f"{name} {n:,}" for name, n in columns if n):
+                hint = f" Values are missing ({missing}): pass --missing drop."
+        raise _errors.Failure(
+            f"{rows.path}: {path} cannot predict these rows ({type(error).__name__}: "
+            f"{reason}).{hint}"
+        ) from error
+    # 3. One finite number for each row, or a class.
     predictions = np.concatenate(parts)
     if predictions.shape[1:] == (1,):
         predictions = predictions.ravel()
@@ -182,33 +192,6 @@ def predict(
             "columns."
         )
     return predictions
-
-
-def _takes_groups(call: Any, rows: _rows.Rows) -> bool:
-    """Return whether a method of a model is called with groups; raise if they lack."""
-    parameter = inspect.signature(call).parameters.get("sensitive_features")
-    if parameter is None:
-        return False
-    if rows.groups is None and parameter.default is parameter.empty:
-        raise click.UsageError(_run.NEEDS_GROUPS)
-    return rows.groups is not None
-
-
-def _prediction_failure(
-    path: Path, rows: _rows.Rows, error: Exception
-) -> _errors.Failure:
-    """Return the failure of a model; missing values are often the reason."""
-    reason, _, _ = str(error).partition("\n")
-    hint = ""
-    if not sparse.issparse(rows.X):
-        counts = pandas.DataFrame(rows.X).isna().sum()
-        columns = zip(rows.names, counts, strict=False)
-        if missing := listed(f"{name} {n:,}" for name, n in columns if n):
-            hint = f" Values are missing ({missing}): pass --missing drop."
-    return _errors.Failure(
-        f"{rows.path}: {path} cannot predict these rows ({type(error).__name__}: "
-        f"{reason}).{hint}"
-    )
 
 
 @opt.command(_OPTIONS, _EPILOG, model_file="MODEL", train="TRAIN")
@@ -225,7 +208,6 @@ def regress(
     # 1. Read the model and its rows, which it takes in memory.
     start = time.perf_counter()
     read_options = ReadOptions.take(options, memory_limit=sys.maxsize)
-    options["attributes"] = read_options.attributes
     parameters = opt.parameters_in_force(ctx, options, _CONDITIONS)
     model = load_model(model_file)
     if not hasattr(model, "predict") or hasattr(model, "classes_"):
@@ -251,24 +233,39 @@ def regress(
         **_describe_fit(fair),
     }
     report = _report.Report("regress", content, "", str(train))
+    predictions: dict[str, dict[str, NDArray[Any]]] = {}
     with _run.library_warnings():
         for name, part in parts.items():
-            predictions = {
+            predictions[name] = {
                 "before": before[name],
                 "after": predict(fair, model_file, part),
             }
             source[name] = {
                 **_run.describe_rows(part, part.X),
-                "target_from": part.target_from,
+                "target_from": part.sources["target"],
             }
             groups = part.sensitive_features
-            content[name] = _measure(groups, y[name], predictions)
-            report.figures += [
-                _make_figure(name, values, predictions, attribute)
-                for attribute, values in _report.by_attribute(groups).items()
-            ]
+            content[name] = _measure(groups, y[name], predictions[name])
     content |= {"seconds": seconds, "peak_memory_bytes": peak_memory()}
     _add_facts(report)
+
+    def plot(figure: Any, part: str, selected: Any, groups: Any) -> None:
+        """Draw densities of the predictions of groups, before and after the change."""
+        from scalefair.plotting import OutputDensityDisplay
+
+        OutputDensityDisplay.from_predictions(
+            {when: values[selected] for when, values in predictions[part].items()},
+            sensitive_features=groups,
+            output_name="prediction",
+            kind="histogram",
+            ax=figure.subplots(1, 2, sharex=True, sharey=True),
+        )
+
+    caption = (
+        "Predictions for each group{of_attribute} before and after the change, {part} "
+        "rows. Where the curves agree groups are treated alike."
+    )
+    report.figures = _report.group_figures(parts, plot, (10, 3.8), caption)
     writers = {"output": partial(joblib.dump, fair)}
     _run.finish(report, outputs, writers, show=show, converged=fair.converged_)
 
@@ -279,8 +276,9 @@ def _as_numbers(rows: _rows.Rows) -> NDArray[np.float64]:
     invalid = np.flatnonzero(~np.isfinite(y))
     if invalid.size:
         raise _errors.Failure(
-            f"{rows.target_from}: the target of row {invalid[0]} (counted from 0) is "
-            f"{rows.target[invalid[0]].item()!r}, not a finite number. Correct it."
+            f"{rows.sources['target']}: the target of row {invalid[0]} (counted from "
+            f"0) is {rows.target[invalid[0]].item()!r}, not a finite number. Correct "
+            "it."
         )
     return y
 
@@ -349,38 +347,13 @@ def _add_facts(report: _report.Report) -> None:
         template = f"{{{key}_before:.4g}} -> {{{key}_after:.4g}}"
         facts.append((title, _report.by_part(content, template)))
         before, after = measures[f"{key}_before"], measures[f"{key}_after"]
-        changes.append(f"the {title} {_report.change(before, after)}")
+        old, new = f"{before:.3g}", f"{after:.3g}"
+        verb = "falls" if after < before else "rises"
+        change = f"stays {new}" if old == new else f"{verb} from {old} to {new}"
+        changes.append(f"the {title} {change}")
     time = "{fit:.1f} s, reading {read:.1f} s"
     facts.append(("time", time.format(**content["seconds"])))
     report.title = f"Of the {part} rows {', '.join(changes)}"
     report.tables = _report.part_tables(content)
     layers = [layer for layer in content["unfairness_by_layer"] if layer]
     report.tables.append(_report.ReportTable("Layers, before the change", layers))
-
-
-def _make_figure(
-    part: str,
-    groups: NDArray[Any],
-    predictions: dict[str, NDArray[Any]],
-    attribute: str,
-) -> _report.ReportFigure:
-    """Return densities of the predictions of groups, before and after the change."""
-    selected, names, remark = _report.choose_groups(groups)
-
-    def plot(figure: Any) -> None:
-        from scalefair.plotting import OutputDensityDisplay
-
-        OutputDensityDisplay.from_predictions(
-            {when: values[selected] for when, values in predictions.items()},
-            sensitive_features=names,
-            output_name="prediction",
-            kind="histogram",
-            ax=figure.subplots(1, 2, sharex=True, sharey=True),
-        )
-
-    of_attribute = f" of {attribute}" if attribute else ""
-    caption = (
-        f"Predictions for each group{of_attribute} before and after the change, {part} "
-        f"rows. Where the curves agree groups are treated alike.{remark}"
-    )
-    return _report.ReportFigure(plot, (10, 3.8), f"Densities. {caption}", caption)

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -91,35 +92,29 @@ class Report:
         from rich.text import Text
 
         console = Console()
+        # 1. Tables; columns of numbers are neither cut nor wrapped.
         for table in self.tables:
-            if table.terminal and table.records:
-                caption = Text(printable(table.caption))
-                console.print(caption, _format_for_terminal(table))
+            if not table.terminal or not table.records:
+                continue
+            grid, columns = Table(), table.present_columns()
+            for _, title, _, has_numbers in columns:
+                header = Text("\n".join(map(printable, title.split("\n"))))
+                side: Any = "right" if has_numbers else "left"
+                grid.add_column(header, justify=side, no_wrap=has_numbers)
+            for record in table.records[: table.max_records]:
+                cells = [as_text(record.get(x, ""), spec) for x, _, spec, _ in columns]
+                grid.add_row(*(Text(printable(cell)) for cell in cells))
+            if (n_more := len(table.records) - table.max_records) > 0:
+                grid.add_row(f"... {n_more:,} more")
+            console.print(Text(printable(table.caption)), grid)
+        # 2. Facts, and the files; their names are not cut either.
         files = [(name, str(path)) for name, path in written.items()]
         grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
         grid.add_column()
-        grid.add_column(overflow="fold")  # a name of a file is not cut
+        grid.add_column(overflow="fold")
         for name, value in [*self.facts, *files]:
             grid.add_row(Text(printable(name)), Text(printable(value)))
         console.print(grid)
-
-
-def _format_for_terminal(table: ReportTable) -> Any:
-    """Return a table as rich prints it."""
-    from rich.table import Table
-    from rich.text import Text
-
-    grid, columns = Table(), table.present_columns()
-    for _, title, _, has_numbers in columns:
-        header = Text("\n".join(map(printable, title.split("\n"))))
-        side: Any = "right" if has_numbers else "left"
-        grid.add_column(header, justify=side, no_wrap=has_numbers)
-    for record in table.records[: table.max_records]:
-        cells = [as_text(record.get(key, ""), spec) for key, _, spec, _ in columns]
-        grid.add_row(*(Text(printable(cell)) for cell in cells))
-    if (n_more := len(table.records) - table.max_records) > 0:
-        grid.add_row(f"... {n_more:,} more")
-    return grid
 
 
 def is_number(value: Any) -> bool:
@@ -219,23 +214,19 @@ def _draw(figures: list[ReportFigure]) -> Iterator[dict[str, str]]:
         yield {"text": 'Figures need matplotlib: pip install "scalefair[plot]".'}
         return
     for figure in figures:
+        file, media_type = io.BytesIO(), "svg+xml"
         try:
-            yield {"src": _picture(figure), "alt": figure.alt, "text": figure.caption}
+            draw(figure, file, format="svg", metadata={"Date": None})
+            if file.tell() > MAX_SVG_BYTES:
+                file, media_type = io.BytesIO(), "png"
+                draw(figure, file)
+            encoded = base64.b64encode(file.getvalue()).decode()
+            address = f"data:image/{media_type};base64,{encoded}"
+            yield {"src": address, "alt": figure.alt, "text": figure.caption}
         except Exception as error:
             message = f"a figure could not be drawn: {type(error).__name__}: {error}"
             warn(message)
             yield {"text": f"{message} ({figure.caption})"}
-
-
-def _picture(figure: ReportFigure) -> str:
-    """Return the address of a picture that is in the page itself."""
-    file, media_type = io.BytesIO(), "svg+xml"
-    draw(figure, file, format="svg", metadata={"Date": None})
-    if file.tell() > MAX_SVG_BYTES:
-        file, media_type = io.BytesIO(), "png"
-        draw(figure, file)
-    encoded = base64.b64encode(file.getvalue()).decode()
-    return f"data:image/{media_type};base64,{encoded}"
 
 
 def draw(
@@ -320,13 +311,6 @@ def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:
     return facts
 
 
-def change(before: float, after: float) -> str:
-    """Return in words how a number changes."""
-    old, new = f"{before:.3g}", f"{after:.3g}"
-    verb = "falls" if after < before else "rises"
-    return f"stays {new}" if old == new else f"{verb} from {old} to {new}"
-
-
 def iterations(n_iter: int) -> str:
     """Return how many iterations there were."""
     return "1 iteration" if n_iter == 1 else f"{n_iter:,} iterations"
@@ -362,7 +346,9 @@ def choose_groups(
     """
     names, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
     largest = np.argsort(-counts, kind="stable")[:MAX_FIGURE_GROUPS]
-    short = [_shorten(str(name)) for name in names.tolist()]
+    # On one line of 24 characters: longer ones cover a legend.
+    lines = [" ".join(str(name).split()) or "(empty)" for name in names.tolist()]
+    short = [line if len(line) <= 24 else f"{line[:21]}..." for line in lines]
     # Names that are alike when they are short are numbered.
     labels = [
         name if short.count(name) == 1 else f"{name} ({i})"
@@ -375,7 +361,22 @@ def choose_groups(
     return is_selected, np.array(labels)[codes[is_selected]], remark
 
 
-def _shorten(name: str) -> str:
-    """Return a name on one line of 24 characters: longer ones cover a legend."""
-    line = " ".join(name.split()) or "(empty)"
-    return line if len(line) <= 24 else f"{line[:21]}..."
+def group_figures(
+    parts: Mapping[str, Any],
+    plot: Callable[..., object],
+    size: tuple[float, float],
+    caption: str,
+) -> list[ReportFigure]:
+    """Return a figure of the groups, for each part of the rows and each attribute.
+
+    They are drawn by ``plot(figure, part=..., selected=..., groups=...)``.
+    """
+    figures = []
+    for part, rows in parts.items():
+        for attribute, groups in by_attribute(rows.sensitive_features).items():
+            selected, names, remark = choose_groups(groups)
+            draw_part = partial(plot, part=part, selected=selected, groups=names)
+            of_attribute = f" of {attribute}" if attribute else ""
+            text = caption.format(part=part, of_attribute=of_attribute) + remark
+            figures.append(ReportFigure(draw_part, size, text, text))
+    return figures

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import csv
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -18,19 +19,17 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
-from scalefair._entries import not_finite
 from scalefair._groups import encode_groups, few_rows
 from scalefair._memory import array_limit
 from scalefair._messages import listed
+from scalefair.cli._encoder import check_finite, iterate_blocks, map_blocks
 from scalefair.cli._errors import Failure, note, print_notes, warn
-from scalefair.cli._options import translate
-from scalefair.cli._read_options import ROLES, ReadOptions, find_role_columns
+from scalefair.cli._options import ROLES, ReadOptions, translate
 from scalefair.files import NpyReader, NpzReader, SvmlightReader
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._source import BLOCK_BYTES
 from scalefair.files._tables import TableFile
-from scalefair.files._values import ID_NAMES, parse_values
-from scalefair.streaming import RowReader
+from scalefair.files._values import ID_NAMES, find_source, parse_values
 
 # More groups, or categories of a column, are rather ids or free text.
 MAX_CATEGORIES = 1000
@@ -52,8 +51,7 @@ class Rows:
     groups: Any = None
     attributes: pandas.DataFrame | None = None
     target: Any = None
-    groups_from: str = ""  # for messages
-    target_from: str = ""
+    sources: dict[str, str] = field(default_factory=dict)  # of the roles, in messages
     kinds: dict[str, str] = field(default_factory=dict)  # of dtypes, by role
     n_columns: int = 0  # of the file
     has_header: bool = True
@@ -103,14 +101,28 @@ def read_rows(
         is_saved = training.n_rows == 0
         if not is_saved and rows_format(training.path, options.svmlight) != rows_kind:
             raise Failure(f"{path}: is in another format than {training.path}.")
-    # 2. From a path to a frame, or a matrix; then values that cannot be used.
+    # 2. From a path to a frame, or a matrix.
+    table = None
     if rows_kind == "table":
         rows, table = _read_table(path, options, training, columns)
-        _check_strings(rows, strings)
-        _check_finite_columns(rows, table)
-        _treat_missing(rows, table, options.missing, keep_missing, training is None)
     else:
         rows = _read_matrix(path, rows_kind, options, training)
+    # 3. Targets and groups that are in files of their own.
+    for role in ROLES:
+        source = getattr(options, role)
+        if source is not None and getattr(rows, role) is None:
+            setattr(rows, role, options.read_values(role, rows))
+            rows.sources[role] = source
+            rows.from_files.append(role)
+    # 4. Values that cannot be used.
+    if table is not None:
+        _check_strings(rows, strings)
+        for name in rows.names:
+            values = rows.X[name]
+            if is_numeric_dtype(values) and (is_infinite := np.isinf(values)).any():
+                location = table.locate(is_infinite.argmax(), name)
+                raise Failure(f"{location} is infinite.")
+        _treat_missing(rows, table, options.missing, keep_missing, training is None)
     if training is not None:
         if not rows.has_header and rows.n_columns != training.n_columns:
             raise Failure(
@@ -120,7 +132,7 @@ def read_rows(
         if strings == "encode" and new_strings:
             names = listed(sorted(new_strings))
             raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
-    # 3. Strings of target and groups become their types.
+    # 5. Strings of target and groups become their types.
     _type_roles(rows, options, training)
     if rows.groups is not None:
         _check_groups(rows, training)
@@ -163,10 +175,12 @@ def _type_roles(rows: Rows, options: ReadOptions, training: Rows | None) -> None
         if training is not None:  # the same types as there
             kinds = training.kinds.get(role) or getattr(training, role).dtype.kind
         if len(kinds) != values.shape[1]:
-            raise Failure(f"{rows.groups_from}: TRAIN has its groups in other columns.")
+            raise Failure(
+                f"{rows.sources[role]}: TRAIN has its groups in other columns."
+            )
         vector, rows.kinds[role], rows.attributes = type_values(
             values,
-            getattr(rows, f"{role}_from"),
+            rows.sources[role],
             kinds,
             options.attributes,
             warns=training is None or training.n_rows > 0,
@@ -210,8 +224,9 @@ def _check_groups(rows: Rows, training: Rows | None) -> None:
     has_data = training is None or training.n_rows > 0
     if not 1 + has_data <= len(names) <= MAX_CATEGORIES:
         raise Failure(
-            f"{rows.groups_from}: has {len(names):,} group(s), such as {names[0]!r}; "
-            f"2 to {MAX_CATEGORIES:,} can be compared. Join values, or take others."
+            f"{rows.sources['groups']}: has {len(names):,} group(s), such as "
+            f"{names[0]!r}; 2 to {MAX_CATEGORIES:,} can be compared. Join values, or "
+            "take others."
         )
     has_groups = training is not None and training.groups is not None
     if has_groups and rows.attributes is None:
@@ -225,19 +240,43 @@ def refuse_unknown(rows: Any, role: str, name: str, training: Any) -> None:
     new = [value for value in values if value not in vocabulary]
     if new:
         raise Failure(
-            f"{getattr(rows, f'{role}_from')}: the {name} {listed(new[:1], repr)} does "
-            f"not occur in TRAIN (known: {listed(vocabulary, repr)}). Leave it out."
+            f"{rows.sources[role]}: the {name} {listed(new[:1], repr)} does not "
+            f"occur in TRAIN (known: {listed(vocabulary, repr)}). Leave it out."
         )
 
 
-def _read_role_files(rows: Rows, options: ReadOptions) -> None:
-    """Read targets and groups that are in files of their own."""
+def split_names(value: str, names: Sequence[str]) -> list[str]:
+    """Return the columns that an option names: one, or several between commas."""
+    if value in names:
+        return [value]
+    # As in a file, a name that has a comma is quoted.
+    cells = next(csv.reader([value], skipinitialspace=True), [])
+    return list(dict.fromkeys(cell.strip() for cell in cells))
+
+
+def find_role_columns(
+    source: Any, names: Sequence[str], options: ReadOptions
+) -> dict[str, list[str]]:
+    """Return which columns of a source hold target and groups.
+
+    An option that names no column must name a file.
+    """
+    columns = {}
     for role in ROLES:
-        source = getattr(options, role)
-        if source is not None and getattr(rows, role) is None:
-            setattr(rows, role, options.read_values(role, rows))
-            setattr(rows, f"{role}_from", source)
-            rows.from_files.append(role)
+        if (value := getattr(options, role)) is None:
+            continue
+        chosen = [value] if role == "target" else split_names(value, names)
+        missing = [name for name in chosen if name not in names]
+        if not missing:
+            columns[role] = chosen
+        elif not find_source(value)[0].exists():
+            raise Failure(
+                f"{listed(missing)}: neither a column of {source} (columns: "
+                f"{listed(names)}) nor a file. Check --{role}, or pass FILE:COLUMN."
+            )
+    if {*columns.get("target", ())} & {*columns.get("groups", ())}:
+        raise click.UsageError("--target and --groups name the same column.")
+    return columns
 
 
 def _describe_columns(kind: str, names: Sequence[str]) -> str:
@@ -257,10 +296,14 @@ def _read_table(
     """Read a table; target and groups are frames of strings, if columns of it."""
     table = TableFile(path, options.text)
     print_notes(table)
-    # 1. The columns of each role, and those that are left as features.
+    # 1. The columns of each role, ids (of the option, or a first column that is named
+    #    so), and those that are left as features.
     roles = find_role_columns(path, table.names, options)
-    _check_keep_groups(options, roles)
-    ids = _find_ids(table, options, roles)
+    ids, first = [], table.names[0]
+    if options.id_column is not None:
+        ids = [table.find(options.id_column, "--id-column")]
+    elif table.has_header and first.lower() in ID_NAMES | {""}:
+        ids = [name for name in [first] if name not in chain(*roles.values())]
     role_columns = list(chain(ids, *roles.values()))
     features = _find_features(path, table.names, options, roles, ids, columns)
     # 2. Columns whose values are strings even if they look like numbers.
@@ -291,31 +334,13 @@ def _read_table(
     )
     for role, names in roles.items():
         setattr(rows, role, frame[names].astype(object))
-        source = f"{_describe_columns('column', names)} of {path}"
-        setattr(rows, f"{role}_from", source)
-    for name in roles["groups"] if options.keep_groups else ():
+        rows.sources[role] = f"{_describe_columns('column', names)} of {path}"
+    for name in roles.get("groups", ()) if options.keep_groups else ():
         values = frame[name].astype(object)
         is_number = parse_values(values.dropna()).dtype.kind != "U"
         if name not in categorical and is_number:
             rows.X = rows.X.assign(**{name: pandas.to_numeric(values)})
-    _read_role_files(rows, options)
     return rows, table
-
-
-def _check_keep_groups(options: ReadOptions, roles: Mapping[str, list[str]]) -> None:
-    if options.keep_groups and "groups" not in roles:
-        raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
-
-
-def _find_ids(
-    table: TableFile, options: ReadOptions, roles: Mapping[str, list[str]]
-) -> list[str]:
-    """Return the column of ids, if any: of the option, or the first if named so."""
-    if options.id_column is not None:
-        return [table.find(options.id_column, "--id-column")]
-    first = table.names[0]
-    has_ids = table.has_header and first.lower() in ID_NAMES | {""}
-    return [first] if has_ids and first not in chain(*roles.values()) else []
 
 
 def _find_features(
@@ -327,6 +352,8 @@ def _find_features(
     columns: Sequence[str] | None,
 ) -> list[str]:
     """Return the columns that are features: those of a model, or all without a role."""
+    if columns is None and options.keep_groups and "groups" not in roles:
+        raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
     required: Sequence[str] = options.drop if columns is None else columns
     if missing := [name for name in required if name not in names]:
         raise Failure(
@@ -382,13 +409,6 @@ def _drop_options(names: Sequence[str]) -> str:
     return listed(f"--drop {name!r}" for name in names).replace(", --drop", " --drop")
 
 
-def _check_finite_columns(rows: Rows, table: TableFile) -> None:
-    for name in rows.names:
-        values = rows.X[name]
-        if is_numeric_dtype(values) and (is_infinite := np.isinf(values)).any():
-            raise Failure(f"{table.locate(is_infinite.argmax(), name)} is infinite.")
-
-
 def _treat_missing(
     rows: Rows, table: TableFile, policy: str, keep_missing: bool, is_training: bool
 ) -> None:
@@ -397,11 +417,13 @@ def _treat_missing(
     frames = [role for role in roles if isinstance(role, pandas.DataFrame)]
     role_columns = [frame[name] for frame in frames for name in frame]
     features = [] if keep_missing else [rows.X[name] for name in rows.names]
-    is_missing = _missing_values([*role_columns, *features])
-    if is_missing.empty:
+    columns = [x for x in [*role_columns, *features] if x.hasnans]
+    if not columns:
         return
+    is_missing = pandas.DataFrame({column.name: column.isna() for column in columns})
     counts = listed(f"{name} ({n:,})" for name, n in is_missing.sum().items())
     is_incomplete = is_missing.any(axis=1).to_numpy()
+    # 1. Refuse them.
     if policy == "error" or (policy == "impute" and rows.is_stored):
         row = int(is_incomplete.argmax())
         name = is_missing.columns[is_missing.iloc[row].argmax()]
@@ -411,8 +433,9 @@ def _treat_missing(
             "leave out rows, or impute to fill in features (in memory only), or --drop "
             "the columns."
         )
+    # 2. Which rows are dropped: groups and targets are not imputed.
     is_dropped = is_incomplete
-    if policy == "impute":  # but for groups and targets, which are not imputed
+    if policy == "impute":
         is_dropped = np.zeros(rows.n_rows, dtype=bool)
         for column in role_columns:
             is_dropped |= column.isna().to_numpy()
@@ -423,27 +446,17 @@ def _treat_missing(
             f"{rows.path}: no row has all its values, or a column none (missing: "
             f"{counts}). Leave columns out{remedy}."
         )
-    _note_missing(rows, is_dropped, is_incomplete, counts)
-    rows.X = rows.X[~is_dropped].reset_index(drop=True)
-    for name in ("ids", *ROLES):
-        if getattr(rows, name) is not None:
-            setattr(rows, name, getattr(rows, name)[~is_dropped])
-
-
-def _missing_values(columns: Sequence[pandas.Series]) -> pandas.DataFrame:
-    """Return which values are missing, in the columns that have such values."""
-    return pandas.DataFrame({x.name: x.isna() for x in columns if x.hasnans})
-
-
-def _note_missing(
-    rows: Rows, is_dropped: NDArray[Any], is_incomplete: NDArray[Any], counts: str
-) -> None:
+    # 3. Say what is done, and drop the rows.
     done = []
     if n_dropped := int(is_dropped.sum()):
         done.append(f"{n_dropped:,} of {rows.n_rows:,} rows were left out")
     if (is_incomplete & ~is_dropped).any():
         done.append("features were filled in")
     note(f"{rows.path}: {' and '.join(done)}. Missing values: {counts}.")
+    rows.X = rows.X[~is_dropped].reset_index(drop=True)
+    for name in ("ids", *ROLES):
+        if getattr(rows, name) is not None:
+            setattr(rows, name, getattr(rows, name)[~is_dropped])
 
 
 # --- Matrices ------------------------------------------------------------------------
@@ -453,18 +466,28 @@ def _read_matrix(
     path: Path, rows_kind: str, options: ReadOptions, training: Rows | None
 ) -> Rows:
     """Read an array or svmlight; features go by number: x0, x1, ... or 1, 2, ..."""
-    _refuse_table_options(path, rows_kind, options)
+    # 1. Options of tables; lines of svmlight start with the target.
+    refused = ["id_column", "categorical", "header", "na_values"]
+    refused += ["target"] * (rows_kind == "svmlight")
+    for name in refused:
+        if getattr(options, name):
+            spelling = name.replace("_", "-")
+            raise click.UsageError(f"--{spelling} does not apply to {path}.")
+    # 2. The matrix; features of svmlight that TRAIN lacks are dropped, others are zero.
     X, labels, zero_based = _open_matrix(path, rows_kind, options, training)
     if isinstance(X, np.ndarray):
         check_finite(path, X)
     m, n = X.shape
     if training is not None and rows_kind == "svmlight" and n != training.n_columns:
-        X, n = _match_features(path, X, training.n_columns), training.n_columns
+        n = training.n_columns
+        if n_ignored := sum((block.indices >= n).sum() for block in iterate_blocks(X)):
+            note(f"{path}: {n_ignored} value(s) of features TRAIN lacks were ignored.")
+        selection = sparse.eye_array(X.shape[1], n, format="csr")
+        X = map_blocks(X, lambda block: block @ selection)
+    # 3. The features of each role.
     prefix = "" if rows_kind == "svmlight" else "x"
     names = [f"{prefix}{j if zero_based else j + 1}" for j in range(n)]
     columns = find_role_columns(path, names, options)
-    if training is None:
-        _check_keep_groups(options, columns)
     feature_names = None if training is None else training.names
     features = _find_features(path, names, options, columns, (), feature_names)
     rows = Rows(path, X, features, np.arange(m), n_columns=n, zero_based=zero_based)
@@ -478,21 +501,10 @@ def _read_matrix(
         values = pandas.DataFrame(np.concatenate(dense), columns=chosen)
         source = f"{_describe_columns('feature', chosen)} of {path}"
         _set_role(rows, role, values, source)
-    _read_role_files(rows, options)
     if len(features) < n:
         kept = np.flatnonzero(np.isin(names, features))
         rows.X = map_blocks(X, lambda block: block[:, kept])
     return rows
-
-
-def _refuse_table_options(path: Path, rows_kind: str, options: ReadOptions) -> None:
-    names = ["id_column", "categorical", "header", "na_values"]
-    if rows_kind == "svmlight":  # its lines start with the target
-        names.append("target")
-    for name in names:
-        if getattr(options, name):
-            spelling = name.replace("_", "-")
-            raise click.UsageError(f"--{spelling} does not apply to {path}.")
 
 
 def _open_matrix(
@@ -519,15 +531,6 @@ def _open_matrix(
     return NpyReader(path, max_bytes=max_bytes), None, True
 
 
-def _match_features(path: Path, X: Any, n_features: int) -> Any:
-    """Give rows of svmlight the features of TRAIN: others are dropped, or zero."""
-    indices = (block.indices for block in iterate_blocks(X))
-    if n_ignored := sum((block >= n_features).sum() for block in indices):
-        note(f"{path}: {n_ignored} value(s) of features TRAIN lacks were ignored.")
-    selection = sparse.eye_array(X.shape[1], n_features, format="csr")
-    return map_blocks(X, lambda block: block @ selection)
-
-
 def _set_role(rows: Rows, role: str, values: pandas.DataFrame, source: str) -> None:
     """Set the values of a role: integers if all are, a vector if it has one column."""
     infinite = np.argwhere(~np.isfinite(values))
@@ -537,64 +540,4 @@ def _set_role(rows: Rows, role: str, values: pandas.DataFrame, source: str) -> N
     integers = values.astype(np.int64)
     values = integers.where(integers == values, values)
     setattr(rows, role, values if values.shape[1] > 1 else values.to_numpy()[:, 0])
-    setattr(rows, f"{role}_from", source)
-
-
-# --- Blocks --------------------------------------------------------------------------
-
-
-def iterate_blocks(X: Any) -> Iterator[Any]:
-    """Yield blocks of rows: of a reader, or of an array or frame."""
-    if isinstance(X, RowReader):
-        for number, block in enumerate(X.blocks(), start=1):
-            if X.progress is not None:
-                X.progress(number, len(X))
-            yield block
-    elif sparse.issparse(X):
-        yield X
-    else:
-        step = max(1, BLOCK_BYTES // (8 * max(1, X.shape[1])))
-        yield from (X[start : start + step] for start in range(0, len(X), step))
-
-
-def map_blocks(X: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a changed matrix; of a reader another one that changes what it reads."""
-    return MappedReader(X, change) if isinstance(X, RowReader) else change(X)
-
-
-def check_finite(path: Path, X: Any) -> None:
-    """Raise a Failure that names the first value that is NaN or infinite."""
-    start = 0
-    for block in iterate_blocks(X):
-        rows, columns, _ = not_finite(block)
-        if rows.size:
-            raise Failure(
-                f"{path}: row {start + rows[0]}, column {columns[0]} (counted "
-                "from 0) is NaN or infinite. Give it a value or leave the row out."
-            )
-        start += block.shape[0]
-
-
-class MappedReader(RowReader):
-    """Reader that applies a function to the blocks of another one, or of a frame."""
-
-    def __init__(self, source: Any, change: Callable[[Any], Any]) -> None:
-        self._source, self._change = source, change
-        if isinstance(source, RowReader):
-            self.lengths, self.progress = source.lengths, source.progress
-        else:
-            lengths = [len(block) for block in iterate_blocks(source)]
-            self.lengths = np.array(lengths)
-        first = self.block(0)
-        self.n_features, self.dtype = first.shape[1], first.dtype
-        self.is_sparse = sparse.issparse(first)
-        # Of sparse rows an estimate: that the blocks are alike.
-        size = first.nnz * len(self) if self.is_sparse else np.prod(self.shape)
-        self.nnz = int(size)
-
-    def block(self, number: int) -> Any:
-        """Return the rows of a block."""
-        if isinstance(self._source, RowReader):
-            return self._change(self._source.block(number))
-        start = int(self.lengths[:number].sum())
-        return self._change(self._source[start : start + int(self.lengths[number])])
+    rows.sources[role] = source

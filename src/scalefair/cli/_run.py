@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -19,12 +19,12 @@ import pandas
 
 import scalefair
 from scalefair import _writing
-from scalefair.cli._errors import NOT_CONVERGED, Failure, mark_written, printable, warn
+from scalefair.cli._encoder import describe_passes
+from scalefair.cli._errors import NOT_CONVERGED, Failure, mark_written, warn
 from scalefair.cli._options import translate
 from scalefair.cli._report import count_values
 from scalefair.files import FileError
 from scalefair.files._values import find_source
-from scalefair.streaming import RowReader
 
 NEEDS_GROUPS = "Missing option '--groups': MODEL needs the groups."
 STDOUT = Path("-")
@@ -42,17 +42,32 @@ def take_outputs(
 ) -> tuple[dict[str, Path], bool]:
     """Take the options about output; return the files, and whether to show a summary.
 
-    `endings` has the options that name files, and how the names must end.
+    `endings` has the options that name files, and how the names must end. All are
+    checked before any work is done.
     """
-    outputs = {
-        name: (options.pop(name, None) or options.pop(f"{name}_file", None), ending)
-        for name, ending in {**endings, "report": ""}.items()
-    }
+    # 1. The files that are read, which must not be written.
     roles = ("groups", "target", "test_file", "test_target", "test_groups")
-    sources = filter(None, [*inputs, *map(options.get, roles)])
-    files = check_outputs(outputs, [find_source(source)[0] for source in sources])
-    show = on_terminal(options.pop("quiet"), files.values())
-    # Without an option the baseline is computed if the user sees it.
+    named = filter(None, [*inputs, *map(options.get, roles)])
+    sources = [find_source(source)[0] for source in named]
+    # 2. The files to be written, by option.
+    files: dict[str, Path] = {}
+    options_by_file: dict[Path, str] = {}
+    for name, ending in {**endings, "report": ""}.items():
+        path = options.pop(name, None) or options.pop(f"{name}_file", None)
+        if path is None:
+            continue
+        if path == STDOUT and ending and sys.stdout.isatty():
+            raise click.UsageError(f"--{name} -: a terminal does not show {ending}.")
+        if path != STDOUT and not path.name.lower().endswith(ending):
+            raise click.UsageError(f"--{name} {path}: must end in {ending}.")
+        other = options_by_file.setdefault(Path(os.path.realpath(path)), name)
+        if other != name:
+            raise click.UsageError(f"--{other} and --{name} name the same file.")
+        files[name] = path
+        if path != STDOUT:
+            check_destination(path, sources)
+    # 3. Without an option the baseline is computed if the user sees it.
+    show = on_terminal(options.pop("quiet", None), files.values())
     if options.get("baseline", False) is None:
         options["baseline"] = show or "report" in files
     return files, show
@@ -66,42 +81,17 @@ def on_terminal(quiet: bool | None = None, outputs: Iterable[Path] = ()) -> bool
     return sys.stdout.isatty() if quiet is None else not quiet
 
 
-def check_outputs(
-    outputs: Mapping[str, tuple[Path | None, str]], inputs: Iterable[Path]
-) -> dict[str, Path]:
-    """Return the files to be written, by option, after a check that they can be.
-
-    `outputs` has the file of each option, or None, and how its name must end.
-    """
-    files: dict[str, Path] = {}
-    options: dict[Path, str] = {}
-    for name, (path, ending) in outputs.items():
-        if path is None:
-            continue
-        if path == STDOUT and ending and sys.stdout.isatty():
-            raise click.UsageError(f"--{name} -: a terminal does not show {ending}.")
-        if path != STDOUT and not path.name.lower().endswith(ending):
-            raise click.UsageError(f"--{name} {path}: must end in {ending}.")
-        other = options.setdefault(Path(os.path.realpath(path)), name)
-        if other != name:
-            raise click.UsageError(f"--{other} and --{name} name the same file.")
-        files[name] = path
-        if path != STDOUT:
-            _check_destination(path, inputs)
-    return files
-
-
 def check_folder(folder: Path, names: Iterable[str]) -> list[Path]:
     """Return the files to be written to a folder, after a check that they can be."""
     if folder.exists() and not folder.is_dir():
         raise Failure(f"{folder}: is not a folder; choose another --output-dir.")
     paths = [folder / name for name in names]
     for path in paths if folder.is_dir() else [folder]:
-        _check_destination(path)
+        check_destination(path)
     return paths
 
 
-def _check_destination(path: Path, inputs: Iterable[Path] = ()) -> None:
+def check_destination(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Refuse, before any work is done, a path that cannot be written later."""
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "not a regular file"
@@ -124,13 +114,11 @@ def finish(
     converged: bool = True,
 ) -> None:
     """Write the files, with `writers` by option, show the report, end the command."""
-    by_path = {
-        outputs[name]: write for name, write in writers.items() if name in outputs
-    }
+    files = {outputs[name]: write for name, write in writers.items() if name in outputs}
     if "report" in outputs:
         path = outputs["report"]
-        by_path[path] = lambda file: report.write(file, path)
-    write_files(by_path)
+        files[path] = lambda file: report.write(file, path)
+    write_files(files)
     if show:
         report.show(outputs)
     if not converged:
@@ -145,14 +133,9 @@ def write_files(writers: Writers) -> None:
         if write_stdout is not None:
             write_stdout(cast("BinaryIO", buffer))
         _writing.write_files(files, mark_written)
+        buffer.seek(0)
         if write_stdout is not None:
-            buffer.seek(0)
             shutil.copyfileobj(buffer, sys.stdout.buffer)
-
-
-def write_folder(folder: Path, writers: Writers) -> None:
-    """Write files to a folder, all or none; it is made if it is missing."""
-    _writing.write_folder(folder, writers, mark_written)
 
 
 def write_table(file: BinaryIO, columns: Mapping[str, Any]) -> None:
@@ -209,55 +192,7 @@ def library_warnings() -> Iterator[None]:
         warn(translate(text, context))
 
 
-# --- Passes over rows that are read in blocks ----------------------------------------
-
-
-class _PassCounter:
-    """Counts the passes of a reader, and shows the progress of each."""
-
-    def __init__(self, name: str, bar: Any) -> None:
-        self.n_passes, self._name, self._bar = 0, name, bar
-        self._task = bar.add_task("", total=None, visible=False)
-
-    def __call__(self, number: int, n_blocks: int) -> None:
-        if number == 1:
-            self.n_passes += 1
-            description = f"{self._name}, pass {self.n_passes}"
-            self._bar.reset(
-                self._task, total=n_blocks, description=description, visible=True
-            )
-        self._bar.update(self._task, completed=number)
-
-
-@contextmanager
-def watch_passes(matrices: Mapping[str, Any], *, show: bool) -> Iterator[None]:
-    """Count the passes of those matrices that are readers, on a bar if `show`."""
-    readers = {name: X for name, X in matrices.items() if isinstance(X, RowReader)}
-    if not readers:
-        yield
-        return
-    from rich.markup import escape
-    from rich.progress import Progress
-
-    bar = Progress(transient=True, disable=not show)
-    # Even a disabled bar prints a blank line at its end, with rich before 14.3.
-    with bar if show else nullcontext():
-        for name, reader in readers.items():
-            reader.progress = _PassCounter(escape(printable(name)), bar)
-        yield
-
-
 # --- What reports and saved models say of rows ---------------------------------------
-
-
-def describe_passes(X: Any) -> dict[str, Any]:
-    """Return the number of blocks and passes, of rows that were read in blocks."""
-    if not isinstance(X, RowReader):
-        return {}
-    facts = {"read": "in blocks", "n_blocks": len(X)}
-    if isinstance(X.progress, _PassCounter):
-        facts["n_passes"] = X.progress.n_passes
-    return facts
 
 
 def describe_rows(rows: Any, X: Any) -> dict[str, Any]:
@@ -266,7 +201,7 @@ def describe_rows(rows: Any, X: Any) -> dict[str, Any]:
         "rows": str(rows.path),
         **describe_passes(X),
         "n_rows": rows.n_rows,
-        "groups_from": rows.groups_from,
+        "groups_from": rows.sources.get("groups", ""),
         "groups": count_values(rows.sensitive_features),
     }
 
@@ -280,9 +215,9 @@ def describe_columns(rows: Any, options: Any) -> dict[str, Any]:
         "n_columns": rows.n_columns,
         "has_header": rows.has_header,
         "zero_based": rows.zero_based,
-        "groups_from": rows.groups_from,
+        "groups_from": rows.sources.get("groups", ""),
         "kinds": rows.kinds,
         "reading": kept | dict.fromkeys(rows.from_files),
-        "labels_from": rows.target_from,
+        "labels_from": rows.sources.get("target", ""),
         "version": scalefair.__version__,
     }

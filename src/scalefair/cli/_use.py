@@ -22,7 +22,7 @@ from scalefair.cli import _options as opt
 from scalefair.cli import _report, _rows, _run
 from scalefair.cli._encoder import encode
 from scalefair.cli._errors import Failure, print_notes
-from scalefair.cli._read_options import ReadOptions
+from scalefair.cli._options import ReadOptions
 from scalefair.files import _matrices as matrices
 from scalefair.files import reading
 from scalefair.files._graphs import load_graph, read_new_nodes
@@ -80,6 +80,8 @@ _SAVED_OF_GRAPH = {"nodes", "named", "reading"}
 # Options about rows of features, which do not apply to nodes.
 _ROW_OPTIONS = ["drop", "id_column", "keep_groups", "memory_limit", "missing"]
 _ROW_OPTIONS += ["svmlight"]
+# Columns that `evaluate` takes without an option, the first of these.
+_DEFAULT_COLUMNS = [("label", "labels"), ("score", "scores"), ("prediction", "scores")]
 _MEASURES = {
     "ks": "KS distance",
     "partial_parity_gap": "partial parity gap",
@@ -175,6 +177,8 @@ def _apply_saved(
     saved: dict[str, Any], model_file: Path, path: Path, overrides: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     """Return rows, and scores, labels or coordinates by a model of a command."""
+    from scalefair.cli import _cluster
+
     is_clustering, is_of_graph = "clustering" in saved, "nodes" in saved
     entries = _SAVED_OF_GRAPH if is_of_graph else _SAVED
     if missing := entries - saved.keys():
@@ -183,12 +187,43 @@ def _apply_saved(
             f"{min(missing)}). Train it again."
         )
     model: Any = saved.get("classifier", saved.get("clustering"))
+    groups = saved.get("groups")
+    if isinstance(groups, list):  # of several attributes
+        groups = np.concatenate(groups)
     options = _saved_read_options(saved, model, path, overrides)
     with _run.estimator_errors(path):
+        rows: Any
+        # 1. Nodes that are new to a graph: weights of edges to its nodes.
         if is_of_graph:
-            rows, X, groups = _read_nodes(saved, path, options)
+            rows = read_new_nodes(
+                path,
+                saved["nodes"],
+                saved["named"],
+                text_options=options.text,
+                policy=options.edge_policy,
+            )
+            X = rows.matrix
+            groups = _cluster.read_groups(rows, options, groups.dtype.kind)
+        # 2. Or rows, read as those of the model: names, types, values of groups and
+        #    target are those of rows without data.
         else:
-            rows, X, groups = _read_features(saved, model_file, path, options)
+            names = list(saved["columns"])
+            frame = pandas.DataFrame(columns=names, dtype=float)
+            training = _rows.Rows(
+                model_file,
+                frame.astype(dict.fromkeys(saved["words"], object)),
+                names,
+                np.arange(0),
+                groups=groups,
+                target=saved.get("classes"),
+                kinds=saved.get("kinds", {}),
+                n_columns=saved["n_columns"],
+                has_header=saved["has_header"],
+                zero_based=saved["zero_based"],
+            )
+            rows = _rows.read_rows(path, options, training=training)
+            X, groups = encode(saved["encoder"], rows), rows.sensitive_features
+        # 3. What the model says of them.
         if is_clustering:
             return rows, {"label": model.predict(X, sensitive_features=groups)}
         if model is None:
@@ -205,7 +240,7 @@ def _saved_read_options(
     is_clustering, is_of_graph = "clustering" in saved, "nodes" in saved
     options = dict(saved["reading"])
     imputes = options.get("missing") == "impute"
-    # 1. Which options have no meaning for this model.
+    # 1. Options that have no meaning for this model are refused.
     if is_clustering:
         needs_groups = model.assignment_ is not None
         idle = _ROW_OPTIONS if is_of_graph else ["memory_limit"]
@@ -234,53 +269,6 @@ def _saved_read_options(
     return read_options
 
 
-def _read_features(
-    saved: dict[str, Any], model_file: Path, path: Path, options: ReadOptions
-) -> tuple[_rows.Rows, Any, Any]:
-    """Read rows as those of a saved model; return them, features and groups."""
-    names = list(saved["columns"])
-    # Rows of the model without data: names, types, and values of groups and target.
-    frame = pandas.DataFrame(columns=names, dtype=float)
-    frame = frame.astype(dict.fromkeys(saved["words"], object))
-    training = _rows.Rows(
-        model_file,
-        frame,
-        names,
-        np.arange(0),
-        groups=_saved_groups(saved),
-        target=saved.get("classes"),
-        kinds=saved.get("kinds", {}),
-        n_columns=saved["n_columns"],
-        has_header=saved["has_header"],
-        zero_based=saved["zero_based"],
-    )
-    rows = _rows.read_rows(path, options, training=training)
-    return rows, encode(saved["encoder"], rows), rows.sensitive_features
-
-
-def _read_nodes(
-    saved: dict[str, Any], path: Path, options: ReadOptions
-) -> tuple[Any, Any, Any]:
-    """Read nodes that are new to a graph: weights of edges to its nodes, and groups."""
-    from scalefair.cli import _cluster
-
-    nodes = read_new_nodes(
-        path,
-        saved["nodes"],
-        saved["named"],
-        text_options=options.text,
-        policy=options.edge_policy,
-    )
-    groups = _cluster.read_groups(nodes, options, _saved_groups(saved).dtype.kind)
-    return nodes, nodes.matrix, groups
-
-
-def _saved_groups(saved: dict[str, Any]) -> Any:
-    """Return the groups of a model, of all its attributes; None if it has none."""
-    groups = saved.get("groups")
-    return np.concatenate(groups) if isinstance(groups, list) else groups
-
-
 # --- evaluate ------------------------------------------------------------------------
 
 
@@ -297,7 +285,16 @@ def evaluate(result: Path, **options: Any) -> None:
     names = TableFile(result, read_options.text).names
     if names[0] == "row" and read_options.id_column is None:
         read_options = replace(read_options, id_column="row")  # as predict writes it
-    kind, column = _choose_column(result, names, options)
+    chosen = [(kind, options[kind]) for kind in ("labels", "scores") if options[kind]]
+    if len(chosen) > 1:
+        raise click.UsageError("--labels and --scores do not go together.")
+    chosen += [(kind, name) for name, kind in _DEFAULT_COLUMNS if name in names]
+    if not chosen:
+        raise Failure(
+            f"{result}: has no column label, score or prediction (columns: "
+            f"{listed(names)}). Name one with --labels or --scores."
+        )
+    kind, column = chosen[0]
     columns = [column]
     if "prediction" in names and read_options.target is not None and kind == "scores":
         columns = list(dict.fromkeys([column, "prediction"]))
@@ -331,23 +328,6 @@ def evaluate(result: Path, **options: Any) -> None:
         ]
     content |= measures
     _run.finish(report, outputs, {}, show=show)
-
-
-def _choose_column(
-    path: Path, names: list[str], options: dict[str, Any]
-) -> tuple[str, str]:
-    """Return what is measured, labels or scores, and the column it is in."""
-    chosen = [(kind, options[kind]) for kind in ("labels", "scores") if options[kind]]
-    if len(chosen) > 1:
-        raise click.UsageError("--labels and --scores do not go together.")
-    defaults = {"label": "labels", "score": "scores", "prediction": "scores"}
-    chosen += [(kind, name) for name, kind in defaults.items() if name in names]
-    if not chosen:
-        raise Failure(
-            f"{path}: has no column label, score or prediction (columns: "
-            f"{listed(names)}). Name one with --labels or --scores."
-        )
-    return chosen[0]
 
 
 def _cut(path: Path, rows: _rows.Rows, labels: Any, options: ReadOptions) -> float:
@@ -406,7 +386,7 @@ def _measure_scores(
     elif target.dtype.kind in "iuf":
         by_row["mse"] = (scores - target) ** 2
     else:
-        raise Failure(f"{rows.target_from}: is neither numbers nor two classes.")
+        raise Failure(f"{rows.sources['target']}: is neither numbers nor two classes.")
     measures |= {name: values.mean() for name, values in by_row.items()}
     measures["groups"] = _report.group_means(pandas.DataFrame(by_row), groups)
     return measures

@@ -1,8 +1,13 @@
 """What a user has on disk: tables, graphs, groups and arrays, opened for everybody."""
 
 from scalefair.files._graphs import Graph, read_graph
-from scalefair.files._rows import NpyReader, ParquetReader, open_rows
-from scalefair.files._rows_sparse import NpzReader, SvmlightReader
+from scalefair.files._rows import (
+    NpyReader,
+    NpzReader,
+    ParquetReader,
+    SvmlightReader,
+    open_rows,
+)
 from scalefair.files._source import FileError, reading
 from scalefair.files._tables import clean_table, read_table
 

@@ -260,26 +260,6 @@ def are_times(values: pandas.Series) -> bool:
     return str(values.name).lower() in _TIME_NAMES or is_late
 
 
-def _parse_weights(
-    locate: Callable[..., str], column: pandas.Series, policy: EdgePolicy
-) -> NDArray[np.float64]:
-    """Return finite weights >= 0; raise for others, and for times."""
-    numbers = pandas.to_numeric(column, errors="coerce")
-    weights: NDArray[np.float64] = numbers.to_numpy(np.float64)
-    invalid = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    fault, remedy = "is no finite number >= 0", ", or --header if it is a header"
-    if policy.weights is None and are_times(column):
-        invalid, fault = np.arange(1), "looks like a time, no weight"
-        remedy = ", or --weights if weights they are"
-    if invalid.size:
-        row = int(invalid[0])
-        raise FileError(
-            f"{locate(row, column.name)}: {quote(str(column.iloc[row]))} {fault}. Pass "
-            f"--no-weights to leave such a column out{remedy}."
-        )
-    return weights
-
-
 def _adjacency(
     locate: Callable[..., str],
     ids: NDArray[Any],
@@ -289,9 +269,23 @@ def _adjacency(
 ) -> sparse.csr_array:
     """Return the symmetric matrix of edges, of which some may be listed repeatedly."""
     n_nodes, weights = len(ids), np.ones(len(pairs))
+    # 1. Finite weights >= 0, and no times.
     if weight_column is not None and policy.weights is not False:
-        weights = _parse_weights(locate, weight_column, policy)
-    # The number of an edge does not depend on its direction.
+        numbers = pandas.to_numeric(weight_column, errors="coerce")
+        weights = numbers.to_numpy(np.float64)
+        invalid = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+        fault, remedy = "is no finite number >= 0", ", or --header if it is a header"
+        if policy.weights is None and are_times(weight_column):
+            invalid, fault = np.arange(1), "looks like a time, no weight"
+            remedy = ", or --weights if weights they are"
+        if invalid.size:
+            row = int(invalid[0])
+            cell = quote(str(weight_column.iloc[row]))
+            raise FileError(
+                f"{locate(row, weight_column.name)}: {cell} {fault}. Pass --no-weights "
+                f"to leave such a column out{remedy}."
+            )
+    # 2. The number of an edge, which does not depend on its direction, and its weight.
     codes, edges = pandas.factorize(np.sort(pairs, axis=1) @ [n_nodes, 1])
     by_edge = pandas.Series(weights).groupby(codes)
     first_weights = by_edge.transform("first").to_numpy()
@@ -308,6 +302,7 @@ def _adjacency(
             "--directed sum to add them up, --directed max for the largest, or correct "
             "the file."
         )
+    # 3. The sum or the largest of several weights, in both directions.
     merge = "first" if policy.directed == "error" else policy.directed
     entries, positions = by_edge.agg(merge), np.divmod(edges, n_nodes)
     matrix = sparse.csr_array((entries, positions), shape=(n_nodes, n_nodes))

@@ -32,6 +32,7 @@ _FORMATS = {
 _SVMLIGHT = re.compile(r"\.(svm|svmlight|libsvm)(\.gz|\.bz2)?$", re.I)
 # The lines of a Matrix Market file above the values: comments, and one of sizes.
 _MARKET_HEAD = re.compile(rb"(\s*%.*\n)*\s*\S.*\n|")
+_LESS_MEMORY = "Use a part of it."
 # Bytes that are read at a time: a zipfile needs a buffer as large as what it reads.
 COPY_BYTES = 2**20
 
@@ -71,7 +72,8 @@ def read_sparse(path: Path, entry: str = "weight") -> sparse.csr_array:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             n_bytes = sum(member_header(archive, name).stop for name in names)
             shape = read_member(archive, "shape")
-        _require(path, n_bytes + _pointer_bytes(int(shape.max())))
+        # The row pointers of the matrix and of a copy have 64 bits each.
+        require_memory(n_bytes + 16 * int(shape.max()), str(path), _LESS_MEMORY)
         file.seek(0)
         matrix = sparse.load_npz(file)
         if hasattr(matrix, "check_format"):
@@ -84,54 +86,40 @@ def read_dense(path: Path) -> NDArray[Any]:
     """Read an array of ``numpy.save``, of any type but objects."""
     content = "an array of numbers or strings saved by numpy.save"
     with reading(path, content), open(path, "rb") as file:
-        _require(path, path.stat().st_size)
+        require_memory(path.stat().st_size, str(path), _LESS_MEMORY)
         return read_array(file)
-
-
-def _require(path: Path, n_bytes: int) -> None:
-    require_memory(n_bytes, str(path), "Use a part of it.")
-
-
-def _pointer_bytes(n_rows: int) -> int:
-    """Return the bytes of row pointers: of the matrix and of a copy, 64 bits each."""
-    return 16 * n_rows
 
 
 def read_matrix_market(path: Path) -> sparse.csr_array:
     """Read a Matrix Market file, after the checks that SciPy's reader lacks."""
     with reading(path, "a Matrix Market file"):
-        # SciPy's reader ends the process where it cannot step back in the file, where
-        # a number ends with the file, and at a NUL.
+        # 1. SciPy's reader ends the process where it cannot step back in the file,
+        #    where a number ends with the file, and at a NUL.
         with open_bytes(path) as file:
             content = file.read() + b"\n"
         if b"\0" in content:
             raise ValueError("it has NUL bytes")
         text = io.BytesIO(content)
-        n_rows, n_columns, n_entries, layout, field, symmetry = scipy.io.mminfo(text)
-        # An entry has two indices and a number.
-        _require(path, 24 * n_entries + _pointer_bytes(max(n_rows, n_columns)))
-        if symmetry != "general" and n_rows != n_columns:
-            raise ValueError(f"it is {symmetry}, but of shape {n_rows, n_columns}")
+        m, n, n_entries, layout, field, symmetry = scipy.io.mminfo(text)
+        # 2. An entry has two indices and a number, 8 bytes each; then row pointers.
+        require_memory(24 * n_entries + 16 * max(m, n), str(path), _LESS_MEMORY)
+        if symmetry != "general" and m != n:
+            raise ValueError(f"it is {symmetry}, but of shape {m, n}")
         if not is_number(last := content[-100:].split()[-1].decode("ascii", "replace")):
             raise ValueError(f"its last value is {last!r}")
+        # 3. A dense file has as many values as its shape says.
         if layout == "array" and field != "complex":
             if symmetry != "general":  # the lower triangle, without or with a diagonal
-                n_diagonal = -n_rows if symmetry == "skew-symmetric" else n_rows
-                n_entries = (n_rows**2 + n_diagonal) // 2
-            _check_number_of_values(content, n_entries)
+                n_entries = m * (m - 1 if symmetry == "skew-symmetric" else m + 1) // 2
+            start = cast(re.Match[bytes], _MARKET_HEAD.match(content)).end()
+            # A value ends where a blank follows another character.
+            is_blank = np.frombuffer(content, np.uint8, offset=start) <= ord(" ")
+            n_values = np.count_nonzero(is_blank[1:] & ~is_blank[:-1])
+            if n_values != n_entries:
+                raise ValueError(f"it has {n_values} of {n_entries} values")
         text.seek(0)
         matrix = scipy.io.mmread(text, spmatrix=False)
     return as_matrix(path, matrix, "weight")
-
-
-def _check_number_of_values(content: bytes, n_entries: int) -> None:
-    """Raise if a dense Matrix Market file has not so many values."""
-    start = cast(re.Match[bytes], _MARKET_HEAD.match(content)).end()
-    # A value ends where a blank follows another character.
-    is_blank = np.frombuffer(content, np.uint8, offset=start) <= ord(" ")
-    n_values = np.count_nonzero(is_blank[1:] & ~is_blank[:-1])
-    if n_values != n_entries:
-        raise ValueError(f"it has {n_values} of {n_entries} values")
 
 
 def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:

@@ -1,18 +1,31 @@
-"""Dense rows in files, and the choice of a reader by the extension."""
+"""Rows in files of NumPy, SciPy, svmlight and parquet, read a block at a time."""
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+import struct
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from scalefair._memory import sparse_bounds
 from scalefair._messages import listed
-from scalefair.files._matrices import checked_header, read_rows
-from scalefair.files._rows_sparse import NpzReader, SvmlightReader
+from scalefair.files._matrices import (
+    checked_header,
+    counts_from_zero,
+    fill,
+    member_header,
+    parse_svmlight,
+    read_member,
+    read_rows,
+)
 from scalefair.files._source import (
     BLOCK_BYTES,
     AnyPath,
@@ -20,10 +33,13 @@ from scalefair.files._source import (
     SourceFile,
     block_type,
     check_max_bytes,
-    cut_evenly,
     open_parquet,
 )
 from scalefair.streaming import RowReader
+
+_ARRAYS = ("indptr", "indices", "data")
+# Reads numbers of an array: (start, count) -> numbers.
+_ReadNumbers = Callable[[int, int], NDArray[Any]]
 
 
 def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
@@ -75,6 +91,11 @@ def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
     return reader
 
 
+def _cut_evenly(n_rows: int, step: int) -> NDArray[np.int64]:
+    """Return the number of rows of each block: `step`, in the last one fewer."""
+    return np.diff(np.append(np.arange(0, n_rows, step), n_rows))
+
+
 class NpyReader(RowReader):
     """Dense rows in a ``.npy`` file, read a block at a time.
 
@@ -109,7 +130,7 @@ class NpyReader(RowReader):
         m, self.n_features = shape
         self.dtype, self.nnz = block_type(stored), m * self.n_features
         self._step = max(1, max_bytes // (self.n_features * self.dtype.itemsize))
-        self.lengths = cut_evenly(m, self._step)
+        self.lengths = _cut_evenly(m, self._step)
 
     def block(self, number: int) -> NDArray[Any]:
         length = int(self.lengths[number])
@@ -165,7 +186,7 @@ class ParquetReader(RowReader):
         # Most writers make row groups of one size: a block starts with a row group.
         self._step = step - step % max(sizes) if step > max(sizes) else step
         self._ends = np.cumsum(sizes)
-        self.lengths = cut_evenly(sum(sizes), self._step)
+        self.lengths = _cut_evenly(sum(sizes), self._step)
         self.nnz = sum(sizes) * self.n_features
 
     def block(self, number: int) -> NDArray[Any]:
@@ -179,6 +200,8 @@ class ParquetReader(RowReader):
 
     def _read(self, file: Any, first: int) -> Iterator[NDArray[Any]]:
         """Yield the blocks from number `first` on."""
+        import pyarrow
+
         start = first * self._step
         group = int(np.searchsorted(self._ends, start, side="right"))
         # Rows of the batch that are not read, or that are in a block already.
@@ -202,7 +225,10 @@ class ParquetReader(RowReader):
                 part = batch.slice(n_used, length - n_filled)
                 stop = n_filled + len(part)
                 for j, name in enumerate(self._names):
-                    X[n_filled:stop, j] = _numbers(part.column(name))
+                    column = part.column(name)
+                    if not pyarrow.types.is_floating(column.type):
+                        column = column.cast(pyarrow.float64(), safe=False)
+                    X[n_filled:stop, j] = column.to_numpy(zero_copy_only=False)
                 n_used, n_filled = n_used + len(part), stop
             yield X
 
@@ -213,19 +239,16 @@ class ParquetReader(RowReader):
         names, path = self._names, self._source.path
         if not names:
             raise FileError(f"{path}: no columns are chosen.")
-        is_numeric = [tests.is_integer, tests.is_floating, tests.is_boolean]
-        is_numeric.append(tests.is_decimal)
-        missing = [repr(name) for name in names if name not in types]
-        not_numeric = [
-            name
-            for name in names
-            if name in types and not any(test(types[name]) for test in is_numeric)
-        ]
-        if missing:
+        if missing := [name for name in names if name not in types]:
             raise FileError(
-                f"{path}: has no column {listed(missing)}. It has "
+                f"{path}: has no column {listed(missing, repr)}. It has "
                 f"{listed(types, repr)}."
             )
+        is_numeric = [tests.is_integer, tests.is_floating, tests.is_boolean]
+        is_numeric.append(tests.is_decimal)
+        not_numeric = [
+            name for name in names if not any(test(types[name]) for test in is_numeric)
+        ]
         if not_numeric:
             raise FileError(
                 f"{path}: {len(not_numeric)} column(s) do not hold numbers: "
@@ -240,9 +263,281 @@ class ParquetReader(RowReader):
             yield open_parquet(self._source.path, file)
 
 
-def _numbers(column: Any) -> NDArray[Any]:
-    import pyarrow
+# --- Sparse rows ---------------------------------------------------------------------
 
-    if not pyarrow.types.is_floating(column.type):
-        column = column.cast(pyarrow.float64(), safe=False)
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+class NpzReader(RowReader):
+    """Sparse rows in ``.npz`` files, read as streams.
+
+    A pass reads each file once. To read a single block of a compressed file, all
+    blocks before it are read.
+
+    Parameters
+    ----------
+    path : str, path-like or sequence of them
+        Of ``scipy.sparse.save_npz``, from a CSR matrix; several have consecutive rows.
+    max_bytes : int, default=2**26
+        See `open_rows`; rows count 512 bytes or more; no block spans two files.
+
+    Examples
+    --------
+    >>> from scalefair.files import NpzReader
+    >>> reader = NpzReader(["0.npz", "1.npz"])  # doctest: +SKIP
+    """
+
+    is_sparse = True
+
+    def __init__(
+        self, path: AnyPath | Sequence[AnyPath], *, max_bytes: int = BLOCK_BYTES
+    ) -> None:
+        max_bytes = check_max_bytes(max_bytes)
+        paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+        if not paths:
+            raise ValueError("path must be a file or a list of files, got no file.")
+        files = [_CsrFile(name, max_bytes) for name in paths]
+        self.n_features = files[0].n_features
+        different = [file for file in files if file.n_features != self.n_features]
+        if different:
+            raise FileError(
+                f"{different[0].source.path}: has {different[0].n_features} columns, "
+                f"{files[0].source.path} has {self.n_features}: all must have the same."
+            )
+        self._files = [file for file in files if len(file.lengths)]
+        if not self._files:
+            raise FileError(f"{files[0].source.path}: has no rows.")
+        # File and number in this file of each block.
+        self._blocks = [(f, i) for f in self._files for i in range(len(f.lengths))]
+        self.lengths = np.concatenate([file.lengths for file in self._files])
+        self.dtype = np.result_type(*(file.dtype for file in self._files))
+        self.nnz = sum(file.nnz for file in self._files)
+
+    def block(self, number: int) -> Any:
+        file, number_in_file = self._blocks[number]
+        return file.block(number_in_file, self.dtype)
+
+    def blocks(self) -> Iterator[Any]:
+        for file in self._files:
+            yield from file.blocks(self.dtype)
+
+
+class _CsrFile:
+    """Rows in one file, in blocks of `lengths` rows."""
+
+    def __init__(self, path: AnyPath, max_bytes: int) -> None:
+        self.source = SourceFile(path, "a CSR matrix saved by scipy.sparse.save_npz")
+        with self.source.opened() as file, zipfile.ZipFile(file) as archive:
+            m, self.n_features = _read_shape(archive, self.source.path)
+            self._headers = {name: member_header(archive, name) for name in _ARRAYS}
+            indptr, indices, data = self._headers.values()
+            (self.nnz,) = data.shape
+            if indptr.shape != (m + 1,) or indices.shape != data.shape:
+                raise ValueError("its arrays do not fit each other")
+            for name, kinds in zip(_ARRAYS, ("iu", "iu", "fiub"), strict=True):
+                if (dtype := self._headers[name].dtype).kind not in kinds:
+                    raise ValueError(f"its {name} are of the type {dtype}")
+        self.dtype = block_type(data.dtype)
+        # Row pointers take less than the groups of the rows: they are read at once.
+        with self._open() as arrays:
+            pointers = arrays["indptr"](0, m + 1)
+        is_rising = bool((pointers[1:] >= pointers[:-1]).all())
+        if not is_rising or pointers[0] != 0 or pointers[-1] != self.nnz:
+            raise ValueError("its row pointers are wrong")
+        # Entries of a row may repeat a column, but only as many as fit into a block.
+        entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
+        max_row_entries = max(self.n_features, max_bytes // entry_bytes)
+        if np.diff(pointers).max(initial=0) > max_row_entries:
+            raise ValueError("a row has more entries than there are columns")
+        bounds = np.array(sparse_bounds(pointers, entry_bytes, max_bytes), np.int64)
+        self.lengths, self._starts = np.diff(bounds), bounds[:-1]
+        self._entries = pointers[bounds].astype(np.int64)
+
+    def block(self, number: int, dtype: np.dtype) -> Any:
+        with self._open(random_access=True) as arrays:
+            return self._read(number, arrays, dtype)
+
+    def blocks(self, dtype: np.dtype) -> Iterator[Any]:
+        """Yield all blocks; at the end zipfile compares the checksums."""
+        with self._open() as arrays:
+            arrays["indptr"](0, 1)  # `_read` starts with the second pointer
+            for number in range(len(self.lengths)):
+                yield self._read(number, arrays, dtype)
+
+    def _read(
+        self, number: int, arrays: dict[str, _ReadNumbers], dtype: np.dtype
+    ) -> Any:
+        start, length = int(self._starts[number]), int(self.lengths[number])
+        first, stop = self._entries[number : number + 2].tolist()
+        # The first pointer was read as the last one of the block before.
+        indptr = np.zeros(length + 1, np.int64)
+        indptr[1:] = arrays["indptr"](start + 1, length)
+        indptr[1:] -= first
+        data = arrays["data"](first, stop - first).astype(dtype, copy=False)
+        indices = arrays["indices"](first, stop - first)
+        X = _csr(data, indices, indptr, self.n_features)
+        X.sum_duplicates()
+        return X
+
+    @contextmanager
+    def _open(self, random_access: bool = False) -> Iterator[dict[str, _ReadNumbers]]:
+        """Open the arrays; for random access those not compressed in the file itself.
+
+        Else they are read from start to end, and zipfile checks them.
+        """
+        arrays: dict[str, _ReadNumbers] = {}
+        with (
+            self.source.opened() as file,
+            zipfile.ZipFile(file) as archive,
+            ExitStack() as stack,
+        ):
+            for name, header in self._headers.items():
+                member = archive.getinfo(f"{name}.npy")
+                offset = header.offset
+                if random_access and member.compress_type == zipfile.ZIP_STORED:
+                    content: Any = file
+                    offset += _member_start(file, member)
+                else:
+                    content = stack.enter_context(archive.open(member))
+                    content.read(offset)
+                arrays[name] = partial(_read_numbers, content, offset, header.dtype)
+            yield arrays
+
+
+def _member_start(file: Any, member: zipfile.ZipInfo) -> int:
+    """Return where the content of a member of a zip file starts.
+
+    Its header has 30 bytes and two fields, whose lengths are at byte 26.
+    """
+    file.seek(member.header_offset + 26)
+    n_name, n_extra = struct.unpack("<HH", file.read(4))
+    return int(member.header_offset + 30 + n_name + n_extra)
+
+
+def _csr(data: Any, columns: Any, indptr: Any, n_features: int) -> Any:
+    """Return rows with indices of 32 bits if they fit, after a check of their range."""
+    if len(columns) and not 0 <= columns.min() <= columns.max() < n_features:
+        raise ValueError("column indices beyond the number of columns")
+    fits = max(len(columns), n_features) <= np.iinfo(np.int32).max
+    dtype = np.int32 if fits else np.int64
+    indices = (array.astype(dtype, copy=False) for array in (columns, indptr))
+    return sparse.csr_array((data, *indices), shape=(len(indptr) - 1, n_features))
+
+
+def _read_numbers(
+    file: Any, offset: int, dtype: np.dtype, start: int, count: int
+) -> NDArray[Any]:
+    """Read some numbers of an array that starts at an offset."""
+    position = offset + start * dtype.itemsize
+    if file.tell() != position:  # after a seek zipfile checks nothing
+        file.seek(position)
+    values = np.empty(count, dtype)
+    fill(file, values)
+    return values
+
+
+def _read_shape(archive: zipfile.ZipFile, path: str) -> tuple[int, int]:
+    stored = read_member(archive, "format").item()
+    name = stored.decode("ascii", "replace") if isinstance(stored, bytes) else stored
+    if name != "csr":
+        raise FileError(f"{path}: it is of format {name!r}. Save X.tocsr() again.")
+    shape = read_member(archive, "shape")
+    if shape.shape != (2,) or shape.dtype.kind not in "iu":
+        raise ValueError("it has not two dimensions")
+    m, n = shape.tolist()
+    if m < 0 or n < 1:
+        raise ValueError(f"it has {n} columns")
+    return m, n
+
+
+class SvmlightReader(RowReader):
+    """Sparse rows in a file of lines ``label index:value ...``, parsed block by block.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; not compressed.
+    n_features : int or None, default=None
+        Number of features, if there are more than occur in the file.
+    zero_based : bool or "auto", default="auto"
+        Whether the first feature has the index 0; by default if a feature 0 occurs.
+    max_bytes : int, default=2**26
+        See `open_rows`. Blocks are cut by their text, of an eighth of this size.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_rows,), float64
+        The first number of each line; not sent to the workers of Dask.
+    zero_based : bool
+        Whether the first feature has the index 0 in the file.
+
+    Examples
+    --------
+    >>> from scalefair.files import SvmlightReader
+    >>> reader = SvmlightReader("rows.svm", zero_based=False)  # doctest: +SKIP
+    """
+
+    is_sparse = True
+    dtype = np.dtype(np.float64)
+
+    def __init__(
+        self,
+        path: AnyPath,
+        *,
+        n_features: int | None = None,
+        zero_based: bool | Literal["auto"] = "auto",
+        max_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        # A character makes at most 8 bytes: two of them may be a row, four an entry.
+        size = max(1, check_max_bytes(max_bytes) // 8)
+        if zero_based not in (True, False, "auto"):
+            raise ValueError(
+                f'zero_based must be True, False or "auto", got {zero_based!r}.'
+            )
+        self._source = SourceFile(path, "in svmlight format")
+        name = self._source.path
+        labels, self.nnz, min_index, max_index = [], 0, 1, 0
+        # Position, length and number of lines before it, of the text of each block.
+        self._ranges: list[tuple[int, int, int]] = []
+        with self._source.opened() as file:
+            if file.read(2) == b"\x1f\x8b":
+                raise FileError(
+                    f"{name}: is compressed, and cannot be read in blocks. Unpack it "
+                    "first."
+                )
+            start, n_lines = file.seek(0), 0
+            while text := file.read(size):
+                if not text.endswith(b"\n"):
+                    text += file.readline()
+                X, y = parse_svmlight(name, text, n_lines)
+                if len(y):
+                    labels.append(y)
+                    self._ranges.append((start, len(text), n_lines))
+                    self.nnz += X.nnz
+                    min_index = min(min_index, int(X.indices.min(initial=1)))
+                    max_index = max(max_index, int(X.indices.max(initial=0)))
+                start, n_lines = start + len(text), n_lines + text.count(b"\n")
+        if not labels:
+            raise FileError(f"{name}: has no rows.")
+        self.labels = np.concatenate(labels)
+        self.lengths = np.array([len(y) for y in labels], np.int64)
+        is_zero_based = None if zero_based == "auto" else bool(zero_based)
+        self.zero_based = counts_from_zero(name, min_index, is_zero_based)
+        n_present = max_index + self.zero_based
+        self.n_features = n_present if n_features is None else int(n_features)
+        if self.n_features < max(n_present, 1):
+            limit = "" if n_features is None else f", more than n_features={n_features}"
+            raise FileError(f"{name}: has {n_present} features{limit}.")
+
+    def block(self, number: int) -> Any:
+        start, size, n_lines = self._ranges[number]
+        with self._source.opened() as file:
+            file.seek(start)
+            X, _ = parse_svmlight(self._source.path, file.read(size), n_lines)
+            if X.shape[0] != self.lengths[number]:
+                raise ValueError("it has other rows than when its reader was made")
+            columns = X.indices - (not self.zero_based)
+            return _csr(X.data, columns, X.indptr, self.n_features)
+
+    def delayed(self) -> list[Any]:
+        without_labels = copy.copy(self)
+        without_labels.labels = self.labels[:0]
+        return super(SvmlightReader, without_labels).delayed()

@@ -15,7 +15,6 @@ from numbers import Real
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 AnyPath = str | os.PathLike[str]
 # Default size of a block of rows. Much smaller ones lose time in Python code, larger
@@ -149,11 +148,6 @@ def check_max_bytes(max_bytes: int) -> int:
             f"max_bytes must be a number of bytes, at least 1, got {max_bytes!r}."
         )
     return int(max_bytes)
-
-
-def cut_evenly(n_rows: int, step: int) -> NDArray[np.int64]:
-    """Return the number of rows of each block: `step`, in the last one fewer."""
-    return np.diff(np.append(np.arange(0, n_rows, step), n_rows))
 
 
 def block_type(stored: np.dtype) -> np.dtype:

@@ -61,8 +61,15 @@ class TableFile:
         self._missing_numbers = [float(x) for x in options.na_values if is_number(x)]
         self._text: Layout | None = None
         self._is_checked = False  # whether all records have as many cells
+        self.has_header = True
         if file_format(path) == "parquet":
-            self.names, self.has_header = _parquet_names(path), True
+            with _open_parquet(path) as file:  # the index of a frame is no column
+                labels = file.schema_arrow.empty_table().to_pandas().columns
+            self.names = list(map(str, labels))
+            if duplicate := first_duplicate(self.names):
+                raise FileError(
+                    f"{path}: several columns are named {duplicate}. Rename them."
+                )
             return
         self._text = text = find_layout(path, options, of_edges)
         self.names = text.names or [str(i + 1) for i in range(text.n_columns)]
@@ -219,16 +226,13 @@ class TableFile:
                 layout.check_records()  # its message has the line
                 raise
             finally:
-                if isinstance(text, UncommentedText) and text.n_comments:
-                    self._note_comments(text.n_comments)
-
-    def _note_comments(self, n_comments: int) -> None:
-        note = (
-            f"{self.path}: {n_comments} line(s) between the edges start with # or %, "
-            "and were taken for comments."
-        )
-        if note not in self.notes:
-            self.notes.append(note)
+                note = (
+                    f"{self.path}: {getattr(text, 'n_comments', 0)} line(s) between "
+                    "the edges start with # or %, and were taken for comments."
+                )
+                # A table may be read twice.
+                if layout.of_edges and text.n_comments and note not in self.notes:
+                    self.notes.append(note)
 
     # --- Types ---
 
@@ -390,13 +394,3 @@ def as_strings(
 def _open_parquet(path: Path) -> Iterator[Any]:
     with reading(path, "a parquet file"), open_bytes(path) as file:
         yield open_parquet(path, file)
-
-
-def _parquet_names(path: Path) -> list[str]:
-    """Return the names of the columns, without the index of a saved frame."""
-    with _open_parquet(path) as file:
-        frame = file.schema_arrow.empty_table().to_pandas()
-    names = [str(label) for label in frame.columns]
-    if duplicate := first_duplicate(names):
-        raise FileError(f"{path}: several columns are named {duplicate}. Rename them.")
-    return names

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -69,6 +69,7 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 @functools.cache
 def _stdin() -> bytes:
+    """Return the standard input, which can be read once only."""
     return sys.stdin.buffer.read()
 
 
@@ -218,18 +219,36 @@ class Layout:
 
 def find_layout(path: Path, options: TextOptions, of_edges: bool = False) -> Layout:
     """Detect the layout of a text from its first records; options take precedence."""
+    # 1. The encoding, the line of the first record, and the delimiter in it.
     notes: list[str] = []
     encoding = _detect_encoding(path, options.encoding, notes)
     n_skipped, first_line = _find_first_record(path, encoding, options.skip_lines)
-    delimiter = _detect_delimiter(path, first_line, options)
+    delimiter = options.delimiter
+    if delimiter is None:
+        delimiter = next((mark for mark in "\t;,|" if mark in first_line), None)
+    delimiter = _DELIMITERS.get(str(delimiter), delimiter)
+    if len(delimiter or " ") != 1 or options.decimal not in (None, ".", ","):
+        raise FileError(
+            f"{path}: a delimiter is one character, tab or space, and a decimal mark a "
+            f"point or a comma, not {delimiter!r} and {options.decimal!r}."
+        )
     layout = Layout(path, encoding, n_skipped, delimiter, of_edges, notes)
+    # 2. The decimal mark: a comma if some numbers have one, and none a point.
     numbered = list(islice(layout.records(), LAYOUT_RECORDS))
-    first = numbered[0][1]
+    line_number, first = numbered[0]
     missing = options.na_values
     records = [["" if c in missing else c for c in cells] for _, cells in numbered]
-    decimal = options.decimal or _detect_decimal(path, records[1:], delimiter, notes)
+    decimal = options.decimal or "."
+    if options.decimal is None and delimiter != ",":
+        cells = list(chain(*records[1:]))
+        with_comma = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
+        if with_comma and not any("." in cell and is_number(cell) for cell in cells):
+            decimal = ","
+            assumed = f"decimal commas were assumed, as in {with_comma[0]}"
+            notes.append(f"{path}: {assumed}; else pass --decimal.")
     if decimal == ",":
         records = [[with_decimal_point(cell) for cell in cells] for cells in records]
+    # 3. The header, whose names differ.
     has_header = options.header
     if has_header is None:
         has_header, is_doubtful = _is_header(records, of_edges)
@@ -240,8 +259,13 @@ def find_layout(path: Path, options: TextOptions, of_edges: bool = False) -> Lay
             line = quote(",".join(first))
             notes.append(f"{path}: the first line, {line}, was taken for {decision}.")
     names = [" ".join(name.split()) for name in first] if has_header else None
-    if names is not None:
-        _check_header(path, numbered, names)
+    if names and len(records) == 1:
+        raise FileError(f"{path}: has no rows below the header on line {line_number}.")
+    if names and (duplicate := first_duplicate(names)):
+        raise FileError(
+            f"{path}:{line_number}: several columns are named {duplicate}. Rename "
+            "them; if the line is no header, pass --no-header."
+        )
     layout = replace(layout, decimal=decimal, names=names, n_columns=len(first))
     layout.check_records(LAYOUT_RECORDS)
     return layout
@@ -277,63 +301,27 @@ def _find_first_record(path: Path, encoding: str, skip_lines: int) -> tuple[int,
     raise FileError(f"{path}: is empty: it has no rows.")
 
 
-def _detect_delimiter(path: Path, line: str, options: TextOptions) -> str | None:
-    """Return the delimiter: as the option says, or the first of these in the line."""
-    delimiter, decimal = options.delimiter, options.decimal
-    if delimiter is None:
-        delimiter = next((mark for mark in "\t;,|" if mark in line), None)
-    delimiter = _DELIMITERS.get(str(delimiter), delimiter)
-    if len(delimiter or " ") != 1 or decimal not in (None, ".", ","):
-        raise FileError(
-            f"{path}: a delimiter is one character, tab or space, and a decimal mark a "
-            f"point or a comma, not {delimiter!r} and {decimal!r}."
-        )
-    return delimiter
-
-
-def _detect_decimal(
-    path: Path, records: list[list[str]], delimiter: str | None, notes: list[str]
-) -> str:
-    """Return the decimal mark: a comma if some numbers have one, and none a point."""
-    cells = [cell for record in records for cell in record]
-    with_comma = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
-    has_points = any("." in cell and is_number(cell) for cell in cells)
-    if not with_comma or delimiter == "," or has_points:
-        return "."
-    assumed = f"decimal commas were assumed, as in {with_comma[0]}"
-    notes.append(f"{path}: {assumed}; else pass --decimal.")
-    return ","
-
-
-def _check_header(
-    path: Path, numbered: list[tuple[int, list[str]]], names: list[str]
-) -> None:
-    """Raise if a header has no records below it, or names two columns alike."""
-    line_number = numbered[0][0]
-    if len(numbered) == 1:
-        raise FileError(f"{path}: has no rows below the header on line {line_number}.")
-    if duplicate := first_duplicate(names):
-        raise FileError(
-            f"{path}:{line_number}: several columns are named {duplicate}. Rename "
-            "them; if the line is no header, pass --no-header."
-        )
-
-
 def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     """Return whether the first record is a header, and whether that is doubtful."""
     first, body = records[0], records[1:]
-    columns = [_values_below(body, j) for j in range(len(first))]
-    numbers, names = _numbers_and_names(first)
+    # 1. The cells of the first record, and the values below each, without missing ones.
+    numbers = [j for j, cell in enumerate(first) if is_number(cell)]
+    names = [j for j in range(len(first)) if first[j] not in MISSING]
+    names = [j for j in names if j not in numbers]
+    columns = [
+        [cells[j] for cells in body if j < len(cells) and cells[j] not in MISSING]
+        for j in range(len(first))
+    ]
+    of_numbers = [bool(cells) and all(map(is_number, cells)) for cells in columns]
+    # 2. Signs of a header: a name above a column of numbers; names that do not come
+    #    again; names that differ, of which only the first, of an index, may be empty.
+    is_above_numbers = any(of_numbers[j] for j in names)
     has_new_name = bool(names) and all(first[j] not in columns[j] for j in names)
-    # Names of columns differ; only the first, of an index, may be empty.
     can_be_names = len(set(first)) == len(first) and all(first[1:])
-    # A name above a column of numbers tells a header.
-    is_above_numbers = any(_are_numbers(columns[j]) for j in names)
     if of_edges:
         # Names above names are rather two nodes. A number is a node, or a weight.
-        if " ".join(first[:2]).lower() in _EDGE_HEADERS:
-            return True, False
-        if is_above_numbers and not numbers:
+        is_known = " ".join(first[:2]).lower() in _EDGE_HEADERS
+        if is_known or (is_above_numbers and not numbers):
             return True, False
         return False, can_be_names and has_new_name and not numbers
     if is_above_numbers:
@@ -341,41 +329,15 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     if not can_be_names:
         return False, False
     if not numbers:
-        return True, not any(map(_are_numbers, columns))
-    # Whole numbers may be names, such as years.
+        return True, not any(of_numbers)
+    # 3. Whole numbers may be names, such as years, if two of three signs hold: they
+    #    count up, all cells below are fractions, a name beside them is new.
     labels = [first[j] for j in numbers]
-    below = [cell for j in numbers for cell in columns[j]]
-    return _are_names(labels, below, has_new_name, len(body))
-
-
-def _numbers_and_names(cells: list[str]) -> tuple[list[int], list[int]]:
-    """Return the positions of numbers, and of other cells that are not missing."""
-    present = [j for j, cell in enumerate(cells) if cell not in MISSING]
-    numbers = [j for j in present if is_number(cells[j])]
-    return numbers, [j for j in present if j not in numbers]
-
-
-def _values_below(records: list[list[str]], j: int) -> list[str]:
-    """Return the values of a column that are not missing."""
-    return [cells[j] for cells in records if j < len(cells) and cells[j] not in MISSING]
-
-
-def _are_numbers(values: list[str]) -> bool:
-    return bool(values) and all(map(is_number, values))
-
-
-def _are_names(
-    labels: list[str], below: list[str], has_new_name: bool, n_records: int
-) -> tuple[bool, bool]:
-    """Return whether numbers in the first record are names, and whether in doubt.
-
-    Two of three signs must hold: they count up, all cells `below` are fractions, a name
-    beside them does not come again.
-    """
-    counts_up, above_fractions = False, False
+    counts_up = above_fractions = False
     if all(label.isdecimal() for label in labels):
         counts_up = {int(b) - int(a) for a, b in pairwise(labels)} == {1}
-        above_fractions = not any(cell.isdecimal() for cell in below)
+        cells_below = chain(*(columns[j] for j in numbers))
+        above_fractions = not any(cell.isdecimal() for cell in cells_below)
         if counts_up + above_fractions + has_new_name > 1:
             return True, True
-    return False, counts_up or (has_new_name and n_records > 2)
+    return False, counts_up or (has_new_name and len(body) > 2)

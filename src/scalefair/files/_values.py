@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,33 +43,38 @@ def read_values(
     na_values: Collection[str] = (),
     by_row: bool = False,
     joint: bool = True,
-    say: Callable[[str], None],
-) -> Any:
+) -> tuple[Any, list[str]]:
     """Read a value for each unit: lines ``id,value``, a column, or an array.
 
     `units` are rows or a `Graph`; `role` names a value in messages: group, target. With
     a `header` of None a first line that is of no unit is one. ``FILE:COLUMN`` is of a
     table with other columns, whose rows are matched by number if `by_row`. The result
-    is a frame of strings, of groups also of several columns, or a vector as saved.
+    is a frame of strings, of groups also of several columns, or a vector as saved; and
+    notes of what was assumed.
     """
-    # 1. The values, and the ids if the file has them.
     path, column = find_source(source)
-    table, array, keys = None, None, None
+    n_units, unit = len(units.ids), units.unit
+    table, keys = None, None
+    # 1. The values, and the ids if the file has them.
     if file_format(path) == "npy":
-        array = _read_array(path, units, role)
+        array = read_dense(path)
+        is_wide = array.ndim == 2 and role == "group" and array.shape[1] > 1
+        if not (is_wide or array.ndim == 1) or array.dtype.kind not in "biufmMSU":
+            raise FileError(
+                f"{path}: expected one {role} per {unit}, numbers or strings, found "
+                f"shape {array.shape} and dtype {array.dtype}."
+            )
         values = _name_columns(pandas.DataFrame(array))
     else:
         # Without a column `_read_lines` itself finds the header.
-        options = TextOptions(
-            header=header if column else bool(header),
-            encoding=encoding,
-            na_values=na_values,
-        )
+        has_header = header if column else bool(header)
+        options = TextOptions(has_header, encoding=encoding, na_values=na_values)
         table = TableFile(path, options)
         if column:
             keys, values = _read_columns(table, column, units, by_row)
         else:
-            keys, values = _read_lines(table, units, role, header, say)
+            keys, values = _read_lines(table, units, role, header)
+    notes = [] if table is None else table.notes
     if keys is None and not units.ordered:
         raise FileError(
             f"{path}: has {role}s without ids, but the nodes of an edge list have no "
@@ -82,57 +87,34 @@ def read_values(
         location = table.locate(row) if table else f"{path}: position {row}"
         raise FileError(
             f"{location}: {missing.size} {role}(s) are missing, the first here. Give "
-            f"each {units.unit} a {role}."
+            f"each {unit} a {role}."
         )
     # 3. A value for each unit: by its id, or by the order of the rows.
     if table is not None and keys is not None:
-        values = values.loc[_match_ids(table, keys, values, units, role, say)]
-    else:
-        _check_length(path, len(values), units, role)
-    if array is not None and array.ndim == 1:
-        return array
-    if values.shape[1] > 1 and table is not None and joint and not column:
-        _note_combinations(path, values, units, say)
-    return values
-
-
-def _read_array(path: Path, units: Any, role: str) -> NDArray[Any]:
-    """Read an array of numbers or strings; that of groups may have several columns."""
-    array = read_dense(path)
-    is_wide = array.ndim == 2 and role == "group" and array.shape[1] > 1
-    if not (is_wide or array.ndim == 1) or array.dtype.kind not in "biufmMSU":
+        values = values.loc[_match_ids(table, keys, values, units, role)]
+    elif len(values) != n_units:
+        is_longer = len(values) == n_units + 1
+        hint = " If the first is a header, say so." if is_longer else ""
         raise FileError(
-            f"{path}: expected one {role} per {units.unit}, numbers or strings, found "
-            f"shape {array.shape} and dtype {array.dtype}."
-        )
-    return array
-
-
-def _check_length(path: Path, n_values: int, units: Any, role: str) -> None:
-    n_units, unit = len(units.ids), units.unit
-    if n_values != n_units:
-        hint = ""
-        if n_values == n_units + 1:
-            hint = " If the first is a header, say so."
-        raise FileError(
-            f"{path}: has {n_values} {role}s for the {n_units} {unit}s of "
+            f"{path}: has {len(values)} {role}s for the {n_units} {unit}s of "
             f"{units.path}; give one per {unit}, in the order of the rows.{hint}"
         )
-
-
-def _note_combinations(
-    path: Path, values: pandas.DataFrame, units: Any, say: Callable[[str], None]
-) -> None:
-    """Say that combinations of columns are the groups, unless most have one unit."""
-    n_units, unit = len(units.ids), units.unit
-    spelling, n_groups = f"{path}:COLUMN", len(values.drop_duplicates())
-    combinations = f"{n_groups} combinations of {listed(values)}"
-    if 2 * n_groups > n_units > 2 * values.shape[1]:
-        raise FileError(
-            f"{path}: the {n_units} {unit}s would have {combinations} for groups, most "
-            f"of one {unit}. Name the column that holds the groups, as in {spelling}."
+    if table is None and values.shape[1] == 1:
+        return array, notes
+    # 4. Combinations of columns are the groups, unless most have one unit.
+    if values.shape[1] > 1 and table is not None and joint and not column:
+        spelling, n_groups = f"{path}:COLUMN", len(values.drop_duplicates())
+        combinations = f"{n_groups} combinations of {listed(values)}"
+        if 2 * n_groups > n_units > 2 * values.shape[1]:
+            raise FileError(
+                f"{path}: the {n_units} {unit}s would have {combinations} for groups, "
+                f"most of one {unit}. Name the column that holds the groups, as in "
+                f"{spelling}."
+            )
+        notes.append(
+            f"{path}: the {combinations} are the groups; for one pass {spelling}."
         )
-    say(f"{path}: the {combinations} are the groups; for one pass {spelling}.")
+    return values, notes
 
 
 def _read_columns(
@@ -162,11 +144,7 @@ def _read_columns(
 
 
 def _read_lines(
-    table: TableFile,
-    units: Any,
-    role: str,
-    header: bool | None,
-    say: Callable[[str], None],
+    table: TableFile, units: Any, role: str, header: bool | None
 ) -> tuple[pandas.Series | None, pandas.DataFrame]:
     """Read lines ``id,value`` or values alone, below a header if there is one."""
     table.id_columns = table.names[:1] if len(table.names) > 1 else []
@@ -189,7 +167,9 @@ def _read_lines(
         names = _VALUE_NAMES if len(values) != len(units.ids) else set()
     is_header = header is None and (first_cell in names or is_unexpected)
     if is_header and first_cell not in names:
-        say(f"{table.path}: the first line, {first_cell!r}, was taken for a header.")
+        table.notes.append(
+            f"{table.path}: the first line, {first_cell!r}, was taken for a header."
+        )
     start = int(is_header)
     if len(columns) > 1:
         header_names = columns if table.has_header else []
@@ -214,9 +194,9 @@ def _match_ids(
     values: pandas.DataFrame,
     units: Any,
     role: str,
-    say: Callable[[str], None],
 ) -> pandas.Series:
     """Return for each unit the row of the table that has its id."""
+    # 1. Positions among the units, of ids in one spelling.
     if (is_missing := keys.isna()).any():
         raise FileError(f"{table.locate(is_missing.idxmax())}: the id is missing.")
     if units.ids.dtype.kind in "iu":
@@ -226,6 +206,7 @@ def _match_ids(
         keys = keys.where(~is_integer, integers)
     index = pandas.Index(units.ids.astype(str))
     positions = index.get_indexer(keys)
+    # 2. Ids of no unit: of rows by number they are errors, else they are passed over.
     unknown = np.flatnonzero(positions < 0)
     if unknown.size and not units.named:
         row = values.index[unknown[0]]
@@ -235,11 +216,11 @@ def _match_ids(
         )
     if unknown.size:
         reason = "" if units.ordered else " (nodes without an edge cannot be clustered)"
-        say(
+        table.notes.append(
             f"{table.path}: {unknown.size} id(s) are not in {units.path} and were "
             f"ignored{reason}."
         )
-    # Lines that repeat an id with the same values do no harm.
+    # 3. Lines that repeat an id with the same values do no harm.
     pairs = values.set_axis(range(values.shape[1]), axis=1).assign(key=keys)
     pairs = pairs[positions >= 0].drop_duplicates()
     duplicates = pairs.index[pairs["key"].duplicated()]
@@ -251,6 +232,7 @@ def _match_ids(
             f"{table.locate(row)}: {units.unit} {key} has {role} {value!r} here and "
             f"{earlier_value!r} on line {table.line_number(earlier)}. Keep one of them."
         )
+    # 4. The row of each unit.
     rows = pandas.Series(pairs.index, pairs["key"]).reindex(index)
     without = rows.index[rows.isna()]
     if len(without):
@@ -268,17 +250,17 @@ def parse_values(strings: Iterable[Any], kind: str | None = None) -> NDArray[Any
     `kind` is that of the dtype of other values: "U" leaves strings as they are.
     """
     cells = np.array([str(cell) for cell in strings], object)
+    # Each distinct string is parsed once.
     codes, distinct = pandas.factorize(cells)
-    names = [str(name) for name in distinct]
-    values: NDArray[Any] = np.array(names, dtype=np.str_)
-    if kind in (None, "i", "u", "f") and all(map(is_number, names)):
-        numbers = values.astype(np.float64)
-        if np.isfinite(numbers).all():
-            values = numbers
+    values: NDArray[Any] = distinct.astype(np.str_)
+    names = values.tolist()
     # At most 18 digits fit into 64 bits.
     are_integers = all(
         name.lstrip("+-").isdecimal() and len(name) < 19 for name in names
     )
     if are_integers and kind in (None, "i", "u"):
-        values = np.array(names).astype(np.int64)
+        values = values.astype(np.int64)
+    elif kind in (None, "i", "u", "f") and all(map(is_number, names)):
+        numbers = values.astype(np.float64)
+        values = numbers if np.isfinite(numbers).all() else values
     return np.asarray(values[codes])
