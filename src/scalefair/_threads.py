@@ -18,7 +18,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    ContextDecorator,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any, TypeVar
 
@@ -71,7 +77,13 @@ def parallel(
             # 1. As many threads as the work pays for.
             max_threads = numba.get_num_threads()  # starts the threads if need be
             layer: str = numba.threading_layer()  # type: ignore[attr-defined]
-            _refuse_fork(layer)
+            if _is_fork and layer == "omp" and sys.platform == "linux":
+                raise RuntimeError(
+                    "This process was forked from one in which kernels had run on the "
+                    "threads of GNU OpenMP, which ends such processes. Start processes "
+                    'by multiprocessing.get_context("forkserver") or "spawn", or '
+                    "joblib; or install tbb, whose threads can be forked."
+                )
             n_threads = int(work(*args) / _NS_PER_THREAD[layer])
             n_threads = max(1, min(max_threads, n_threads))
             if n_threads < max_threads:
@@ -127,7 +139,7 @@ def long_blas_call(work: float = math.inf) -> AbstractContextManager[None]:
     return _BLAS_LIMIT.lifted() if work >= _MIN_BLAS_NS else _NO_LIMIT
 
 
-class _SingleBlasThread:
+class _SingleBlasThread(ContextDecorator):
     """Limit of BLAS to one thread: counts the contexts, in all and in this thread."""
 
     # Invariant: the limit is set while `_depth` > 0, unless it is lifted.
@@ -138,14 +150,6 @@ class _SingleBlasThread:
         self._in_thread = threading.local()  # its `depth`: contexts of this thread
         self._limit: Any = None
         self._is_lifted = False
-
-    def __call__(self, function: _Function) -> _Function:
-        @functools.wraps(function)
-        def held(*args: Any, **options: Any) -> Any:
-            with self:
-                return function(*args, **options)
-
-        return held  # type: ignore[return-value]
 
     def __enter__(self) -> None:
         self._in_thread.depth = getattr(self._in_thread, "depth", 0) + 1
@@ -191,17 +195,6 @@ def _blas_controller() -> ThreadpoolController:
     # np.dot in kernels calls SciPy's BLAS, which must be loaded to be limited.
     importlib.import_module("scipy.linalg.cython_blas")
     return ThreadpoolController().select(user_api="blas")
-
-
-def _refuse_fork(layer: str) -> None:
-    """Raise in a forked process, which a kernel on GNU OpenMP would end."""
-    if _is_fork and layer == "omp" and sys.platform == "linux":
-        raise RuntimeError(
-            "This process was forked from one in which kernels had run on the threads "
-            "of GNU OpenMP, which ends such processes. Start processes by "
-            'multiprocessing.get_context("forkserver") or "spawn", or joblib; or '
-            "install tbb, whose threads can be forked."
-        )
 
 
 def _find_tbb() -> None:

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -80,16 +81,13 @@ def _write(temporary: Path, final: Path, write: Callable[[BinaryIO], object]) ->
     except FileNotFoundError:
         older = None
     # Private until it has the permissions of the older file: nobody else may read it.
-    with open(temporary, "xb", opener=_open_privately if older else None) as file:
+    opener = partial(os.open, mode=0o600) if older else None
+    with open(temporary, "xb", opener=opener) as file:
         if older is not None:
             _copy_owner(older, temporary)
         write(file)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _open_privately(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
 
 
 def _copy_owner(older: os.stat_result, path: Path) -> None:

@@ -18,28 +18,24 @@ from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, printable
 from scalefair.cli._run import check_folder, on_terminal, write_folder, write_table
 
-_OPTIONS = [
-    opt.option(
-        "Files",
-        "--output-dir",
-        type=opt.PATH,
-        help="Folder for the files.  [default: the name of the data set]",
+_FLAG = "--download/--no-download,download_if_missing"
+_FILES: dict[str, tuple[Any, Any, str]] = {
+    "output-dir": (
+        opt.PATH,
+        None,
+        "Folder for the files.  [default: the name of the data set]",
     ),
-    opt.option(
-        "Files",
-        "--data-home",
-        type=opt.PATH,
-        help="Folder of downloads.  [default: as SCALEFAIR_DATA says, else the user's "
+    "data-home": (
+        opt.PATH,
+        None,
+        "Folder of downloads.  [default: as SCALEFAIR_DATA says, else the user's "
         "cache]",
     ),
-    opt.option(
-        "Files",
-        "--download/--no-download",
-        "download_if_missing",
-        default=True,
-        help="Whether files that are not there are downloaded.",
-    ),
+    _FLAG: (None, True, "Whether files that are not there are downloaded."),
+}
+_OPTIONS = [
     click.argument("name", required=False),
+    *opt.option_table("Files", _FILES),
     *opt.shared("quiet"),
 ]
 

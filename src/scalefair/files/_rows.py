@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._memory import sparse_bounds
+from scalefair._memory import require_memory, sparse_bounds
 from scalefair._messages import listed
 from scalefair.files._matrices import (
     checked_header,
@@ -336,7 +336,10 @@ class _CsrFile:
                 if (dtype := self._headers[name].dtype).kind not in kinds:
                     raise ValueError(f"its {name} are of the type {dtype}")
         self.dtype = block_type(data.dtype)
-        # Row pointers take less than the groups of the rows: they are read at once.
+        # Row pointers take no more than the groups of the rows: they are read at once,
+        # unless an archive claims more of them than there is memory.
+        n_bytes = 3 * indptr.dtype.itemsize * m
+        require_memory(n_bytes, f"the row pointers of {path}", "Use a part of it.")
         with self._open() as arrays:
             pointers = arrays["indptr"](0, m + 1)
         is_rising = bool((pointers[1:] >= pointers[:-1]).all())
