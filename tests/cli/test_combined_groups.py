@@ -1,15 +1,10 @@
 """``--groups sex,old``: the combinations that occur, in every command."""
 
-from types import SimpleNamespace
-
 import joblib
 import numpy as np
 import pandas
 import pytest
 
-from scalefair.cli._read_options import split_names
-from scalefair.cli._rows import type_values
-from scalefair.files._values import read_values
 from scalefair.metrics import balance_score
 
 
@@ -115,18 +110,6 @@ def test_groups_of_nodes_in_two_columns(workspace):
     assert "two.csv:5: 1 group(s) are missing" in result.stderr
 
 
-def test_attributes_of_values_with_commas(tmp_path):
-    frame = pandas.DataFrame({"a": ["x, y", "\\", "\\,", "z"], "b": [3, 10, 3, 2]})
-    path = tmp_path / "groups.csv"
-    frame.iloc[[2, 0, 3, 1]].to_csv(path, index_label="id")
-    people = SimpleNamespace(unit="row", ids=np.arange(4), path="rows.csv")
-    people.ordered = people.named = True
-    frame_read = read_values(path, people, "group", joint=False, say=print)
-    _, kinds, frame_read = type_values(frame_read, "groups.csv", [None, None], "each")
-    assert kinds == "Ui"
-    assert frame_read.to_numpy().tolist() == frame.to_numpy().tolist()
-
-
 def test_evaluate_each_attribute(people):
     frame = with_two(people)[["sex", "old"]]
     frame["label"] = np.arange(len(frame)) // 3 % 2
@@ -166,13 +149,6 @@ def test_what_cannot_be_combined(components):
     few = components.save(frame.assign(old=np.arange(120) < 3), "two.csv")
     message = "have fewer than 10 rows: "
     components.done(few, "--drop", "both", groups="sex,old", message=message)
-
-
-def test_names_with_commas():
-    assert split_names("sex,old", ["sex", "old", "sex,old"]) == ["sex,old"]
-    assert split_names('"a,b", c', ["a,b", "c"]) == ["a,b", "c"]
-    assert split_names("a,b,c", ["a,b", "c"]) == ["a", "b", "c"]
-    assert split_names("a,a", ["a"]) == ["a"]
 
 
 @pytest.mark.parametrize("command", ["pca", "classify", "regress"], indirect=True)

@@ -22,40 +22,19 @@ from click.testing import CliRunner
 from sklearn.utils._param_validation import Interval, StrOptions
 
 import scalefair
-from scalefair.cli import main
+from scalefair.cli import _options as opt
+from scalefair.cli import _run, main
+from scalefair.cli._encoder import describe_passes, watch_passes
 from scalefair.cli._errors import (
     NOT_CONVERGED,
     Commands,
     Failure,
-    debug_option,
     messages,
     note,
     printable,
     warn,
 )
-from scalefair.cli._options import (
-    PATH,
-    Finite,
-    SectionedCommand,
-    add_options,
-    estimator_options,
-    option,
-    output_option,
-    shared,
-    translate,
-)
-from scalefair.cli._read_options import ReadOptions
-from scalefair.cli._run import (
-    check_outputs,
-    describe_passes,
-    fit,
-    library_warnings,
-    on_terminal,
-    watch_passes,
-    write_files,
-    write_folder,
-    write_table,
-)
+from scalefair.cli._options import Finite, ReadOptions, option, shared
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.files import FileError, NpyReader
@@ -63,11 +42,10 @@ from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import ExplainableSVDRegressor
 
 
-def run(body, *arguments, options=(), cls=SectionedCommand):
+def run(body, *arguments, options=()):
     """Run a function as the command ``made-up`` of a group."""
     group = Commands("group")
-    command = click.command("made-up", cls=cls)(debug_option(body))
-    group.add_command(add_options(command, options))
+    group.add_command(opt.command(options)(body), "made-up")
     return CliRunner().invoke(group, ["made-up", *map(str, arguments)])
 
 
@@ -185,7 +163,7 @@ def test_help_of_each_command(name):
     sections = re.findall(r"^(\S.*):$", text, re.MULTILINE)
     last = ["Columns", "Measures", "Files", "Advanced", "Other options"]
     last = [section for section in last if section in sections]
-    assert sections[-len(last) :] == last or name == "data"
+    assert sections[-len(last) :] == last
 
 
 def test_options_of_classify_are_those_of_reading():
@@ -302,7 +280,7 @@ UNTYPED = {"estimator", "prefit", "batch_size", "warm_start", "interval", "layer
 def test_options_agree_with_the_estimator(estimator):
     constraints = estimator._parameter_constraints
     names = [name for name in constraints if name not in UNTYPED]
-    options = estimator_options(estimator, {"Model": " ".join(names)})
+    options = opt.estimator_options(estimator, {"Model": " ".join(names)})
     required = {"estimator": None} if "estimator" in constraints else {}
     model = estimator(**required, **values_of(options))
     model._validate_params()  # all defaults have the right type
@@ -310,8 +288,8 @@ def test_options_agree_with_the_estimator(estimator):
     for name in set(names) - {"random_state", "dtype"}:
         assert model.get_params(deep=False)[name] == by_itself[name]
     assert model.random_state == 0
-    command = add_options(click.Command("made-up"), options)
-    for param in command.params:
+    *params, _ = opt.command(options)(lambda **_: None).params  # but --debug
+    for param in params:
         assert param.opts[0] == "--" + param.name.replace("_", "-")
         assert param.help.endswith(".")
         assert len(param.help) > 15
@@ -341,7 +319,7 @@ def is_valid(kind, value):
 def test_options_of_an_estimator_may_differ_from_it():
     sections = {"Required": "n_components,-r,--components", "Rest": "tol"}
     changes = {"required": True, "help": "So many."}
-    options = estimator_options(FairPCA, sections, n_components=changes)
+    options = opt.estimator_options(FairPCA, sections, n_components=changes)
     for spelling in ("-r", "--components", "--n-components"):
         assert values_of(options, spelling, 3) == {"n_components": 3, "tol": 1e-8}
     assert values_of(options).exit_code == 2
@@ -394,35 +372,35 @@ def test_messages_name_options(message, expected):
     names = ("max_iter", "tol", "solver", "n_clusters", "n_neighbors", "refit_last")
     options = [option("All", "--" + name.replace("_", "-")) for name in names]
     options += [option("All", "--groups"), option("All", "--interactions/--no-x")]
-    command = add_options(click.Command("made-up"), options)
-    actual = translate(message, click.Context(command))
-    assert actual == expected
-    assert translate(message, None) == message
+    command = opt.command(options)(lambda **_: None)
+    assert opt.translate(message, click.Context(command)) == expected
+    assert opt.translate(message, None) == message
 
 
 # Outputs.
 
 
+def outputs_of(path, inputs=(), **names):
+    """Return the outputs of a command that names a file and perhaps a report."""
+    taken = {"output": path, "report_file": None, "quiet": False, **names}
+    return _run.take_outputs(taken, *inputs, output=".csv")
+
+
 def test_stdout_is_an_output(tmp_path):
     path = tmp_path / "report"
 
-    def body(output, report_file):
-        written = check_outputs(
-            {"output": (output, ".csv"), "report": (report_file, "")}, []
-        )
-        show = on_terminal(False, written.values())
-        write_files(
-            {
-                written["output"]: lambda f: write_table(f, {"id": ["a", "\u00e9"]}),
-                written["report"]: lambda f: f.write(str(show).encode()),
-            }
-        )
+    def body(**options):
+        written, show = _run.take_outputs(options, output=".csv")
+        writers = {"output": lambda f: _run.write_table(f, {"id": ["a", "\u00e9"]})}
+        writers["report"] = lambda f: f.write(str(show).encode())
+        _run.write_files({path: writers[name] for name, path in written.items()})
 
-    options = [output_option("ids"), *shared("report")]
-    result = run(body, "-o", "-", "--report", path, options=options)
+    options = [opt.output_option("ids"), *shared("report quiet")]
+    line = ("-o", "-", "--verbose", "--report")
+    result = run(body, *line, path, options=options)
     assert (result.exit_code, result.stdout) == (0, "id\na\n\u00e9\n")
     assert path.read_bytes() == b"False"  # whatever is asked for
-    result = run(body, "-o", "-", "--report", "-", options=options)
+    result = run(body, *line, "-", options=options)
     assert result.exit_code == 2
     assert "--output and --report" in result.stderr
 
@@ -431,9 +409,9 @@ def test_nothing_on_stdout_if_a_file_fails(tmp_path, capsys):
     def fail(_):
         raise OSError(errno.ENOSPC, "full")
 
-    stdout, path = (PATH.convert(p, None, None) for p in ("-", str(tmp_path / "a")))
+    stdout, path = (opt.PATH.convert(p, None, None) for p in ("-", str(tmp_path / "a")))
     with pytest.raises(OSError, match="full"):
-        write_files({stdout: lambda f: f.write(b"x"), path: fail})
+        _run.write_files({stdout: lambda f: f.write(b"x"), path: fail})
     assert capsys.readouterr().out == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -441,29 +419,30 @@ def test_nothing_on_stdout_if_a_file_fails(tmp_path, capsys):
 def test_outputs_are_checked_before_the_work(tmp_path, monkeypatch):
     rows = tmp_path / "rows.csv"
     rows.touch()
-    (tmp_path / "link").symlink_to(rows)
+    (tmp_path / "link.csv").symlink_to(rows)
+    (tmp_path / "folder.csv").mkdir()
     for path, fragments in {
         rows: "is an input file",
-        tmp_path / "link": "is an input file",
-        tmp_path: "is a folder",
-        Path(os.devnull): "is not a regular file",
-        tmp_path / "no" / "a": "does not exist; create",
-        rows / "a": "does not exist; create",
+        tmp_path / "link.csv": "is an input file",
+        tmp_path / "folder.csv": "is a folder",
+        tmp_path / "no" / "a.csv": "does not exist; create",
+        rows / "a.csv": "does not exist; create",
     }.items():
         with pytest.raises(Failure, match=f"^{re.escape(str(path))}.*{fragments}"):
-            check_outputs({"output": (path, "")}, [rows])
-    written = {"output": tmp_path / "A.CSV"}
-    outputs = {"output": (written["output"], ".csv"), "report": (None, "")}
-    assert check_outputs(outputs, [rows]) == written
+            outputs_of(path, inputs=[rows])
+    with pytest.raises(Failure, match="is not a regular file"):
+        outputs_of(tmp_path / "a.csv", report_file=Path(os.devnull))
+    written = tmp_path / "A.CSV"
+    assert outputs_of(written, inputs=[rows]) == ({"output": written}, True)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(Failure, match="no permission to write"):
-        check_outputs(outputs, [rows])
+        outputs_of(written)
 
 
 def test_tables(tmp_path):
     path = tmp_path / "out" / "a.csv"
     frame = pd.DataFrame({"x": [0.1, np.nan], "a,b": ['"', "c"]})
-    write_folder(path.parent, {path: lambda f: write_table(f, frame)})
+    _run.write_folder(path.parent, {path: lambda f: _run.write_table(f, frame)})
     assert path.read_bytes() == b'x,"a,b"\n0.1,""""\n,c\n'
 
 
@@ -493,7 +472,7 @@ class Model:
 )
 def test_a_fit_that_fails_names_the_file(error, code, fragments):
     def body(tol):
-        fit(Model(raise_(error)), [], path="rows.csv", show=False)
+        _run.fit(Model(raise_(error)), [], path="rows.csv", show=False)
 
     result = run(body, options=[option("All", "--tol")])
     assert result.exit_code == code
@@ -515,8 +494,10 @@ def test_warnings_are_said_once_and_not_those_for_developers():
 
     def body(max_iter):
         model = Strict(act)
-        assert fit(model, [], path="a", show=False, y="y", sensitive_features=0) >= 0
-        with library_warnings():
+        assert (
+            _run.fit(model, [], path="a", show=False, y="y", sensitive_features=0) >= 0
+        )
+        with _run.library_warnings():
             act()
 
     result = run(body, options=[option("All", "--max-iter")])
@@ -546,10 +527,10 @@ def test_passes_over_files(tmp_path, capsys, monkeypatch, show):
 
 
 def test_silence_unless_asked_for(monkeypatch):
-    assert not on_terminal()
-    assert on_terminal(quiet=False)
+    assert not _run.on_terminal()
+    assert _run.on_terminal(quiet=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert on_terminal()
-    assert not on_terminal(quiet=True)
+    assert _run.on_terminal()
+    assert not _run.on_terminal(quiet=True)
     monkeypatch.setattr(sys, "stdout", None)
-    assert not on_terminal(quiet=False)
+    assert not _run.on_terminal(quiet=False)

@@ -2,7 +2,6 @@
 
 import json
 
-import numba
 import pandas
 import pytest
 from click.testing import CliRunner
@@ -80,20 +79,6 @@ def test_the_page_and_the_figure(demo):
     page = (folder / "report.html").read_text()
     assert page.count("<img ") == 1
     assert "<summary>Clusters" not in page  # four rows are not folded
-
-
-@pytest.mark.parametrize("compiles", [True, False])
-def test_says_that_kernels_are_compiled_when_they_are(tmp_path, monkeypatch, compiles):
-    kernel = numba.njit(lambda x: x + 1)
-    if not compiles:
-        kernel(1)  # so it is compiled, as if it came from the cache
-    warm_up = _demo._warm_up
-    warm_up()
-    monkeypatch.setattr(_demo, "_warm_up", lambda: [warm_up(), kernel(1)])
-    sizes = ("demo", "--nodes", 500, "-k", 3, "--output-dir", tmp_path)
-    shown = invoke(*sizes).stdout
-    assert ("compiling kernels" in shown) == compiles
-    assert shown.count("compiling kernels") < 2
 
 
 def test_without_matplotlib_and_quiet(tmp_path, monkeypatch):

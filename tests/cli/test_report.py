@@ -20,7 +20,6 @@ from scalefair.cli._report import (
     ReportFigure,
     ReportTable,
     as_text,
-    change,
     choose_groups,
     count_values,
     describe_run,
@@ -334,9 +333,6 @@ def test_values_as_text(value, spec, expected):
 
 
 def test_words():
-    assert change(0.5, 0.1) == "falls from 0.5 to 0.1"
-    assert change(0.1, 0.5) == "rises from 0.1 to 0.5"
-    assert change(0.5, 0.50001) == "stays 0.5"
     assert (iterations(1), iterations(2000)) == ("1 iteration", "2,000 iterations")
     assert count_values(np.array(["b", "a", "b"])) == {"a": 1, "b": 2}
 

@@ -15,7 +15,7 @@ from scalefair.files import FileError, clean_table, read_graph, read_table
 from scalefair.files import _tables as tables
 from scalefair.files import _text as text
 from scalefair.files._tables import TableFile
-from scalefair.files._text import TextOptions
+from scalefair.files._text import FileOptions
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def table(tmp_path):
     def opened(*lines, name="table.csv", **options):
         path = tmp_path / name
         path.write_text("".join(f"{line}\n" for line in lines))
-        return TableFile(path, TextOptions(**options))
+        return TableFile(path, FileOptions(**options))
 
     return opened
 
@@ -400,7 +400,7 @@ def test_encodings(tmp_path, encoding, noted):
     path = tmp_path / "table.csv"
     path.write_bytes(LATIN.encode(encoding))
     table_file = TableFile(
-        path, TextOptions(encoding="cp1252" if noted is None else None)
+        path, FileOptions(encoding="cp1252" if noted is None else None)
     )
     assert table_file.read()["town"].tolist() == ["Köln", "Zürich"]
     assert [noted in note for note in table_file.notes] == [True] * bool(noted)
@@ -435,7 +435,7 @@ def test_what_else_means_missing(tmp_path, kind):
     frame["town"], frame["code"] = ["-", "oslo", "Unknown"], ["-200", "1", "2"]
     path = tmp_path / f"table.{kind}"
     getattr(frame, f"to_{kind}")(path, index=False)
-    table_file = TableFile(path, TextOptions(na_values=["-", "Unknown", "-200"]))
+    table_file = TableFile(path, FileOptions(na_values=["-", "Unknown", "-200"]))
     for read in (
         table_file.read(strings=["code"]),
         table_file.store([*frame], ["code"], tmp_path),

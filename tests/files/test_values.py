@@ -23,7 +23,7 @@ TEN = units(list(range(10)))
 
 
 def values_of(source, nodes, **options):
-    values = read_values(source, nodes, "group", say=print, **options)
+    values, _ = read_values(source, nodes, "group", **options)
     return values.agg(", ".join, axis=1).to_numpy()
 
 
@@ -40,8 +40,7 @@ def read(tmp_path):
             path.write_bytes(
                 content if isinstance(content, bytes) else content.encode()
             )
-        notes = []
-        values = read_values(path, nodes, "group", say=notes.append, **options)
+        values, notes = read_values(path, nodes, "group", **options)
         return np.ravel(values).tolist(), notes
 
     return read_content
@@ -131,7 +130,7 @@ def test_tables_of_nodes_with_more_columns(read, tmp_path):
     assert actual.tolist() == ["m", "f"] * 5
     with pytest.raises(FileError, match=r"10 combinations of sex, days.*:COLUMN"):
         values_of(path, TEN, header=True)
-    frame = read_values(path, TEN, "group", header=True, joint=False, say=print)
+    frame, _ = read_values(path, TEN, "group", header=True, joint=False)
     assert frame["sex"].tolist() == actual.tolist()
 
 

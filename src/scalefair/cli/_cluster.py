@@ -109,7 +109,7 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     # 1. Read a graph, or rows; and what report and model say of them.
     start = time.perf_counter()
     if options["affinity"] == "precomputed":
-        graph = load_graph(data, read_options.text, read_options.edge_policy)
+        graph = load_graph(data, read_options)
         groups = read_groups(graph, read_options)
         X, ids = graph.matrix, graph.ids
         source = {

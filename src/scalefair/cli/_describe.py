@@ -21,7 +21,7 @@ from scalefair.files import FileError, read_graph
 from scalefair.files import _matrices as matrices
 from scalefair.files._graphs import are_times
 from scalefair.files._tables import TableFile
-from scalefair.files._text import TextOptions
+from scalefair.files._text import FileOptions
 from scalefair.files._values import ID_NAMES
 
 _DESCRIBE_OPTIONS = [
@@ -48,7 +48,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     """
     outputs, show = _run.take_outputs(options, table)
     roles = {name: options.pop(name) for name in ROLES}
-    frame, facts, damaged = _look_at(table, svmlight, TextOptions(**options))
+    frame, facts, damaged = _look_at(table, svmlight, FileOptions(**options))
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
     has_ids = facts.get("header") and frame.columns[0].lower() in ID_NAMES | {""}
     if columns and has_ids:
@@ -80,7 +80,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
 
 
 def _look_at(
-    path: Path, svmlight: bool, options: TextOptions
+    path: Path, svmlight: bool, options: FileOptions
 ) -> tuple[pandas.DataFrame, dict[str, Any], list[str]]:
     """Return columns of a file, facts about it, and which columns are damaged."""
     is_market = ".mtx" in path.suffixes

@@ -18,8 +18,7 @@ from click.core import ParameterSource
 from scalefair._groups import check_interval
 from scalefair._memory import array_limit
 from scalefair.cli._errors import EXIT_CODES, note, store_debug
-from scalefair.files._graphs import EdgePolicy
-from scalefair.files._text import TextOptions
+from scalefair.files._text import FileOptions
 from scalefair.files._values import read_values
 
 # Sections of the help that come after those of the estimator, in this order.
@@ -478,7 +477,7 @@ ROLES = ("target", "groups")
 
 
 @dataclass(frozen=True)
-class ReadOptions:
+class ReadOptions(FileOptions):
     """The options about files of rows, by their names; saved models keep them."""
 
     groups: str | None = None
@@ -489,17 +488,9 @@ class ReadOptions:
     categorical: Sequence[str] = ()
     keep_groups: bool = False
     missing: str = "error"
-    header: bool | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
-    skip_lines: int = 0
-    encoding: str | None = None
-    na_values: Sequence[str] = ()
     svmlight: bool = False
     target_header: bool | None = None
     groups_header: bool | None = None
-    directed: str = "error"
-    weights: bool | None = None
     test_file: Path | None = None
     test_target: str | None = None
     test_groups: str | None = None
@@ -507,33 +498,18 @@ class ReadOptions:
     folder: Path = Path()  # of temporary files
 
     @classmethod
-    def take(
-        cls,
-        options: dict[str, Any],
-        *,
-        memory_limit: int | None = None,
-        folder: Path = Path(),
-    ) -> Self:
-        """Take the options that are about files out of all options of a command."""
+    def take(cls, options: dict[str, Any], **values: Any) -> Self:
+        """Take the options that are about files out of all options of a command.
+
+        `values` are those of fields for which the command has no option.
+        """
         if column := options.pop("group_column", None):
             options["groups"] = f"{options['groups']}:{column}"
         names = {entry.name for entry in fields(cls)} & options.keys()
-        values: dict[str, Any] = {"memory_limit": memory_limit, "folder": folder}
         values |= {name: options.pop(name) for name in names}
         if "attributes" in values:  # estimators need it as well
             options["attributes"] = values["attributes"]
         return cls(**values)
-
-    @property
-    def text(self) -> TextOptions:
-        """Options about text."""
-        names = [entry.name for entry in fields(TextOptions)]
-        return TextOptions(**{name: getattr(self, name) for name in names})
-
-    @property
-    def edge_policy(self) -> EdgePolicy:
-        """Options about weights of edges."""
-        return EdgePolicy(self.directed, self.weights)
 
     def exceeds_memory(self, path: Path, *, is_text: bool) -> bool:
         """Return whether to read a file in blocks; the standard input never."""

@@ -294,7 +294,7 @@ def _read_table(
     columns: Sequence[str] | None,
 ) -> tuple[Rows, TableFile]:
     """Read a table; target and groups are frames of strings, if columns of it."""
-    table = TableFile(path, options.text)
+    table = TableFile(path, options)
     print_notes(table)
     # 1. The columns of each role, ids (of the option, or a first column that is named
     #    so), and those that are left as features.

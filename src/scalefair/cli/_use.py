@@ -27,7 +27,7 @@ from scalefair.files import _matrices as matrices
 from scalefair.files import reading
 from scalefair.files._graphs import load_graph, read_new_nodes
 from scalefair.files._tables import TableFile
-from scalefair.files._text import TextOptions
+from scalefair.files._text import FileOptions
 from scalefair.files._values import parse_values
 from scalefair.streaming import RowReader
 
@@ -195,13 +195,7 @@ def _apply_saved(
         rows: Any
         # 1. Nodes that are new to a graph: weights of edges to its nodes.
         if is_of_graph:
-            rows = read_new_nodes(
-                path,
-                saved["nodes"],
-                saved["named"],
-                text_options=options.text,
-                policy=options.edge_policy,
-            )
+            rows = read_new_nodes(path, saved["nodes"], saved["named"], options)
             X = rows.matrix
             groups = _cluster.read_groups(rows, options, groups.dtype.kind)
         # 2. Or rows, read as those of the model: names, types, values of groups and
@@ -282,7 +276,7 @@ def evaluate(result: Path, **options: Any) -> None:
     content = _report.describe_run("evaluate", options)
     # 1. Which column holds labels, or scores.
     read_options = ReadOptions.take(options)
-    names = TableFile(result, read_options.text).names
+    names = TableFile(result, read_options).names
     if names[0] == "row" and read_options.id_column is None:
         read_options = replace(read_options, id_column="row")  # as predict writes it
     chosen = [(kind, options[kind]) for kind in ("labels", "scores") if options[kind]]
@@ -332,7 +326,8 @@ def evaluate(result: Path, **options: Any) -> None:
 
 def _cut(path: Path, rows: _rows.Rows, labels: Any, options: ReadOptions) -> float:
     """Return the normalized cut of a graph, whose nodes have labels by their ids."""
-    graph = load_graph(path, TextOptions(), options.edge_policy)
+    edges = FileOptions(directed=options.directed, weights=options.weights)
+    graph = load_graph(path, edges)
     print_notes(graph)
     positions = pandas.Index(rows.ids.astype(str)).get_indexer(graph.ids.astype(str))
     without = graph.ids[positions < 0]

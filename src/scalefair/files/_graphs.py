@@ -23,7 +23,7 @@ from scalefair.files._matrices import (
 )
 from scalefair.files._source import FileError, one_line, reading
 from scalefair.files._tables import TableFile, as_strings
-from scalefair.files._text import TextOptions, open_bytes, quote
+from scalefair.files._text import FileOptions, open_bytes, quote
 
 _MATRIX_READERS = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}
 # Names of a third column that holds times, not weights.
@@ -79,14 +79,6 @@ class Graph:
         return (int(self.matrix.nnz) - n_loops) // 2 + n_loops
 
 
-@dataclass(frozen=True)
-class EdgePolicy:
-    """What becomes of weights of edges: see `read_graph`."""
-
-    directed: str = "error"
-    weights: bool | None = None
-
-
 def read_graph(
     path: str | Path,
     *,
@@ -134,33 +126,32 @@ def read_graph(
     >>> graph.ids.tolist(), graph.n_edges
     (['ann', 'bob', 'cid'], 2)
     """
-    policy = EdgePolicy(directed, weights)
-    return load_graph(Path(path), TextOptions(**options), policy)
+    file_options = FileOptions(directed=directed, weights=weights, **options)
+    return load_graph(Path(path), file_options)
 
 
-def load_graph(path: Path, text_options: TextOptions, policy: EdgePolicy) -> Graph:
+def load_graph(path: Path, options: FileOptions) -> Graph:
     """Read a graph: see `read_graph`."""
     format_name = file_format(path)
     with reading(path, "a file"), open_bytes(path) as file:
         start = _LANGUAGE.match(file.read(4096))
     if start:
-        encoding = text_options.encoding or "utf-8-sig"
-        return _read_language(path, str(start.lastgroup), encoding, policy)
+        return _read_language(path, str(start.lastgroup), options)
     notes: list[str] = []
     if format_name in _MATRIX_READERS:
         matrix = _check_square(path, _MATRIX_READERS[format_name](path))
     else:
-        table = TableFile(path, text_options, of_edges=True)
+        table = TableFile(path, options, of_edges=True)
         if len(table.names) in (2, 3):
-            return _read_edges(table, policy)
+            return _read_edges(table, options)
         matrix, notes = _check_square(path, table.read().to_numpy()), table.notes
         n_nodes = matrix.shape[0]
         notes.append(f"{path}: was taken for a matrix of weights of {n_nodes} nodes.")
-    if policy.weights is False:
+    if options.weights is False:
         matrix = sparse.csr_array(matrix != 0).astype(np.float64)
     # Without an option for directions the estimator checks the symmetry.
-    if policy.directed != "error" and abs(matrix - matrix.T).max() > 0:
-        is_sum = policy.directed == "sum"
+    if options.directed != "error" and abs(matrix - matrix.T).max() > 0:
+        is_sum = options.directed == "sum"
         matrix = add_directions(matrix) if is_sum else matrix.maximum(matrix.T)
     ids = np.arange(matrix.shape[0], dtype=np.int64)
     return Graph(path, matrix, ids, named=False, notes=notes)
@@ -170,15 +161,14 @@ def read_new_nodes(
     path: Path,
     ids: NDArray[Any],
     named: bool,
-    *,
-    text_options: TextOptions | None = None,
-    policy: EdgePolicy | None = None,
+    options: FileOptions | None = None,
 ) -> Graph:
     """Read weights of new nodes, in rows, to those of a graph that has `ids`.
 
     The file is a matrix or, if the graph was a list of edges, another such list.
     """
     format_name, n_nodes = file_format(path), len(ids)
+    options = options or FileOptions()
     if format_name in _MATRIX_READERS:
         matrix = as_matrix(path, _MATRIX_READERS[format_name](path), "weight")
         if matrix.shape[1] != n_nodes:
@@ -188,7 +178,7 @@ def read_new_nodes(
                 "order."
             )
         return Graph(path, matrix, np.arange(matrix.shape[0]), named=False, notes=[])
-    table = TableFile(path, text_options, of_edges=True)
+    table = TableFile(path, options, of_edges=True)
     if not named or len(table.names) not in (2, 3):
         formats = f"a matrix (npz, npy, mtx) of new nodes x {n_nodes} nodes of the fit"
         if named:
@@ -197,7 +187,7 @@ def read_new_nodes(
             f"{path}: is text of {len(table.names)} columns, not {formats}."
         )
     verbatim = ids.dtype.kind not in "iu"
-    graph = _read_edges(table, policy or EdgePolicy(), verbatim)
+    graph = _read_edges(table, options, verbatim)
     positions = pandas.Index(ids.astype(np.str_)).get_indexer(graph.ids.astype(np.str_))
     new, old = np.flatnonzero(positions < 0), np.flatnonzero(positions >= 0)
     if not (new.size and old.size):
@@ -229,7 +219,9 @@ def _check_square(path: Path, X: Any) -> sparse.csr_array:
     return as_matrix(path, X, "weight")
 
 
-def _read_edges(table: TableFile, policy: EdgePolicy, verbatim: bool = False) -> Graph:
+def _read_edges(
+    table: TableFile, options: FileOptions, verbatim: bool = False
+) -> Graph:
     """Read edges; ids are integers if all are and not `verbatim`, else strings."""
     ends, weight_column = table.names[:2], table.names[2:]
     table.id_columns = ends
@@ -247,7 +239,7 @@ def _read_edges(table: TableFile, policy: EdgePolicy, verbatim: bool = False) ->
     if ids.dtype.kind not in "iu":
         ids = ids.astype(np.str_)
     weights = frame[weight_column[0]] if weight_column else None
-    matrix = _adjacency(table.locate, ids, codes.reshape(-1, 2), weights, policy)
+    matrix = _adjacency(table.locate, ids, codes.reshape(-1, 2), weights, options)
     return Graph(table.path, matrix, ids, named=True, notes=table.notes)
 
 
@@ -265,17 +257,17 @@ def _adjacency(
     ids: NDArray[Any],
     pairs: NDArray[Any],
     weight_column: pandas.Series | None,
-    policy: EdgePolicy,
+    options: FileOptions,
 ) -> sparse.csr_array:
     """Return the symmetric matrix of edges, of which some may be listed repeatedly."""
     n_nodes, weights = len(ids), np.ones(len(pairs))
     # 1. Finite weights >= 0, and no times.
-    if weight_column is not None and policy.weights is not False:
+    if weight_column is not None and options.weights is not False:
         numbers = pandas.to_numeric(weight_column, errors="coerce")
         weights = numbers.to_numpy(np.float64)
         invalid = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
         fault, remedy = "is no finite number >= 0", ", or --header if it is a header"
-        if policy.weights is None and are_times(weight_column):
+        if options.weights is None and are_times(weight_column):
             invalid, fault = np.arange(1), "looks like a time, no weight"
             remedy = ", or --weights if weights they are"
         if invalid.size:
@@ -292,7 +284,7 @@ def _adjacency(
     # Both directions may be printed with different rounding.
     difference = np.abs(weights - first_weights)
     conflicts = np.flatnonzero(difference > 1e-8 * first_weights)
-    if conflicts.size and policy.directed == "error":
+    if conflicts.size and options.directed == "error":
         j = int(conflicts[0])
         i = int(np.argmax(codes == codes[j]))
         source, target = ids[pairs[i]]
@@ -303,7 +295,7 @@ def _adjacency(
             "the file."
         )
     # 3. The sum or the largest of several weights, in both directions.
-    merge = "first" if policy.directed == "error" else policy.directed
+    merge = "first" if options.directed == "error" else options.directed
     entries, positions = by_edge.agg(merge), np.divmod(edges, n_nodes)
     matrix = sparse.csr_array((entries, positions), shape=(n_nodes, n_nodes))
     matrix = add_directions(matrix)
@@ -311,9 +303,7 @@ def _adjacency(
     return matrix
 
 
-def _read_language(
-    path: Path, language: str, encoding: str, policy: EdgePolicy
-) -> Graph:
+def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
     """Read GML, GraphML or Pajek, and the attributes of nodes, with NetworkX."""
     try:
         import networkx
@@ -324,7 +314,7 @@ def _read_language(
         ) from error
     with reading(path, f"a {language} file"):
         with open_bytes(path) as file:
-            text = file.read().decode(encoding)
+            text = file.read().decode(options.encoding or "utf-8-sig")
         try:
             if language == "GML":
                 # A file may list edges twice without the word that NetworkX wants;
@@ -351,6 +341,6 @@ def _read_language(
     def locate(row: int, *_: Any) -> str:
         return f"{path}: edge {row + 1}"
 
-    matrix = _adjacency(locate, ids, pairs, frame["weight"], policy)
+    matrix = _adjacency(locate, ids, pairs, frame["weight"], options)
     nodes = pandas.DataFrame([G.nodes[node] for node in G], dtype=object)
     return Graph(path, matrix, ids, named=True, notes=[], nodes=nodes.apply(as_strings))

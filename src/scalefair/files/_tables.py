@@ -17,8 +17,8 @@ from scalefair.files._matrices import file_format
 from scalefair.files._source import FileError, open_parquet, reading
 from scalefair.files._text import (
     MISSING,
+    FileOptions,
     Layout,
-    TextOptions,
     UncommentedText,
     find_layout,
     first_duplicate,
@@ -49,9 +49,9 @@ class TableFile:
     """
 
     def __init__(
-        self, path: Path, options: TextOptions | None = None, *, of_edges: bool = False
+        self, path: Path, options: FileOptions | None = None, *, of_edges: bool = False
     ) -> None:
-        options = options or TextOptions()
+        options = options or FileOptions()
         self.path = path
         # Columns of ids, whose strings are not changed: "NA" or "true" may be a name.
         self.id_columns: list[str] = []
@@ -338,7 +338,7 @@ def read_table(
     0  31.0  female
     1   NaN    male
     """
-    return TableFile(Path(path), TextOptions(**options)).read(columns, words)
+    return TableFile(Path(path), FileOptions(**options)).read(columns, words)
 
 
 def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:

@@ -147,8 +147,8 @@ def first_duplicate(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class TextOptions:
-    """How a user says that a text is to be read; what is None is detected."""
+class FileOptions:
+    """How a user says that a file is to be read; what is None is detected."""
 
     header: bool | None = None
     delimiter: str | None = None
@@ -156,6 +156,9 @@ class TextOptions:
     skip_lines: int = 0
     encoding: str | None = None
     na_values: Collection[str] = ()  # missing values besides `MISSING`
+    # Of graphs: see `read_graph`.
+    directed: str = "error"
+    weights: bool | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.na_values, str):
@@ -217,7 +220,7 @@ class Layout:
                 )
 
 
-def find_layout(path: Path, options: TextOptions, of_edges: bool = False) -> Layout:
+def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Layout:
     """Detect the layout of a text from its first records; options take precedence."""
     # 1. The encoding, the line of the first record, and the delimiter in it.
     notes: list[str] = []

@@ -15,7 +15,7 @@ from scalefair._messages import listed
 from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._source import FileError
 from scalefair.files._tables import TableFile, as_strings
-from scalefair.files._text import TextOptions, is_number
+from scalefair.files._text import FileOptions, is_number
 
 # Names that a header gives to a column of ids, and to one of values.
 ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
@@ -68,7 +68,7 @@ def read_values(
     else:
         # Without a column `_read_lines` itself finds the header.
         has_header = header if column else bool(header)
-        options = TextOptions(has_header, encoding=encoding, na_values=na_values)
+        options = FileOptions(has_header, encoding=encoding, na_values=na_values)
         table = TableFile(path, options)
         if column:
             keys, values = _read_columns(table, column, units, by_row)
