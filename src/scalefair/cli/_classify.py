@@ -71,23 +71,21 @@ _METHOD = opt.option(
     help="A linear classifier, trained to be fair; or a usual one whose scores are "
     "calibrated for each group, so that prediction needs the groups.",
 )
-_CALIBRATED: dict[str, tuple[Any, Any, str]] = {
+_CALIBRATED = {
     "estimator": (
-        click.Choice(["logistic", "boosting"]),
-        "logistic",
+        opt.value(click.Choice(["logistic", "boosting"]), "logistic"),
         "What is calibrated: scikit-learn's LogisticRegression, of standardized "
         "features, or HistGradientBoostingClassifier.",
     ),
     "calibrate_to": (
-        click.Choice(["labels", "scores"]),
-        "labels",
+        opt.value(click.Choice(["labels", "scores"]), "labels"),
         "What the outputs are nearest to: labels is the most accurate, scores changes "
         "the classifier's probabilities least.",
     ),
-    "cv": (opt.Count(2), 5, "Folds, each scored by a model of the others."),
+    "cv": (opt.value(opt.Count(2), 5), "Folds, each scored by a model of the others."),
 }
 _OPTIONS = [
-    *opt.shared(opt.ROLES),
+    *opt.shared(opt.ROLE_OPTIONS),
     opt.output_option("the model"),
     _METHOD,
     *opt.estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),

@@ -18,20 +18,20 @@ from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, printable
 from scalefair.cli._run import check_folder, on_terminal, write_folder, write_table
 
-_FLAG = "--download/--no-download,download_if_missing"
-_FILES: dict[str, tuple[Any, Any, str]] = {
+_FILES = {
     "output-dir": (
-        opt.PATH,
-        None,
+        opt.value(opt.PATH),
         "Folder for the files.  [default: the name of the data set]",
     ),
     "data-home": (
-        opt.PATH,
-        None,
+        opt.value(opt.PATH),
         "Folder of downloads.  [default: as SCALEFAIR_DATA says, else the user's "
         "cache]",
     ),
-    _FLAG: (None, True, "Whether files that are not there are downloaded."),
+    "--download/--no-download,download_if_missing": (
+        {"default": True},
+        "Whether files that are not there are downloaded.",
+    ),
 }
 _OPTIONS = [
     click.argument("name", required=False),

@@ -19,13 +19,19 @@ from scalefair.cli._report import Report, ReportTable, describe_run, draw
 from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 
-_SIZES: dict[str, tuple[Any, Any, str]] = {
-    "nodes,n_nodes": (opt.Count(), 100_000, "Nodes of the graph."),
-    "-k,--n-clusters": (opt.Count(2), 50, "Clusters, planted and sought."),
-    "groups-count,n_groups": (opt.Count(2), 5, "Groups of equal size."),
-    "average-degree": (opt.Finite(0), 30.0, "Expected edges of a node."),
-    "random-state": (opt.Count(0, 2**32 - 1), 0, "Seed of graph and labels."),
-    "output-dir": (opt.PATH, Path("scalefair-demo"), "Folder for the results."),
+_SIZES = {
+    "nodes,n_nodes": (opt.value(opt.Count(), 100_000), "Nodes of the graph."),
+    "-k,--n-clusters": (opt.value(opt.Count(2), 50), "Clusters, planted and sought."),
+    "groups-count,n_groups": (opt.value(opt.Count(2), 5), "Groups of equal size."),
+    "average-degree": (opt.value(opt.Finite(0), 30.0), "Expected edges of a node."),
+    "random-state": (
+        opt.value(opt.Count(0, 2**32 - 1), 0),
+        "Seed of graph and labels.",
+    ),
+    "output-dir": (
+        opt.value(opt.PATH, Path("scalefair-demo")),
+        "Folder for the results.",
+    ),
 }
 _OPTIONS = opt.option_table("Sizes", _SIZES)
 _FILES = ("labels.csv", "report.json", "report.html", "figure.png")

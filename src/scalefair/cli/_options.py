@@ -135,16 +135,23 @@ def option(section: str, *declarations: str, **attributes: Any) -> Any:
     return click.option(*declarations, cls=_Option, section=section, **attributes)
 
 
-def option_table(section: str, rows: Mapping[str, tuple[Any, Any, str]]) -> list[Any]:
-    """Return options with type, default and help, by names ``"-k,--n-clusters"``."""
+def option_table(
+    section: str, rows: Mapping[str, tuple[dict[str, Any], str]]
+) -> list[Any]:
+    """Return options with attributes and help, by names ``"-k,--n-clusters"``."""
     options = []
-    for names, (kind, default, text) in rows.items():
+    for names, (attributes, text) in rows.items():
         name, *aliases = names.split(",")
         spelling = name if name.startswith("-") else _spell(name)
-        options.append(
-            option(section, spelling, *aliases, type=kind, default=default, help=text)
-        )
+        if attributes is EITHER:
+            spelling += f"/--no-{name}"
+        options.append(option(section, spelling, *aliases, help=text, **attributes))
     return options
+
+
+def value(kind: Any, default: Any = None) -> dict[str, Any]:
+    """Return the attributes of an option of a type."""
+    return {"type": kind, "default": default}
 
 
 def command(
@@ -322,145 +329,142 @@ def parameters_in_force(
 
 _COLUMNS = {"metavar": "COLUMN", "multiple": True}
 _SOURCE = {"metavar": "COLUMN|FILE"}
+_COLUMN = {"metavar": "COLUMN"}
 _CHARACTER = {"metavar": "CHARACTER"}
 _FILE = {"metavar": "FILE", "type": PATH}
 _FLAG = {"is_flag": True}
 # A flag that is None if neither it nor its negation is on the command line.
-_EITHER = {"is_flag": True, "default": None}
+EITHER = {"is_flag": True, "default": None}
 GROUPS_HELP = (
     "Column with the group of each row, then no feature, or several as sex,race, "
     "whose combinations are the groups; or a file of groups."
 )
-# By section of the help and spellings: attributes of the option, and its help.
+# By section of the help and names: attributes of the option, and its help.
 _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "Required": {
         # Not required by click: svmlight has targets itself.
-        "--target": (_SOURCE, "Column with what is to be predicted; or a file of it."),
-        "--groups": ({**_SOURCE, "required": True}, GROUPS_HELP),
+        "target": (_SOURCE, "Column with what is to be predicted; or a file of it."),
+        "groups": ({**_SOURCE, "required": True}, GROUPS_HELP),
     },
     "Columns": {
-        "--group-column": (
-            {"metavar": "COLUMN"},
+        "group-column": (
+            _COLUMN,
             "Column of the FILE of groups, as in FILE:COLUMN.",
         ),
-        "--keep-groups": (_FLAG, "Keep the column of the groups as a feature."),
-        "--categorical": (_COLUMNS, "Column whose numbers are codes; repeatable."),
-        "--standardize": (
+        "keep-groups": (_FLAG, "Keep the column of the groups as a feature."),
+        "categorical": (_COLUMNS, "Column whose numbers are codes; repeatable."),
+        "standardize": (
             _FLAG,
             "Centre columns of numbers unless they are sparse, and divide them by "
             "their standard deviations.",
         ),
-        "--drop": (_COLUMNS, "Column, or number of one, to leave out; repeatable."),
-        "--id-column": (
-            {"metavar": "COLUMN"},
+        "drop": (_COLUMNS, "Column, or number of one, to leave out; repeatable."),
+        "id-column": (
+            _COLUMN,
             "Column with the ids of the rows, no feature.  "
             "[default: a first column named id, node_id, user_id ...]",
         ),
-        "--missing": (
-            {"type": click.Choice(["error", "drop", "impute"]), "default": "error"},
+        "missing": (
+            value(click.Choice(["error", "drop", "impute"]), "error"),
             "Missing values: an error that lists them, rows left out, or means and "
             "most frequent words in their place.",
         ),
     },
     "Files": {
-        "--groups-header/--no-groups-header": (
-            _EITHER,
+        "groups-header": (
+            EITHER,
             "Whether their file has a header.",
         ),
-        "--target-header/--no-target-header": (
-            _EITHER,
+        "target-header": (
+            EITHER,
             "Whether its file has a header.",
         ),
-        "--header/--no-header": (
-            _EITHER,
+        "header": (
+            EITHER,
             "Whether a text file starts with a header; without one columns go by "
             "number, from 1.  [default: as recognised]",
         ),
-        "--delimiter": (
+        "delimiter": (
             _CHARACTER,
             "Between the columns of a text file; also tab, or space.  "
             "[default: as recognised]",
         ),
-        "--decimal": (_CHARACTER, "Decimal mark of a text file."),
-        "--skip-lines": (
-            {"type": Count(0), "default": 0},
+        "decimal": (_CHARACTER, "Decimal mark of a text file."),
+        "skip-lines": (
+            value(Count(0), 0),
             "Lines of a text file to pass over first.",
         ),
-        "--encoding": (
+        "encoding": (
             {"metavar": "NAME"},
             "Of text files, such as cp1252.  [default: utf-8, or as a mark at their "
             "start says]",
         ),
-        "--na-values": (
+        "na-values": (
             {"metavar": "VALUE", "multiple": True, "callback": split_values},
             "What else means a missing value, such as -,Unknown or -200; repeatable.",
         ),
-        "--directed": (
-            {"type": click.Choice(["error", "sum", "max"]), "default": "error"},
+        "directed": (
+            value(click.Choice(["error", "sum", "max"]), "error"),
             "Several weights of an edge, as in its two directions: an error, their "
             "sum, or the largest.",
         ),
-        "--weights/--no-weights": (
-            _EITHER,
+        "weights": (
+            EITHER,
             "Whether a third column holds weights of edges.  "
             "[default: yes; if it looks like a time an error]",
         ),
-        "--svmlight": (
+        "svmlight": (
             _FLAG,
             "Rows are in svmlight format; groups are a feature's number.",
         ),
-        "--report report_file": (
+        "report,report_file": (
             _FILE,
             "Report to write: a page if named .html, else JSON.",
         ),
-        "--memory-limit": (
+        "memory-limit": (
             {"metavar": "SIZE", "type": size},
             "Rows that take more, such as 2GB, are read in blocks, again in every "
             "pass.  [default: half of the memory that is available]",
         ),
     },
     "Measures": {
-        "--test test_file": (
+        "test,test_file": (
             _FILE,
             "Other rows in the same format, to measure the result on.",
         ),
-        "--test-target": (_SOURCE, "Their target.  [default: as above]"),
-        "--test-groups": (_SOURCE, "Their groups.  [default: as above]"),
-        "--baseline/--no-baseline": (
-            _EITHER,
+        "test-target": (_SOURCE, "Their target.  [default: as above]"),
+        "test-groups": (_SOURCE, "Their groups.  [default: as above]"),
+        "baseline": (
+            EITHER,
             "Compute the same without fairness, to compare.  "
             "[default: if a report or a terminal shows it]",
         ),
     },
     "Other options": {
         "--quiet/--verbose": (
-            _EITHER,
+            {"is_flag": True, "default": None},
             "Nothing on stdout, or progress and a summary.  "
             "[default: --verbose on a terminal only]",
         ),
     },
 }
 _OPTIONS_BY_NAME = {
-    re.findall(r"--([\w-]+)", spellings)[0]: (section, spellings, *entry)
-    for section, entries in _SHARED.items()
-    for spellings, entry in entries.items()
+    re.findall(r"[\w-]*\w", names)[0].lstrip("-"): decorator
+    for section, rows in _SHARED.items()
+    for names, decorator in zip(rows, option_table(section, rows), strict=True)
 }
 
 
 def shared(names: str) -> list[Any]:
     """Return options that several commands have, by their names."""
-    options = []
-    for name in names.split():
-        section, spellings, attributes, text = _OPTIONS_BY_NAME[name]
-        options.append(option(section, *spellings.split(), help=text, **attributes))
-    return options
+    return [_OPTIONS_BY_NAME[name] for name in names.split()]
 
 
 # Names of the options of files of rows.
 TEXT = "header delimiter decimal skip-lines encoding na-values"
 INPUT = f"drop id-column missing {TEXT}"
 GROUPS = "groups group-column keep-groups groups-header"
-ROLES = f"target target-header {GROUPS} categorical"
+ROLE_OPTIONS = f"target target-header {GROUPS} categorical"
 TEST = "test test-target test-groups"
 
 

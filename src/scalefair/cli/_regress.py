@@ -51,7 +51,7 @@ _PARAMETERS = {
     "Advanced": "first_moment epsilon",
 }
 _OPTIONS = [
-    *opt.shared(opt.ROLES),
+    *opt.shared(opt.ROLE_OPTIONS),
     opt.output_option("the changed model (joblib)"),
     *opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER),
     *opt.shared(f"{opt.INPUT} svmlight {opt.TEST} report quiet"),

@@ -138,6 +138,11 @@ def write_files(writers: Writers) -> None:
             shutil.copyfileobj(buffer, sys.stdout.buffer)
 
 
+def write_folder(folder: Path, writers: Writers) -> None:
+    """Write files to a folder, all or none; it is made if it is missing."""
+    _writing.write_folder(folder, writers, mark_written)
+
+
 def write_table(file: BinaryIO, columns: Mapping[str, Any]) -> None:
     """Write arrays or a frame as csv below a header, in UTF-8."""
     frame = pandas.DataFrame(columns)

@@ -51,21 +51,22 @@ _PREDICT_OPTIONS = [
     *opt.shared("keep-groups groups-header"),
     *opt.shared(f"{opt.INPUT} svmlight memory-limit quiet"),
 ]
-_MEASURE_OPTIONS: dict[str, tuple[Any, Any, str]] = {
-    "labels": (str, None, "Column of clusters.  [default: label]"),
-    "scores": (str, None, "Column of scores.  [default: score, or prediction]"),
-    "target": (str, None, "Column or file of what was to be predicted."),
-    "graph": (opt.PATH, None, "Graph whose nodes have the labels, for the cut."),
-    "interval": (opt.ranks, "0,1", "Ranks a,b of the gaps, 0 at the top."),
+_MEASURE_OPTIONS = {
+    "labels": (opt.value(str), "Column of clusters.  [default: label]"),
+    "scores": (opt.value(str), "Column of scores.  [default: score, or prediction]"),
+    "target": (opt.value(str), "Column or file of what was to be predicted."),
+    "graph": (opt.value(opt.PATH), "Graph whose nodes have the labels, for the cut."),
+    "interval": (opt.value(opt.ranks, "0,1"), "Ranks a,b of the gaps, 0 at the top."),
     "given": (
-        click.Choice(["positive", "label"]),
-        None,
+        opt.value(click.Choice(["positive", "label"])),
         "Compare the positive rows only, or those of the same label.",
     ),
-    "threshold": (opt.Finite(), 0.0, "Scores above are decisions in favour."),
+    "threshold": (
+        opt.value(opt.Finite(), 0.0),
+        "Scores above are decisions in favour.",
+    ),
     "attributes": (
-        click.Choice(["joint", "each"]),
-        "joint",
+        opt.value(click.Choice(["joint", "each"]), "joint"),
         "Of several columns of groups compare combinations, or each by itself.",
     ),
 }
