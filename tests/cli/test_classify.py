@@ -1,6 +1,7 @@
 """`scalefair classify`: what it computes, writes, says and refuses."""
 
 import gzip
+from itertools import combinations
 
 import joblib
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from scalefair.files._tables import FLOAT_OPTIONS
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.metrics import (
+    null_parity_gap,
     partial_demographic_parity_gap,
     partial_parity_gap,
     weak_partial_demographic_parity_gap,
@@ -503,6 +505,61 @@ def test_the_calibrated_classifier_is_the_estimators(people, estimator, target):
     chosen |= {"estimator": estimator, "calibrate_to": target, "random_state": 5}
     chosen |= {"given": None, "attributes": "joint"}
     assert report["parameters"] == {**chosen, "standardize": False}
+
+
+@pytest.mark.parametrize("method", ["linear", "calibrated"])
+@pytest.mark.parametrize("condition", [None, "label"])
+def test_pairs_of_groups(people, method, condition):
+    """Of more than two groups, the largest gaps first, on the page as well."""
+    train, test = split(people)
+    options = ["--method", method, "--kappa", 0.5, "--test", test]
+    options += ["--given", condition] * (condition is not None)
+    saved, report = done(people, train, *options, groups="job")
+    model, pairs = saved["classifier"], report["pairs"]
+    assert sorted((x["group"], x["other"]) for x in pairs) == [*combinations(JOBS, 2)]
+    assert [x["gap"] for x in pairs] == sorted((x["gap"] for x in pairs), reverse=True)
+    jobs, labels = people.frame["job"].to_numpy(), people.y
+    X = saved["encoder"].transform(people.frame[saved["columns"]])
+    scores = model.decision_function(X, sensitive_features=jobs)
+    for record in pairs:
+        names = [record["group"], record["other"]]
+        i, j = (JOBS.index(name) for name in names)
+        gaps = []
+        for rows in (slice(0, 160), slice(160, None)):
+            is_pair = np.isin(jobs[rows], names)
+            compared = {"sensitive_features": jobs[rows][is_pair], "given": condition}
+            compared |= {"y_true": labels[rows][is_pair], "interval": (0.1, 0.6)}
+            gaps.append(partial_parity_gap(scores[rows][is_pair], **compared))
+        assert record["test_gap"] == gaps[1]
+        if method == "calibrated":
+            assert record["gap"] == model.partial_parity_gaps_[i, j]
+            assert record["gap"] <= record["bound"] == model.kappas_[i, j]
+            assert record["null_gap"] == model.null_gap(80, names)
+        else:
+            kinds = ["no", "yes"] if condition else [labels[160:]]
+            sizes = [
+                [((jobs[160:] == x) & (labels[160:] == kind)).sum() for x in names]
+                for kind in kinds
+            ]
+            assert record["gap"] == gaps[0]
+            assert record["null_gap"] == null_parity_gap(sizes, interval=(0.1, 0.6))
+    page = people.folder / "page.html"
+    people.run(train, *options, "--report", page, groups="job")
+    assert "Pairs of groups with the largest gaps" in page.read_text()
+
+
+def test_pairs_of_many_groups_of_two_and_of_attributes(people):
+    towns = people.frame.assign(town=[f"t{i % 8}" for i in range(240)])
+    data = people.save(towns, "towns.csv")
+    loose = ("--kappa", 0.9, "--min-group-size", 1)
+    weak = (*loose, "--criterion", "weak")
+    pairs = people.done(data, *weak, groups="town")["pairs"]
+    assert len(pairs) == 20  # of 28
+    assert not {"bound", "null_gap", "test_gap", "attribute"} & set(pairs[0])
+    assert people.done(data, *loose)["pairs"] == []
+    each = ("--attributes", "each", *loose)
+    pairs = people.done(data, *each, groups="sex,job")["pairs"]
+    assert [pair["attribute"] for pair in pairs] == ["job"] * 3
 
 
 def test_sparse_rows_are_calibrated(people):
