@@ -58,6 +58,7 @@ def encode_attributes(
 ) -> list[Attribute]:
     """Return the columns of the sensitive features, each encoded by itself."""
     columns = _columns(sensitive_features)
+    # One group for each sample; a frequent mistake is the other direction of a table.
     n_rows = len(columns[0][1])
     if n_samples is not None and n_rows != n_samples:
         hint = " Put columns side by side." * (len(columns) == n_samples)

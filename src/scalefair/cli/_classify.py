@@ -225,9 +225,17 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         **_run.describe_columns(rows, read_options),
     }
     writers = {"output": partial(joblib.dump, saved)}
+    report.figures = _score_figures(model, parts, scores)
+    converged = content.get("converged", True)
+    _run.finish(report, outputs, writers, show=show, converged=converged)
+
+
+def _score_figures(
+    model: Any, parts: Mapping[str, _rows.Rows], scores: Mapping[str, Any]
+) -> list[_report.ReportFigure]:
+    """Return densities of the scores of each model, for the groups of each part."""
 
     def plot(figure: Any, part: str, selected: Any, groups: Any) -> None:
-        """Draw densities of the scores of each model, for the groups of a part."""
         from scalefair.plotting import ScoreDensityDisplay
 
         axes = figure.subplots(1, len(scores), squeeze=False)[0]
@@ -250,9 +258,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         f"{low:g} to {high:g}, where groups are alike."
     )
     size = (3 + 5 * len(scores), 4.5)
-    report.figures = _report.group_figures(parts, plot, size, caption)
-    converged = content.get("converged", True)
-    _run.finish(report, outputs, writers, show=show, converged=converged)
+    return _report.group_figures(parts, plot, size, caption)
 
 
 def _add_facts(

@@ -167,6 +167,7 @@ def read_groups(graph: Graph, options: ReadOptions, kind: str | None = None) -> 
     print_notes(graph)
     if options.groups is None:
         return None
+    # 1. Attributes of the nodes, if the graph has some of these names, else a file.
     columns = None
     if graph.nodes is not None:
         source = f"the nodes of {graph.path}"
@@ -180,6 +181,7 @@ def read_groups(graph: Graph, options: ReadOptions, kind: str | None = None) -> 
                 f"{graph.path}: {len(missing)} node(s) have no "
                 f"{' or '.join(columns)}: {listed(missing)}. Give each one."
             )
+    # 2. Strings become their types; several columns are joined, or each by itself.
     if isinstance(values, np.ndarray):
         return values
     kinds = [kind] if values.shape[1] == 1 else [None] * values.shape[1]
@@ -236,10 +238,12 @@ def _cluster_without_fairness(
     from scalefair.linalg import chebyshev
     from scalefair.operators import NormalizedAffinity, NormalizedOperator
 
+    # 1. The same affinity of the nodes that were not left out.
     kept, W, seed = model.labels_ >= 0, model.affinity_matrix_, model.random_state
     W = W if kept.all() else W[kept][:, kept]
     normalized: Any = NormalizedAffinity if sparse.issparse(W) else NormalizedOperator
     operator = normalized(W, regularization=model.regularization)
+    # 2. Its leading eigenvectors, and k-means of their rows.
     k = model.n_clusters
     result = chebyshev(operator, k, tol=model.tol, random_state=seed)
     rows, weights = embedding_rows(result.vectors, operator)

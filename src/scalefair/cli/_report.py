@@ -164,6 +164,7 @@ def _render(report: Report) -> str:
     )
     environment.filters |= {"text": as_text, "digits": lambda v: repr(as_python(v))}
     environment.tests["a_number"] = is_number
+    # The template knows no command: it shows a title, facts, tables and pictures.
     content = as_python(report.content)
     page = environment.get_template("page.html").render(
         report=report,
@@ -214,6 +215,7 @@ def _draw(figures: list[ReportFigure]) -> Iterator[dict[str, str]]:
         yield {"text": 'Figures need matplotlib: pip install "scalefair[plot]".'}
         return
     for figure in figures:
+        # Lines if they are few, else pixels; the picture is in the page itself.
         file, media_type = io.BytesIO(), "svg+xml"
         try:
             draw(figure, file, format="svg", metadata={"Date": None})

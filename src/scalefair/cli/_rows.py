@@ -267,6 +267,7 @@ def find_role_columns(
             continue
         chosen = [value] if role == "target" else split_names(value, names)
         missing = [name for name in chosen if name not in names]
+        # A column comes before a file of the same name.
         if not missing:
             columns[role] = chosen
         elif not find_source(value)[0].exists():
@@ -360,6 +361,7 @@ def _find_features(
             f"{path}: lacks {len(missing)} of the {len(required)} columns wanted: "
             f"{listed(missing)}. Check the header, or --drop."
         )
+    # Without a model these are the columns that have no role and are not dropped.
     if columns is None:
         excluded = {*chain(ids, *roles.values())}
         if options.keep_groups:
@@ -388,6 +390,7 @@ def _parse_ids(table: TableFile, strings: pandas.Series) -> NDArray[Any]:
 def _check_strings(rows: Rows, strings: str) -> None:
     """Refuse or drop features that are strings, or check that they are categories."""
     columns = rows.string_columns
+    # A model of numbers takes the others; a graph or a PCA takes numbers only.
     if strings == "drop" and columns:
         note(f"{rows.path}: columns of words were left out: {listed(columns)}.")
         rows.names = [name for name in rows.names if name not in columns]
@@ -511,6 +514,7 @@ def _open_matrix(
     path: Path, rows_kind: str, options: ReadOptions, training: Rows | None
 ) -> tuple[Any, NDArray[Any] | None, bool]:
     """Return a matrix, or a reader if it is large; labels; where features start."""
+    # Some blocks are in memory at a time, as read and as changed: each has a quarter.
     limit = array_limit(options.memory_limit)
     max_bytes = max(1, min(BLOCK_BYTES, limit // 4))
     if rows_kind == "svmlight":

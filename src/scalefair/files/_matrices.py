@@ -130,6 +130,7 @@ def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
         raise FileError(
             f"{path}: {entry}s must be real numbers, found dtype {loaded.dtype}."
         )
+    # Compiled code takes rows of floats; entries that are zero are none.
     matrix = sparse.csr_array(loaded)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)

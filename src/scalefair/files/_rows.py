@@ -237,6 +237,7 @@ class ParquetReader(RowReader):
         from pyarrow import types as tests
 
         names, path = self._names, self._source.path
+        # 1. All columns are there, and pyarrow can make numbers of them.
         if not names:
             raise FileError(f"{path}: no columns are chosen.")
         if missing := [name for name in names if name not in types]:
@@ -254,6 +255,7 @@ class ParquetReader(RowReader):
                 f"{path}: {len(not_numeric)} column(s) do not hold numbers: "
                 f"{listed(not_numeric, repr)}. Choose others by columns=[...]."
             )
+        # 2. float32 only if no column has more digits.
         single = all(tests.is_float32(types[name]) for name in names)
         return np.dtype(np.float32 if single else np.float64)
 
@@ -342,14 +344,14 @@ class _CsrFile:
         require_memory(n_bytes, f"the row pointers of {path}", "Use a part of it.")
         with self._open() as arrays:
             pointers = arrays["indptr"](0, m + 1)
-        is_rising = bool((pointers[1:] >= pointers[:-1]).all())
-        if not is_rising or pointers[0] != 0 or pointers[-1] != self.nnz:
-            raise ValueError("its row pointers are wrong")
-        # Entries of a row may repeat a column, but only as many as fit into a block.
-        entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
-        max_row_entries = max(self.n_features, max_bytes // entry_bytes)
-        if np.diff(pointers).max(initial=0) > max_row_entries:
-            raise ValueError("a row has more entries than there are columns")
+            is_rising = bool((pointers[1:] >= pointers[:-1]).all())
+            if not is_rising or pointers[0] != 0 or pointers[-1] != self.nnz:
+                raise ValueError("its row pointers are wrong")
+            # A row may repeat a column, but only as often as fits into a block.
+            entry_bytes = self.dtype.itemsize + indices.dtype.itemsize
+            max_row_entries = max(self.n_features, max_bytes // entry_bytes)
+            if np.diff(pointers).max(initial=0) > max_row_entries:
+                raise ValueError("a row has more entries than there are columns")
         bounds = np.array(sparse_bounds(pointers, entry_bytes, max_bytes), np.int64)
         self.lengths, self._starts = np.diff(bounds), bounds[:-1]
         self._entries = pointers[bounds].astype(np.int64)
@@ -394,7 +396,7 @@ class _CsrFile:
         ):
             for name, header in self._headers.items():
                 member = archive.getinfo(f"{name}.npy")
-                offset = header.offset
+                offset = header.offset  # of the numbers, in the member
                 if random_access and member.compress_type == zipfile.ZIP_STORED:
                     content: Any = file
                     offset += _member_start(file, member)

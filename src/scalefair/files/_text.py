@@ -188,6 +188,7 @@ class Layout:
             strict=True,
         )
         is_header = self.names is not None
+        # The csv module counts the lines of quoted cells, too.
         while True:
             line_number = self.n_skipped + rows.line_num + 1
             try:
