@@ -46,49 +46,53 @@ def read(tmp_path):
     return read_content
 
 
+ZXY, ABA = ["z", "x", "y y"], ["a", "b", "a"]
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("content", "nodes", "expected", "noted"),
     [
-        "id,group\n3,x\n4,y y\n5,z\n",
-        "3,x\n4,y y\n5,z\n",
-        "# comment\nnode_id\tsex\n3\tx\n4\ty y\n5\tz\n",
-        '3,x\n"4","y y"\n5,z\n3,x\n',
-        "\ufeffID,group\n05,z\n3 , x\n4,y y\n",
-        gzip.compress(b"3;x\n4;y y\n5;z\n", mtime=0),
+        # Lines with ids, in any order and spelling.
+        ("id,group\n3,x\n4,y y\n5,z\n", INTEGERS, ZXY, ""),
+        ("3,x\n4,y y\n5,z\n", INTEGERS, ZXY, ""),
+        ("# comment\nnode_id\tsex\n3\tx\n4\ty y\n5\tz\n", INTEGERS, ZXY, ""),
+        ('3,x\n"4","y y"\n5,z\n3,x\n', INTEGERS, ZXY, ""),
+        ("\ufeffID,group\n05,z\n3 , x\n4,y y\n", INTEGERS, ZXY, ""),
+        (gzip.compress(b"3;x\n4;y y\n5;z\n", mtime=0), INTEGERS, ZXY, ""),
+        # A header without a word above the ids, as pandas writes it.
+        (",group\n3,x\n4,y y\n5,z\n", INTEGERS, ZXY, "was taken for a header"),
+        ("id,group\n5,a\nc,b\n", STRINGS, ["a", "b", "group"], ""),
+        # Words that are ids are taken as they are spelled.
+        ("id,group\n1.1,a\n1.10,b\n", units(["1.1", "1.10"]), ["a", "b"], ""),
+        ("id,group\n1e5,a\n1e05,b\n", units(["1e5", "1e05"]), ["a", "b"], ""),
+        ("id,group\ntrue,a\nTRUE,b\n", units(["true", "TRUE"]), ["a", "b"], ""),
+        ("id,group\nNA,a\n?,b\n", units(["NA", "?"]), ["a", "b"], ""),
+        # Values in the order of the rows, one of which may look like a header.
+        ("a\nb\na\n", ROWS, ABA, ""),
+        ("group\na\nb\na\n", ROWS, ABA, ""),
+        ("# c\na\n\nb\na\n", ROWS, ABA, ""),
+        ("sex\na\nb\na\n", ROWS, ABA, "'sex', was taken for a header"),
+        ("y\nn\ny\n", ROWS, ["y", "n", "y"], ""),
+        (np.array([1, 0, 1]), ROWS, [1, 0, 1], ""),
+        (np.array(ABA), ROWS, ABA, ""),
+        (np.array([True, False, True]), ROWS, [True, False, True], ""),
     ],
 )
-def test_spellings(read, text):
-    assert read(text, INTEGERS) == (["z", "x", "y y"], [])
+def test_values_and_what_is_noted(read, content, nodes, expected, noted):
+    values, notes = read(content, nodes)
+    assert values == expected
+    assert [noted in note for note in notes] == [True] * bool(noted)
 
 
 def test_headers_of_two_columns(read):
-    text = "id,group\n5,a\nc,b\n"
-    assert read(text, STRINGS)[0] == ["a", "b", "group"]
     with pytest.raises(FileError, match="1 of the 3 nodes"):
-        read(text, STRINGS, header=True)
+        read("id,group\n5,a\nc,b\n", STRINGS, header=True)
     text = "person,sex\n0,f\n1,m\n2,f\n"
     with pytest.raises(FileError, match=r":1: 'person' is no row.*--groups-header"):
         read(text, ROWS)
     assert read(text, ROWS, header=True)[0] == ["f", "m", "f"]
-
-
-def test_a_header_without_a_word_above_the_ids(read):
-    """As pandas writes it."""
-    values, [note] = read(",group\n3,x\n4,y\n5,z\n", INTEGERS)
-    assert values == ["z", "x", "y"]
-    assert "was taken for a header" in note
-
-
-@pytest.mark.parametrize(
-    "ids", [["1.1", "1.10"], ["1e5", "100000.0"], ["true", "TRUE"], ["NA", "?"]]
-)
-def test_ids_are_words_as_they_are_spelled(read, ids):
-    text = f"id,group\n{ids[0]},a\n{ids[1]},b\n"
-    assert read(text, units(ids)) == (["a", "b"], [])
-
-
-def test_values_that_look_like_a_header(read):
-    assert read("y\nn\ny\n", ROWS) == (["y", "n", "y"], [])
+    with pytest.raises(FileError, match="has 4 groups for the 3"):
+        read("sex\na\nb\na\n", ROWS, header=False)
 
 
 PEOPLE = "age,sex,town\n1,f,oslo\n2,m,rome\n3,f,rome\n4,m,oslo\n"
@@ -140,26 +144,6 @@ def test_ids_outside_an_edge_list_are_counted(read):
     assert "without an edge" in note
 
 
-@pytest.mark.parametrize("text", ["a\nb\na\n", "group\na\nb\na\n", "# c\na\n\nb\na\n"])
-def test_one_column(read, text):
-    assert read(text, ROWS) == (["a", "b", "a"], [])
-
-
-def test_the_header_of_one_column_is_told(read):
-    values, [note] = read("sex\na\nb\na\n", ROWS)
-    assert values == ["a", "b", "a"]
-    assert "'sex', was taken for a header" in note
-    with pytest.raises(FileError, match="has 4 groups for the 3"):
-        read("sex\na\nb\na\n", ROWS, header=False)
-    with pytest.raises(FileError, match="has 4 groups for the 3"):
-        read("a\na\nb\na\n", ROWS)  # the first line is like others
-
-
-@pytest.mark.parametrize("values", [[1, 0, 1], ["a", "b", "a"], [True, False, True]])
-def test_arrays(read, values):
-    assert read(np.array(values), ROWS)[0] == values
-
-
 @pytest.mark.parametrize(
     ("text", "nodes", "message"),
     [
@@ -178,6 +162,7 @@ def test_arrays(read, values):
         ("0,x\n1,y\nbob,x\n", ROWS, ":3: 'bob' is no row"),
         ("a\nb\n", ROWS, "has 2 groups for the 3 nodes"),
         ("a\nb c\na\n", ROWS, ":2: expected 1 field"),
+        ("a\na\nb\na\n", ROWS, "has 4 groups for the 3"),  # the first is like others
         (np.array([1.0, np.nan, 2.0]), ROWS, "position 1: 1 group.* missing"),
         (np.ones((3, 2, 1)), ROWS, r"one group per node.* found shape \(3, 2, 1\)"),
         (np.ones(3, dtype=[("a", int)]), ROWS, "numbers or strings, found"),
