@@ -427,7 +427,7 @@ def _largest_pairs(
         names, codes = np.unique(groups, return_inverse=True)
         pairs = combinations(range(len(names)), 2) if len(names) > 2 else ()
         for i, j in pairs:
-            record = {"attribute": attribute} if attribute else {}
+            record: dict[str, Any] = {"attribute": attribute} if attribute else {}
             record |= {"group": names[i], "other": names[j]}
             if is_calibrated:
                 record["gap"] = model.partial_parity_gaps_[i, j]

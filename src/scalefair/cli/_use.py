@@ -188,7 +188,7 @@ def _apply_saved(
             f"{min(missing)}). Train it again."
         )
     model: Any = saved.get("classifier", saved.get("clustering"))
-    groups = saved.get("groups")
+    groups: Any = saved.get("groups")
     if isinstance(groups, list):  # of several attributes
         groups = np.concatenate(groups)
     options = _saved_read_options(saved, model, path, overrides)
