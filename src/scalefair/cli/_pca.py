@@ -129,7 +129,6 @@ def pca(data: Path, **options: Any) -> None:
         if plain is not None:
             arrays["pca_group_losses"] = np.hstack(plain.group_losses_)
         report = _make_report(model, plain, content, str(data))
-        _add_figure(report, model, counts.size)
         writers = {
             "output": lambda file: np.savez(file, **arrays),
             "scores": lambda file: _write_scores(file, model, X),
@@ -140,7 +139,8 @@ def pca(data: Path, **options: Any) -> None:
 def _make_report(
     model: Any, plain: Any, content: dict[str, Any], source: str
 ) -> _report.Report:
-    """Return the report: title, facts and a table of the groups."""
+    """Return the report: title, facts, a table of the groups, and perhaps a figure."""
+    # 1. Facts and table.
     values = {
         **content,
         **content["input"],
@@ -154,7 +154,27 @@ def _make_report(
     if plain is not None:
         title += f", {np.hstack(plain.group_losses_).max():.3g} with PCA"
     table = _report.ReportTable("Groups", content["groups"], _COLUMNS, terminal=True)
-    return _report.Report("pca", content, title, source, facts, [table])
+    report = _report.Report("pca", content, title, source, facts, [table])
+    # 2. A figure of fair PCA and PCA, or a fact that says why there is none.
+    n_groups = len(content["groups"])
+    if not hasattr(model, "moments_") or n_groups > _report.MAX_FIGURE_GROUPS:
+        reason = f"need --solver gram and at most {_report.MAX_FIGURE_GROUPS} groups"
+        facts.append(("figures", reason))
+        return report
+    r, n = model.n_components, model.n_features_in_
+    # Numbers of components; with more features each takes about a second.
+    n_sizes = 10 if n <= 100 else 1
+    sizes = np.linspace(1, min(2 * r, n), n_sizes).round().astype(int)
+
+    def plot(figure: Any) -> None:
+        from scalefair.plotting import GroupLossDisplay
+
+        chosen, axes = sorted({r, *sizes.tolist()}), figure.subplots(1, 2)
+        GroupLossDisplay.from_estimator(model, n_components=chosen, axes=axes)
+
+    caption = "Losses of the groups, and the error of all rows, with PCA and fair PCA."
+    report.figures.append(_report.ReportFigure(plot, (11, 4.2), caption, caption))
+    return report
 
 
 def _compare(model: Any, plain: Any, counts: Any, attributes: Any) -> dict[str, Any]:
@@ -216,24 +236,3 @@ def _write_scores(file: BinaryIO, model: Any, X: Any) -> None:
     in_memory = not isinstance(X, RowReader)
     for block in (rows for _, rows in row_blocks(X)) if in_memory else X.blocks():
         file.write(np.ascontiguousarray(model.transform(block), dtype=dtype).data)
-
-
-def _add_figure(report: _report.Report, model: Any, n_groups: int) -> None:
-    """Add a figure of fair PCA and PCA, or a fact that says why there is none."""
-    if not hasattr(model, "moments_") or n_groups > _report.MAX_FIGURE_GROUPS:
-        reason = f"need --solver gram and at most {_report.MAX_FIGURE_GROUPS} groups"
-        report.facts.append(("figures", reason))
-        return
-    r, n = model.n_components, model.n_features_in_
-    # Numbers of components; with more features each takes about a second.
-    n_sizes = 10 if n <= 100 else 1
-    sizes = np.linspace(1, min(2 * r, n), n_sizes).round().astype(int)
-
-    def plot(figure: Any) -> None:
-        from scalefair.plotting import GroupLossDisplay
-
-        chosen, axes = sorted({r, *sizes.tolist()}), figure.subplots(1, 2)
-        GroupLossDisplay.from_estimator(model, n_components=chosen, axes=axes)
-
-    caption = "Losses of the groups, and the error of all rows, with PCA and fair PCA."
-    report.figures.append(_report.ReportFigure(plot, (11, 4.2), caption, caption))

@@ -120,10 +120,20 @@ def predict(
         is_archive = file.read(2) == b"PK"
     load = _load_components if is_archive else _regress.load_model
     model: Any = load(model_file)
+    # 1. By a model of a command, or by an estimator of scikit-learn, or of regress.
     if isinstance(model, dict):
         rows, columns = _apply_saved(model, model_file, table, overrides)
     else:
-        rows, columns = _apply_estimator(model, model_file, table, overrides)
+        rows = _regress.read_for_model(model, table, ReadOptions(**overrides))
+        methods = {"prediction": "predict"}
+        if hasattr(model, "decision_function") and len(model.classes_) == 2:
+            methods = {"score": "decision_function", **methods}
+        with _run.library_warnings():
+            columns = {
+                name: _regress.predict(model, model_file, rows, method)
+                for name, method in methods.items()
+            }
+    # 2. How often each label or class is predicted, and the table.
     m, unit = len(rows.ids), rows.unit
     report = _report.Report("predict", {}, "", facts=[(f"{unit}s", f"{m:,}")])
     if "score" in columns or "label" in columns:
@@ -154,24 +164,6 @@ def _load_components(path: Path) -> dict[str, Any]:
         return (np.where(np.isnan(X), imputation, X) - mean) @ axes.T
 
     return {**saved, "encoder": FunctionTransformer(project, accept_sparse=True)}
-
-
-def _apply_estimator(
-    model: Any, model_file: Path, path: Path, overrides: dict[str, Any]
-) -> tuple[_rows.Rows, dict[str, Any]]:
-    """Return rows and predictions of an estimator of scikit-learn, or of regress."""
-    from scalefair.cli import _regress
-
-    rows = _regress.read_for_model(model, path, ReadOptions(**overrides))
-    methods = {"prediction": "predict"}
-    if hasattr(model, "decision_function") and len(model.classes_) == 2:
-        methods = {"score": "decision_function", **methods}
-    with _run.library_warnings():
-        columns = {
-            name: _regress.predict(model, model_file, rows, method)
-            for name, method in methods.items()
-        }
-    return rows, columns
 
 
 def _apply_saved(
