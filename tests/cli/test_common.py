@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import warnings
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -34,7 +33,7 @@ from scalefair.cli._errors import (
     printable,
     warn,
 )
-from scalefair.cli._options import Finite, ReadOptions, option, shared
+from scalefair.cli._options import Finite, option, shared
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.files import FileError, NpyReader
@@ -164,16 +163,6 @@ def test_help_of_each_command(name):
     last = ["Columns", "Measures", "Files", "Advanced", "Other options"]
     last = [section for section in last if section in sections]
     assert sections[-len(last) :] == last
-
-
-def test_options_of_classify_are_those_of_reading():
-    options = {param.name for param in main.commands["classify"].load().params}
-    assert {entry.name for entry in fields(ReadOptions)} - {
-        "folder",
-        "attributes",
-        "directed",  # of lists of edges
-        "weights",
-    } <= options
 
 
 def test_a_process(workspace):
@@ -437,13 +426,6 @@ def test_outputs_are_checked_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(Failure, match="no permission to write"):
         outputs_of(written)
-
-
-def test_tables(tmp_path):
-    path = tmp_path / "out" / "a.csv"
-    frame = pd.DataFrame({"x": [0.1, np.nan], "a,b": ['"', "c"]})
-    _run.write_folder(path.parent, {path: lambda f: _run.write_table(f, frame)})
-    assert path.read_bytes() == b'x,"a,b"\n0.1,""""\n,c\n'
 
 
 # Fits.
