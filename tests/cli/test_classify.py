@@ -556,7 +556,7 @@ def test_pairs_of_many_groups_of_two_and_of_attributes(people, real_fit):
     pairs = people.done(data, *weak, groups="town")["pairs"]
     assert len(pairs) == 20  # of 28
     assert not {"bound", "null_gap", "test_gap", "attribute"} & set(pairs[0])
-    assert people.done(data, *loose)["pairs"] == []
+    assert "pairs" not in people.done(data, *loose)
     each = ("--attributes", "each", *loose)
     pairs = people.done(data, *each, groups="sex,job")["pairs"]
     assert [pair["attribute"] for pair in pairs] == ["job"] * 3

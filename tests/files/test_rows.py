@@ -21,9 +21,8 @@ from scalefair.files import (
     SvmlightReader,
     read_graph,
     read_table,
-    reading,
 )
-from scalefair.files._matrices import read_array, rows_format
+from scalefair.files._matrices import read_dense, rows_format
 
 
 def saying(shape, dtype="<f8", content=b""):
@@ -51,11 +50,6 @@ def test_dense_arrays_that_are_no_rows(array, message, tmp_path):
         NpyReader(tmp_path / "rows.npy")
 
 
-def read_whole(path):
-    with reading(path, "an array"), open(path, "rb") as file:
-        return read_array(file)
-
-
 @pytest.mark.parametrize(
     "shape",
     [(-4, 2), (-1, 2), (4, -2), (-4, -2), (10**30, 2), (2**32, 2**32), (2**60, 1)],
@@ -66,9 +60,9 @@ def test_shapes_that_no_array_has(shape, tmp_path):
     with pytest.raises(FileError, match=r"not an array .*no array has the shape"):
         NpyReader(path)
     with pytest.raises(FileError, match=r"no array has the shape"):
-        read_whole(path)
+        read_dense(path)
     path.write_bytes(saying((10**12, 2), content=bytes(64)))
-    for read in (NpyReader, read_whole):
+    for read in (NpyReader, read_dense):
         with pytest.raises(FileError, match="it is truncated"):
             read(path)
 

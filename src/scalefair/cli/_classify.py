@@ -212,8 +212,8 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         "seconds": seconds,
         "peak_memory_bytes": peak_memory(),
     }
-    if "report" in outputs:
-        content["pairs"] = _largest_pairs(model, parts, scores["fair"])
+    if "report" in outputs and (pairs := _largest_pairs(model, parts, scores["fair"])):
+        content["pairs"] = pairs
     report = _report.Report("classify", content, "", str(train))
     _add_facts(report, model, runs, options)
     saved = {

@@ -87,7 +87,9 @@ def read_dense(path: Path) -> NDArray[Any]:
     content = "an array of numbers or strings saved by numpy.save"
     with reading(path, content), open(path, "rb") as file:
         require_memory(path.stat().st_size, str(path), _LESS_MEMORY)
-        return read_array(file)
+        checked_header(file)  # NumPy would read a part of a truncated file
+        file.seek(0)
+        return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def read_matrix_market(path: Path) -> sparse.csr_array:
@@ -247,52 +249,35 @@ def checked_header(file: IO[bytes]) -> Header:
     return header
 
 
-def read_array(file: IO[bytes]) -> NDArray[Any]:
-    """Read a file that holds one array; a map of a truncated file would crash."""
-    checked_header(file)
-    file.seek(0)
-    return np.lib.format.read_array(file, allow_pickle=False)
-
-
 def read_rows(
     file: IO[bytes], header: Header, start: int, length: int, dtype: np.dtype
 ) -> NDArray[Any]:
     """Read some rows of a matrix, C-contiguous, in an unbuffered file."""
-    n_features, stored = header.shape[1], header.dtype
-    rows = np.empty((length, n_features), dtype)
-    if header.fortran_order:
-        _read_columns(file, header, start, rows)
+    (m, n), stored = header.shape, header.dtype
+    rows = np.empty((length, n), dtype)
+    # 1. Rows one after the other; those of another type are converted a few at a time.
+    if not header.fortran_order:
+        file.seek(header.offset + start * n * stored.itemsize)
+        is_same = stored == dtype
+        step = length if is_same else max(1, COPY_BYTES // (n * stored.itemsize))
+        for first in range(0, length, step):
+            part = rows[first : first + step]
+            buffer = part if is_same else np.empty(part.shape, stored)
+            fill(file, buffer)
+            if not is_same:
+                part[...] = buffer
         return rows
-    file.seek(header.offset + start * n_features * stored.itemsize)
-    if stored == dtype:
-        fill(file, rows)
-        return rows
-    # Numbers of another type are converted a few at a time.
-    step = max(1, COPY_BYTES // (n_features * stored.itemsize))
-    for first in range(0, length, step):
-        part = rows[first : first + step]
-        buffer = np.empty(part.shape, stored)
-        fill(file, buffer)
-        part[...] = buffer
-    return rows
-
-
-def _read_columns(
-    file: IO[bytes], header: Header, start: int, rows: NDArray[Any]
-) -> None:
-    """Fill rows from a matrix that is stored by columns."""
-    # Tiles of this shape are transposed while they are in the cache (2 MB).
+    # 2. Columns: tiles of this shape are transposed while they are in the cache (2 MB).
     tile_rows, tile_columns = 2**13, 2**5
-    length, n_features = rows.shape
-    corners = product(range(0, length, tile_rows), range(0, n_features, tile_columns))
+    corners = product(range(0, length, tile_rows), range(0, n, tile_columns))
     for first, column in corners:
         tile = rows[first : first + tile_rows, column : column + tile_columns]
-        buffer = np.empty(tile.T.shape, header.dtype)
+        buffer = np.empty(tile.T.shape, stored)
         for j, values in enumerate(buffer, column):
-            index = j * header.shape[0] + start + first
-            file.seek(header.offset + index * header.dtype.itemsize)
+            file.seek(header.offset + (j * m + start + first) * stored.itemsize)
             fill(file, values)
         tile[...] = buffer.T
+    return rows
 
 
 def fill(file: Any, values: NDArray[Any]) -> None:
