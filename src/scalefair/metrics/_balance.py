@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics.cluster import contingency_matrix
 
 from scalefair._docs import documented
 from scalefair._groups import (
@@ -205,12 +206,9 @@ def _contingency(
     The table (n_clusters, n_groups) counts the assigned samples; the groups are those
     that occur among them.
     """
-    assigned, clusters, cluster_codes = encode_clusters(labels)
+    assigned, _, clusters = encode_clusters(labels)
     for name, groups, codes in compared_attributes(
         sensitive_features, len(assigned), attributes
     ):
-        present, group_codes = encode_values(codes[assigned], name="codes")
-        shape = (len(clusters), len(present))
-        cells = cluster_codes * shape[1] + group_codes  # positions in the flat table
-        counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
-        yield name, counts, groups[present]
+        codes = codes[assigned]
+        yield name, contingency_matrix(clusters, codes), groups[np.unique(codes)]
