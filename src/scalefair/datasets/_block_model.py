@@ -1,14 +1,13 @@
 """The modified stochastic block model: planted clusters that are perfectly fair."""
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils import Bunch, gen_batches
+from sklearn.utils import Bunch
 
 from scalefair._random_state import random_generator
 from scalefair.datasets._common import Floats, Ints, check_count, generator
@@ -26,10 +25,6 @@ other cluster, other group  d = {d:.6g}
 
 With b > c the groups are easier to see than the clusters.
 """
-
-
-# Slices of four million entries of an array: temporary arrays stay small.
-_chunks = partial(gen_batches, batch_size=1 << 22)
 
 
 @generator
@@ -150,11 +145,16 @@ def make_fair_sbm(
     )
 
 
+def _chunks(size: int) -> Iterator[slice]:
+    """Slices of four million entries of an array: temporary arrays stay small."""
+    step = 1 << 22
+    return (slice(i, min(i + step, size)) for i in range(0, size, step))
+
+
 def _graph(keys: Ints, n_nodes: int) -> sparse.csr_array:
     """Symmetric graph of ones from distinct keys ``i * n_nodes + j``, i < j."""
     keys.sort()
-    largest = max(n_nodes, 2 * keys.size)
-    index_type = np.int32 if largest <= np.iinfo(np.int32).max else np.int64
+    index_type = sparse.get_index_dtype(maxval=max(n_nodes, 2 * keys.size))
     indptr = np.searchsorted(keys, np.arange(n_nodes + 1) * n_nodes).astype(index_type)
     indices = np.empty(keys.size, index_type)
     for part in _chunks(keys.size):

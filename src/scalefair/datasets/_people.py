@@ -537,7 +537,8 @@ def symmetric_graph(
                 f"numbered 0 to {n_nodes - 1}."
             )
     is_no_loop = source != target
-    ends = source[is_no_loop], target[is_no_loop]
+    index_type = sparse.get_index_dtype(maxval=max(n_nodes, 2 * source.size))
+    ends = [nodes[is_no_loop].astype(index_type) for nodes in (source, target)]
     entries = np.ones(2 * ends[0].size), np.hstack([ends, ends[::-1]])
     graph = sparse.coo_array(entries, shape=(n_nodes, n_nodes)).tocsr()
     graph.data.fill(1.0)  # edges that are listed twice have been added
