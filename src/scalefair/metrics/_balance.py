@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics.cluster import contingency_matrix
 
 from scalefair._docs import documented
 from scalefair._groups import (
@@ -206,9 +205,13 @@ def _contingency(
     The table (n_clusters, n_groups) counts the assigned samples; the groups are those
     that occur among them.
     """
-    assigned, _, clusters = encode_clusters(labels)
+    assigned, clusters, cluster_codes = encode_clusters(labels)
     for name, groups, codes in compared_attributes(
         sensitive_features, len(assigned), attributes
     ):
-        codes = codes[assigned]
-        yield name, contingency_matrix(clusters, codes), groups[np.unique(codes)]
+        # Positions in the flat table: no sort as in scikit-learn's contingency_matrix.
+        cells = cluster_codes * len(groups) + codes[assigned]
+        counts = np.bincount(cells, minlength=len(clusters) * len(groups))
+        counts = counts.reshape(len(clusters), len(groups))
+        is_present = counts.any(axis=0)
+        yield name, counts[:, is_present], groups[is_present]
