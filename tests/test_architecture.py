@@ -271,7 +271,7 @@ VAGUE_NAMES = {
     "metrics/_partial_parity.py": 1,
     "plotting/_density.py": 1,
     "plotting/_group_rate.py": 1,
-    "plotting/_pareto_front.py": 1,
+    "plotting/_trade_off.py": 1,
     "postprocessing/_fair_calibration.py": 2,
     "postprocessing/_passes.py": 1,
     "postprocessing/_scored_rows.py": 1,

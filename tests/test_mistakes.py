@@ -54,7 +54,7 @@ SCORES = [
     ({"y_score": X}, "y_score must be one-dimensional"),
     ({"y_score": HOLES[:, 1]}, r"1 NaN\(s\), the first at position 3"),
     ({"sensitive_features": SEX[:9]}, "got 9 groups for 60 samples"),
-    ({"sensitive_features": ["f"] * 60}, "only one: 'f'"),
+    ({"sensitive_features": ["f"] * 60}, "only one group .'f'."),
 ]
 
 

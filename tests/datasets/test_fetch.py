@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import http.server
 import inspect
+import re
 import sys
 import threading
 from functools import partial
@@ -13,11 +14,11 @@ import numpy as np
 import pytest
 
 from scalefair import datasets
-from scalefair.datasets import _sources
-from scalefair.datasets._fetch import DATA_VARIABLE, Files, data_folder
+from scalefair.datasets import _fetch
+from scalefair.datasets._fetch import DATA_VARIABLE, SOURCES, Files, data_folder
 
 CONTENT = b"0,1\n1,2\n"
-SOURCES = [v for v in vars(_sources).values() if isinstance(v, _sources.Source)]
+PUBLISHED = [(s, name) for s in SOURCES.values() for name in s.files]
 FETCHERS = [getattr(datasets, n) for n in datasets.__all__ if n.startswith("fetch_")]
 
 
@@ -46,10 +47,9 @@ def server(tmp_path):
 def source(server, monkeypatch):
     folder, address = server
     (folder / "edges.csv").write_bytes(CONTENT)
-    monkeypatch.setattr(_sources, "RAW", address)
+    monkeypatch.setattr(_fetch, "RAW", address)
     sha256 = hashlib.sha256(CONTENT).hexdigest()
-    monkeypatch.setitem(_sources.CHECKSUMS, "toy/edges.csv", sha256)
-    return _sources.Source("toy", "owner/name/commit", "", "")
+    return _fetch.Source("toy", "owner/name/commit", "", "", {"edges.csv": sha256})
 
 
 @pytest.fixture
@@ -104,9 +104,9 @@ def test_missing_without_download_says_where_and_what(fetch, tmp_path):
     with pytest.raises(OSError, match=DATA_VARIABLE) as caught:
         fetch(data_home=home, download_if_missing=False)
     assert str(home) in str(caught.value)
-    paths = [path for path in _sources.CHECKSUMS if path in str(caught.value)]
     url = str(caught.value).split("or save ")[1].split()[0]
-    assert url.split("/")[-1] == paths[0].split("/")[-1]
+    [name] = [name for source, name in PUBLISHED if source.url(name) == url]
+    assert f"/{name} is not in" in str(caught.value)
     assert not home.exists()
 
 
@@ -131,20 +131,15 @@ def test_without_pooch(monkeypatch, source, home):
 
 
 def test_sources_are_pinned_and_distinct():
-    sources = {source.folder: source for source in SOURCES}
-    assert len(sources) == len(SOURCES) == len(FETCHERS) == 12
-    assert len(_sources.CHECKSUMS) == 18
-    assert {path.split("/")[0] for path in _sources.CHECKSUMS} == set(sources)
-    for path, sha256 in _sources.CHECKSUMS.items():
-        folder, name = path.split("/")
-        url = sources[folder].url(name)
+    assert len(SOURCES) == len(FETCHERS) == 12
+    assert len(PUBLISHED) == 18
+    for source, name in PUBLISHED:
+        url = source.url(name)
         parts = url.removeprefix("https://raw.githubusercontent.com/").split("/")
-        int(parts[2], 16)  # a commit, not a branch
-        assert len(parts[2]) >= 7
-        assert f"/tree/{parts[2]}" in sources[folder].page
+        assert re.fullmatch("[0-9a-f]{7,40}", parts[2])  # a commit, not a branch
+        assert f"/tree/{parts[2]}" in source.page
         assert parts[-1] == name
-        assert len(sha256) == 64
-        int(sha256, 16)
+        assert re.fullmatch("[0-9a-f]{64}", source.files[name])
 
 
 @pytest.mark.parametrize("fetch", FETCHERS)
@@ -164,7 +159,7 @@ def test_shared_parameters_and_sections(fetch):
 
 @pytest.fixture
 def table(home):
-    source = _sources.Source("toy", "owner/name/commit", "", "")
+    source = _fetch.Source("toy", "owner/name/commit", "", "", {})
 
     def read(content, **options):
         put(home, content.encode())
@@ -216,14 +211,14 @@ def test_damaged_compressed_file(source, home, damage):
 
 
 @pytest.mark.realdata
-@pytest.mark.parametrize("path", _sources.CHECKSUMS)
-def test_checksums_are_those_of_the_published_bytes(data_folder, path):
-    plain = data_folder / path
-    if plain.is_file():
-        content = plain.read_bytes()
+@pytest.mark.parametrize(("source", "name"), PUBLISHED)
+def test_checksums_are_those_of_the_published_bytes(data_folder, source, name):
+    path = data_folder / source.folder / name
+    if path.is_file():
+        content = path.read_bytes()
     else:
-        content = gzip.decompress((data_folder / f"{path}.gz").read_bytes())
-    assert hashlib.sha256(content).hexdigest() == _sources.CHECKSUMS[path]
+        content = gzip.decompress(path.with_name(f"{name}.gz").read_bytes())
+    assert hashlib.sha256(content).hexdigest() == source.files[name]
 
 
 # Options, sizes of the groups, and mean of the target.

@@ -4,6 +4,8 @@ import gzip
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
@@ -13,6 +15,7 @@ from scalefair.datasets import (
     fetch_lastfm_asia,
     fetch_pokec,
 )
+from scalefair.datasets._people import symmetric_graph
 
 
 @pytest.fixture
@@ -40,6 +43,31 @@ def home(tmp_path):
     return tmp_path
 
 
+def assert_joins(graph, edges, n):
+    """The graph is canonical and has these edges, but for loops."""
+    expected = np.zeros((n, n))
+    for i, j in edges:
+        expected[i, j] = expected[j, i] = i != j
+    assert isinstance(graph, sparse.csr_array)
+    np.testing.assert_array_equal(graph.toarray(), expected)
+    assert graph.nnz == np.count_nonzero(expected)  # nothing stored twice
+    assert graph.dtype == np.float64
+    assert graph.indices.dtype == graph.indptr.dtype == np.int32
+    rebuilt = graph.copy()
+    rebuilt.has_canonical_format = False
+    rebuilt.sum_duplicates()
+    np.testing.assert_array_equal(rebuilt.indices, graph.indices)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 8), st.data())
+def test_edges_in_any_direction_with_loops(n, data):
+    node = st.integers(0, n - 1)
+    edges = data.draw(st.lists(st.tuples(node, node), max_size=20))
+    nodes = np.array(edges, dtype=np.int32).reshape(-1, 2)
+    assert_joins(symmetric_graph(nodes[:, 0], nodes[:, 1], n), edges, n)
+
+
 ALL = [(0, 1), (1, 2)]
 
 
@@ -63,13 +91,7 @@ ALL = [(0, 1), (1, 2)]
 def test_small_files(home, load, edges, entries, monkeypatch):
     monkeypatch.setenv("SCALEFAIR_DATA", str(home))
     data = load(download_if_missing=False)
-    assert isinstance(data.graph, sparse.csr_array)
-    assert data.graph.dtype == np.float64
-    assert data.graph.indices.dtype == np.int32
-    expected = np.zeros((3, 3))
-    for i, j in edges:
-        expected[i, j] = expected[j, i] = 1
-    np.testing.assert_array_equal(data.graph.toarray(), expected)
+    assert_joins(data.graph, edges, 3)
     for name, values in entries.items():
         np.testing.assert_array_equal(data[name], values)
 
@@ -84,7 +106,8 @@ def test_small_files(home, load, edges, entries, monkeypatch):
             "0,1,1\n",
             "2 column.* but has 3",
         ),
-        (fetch_lastfm_asia, "lastfm_clean_edges.csv", "0,3\n", "names node 3"),
+        (fetch_lastfm_asia, "lastfm_clean_edges.csv", "0,3\n", "node 3.*0 to 2"),
+        (fetch_lastfm_asia, "lastfm_clean_edges.csv", "0,-1\n", "names node -1"),
         # A user is listed twice; some other user then has no gender.
         (
             fetch_deezer_europe,

@@ -154,17 +154,13 @@ def scaled(X, ddof=0):
         (LAW, "pass_bar", "2.0", "hold 0 or 1"),
         (BAR, "race1", "White", "hold one of"),
         (BAR, "gender", "Female", "hold one of"),
-        (BAR, "lsat", "", "hold finite numbers"),
         (BAR, "ugpa", "nan", "hold finite numbers"),
         (COMPAS, "race", "Martian", "hold one of"),
-        (COMPAS, "sex", "male", "hold one of"),
         (COMPAS, "c_charge_degree", "X", "hold one of"),
-        (COMPAS, "age", "", "hold finite numbers"),
         (COMPAS, "two_year_recid", "2", "hold 0 or 1"),
         (COMPAS, "days_b_screening_arrest", "soon", "hold finite numbers"),
         (CALLS, "job", "maid", r"hold one of \['admin\."),
         (CALLS, "age", "old", "hold finite numbers"),
-        (CALLS, "y", "maybe", "hold one of"),
         (CREDIT, "SEX", "x", "hold finite numbers"),
         (CREDIT, "LIMIT_BAL", "1.5", "hold integers"),
     ],
@@ -218,7 +214,6 @@ def test_bank_marketing(load):
     data, features = load(BANK), CLIENTS[:, 1:]
     np.testing.assert_allclose(data.data, scaled(features, 1), atol=1e-12)
     np.testing.assert_array_equal(load(BANK, preprocess=False).data, features)
-    assert len(data.feature_names) == data.data.shape[1]
     assert "age" not in data.feature_names
     groups = ["65 or older", "younger than 65", "younger than 65"]
     assert data.sensitive_features[:3].tolist() == groups
@@ -226,7 +221,6 @@ def test_bank_marketing(load):
     # To classify clients their outcome is left out of the features.
     fair = load(BANK, keep_outcome=False)
     np.testing.assert_array_equal(fair.data, data.data[:, :-1])
-    np.testing.assert_array_equal(fair.target, data.target)
     assert [*fair.feature_names, "y"] == data.feature_names
 
 
@@ -273,18 +267,15 @@ def test_bank_additional(load):
     # As published: strings in quotes, lines that end in CR LF.
     published = re.sub(r"[a-z][^;\n]*", r'"\g<0>"', SMALL[CALLS]).replace("\n", "\r\n")
     raw = load(CALLS, published, compress=True, preprocess=False)
-    assert raw.data.shape == (5, 53)
-    assert raw.data.dtype == np.float64
-    assert len(set(raw.feature_names)) == 53
-    assert raw.feature_names[:3] == ["age", "duration", "campaign"]
+    assert raw.data.shape == (5, len(set(raw.feature_names))) == (5, 53)
     columns = dict(zip(raw.feature_names, raw.data.T.tolist(), strict=True))
+    assert list(columns)[:3] == ["age", "duration", "campaign"]
     assert columns["age"] == [56, 24, 25, 60, 61]
     assert columns["nr.employed"] == [5191, 4963.6, 5099.1, 5008.7, 5008.7]
     assert columns["job=retired"] == [0, 0, 0, 1, 1]
     assert columns["loan=unknown"] == [0, 0, 1, 0, 0]
     assert columns["contact=telephone"] == [1, 0, 0, 1, 1]
     assert "contact=cellular" not in columns  # the first value of each attribute
-    assert sorted(raw.feature_names[10:19]) == raw.feature_names[10:19]
     groups = ["25-60", "other", "25-60", "25-60", "other"]  # both ends included
     assert raw.sensitive_features.tolist() == groups
     assert raw.target.tolist() == [0, 1, 0, 1, 1]
@@ -362,16 +353,15 @@ def test_compas_as_in_the_paper(load):
         {"sex": "Female", "age": 22, "decile_score": 9, "v_decile_score": 8},
     )
     data = load(COMPAS, content, features="paper")
-    assert data.data.shape == (2, 14)
     columns = dict(zip(data.feature_names, data.data.T.tolist(), strict=True))
+    assert len(columns) == 14
     assert columns["age"] == [20, 22]  # without the one that lacks a date
     assert columns["sex=Male"] == [1, 0]
     assert columns["decile_score"] == [5, 9]
     assert columns["v_decile_score"] == [4, 8]
-    year = 365 / 365.25
-    np.testing.assert_allclose(columns["c_jail_in"], [0.5 / 365.25, year])
-    np.testing.assert_allclose(columns["in_custody"], [-366 / 365.25, year])
-    assert len(load(COMPAS, content).data) == 3
+    days = {"c_jail_in": [0.5, 365], "in_custody": [-366, 365]}
+    for name, values in days.items():
+        np.testing.assert_allclose(columns[name], np.array(values) / 365.25)
 
 
 @pytest.mark.realdata
@@ -422,15 +412,12 @@ def test_a9a(load_both, compress):
     assert data.data.indices.dtype == np.int32
     assert data.data.has_canonical_format
     assert data.data_test.shape == (2, 123)  # though its last column is 122
-    expected = np.zeros((3, 123))
-    expected[[0, 0, 0, 0], [2, 10, 72, 82]] = 1
-    expected[[1, 1, 1], [4, 71, 122]] = 1
-    expected[2, 72] = 1
-    np.testing.assert_array_equal(data.data.toarray(), expected)
-    assert data.target.tolist() == [0, 1, 0]
+    columns = [(np.flatnonzero(row) + 1).tolist() for row in data.data.toarray()]
+    assert columns == [[3, 11, 73, 83], [5, 72, 123], [73]]
+    assert (data.data.data == 1).all()
+    assert (data.target.tolist(), data.target_test.tolist()) == ([0, 1, 0], [1, 0])
     assert data.target.dtype == np.int64
     assert data.sensitive_features.tolist() == ["Male", "Female", "Male"]
-    assert data.target_test.tolist() == [1, 0]
     assert data.sensitive_features_test.tolist() == ["Female", "Male"]
     names = data.feature_names
     assert len(set(names)) == len(names) == 123

@@ -20,51 +20,37 @@ from scalefair.datasets._samples import _draw_cells
 from scalefair.metrics import balance_score
 
 
-@pytest.mark.parametrize("density", [1.0, 0.3, 0.01])
-def test_shapes_and_types(density):
-    data = make_biased_rows(500, 40, density=density, n_groups=3, random_state=0)
-    assert data.data.shape == (500, 40)
-    assert data.data.dtype == np.float64
-    assert data.coef.shape == (40,)
-    assert data.target.dtype == data.sensitive_features.dtype == np.int64
-    assert set(data.target) == {0, 1}
-    assert set(data.sensitive_features) == {0, 1, 2}
-    assert sparse.issparse(data.data) == (density < 1)
-    if density < 1:
-        assert isinstance(data.data, sparse.csr_array)
-        assert data.data.has_canonical_format
-        assert data.data.indices.dtype == data.data.indptr.dtype == np.int32
-
-
 @pytest.mark.parametrize("density", [1.0, 0.1])
 @pytest.mark.parametrize("bias", [0.0, 2.0, -3.0])
-def test_scores_are_as_stated(density, bias):
+def test_scores_and_labels_are_as_stated(density, bias):
     data = make_biased_rows(
         60_000, 50, density=density, n_groups=3, bias=bias, random_state=0
     )
-    scores = data.data @ data.coef
+    X, groups, scores = data.data, data.sensitive_features, data.data @ data.coef
+    assert X.shape == (60_000, 50)
+    assert X.dtype == np.float64
+    assert sparse.issparse(X) == (density < 1)
+    if density < 1:
+        assert isinstance(X, sparse.csr_array)
+        assert X.has_canonical_format
+        assert X.indices.dtype == X.indptr.dtype == np.int32
+    assert data.target.dtype == groups.dtype == np.int64
+    np.testing.assert_allclose(np.bincount(groups) / 60_000, 1 / 3, atol=0.02)
     for k, expected in enumerate([-bias / 2, 0, bias / 2]):
-        members = scores[data.sensitive_features == k]
+        members = scores[groups == k]
         assert members.mean() == pytest.approx(expected, abs=0.05)
         assert 1.95 < members.std() < 2.2
-
-
-def test_labels_follow_the_logistic_model():
-    data = make_biased_rows(100_000, 30, density=0.2, random_state=0)
-    scores = data.data @ data.coef
+    # All features tell the groups.
+    first, _, last = (X[groups == k].mean(axis=0) for k in range(3))
+    if bias and density == 1:
+        signs = np.sign(bias) * np.sign(data.coef)
+        np.testing.assert_array_equal(np.sign(last - first), signs)
+    # Labels follow the logistic model.
     edges = np.quantile(scores, np.linspace(0, 1, 11))
     bins = np.clip(np.searchsorted(edges, scores) - 1, 0, 9)
     expected = np.bincount(bins, expit(scores)) / np.bincount(bins)
     observed = np.bincount(bins, data.target) / np.bincount(bins)
-    np.testing.assert_allclose(observed, expected, atol=0.02)
-
-
-def test_groups_are_of_equal_probability_and_all_features_tell_them():
-    data = make_biased_rows(50_000, 10, density=0.5, bias=4.0, random_state=0)
-    sizes = np.bincount(data.sensitive_features)
-    np.testing.assert_allclose(sizes / 50_000, 0.5, atol=0.02)
-    means = [data.data[data.sensitive_features == k].mean(axis=0) for k in (0, 1)]
-    np.testing.assert_array_equal(np.sign(means[1] - means[0]), np.sign(data.coef))
+    np.testing.assert_allclose(observed, expected, atol=0.03)
 
 
 @pytest.mark.parametrize("density", [0.9, 0.2, 0.003])
@@ -129,19 +115,11 @@ def test_random_affinity():
     assert off.max() < 1
     assert off.mean() == pytest.approx(0.5, abs=0.01)
     assert off.var() == pytest.approx(1 / 12, abs=0.005)
-    assert data.sensitive_features.mean() == pytest.approx(0.3, abs=0.1)
-
-
-def test_random_affinity_groups():
-    for n_groups, probabilities in [(3, (0.7, 0.1, 0.2)), (5, None)]:
-        data = make_random_affinity(
-            3000,
-            n_groups=n_groups,
-            group_probabilities=probabilities,
-            random_state=0,
-        )
-        shares = np.bincount(data.sensitive_features) / 3000
-        np.testing.assert_allclose(shares, probabilities or 0.2, atol=0.04)
+    for n_groups, probabilities in [(2, None), (3, (0.7, 0.1, 0.2)), (5, None)]:
+        groups = {"n_groups": n_groups, "group_probabilities": probabilities}
+        codes = make_random_affinity(3000, **groups, random_state=0).sensitive_features
+        expected = probabilities or {2: (0.7, 0.3), 5: 0.2}[n_groups]
+        np.testing.assert_allclose(np.bincount(codes) / 3000, expected, atol=0.04)
 
 
 @pytest.mark.parametrize("n", [600, 11])
@@ -159,19 +137,16 @@ def test_elliptical_shape(n):
     assert n < 600 or outline.max() > 0.98
 
 
-def test_plain_clustering_follows_the_groups():
-    data = make_elliptical(400, random_state=0)
-    labels = KMeans(2, n_init=5, random_state=0).fit_predict(data.data)
-    assert adjusted_rand_score(data.sensitive_features, labels) == 1
-    assert balance_score(labels, sensitive_features=data.sensitive_features) == 0
-
-
-def test_fair_spectral_clustering_finds_the_ellipses():
+def test_ellipses_are_the_fair_clusters_and_groups_the_plain_ones():
     data = make_elliptical(300, random_state=0)
+    groups = data.sensitive_features
+    labels = KMeans(2, n_init=5, random_state=0).fit_predict(data.data)
+    assert adjusted_rand_score(groups, labels) == 1
+    assert balance_score(labels, sensitive_features=groups) == 0
     model = FairSpectralClustering(
         2, affinity="rbf", gamma=1.0, random_state=0, **PAPERS_METHOD
     )
-    model.fit(data.data, sensitive_features=data.sensitive_features)
+    model.fit(data.data, sensitive_features=groups)
     assert adjusted_rand_score(data.target, model.labels_) == 1
 
 
@@ -195,7 +170,7 @@ def test_topic_documents(density):
     np.testing.assert_allclose(single.data, X.data, rtol=1e-6)
 
 
-def test_topics_show_in_the_leading_directions():
+def test_topics_show_in_the_leading_directions_and_in_the_groups():
     data = make_topic_documents(2000, 1000, density=0.05, n_topics=3, random_state=0)
     X = data.data.toarray()
     X -= X.mean(axis=0)
@@ -204,13 +179,10 @@ def test_topics_show_in_the_leading_directions():
     main, second = data.target == 0, data.target == 1
     distance = np.linalg.norm(X[main].mean(axis=0) - X[second].mean(axis=0))
     assert distance > 0.3
-
-
-def test_groups_differ_in_their_topics():
     data = make_topic_documents(4000, 500, density=0.02, n_topics=10, random_state=0)
-    shares = [
+    counts = [
         np.bincount(data.target[data.sensitive_features == g], minlength=10)
-        / (data.sensitive_features == g).sum()
         for g in (0, 1)
     ]
-    assert np.abs(shares[0] - shares[1]).sum() > 0.3
+    first, second = (count / count.sum() for count in counts)
+    assert np.abs(first - second).sum() > 0.3

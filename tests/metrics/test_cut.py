@@ -107,19 +107,14 @@ def test_bad_input(convert, W, labels, message):
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
-def test_asymmetric_weights(convert):
+def test_symmetric_up_to_rounding(convert):
+    W, labels = random_graph(), np.arange(30) % 3
+    noise = 1e-10 * np.triu(np.random.default_rng(6).random((30, 30)))
+    cut = normalized_cut_score(convert(W * (1 + noise)), labels)
+    assert cut == pytest.approx(normalized_cut_score(W, labels), rel=1e-8)
     message = r"symmetric, but entry \(0, 1\) is 1 and entry \(1, 0\) is 0.5"
     with pytest.raises(ValueError, match=message):
         normalized_cut_score(convert(np.array([[1, 1.0], [0.5, 0]])), [0, 1])
-
-
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
-def test_rounding_is_no_asymmetry(convert):
-    W = random_graph()
-    expected = normalized_cut_score(W, np.arange(30) % 3)
-    noise = 1e-10 * np.triu(np.random.default_rng(6).random((30, 30)))
-    cut = normalized_cut_score(convert(W * (1 + noise)), np.arange(30) % 3)
-    assert cut == pytest.approx(expected, rel=1e-8)
 
 
 def test_entries_stored_more_than_once_are_added():
@@ -129,28 +124,24 @@ def test_entries_stored_more_than_once_are_added():
     assert W.nnz == 4  # the input is not modified
 
 
-@pytest.mark.parametrize("block", [1, 90, 2**25])
+@pytest.mark.parametrize(
+    ("block", "widths"), [(1, [1] * 7), (95, [3, 3, 1]), (2**25, [7])]
+)
 @pytest.mark.parametrize("low", [0, -1])
-def test_operator_in_blocks_equals_the_matrix(monkeypatch, block, low):
-    W = random_graph()
-    labels = np.random.default_rng(4).integers(low, 7, size=30)
-    expected = normalized_cut_score(sparse.csr_array(W), labels)
-    monkeypatch.setattr(_cut, "MAX_BLOCK_SIZE", block)
-    assert normalized_cut_score(aslinearoperator(W), labels) == pytest.approx(expected)
-    assert normalized_cut_score(W, labels) == pytest.approx(expected)
-
-
-def test_blocks_are_no_larger_than_announced(monkeypatch):
-    W, widths = random_graph(), []
+def test_operator_in_blocks_equals_the_matrix(monkeypatch, block, widths, low):
+    W, multiplied = random_graph(), []
 
     def multiply(X):
-        widths.append(X.shape[1])
+        multiplied.append(X.shape[1])
         return W @ X
 
     operator = LinearOperator(W.shape, matvec=multiply, matmat=multiply, dtype=float)
-    monkeypatch.setattr(_cut, "MAX_BLOCK_SIZE", 95)
-    normalized_cut_score(operator, np.arange(30) % 7)
-    assert widths == [3, 3, 1]
+    labels = np.random.default_rng(4).integers(low, 7, size=30)
+    expected = normalized_cut_score(sparse.csr_array(W), labels)
+    monkeypatch.setattr(_cut, "MAX_BLOCK_SIZE", block)
+    assert normalized_cut_score(operator, labels) == pytest.approx(expected)
+    assert multiplied == widths
+    assert normalized_cut_score(W, labels) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

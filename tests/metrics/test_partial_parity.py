@@ -1,130 +1,308 @@
-"""Gaps among rows of one label, against loops over all thresholds and known values."""
+"""Parity at some ranks or all, against its definition and known values."""
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp
 
 from scalefair.metrics import (
+    null_parity_gap,
     partial_demographic_parity_gap,
     partial_equal_opportunity_gap,
     partial_equalized_odds_gap,
     partial_parity_gap,
+    statistical_parity_ks,
     weak_partial_demographic_parity_gap,
 )
 
-WHOLE = (0.0, 1.0)
+PARTIAL = [partial_demographic_parity_gap, weak_partial_demographic_parity_gap]
+by_partial_gap = pytest.mark.parametrize("gap", PARTIAL)
+# Rows that are compared by themselves.
+KINDS = {None: ["any"], "positive": [1], "label": [0, 1]}
 
 
-def brute_force(y, scores, groups, interval, labels, threshold=None, weights=None):
+def brute_force(
+    scores, groups, interval, threshold=None, weights=None, kind=None, y=()
+):
     """The definition: every threshold, every pair of groups, each label by itself."""
+    scores, groups = np.asarray(scores), np.asarray(groups)
     low, high = interval
-    weights = np.ones(len(y)) if weights is None else weights
+    weights = np.ones(len(scores)) if weights is None else weights
     thresholds = np.append(scores, -np.inf) if threshold is None else [threshold]
     gap = 0.0
-    for label in labels:
+    for label in KINDS[kind]:
+        compared = np.ones(len(scores), bool) if kind is None else np.equal(y, label)
         for theta in thresholds:
             A = []
             for g in np.unique(groups):
-                rows = (groups == g) & (y == label)
+                rows = (groups == g) & compared
                 P = weights[rows & (scores > theta)].sum() / weights[rows].sum()
                 A.append((min(P, high) - min(P, low)) / (high - low))
             gap = max([gap, *(abs(a - b) for a, b in combinations(A, 2))])
     return gap
 
 
-@pytest.mark.parametrize("interval", [WHOLE, (0.1, 0.4)])
+@st.composite
+def scored_groups(draw):
+    """Scores with ties, and groups of any size, two or more with a row."""
+    n = draw(st.integers(2, 40))
+    score = st.integers(0, draw(st.integers(0, 15)))
+    scores = draw(st.lists(score, min_size=n, max_size=n))
+    groups = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    groups[:2] = [0, 1]
+    return [value / 3 for value in scores], groups
+
+
+@st.composite
+def intervals(draw):
+    # Multiples of 1/24 meet the shares of small groups exactly.
+    ends = st.lists(st.integers(0, 24), min_size=2, max_size=2, unique=True)
+    alpha, beta = sorted(draw(ends))
+    return alpha / 24, beta / 24
+
+
+@settings(max_examples=200, deadline=None)
+@given(scored_groups(), intervals(), st.integers(-1, 13))
+def test_definitions(case, interval, threshold):
+    scores, groups = case
+    options = {"sensitive_features": groups, "interval": interval}
+    gap = partial_demographic_parity_gap(scores, **options)
+    assert gap == pytest.approx(brute_force(scores, groups, interval), abs=1e-12)
+    weak = weak_partial_demographic_parity_gap(scores, **options, threshold=threshold)
+    expected = brute_force(scores, groups, interval, threshold)
+    assert weak == pytest.approx(expected, abs=1e-12)
+    assert weak <= gap + 1e-12
+    distance = statistical_parity_ks(scores, sensitive_features=groups)
+    at_all_ranks = brute_force(scores, groups, (0.0, 1.0))
+    assert distance == pytest.approx(at_all_ranks, abs=1e-12)
+
+
+@pytest.mark.parametrize("interval", [(0.0, 1.0), (0.1, 0.4)])
 @pytest.mark.parametrize("threshold", [None, 0.5])
-@pytest.mark.parametrize("kind", ["distinct", "ties", "weights"])
-def test_definition(interval, threshold, kind):
+@pytest.mark.parametrize("rows", ["distinct", "ties", "weights"])
+def test_definitions_among_rows_of_a_label(interval, threshold, rows):
     rng = np.random.default_rng(0)
     y, groups = rng.integers(0, 2, 90), rng.integers(0, 3, 90)
     y[:2], groups[:2], groups[2:] = [0, 1], 2, np.minimum(groups[2:], 1)  # one row each
     scores = rng.standard_normal(90) + y + 0.5 * groups
-    scores = np.round(scores) if kind == "ties" else scores
-    weights = rng.integers(1, 4, 90) * 0.5 if kind == "weights" else None
+    scores = np.round(scores) if rows == "ties" else scores
+    weights = rng.integers(1, 4, 90) * 0.5 if rows == "weights" else None
     options = {"threshold": threshold, "interval": interval, "sample_weight": weights}
     options["sensitive_features"] = groups
-    for gap, labels in (
-        (partial_equal_opportunity_gap, [1]),
-        (partial_equalized_odds_gap, [0, 1]),
+    for kind, gap in (
+        ("positive", partial_equal_opportunity_gap),
+        ("label", partial_equalized_odds_gap),
     ):
-        expected = brute_force(y, scores, groups, interval, labels, threshold, weights)
-        assert gap(y, scores, **options) == pytest.approx(expected, abs=1e-12)
-        named = np.array(["no", "yes"])[y]
-        assert gap(named, scores, **options) == gap(y, scores, **options)
-    if weights is not None:  # a weight of two is a row that is there twice
-        n = (2 * weights).astype(int)
-        options |= {"sensitive_features": np.repeat(groups, n), "sample_weight": None}
-        repeated = partial_equalized_odds_gap(y.repeat(n), scores.repeat(n), **options)
-        assert repeated == pytest.approx(expected, abs=1e-12)
+        expected = brute_force(scores, groups, interval, threshold, weights, kind, y)
+        value = gap(y, scores, **options)
+        assert value == pytest.approx(expected, abs=1e-12)
+        assert partial_parity_gap(scores, y_true=y, given=kind, **options) == value
 
 
-def test_names_of_one_gap():
+@pytest.mark.parametrize("given", KINDS)
+def test_one_gap_with_the_names_of_the_classifier(given):
     rng = np.random.default_rng(1)
     y, groups, scores = rng.integers(0, 2, 60), np.arange(60) % 2, rng.random(60)
-    options = {"sensitive_features": groups, "interval": (0.1, 0.6)}
-    gaps = {None: partial_demographic_parity_gap(scores, **options)}
-    gaps["positive"] = partial_equal_opportunity_gap(y, scores, **options)
-    gaps["label"] = partial_equalized_odds_gap(y, scores, **options)
-    for given, gap in gaps.items():
-        assert partial_parity_gap(scores, y_true=y, given=given, **options) == gap
-    weak = weak_partial_demographic_parity_gap(scores, threshold=0.5, **options)
-    assert partial_parity_gap(scores, threshold=0.5, **options) == weak
-    # Of the rows of each label by themselves.
-    by_label = [
-        partial_demographic_parity_gap(
-            scores[y == k], sensitive_features=groups[y == k], interval=(0.1, 0.6)
-        )
-        for k in (0, 1)
-    ]
-    assert gaps["positive"] == by_label[1]
-    assert gaps["label"] == max(by_label) > min(by_label)
+
+    def gap_of(rows, **threshold):
+        groups_of_rows = {"sensitive_features": groups[rows], "interval": (0.1, 0.6)}
+        gap = weak_partial_demographic_parity_gap if threshold else PARTIAL[0]
+        return gap(scores[rows], **groups_of_rows, **threshold)
+
+    rows_of_kinds = [np.arange(60)] if given is None else [y == k for k in KINDS[given]]
+    options = {"sensitive_features": groups, "interval": (0.1, 0.6), "given": given}
+    for threshold in ({}, {"threshold": 0.5}):
+        gap = partial_parity_gap(scores, y_true=y, **options, **threshold)
+        assert gap == max(gap_of(rows, **threshold) for rows in rows_of_kinds)
+
+
+@by_partial_gap
+@settings(max_examples=100, deadline=None)
+@given(case=scored_groups(), interval=intervals(), data=st.data())
+def test_weights_count_rows(gap, case, interval, data):
+    scores, groups = map(np.array, case)
+    n = scores.size
+    weights = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
+    weights[np.unique(groups, return_index=True)[1]] += 1  # every group has some
+    repeated = gap(
+        np.repeat(scores, weights),
+        sensitive_features=np.repeat(groups, weights),
+        interval=interval,
+    )
+    gap = partial(gap, scores, sensitive_features=groups, interval=interval)
+    assert gap(sample_weight=weights) == repeated  # sums of integers are exact
+    assert gap(sample_weight=0.1 * weights) == pytest.approx(repeated, abs=1e-12)
+    assert gap(sample_weight=np.full(n, 7.0)) == gap()
+
+
+def test_known_answers():
+    gap = partial(
+        partial_demographic_parity_gap,
+        [4, 3, 2, 1, 4, 3, 0, 0],
+        sensitive_features=["a"] * 4 + ["b"] * 4,
+    )
+    assert [gap(), gap(interval=(0, 0.5)), gap(interval=(0.5, 1))] == [0.5, 0, 1]
+    # Between 0 and 1, A is 1 in a and 1/3 in b.
+    assert gap(interval=(0.25, 1.0)) == pytest.approx(2 / 3)
+    # Up to 1: all of a, a third of b, none of c.
+    y_pred = [0, 1, 1, 1, 1, 1, 2, 3, 2, 2]
+    groups = ["a"] * 5 + ["b"] * 3 + ["c"] * 2
+    assert statistical_parity_ks(y_pred, sensitive_features=groups) == 1
+    assert statistical_parity_ks(y_pred[:8], sensitive_features=groups[:8]) == 1 - 1 / 3
+    # The weak gap counts scores above the threshold only.
+    weak = partial(
+        weak_partial_demographic_parity_gap,
+        [0.0, 1.0, 0.0, 0.5],
+        sensitive_features=["a", "a", "b", "b"],
+    )
+    assert (weak(), weak(threshold=0.5)) == (0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("n_groups", "n_rows"), [(2, 40), (3, 90), (2, 20_000), (7, 20_000)]
+)
+def test_kolmogorov_smirnov_as_in_scipy(n_groups, n_rows):
+    rng = np.random.default_rng(n_groups)
+    groups = rng.integers(0, n_groups, n_rows)
+    y_pred = rng.standard_normal(n_rows) * (1 + 0.1 * groups) + 0.1 * groups
+    for values in (y_pred, np.round(y_pred, 1)):
+        parts = [values[groups == k] for k in range(n_groups)]
+        pairs = combinations(parts, 2)
+        largest = max(ks_2samp(*pair, method="asymp").statistic for pair in pairs)
+        distance = statistical_parity_ks(values, sensitive_features=groups)
+        # SciPy 1.18 multiplies steps of 1 / n.
+        assert distance == pytest.approx(largest, rel=0, abs=1e-15)
+
+
+@by_partial_gap
+@pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3), (0.7, 1.0), (0.3, 0.31)])
+def test_extremes(gap, interval):
+    rng, groups = np.random.default_rng(0), np.repeat([0, 1, 2], 20)
+    gap = partial(gap, sensitive_features=groups, interval=interval)
+    assert gap(np.tile(rng.integers(0, 9, 20), 3)) == 0
+    apart = 100.0 * groups + np.tile(np.arange(20), 3) - 50.0
+    assert gap(apart) == 1
+    # Sums of tenths are rounded, a group's level at its end is not.
+    weights = 0.1 * (1 + np.arange(60) % 3)
+    assert gap(np.ones(60), sample_weight=weights) == 0
+    assert gap(apart, sample_weight=weights) == 1
+    assert gap(-apart - 1.0, sample_weight=weights) == 1
+
+
+@pytest.mark.parametrize("gap", [partial_demographic_parity_gap, statistical_parity_ks])
+def test_groups_of_one_row_and_infinite_scores(gap):
+    assert gap([1.0, 2.0], sensitive_features=[0, 1]) == 1
+    assert gap([1.0, 1.0], sensitive_features=[0, 1]) == 0
+    scores, groups = [0.0, 1.0, 2.0, 3.0, 1.5], [0, 0, 0, 0, 1]
+    assert gap(scores, sensitive_features=groups) == 0.5
+    assert gap([np.inf, -np.inf, 0.0, 1.0], sensitive_features=[0, 1, 0, 1]) == 0.5
+    if gap is partial_demographic_parity_gap:
+        # A group of one row passes from 0 to 1 in a single step.
+        assert gap(scores, sensitive_features=groups, interval=(0.6, 0.7)) == 1
+
+
+def test_more_groups_than_16_bits_count():
+    rows = np.arange(140_000)  # every group has a row at 0 and one at 1
+    for gap in (partial_demographic_parity_gap, statistical_parity_ks):
+        assert gap(rows % 2, sensitive_features=(rows // 2).astype(str)) == 0
+        assert gap(rows % 2, sensitive_features=rows.astype(str)) == 1
 
 
 def test_labels_that_explain_all():
     # The groups differ in their shares of positives and in nothing else.
-    y = np.repeat([1, 0, 1, 0], [40, 60, 20, 80])
-    groups = np.repeat(["a", "b"], 100)
-    scores = np.concatenate(
-        [
-            np.linspace(k, k + 0.9, n)
-            for k, n in zip(y[[0, 40, 100, 120]], [40, 60, 20, 80], strict=True)
-        ]
-    )
+    sizes = [40, 60, 20, 80]
+    y, groups = np.repeat([1, 0, 1, 0], sizes), np.repeat(["a", "b"], 100)
+    parts = zip([1, 0, 1, 0], sizes, strict=True)
+    scores = np.concatenate([np.linspace(k, k + 0.9, n) for k, n in parts])
     options = {"sensitive_features": groups}
     assert partial_demographic_parity_gap(scores, **options) >= 0.2
     # Steps of a row: 1/20 of the positives of the smaller group.
     assert partial_equalized_odds_gap(y, scores, **options) <= 0.05
     # Decisions that are right have no gap of either kind.
-    assert partial_equalized_odds_gap(y, scores, threshold=0.95, **options) == 0.0
-    assert weak_partial_demographic_parity_gap(
-        scores, threshold=0.95, **options
-    ) == pytest.approx(0.2)
+    options["threshold"] = 0.95
+    assert partial_equalized_odds_gap(y, scores, **options) == 0.0
+    weak = weak_partial_demographic_parity_gap(scores, **options)
+    assert weak == pytest.approx(0.2)
 
 
-def test_bad_input():
-    y, scores, groups = [0, 1, 0, 0], [1.0, 2.0, 3.0, 4.0], ["a", "a", "b", "b"]
-    options = {"sensitive_features": groups}
-    for gap in (partial_equal_opportunity_gap, partial_equalized_odds_gap):
-        with pytest.raises(ValueError, match=r"\['b'\] have no positive samples"):
-            gap(y, scores, **options)
-        with pytest.raises(ValueError, match="two labels"):
-            gap([0, 1, 2, 0], scores, **options)
-        with pytest.raises(ValueError, match="3 labels and 4 scores"):
-            gap(y[:3], scores, **options)
-        with pytest.raises(ValueError, match="threshold must be a number"):
-            gap([0, 1, 0, 1], scores, threshold="high", **options)
-    y = [1, 1, 1, 0]
-    assert (
-        partial_equal_opportunity_gap(y, scores, **options) == 1.0
-    )  # no negatives needed
-    with pytest.raises(ValueError, match=r"\['a'\] have no negative samples"):
-        partial_equalized_odds_gap(y, scores, **options)
-    weights = [1, 1, 0, 1]
-    with pytest.raises(ValueError, match=r"0 for all positive samples of 1 .*'b'"):
-        partial_equal_opportunity_gap(y, scores, sample_weight=weights, **options)
-    with pytest.raises(ValueError, match="given must be"):
-        partial_parity_gap(scores, y_true=y, given="negative", **options)
-    with pytest.raises(ValueError, match="pass them as y_true"):
-        partial_parity_gap(scores, given="positive", **options)
+LABELS = {"y_true": [0, 1, 1, 0]}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sample_weight": [1, -1, 1, 1]}, "Negative values in.*sample_weight"),
+        ({"sample_weight": [1, np.nan, 1, 1]}, "sample_weight contains NaN"),
+        ({"sample_weight": [1, 1]}, r"sample_weight.shape == \(2,\)"),
+        ({"sample_weight": [1, 1, 0, 0]}, r"0 for all samples of 1 .*: 'f'. Leave"),
+        (
+            {"sample_weight": [1, 1, 0, 1], "given": "positive", **LABELS},
+            "0 for all positive samples of 1 .*'f'",
+        ),
+        ({"interval": (0.3, 0.3)}, "alpha < beta"),
+        ({"interval": (-0.1, 0.3)}, "alpha < beta"),
+        ({"interval": (0.5, 1.1)}, "alpha < beta"),
+        ({"interval": (np.nan, 1.0)}, "alpha < beta"),
+        ({"interval": 0.3}, "two numbers"),
+        ({"interval": ("low", "high")}, "two numbers"),
+        ({"given": "negative", **LABELS}, "given must be"),
+        ({"given": "positive"}, "pass them as y_true"),
+        ({"threshold": np.nan}, "must be a number, got nan"),
+        ({"threshold": "0.5"}, "must be a number, got '0.5'"),
+    ],
+)
+def test_bad_options(options, message):
+    rows = {"sensitive_features": ["e", "e", "f", "f"]}
+    with pytest.raises(ValueError, match=message):
+        partial_parity_gap([1.0, 2.0, 3.0, 4.0], **rows, **options)
+
+
+def test_the_weak_gap_needs_a_threshold():
+    with pytest.raises(ValueError, match="must be a number, got None"):
+        weak_partial_demographic_parity_gap(
+            [1.0, 2.0], sensitive_features=[0, 1], threshold=None
+        )
+
+
+# -- Gap by chance -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3), (0.48, 0.5), (0.0, 0.1)])
+@pytest.mark.parametrize("sizes", [(400, 400), (2000, 100), (300, 300, 150, 150, 60)])
+def test_mean_gap_of_scores_drawn_alike(sizes, interval):
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    gap = partial(PARTIAL[0], sensitive_features=groups, interval=interval)
+    gaps = [gap(rng.random(groups.size)) for _ in range(400)]
+    # Standard errors: 2 % of these simulations, 2 to 3 % of those inside; steps of
+    # one sample are left out there.
+    expected_gap = null_parity_gap(sizes, interval=interval)
+    assert expected_gap == pytest.approx(np.mean(gaps), rel=0.1)
+
+
+def test_the_largest_gap_of_several_comparisons():
+    sizes, interval = [[300, 80], [300, 80]], (0.1, 0.5)
+    rng = np.random.default_rng(0)
+    labels, groups = np.repeat([[0, 0, 1, 1], [0, 1, 0, 1]], np.ravel(sizes), axis=1)
+    options = {"sensitive_features": groups, "interval": interval}
+    gaps = [
+        partial_equalized_odds_gap(labels, rng.random(760), **options)
+        for _ in range(400)
+    ]
+    expected_gap = null_parity_gap(sizes, interval=interval)
+    # As above. The larger mean gap of the two comparisons would be 0.83 of it.
+    assert expected_gap == pytest.approx(np.mean(gaps), rel=0.1)
+    assert expected_gap > 1.15 * null_parity_gap(sizes[0], interval=interval)
+
+
+def test_one_group_has_no_gap_by_chance_and_bad_sizes():
+    assert null_parity_gap([100]) == 0.0
+    for sizes in ([10, 0], np.ones((2, 2)), [10, np.nan], [[10, 10], [0, 1]], 10):
+        with pytest.raises(ValueError, match="must be positive numbers, one per group"):
+            null_parity_gap(sizes)
+    with pytest.raises(ValueError, match="interval"):
+        null_parity_gap([10, 10], interval=(0.5, 0.5))

@@ -180,26 +180,22 @@ class AwareRegressor(GroupAware, LinearRegression): ...
         (OutputDensityDisplay, AwareRegressor(), "predict", "densities"),
     ],
 )
-def test_from_estimator_draws_the_outputs(display_class, model, method, attribute):
+@pytest.mark.parametrize("name", [None, "mine"])
+def test_from_estimator_draws_the_outputs(
+    display_class, model, method, attribute, name
+):
     X, groups = SCORES[:, None], {"sensitive_features": groups_named(["f", "m"])}
     model.fit(X, SCORES > 0)
     outputs = getattr(model, method)(X, **groups)
-    for name in (None, "mine"):
-        display = display_class.from_estimator(
-            model, X, name=name, ax=new_axes(), **groups
-        )
-        drawn_name = name or type(model).__name__
-        settings = {}
-        if display_class is not OutputDensityDisplay:
-            settings["interval"] = model.interval
-            assert display.interval == model.interval
-        expected = display_class.from_predictions(
-            outputs, name=drawn_name, ax=new_axes(), **groups, **settings
-        )
-        np.testing.assert_equal(
-            getattr(display, attribute), getattr(expected, attribute)
-        )
-        assert drawn_name in display.figure_.axes[0].get_title()
+    display = display_class.from_estimator(model, X, name=name, ax=new_axes(), **groups)
+    name = name or type(model).__name__
+    assert name in display.figure_.axes[0].get_title()
+    options = groups | {"name": name, "ax": new_axes()}
+    if display_class is not OutputDensityDisplay:
+        options["interval"] = display.interval
+        assert display.interval == model.interval
+    expected = display_class.from_predictions(outputs, **options)
+    np.testing.assert_equal(getattr(display, attribute), getattr(expected, attribute))
 
 
 @pytest.mark.parametrize(
@@ -222,10 +218,9 @@ def test_a_shared_axis_is_labelled_once(figure, shape, sharey, labels):
 def test_legends_take_headings_and_break_long_entries():
     ax = new_axes()
     (line,) = ax.plot([0, 1], label="a name that is longer than a line (gap 0.123)")
-    draw_legend(ax, "first", [line, "second", line])
+    draw_legend(ax, "first", [line, "second"])
     entries = [text.get_text() for text in ax.get_legend().get_texts()]
-    broken = "a name that is longer than a line\n(gap 0.123)"
-    assert entries == [broken, "second", broken]
+    assert entries == ["a name that is longer than a line\n(gap 0.123)", "second"]
 
 
 @every_display
@@ -276,13 +271,35 @@ def test_figures_within_figures_and_without_layout():
         figure.draw_without_rendering()
 
 
+@pytest.mark.parametrize(
+    "display_class",
+    [
+        ClusterCompositionDisplay,
+        GroupRateDisplay,
+        OutputDensityDisplay,
+        ScoreDensityDisplay,
+    ],
+)
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([*CODES[:-1], None], "sensitive_features has 1 missing value"),
+        (CODES[1:], "299 groups for 300 samples"),
+        (0 * CODES, "only one group"),
+    ],
+)
+def test_groups_that_are_refused(display_class, groups, message):
+    with pytest.raises(ValueError, match=message):
+        display_class.from_predictions(CODES, sensitive_features=groups, ax=new_axes())
+
+
 BAD_PARTS = {
     ClusterCompositionDisplay: [
         ({"groups": ["a"]}, "two groups or more .* got 1 groups"),
         ({"clusters": []}, "got 2 groups and 0 clusters"),
         ({"attributes": {"x": 2, "y": 1}}, "got 2 groups of attributes"),
-        ({"population": [1.0]}, r"proportions must have shape \(2, 2\)"),
-        ({"proportions": [[0.5, 0.5]]}, r"got \(1, 2\) and \(2,\)"),
+        ({"population": [1.0]}, r"population must have shape \(2,\), got \(1,\)"),
+        ({"proportions": [[0.5, 0.5]]}, r"proportions must have shape \(2, 2\)"),
     ],
     FairnessAccuracyDisplay: [
         ({"error": {}, "unfairness": {}}, "same methods"),
@@ -291,46 +308,39 @@ BAD_PARTS = {
     ],
     GroupLossDisplay: [
         ({"losses": {}, "total_errors": {}}, "same methods"),
-        ({"total_errors": {"PCA": [1, 2, 3]}}, "same methods"),
-        ({"groups": ["a", "b", "c"]}, r"losses must have shape \(3, 3\)"),
-        ({"n_components": [1, 2]}, "With 2 numbers of components"),
+        ({"groups": ["a", "b", "c"]}, r"losses of 'PCA' must have shape \(3, 3\)"),
         (
             {"total_errors": {"PCA": [4, 2, np.nan], "fair": [5, 2, 0]}},
-            "total_errors of 'PCA' are NaN or infinite with n_components=4",
+            "total_errors of 'PCA' has a value .* infinite, the first at position 2",
         ),
     ],
     GroupRateDisplay: [
         ({"rates": {}}, "nothing to draw"),
-        ({"rates": {"a": [[0, 0, 0]]}}, r"shape \(n_points, 2\)"),
+        ({"rates": {"a": [[0, 0, 0]]}}, r"rates of 'a' .* shape \(n_points, 2\)"),
         ({"rates": {"a": [[0, 0], [2, 1]]}}, "between 0 and 1"),
         ({"groups": ["a", "b", "c"]}, "two names"),
         ({"interval": (0.3, 0.05)}, "0 <= alpha < beta <= 1"),
-        ({"interval": 0.3}, "interval must be two numbers"),
         ({"kappa": 1.5}, "kappa must be between 0 and 1"),
     ],
     JointNumericalRangeDisplay: [
         ({"boundary": np.zeros((4, 3))}, r"boundary must have shape \(k, 2\)"),
         ({"best": [1.0]}, r"best must have shape \(2,\), got \(1,\)"),
-        ({"fair_point": [1.0, np.nan]}, "fair_point is NaN"),
-        ({"plain_point": [1.0, np.inf]}, "plain_point is NaN or infinite"),
+        ({"plain_point": [1.0, np.inf]}, "plain_point has a value that is NaN or"),
         ({"groups": ["a", "b", "c"]}, "groups must be two names, got 3"),
     ],
     OutputDensityDisplay: [
-        ({"densities": np.ones((1, 2, 5))}, r"got \(1, 2, 5\)"),
-        ({"names": ["x", "y"]}, r"have shape \(2, 2, 4\)"),
+        ({"names": ["x", "y"]}, r"have shape \(2, 2, 4\) or \(2, 2, 3\), got"),
         ({"distances": [0.1, 0.2]}, r"must have shape \(1,\)"),
     ],
     ParetoFrontDisplay: [
         ({"fairness": {"b": [1, 2]}}, "same methods"),
-        ({"accuracy": {"a": [1, np.nan]}}, "accuracy of 'a' .* at point 1 and split 0"),
-        ({"accuracy": {"a": []}, "fairness": {"a": []}}, "must have shape"),
+        ({"accuracy": {"a": [[1], [np.nan]]}}, r"accuracy of 'a' .*position \(1, 0\)"),
+        ({"accuracy": {"a": []}, "fairness": {"a": []}}, r"\(n_points, n_repeats\) or"),
         ({"confidence": 95}, "between 0 and 1, got 95"),
         ({"point_labels": {"x": [1, 2]}}, "unknown method, 'x'"),
     ],
     ScoreDensityDisplay: [
-        ({"densities": np.ones((2, 2))}, r"shape \(2, 4\)"),
-        ({"densities": [1, 1, 1]}, "densities must have shape"),
-        ({"groups": ["a"]}, "With 1 groups"),
+        ({"densities": [1, 1, 1]}, r"densities must have shape \(2, 4\) or \(2, 3\)"),
         ({"score_ranges": [[0, 1]]}, r"have shape \(2, 2\)"),
     ],
 }
@@ -341,6 +351,5 @@ BAD_PARTS = {
     [(display, *case) for display, cases in BAD_PARTS.items() for case in cases],
 )
 def test_parts_must_fit_together(display_class, change, message):
-    display_class(**PARTS[display_class])
     with pytest.raises(ValueError, match=message):
         display_class(**{**PARTS[display_class], **change})

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
 
 from scalefair.metrics import partial_demographic_parity_gap, partial_parity_gap
 from scalefair.plotting import (
@@ -17,24 +17,17 @@ LABELS = np.where(RNG.random(200) < 0.3, "yes", "no")
 SCORES = RNG.standard_normal(200) + (GROUPS == "m") + (LABELS == "yes")
 INTERVAL = (0.1, 0.6)
 OPTIONS = {"sensitive_features": GROUPS, "interval": INTERVAL}
+X = SCORES[:, None]
 
 
-class Classifier(BaseEstimator):
-    """Its scores are the only feature; displays take its settings."""
+class Classifier(LogisticRegression):
+    """Its scores are in the order of the feature; displays take its settings."""
 
     interval, kappa, given = INTERVAL, 0.2, "label"
 
-    def fit(self, X, y):
-        return self
 
-    def __sklearn_is_fitted__(self):
-        return True
-
-    def decision_function(self, X):
-        return X[:, 0]
-
-    def predict(self, X):
-        return np.where(X[:, 0] > 0, "yes", "no")
+MODEL = Classifier().fit(X, LABELS)
+conditions = pytest.mark.parametrize("given", ["positive", "label"])
 
 
 def gap_of(label):
@@ -45,21 +38,15 @@ def gap_of(label):
     )
 
 
-GAPS = {"positive": gap_of("yes"), "label": max(gap_of("yes"), gap_of("no"))}
-conditions = pytest.mark.parametrize("given", ["positive", "label"])
-
-
 def test_rates(ax):
-    X, options = SCORES[:, None], {"sensitive_features": GROUPS, "y_true": LABELS}
-    display = GroupRateDisplay.from_estimator(Classifier(), X, ax=ax, **options)
+    options = {"sensitive_features": GROUPS, "y_true": LABELS, "ax": ax}
+    display = GroupRateDisplay.from_estimator(MODEL, X, **options)
     assert display.kappa == 0.2
     assert display.gaps == {
         "Classifier, labelled yes": pytest.approx(gap_of("yes")),
         "Classifier, labelled no": pytest.approx(gap_of("no")),
     }
-    display = GroupRateDisplay.from_predictions(
-        SCORES, given="positive", y_true=LABELS, ax=ax, **OPTIONS
-    )
+    display = GroupRateDisplay.from_estimator(MODEL, X, given="positive", **options)
     assert list(display.gaps.values()) == [pytest.approx(gap_of("yes"))]
 
 
@@ -68,8 +55,8 @@ def test_densities(ax, given):
     display = ScoreDensityDisplay.from_predictions(
         SCORES, y_true=LABELS, given=given, bins=7, ax=ax, **OPTIONS
     )
-    assert display.gap == pytest.approx(GAPS[given])
     labels = ["yes"] if given == "positive" else ["yes", "no"]
+    assert display.gap == pytest.approx(max(map(gap_of, labels)))
     sets = [(group, label) for label in labels for group in "fm"]
     names = [f"{group}, labelled {label}" for group, label in sets]
     assert display.groups.tolist() == names
@@ -80,24 +67,16 @@ def test_densities(ax, given):
 
 
 @conditions
-def test_front(ax, given):
-    options = {"sensitive_features": GROUPS, "ax": ax}
+@pytest.mark.parametrize("attributes", ["joint", "each"])
+def test_front(ax, given, attributes):
+    people = np.column_stack([GROUPS, np.arange(200) % 2])
+    options = {"sensitive_features": people, "attributes": attributes}
+    gap = partial_parity_gap(
+        SCORES, y_true=LABELS, given=given, interval=INTERVAL, **options
+    )
     if given != Classifier.given:
         options["given"] = given
-    display = ParetoFrontDisplay.from_estimator(
-        [Classifier()], SCORES[:, None], LABELS, **options
-    )
-    [[fairness, _]] = display.means["Classifier"]
-    assert fairness == pytest.approx(1 - GAPS[given])
-    people = np.column_stack([GROUPS, np.arange(200) % 2])
-    options |= {"sensitive_features": people, "attributes": "each"}
-    display = ParetoFrontDisplay.from_estimator(
-        [Classifier()], SCORES[:, None], LABELS, **options
-    )
-    of_each = {"given": given, "interval": INTERVAL, "attributes": "each"}
-    gap = partial_parity_gap(
-        SCORES, y_true=LABELS, sensitive_features=people, **of_each
-    )
+    display = ParetoFrontDisplay.from_estimator([MODEL], X, LABELS, ax=ax, **options)
     assert display.means["Classifier"][0, 0] == pytest.approx(1 - gap)
 
 

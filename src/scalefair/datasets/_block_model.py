@@ -10,13 +10,7 @@ from scipy import sparse
 from sklearn.utils import Bunch
 
 from scalefair._random_state import random_generator
-from scalefair.datasets._common import (
-    Floats,
-    Ints,
-    check_count,
-    generator,
-    index_dtype,
-)
+from scalefair.datasets._common import Floats, Ints, check_count, generator
 
 _DESCR = """\
 Modified stochastic block model (m-SBM) of Kleindessner et al. (2019).
@@ -160,7 +154,7 @@ def _chunks(size: int) -> Iterator[slice]:
 def _graph(keys: Ints, n_nodes: int) -> sparse.csr_array:
     """Symmetric graph of ones from distinct keys ``i * n_nodes + j``, i < j."""
     keys.sort()
-    index_type = index_dtype(max(n_nodes, 2 * keys.size))
+    index_type = sparse.get_index_dtype(maxval=max(n_nodes, 2 * keys.size))
     indptr = np.searchsorted(keys, np.arange(n_nodes + 1) * n_nodes).astype(index_type)
     indices = np.empty(keys.size, index_type)
     for part in _chunks(keys.size):
@@ -291,7 +285,16 @@ def _edge_probabilities(
     elif average_degree is None:
         weights = np.array([1.0, 0.7, 0.4, 0.1]) * (math.log(n_nodes) / n_nodes) ** 0.1
     else:
-        weights = _sparse_weights(*sizes.shape)
+        # Shares of a node's degree that go to the partners of each kind. 0.97 keeps
+        # b > c when clusters are few and groups many.
+        k, h = sizes.shape
+        share_b, share_d = 0.40, 0.03
+        share_c = min(0.15, 0.97 * share_b * (h - 1) / (k - 1))
+        shares = np.array(
+            [1.0 - share_b - share_c - share_d, share_b, share_c, share_d]
+        )
+        # Divided by the partners of each kind, in units of the block size.
+        weights = shares / [1, k - 1, h - 1, (k - 1) * (h - 1)]
     # Without a degree the weights are probabilities; else they are scaled to it.
     if average_degree is None:
         if weights[0] > 1:
@@ -315,15 +318,3 @@ def _edge_probabilities(
             f"{average_degree / scaled[0]:.6g} is possible."
         )
     return scaled
-
-
-def _sparse_weights(k: int, h: int) -> Floats:
-    """Shares of a node's degree, for k clusters and h groups, per partner."""
-    share_b, share_d = 0.40, 0.03
-    # 0.97 keeps b > c when clusters are few and groups many.
-    share_c = min(0.15, 0.97 * share_b * (h - 1) / (k - 1))
-    share_a = 1.0 - share_b - share_c - share_d
-    # Divided by the partners of each kind, in units of the block size.
-    return np.array(
-        [share_a, share_b / (k - 1), share_c / (h - 1), share_d / ((k - 1) * (h - 1))]
-    )

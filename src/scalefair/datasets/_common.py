@@ -1,4 +1,4 @@
-"""Shared by generators and loaders: checks, groups, graphs, parts of docstrings."""
+"""Shared by generators and loaders: checks, groups, parts of docstrings."""
 
 import inspect
 import re
@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils import Bunch
 
 Floats = NDArray[np.float64]
@@ -59,32 +58,6 @@ def draw_groups(n_samples: int, shares: Floats, rng: np.random.Generator) -> Int
     groups = rng.choice(shares.size, size=n_samples, p=shares).astype(np.int64)
     groups[: shares.size] = np.arange(shares.size)
     return rng.permutation(groups)
-
-
-def symmetric_graph(
-    source: NDArray[np.integer], target: NDArray[np.integer], n_nodes: int
-) -> sparse.csr_array:
-    """Symmetric canonical 0/1 adjacency, without loops, of edges in any direction."""
-    for nodes in (source, target):
-        unknown = (nodes < 0) | (nodes >= n_nodes)
-        if unknown.any():
-            raise ValueError(
-                f"an edge names node {int(nodes[unknown][0])}, but the nodes are "
-                f"numbered 0 to {n_nodes - 1}."
-            )
-    is_no_loop = source != target
-    index_type = index_dtype(max(n_nodes, 2 * source.size))
-    ends = [nodes[is_no_loop].astype(index_type) for nodes in (source, target)]
-    rows, columns = np.concatenate(ends), np.concatenate(ends[::-1])
-    entries = np.ones(rows.size), (rows, columns)
-    graph = sparse.coo_array(entries, shape=(n_nodes, n_nodes)).tocsr()
-    graph.data.fill(1.0)  # edges that are listed twice have been added
-    return graph
-
-
-def index_dtype(largest: int) -> type[np.signedinteger[Any]]:
-    """Return the type of the indices of a sparse matrix with this largest index."""
-    return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
 
 
 # -- Shared parts of docstrings ----------------------------------------------------

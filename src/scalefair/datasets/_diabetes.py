@@ -5,14 +5,8 @@ import zipfile
 import numpy as np
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import (
-    Columns,
-    Strings,
-    check_option,
-    standardise,
-)
+from scalefair.datasets._common import check_option, standardise
 from scalefair.datasets._fetch import PUBLISHED, Files, Table, fetcher
-from scalefair.datasets._sources import DIABETES
 from scalefair.files import reading
 
 _COUNTS = (
@@ -73,7 +67,7 @@ _CHAPTERS = {
 }
 
 
-@fetcher(DIABETES)
+@fetcher("diabetes-tabular")
 def fetch_diabetes(files: Files, *, sensitive: str = "race") -> Bunch:
     """Load 101,766 hospital stays of patients with diabetes, encoded as numbers.
 
@@ -104,7 +98,29 @@ def fetch_diabetes(files: Files, *, sensitive: str = "race") -> Bunch:
         archive.open("diabetic_data.csv") as content,
     ):
         table = Table(path, content)
-    columns = _encode(table)
+    # 1. Counts, those with heavy tails as logarithms.
+    columns = {name: standardise(table.numbers(name)) for name in _COUNTS.split()}
+    for name in _VISITS.split():
+        columns[name] = standardise(np.log1p(table.numbers(name)))
+    # 2. Attributes and their categories: codes by their meaning, values as in the file,
+    # diagnoses by their chapter.
+    attributes = []
+    for name, codes in _CODES.items():
+        meanings = {
+            code: meaning for meaning in codes for code in codes[meaning].split()
+        }
+        values = np.array([meanings.get(code, "other") for code in table.text(name)])
+        attributes.append((name.removesuffix("_id"), values, [*codes, "other"]))
+    for name, text in _VALUES.items():
+        categories = text.split()
+        attributes.append((name, table.categories(name, categories), categories))
+    chapters = np.array([_chapter(code) for code in table.text("diag_1")])
+    table.check("diag_1", chapters != "", "hold ICD-9 codes")
+    attributes.append(("diag_1", chapters, [*_CHAPTERS, "other", "unknown"]))
+    # 3. A column per category: rows that differ in one attribute are at distance 1.
+    for attribute, values, categories in attributes:
+        for category in categories:
+            columns[f"{attribute}={category}"] = (values == category) / np.sqrt(2.0)
     groups = table.text(sensitive)
     is_missing = np.isin(groups, ("?", "Unknown/Invalid"))
     return Bunch(
@@ -114,33 +130,6 @@ def fetch_diabetes(files: Files, *, sensitive: str = "race") -> Bunch:
         target=table.text("readmitted"),
         node_ids=table.integers("encounter_id"),
     )
-
-
-def _encode(table: Table) -> Columns:
-    """Return the counts, then a column per category of each attribute."""
-    columns = {name: standardise(table.numbers(name)) for name in _COUNTS.split()}
-    for name in _VISITS.split():
-        columns[name] = standardise(np.log1p(table.numbers(name)))
-
-    def add(attribute: str, values: Strings, categories: list[str]) -> None:
-        for category in categories:
-            is_equal = values == category
-            # Rows that differ in one attribute are at distance 1.
-            columns[f"{attribute}={category}"] = is_equal / np.sqrt(2.0)
-
-    # Codes by their meaning, then categories as in the file, then diagnoses.
-    for name, codes in _CODES.items():
-        meanings = {
-            code: meaning for meaning in codes for code in codes[meaning].split()
-        }
-        values = np.array([meanings.get(code, "other") for code in table.text(name)])
-        add(name.removesuffix("_id"), values, [*codes, "other"])
-    for name, categories in _VALUES.items():
-        add(name, table.categories(name, categories.split()), categories.split())
-    chapters = np.array([_chapter(code) for code in table.text("diag_1")])
-    table.check("diag_1", chapters != "", "hold ICD-9 codes")
-    add("diag_1", chapters, [*_CHAPTERS, "other", "unknown"])
-    return columns
 
 
 def _chapter(code: str) -> str:

@@ -3,7 +3,9 @@
 import functools
 import inspect
 import os
+import tomllib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,7 +15,6 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from scalefair.datasets._common import Columns, Floats, Ints, Strings, fill_sections
-from scalefair.datasets._sources import CHECKSUMS, Source
 from scalefair.files import FileError, reading
 
 DATA_VARIABLE = "SCALEFAIR_DATA"
@@ -44,13 +45,40 @@ _EXAMPLES = """Examples
 >>> print(data.DESCR)  # doctest: +SKIP"""
 
 
-def fetcher(source: Source) -> Callable[[Callable[..., Bunch]], Callable[..., Bunch]]:
-    """Make a fetcher of a data set from a function that reads its files.
+@dataclass(frozen=True)
+class Source:
+    """A data set: its folder, location on GitHub, licence, description and files."""
+
+    folder: str
+    location: str  # owner/name/commit and a folder
+    licence: str
+    description: str  # the entry `DESCR` and the section Notes
+    files: dict[str, str]  # SHA-256 of the published bytes, by name
+
+    @property
+    def page(self) -> str:
+        """Page of the folder, pinned to a commit."""
+        owner, name, commit = self.location.split("/", 2)
+        return f"https://github.com/{owner}/{name}/tree/{commit}"
+
+    def url(self, name: str) -> str:
+        """Public address of a file."""
+        return f"{RAW}/{self.location}/{name}"
+
+
+RAW = "https://raw.githubusercontent.com"
+_RECORDS = tomllib.loads(Path(__file__).with_name("sources.toml").read_text("utf-8"))
+SOURCES = {folder: Source(folder, **record) for folder, record in _RECORDS.items()}
+
+
+def fetcher(folder: str) -> Callable[[Callable[..., Bunch]], Callable[..., Bunch]]:
+    """Make a fetcher of the data set of a folder from a function that reads its files.
 
     The function gets `Files` and the options of the fetcher. The fetcher has parameters
     for the folder and the download, too; it adds the source and the description of the
     data set to the Bunch, and the description to the docstring.
     """
+    source = SOURCES[folder]
 
     def decorate(read: Callable[..., Bunch]) -> Callable[..., Bunch]:
         def fetch(
@@ -78,26 +106,27 @@ def fetcher(source: Source) -> Callable[[Callable[..., Bunch]], Callable[..., Bu
     return decorate
 
 
+@dataclass(frozen=True)
 class Files:
     """The files of a data set in a folder, downloaded where allowed and needed."""
 
-    def __init__(self, source: Source, data_home: Home, download: bool) -> None:
-        self._source = source
-        self._folder = data_folder(data_home)
-        self._download = download
+    source: Source
+    data_home: Home
+    download: bool
 
     def path(self, name: str) -> Path:
         """Return where a file is (text also as ``.gz``), downloading it if allowed."""
-        key, url = f"{self._source.folder}/{name}", self._source.url(name)
-        plain = self._folder / key
+        key, url = f"{self.source.folder}/{name}", self.source.url(name)
+        folder = data_folder(self.data_home)
+        plain = folder / key
         if plain.is_file():
             return plain
         compressed = plain.with_name(f"{name}.gz")
         if plain.suffix not in {".npz", ".zip"} and compressed.is_file():
             return compressed
-        if not self._download:
+        if not self.download:
             raise FileNotFoundError(
-                f"{key} is not in the data folder {self._folder}, and "
+                f"{key} is not in the data folder {folder}, and "
                 f"download_if_missing=False. Name the folder that holds it with "
                 f"data_home or the environment variable {DATA_VARIABLE}, allow the "
                 f"download, or save {url} there yourself."
@@ -105,7 +134,7 @@ class Files:
         pooch = _import_pooch(f"download {url}")
         try:
             # Downloads to a temporary name, checks and renames: a file is complete.
-            checksum = f"sha256:{CHECKSUMS[key]}"
+            checksum = f"sha256:{self.source.files[name]}"
             pooch.retrieve(url, checksum, fname=name, path=plain.parent)
         except OSError as error:
             raise OSError(

@@ -1,7 +1,8 @@
-"""Loaders of tables of people: clients of banks, law students, defendants, incomes."""
+"""Loaders of data on people: tables, and networks of friends."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +17,21 @@ from scalefair.datasets._common import (
     check_option,
     standardise,
 )
-from scalefair.datasets._fetch import PUBLISHED, Files, Table, fetcher
-from scalefair.datasets._sources import (
-    A9A,
-    BANK,
-    BANK_ADDITIONAL,
-    BAR_PASSAGE,
-    COMPAS,
-    CREDIT,
-    LAW_SCHOOL,
-)
+from scalefair.datasets._fetch import PUBLISHED, Files, fetcher
 from scalefair.files import FileError, reading
+
+
+def _table_bunch(
+    columns: Columns, groups: Strings, target: Any, rows: Any = slice(None)
+) -> Bunch:
+    """Return rows of a table: columns by name, groups and target of all rows."""
+    return Bunch(
+        data=np.column_stack(list(columns.values()))[rows],
+        feature_names=list(columns),
+        sensitive_features=groups[rows],
+        target=target[rows],
+    )
+
 
 # -- Clients of banks: telephone calls for a deposit, credit card defaults ----------
 
@@ -36,7 +41,7 @@ _BANK_COLUMNS = (
 )
 
 
-@fetcher(BANK)
+@fetcher("bank_marketing")
 def fetch_bank_marketing(
     files: Files, *, preprocess: bool = True, keep_outcome: bool = True
 ) -> Bunch:
@@ -61,14 +66,12 @@ def fetch_bank_marketing(
     """
     table = files.table("bank.csv", header=0, names=_BANK_COLUMNS)
     names = _BANK_COLUMNS.split()[1 : None if keep_outcome else -1]
-    data = np.column_stack([table.integers(name) for name in names]).astype(np.float64)
+    columns = {name: table.integers(name).astype(np.float64) for name in names}
+    if preprocess:
+        columns = {name: standardise(x, ddof=1) for name, x in columns.items()}
     is_old = table.integers("age") >= 65
-    return Bunch(
-        data=standardise(data, ddof=1) if preprocess else data,
-        feature_names=names,
-        sensitive_features=np.where(is_old, "65 or older", "younger than 65"),
-        target=table.integers("y"),
-    )
+    groups = np.where(is_old, "65 or older", "younger than 65")
+    return _table_bunch(columns, groups, table.integers("y"))
 
 
 _CALL_NUMBERS = (
@@ -96,7 +99,7 @@ _CALL_CATEGORIES = {
 }
 
 
-@fetcher(BANK_ADDITIONAL)
+@fetcher("bank-additional")
 def fetch_bank_additional(files: Files, *, preprocess: bool = True) -> Bunch:
     """Load 41,188 calls of a bank's campaigns, with clients by age as groups.
 
@@ -118,34 +121,27 @@ def fetch_bank_additional(files: Files, *, preprocess: bool = True) -> Bunch:
     fetch_bank_marketing : The calls as the papers on fair PCA use them.
     """
     table = files.table("bank-additional-full.csv", sep=";")
-    numbers = {name: table.numbers(name) for name in _CALL_NUMBERS.split()}
-    indicators: Columns = {}
+    columns = {name: table.numbers(name) for name in _CALL_NUMBERS.split()}
+    age = columns["age"]
+    if preprocess:
+        columns = {name: standardise(x) for name, x in columns.items()}
     for name, categories in _CALL_CATEGORIES.items():
-        columns = table.indicators(name, categories.split())
-        indicators |= dict(list(columns.items())[1:])
-    age = numbers["age"]
-    data = np.column_stack(list(numbers.values()))
-    return Bunch(
-        data=np.column_stack(
-            [standardise(data) if preprocess else data, *indicators.values()]
-        ),
-        feature_names=[*numbers, *indicators],
-        sensitive_features=np.where((age >= 25) & (age <= 60), "25-60", "other"),
-        target=(table.categories("y", ("no", "yes")) == "yes").astype(np.int64),
-    )
+        _, *indicators = table.indicators(name, categories.split()).items()
+        columns |= dict(indicators)
+    groups = np.where((age >= 25) & (age <= 60), "25-60", "other")
+    is_deposit = table.categories("y", ("no", "yes")) == "yes"
+    return _table_bunch(columns, groups, is_deposit.astype(np.int64))
 
 
 # Columns that share one unit, and in the multi-group papers one standard deviation.
 _CREDIT_BLOCKS = [
-    [name] for name in ("EDUCATION", "SEX", "LIMIT_BAL", "MARRIAGE", "AGE")
+    *(["EDUCATION"], ["SEX"], ["LIMIT_BAL"], ["MARRIAGE"], ["AGE"]),
+    *([f"{name}{i}" for i in range(1, 7)] for name in ("PAY_", "BILL_AMT", "PAY_AMT")),
 ]
-for _name in ("PAY_", "BILL_AMT", "PAY_AMT"):
-    _CREDIT_BLOCKS.append([f"{_name}{month}" for month in range(1, 7)])
 _DEFAULT = "default payment next month"
-_CREDIT_FEATURES = [name for block in _CREDIT_BLOCKS for name in block]
 
 
-@fetcher(CREDIT)
+@fetcher("credit_default")
 def fetch_credit_default(
     files: Files, *, n_groups: int = 2, preprocess: bool = True
 ) -> Bunch:
@@ -169,34 +165,27 @@ def fetch_credit_default(
     """
     check_option("n_groups", n_groups, (2, 3, 4, 6))
     table = files.table("default_degree.csv", header=2)
-    names = [*_CREDIT_FEATURES[1:], _DEFAULT] if n_groups == 2 else _CREDIT_FEATURES[:]
-    data = np.array([table.integers(name) for name in names], dtype=np.float64).T
-    if preprocess and n_groups == 2:
-        data = standardise(data, ddof=1)
-    elif preprocess:
-        for block in _CREDIT_BLOCKS:
-            columns = [names.index(name) for name in block]
-            deviation = data[:, columns].std(ddof=1)
-            data[:, columns] /= deviation if deviation > 0 else 1.0
-    return Bunch(
-        data=data,
-        feature_names=names,
-        sensitive_features=_education_groups(table, n_groups),
-        target=table.integers(_DEFAULT),
-    )
-
-
-def _education_groups(table: Table, n_groups: int) -> Strings:
-    """Return groups by education, and by sex for four and six groups."""
+    blocks = _CREDIT_BLOCKS
+    if n_groups == 2:  # each column by itself, the default one of them
+        blocks = [[name] for block in blocks[1:] for name in block] + [[_DEFAULT]]
+    columns: Columns = {}
+    for names in blocks:
+        block = np.column_stack([table.integers(name) for name in names]).astype(float)
+        if preprocess and n_groups == 2:
+            block = standardise(block, ddof=1)
+        elif preprocess:
+            block = block / (block.std(ddof=1) or 1.0)
+        columns |= dict(zip(names, block.T, strict=True))
+    # Groups by education, and by sex for four and six.
     education = table.integers("EDUCATION")
-    if n_groups == 2:
-        return np.where(education <= 1, "graduate school", "other")
     school = np.where((education == 3) & (n_groups != 4), "high school", "other")
-    level = np.where(education <= 2, "college", school)
-    if n_groups == 3:
-        return level
-    sex = np.where(table.integers("SEX") == 1, "man, ", "woman, ")
-    return np.char.add(sex, level)
+    groups = np.where(education <= 2, "college", school)
+    if n_groups == 2:
+        groups = np.where(education <= 1, "graduate school", "other")
+    elif n_groups != 3:
+        sex = np.where(table.integers("SEX") == 1, "man, ", "woman, ")
+        groups = np.char.add(sex, groups)
+    return _table_bunch(columns, groups, table.integers(_DEFAULT))
 
 
 # -- Law students, and defendants ----------------------------------------------------
@@ -204,7 +193,7 @@ def _education_groups(table: Table, n_groups: int) -> Strings:
 _GRADES = "decile1b decile3 lsat ugpa zfygpa zgpa fulltime fam_inc male tier"
 
 
-@fetcher(LAW_SCHOOL)
+@fetcher("lsac-law-school")
 def fetch_law_school(files: Files, *, preprocess: bool = True) -> Bunch:
     """Load 20,798 law students and their bar exam, with groups by race.
 
@@ -222,21 +211,18 @@ def fetch_law_school(files: Files, *, preprocess: bool = True) -> Bunch:
         - target : ndarray of int, shape (20798,), 1 if the student passed the exam
     """
     table = files.table("law_school_clean.csv")
-    features = _GRADES.split()
-    data = np.column_stack([table.numbers(name) for name in features])
-    return Bunch(
-        data=standardise(data) if preprocess else data,
-        feature_names=features,
-        sensitive_features=table.categories("race", ("Non-White", "White")),
-        target=table.labels("pass_bar"),
-    )
+    columns = {name: table.numbers(name) for name in _GRADES.split()}
+    if preprocess:
+        columns = {name: standardise(x) for name, x in columns.items()}
+    groups = table.categories("race", ("Non-White", "White"))
+    return _table_bunch(columns, groups, table.labels("pass_bar"))
 
 
 _LAW_RACES = ("asian", "black", "hisp", "other", "white")
 _LAW_GROUPS = {"binary": ("black", "white"), "all": _LAW_RACES}
 
 
-@fetcher(BAR_PASSAGE)
+@fetcher("lsac-bar-pass")
 def fetch_bar_passage(files: Files, *, groups: str = "binary") -> Bunch:
     """Load 20,059 law students and their undergraduate grades, with groups by race.
 
@@ -267,12 +253,7 @@ def fetch_bar_passage(files: Files, *, groups: str = "binary") -> Bunch:
     columns |= table.indicators("gender", ("female", "male"), missing=True)
     race = table.categories("race1", (*_LAW_RACES, ""))
     is_loaded = np.isin(race, _LAW_GROUPS[groups])
-    return Bunch(
-        data=np.column_stack(list(columns.values()))[is_loaded],
-        feature_names=list(columns),
-        sensitive_features=race[is_loaded],
-        target=table.numbers("ugpa")[is_loaded],
-    )
+    return _table_bunch(columns, race, table.numbers("ugpa"), is_loaded)
 
 
 _RACES = "African-American,Asian,Caucasian,Hispanic,Native American,Other"
@@ -285,7 +266,7 @@ _PAPER_NUMBERS = (
 _DATES = "c_jail_in c_jail_out c_offense_date screening_date in_custody out_custody"
 
 
-@fetcher(COMPAS)
+@fetcher("compas-propublica")
 def fetch_compas(
     files: Files,
     *,
@@ -319,48 +300,30 @@ def fetch_compas(
     check_option("features", features, ("plain", "paper"))
     table = files.table("compas-scores-two-years.csv")
     race = table.categories("race", _RACES.split(","))
-    target = table.labels("two_year_recid")
-    columns = _defendants(table, features)
-    data = np.column_stack(list(columns.values()))
-    # Rows with all dates, and those that pass the filter.
-    is_loaded = ~np.isnan(data).any(axis=1)
-    if screened:
-        is_loaded &= _passes_filter(table)
-    if groups == "binary":
-        race = np.where(race == "African-American", race, "other")
-    return Bunch(
-        data=data[is_loaded],
-        feature_names=list(columns),
-        sensitive_features=race[is_loaded],
-        target=target[is_loaded],
-    )
-
-
-def _defendants(table: Table, features: str) -> Columns:
-    """Return numbers, then indicators, then the dates of the paper; NaN if missing."""
-    is_plain = features == "plain"
-    numbers = _PLAIN_NUMBERS if is_plain else _PAPER_NUMBERS
+    # 1. Numbers, then indicators, then the dates of the paper, in years.
+    numbers = _PLAIN_NUMBERS if features == "plain" else _PAPER_NUMBERS
     columns = {name: table.numbers(name) for name in numbers.split()}
     sexes = table.indicators("sex", ("Female", "Male"))
-    if is_plain:
-        return columns | sexes | table.indicators("c_charge_degree", ("F", "M"))
-    columns["sex=Male"] = sexes["sex=Male"]
-    origin = np.datetime64("2013-01-01", "s")
-    for name in _DATES.split():
-        seconds = (table.dates(name) - origin) / np.timedelta64(1, "s")
-        columns[name] = seconds / (365.25 * 86400)  # in years
-    return columns
-
-
-def _passes_filter(table: Table) -> NDArray[np.bool_]:
-    """Return which defendants ProPublica kept (this file has no traffic offences)."""
-    # An arrest more than 30 days from the scoring, or on an unknown day, may be for
-    # another crime.
-    days = table.numbers("days_b_screening_arrest", empty=31)
-    passes: NDArray[np.bool_] = np.abs(days) <= 30
-    passes &= table.text("is_recid") != "-1"
-    passes &= ~np.isin(table.text("score_text"), ("", "N/A"))
-    return passes
+    if features == "plain":
+        columns |= sexes | table.indicators("c_charge_degree", ("F", "M"))
+    else:
+        columns["sex=Male"] = sexes["sex=Male"]
+        origin, year = np.datetime64("2013-01-01", "s"), 365.25 * 86400
+        for name in _DATES.split():
+            seconds = (table.dates(name) - origin) / np.timedelta64(1, "s")
+            columns[name] = seconds / year
+    # 2. Rows with all dates.
+    is_loaded = ~np.isnan(list(columns.values())).any(axis=0)
+    if screened:
+        # 3. ProPublica's filter (this file has no traffic offences). An arrest more
+        # than 30 days from the scoring, or on an unknown day, may be for another crime.
+        days = table.numbers("days_b_screening_arrest", empty=31)
+        is_loaded &= np.abs(days) <= 30
+        is_loaded &= table.text("is_recid") != "-1"
+        is_loaded &= ~np.isin(table.text("score_text"), ("", "N/A"))
+    if groups == "binary":
+        race = np.where(race == "African-American", race, "other")
+    return _table_bunch(columns, race, table.labels("two_year_recid"), is_loaded)
 
 
 # -- Incomes of the census, as binary features ---------------------------------------
@@ -393,7 +356,7 @@ native-country: United-States Cambodia England Puerto-Rico Canada Germany
 """
 
 
-@fetcher(A9A)
+@fetcher("a9a")
 def fetch_a9a(files: Files) -> Bunch:
     """Load the incomes of 48,842 persons as sparse binary rows, with groups by sex.
 
@@ -446,3 +409,137 @@ def _read(path: Path, names: list[str]) -> tuple[sparse.csr_array, Ints, Strings
             f"(the sex) in each row; row {int(np.argmax(female == male)) + 1} has not."
         )
     return X, (labels > 0).astype(np.int64), np.where(female, "Female", "Male")
+
+
+# -- Networks ----------------------------------------------------------------------
+
+
+@fetcher("lastfm-asia")
+def fetch_lastfm_asia(files: Files) -> Bunch:
+    """Load the LastFM Asia friendships, with the users' countries as groups.
+
+    Returns
+    -------
+    data : Bunch
+        - graph : csr_array of float64, shape (5713, 5713), symmetric, ones
+        - sensitive_features : ndarray of int, shape (5713,), country
+        - node_ids : ndarray of int, shape (5713,), id in the original graph
+    """
+    users = files.table("lastfm_clean_countries.csv", header=0, names="user country")
+    edges = files.table("lastfm_clean_edges.csv", header=0, names="source target")
+    node_ids = users.integers("user")
+    return Bunch(
+        graph=symmetric_graph(
+            edges.integers("source"), edges.integers("target"), node_ids.size
+        ),
+        sensitive_features=users.integers("country"),
+        node_ids=node_ids,
+    )
+
+
+@fetcher("facebooknet")
+def fetch_facebooknet(files: Files) -> Bunch:
+    """Load the Facebook friendships of a high school, with gender as group.
+
+    Returns
+    -------
+    data : Bunch
+        - graph : csr_array of float64, shape (322, 322), symmetric, ones
+        - sensitive_features : ndarray of int, shape (322,), 0 female, 1 male
+        - node_ids : ndarray of int, shape (322,), number of the student
+    """
+    students = files.table("group_clean.csv", header=0, names="student gender")
+    pairs = files.table("friendship_clean.csv", header=0, names="source target weight")
+    node_ids = students.integers("student")
+    friends = pairs.integers("weight") == 1
+    source, target = (
+        _positions(node_ids, pairs.integers(end)[friends])
+        for end in ("source", "target")
+    )
+    return Bunch(
+        graph=symmetric_graph(source, target, node_ids.size),
+        sensitive_features=students.integers("gender"),
+        node_ids=node_ids,
+    )
+
+
+@fetcher("deezer-europe")
+def fetch_deezer_europe(files: Files) -> Bunch:
+    """Load the mutual followers of Deezer users in Europe, with gender as group.
+
+    Returns
+    -------
+    data : Bunch
+        - graph : csr_array of float64, shape (28281, 28281), symmetric, ones
+        - sensitive_features : ndarray of int, shape (28281,), gender, 0 or 1
+    """
+    users = files.table("deezer_gendered_target.csv")
+    edges = files.table("deezer_gendered_edges.csv")
+    gender = users.integers("target")
+    # The ids are 0 to n - 1, but perhaps not in order.
+    rows = _positions(users.integers("id"), np.arange(gender.size))
+    return Bunch(
+        graph=symmetric_graph(
+            edges.integers("node_1"), edges.integers("node_2"), gender.size
+        ),
+        sensitive_features=gender[rows],
+    )
+
+
+@fetcher("pokec-region1")
+def fetch_pokec(files: Files) -> Bunch:
+    """Load friendships of one region of the network Pokec, with age as group.
+
+    Returns
+    -------
+    data : Bunch
+        - graph : csr_array of float64, shape (67796, 67796), symmetric, ones
+        - sensitive_features : ndarray of int, shape (67796,), age band, 1 to 4
+        - target : ndarray of int, shape (67796,), working field, -1 for none
+    """
+    ages = files.table("Pokec_feature_reg1.csv", header=0, names="age").integers("age")
+    fields = files.table("Pokec_label_reg1.csv", header=0, names="field")
+    work = fields.integers("field")
+    path = files.path("sparse_Pokec_graph_reg_1.npz")
+    with reading(path, PUBLISHED), path.open("rb") as file:
+        entries = sparse.load_npz(file).tocoo()
+    if not entries.shape[0] == ages.size == work.size:
+        raise FileError(
+            f"{path}: {entries.shape[0]} nodes, but the files beside it have "
+            f"{ages.size} ages and {work.size} working fields. Delete them to download "
+            "them again."
+        )
+    return Bunch(
+        graph=symmetric_graph(entries.row, entries.col, ages.size),
+        sensitive_features=ages,
+        target=work,
+    )
+
+
+def _positions(node_ids: Ints, queries: Ints) -> Ints:
+    """Return the position in `node_ids` of each id of the queries."""
+    position = {node: i for i, node in enumerate(node_ids.tolist())}
+    unknown = [node for node in queries.tolist() if node not in position]
+    if unknown:
+        raise ValueError(f"node {unknown[0]} has no entry in the file of groups.")
+    return np.array([position[node] for node in queries.tolist()], np.int64)
+
+
+def symmetric_graph(
+    source: NDArray[np.integer], target: NDArray[np.integer], n_nodes: int
+) -> sparse.csr_array:
+    """Symmetric canonical 0/1 adjacency, without loops, of edges in any direction."""
+    for nodes in (source, target):
+        is_unknown = (nodes < 0) | (nodes >= n_nodes)
+        if is_unknown.any():
+            raise ValueError(
+                f"an edge names node {nodes[is_unknown][0]}, but the nodes are "
+                f"numbered 0 to {n_nodes - 1}."
+            )
+    is_no_loop = source != target
+    index_type = sparse.get_index_dtype(maxval=max(n_nodes, 2 * source.size))
+    ends = [nodes[is_no_loop].astype(index_type) for nodes in (source, target)]
+    entries = np.ones(2 * ends[0].size), np.hstack([ends, ends[::-1]])
+    graph = sparse.coo_array(entries, shape=(n_nodes, n_nodes)).tocsr()
+    graph.data.fill(1.0)  # edges that are listed twice have been added
+    return graph

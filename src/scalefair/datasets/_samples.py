@@ -1,4 +1,4 @@
-"""Samples with groups: normal rows, two ellipses, an affinity without structure."""
+"""Samples with groups: normal rows, ellipses, an affinity, documents of topics."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.utils import Bunch, gen_batches
 
 from scalefair._random_state import random_generator
@@ -379,3 +380,172 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
         target=upper,
         DESCR=_ELLIPTICAL_DESCR.format(n_samples=n_samples),
     )
+
+
+_DOCUMENTS_DESCR = """\
+Topic documents: {n_samples} sparse rows of tf-idf weights over {n_features} words,
+drawn from {n_topics} topics that {n_groups} groups use with different frequencies.
+{nnz} stored entries, density {density:.3g}. `target` is the main topic of each
+document.
+"""
+
+
+@common.generator
+def make_topic_documents(
+    n_samples: int = 100_000,
+    n_features: int = 50_000,
+    *,
+    density: float = 1e-3,
+    n_topics: int = 100,
+    group_probabilities: Sequence[float] = (0.7, 0.3),
+    dtype: Any = np.float64,
+    random_state: Any = None,
+) -> Bunch:
+    r"""Generate sparse text-like data whose groups differ in their topics.
+
+    Each document has a main topic and a second one, drawn with the frequencies of
+    its group. Half of its words come from a common Zipf-Mandelbrot distribution,
+    :math:`p_j \propto 1 / (j + 10)`, the others from the topics, which multiply the
+    common probabilities by independent log-normal factors. Counts are weighted by
+    :math:`(1 + \log c)` times the inverse document frequency, rows scaled to norm 1.
+
+    Parameters
+    ----------
+    n_samples : int, default=100_000
+        Number of documents.
+    n_features : int, default=50_000
+        Number of words. The most frequent come first.
+    density : float, default=1e-3
+        Wanted share of stored entries, met within a few per cent; at most 0.1.
+    n_topics : int, default=100
+        Number of topics, at least 2; each takes ``8 * n_features`` bytes meanwhile.
+    group_probabilities : sequence of float, default=(0.7, 0.3)
+        Probability of each group; they sum to 1. Every group gets a document.
+    dtype : {np.float64, np.float32}, default=np.float64
+        Type of the weights.
+
+    Returns
+    -------
+    data : Bunch
+        - data : canonical csr_array of shape (n_samples, n_features), int32 indices
+        - sensitive_features : ndarray of int, shape (n_samples,), the group
+        - target : ndarray of int, shape (n_samples,), the main topic
+
+    Examples
+    --------
+    >>> from scalefair.datasets import make_topic_documents
+    >>> data = make_topic_documents(1000, 2000, density=0.01, random_state=0)
+    >>> data.data.shape, round(data.data.nnz / 2_000_000, 3)
+    ((1000, 2000), 0.01)
+    """
+    shares = common.check_shares(group_probabilities)
+    common.check_count("n_samples", n_samples, shares.size, "one for each group")
+    common.check_count("n_features", n_features, 2)
+    common.check_count("n_topics", n_topics, 2)
+    if not 1 <= density * n_features <= 0.1 * n_features:
+        raise ValueError(
+            f"density must be at most 0.1 and leave at least one word per document "
+            f"(density * n_features >= 1), got {density}."
+        )
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float64 or float32, got {dtype!r}.")
+    # Topics of documents, words of topics, lengths, then the words themselves.
+    rng = random_generator(random_state)
+    groups = common.draw_groups(n_samples, shares, rng)
+    topics = _draw_topics(groups, shares.size, n_topics, rng)
+    distributions = _word_distributions(n_features, n_topics, rng)
+    lengths = _draw_lengths(topics, distributions, density * n_features, rng)
+    counts = _draw_counts(lengths, topics, distributions, rng)
+    weights = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
+    X = sparse.csr_array(weights, dtype=dtype)
+    return Bunch(
+        data=X,
+        sensitive_features=groups,
+        target=topics[:, 0].copy(),
+        DESCR=_DOCUMENTS_DESCR.format(
+            n_samples=n_samples,
+            n_features=n_features,
+            n_topics=n_topics,
+            n_groups=shares.size,
+            nnz=X.nnz,
+            density=X.nnz / (n_samples * n_features),
+        ),
+    )
+
+
+def _draw_topics(
+    groups: Ints, n_groups: int, n_topics: int, rng: np.random.Generator
+) -> Ints:
+    """Draw the main and the second topic of each document, shape (n_samples, 2)."""
+    # Frequencies 1 / rank**0.5, times factors of the group: log-normal, deviation 1.
+    base = np.arange(1, n_topics + 1) ** -0.5
+    topics = np.empty((groups.size, 2), np.int64)
+    for g in range(n_groups):
+        frequencies = base * np.exp(rng.standard_normal(n_topics))
+        frequencies /= frequencies.sum()
+        members = groups == g
+        topics[members] = rng.choice(n_topics, (members.sum(), 2), p=frequencies)
+    return topics
+
+
+def _word_distributions(
+    n_features: int, n_topics: int, rng: np.random.Generator
+) -> Floats:
+    """Return cumulative probabilities of the words in each topic, then in common."""
+    # The offset flattens the law, as the removal of stop words does.
+    common = 1 / (np.arange(n_features) + 10.0)
+    distributions = np.tile(common, (n_topics + 1, 1))
+    # Topics multiply it by log-normal factors of deviation 2.
+    distributions[:-1] *= np.exp(2.0 * rng.standard_normal((n_topics, n_features)))
+    np.cumsum(distributions, axis=1, out=distributions)
+    distributions /= distributions[:, -1:]
+    return distributions
+
+
+def _draw_lengths(
+    topics: Ints, distributions: Floats, n_distinct: float, rng: np.random.Generator
+) -> Ints:
+    """Draw numbers of words of which `n_distinct` on average are distinct."""
+
+    def round_up(lengths: Floats) -> Ints:
+        return np.maximum(np.rint(lengths), 1).astype(np.int64)
+
+    # Lengths are log-normal with deviation 0.5, relative to their mean.
+    n = topics.shape[0]
+    relative = np.exp(0.5 * rng.standard_normal(n) - 0.5**2 / 2)
+    # Fit the mean to a sample of documents, up to a hundredth.
+    pilot = rng.choice(n, size=min(n, 2000), replace=False)
+    mean = n_distinct
+    for _ in range(8):
+        lengths = round_up(mean * relative[pilot])
+        counts = _draw_counts(lengths, topics[pilot], distributions, rng)
+        ratio = n_distinct * pilot.size / counts.nnz
+        if abs(ratio - 1) < 1e-2:
+            break
+        mean *= ratio
+    return round_up(mean * relative)
+
+
+def _draw_counts(
+    lengths: Ints, topics: Ints, distributions: Floats, rng: np.random.Generator
+) -> sparse.csr_array:
+    """Draw the words of each document, and count them."""
+    rows = np.repeat(np.arange(lengths.size, dtype=np.int32), lengths)
+    # Half of the words are common ones, 0.35 from the main and 0.15 from the second
+    # topic.
+    choice = rng.random(rows.size)
+    source = topics[rows, (choice > 0.5 + 0.5 * 0.7) * 1]
+    source[choice < 0.5] = distributions.shape[0] - 1
+    # Draw the words of one distribution after the other, by its inverse.
+    order = np.argsort(source, kind="stable")
+    ends = np.cumsum(np.bincount(source, minlength=distributions.shape[0]))
+    columns = np.empty(rows.size, np.int32)
+    start = 0
+    for cumulative, end in zip(distributions, ends, strict=True):
+        uniform = rng.random(end - start)
+        columns[order[start:end]] = np.searchsorted(cumulative, uniform, side="right")
+        start = end
+    n_features = distributions.shape[1]
+    np.minimum(columns, n_features - 1, out=columns)  # a draw may round up to 1
+    entries, shape = np.ones(rows.size), (lengths.size, n_features)
+    return sparse.coo_array((entries, (rows, columns)), shape=shape).tocsr()

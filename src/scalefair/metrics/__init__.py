@@ -6,13 +6,13 @@ from scalefair.metrics._balance import (
     minimum_balance_score,
 )
 from scalefair.metrics._cut import normalized_cut_score
-from scalefair.metrics._null_gap import null_parity_gap
 from scalefair.metrics._pairwise_gaps import (
     group_auc_gap,
     inter_group_pairwise_gap,
     intra_group_pairwise_gap,
 )
 from scalefair.metrics._partial_parity import (
+    null_parity_gap,
     partial_demographic_parity_gap,
     partial_equal_opportunity_gap,
     partial_equalized_odds_gap,

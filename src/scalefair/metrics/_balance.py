@@ -209,8 +209,9 @@ def _contingency(
     for name, groups, codes in compared_attributes(
         sensitive_features, len(assigned), attributes
     ):
-        present, group_codes = encode_values(codes[assigned], name="codes")
-        shape = (len(clusters), len(present))
-        cells = cluster_codes * shape[1] + group_codes  # positions in the flat table
-        counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
-        yield name, counts, groups[present]
+        # Positions in the flat table: no sort as in scikit-learn's contingency_matrix.
+        cells = cluster_codes * len(groups) + codes[assigned]
+        counts = np.bincount(cells, minlength=len(clusters) * len(groups))
+        counts = counts.reshape(len(clusters), len(groups))
+        is_present = counts.any(axis=0)
+        yield name, counts[:, is_present], groups[is_present]

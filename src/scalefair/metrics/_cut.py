@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
+from sklearn.utils import gen_batches
 
-from scalefair._entries import canonical, graph_as_matrix
+from scalefair._entries import canonical, graph_as_matrix, ignore_fp_warnings
 from scalefair.metrics._balance import encode_clusters
 
 Array = NDArray[np.float64]
@@ -84,62 +85,58 @@ def normalized_cut_score(
             f"labels must give one cluster per node: W has {W.shape[0]} nodes, "
             f"labels has length {len(assigned)}."
         )
-    cluster_of = np.full(len(assigned), -1, dtype=np.int64)
-    cluster_of[assigned] = codes
-    measure = _sparse_cut if sparse.issparse(W) else _product_cut
-    cut, volume = measure(W, cluster_of, clusters.shape[0])
+    # 1. Column l of H indicates cluster l; nodes that are not assigned have no entry.
+    entries = np.ones(codes.size), (np.flatnonzero(assigned), codes)
+    H = sparse.csc_array(entries, shape=(W.shape[0], clusters.shape[0]))
+    with ignore_fp_warnings():  # volumes are checked below
+        cut, volume = _cut_and_volume(W, H)
     if not 0 <= regularization < np.inf:
         raise ValueError(
             f"regularization must be a finite number >= 0, got {regularization!r}."
         )
+    # 2. With regularization every node has an edge of weight tau / n to every node,
+    # itself included.
     if regularization > 0:
         sizes = np.bincount(codes)
-        # Every node has an edge of weight tau / n to every node, itself included.
-        with np.errstate(over="ignore"):  # `_check_volume` refuses infinite volumes
+        with ignore_fp_warnings():
             tau = regularization * volume.sum() / sizes.sum()
             cut += tau * sizes * (1 - sizes / sizes.sum())
             volume += tau * sizes
-    _check_volume(volume, clusters)
+    # 3. Volumes are positive. Only operators have negative ones.
+    for wrong, problem in (
+        (
+            ~np.isfinite(volume),
+            "no finite volume: W has NaN or infinite weights, or their sum overflows.",
+        ),
+        (volume < 0, "a negative volume, but the weights of W must be >= 0."),
+        (
+            volume == 0,
+            "zero volume: no edge of W touches their members. Remove the "
+            "isolated nodes, or label them -1.",
+        ),
+    ):
+        if wrong.any():
+            raise ValueError(f"cluster(s) {clusters[wrong].tolist()} have {problem}")
     return float((cut / volume).sum())
 
 
-def _sparse_cut(
-    W: Any, cluster_of: NDArray[np.int64], n_clusters: int
-) -> tuple[Array, Array]:
-    """Return cut and volume of the clusters from the entries of a sparse matrix."""
-    entries = W.tocoo(copy=False)
-    source, target = cluster_of[entries.row], cluster_of[entries.col]
-    inside = (source >= 0) & (target >= 0)
-    crosses = inside & (source != target)
-    volume = np.bincount(source[inside], entries.data[inside], n_clusters)
-    cut = np.bincount(source[crosses], entries.data[crosses], n_clusters)
-    # bincount returns integers if there are no entries.
-    return cut.astype(np.float64), volume.astype(np.float64)
-
-
-def _product_cut(
-    W: Any, cluster_of: NDArray[np.int64], n_clusters: int
-) -> tuple[Array, Array]:
-    """Return cut and volume from products with blocks of cluster indicators."""
-    assigned = np.flatnonzero(cluster_of >= 0)
-    codes = cluster_of[assigned]
-    n = cluster_of.shape[0]
-    width = max(1, min(n_clusters, MAX_BLOCK_SIZE // n))
-    volume, cut = np.zeros(n_clusters), np.zeros(n_clusters)
-    for start in range(0, n_clusters, width):
-        stop = min(start + width, n_clusters)
-        in_block = (codes >= start) & (codes < stop)
-        members, columns = assigned[in_block], codes[in_block] - start
-        block = np.zeros((n, stop - start))
-        block[members, columns] = 1.0
-        # Entry (i, l) becomes the weight of the edges from node i to cluster l.
-        with np.errstate(over="ignore", invalid="ignore"):  # checked by the caller
-            block = np.asarray(W @ block, dtype=np.float64)
-        volume += np.bincount(codes, block[assigned].sum(axis=1), n_clusters)
-        # The edges inside of a cluster are zeroed, not subtracted from the volume: a
+def _cut_and_volume(W: Any, H: sparse.csc_array) -> tuple[Array, Array]:
+    """Return cut and volume of the clusters, from H^T W H for their indicators H."""
+    n, n_clusters = H.shape
+    cut, volume = np.zeros(n_clusters), np.zeros(n_clusters)
+    # Operators multiply dense blocks of indicators.
+    is_operator = isinstance(W, LinearOperator)
+    width = max(1, MAX_BLOCK_SIZE // n) if is_operator else n_clusters
+    for block in gen_batches(n_clusters, width):
+        part = H[:, block].toarray() if is_operator else H[:, block]
+        # Entry (k, l) is the weight of the edges from cluster k to cluster l.
+        links = sparse.coo_array(H.T @ (W @ part))
+        volume[block] = links.sum(axis=0)
+        # The edges inside of a cluster are left out, not subtracted from the volume: a
         # small cut keeps all digits.
-        block[members, columns] = 0.0
-        cut += np.bincount(codes, block[assigned].sum(axis=1), n_clusters)
+        crosses = links.row != links.col + block.start
+        weights = links.data[crosses]
+        cut[block] = np.bincount(links.col[crosses], weights, links.shape[1])
     return cut, volume
 
 
@@ -157,42 +154,20 @@ def _check_affinity(W: Any) -> Any:
         return W
     W = (canonical(W.tocsr()) if is_sparse else W).astype(np.float64, copy=False)
     values = W.data if is_sparse else W
-    wrong = ~((values >= 0) & (values < np.inf))
-    if wrong.any():
-        first = int(wrong.argmax())
-        if is_sparse:
-            i, j = (int(axis[first]) for axis in W.tocoo().coords)
-        else:
-            i, j = divmod(first, W.shape[1])
+    if not ((values >= 0) & (values < np.inf)).all():
+        entries = sparse.coo_array(W)
+        first = np.argmin((entries.data >= 0) & (entries.data < np.inf))
         raise ValueError(
-            f"W must have finite weights >= 0, but that at row {i}, column {j} is "
-            f"{values.flat[first]}."
+            f"W must have finite weights >= 0, but that at row {entries.row[first]}, "
+            f"column {entries.col[first]} is {entries.data[first]}."
         )
     # Rounding may make w_ij and w_ji differ, by 100 units in the last place in float32.
-    eps = float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
     skew = abs(W - W.T)
-    if W.size and skew.max() > max(1e-8, 100 * eps) * W.max():
+    tolerance = 100 * float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
+    if W.size and skew.max() > max(1e-8, tolerance) * W.max():
         i, j = divmod(int(skew.argmax()), W.shape[1])
         raise ValueError(
             f"W must be symmetric, but entry ({i}, {j}) is {W[i, j]:.10g} and entry "
             f"({j}, {i}) is {W[j, i]:.10g}. Of a directed graph, measure (W + W.T) / 2."
         )
     return W
-
-
-def _check_volume(volume: Array, clusters: NDArray[Any]) -> None:
-    """Raise for volumes that are not positive; only operators have negative ones."""
-    for wrong, problem in (
-        (
-            ~np.isfinite(volume),
-            "no finite volume: W has NaN or infinite weights, or their sum overflows.",
-        ),
-        (volume < 0, "a negative volume, but the weights of W must be >= 0."),
-        (
-            volume == 0,
-            "zero volume: no edge of W touches their members. Remove the "
-            "isolated nodes, or label them -1.",
-        ),
-    ):
-        if wrong.any():
-            raise ValueError(f"cluster(s) {clusters[wrong].tolist()} have {problem}")

@@ -7,12 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
 from scalefair.metrics._partial_parity import samples_by_label
-from scalefair.metrics._score_gaps import (
-    TEXTS,
-    check_scores,
-    encode_compared,
-    order_by_group,
-)
+from scalefair.metrics._score_gaps import TEXTS, check_scores, encode_compared
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]  # of rows, the indices of their groups
@@ -143,13 +138,10 @@ def inter_group_pairwise_gap(
     ... )
     1.0
     """
-    gaps = []
-    for scores, positive, codes in _labelled_rows(
+    chances = _positive_outranks_negative(
         y_true, y_score, sensitive_features, attributes
-    ):
-        chances = _outranking(scores, codes, positive, ~positive)
-        gaps.append(float(np.abs(chances - chances.T).max()))
-    return max(gaps)
+    )
+    return max(float(np.abs(pairs - pairs.T).max()) for pairs in chances)
 
 
 @documented(**_TEXTS)
@@ -187,63 +179,44 @@ def intra_group_pairwise_gap(
     ... )
     0.5
     """
-    return max(
-        float(np.ptp(_areas_under_roc(scores, positive, codes)))
-        for scores, positive, codes in _labelled_rows(
-            y_true, y_score, sensitive_features, attributes
-        )
+    chances = _positive_outranks_negative(
+        y_true, y_score, sensitive_features, attributes
     )
+    # The area under the ROC curve of a group is the chance within the group.
+    return max(float(np.ptp(np.diag(pairs))) for pairs in chances)
 
 
-def _areas_under_roc(scores: Array, positive: Mask, codes: Codes) -> Array:
-    """Return the area under the ROC curve of each group."""
-    order = np.argsort(scores)
-    order = order[order_by_group(codes[order])]
-    scores, positive, codes = scores[order], positive[order], codes[order]
-    # Runs of equal score and group. The positives of a run outrank the negatives of the
-    # group's earlier runs and tie with those of their own run.
-    is_new_run = (scores[1:] != scores[:-1]) | (codes[1:] != codes[:-1])
-    start = np.flatnonzero(np.append(True, is_new_run))
-    n_positive = np.add.reduceat(positive, start, dtype=np.int64)
-    n_negative = np.add.reduceat(~positive, start, dtype=np.int64)
-    group = codes[start]
-    totals = np.bincount(codes, ~positive)
-    before_group = (np.cumsum(totals) - totals)[group]
-    n_outranked = np.cumsum(n_negative) - n_negative - before_group
-    # Twice the wins are integers: exact up to 2**53.
-    doubled_wins = np.bincount(group, n_positive * (2 * n_outranked + n_negative))
-    areas: Array = doubled_wins / (2 * totals * np.bincount(codes, positive))
-    return areas
+def _positive_outranks_negative(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    sensitive_features: ArrayLike,
+    attributes: str,
+) -> Iterator[Array]:
+    """Yield for each attribute Pr(h_k+ > h_j-) in row k, column j."""
+    scores = check_scores(y_score)
+    for _, groups, codes in encode_compared(
+        sensitive_features, scores.shape[0], attributes
+    ):
+        positive = samples_by_label(y_true, groups, codes)["positive"]
+        yield _outranking(scores, codes, positive, ~positive)
 
 
 def _outranking(scores: Array, codes: Codes, upper: Mask, lower: Mask) -> Array:
-    """Return the chances that a row of `upper` outranks a row of `lower`, by groups.
+    """Return the chance that a row of `upper` outranks one of `lower`, by groups.
 
     Entry (k, j) is that of a row of `upper` in group k and one of `lower` in group j.
     """
     _, rank = np.unique(scores, return_inverse=True)
     n_ranks, n_groups = int(rank.max()) + 1, int(codes.max()) + 1
     upper_codes, upper_rank = codes[upper], rank[upper]
+    n_upper = np.bincount(upper_codes, minlength=n_groups)
     chances = np.empty((n_groups, n_groups))
     for group in range(n_groups):
+        # 1. Rows of `lower` in the group at each rank.
         count = np.bincount(rank[lower & (codes == group)], minlength=n_ranks)
-        # Twice the wins of a rank, where ties count half, are integers: exact up to
-        # 2**53.
+        # 2. A rank outranks all lower ones, and half of its own. Twice these numbers
+        # are integers, so that the sums are exact up to 2**53.
         doubled = 2 * np.cumsum(count) - count
         wins = np.bincount(upper_codes, doubled[upper_rank], minlength=n_groups)
-        chances[:, group] = wins / (2 * count.sum())
-    return chances / np.bincount(upper_codes, minlength=n_groups)[:, None]
-
-
-def _labelled_rows(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    sensitive_features: ArrayLike,
-    attributes: str,
-) -> Iterator[tuple[Array, Mask, Codes]]:
-    """Yield for each attribute the scores, the positive rows and the groups."""
-    scores = check_scores(y_score)
-    for _, groups, codes in encode_compared(
-        sensitive_features, scores.shape[0], attributes
-    ):
-        yield scores, samples_by_label(y_true, groups, codes)["positive"], codes
+        chances[:, group] = wins / (2 * count.sum() * n_upper)
+    return chances

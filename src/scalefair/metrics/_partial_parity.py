@@ -24,27 +24,41 @@ from scalefair.metrics._score_gaps import (
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]  # of rows, the indices of their groups
 
-PARITY_TEXTS = {
-    **TEXTS,
-    "sample_weight": """\
-sample_weight : array-like of shape (n_samples,), default=None
-    Weights of the samples in the shares, not negative; None weighs all alike. Samples
-    of weight 0 do not count.""",
-    "interval": """\
+_INTERVAL = """\
 interval : tuple of two floats, default=(0.0, 1.0)
     The ranks :math:`0 \\le \\alpha < \\beta \\le 1` to compare, 0 the top of a group:
-    (0.05, 0.30) compares the members between the upper 5 % and 30 % of their group.""",
+    (0.05, 0.30) compares the members between the upper 5 % and 30 % of their group."""
+_WEIGHTS = f"""\
+sample_weight : array-like of shape (n_samples,), default=None
+    Weights of the samples in the shares, not negative; None weighs all alike. Samples
+    of weight 0 do not count.
+{TEXTS["attributes"]}"""
+_TEXTS = {
+    **TEXTS,
+    "interval": _INTERVAL,
+    "ranked_scores": f"""\
+{TEXTS["y_score"]}
+{TEXTS["sensitive_features"]}
+{_INTERVAL}""",
+    "weights": _WEIGHTS,
     "raises_weights": """\
 Raises
 ------
 ValueError
     If the lengths differ, a value is missing, fewer than two groups occur, a weight is
     negative, a group has no weight, or another argument is not of its kind.""",
-    "one_threshold": """\
+    # From the threshold on, for samples of the labels that are compared.
+    "of_labels": f"""\
 threshold : float or None, default=None
     The only threshold, if the gap is to be that of the decisions above it; None takes
-    the largest gap of all thresholds.""",
-    "raises_labels": """\
+    the largest gap of all thresholds.
+{_WEIGHTS}
+
+Returns
+-------
+gap : float
+    Between 0 (fair) and 1.
+
 Raises
 ------
 ValueError
@@ -57,7 +71,7 @@ ValueError
 _KINDS = {"positive": ("positive",), "label": ("negative", "positive")}
 
 
-@documented(**PARITY_TEXTS)
+@documented(**_TEXTS)
 def partial_demographic_parity_gap(
     y_score: ArrayLike,
     *,
@@ -84,11 +98,8 @@ def partial_demographic_parity_gap(
 
     Parameters
     ----------
-    %(y_score)s
-    %(sensitive_features)s
-    %(interval)s
-    %(sample_weight)s
-    %(attributes)s
+    %(ranked_scores)s
+    %(weights)s
 
     Returns
     -------
@@ -128,7 +139,7 @@ def partial_demographic_parity_gap(
     )
 
 
-@documented(**PARITY_TEXTS)
+@documented(**_TEXTS)
 def weak_partial_demographic_parity_gap(
     y_score: ArrayLike,
     *,
@@ -150,14 +161,11 @@ def weak_partial_demographic_parity_gap(
 
     Parameters
     ----------
-    %(y_score)s
-    %(sensitive_features)s
-    %(interval)s
+    %(ranked_scores)s
     threshold : float, default=0.0
         The decision is favourable for scores strictly above it, in the unit of the
         scores: 0 for a decision function, 0.5 for probabilities.
-    %(sample_weight)s
-    %(attributes)s
+    %(weights)s
 
     Returns
     -------
@@ -192,7 +200,7 @@ def weak_partial_demographic_parity_gap(
     )
 
 
-@documented(**PARITY_TEXTS)
+@documented(**_TEXTS)
 def partial_equal_opportunity_gap(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -217,19 +225,8 @@ def partial_equal_opportunity_gap(
     Parameters
     ----------
     %(y_true)s
-    %(y_score)s
-    %(sensitive_features)s
-    %(interval)s
-    %(one_threshold)s
-    %(sample_weight)s
-    %(attributes)s
-
-    Returns
-    -------
-    gap : float
-        Between 0 (fair) and 1.
-
-    %(raises_labels)s
+    %(ranked_scores)s
+    %(of_labels)s
 
     See Also
     --------
@@ -264,7 +261,7 @@ def partial_equal_opportunity_gap(
     )
 
 
-@documented(**PARITY_TEXTS)
+@documented(**_TEXTS)
 def partial_equalized_odds_gap(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -285,19 +282,8 @@ def partial_equalized_odds_gap(
     Parameters
     ----------
     %(y_true)s
-    %(y_score)s
-    %(sensitive_features)s
-    %(interval)s
-    %(one_threshold)s
-    %(sample_weight)s
-    %(attributes)s
-
-    Returns
-    -------
-    gap : float
-        Between 0 (fair) and 1.
-
-    %(raises_labels)s
+    %(ranked_scores)s
+    %(of_labels)s
 
     See Also
     --------
@@ -329,7 +315,7 @@ def partial_equalized_odds_gap(
     )
 
 
-@documented(**PARITY_TEXTS)
+@documented(**_TEXTS)
 def partial_parity_gap(
     y_score: ArrayLike,
     *,
@@ -357,16 +343,7 @@ def partial_parity_gap(
         ``"positive"`` the positive ones (`partial_equal_opportunity_gap`), ``"label"``
         those of the same label (`partial_equalized_odds_gap`).
     %(interval)s
-    %(one_threshold)s
-    %(sample_weight)s
-    %(attributes)s
-
-    Returns
-    -------
-    gap : float
-        Between 0 (fair) and 1.
-
-    %(raises_labels)s
+    %(of_labels)s
 
     Examples
     --------
@@ -379,6 +356,7 @@ def partial_parity_gap(
     positive 0.0
     label 1.0
     """
+    # 1. Check what is given.
     scores = check_scores(y_score)
     attribute_list = encode_compared(sensitive_features, scores.shape[0], attributes)
     weights = sample_weight
@@ -401,6 +379,7 @@ def partial_parity_gap(
                 f"given={given!r} compares samples by their labels: pass them as "
                 "y_true."
             )
+    # 2. The gap of each attribute among the samples of each kind: the largest counts.
     gaps = []
     for _, groups, codes in attribute_list:
         rows_by_kind: dict[str, Any] = {"": slice(None)}
@@ -413,20 +392,85 @@ def partial_parity_gap(
             if threshold is None:
                 gap = largest_gap(-row_scores, row_codes, alpha, beta, row_weights)
             else:
-                rates = _rates_above(row_scores, row_codes, threshold, row_weights)
+                # P_k, the share of each group above the threshold, then A_k.
+                is_above = row_scores > threshold
+                counted = is_above if weights is None else is_above * row_weights
+                rates = np.bincount(row_codes, counted)
+                rates = rates / np.bincount(row_codes, row_weights)
                 gap = float(np.ptp(share_above(rates, alpha, beta)))
             gaps.append(gap)
     return max(gaps)
 
 
-def _rates_above(
-    scores: Array, codes: Codes, threshold: float, weights: Array | None
-) -> Array:
-    """Return P_k(threshold), the share of each group above a threshold."""
-    is_above = scores > threshold
-    counted = is_above if weights is None else is_above * weights
-    rates: Array = np.bincount(codes, counted) / np.bincount(codes, weights)
-    return rates
+@documented(**_TEXTS)
+def null_parity_gap(
+    group_sizes: ArrayLike | list[ArrayLike],
+    *,
+    interval: tuple[float, float] = (0.0, 1.0),
+) -> float:
+    r"""Mean partial parity gap of fair scores, made by sampling noise alone.
+
+    What `partial_parity_gap` is to be compared with: of groups drawn from one
+    distribution it is not 0, but about this much.
+
+    Parameters
+    ----------
+    group_sizes : array-like of shape (n_groups,), or list of such
+        Number of rows of each group that are compared, of
+        `partial_equal_opportunity_gap` the positive ones; of weighted rows
+        :math:`(\sum w)^2 / \sum w^2`. A list has the sizes of several comparisons, of
+        `partial_equalized_odds_gap` those of each label: the largest gap counts.
+        Where scores were fitted to :math:`n` rows and are measured on :math:`n'` new
+        ones, :math:`1 / (1/n + 1/n')`.
+    %(interval)s
+
+    Returns
+    -------
+    gap : float
+        Mean of the largest difference between Brownian bridges of the variances
+        ``1 / group_sizes``. Single samples scatter by about a third of it.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, or the interval is none.
+
+    Examples
+    --------
+    >>> from scalefair.metrics import null_parity_gap
+    >>> round(null_parity_gap([1000, 1000]), 2), round(null_parity_gap([1000, 50]), 2)
+    (0.04, 0.12)
+    """
+    is_several = isinstance(group_sizes, list) and any(map(np.ndim, group_sizes))
+    comparisons: Any = group_sizes if is_several else [group_sizes]
+    comparisons = [np.asarray(sizes, dtype=np.float64) for sizes in comparisons]
+    if not all(sizes.ndim == 1 and (sizes > 0).all() for sizes in comparisons):
+        raise ValueError(
+            f"group_sizes must be positive numbers, one per group, got {group_sizes!r}."
+        )
+    low, high = check_interval(interval)
+    # The rank t of a group is off by scale * B(t), with a Brownian bridge B.
+    scales_of_comparisons = [1 / np.sqrt(n) for n in comparisons if n.size > 1]
+    if not scales_of_comparisons:
+        return 0.0
+    rng = np.random.default_rng(0)  # the same estimate for the same sizes
+    # 500 draws for two groups: single gaps scatter by a third, their mean by 1.5 %.
+    # The largest gap of many groups scatters less, and takes more time.
+    gaps = np.zeros(max(1000 // sum(map(len, scales_of_comparisons)), 100))
+    for scales in scales_of_comparisons:
+        # Ranks from outside that four standard deviations bring into the interval: that
+        # of B is at most 1/2.
+        margin = 2 * scales.max()
+        ranks = np.linspace(max(0.0, low - margin), min(1.0, high + margin), 512)
+        steps = np.diff(ranks, prepend=0.0, append=1.0)
+        for i in range(gaps.size):
+            # Brownian bridge B(t) = W(t) - t W(1) from the increments of W.
+            increments = rng.normal(size=(scales.size, steps.size)) * np.sqrt(steps)
+            paths = np.cumsum(increments, axis=1)
+            bridges = paths[:, :-1] - ranks * paths[:, -1:]
+            shares = np.clip(ranks + scales[:, None] * bridges, low, high)
+            gaps[i] = max(gaps[i], np.ptp(shares, axis=0).max() / (high - low))
+    return float(gaps.mean())
 
 
 def samples_by_label(

@@ -9,7 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
 from scalefair._entries import ignore_fp_warnings
-from scalefair._groups import Attribute, GroupCodes, compared_attributes
+from scalefair._groups import (
+    Attribute,
+    check_compared,
+    compared_attributes,
+)
 from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
@@ -151,10 +155,7 @@ def moment_gaps(
         raise ValueError("Z must have one row per sample, got a single number.")
     if len(rows.shape) == 1:
         rows = np.asarray(rows)[:, None]
-    if attributes == "joint":
-        # Two groups at least, with a warning for few rows. The codes are groups.
-        ((_, _, codes),) = encode_compared(sensitive_features, rows.shape[0])
-        sensitive_features = codes.view(GroupCodes)
+    encode_compared(sensitive_features, rows.shape[0], attributes)  # two groups or more
     gaps = []
     for moments in GroupMoments._compared(rows, sensitive_features, attributes):
         divisors = np.maximum(moments.counts - 1, 1)  # the scatter of one row is zero
@@ -202,7 +203,9 @@ def largest_gap(
     sizes = np.bincount(codes)
     starts = np.cumsum(sizes) - sizes
     # 1. Group by group: a value lifts A of its group from `before` to `after`.
-    by_group = order_by_group(codes)
+    # NumPy sorts 16-bit integers by radix sort, in linear time.
+    narrow = codes.astype(np.uint16) if codes.max() < 2**16 else codes
+    by_group = np.argsort(narrow, kind="stable")
     if weights is None:
         levels = np.arange(1.0, codes.size + 1)
     else:
@@ -260,18 +263,5 @@ def encode_compared(
 ) -> list[Attribute]:
     """Return the attributes, joint or each by itself, of two groups at least."""
     compared = compared_attributes(sensitive_features, n_samples, attributes)
-    for name, groups, _ in compared:
-        if len(groups) < 2:
-            column = f" in column {name} of sensitive_features" * (len(compared) > 1)
-            raise ValueError(
-                f"The gap compares groups, but there is only one{column}: "
-                f"{groups.tolist()[0]!r}."
-            )
+    check_compared(compared, "measures of accuracy")
     return compared
-
-
-def order_by_group(codes: Codes) -> Codes:
-    """Return the stable order that sorts samples by group."""
-    # NumPy sorts 16-bit integers by radix sort, in linear time.
-    narrow = codes.astype(np.uint16) if codes.max() < 2**16 else codes
-    return np.argsort(narrow, kind="stable")

@@ -6,7 +6,7 @@ from scalefair.plotting._fairness_accuracy import FairnessAccuracyDisplay
 from scalefair.plotting._group_loss import GroupLossDisplay
 from scalefair.plotting._group_rate import GroupRateDisplay
 from scalefair.plotting._joint_numerical_range import JointNumericalRangeDisplay
-from scalefair.plotting._pareto_front import ParetoFrontDisplay
+from scalefair.plotting._trade_off import ParetoFrontDisplay
 
 __all__ = [
     "ClusterCompositionDisplay",

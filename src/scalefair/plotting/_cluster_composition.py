@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._docs import documented
 from scalefair._groups import check_compared, check_values, compared_attributes
 from scalefair.metrics import group_proportions
-from scalefair.plotting import _draw
+from scalefair.plotting import _draw, _inputs
 
 _HATCHES = ("", "///", "...", "xxx")
 
@@ -85,8 +85,6 @@ class ClusterCompositionDisplay:
         name: str | None = None,
         attributes: Mapping[str, int] | None = None,
     ) -> None:
-        self.proportions = np.asarray(proportions, dtype=np.float64)
-        self.population = np.asarray(population, dtype=np.float64)
         self.clusters = np.asarray(clusters)
         self.groups = np.asarray(groups)
         # Each attribute has two groups or more; together they have all groups.
@@ -99,13 +97,10 @@ class ClusterCompositionDisplay:
                 "The figure is for two groups or more and one cluster or more, got "
                 f"{n_groups} groups{suffix} and {n_clusters} clusters."
             )
-        shapes = self.proportions.shape, self.population.shape
-        if shapes != ((n_clusters, n_groups), (n_groups,)):
-            raise ValueError(
-                f"With {n_clusters} clusters and {n_groups} groups, proportions must "
-                f"have shape {(n_clusters, n_groups)} and population {(n_groups,)}, "
-                f"got {shapes[0]} and {shapes[1]}."
-            )
+        self.proportions = _inputs.as_array(
+            proportions, "proportions", (n_clusters, n_groups)
+        )
+        self.population = _inputs.as_array(population, "population", (n_groups,))
         if average_balance is None:
             # The balance of a cluster is the lowest of the attributes.
             starts = np.cumsum([0, *sizes[:-1]])
@@ -225,9 +220,17 @@ class ClusterCompositionDisplay:
             tops = np.full(n, bottom)
             for g in range(first, first + size):
                 shares = self.proportions[order, g]
-                options = {**_bar_style(g), "bottom": tops, **style}
-                label = _draw.literal(self.groups[g])
-                self.bars_.append(ax.bar(range(n), shares, label=label, **options))
+                options = {
+                    "label": _draw.literal(self.groups[g]),
+                    "color": _draw.color(g),
+                    "hatch": _HATCHES[g // len(_draw.PALETTE) % len(_HATCHES)],
+                    # Hatching takes the colour of an edge that is not drawn.
+                    "edgecolor": "white",
+                    "linewidth": 0.0,
+                    "bottom": tops,
+                    **style,
+                }
+                self.bars_.append(ax.bar(range(n), shares, **options))
                 tops = tops + shares
             for height in self.population[first : first + size - 1].cumsum():
                 line = ax.axhline(
@@ -257,11 +260,3 @@ class ClusterCompositionDisplay:
         _draw.title(ax, f"{name}average balance {self.average_balance:.2f}")
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-def _bar_style(g: int) -> dict[str, Any]:
-    """Return colour and hatch of the bars of a group."""
-    hatch = _HATCHES[g // len(_draw.PALETTE) % len(_HATCHES)]
-    # Hatching takes the colour of an edge that is not drawn.
-    edge = {"edgecolor": "white", "linewidth": 0.0}
-    return {"color": _draw.color(g), "hatch": hatch, **edge}

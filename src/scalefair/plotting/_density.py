@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scalefair._docs import documented
 from scalefair._groups import GroupCodes, check_interval
 from scalefair.metrics import partial_parity_gap, statistical_parity_ks
-from scalefair.plotting import _draw, _models
+from scalefair.plotting import _draw, _inputs
 
 _HATCHES = ("///", "\\\\\\", "...", "xxx", "ooo")
 
@@ -58,18 +58,12 @@ class _DensityDisplay:
         self, grid: ArrayLike, densities: ArrayLike, groups: ArrayLike, *n_models: int
     ) -> None:
         """Check and keep densities of shape (*n_models, n_groups, n)."""
-        self.grid = np.asarray(grid, dtype=np.float64)
+        self.grid = _inputs.as_array(grid, "grid", ("n",))
         self.groups = np.asarray(groups)
-        self.densities = np.asarray(densities, dtype=np.float64)
-        n_groups, n = self.groups.size, self.grid.size
-        curve, histogram = (*n_models, n_groups, n), (*n_models, n_groups, n - 1)
-        if self.densities.shape not in (curve, histogram):
-            raise ValueError(
-                f"With {n_groups} groups and {n} points of the grid, densities must "
-                f"have shape {curve} or, for histograms, {histogram}, got "
-                f"{self.densities.shape}."
-            )
-        self._max_density = float(self.densities.max(initial=0.0)) or 1.0
+        curve = (*n_models, self.groups.size, self.grid.size)
+        histogram = (*curve[:-1], self.grid.size - 1)
+        self.densities = _inputs.as_array(densities, "densities", curve, histogram)
+        self._max_density = float(self.densities.max()) or 1.0
 
     def _draw_density(
         self, ax: Any, density: NDArray[Any], style: dict[str, Any]
@@ -158,12 +152,9 @@ class ScoreDensityDisplay(_DensityDisplay):
         gap: float | None = None,
     ) -> None:
         self._set_densities(grid, densities, groups)
-        self.score_ranges = np.asarray(score_ranges, dtype=np.float64)
-        shape = (self.groups.size, 2)
-        if self.score_ranges.shape != shape:
-            raise ValueError(
-                f"score_ranges must have shape {shape}, got {self.score_ranges.shape}."
-            )
+        self.score_ranges = _inputs.as_array(
+            score_ranges, "score_ranges", (self.groups.size, 2)
+        )
         self.interval = check_interval(interval)
         self.threshold = threshold
         self.name = name
@@ -201,8 +192,8 @@ class ScoreDensityDisplay(_DensityDisplay):
         %(bad_rows)s
         """
         interval = check_interval(interval)
-        models = _models.by_name(scores, name, "")
-        arrays, compared = _models.check_outputs(
+        models = _inputs.by_name(scores, name, "")
+        arrays, compared = _inputs.check_outputs(
             models, sensitive_features, "scores", attributes
         )
         if len(arrays) > 1:
@@ -220,7 +211,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         )
         # The groups drawn: those of each attribute, among the rows of each label.
         names, parts = [], []
-        row_sets = _models.compared_rows(given, y_true, len(values))
+        row_sets = _inputs.compared_rows(given, y_true, len(values))
         for label, rows in row_sets.items():
             for attribute in compared:
                 prefix = f"{attribute.name} " if len(compared) > 1 else ""
@@ -242,7 +233,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         )
         return display.plot(ax, legend=legend, **line_kwargs)
 
-    from_estimator = _models.estimator_method(
+    from_estimator = _inputs.estimator_method(
         from_predictions, "decision_function", ("interval", "given", "attributes")
     )
 
@@ -252,55 +243,44 @@ class ScoreDensityDisplay(_DensityDisplay):
         %(plot)s
         """
         ax = _draw.make_axes(self, ax, figsize=(8, 4.5))
-        # Densities, and below the axis a bar for each group.
         self.lines_: list[Any] = []
         self.bars_: list[Any] = []
         self.marks_: list[Any] = []
-        for g in range(self.groups.size):
-            self._draw_group(ax, g, -0.05 * self._max_density * (g + 1), line_kwargs)
-        self.threshold_line_ = None
-        if self.threshold is not None:
-            style = {"color": "black", "linewidth": 1.2, "label": "threshold"}
-            self.threshold_line_ = ax.axvline(self.threshold, **style)
-        ax.axhline(0.0, color="0.3", linewidth=0.8, zorder=1.5)
-        top = 1.05 * self._max_density
-        ax.set_ylim(-0.05 * self._max_density * (self.groups.size + 0.5), top)
-        ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= top])
-        if legend:
-            _draw.legend(ax, "group")
-        _draw.labels(ax, "score", "density")
-        _draw.title(ax, self._title())
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
-
-    def _draw_group(
-        self, ax: Any, g: int, height: float, line_kwargs: dict[str, Any]
-    ) -> None:
-        """Draw a density, hatched in the interval, and a bar at a height below it."""
-        style = {**_draw.curve(g, self.groups[g]), **line_kwargs}
-        line, x, y = self._draw_density(ax, self.densities[g], style)
-        color, (low, high) = line.get_color(), self.score_ranges[g]
-        # The ends of the interval lie between the points of the outline.
-        inside = (x > low) & (x < high)
-        y_low, y_high = np.interp([low, high], x, y)
-        self.marks_.append(
-            ax.fill_between(
+        unit = 0.05 * self._max_density
+        for g, (low, high) in enumerate(self.score_ranges):
+            # 1. The density of a group.
+            style = {**_draw.curve(g, self.groups[g]), **line_kwargs}
+            line, x, y = self._draw_density(ax, self.densities[g], style)
+            self.lines_.append(line)
+            # 2. Hatched, the part in the interval, whose ends lie between the points of
+            # the outline.
+            inside = (x > low) & (x < high)
+            y_low, y_high = np.interp([low, high], x, y)
+            mark = ax.fill_between(
                 np.array([low, *x[inside], high]),
                 np.array([y_low, *y[inside], y_high]),
                 hatch=_HATCHES[g % len(_HATCHES)],
                 facecolor="none",
-                edgecolor=color,
+                edgecolor=line.get_color(),
                 linewidth=0.0,
                 alpha=0.5,
             )
-        )
-        self.bars_ += ax.plot(
-            [low, high], [height, height], color=color, linewidth=3, marker="|"
-        )
-        self.lines_.append(line)
-
-    def _title(self) -> str:
-        """Return the name of the model, the gap, and the ranks that are marked."""
+            self.marks_.append(mark)
+            # 3. The same range as a bar below the axis.
+            style = {"color": line.get_color(), "linewidth": 3, "marker": "|"}
+            self.bars_ += ax.plot([low, high], [-unit * (g + 1)] * 2, **style)
+        self.threshold_line_ = None
+        if self.threshold is not None:
+            style = {"color": "black", "linewidth": 1.2, "label": "threshold"}
+            self.threshold_line_ = ax.axvline(self.threshold, **style)
+        # Ticks of densities only, not of the bars.
+        ax.axhline(0.0, color="0.3", linewidth=0.8, zorder=1.5)
+        ax.set_ylim(-unit * (self.groups.size + 0.5), 21 * unit)
+        ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= 21 * unit])
+        if legend:
+            _draw.legend(ax, "group")
+        _draw.labels(ax, "score", "density")
+        # The title has the name of the model, the gap, and the ranks that are marked.
         ranks, gap = _draw.ranks(self.interval), ""
         if self.gap is not None:
             largest = "largest " if self.groups.size > 2 else ""
@@ -308,7 +288,9 @@ class ScoreDensityDisplay(_DensityDisplay):
         if ranks:
             gap = f"{gap} in {ranks} (hatched)" if gap else f"hatched: {ranks}"
         name = "" if self.name is None else _draw.literal(self.name)
-        return ": ".join(filter(None, [name, gap]))
+        _draw.title(ax, ": ".join(filter(None, [name, gap])))
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
 
 
 @documented(**_TEXTS, options=_OUTPUT_OPTIONS, options_of_models=_OUTPUT_OPTIONS)
@@ -374,13 +356,8 @@ class OutputDensityDisplay(_DensityDisplay):
     ) -> None:
         self.names = [""] if names is None else [str(name) for name in names]
         self._set_densities(grid, densities, groups, len(self.names))
-        self.distances = np.asarray(distances, dtype=np.float64)
+        self.distances = _inputs.as_array(distances, "distances", (len(self.names),))
         self.output_name = output_name
-        if self.distances.shape != (len(self.names),):
-            raise ValueError(
-                f"distances must have shape ({len(self.names)},), got "
-                f"{self.distances.shape}."
-            )
 
     @classmethod
     def from_predictions(
@@ -407,8 +384,8 @@ class OutputDensityDisplay(_DensityDisplay):
         %(options)s
         %(bad_rows)s
         """
-        models = _models.by_name(y_pred, name, "")
-        outputs, [(_, groups, codes)] = _models.check_outputs(
+        models = _inputs.by_name(y_pred, name, "")
+        outputs, [(_, groups, codes)] = _inputs.check_outputs(
             models, sensitive_features, "y_pred"
         )
         n_groups = len(groups)
@@ -416,7 +393,7 @@ class OutputDensityDisplay(_DensityDisplay):
         names = groups.tolist() * len(outputs)
         grid, densities = _densities(parts, names, kind, bins)
         if output_name is None:
-            series_names = map(_models.series_name, models.values())
+            series_names = map(_inputs.series_name, models.values())
             output_name = next(filter(None, series_names), "output")
         display = cls(
             grid,
@@ -431,7 +408,7 @@ class OutputDensityDisplay(_DensityDisplay):
         )
         return display.plot(ax, legend=legend, **line_kwargs)
 
-    from_estimator = _models.estimator_method(from_predictions, "predict")
+    from_estimator = _inputs.estimator_method(from_predictions, "predict")
 
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:
         """Draw the densities.
@@ -452,19 +429,43 @@ class OutputDensityDisplay(_DensityDisplay):
                 f"got {self.axes_.size}."
             )
         self.figure_, last = self.axes_[0].figure, self.axes_[-1]
-        self.lines_: list[list[Any]] = []
-        self.areas_: list[list[Any]] = []
-        # Overlaid on a single axes, or side by side.
         is_overlaid = self.axes_.size < n_models
-        for i in range(n_models):
-            if is_overlaid:
-                self._draw_overlaid(last, i, line_kwargs)
-            else:
-                self._draw_alone(self.axes_[i], i, line_kwargs)
-        if legend:
-            _draw.legend(last, "group", self._handles() if is_overlaid else None)
-        # Titles have the distance between the groups, of each regressor.
-        names = map(_draw.literal, self.names)
+        # 1. The density of each group, of each regressor.
+        self.lines_: list[list[Any]] = [[] for _ in self.names]
+        self.areas_: list[list[Any]] = [[] for _ in self.names]
+        for i, g in np.ndindex(self.densities.shape[:2]):
+            style = _draw.curve(g, self.groups[g])
+            if is_overlaid:  # regressors have dashes, groups have markers
+                style |= {
+                    "linestyle": _draw.LINES[i % len(_draw.LINES)],
+                    "marker": _draw.MARKERS[g % len(_draw.MARKERS)],
+                    # First marker and distance, as parts of the width of the axes:
+                    # markers of lines that coincide are apart.
+                    "markevery": (0.08 * ((i / 2 + g / 4) % 1), 0.08),
+                    "markersize": 4,
+                }
+            ax = last if is_overlaid else self.axes_[i]
+            style |= line_kwargs
+            line, x, y = self._draw_density(ax, self.densities[i, g], style)
+            self.lines_[i].append(line)
+            if not is_overlaid:
+                style = {"color": line.get_color(), "alpha": 0.15, "linewidth": 0}
+                self.areas_[i].append(ax.fill_between(x, y, **style))
+        # 2. A legend of the groups and, where they are overlaid, of the regressors.
+        names = list(map(_draw.literal, self.names))
+        if legend and is_overlaid:
+            handles: list[Any] = [
+                _draw.key(n.get_label(), color=n.get_color(), marker=n.get_marker())
+                for n in self.lines_[0]
+            ]
+            handles.append("regressor")
+            for lines, name in zip(self.lines_, names, strict=True):
+                dashes = lines[0].get_linestyle()
+                handles.append(_draw.key(name, color="black", linestyle=dashes))
+            _draw.legend(last, "group", handles)
+        elif legend:
+            _draw.legend(last, "group")
+        # 3. Titles have the distance between the groups, of each regressor.
         distances = list(zip(names, self.distances, strict=True))
         titles = [f"{name}, KS = {ks:.3f}".removeprefix(", ") for name, ks in distances]
         if is_overlaid:
@@ -475,53 +476,6 @@ class OutputDensityDisplay(_DensityDisplay):
             _draw.labels(axes, self.output_name, "density" if i == 0 else "")
             _draw.title(axes, title)
         return self
-
-    def _draw_alone(self, ax: Any, i: int, line_kwargs: dict[str, Any]) -> None:
-        """Draw lines of a regressor, and the areas below them."""
-        self.lines_.append([])
-        self.areas_.append([])
-        for g, group in enumerate(self.groups):
-            style = {**_draw.curve(g, group), **line_kwargs}
-            line, x, y = self._draw_density(ax, self.densities[i, g], style)
-            area = ax.fill_between(
-                x, y, color=line.get_color(), alpha=0.15, linewidth=0
-            )
-            self.lines_[i].append(line)
-            self.areas_[i].append(area)
-
-    def _draw_overlaid(self, ax: Any, i: int, line_kwargs: dict[str, Any]) -> None:
-        """Draw lines of a regressor, with its dashes and the markers of the groups."""
-        self.lines_.append([])
-        self.areas_.append([])
-        for g, group in enumerate(self.groups):
-            style = {
-                **_draw.curve(g, group),
-                "linestyle": _draw.LINES[i % len(_draw.LINES)],
-                "marker": _draw.MARKERS[g % len(_draw.MARKERS)],
-                # First marker and distance, as parts of the width of the axes: markers
-                # of lines that coincide are apart.
-                "markevery": (0.08 * ((i / 2 + g / 4) % 1), 0.08),
-                "markersize": 4,
-                **line_kwargs,
-            }
-            line, _, _ = self._draw_density(ax, self.densities[i, g], style)
-            self.lines_[i].append(line)
-
-    def _handles(self) -> list[Any]:
-        """Return entries of a legend for the groups, then for the regressors."""
-        from matplotlib.lines import Line2D
-
-        handles: list[Any] = [
-            Line2D(
-                [], [], color=n.get_color(), marker=n.get_marker(), label=n.get_label()
-            )
-            for n in self.lines_[0]
-        ]
-        handles.append("regressor")
-        for lines, name in zip(self.lines_, self.names, strict=True):
-            style = {"color": "black", "linestyle": lines[0].get_linestyle()}
-            handles.append(Line2D([], [], label=_draw.literal(name), **style))
-        return handles
 
 
 def _score_range(part: NDArray[Any], alpha: float, beta: float) -> tuple[float, float]:
@@ -544,15 +498,8 @@ def _densities(
         # Relative to all rows of the part: the edges of a user may exclude some.
         sizes = np.array([[part.size] for part in parts])
         return edges, counts / (sizes * np.diff(edges))
-    if kind == "kde":
-        return _kernel_densities(parts, names)
-    raise ValueError(f"kind must be 'histogram' or 'kde', got {kind!r}.")
-
-
-def _kernel_densities(
-    parts: list[NDArray[Any]], names: list[Any]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return a grid of 400 points that covers all parts, and their densities."""
+    if kind != "kde":
+        raise ValueError(f"kind must be 'histogram' or 'kde', got {kind!r}.")
     from scipy.stats import gaussian_kde
 
     for name, part in zip(names, parts, strict=True):

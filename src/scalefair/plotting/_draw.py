@@ -121,6 +121,13 @@ def curve(i: int, label: object) -> dict[str, Any]:
     return {"color": color(i), "linestyle": line, "label": literal(label)}
 
 
+def key(label: object, **style: Any) -> Any:
+    """Return an entry of a legend: a line of this style."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=literal(label), **style)
+
+
 def literal(name: object) -> str:
     """Return a name as text that matplotlib shows as it is, in legends too."""
     # Dollar signs would enclose a formula. Legends leave out labels that begin with _.
@@ -132,12 +139,6 @@ def ranks(interval: tuple[float, float]) -> str:
     """Describe an interval of ranks; an empty string for all ranks."""
     low, high = interval
     return "" if (low, high) == (0.0, 1.0) else f"ranks {low:g} to {high:g}"
-
-
-def percent(share: float) -> str:
-    """Return a share in percent, with two digits or more."""
-    value = 100 * share
-    return f"{value:.1f} %" if abs(value) >= 1 else f"{value:.2g} %"
 
 
 def title(ax: Any, text: str) -> None:
@@ -171,10 +172,8 @@ def legend(
     ax: Any, heading: str = "", handles: Sequence[Any] | None = None, **options: Any
 ) -> None:
     """Add a legend to the right, of all artists if no handles; a text is a heading."""
-    from matplotlib.lines import Line2D
-
     artists = [
-        Line2D([], [], linestyle="", label=handle) if type(handle) is str else handle
+        key(handle, linestyle="") if type(handle) is str else handle
         for handle in handles or ax.get_legend_handles_labels()[0]
     ]
     style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "handlelength": 3.5}
@@ -197,42 +196,34 @@ def point_labels(
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
 
-    # 1. A text at each point.
+    # 1. A text at each point, legible where it lies on a line.
+    style: dict[str, Any] = {"fontsize": "small", "color": "0.25"}
+    style["path_effects"] = [withStroke(linewidth=2.0, foreground="white")]
     texts = []
     for name, point in zip(names, points, strict=True):
         is_number = isinstance(name, Real) and not isinstance(name, bool)
+        label = f"{name:g}" if is_number else literal(name)
         texts.append(
-            ax.annotate(
-                f"{name:g}" if is_number else literal(name),
-                point,
-                xytext=(0, 0),
-                textcoords="offset points",
-                fontsize="small",
-                color="0.25",
-                # Legible where it lies on a line.
-                path_effects=[withStroke(linewidth=2.0, foreground="white")],
-            )
+            ax.annotate(label, point, (0, 0), textcoords="offset points", **style)
         )
 
-    def fits(text: Any, across: str, up: str, occupied: list[Any]) -> bool:
-        """Move a text; if it overlaps nothing, its box is occupied from now on."""
-        text.set(ha=across, va=up)
-        text.xyann = (_OFFSETS[across], _OFFSETS[up])
-        box = text.get_window_extent()
-        is_free = not any(box.overlaps(other) for other in occupied)
-        if is_free:
-            occupied.append(box)
-        return is_free
-
-    # 2. The positions depend on the layout, which is known when the figure is drawn.
+    # 2. The positions depend on the layout, which is known when the figure is drawn:
+    # this artist is drawn before the texts, and arranges them.
     class Arranger(Artist):
-        """Drawn before the texts: arranges them once a layout has placed the axes."""
-
         def draw(self, renderer: Any) -> None:
             half = renderer.points_to_pixels(3.5)  # half the size of a marker
             centres = ax.transData.transform(markers)
             occupied = [Bbox([centre - half, centre + half]) for centre in centres]
             for text in texts:
-                text.set_visible(any(fits(text, *a, occupied) for a in _ALIGNMENTS))
+                text.set_visible(True)
+                for across, up in _ALIGNMENTS:
+                    text.set(ha=across, va=up)
+                    text.xyann = (_OFFSETS[across], _OFFSETS[up])
+                    box = text.get_window_extent()
+                    if not any(box.overlaps(other) for other in occupied):
+                        occupied.append(box)
+                        break
+                else:
+                    text.set_visible(False)
 
     ax.add_artist(Arranger())

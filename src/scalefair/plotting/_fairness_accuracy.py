@@ -11,13 +11,9 @@ from sklearn.metrics import mean_squared_error
 from scalefair._docs import documented
 from scalefair._groups import encode_groups
 from scalefair.metrics import statistical_parity_ks
-from scalefair.plotting import _draw, _models
-from scalefair.plotting._trade_off import (
-    TEXTS,
-    TradeOffDisplay,
-    read_runs,
-    standard_deviations,
-)
+from scalefair.plotting import _draw, _inputs
+from scalefair.plotting._inputs import read_runs
+from scalefair.plotting._trade_off import TEXTS, TradeOffDisplay
 
 
 @documented(**TEXTS)
@@ -67,8 +63,9 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
            [0.1 , 0.26]])
     """
 
-    _sign = -1
+    _parameters = ("unfairness", "error")
     _names = ("distance", "error")
+    _sign = -1
     _bar_caption = "means and standard deviations of {} splits"
 
     def __init__(
@@ -80,14 +77,10 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         error_name: str = "mean squared error",
         unfairness_name: str = "KS distance between groups",
     ) -> None:
-        self.unfairness, self.error = self._set_points(
-            unfairness, error, ("unfairness", "error"), point_labels
-        )
+        self.unfairness, self.error = self._set_points(unfairness, error, point_labels)
         self.error_name, self.unfairness_name = error_name, unfairness_name
         self._axis_names = (unfairness_name, error_name)
-        self.deviations = self._half_lengths = {
-            name: standard_deviations(runs) for name, runs in self._runs.items()
-        }
+        self.deviations = self._half_lengths
 
     @classmethod
     def from_results(
@@ -117,13 +110,10 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
             Whether to write the setting beside each point, for methods with several.
         %(drawing_results)s
         """
-        columns = {
-            "method": method,
-            "error": error,
-            "unfairness": unfairness,
-            "setting": setting,
-        }
-        errors, distances, settings = read_runs(results, columns, repeat=True)
+        measures = {"error": error, "unfairness": unfairness}
+        (errors, distances), settings = read_runs(
+            results, method, measures, setting, repeat=True
+        )
         labels = {"mse": "mean squared error", "ks": "KS distance between groups"}
         display = cls(
             errors,
@@ -157,9 +147,9 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         %(drawing)s
         %(bad_rows)s
         """
-        outputs = _models.by_name(predictions, None, "predictions")
+        outputs = _inputs.by_name(predictions, None, "predictions")
         names, codes = encode_groups(sensitive_features)
-        target = _models.series_name(y_true)
+        target = _inputs.series_name(y_true)
         suffix = f" of {_draw.literal(target)}" if target else ""
         display = cls(
             {key: [float(mean_squared_error(y_true, y))] for key, y in outputs.items()},
@@ -196,9 +186,9 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         %(drawing)s
         %(as_for_predictions)s
         """
-        models = _models.by_name(estimators, None, type(estimators).__name__)
+        models = _inputs.by_name(estimators, None, type(estimators).__name__)
         predictions = {
-            name: _models.call_method(model, "predict", X, sensitive_features)
+            name: _inputs.call_method(model, "predict", X, sensitive_features)
             for name, model in models.items()
         }
         return cls.from_predictions(

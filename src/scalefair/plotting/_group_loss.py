@@ -14,7 +14,7 @@ from scalefair._docs import documented
 from scalefair._groups import as_list
 from scalefair._rounding import ROUNDING
 from scalefair.decomposition import FairPCA, GroupPCA
-from scalefair.plotting import _draw
+from scalefair.plotting import _draw, _inputs
 from scalefair.streaming import GroupMoments
 
 _TEXTS = {
@@ -30,8 +30,7 @@ legend : bool, default=True
 # Of the methods; the first is the one that the others are compared with.
 _DASHES = ((0, (4, 2)), "-", ":", "-.")
 _GREYS = ("black", "0.6", "0.35", "0.75")
-# Points, of the first to the last group: lines of equal losses coincide, and wide ones
-# show under narrow ones.
+# Points, of the lines of the first to the last group.
 _LINE_WIDTHS = (5.0, 1.6)
 
 
@@ -96,34 +95,22 @@ class GroupLossDisplay:
         total_errors: Mapping[str, ArrayLike],
         groups: ArrayLike,
     ) -> None:
-        self.n_components = np.asarray(n_components)
-        self.losses = {name: np.asarray(values) for name, values in losses.items()}
-        self.total_errors = {
-            name: np.asarray(values) for name, values in total_errors.items()
-        }
-        self.groups = np.asarray(groups)
-        k, n_groups = self.n_components.size, self.groups.size
-        if not self.losses or list(self.losses) != list(self.total_errors):
+        if not losses or list(losses) != list(total_errors):
             raise ValueError(
                 "losses and total_errors must have the same methods in the same "
-                f"order, got {list(self.losses)} and {list(self.total_errors)}."
+                f"order, got {list(losses)} and {list(total_errors)}."
             )
-        for name in self.losses:
-            shapes = self.losses[name].shape, self.total_errors[name].shape
-            if shapes != ((k, n_groups), (k,)):
-                raise ValueError(
-                    f"With {k} numbers of components and {n_groups} groups, losses "
-                    f"must have shape {(k, n_groups)} and total_errors {(k,)}, got "
-                    f"{shapes[0]} and {shapes[1]} for {name!r}."
-                )
-            for measure in ("losses", "total_errors"):
-                bad = np.argwhere(~np.isfinite(getattr(self, measure)[name]))
-                if bad.size:
-                    raise ValueError(
-                        f"{measure} of {name!r} are NaN or infinite with n_components="
-                        f"{self.n_components[bad[0, 0]]}. Leave that out, or the "
-                        "method."
-                    )
+        self.n_components = np.asarray(n_components)
+        self.groups = np.asarray(groups)
+        k, n_groups = self.n_components.size, self.groups.size
+        self.losses = {
+            name: _inputs.as_array(values, f"losses of {name!r}", (k, n_groups))
+            for name, values in losses.items()
+        }
+        self.total_errors = {
+            name: _inputs.as_array(values, f"total_errors of {name!r}", (k,))
+            for name, values in total_errors.items()
+        }
 
     @classmethod
     def from_data(
@@ -257,7 +244,6 @@ class GroupLossDisplay:
             If `axes` are not two.
         """
         axes = _draw.make_axes(self, axes, 1, 2, figsize=(10, 4))
-        from matplotlib.lines import Line2D
         from matplotlib.ticker import MaxNLocator
 
         axes = np.asarray(axes, dtype=object).ravel()
@@ -266,34 +252,39 @@ class GroupLossDisplay:
                 "axes must be two, for the losses and the total error, got "
                 f"{axes.size}."
             )
-        # Losses to the left, a line for each method and group; errors to the right.
+        # 1. Losses to the left, a line for each method and group; errors to the right.
+        # Lines of equal losses coincide: wide ones show under narrow ones.
         widths = np.linspace(*_LINE_WIDTHS, self.groups.size)
+        groups = [
+            {"color": _draw.color(g), "marker": _draw.MARKERS[g % len(_draw.MARKERS)]}
+            for g in range(self.groups.size)
+        ]
         self.loss_lines_: dict[str, list[Any]] = {}
         self.error_lines_: dict[str, Any] = {}
         for i, name in enumerate(self.losses):
             self.loss_lines_[name] = lines = []
-            for g, losses in enumerate(self.losses[name].T):
-                style = {
-                    **_method_style(i, widths[g], **_group_style(g)),
-                    **line_kwargs,
-                }
+            for width, group, losses in zip(
+                widths, groups, self.losses[name].T, strict=True
+            ):
+                style = {**group, **_method_style(i, width), **line_kwargs}
                 lines += axes[0].plot(self.n_components, losses, **style)
-            style = _method_style(
-                i, _LINE_WIDTHS[0], color=_GREYS[i % len(_GREYS)], marker="o"
-            )
-            style |= {"label": _draw.literal(name), **line_kwargs}
+            style = {
+                "color": _GREYS[i % len(_GREYS)],
+                "marker": "o",
+                "label": _draw.literal(name),
+                **_method_style(i, _LINE_WIDTHS[0]),
+                **line_kwargs,
+            }
             (self.error_lines_[name],) = axes[1].plot(
                 self.n_components, self.total_errors[name], **style
             )
-        # The legend lists the groups, then the methods.
+        # 2. The legend lists the groups, then the methods.
         if legend:
-            groups = [
-                Line2D(
-                    [], [], label=_draw.literal(group), linewidth=2, **_group_style(g)
-                )
-                for g, group in enumerate(self.groups)
+            handles = [
+                _draw.key(name, linewidth=2, **group)
+                for name, group in zip(self.groups, groups, strict=True)
             ]
-            handles = [*groups, "method", *self.error_lines_.values()]
+            handles += ["method", *self.error_lines_.values()]
             _draw.legend(axes[1], "group", handles)
         for ax, name in zip(axes, ("loss", "reconstruction error"), strict=True):
             top = ax.dataLim.ymax
@@ -302,18 +293,16 @@ class GroupLossDisplay:
             ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             measure = f"{name} per sample (squared units of the features)"
             _draw.labels(ax, "number of components", measure)
+        # 3. Titles have the largest losses, and by how much errors change.
         _draw.title(axes[0], _maxima("loss", self.losses))
-        _draw.title(axes[1], self._error_title())
-        self.axes_, self.figure_ = axes, axes[0].figure
-        return self
-
-    def _error_title(self) -> str:
-        """Describe by how much the methods change the error of the first."""
         first, *methods = self.total_errors
         base = self.total_errors[first]
+        title = ", ".join(self._describe_change(name, base) for name in methods)
         if not methods or not base.any():
-            return _maxima("error", self.total_errors)
-        return ", ".join(self._describe_change(name, base) for name in methods)
+            title = _maxima("error", self.total_errors)
+        _draw.title(axes[1], title)
+        self.axes_, self.figure_ = axes, axes[0].figure
+        return self
 
     def _describe_change(self, name: str, base: NDArray[Any]) -> str:
         """Return the largest increase of the error by a method, or least decrease."""
@@ -323,40 +312,30 @@ class GroupLossDisplay:
         is_positive = base > rounding
         change[is_positive] = errors[is_positive] / base[is_positive] - 1
         r = change.argmax()
-        n_components = self.n_components[r]
-        suffix = f"(with {n_components} component{'' if n_components == 1 else 's'})"
-        method, percent = _draw.literal(name), _draw.percent(abs(change[r]))
+        method, value = _draw.literal(name), 100 * abs(change[r])
         if abs(change[r]) <= ROUNDING:
             return f"{method} adds nothing"
+        percent = f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"
+        verb = "adds at most" if change[r] > 0 else "takes off at least"
         if np.isinf(change[r]):
-            return f"{method} adds to an error of nothing {suffix}"
-        if change[r] > 0:
-            return f"{method} adds at most {percent} {suffix}"
-        return f"{method} takes off at least {percent} {suffix}"
+            verb, percent = "adds to", "an error of nothing"
+        n = self.n_components[r]
+        return f"{method} {verb} {percent} (with {n} component{'' if n == 1 else 's'})"
 
 
 def _maxima(measure: str, values: Mapping[str, NDArray[Any]]) -> str:
     """Return the largest value of a measure for each method, as a title."""
-    maxima = (
-        f"{_draw.literal(name)} {array.max():.3g}" for name, array in values.items()
-    )
+    maxima = (f"{_draw.literal(name)} {x.max():.3g}" for name, x in values.items())
     return f"largest {measure}: {', '.join(maxima)}"
 
 
-def _group_style(g: int) -> dict[str, Any]:
-    """Return colour and marker of a group."""
-    return {"color": _draw.color(g), "marker": _draw.MARKERS[g % len(_draw.MARKERS)]}
-
-
-def _method_style(i: int, width: float, color: str, marker: str) -> dict[str, Any]:
+def _method_style(i: int, width: float) -> dict[str, Any]:
     """Return the style of a line; of the first method it is dashed, open and on top."""
     width = width if i else _LINE_WIDTHS[1]
-    return {
-        "color": color,
+    style = {
         "linestyle": _DASHES[i % len(_DASHES)],
         "linewidth": width,
-        "marker": marker,
         "markersize": 4 + width,
-        "markerfacecolor": color if i else "white",
         "zorder": 2 if i else 2.5,
     }
+    return style if i else {**style, "markerfacecolor": "white"}

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
 from scalefair._groups import check_interval
-from scalefair.plotting import _draw, _models
+from scalefair.plotting import _draw, _inputs
 
 _OPTIONS = f"""\
 {_draw.TEXTS["given"]}
@@ -93,10 +93,13 @@ class GroupRateDisplay:
         interval: tuple[float, float] = (0.0, 1.0),
         kappa: float | None = None,
     ) -> None:
-        self.rates = {
-            name: _check_rates(values, name)
-            for name, values in _models.by_name(rates, None, "scores").items()
-        }
+        self.rates = {}
+        for name, values in _inputs.by_name(rates, None, "scores").items():
+            subject = f"rates of {name!r}"
+            curve = _inputs.as_array(values, subject, ("n_points", 2))
+            if not ((curve >= 0) & (curve <= 1)).all():
+                raise ValueError(f"{subject} must be between 0 and 1.")
+            self.rates[name] = curve
         self.groups = np.asarray(groups)
         if self.groups.shape != (2,):
             raise ValueError(
@@ -144,11 +147,11 @@ class GroupRateDisplay:
         %(options)s
         %(bad_rows)s
         """
-        models = _models.by_name(scores, name, "scores")
-        arrays, compared = _models.check_outputs(
+        models = _inputs.by_name(scores, name, "scores")
+        arrays, compared = _inputs.check_outputs(
             models, sensitive_features, "scores", attributes
         )
-        row_sets = _models.compared_rows(given, y_true, len(arrays[0]))
+        row_sets = _inputs.compared_rows(given, y_true, len(arrays[0]))
         # The two groups of each attribute, and the suffix of its curves.
         pairs = []
         for attribute in compared:
@@ -176,7 +179,7 @@ class GroupRateDisplay:
         display = cls(rates, groups=groups, interval=interval, kappa=kappa)
         return display.plot(ax, legend=legend, **line_kwargs)
 
-    from_estimator = _models.estimator_method(
+    from_estimator = _inputs.estimator_method(
         from_predictions,
         "decision_function",
         ("interval", "kappa", "given", "attributes"),
@@ -191,7 +194,8 @@ class GroupRateDisplay:
         # The interval of either group, grey.
         low, high = self.interval
         band = {"facecolor": "0.9", "edgecolor": "0.6", "linewidth": 0.8, "zorder": 0.5}
-        if ranks := _draw.ranks(self.interval):  # not for all ranks
+        ranks = _draw.ranks(self.interval)
+        if ranks:  # not for all ranks
             ax.axvspan(low, high, label=ranks, **band)
             ax.axhspan(low, high, **band)
         # Rates with an allowed gap, green.
@@ -225,20 +229,17 @@ class GroupRateDisplay:
         x, y = map(_draw.literal, self.groups)
         suffix = "above the threshold"
         _draw.labels(ax, f"rate of group {x} {suffix}", f"rate of group {y} {suffix}")
-        _draw.title(ax, self._title())
+        # The title has the largest gap of each model; of many the lowest and highest.
+        gaps = [f"{_draw.literal(name)} {g:.3f}" for name, g in self.gaps.items()]
+        where = f" in {ranks}" if ranks else ""
+        text = f"largest gap{where}: {', '.join(gaps)}"
+        if len(gaps) > 3:
+            values = list(self.gaps.values())
+            smallest, largest = gaps[np.argmin(values)], gaps[np.argmax(values)]
+            text = f"largest gaps{where}: from {smallest} to {largest}"
+        _draw.title(ax, text)
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-    def _title(self) -> str:
-        """Return the largest gap of each model; of many the lowest and the highest."""
-        ranks = _draw.ranks(self.interval)
-        suffix = f" in {ranks}" if ranks else ""
-        texts = [f"{_draw.literal(name)} {g:.3f}" for name, g in self.gaps.items()]
-        if len(texts) <= 3:
-            return f"largest gap{suffix}: {', '.join(texts)}"
-        gaps = list(self.gaps.values())
-        low, high = texts[np.argmin(gaps)], texts[np.argmax(gaps)]
-        return f"largest gaps{suffix}: from {low} to {high}"
 
 
 def _choose_pair(name: str, names: list[Any], pair: Any) -> list[int]:
@@ -261,17 +262,6 @@ def _choose_pair(name: str, names: list[Any], pair: Any) -> list[int]:
             f"pair must be two of the groups{suffix}, {names[:8]}, got {pair!r}."
         )
     return [names.index(group) for group in chosen]
-
-
-def _check_rates(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    curve = np.asarray(values, dtype=np.float64)
-    if curve.ndim != 2 or curve.shape[1] != 2 or not len(curve):
-        raise ValueError(
-            f"rates of {name!r} must have shape (n_points, 2), got {curve.shape}."
-        )
-    if not ((curve >= 0) & (curve <= 1)).all():
-        raise ValueError(f"rates of {name!r} must be between 0 and 1.")
-    return curve
 
 
 def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._docs import documented
 from scalefair._rounding import ROUNDING
 from scalefair.decomposition import FairPCA, joint_numerical_range
-from scalefair.plotting import _draw
+from scalefair.plotting import _draw, _inputs
 from scalefair.streaming import GroupMoments
 
 # Okabe and Ito's blue, sky blue, vermilion and orange.
@@ -104,27 +104,19 @@ class JointNumericalRangeDisplay:
         filled: bool = True,
         name: str = "fair PCA",
     ) -> None:
-        self.boundary = np.asarray(boundary)
-        self.best = np.asarray(best)
-        self.fair_point = np.asarray(fair_point)
-        self.plain_point = None if plain_point is None else np.asarray(plain_point)
+        self.boundary = _inputs.as_array(boundary, "boundary", ("k", 2))
+        self.best = _inputs.as_array(best, "best", (2,))
+        self.fair_point = _inputs.as_array(fair_point, "fair_point", (2,))
+        self.plain_point = (
+            None
+            if plain_point is None
+            else _inputs.as_array(plain_point, "plain_point", (2,))
+        )
+        if len(groups) != 2:
+            raise ValueError(f"groups must be two names, got {len(groups)}.")
         self.groups = groups
         self.filled = filled
         self.name = name
-        if len(groups) != 2:
-            raise ValueError(f"groups must be two names, got {len(groups)}.")
-        if self.boundary.shape[1:] != (2,) or not len(self.boundary):
-            raise ValueError(
-                f"boundary must have shape (k, 2), got {self.boundary.shape}."
-            )
-        for name in ("boundary", "best", "fair_point", "plain_point"):
-            points = getattr(self, name)
-            if points is None:
-                continue
-            if name != "boundary" and points.shape != (2,):
-                raise ValueError(f"{name} must have shape (2,), got {points.shape}.")
-            if not np.isfinite(points).all():
-                raise ValueError(f"{name} is NaN or infinite somewhere.")
 
     @classmethod
     def from_covariances(
@@ -248,11 +240,9 @@ class JointNumericalRangeDisplay:
         quarter = np.linspace(0.0, np.pi / 2, n_angles // 2 + 1)
         arc = joint_numerical_range(C[0], C[1], r, angles=quarter)
         if sizes is not None:
-            n = np.asarray(sizes, dtype=np.float64)
-            if n.shape != (2,) or not (n > 0).all():
-                raise ValueError(
-                    f"group_sizes must be two positive numbers, got {sizes!r}."
-                )
+            n = _inputs.as_array(sizes, "group_sizes", (2,))
+            if not (n > 0).all():
+                raise ValueError(f"group_sizes must be positive, got {sizes!r}.")
             pooled = np.tensordot(n / n.sum(), C, axes=1)
             plain = _captured(C, np.linalg.eigh(pooled)[1][:, -r:])
         return cls(
@@ -297,7 +287,18 @@ class JointNumericalRangeDisplay:
         }
         (self.region_,) = ax.fill(*self.boundary.T, **style)
         self._draw_levels(ax, low)
-        self._draw_points(ax)
+        markers = {
+            "best": (self.best, "P", "white", 10, "each group's own best"),
+            "plain": (self.plain_point, "o", _PLAIN, 9, "plain PCA"),
+            "fair": (self.fair_point, "*", _FAIR, 17, _draw.literal(self.name)),
+        }
+        self.markers_ = {}
+        for key, (point, marker, color, size, label) in markers.items():
+            if point is not None:
+                shape = {"marker": marker, "markersize": size, "linestyle": "none"}
+                colors = {"markerfacecolor": color, "markeredgecolor": "black"}
+                style = {**shape, **colors, "label": label, "zorder": 3}
+                (self.markers_[key],) = ax.plot(*point, **style)
         if legend:
             from matplotlib.transforms import offset_copy
 
@@ -368,20 +369,6 @@ class JointNumericalRangeDisplay:
         x, y = self.best - level
         right, top = ax.get_xlim()[1], ax.get_ylim()[1]
         return ax.plot([x, x, right], [top, y, y], zorder=2, **style)[0]
-
-    def _draw_points(self, ax: Any) -> None:
-        styles = {
-            "best": (self.best, "P", "white", 10, "each group's own best"),
-            "plain": (self.plain_point, "o", _PLAIN, 9, "plain PCA"),
-            "fair": (self.fair_point, "*", _FAIR, 17, _draw.literal(self.name)),
-        }
-        self.markers_ = {}
-        for key, (point, marker, color, size, label) in styles.items():
-            if point is not None:
-                shape = {"marker": marker, "markersize": size, "linestyle": "none"}
-                colors = {"markerfacecolor": color, "markeredgecolor": "black"}
-                style = {**shape, **colors, "label": label, "zorder": 3}
-                (self.markers_[key],) = ax.plot(*point, **style)
 
     def _draw_loss_axis(self, ax: Any, g: int, name: str, size: float) -> None:
         """Add an axis, at the top or to the right, that measures a group's loss."""

@@ -1,19 +1,22 @@
-"""Accuracy against fairness, for points of several methods and for tables of runs."""
+"""Accuracy against fairness of several methods: points, bars, and fronts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
-import pandas
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
-from scalefair.plotting import _draw
-
-# Arrays of shape (n_points, n_repeats) by name of the method.
-Measures = dict[str, NDArray[np.float64]]
+from scalefair._groups import encode_groups
+from scalefair.metrics import partial_parity_gap
+from scalefair.plotting import _draw, _inputs
+from scalefair.plotting._inputs import Measures, read_runs
 
 TEXTS = {
     **_draw.TEXTS,
@@ -50,39 +53,40 @@ ValueError
 
 @documented(**TEXTS)
 class TradeOffDisplay:
-    """Points of methods: means of a measure of fairness and of one of accuracy."""
+    """Points of methods: means of a measure of fairness and of one of accuracy.
 
-    # 1 if large measures are good, -1 if small ones are.
-    _sign: int
-    # Names of the measures of fairness and accuracy, in the title and on the axes.
+    A display of errors has all points of a method on its line, in their order; one of
+    fronts those that are not dominated, from the least to the most fair.
+    """
+
+    # The measures: as parameters, in the title, on the axes.
+    _parameters: tuple[str, str]
     _names: tuple[str, str]
     _axis_names: tuple[str, str]
-    # Describes the bars; ``{}`` stands for the number of splits.
-    _bar_caption: str
-    # Half the length of the bars, shaped as the means.
-    _half_lengths: Measures
+    _sign: int  # 1 if large measures are good, -1 if small ones are
+    _bar_caption: str  # ``{}`` is the number of splits
 
     def _set_points(
         self,
         fairness: Mapping[str, ArrayLike],
         accuracy: Mapping[str, ArrayLike],
-        names: tuple[str, str],
         point_labels: Mapping[str, Any] | None,
     ) -> tuple[Measures, Measures]:
-        """Check both measures, named for messages; set the means and the labels."""
+        """Check both measures; set the means, the labels, and the order of points."""
         # 1. Both measures have the same methods and shapes.
-        x_name, y_name = names
+        x_name, y_name = self._parameters
         if not accuracy or list(accuracy) != list(fairness):
             raise ValueError(
                 f"{y_name} and {x_name} must have the same methods in the same order, "
                 f"got {list(accuracy)} and {list(fairness)}."
             )
-        x = {
-            name: _as_table(v, f"{x_name} of {name!r}") for name, v in fairness.items()
-        }
-        y = {
-            name: _as_table(v, f"{y_name} of {name!r}") for name, v in accuracy.items()
-        }
+        shapes = ("n_points", "n_repeats"), ("n_points",)
+        x: Measures = {}
+        y: Measures = {}
+        for values, measure, tables in ((fairness, x_name, x), (accuracy, y_name, y)):
+            for name, runs in values.items():
+                table = _inputs.as_array(runs, f"{measure} of {name!r}", *shapes)
+                tables[name] = table.reshape(len(table), -1)
         for name in x:
             if x[name].shape != y[name].shape:
                 raise ValueError(
@@ -92,6 +96,14 @@ class TradeOffDisplay:
         # 2. Points are means over the repeats, in columns fairness and accuracy.
         self._runs = {name: np.stack([x[name], y[name]], axis=-1) for name in x}
         self.means = {name: runs.mean(axis=1) for name, runs in self._runs.items()}
+        # Standard deviations, zero for a single repeat.
+        self._half_lengths = {
+            name: np.asarray(runs.std(axis=1, ddof=int(runs.shape[1] > 1)))
+            for name, runs in self._runs.items()
+        }
+        sizes = {name: len(m) for name, m in self.means.items()}
+        self._order = {name: np.arange(n) for name, n in sizes.items()}
+        self.dominated = {name: np.zeros(n, bool) for name, n in sizes.items()}
         # 3. Labels of all points of some methods.
         self.point_labels = dict(point_labels or {})
         for name, texts in self.point_labels.items():
@@ -113,6 +125,7 @@ class TradeOffDisplay:
         # Points, lines and bars of each method.
         self.lines_: dict[str, Any] = {}
         self.bars_: dict[str, list[Any]] = {}
+        self.dominated_: dict[str, Any] = {}
         for i, name in enumerate(self.means):
             style = {
                 **_draw.curve(i, name),
@@ -121,7 +134,15 @@ class TradeOffDisplay:
                 "markerfacecolor": "white" if i % 2 else _draw.color(i),
                 **line_kwargs,
             }
-            self._draw_method(ax, name, style)
+            order = self._order[name]
+            is_dominated = self.dominated[name][order]
+            line, bars = self._draw_points(ax, name, order[~is_dominated], style)
+            lighter = {**style, "linestyle": "", "alpha": 0.35, "label": None}
+            points, lighter_bars = self._draw_points(
+                ax, name, order[is_dominated], lighter
+            )
+            self.lines_[name], self.dominated_[name] = line, points
+            self.bars_[name] = bars + lighter_bars
         ax.grid(visible=True, color="0.9", linewidth=0.7)
         ax.set_axisbelow(True)
         ax.margins(x=0.08, y=0.1)  # space for the labels of the outermost points
@@ -137,11 +158,6 @@ class TradeOffDisplay:
         _draw.title(ax, self._title())
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-    def _draw_method(self, ax: Any, name: str, style: dict[str, Any]) -> None:
-        every_point = np.arange(len(self.means[name]))
-        line, bars = self._draw_points(ax, name, every_point, style)
-        self.lines_[name], self.bars_[name] = line, bars
 
     def _draw_points(
         self, ax: Any, name: str, points: NDArray[Any], style: dict[str, Any]
@@ -196,82 +212,246 @@ class TradeOffDisplay:
         return " and ".join(map(_draw.literal, names))
 
 
-def standard_deviations(runs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return standard deviations over axis 1; zero for a single repeat."""
-    return np.asarray(runs.std(axis=1, ddof=int(runs.shape[1] > 1)))
+@documented(**TEXTS)
+class ParetoFrontDisplay(TradeOffDisplay):
+    """Accuracy against fairness, a front for each method.
 
+    A point is a setting of a method, such as one kappa, averaged over repeated splits;
+    bars in both directions are confidence intervals of the two means. A line joins the
+    points of a method that none of its others beats in both; the others are drawn
+    lighter. The title names the fairest and the most accurate point.
 
-def _as_table(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return a measure of a method with a row for each point, a column for a repeat."""
-    table = np.asarray(values, dtype=np.float64)
-    if table.ndim == 1:
-        table = table[:, None]
-    if table.ndim != 2 or 0 in table.shape:
-        raise ValueError(
-            f"{name} must have shape (n_points, n_repeats) or (n_points,), got "
-            f"{table.shape}."
-        )
-    if not np.isfinite(table).all():
-        point, split = np.argwhere(~np.isfinite(table))[0]
-        raise ValueError(
-            f"{name} is NaN or infinite, the first at point {point} and split {split}. "
-            "Leave the point out, or the split."
-        )
-    return table
+    Parameters
+    ----------
+    accuracy : mapping of str to array-like of shape (n_points, n_repeats)
+        Accuracy of each setting in each split.
+        %(measure)s
+    fairness : mapping of str to array-like, shaped as in `accuracy`
+        One minus the gap between the groups.
+    %(point_labels)s
+    %(confidence)s
 
+    Attributes
+    ----------
+    %(means)s
+    half_widths : dict of str to ndarray of shape (n_points, 2)
+        Half widths of their confidence intervals, by Student's distribution; zero
+        without repeats. An indication: splits of the same rows are not independent.
+    dominated : dict of str to ndarray of bool of shape (n_points,)
+        Which points are beaten by another one of the same method.
+    %(artists)s
+    dominated_ : dict of str to matplotlib Line2D
+        The other points of each method.
 
-def read_runs(
-    results: Any, columns: Mapping[str, str | None], *, repeat: bool
-) -> tuple[Measures, Measures, dict[str, list[Any]]]:
-    """Return both measures of each method, and the settings of those with several.
+    %(bad_parts)s
 
-    `columns` are those of the method, both measures and the setting, by the parameter
-    that names them. Without settings the rows of a method repeat one point, or else
-    each is a point. Settings that are numbers are sorted if rows may repeat a point.
+    References
+    ----------
+    .. [1] He, Huang, Yao, Lin, "Enforcing Fairness Where It Matters: An Approach
+       Based on Difference-of-Convex Constraints", figure 1.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from scalefair.plotting import ParetoFrontDisplay
+    >>> display = ParetoFrontDisplay(
+    ...     {"DC": [0.83, 0.84, 0.85], "penalty": [0.82, 0.81]},
+    ...     fairness={"DC": [0.95, 0.90, 0.60], "penalty": [0.90, 0.85]},
+    ... ).plot(Figure().subplots())
+    >>> display.dominated["penalty"]
+    array([False,  True])
     """
-    # 1. The columns that are read, by parameter.
-    if not (hasattr(results, "columns") or isinstance(results, Mapping)):
-        results = list(results)
-        if not results:
-            raise ValueError("results has no rows.")
-        results = pandas.DataFrame(results)
-    read = {key: column for key, column in columns.items() if column is not None}
-    for parameter, column in read.items():
-        if column not in results:
+
+    _parameters = _names = ("fairness", "accuracy")
+    _axis_names = ("fairness (1 - gap)", "accuracy")
+    _sign = 1
+
+    def __init__(
+        self,
+        accuracy: Mapping[str, ArrayLike],
+        *,
+        fairness: Mapping[str, ArrayLike],
+        point_labels: Mapping[str, Any] | None = None,
+        confidence: float = 0.95,
+    ) -> None:
+        if not 0 < confidence < 1:
             raise ValueError(
-                f"results has no column {column!r}. Say with the parameter "
-                f"{parameter!r} which column to take."
+                f"confidence must be a level between 0 and 1, got {confidence!r}."
             )
-    try:
-        frame = pandas.DataFrame({key: list(results[c]) for key, c in read.items()})
-        values = frame.iloc[:, 1:3].astype(float)
-    except ValueError as error:
-        raise ValueError(f"The measures in results are no numbers: {error}.") from error
-    if frame.empty:
-        raise ValueError("results has no rows.")
-    if "setting" not in frame:
-        frame["setting"] = 0 if repeat else range(len(frame))
-    # 2. For each method arrays with a row for each setting, a column for each repeat.
-    first: Measures = {}
-    second: Measures = {}
-    settings = {}
-    for name, part in frame.groupby(frame["method"].astype(str), sort=False):
-        column = part["setting"].infer_objects()
-        codes, points = pandas.factorize(column, use_na_sentinel=False)
-        counts = np.bincount(codes)
-        if counts.min() < counts.max():
-            raise ValueError(
-                f"The settings of {name!r} differ in the number of repeats: "
-                f"{points.tolist()[counts.argmin()]!r} has {counts.min()}, another has "
-                f"{counts.max()}. Run what is missing or leave the setting out."
+        self.fairness, self.accuracy = self._set_points(
+            fairness, accuracy, point_labels
+        )
+        self.confidence = confidence
+        self._bar_caption = f"means of {{}} splits, {100 * confidence:g} % confidence"
+        self.half_widths = self._half_lengths
+        for name, m in self.means.items():
+            # 1. Student's quantile times the standard error of the mean.
+            n = self._runs[name].shape[1]
+            quantile = special.stdtrit(max(n - 1, 1), (1 + confidence) / 2)
+            self.half_widths[name] *= quantile / np.sqrt(n)
+            # 2. A point is dominated if another one is as good in both measures and
+            # better in one. Entry [i, j] compares point j with point i.
+            is_as_good = (m[None] >= m[:, None]).all(axis=2)
+            is_better = (m[None] > m[:, None]).any(axis=2)
+            self.dominated[name] = (is_as_good & is_better).any(axis=1)
+            # 3. The line goes by fairness, among equal ones by accuracy, falling.
+            self._order[name] = np.lexsort((-m[:, 1], m[:, 0]))
+
+    @classmethod
+    def from_results(
+        cls,
+        results: Any,
+        *,
+        method: str = "method",
+        setting: str | None = "kappa",
+        accuracy: str = "accuracy",
+        fairness: str = "fairness",
+        confidence: float = 0.95,
+        label_points: bool = False,
+        ax: Any = None,
+        legend: bool = True,
+        **line_kwargs: Any,
+    ) -> ParetoFrontDisplay:
+        """Draw a table of runs: one row for each method, setting and split.
+
+        Parameters
+        ----------
+        %(results)s
+        setting : str or None, default="kappa"
+            Column that tells the points of a method apart; None makes every row a
+            point. NaN is a setting too, of methods without parameter.
+        accuracy, fairness : str, default="accuracy", "fairness"
+            Columns with the accuracy and one minus the gap.
+        %(confidence)s
+        label_points : bool, default=False
+            Whether to write the setting beside each point, for methods with several.
+        %(drawing_results)s
+        """
+        measures = {"accuracy": accuracy, "fairness": fairness}
+        (accuracies, fairnesses), settings = read_runs(
+            results, method, measures, setting, repeat=False
+        )
+        display = cls(
+            accuracies,
+            fairness=fairnesses,
+            point_labels=settings if label_points and setting is not None else None,
+            confidence=confidence,
+        )
+        return display.plot(ax, legend=legend, **line_kwargs)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        sensitive_features: ArrayLike | None = None,
+        interval: tuple[float, float] | None = None,
+        given: str | None = None,
+        attributes: str | None = None,
+        name: str | None = None,
+        confidence: float = 0.95,
+        label_points: bool = True,
+        ax: Any = None,
+        legend: bool = True,
+        **line_kwargs: Any,
+    ) -> ParetoFrontDisplay:
+        """Draw the results of a search over allowed gaps, or of fitted classifiers.
+
+        Parameters
+        ----------
+        estimator : PartiallyFairClassifierCV, list of classifiers, or mapping
+            A fitted search, whose `cv_results_` hold a point for each gap and fold. Or
+            fitted classifiers, such as a path over allowed gaps, each a point on the
+            rows `X`; or several such lists, by their names. Each is given the groups
+            if it takes them.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows on which classifiers are compared. None draws a search.
+        y : array-like of shape (n_samples,), default=None
+            True labels of the rows.
+        sensitive_features : array-like of shape (n,) or (n, k), default=None
+            Group of each of the n rows; of k columns as `attributes` says.
+        interval : tuple of float or None, default=None
+            Ranks, from the top of each group, that the gap is about; None takes that
+            of the classifiers, if those that have one agree, or all.
+        given : {"positive", "label"} or None, default=None
+            Which rows the gap is about: all, the positive ones, or those of the same
+            label; None takes that of the classifiers.
+        attributes : {"joint", "each"} or None, default=None
+            Whether of several columns combinations are compared, or the groups of each
+            by itself; None takes that of the classifiers.
+        name : str or None, default=None
+            Name in the legend; None takes "cross-validation", or the class.
+        %(confidence)s
+        label_points : bool, default=True
+            Whether to write the allowed gap beside each point.
+        %(drawing)s
+        NotFittedError
+            If an estimator is not fitted.
+        ValueError
+            If lengths differ, or there are rows without labels or groups.
+        """
+        # A search: a point for each gap, a repeat for each fold.
+        if X is None:
+            check_is_fitted(estimator, "cv_results_")
+            name, results = name or "cross-validation", estimator.cv_results_
+            accuracies = {name: results["accuracy"]}
+            fairnesses = {name: results["fairness"]}
+            labels = {name: list(results["kappa"])}
+        elif y is None or sensitive_features is None:
+            raise ValueError("X needs y and sensitive_features, its labels and groups.")
+        # Classifiers: a point for each, measured on the rows.
+        else:
+            paths = _as_paths(estimator, name)
+            options = _inputs.fill_settings(
+                list(chain.from_iterable(paths.values())),
+                {"interval": interval, "given": given, "attributes": attributes},
             )
-        # Rows of the same setting side by side, then an axis for each setting.
-        runs = values.loc[part.index[codes.argsort(kind="stable")]].to_numpy()
-        runs = runs.reshape(len(points), -1, 2)
-        if repeat and pandas.api.types.is_numeric_dtype(column):
-            order = np.argsort(points)
-            runs, points = runs[order], points[order]
-        first[str(name)], second[str(name)] = runs[..., 0], runs[..., 1]
-        if len(points) > 1:
-            settings[str(name)] = points.tolist()
-    return first, second, settings
+            groups = sensitive_features
+            if options.get("attributes") != "each":
+                # Encoded here: small groups are warned of once.
+                names, codes = encode_groups(sensitive_features)
+                groups = names[codes]
+
+            def measure(model: Any) -> tuple[float, float]:
+                """Return the accuracy of a model and one minus its gap."""
+                labels = _inputs.call_method(model, "predict", X, groups)
+                scores = _inputs.call_method(model, "decision_function", X, groups)
+                gap = partial_parity_gap(
+                    scores, sensitive_features=groups, y_true=y, **options
+                )
+                return float(accuracy_score(y, labels)), 1 - gap
+
+            measures = {
+                key: np.array([measure(model) for model in path]).T
+                for key, path in paths.items()
+            }
+            accuracies, fairnesses = (
+                {key: rows[i] for key, rows in measures.items()} for i in range(2)
+            )
+            labels = {
+                key: [model.kappa for model in path]
+                for key, path in paths.items()
+                if all(hasattr(model, "kappa") for model in path)
+            }
+        display = cls(
+            accuracies,
+            fairness=fairnesses,
+            point_labels=labels if label_points else None,
+            confidence=confidence,
+        )
+        return display.plot(ax, legend=legend, **line_kwargs)
+
+
+def _as_paths(estimator: Any, name: str | None) -> dict[str, list[Any]]:
+    """Return lists of classifiers by name; a single one has `name`, or its class's."""
+    is_path = isinstance(estimator, list) and bool(estimator)
+    first = estimator[0] if is_path else estimator
+    paths = {
+        key: value if isinstance(value, list) else [value]
+        for key, value in _inputs.by_name(estimator, name, type(first).__name__).items()
+    }
+    if not all(paths.values()):
+        raise ValueError("A list of classifiers is empty: give at least one.")
+    return paths

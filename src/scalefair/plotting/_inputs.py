@@ -1,4 +1,4 @@
-"""Outputs of fitted models for rows with groups: computed and checked."""
+"""What displays are drawn from: outputs of models, tables of runs; checked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
+import pandas
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +18,9 @@ from scalefair._groups import (
     compared_attributes,
     encode_values,
 )
+
+# Arrays of shape (n_points, n_repeats) by name of the method.
+Measures = dict[str, NDArray[np.float64]]
 
 
 def estimator_method(
@@ -52,12 +56,8 @@ def estimator_method(
         %(as_for_predictions)s
         """
         models = by_name(estimator, name, type(estimator).__name__)
-        # Settings that are not passed are those of the models, if they agree.
-        for setting in settings:
-            if options.get(setting) is None:
-                options[setting] = common_setting(models.values(), setting)
-            if options[setting] is None:
-                del options[setting]  # the default
+        chosen = {setting: options.pop(setting, None) for setting in settings}
+        options |= fill_settings(models.values(), chosen)
         outputs = {
             key: call_method(model, method, X, sensitive_features)
             for key, model in models.items()
@@ -113,11 +113,17 @@ def call_method(model: Any, method: str, X: Any, sensitive_features: ArrayLike) 
     return bound(X)
 
 
-def common_setting(models: Iterable[Any], name: str) -> Any:
-    """Return a parameter of the models if all that have it agree, else None."""
-    values = [getattr(model, name) for model in models if hasattr(model, name)]
-    agree = all(np.array_equal(value, values[0]) for value in values)
-    return values[0] if values and agree else None
+def fill_settings(models: Iterable[Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings; for None that of all models that have it, if they agree."""
+    filled = {}
+    for name, setting in settings.items():
+        if setting is None:
+            values = [getattr(model, name) for model in models if hasattr(model, name)]
+            if values and all(np.array_equal(value, values[0]) for value in values):
+                setting = values[0]
+        if setting is not None:  # else the default of the display
+            filled[name] = setting
+    return filled
 
 
 def compared_rows(
@@ -154,10 +160,13 @@ def check_outputs(
     attributes: str = "joint",
 ) -> tuple[list[NDArray[np.float64]], list[Attribute]]:
     """Return the outputs of each model as arrays, and the attributes compared."""
-    arrays = [
-        _check_output(output, f"{quantity} of {name!r}" if name else quantity)
-        for name, output in outputs.items()
-    ]
+    arrays = []
+    for name, output in outputs.items():
+        array = np.asarray(output, dtype=np.float64)
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]  # as some regressors return a single output
+        subject = f"{quantity} of {name!r}" if name else quantity
+        arrays.append(as_array(array, subject, ("n_samples",)))
     sizes = {len(array) for array in arrays}
     if len(sizes) > 1:
         raise ValueError(
@@ -169,20 +178,97 @@ def check_outputs(
     return arrays, compared
 
 
-def _check_output(output: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return an array with one finite number for each row."""
-    array = np.asarray(output, dtype=np.float64)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]  # as some regressors return a single output
-    if array.ndim != 1 or not array.size:
+def as_array(
+    values: Any, name: str, *shapes: tuple[int | str, ...]
+) -> NDArray[np.float64]:
+    """Return an array of finite numbers that has one of the shapes.
+
+    A name in a shape stands for any length but zero.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    is_fitting = any(
+        len(shape) == array.ndim
+        and all(
+            m > 0 if isinstance(n, str) else n == m
+            for n, m in zip(shape, array.shape, strict=True)
+        )
+        for shape in shapes
+    )
+    if not is_fitting:
+        texts = [str(shape).replace("'", "") for shape in shapes]
         raise ValueError(
-            f"{name} must be one-dimensional with one number per row, got shape "
-            f"{array.shape}."
+            f"{name} must have shape {' or '.join(texts)}, got {array.shape}."
         )
     is_bad = ~np.isfinite(array)
     if is_bad.any():
+        first = np.argwhere(is_bad)[0].tolist()
+        position = first[0] if len(first) == 1 else tuple(first)
         raise ValueError(
             f"{name} has a value that is NaN or infinite, the first at position "
-            f"{is_bad.argmax()}. Leave such rows out."
+            f"{position}. Replace it, or leave it out."
         )
     return array
+
+
+def read_runs(
+    results: Any,
+    method: str,
+    measures: Mapping[str, str],
+    setting: str | None,
+    *,
+    repeat: bool,
+) -> tuple[list[Measures], dict[str, list[Any]]]:
+    """Return each measure of each method, and the settings of those with several.
+
+    `measures` are columns by the parameter that names them. Without settings the rows
+    of a method repeat one point, or else each is a point. Settings that are numbers are
+    sorted if rows may repeat a point.
+    """
+    # 1. The columns that are read, by parameter.
+    if not (hasattr(results, "columns") or isinstance(results, Mapping)):
+        results = list(results)
+        if not results:
+            raise ValueError("results has no rows.")
+        results = pandas.DataFrame(results)
+    columns = {"method": method, **measures}
+    if setting is not None:
+        columns["setting"] = setting
+    for parameter, column in columns.items():
+        if column not in results:
+            raise ValueError(
+                f"results has no column {column!r}. Say with the parameter "
+                f"{parameter!r} which column to take."
+            )
+    try:
+        frame = pandas.DataFrame({key: list(results[c]) for key, c in columns.items()})
+        values = frame[list(measures)].astype(float)
+    except ValueError as error:
+        raise ValueError(f"The measures in results are no numbers: {error}.") from error
+    if frame.empty:
+        raise ValueError("results has no rows.")
+    if setting is None:
+        frame["setting"] = 0 if repeat else range(len(frame))
+    # 2. For each method arrays with a row for each setting, a column for each repeat.
+    tables: list[Measures] = [{} for _ in measures]
+    settings = {}
+    for name, part in frame.groupby(frame["method"].astype(str), sort=False):
+        column = part["setting"].infer_objects()
+        codes, points = pandas.factorize(column, use_na_sentinel=False)
+        counts = np.bincount(codes)
+        if counts.min() < counts.max():
+            raise ValueError(
+                f"The settings of {name!r} differ in the number of repeats: "
+                f"{points.tolist()[counts.argmin()]!r} has {counts.min()}, another has "
+                f"{counts.max()}. Run what is missing or leave the setting out."
+            )
+        # Rows of the same setting side by side, then an axis for each setting.
+        runs = values.loc[part.index[codes.argsort(kind="stable")]].to_numpy()
+        runs = runs.reshape(len(points), -1, len(measures))
+        if repeat and pandas.api.types.is_numeric_dtype(column):
+            order = np.argsort(points)
+            runs, points = runs[order], points[order]
+        for i, table in enumerate(tables):
+            table[str(name)] = runs[..., i]
+        if len(points) > 1:
+            settings[str(name)] = points.tolist()
+    return tables, settings

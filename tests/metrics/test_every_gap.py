@@ -1,0 +1,265 @@
+"""Promises of every gap of scores; pairwise gaps, pair by pair."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from scalefair.metrics import (
+    group_auc_gap,
+    inter_group_pairwise_gap,
+    intra_group_pairwise_gap,
+    partial_demographic_parity_gap,
+    partial_equal_opportunity_gap,
+    partial_equalized_odds_gap,
+    statistical_parity_ks,
+    weak_partial_demographic_parity_gap,
+)
+
+LABELLED = [
+    inter_group_pairwise_gap,
+    intra_group_pairwise_gap,
+    partial_equal_opportunity_gap,
+    partial_equalized_odds_gap,
+]
+GAPS = [
+    group_auc_gap,
+    partial_demographic_parity_gap,
+    statistical_parity_ks,
+    weak_partial_demographic_parity_gap,
+    *LABELLED,
+]
+every_gap = pytest.mark.parametrize("gap", GAPS)
+every_labelled_gap = pytest.mark.parametrize("gap", LABELLED)
+
+
+def measure(gap, y_true, scores, groups):
+    labels = [y_true] if gap in LABELLED else []
+    return gap(*labels, scores, sensitive_features=groups)
+
+
+@st.composite
+def labelled_scores(draw):
+    """Scores with ties, two to four groups, each with both labels."""
+    n_groups = draw(st.integers(2, 4))
+    row = st.tuples(st.integers(0, 1), st.integers(0, n_groups - 1))
+    rows = [*product([0, 1], range(n_groups)), *draw(st.lists(row, max_size=25))]
+    score = st.integers(0, draw(st.integers(0, 10)))
+    scores = draw(st.lists(score, min_size=len(rows), max_size=len(rows)))
+    return [y for y, _ in rows], [float(s) for s in scores], [g for _, g in rows]
+
+
+@every_gap
+@settings(max_examples=30, deadline=None)
+@given(case=labelled_scores(), random=st.randoms(use_true_random=False))
+def test_unchanged_by_order_names_and_scale(gap, case, random):
+    y_true, scores, groups = case
+    order = list(range(len(scores)))
+    random.shuffle(order)
+    frame = pd.DataFrame({"y": y_true, "s": scores, "g": groups}, index=order)
+    values = {
+        measure(gap, *rows)
+        for rows in [
+            case,
+            ([v[i] for i in order] for v in case),
+            (y_true, np.arctan(scores), groups),
+            (y_true, np.float32(scores), groups),
+            (y_true, scores, [f"group {9 - g}" for g in groups]),
+            (np.where(np.array(y_true) == 1, "yes", "no"), scores, groups),
+            (2 * np.array(y_true) - 1, scores, groups),
+            (frame["y"], frame["s"], frame["g"]),
+        ]
+    }
+    assert len(values) == 1
+    assert type(*values) is float
+
+
+@every_gap
+def test_no_gap_and_the_largest(gap):
+    y_true, groups = [0, 1, 0, 1], ["a", "a", "b", "b"]
+    assert measure(gap, y_true, [7.0] * 4, groups) == 0
+    # Only the areas within groups are as large if the second one is ranked wrongly.
+    apart = [-2, -1, 2, 1] if gap is intra_group_pairwise_gap else [-2, -1, 1, 2]
+    largest = 0.5 if gap is group_auc_gap else 1
+    assert measure(gap, y_true, apart, groups) == largest
+
+
+@every_gap
+@pytest.mark.parametrize(
+    "convert", [pd.DataFrame, lambda v: np.array(v, dtype=object), pd.Series, np.array]
+)
+def test_kinds_of_input(gap, convert):
+    rows = [0, 1, 1, 0], [4, 3, 0, -1], ["m", "f", "m", "f"]
+    assert measure(gap, *map(convert, rows)) == measure(gap, *rows)
+
+
+ROWS = {"y_true": [0, 1, 0, 1], "scores": [1, 2, 3, 4], "groups": ["a", "a", "b", "b"]}
+
+
+@every_gap
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scores": [1.0, np.nan, 2.0, 0]}, r"y_\w+ has 1 NaN.* first at position 1"),
+        ({"scores": [[1.0, 2.0]] * 4}, "one-dimensional.*pass one column"),
+        ({"scores": []}, "empty"),
+        ({"scores": ["high", "low", "low", "low"]}, "real numbers"),
+        ({"scores": np.array(["a", 1, 2, 3], dtype=object)}, "real numbers"),
+        ({"scores": [1.0, None, 2.0, 0]}, r"real numbers|NaN"),
+        ({"scores": np.array([1j, 0, 1, 0])}, "real numbers"),
+        ({"groups": ["a", "b"]}, "one group per sample"),
+        ({"groups": ["a"] * 4}, "only one group .'a'.*measures of accuracy"),
+        ({"groups": ["a", None, "b", "b"]}, "missing"),
+    ],
+)
+def test_scores_and_groups_that_are_refused(gap, change, message):
+    with pytest.raises(ValueError, match=message):
+        measure(gap, *(ROWS | change).values())
+
+
+@every_labelled_gap
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 1, 0], "3 labels and 4 scores"),
+        ([0, 1, 2, 1], "two labels.*3: 0, 1, 2"),
+        ([1, 1, 1, 1], "two labels"),
+        ([0, 1, np.nan, 1], "missing"),
+        ([1, 0, 0, 0], r"group\(s\) \['b'\] have no positive"),
+    ],
+)
+def test_labels_that_are_refused(gap, labels, message):
+    with pytest.raises(ValueError, match=message):
+        measure(gap, *(ROWS | {"y_true": labels}).values())
+
+
+@every_labelled_gap
+def test_negative_rows_are_needed_where_they_are_compared(gap):
+    rows = ROWS | {"y_true": [1, 1, 0, 1]}
+    if gap is partial_equal_opportunity_gap:
+        assert measure(gap, *rows.values()) == 1
+        return
+    with pytest.raises(ValueError, match=r"group\(s\) \['a'\] have no negative"):
+        measure(gap, *rows.values())
+
+
+def test_with_metric_frame():
+    fairlearn = pytest.importorskip("fairlearn.metrics", reason="needs fairlearn")
+    rng = np.random.default_rng(0)
+    y_true, scores = rng.integers(0, 2, 300), rng.standard_normal(300)
+    groups, region = rng.integers(0, 3, 300), rng.choice(["north", "south"], 300)
+    interval = (0.05, 0.3)
+
+    def gap(y_true, y_score, sensitive_features):
+        return partial_demographic_parity_gap(
+            y_score, sensitive_features=sensitive_features, interval=interval
+        )
+
+    def share(y_true, y_score):
+        return np.clip((np.mean(y_score > 0.2) - 0.05) / 0.25, 0, 1)
+
+    samples = {"y_true": y_true, "y_pred": scores}
+    for metric in (gap, inter_group_pairwise_gap, intra_group_pairwise_gap):
+        frame = fairlearn.MetricFrame(
+            metrics=metric,
+            **samples,
+            sensitive_features=region,
+            sample_params={"sensitive_features": groups},
+        )
+        for name in ("north", "south"):
+            kept = region == name
+            expected = metric(
+                y_true[kept], scores[kept], sensitive_features=groups[kept]
+            )
+            assert frame.by_group[name] == expected
+    frame = fairlearn.MetricFrame(metrics=share, **samples, sensitive_features=groups)
+    weak = weak_partial_demographic_parity_gap(
+        scores, sensitive_features=groups, interval=interval, threshold=0.2
+    )
+    assert frame.difference() == pytest.approx(weak)
+
+
+# -- Pairwise gaps ------------------------------------------------------------------
+
+
+def chance(upper, lower):
+    """Chance that a score of the first outranks one of the second, pair by pair."""
+    wins = sum((a > b) + 0.5 * (a == b) for a, b in product(upper, lower))
+    return wins / (len(upper) * len(lower))
+
+
+def brute_force_gaps(y_true, scores, groups):
+    """The three gaps over all pairs of groups and rows."""
+    names = sorted(set(groups))
+    rows = list(zip(y_true, scores, groups, strict=True))
+    everyone = {k: [s for _, s, g in rows if g == k] for k in names}
+    positive = {k: [s for y, s, g in rows if g == k and y == 1] for k in names}
+    negative = {k: [s for y, s, g in rows if g == k and y == 0] for k in names}
+    pairs = [(k, j) for k in names for j in names if k != j]
+    return {
+        group_auc_gap: max(
+            abs(chance(everyone[k], everyone[j]) - 0.5) for k, j in pairs
+        ),
+        inter_group_pairwise_gap: max(
+            abs(chance(positive[k], negative[j]) - chance(positive[j], negative[k]))
+            for k, j in pairs
+        ),
+        intra_group_pairwise_gap: max(
+            abs(chance(positive[k], negative[k]) - chance(positive[j], negative[j]))
+            for k, j in pairs
+        ),
+    }
+
+
+def test_known_answers_of_pairs():
+    groups = ["a"] * 4 + ["b"] * 4
+    y_true = [1, 1, 0, 0] * 2
+    scores = [5, 3, 3, 1, 4, 0, 2, 2]
+    # a outranks b in 4 + 3 + 3 + 1 of 16 pairs.
+    assert group_auc_gap(scores, sensitive_features=groups) == 11 / 16 - 1 / 2
+    # 4 of 4 pairs of positive a, negative b; 2 of positive b (4 > 3, 4 > 1).
+    inter = inter_group_pairwise_gap(y_true, scores, sensitive_features=groups)
+    assert inter == 1 - 1 / 2
+    # 3.5 of 4 pairs within a (one tie), 2 of 4 within b.
+    intra = intra_group_pairwise_gap(y_true, scores, sensitive_features=groups)
+    assert intra == 3.5 / 4 - 2 / 4
+
+
+@settings(max_examples=80, deadline=None)
+@given(case=labelled_scores())
+def test_pairwise_definitions(case):
+    for gap, expected in brute_force_gaps(*case).items():
+        assert measure(gap, *case) == pytest.approx(expected, abs=1e-12)
+
+
+def test_groups_of_one_row():
+    assert group_auc_gap([1.0, 2.0], sensitive_features=[0, 1]) == 0.5
+    assert group_auc_gap([1.0, 1.0], sensitive_features=[0, 1]) == 0
+    assert group_auc_gap([1.0, 2.0, 3.0], sensitive_features=[0, 1, 0]) == 0
+
+
+def test_counts_of_many_pairs_do_not_overflow():
+    # 4e10 pairs between the groups, more than 32 bits, and long ties.
+    rng = np.random.default_rng(0)
+    groups = np.arange(400_000) % 2
+    y_true = rng.integers(0, 2, 400_000)
+    scores = rng.integers(0, 3 + 2 * groups + y_true)
+    area = roc_auc_score(groups, scores)
+    assert group_auc_gap(scores, sensitive_features=groups) == pytest.approx(area - 0.5)
+
+    def pairs(k, j):  # the positive rows of k and the negative ones of j
+        return np.where(y_true == 1, groups == k, groups == j)
+
+    for gap, (k, j) in [
+        (intra_group_pairwise_gap, (pairs(0, 0), pairs(1, 1))),
+        (inter_group_pairwise_gap, (pairs(0, 1), pairs(1, 0))),
+    ]:
+        expected = roc_auc_score(y_true[k], scores[k]) - roc_auc_score(
+            y_true[j], scores[j]
+        )
+        value = measure(gap, y_true, scores, groups)
+        assert value == pytest.approx(abs(expected), abs=1e-12)
