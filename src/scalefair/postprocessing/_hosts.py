@@ -1,17 +1,24 @@
-"""Hosts of scikit-learn's models, and the choice of the host of a model."""
+"""Hosts: trained models whose linear layers can be read and changed.
+
+Those of scikit-learn's models, the choice of the host of a model, and whether a model
+is fitted. Hosts of PyTorch modules are in a file of their own.
+"""
 
 from __future__ import annotations
 
 import copy
+import sys
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Integral
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import expit
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
@@ -21,17 +28,13 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._entries import validate_data
-from scalefair.kernels import block_multiply
-from scalefair.postprocessing._layer_host import (
-    LayerChanges,
-    LayerHost,
-    check_new_values,
-    is_linear_output,
-)
-from scalefair.postprocessing._torch_host import TorchHost
-from scalefair.postprocessing._training_rows import is_module
+from scalefair.kernels import block_multiply, long_blas_call
+from scalefair.streaming import is_partitioned
 
 Array = NDArray[np.float64]
+
+# New weight (m, n) and bias (m,) of layers by number; None keeps the bias.
+LayerChanges: TypeAlias = Mapping[int, tuple[ArrayLike, ArrayLike | None]]
 
 _SUPPORTED = (
     "Supported are a fitted MLPRegressor, a regressor with coef_ and intercept_ that "
@@ -59,65 +62,155 @@ _ACTIVATIONS: dict[str, Callable[[NDArray[Any]], Any]] = {
 }
 
 
-def find_host(estimator: Any) -> LayerHost:
-    """Return the host that can read and change the layers of a fitted model.
+class LayerHost(ABC):
+    """A trained model as a sequence of linear layers 0, 1, ...; never modified.
 
-    The host of a frozen estimator is that of the estimator inside. For a model without
-    a host, a TypeError lists those that have one.
+    A layer maps n inputs to m outputs, ``inputs @ weight.T + bias``. `estimator` is
+    what the user gave: the `model` with the layers, or a Pipeline that ends in it,
+    whose steps before it are the `transformers`.
     """
-    if isinstance(estimator, type):
-        raise TypeError(
-            f"estimator is the class {estimator.__name__}: pass a fitted instance of "
-            "it."
-        )
-    if isinstance(estimator, FrozenEstimator):
-        return find_host(estimator.estimator)
-    if hasattr(estimator, "__sklearn_tags__") and is_classifier(estimator):
-        raise TypeError(
-            f"{type(estimator).__name__} is a classifier, not a regressor. {_SUPPORTED}"
-        )
-    if is_module(estimator) or is_module(getattr(estimator, "module_", None)):
-        return TorchHost(estimator)
-    if isinstance(estimator, Pipeline):
-        last = estimator.steps[-1][1]
-        if last is None or isinstance(last, str):
-            raise TypeError(
-                f"The last step of the Pipeline is {last!r}: it must be a regressor. "
-                f"{_SUPPORTED}"
-            )
-        return PipelineHost(estimator, find_host(last))
-    _check_has_layers(estimator)
-    if isinstance(estimator, MLPRegressor):
-        return MLPHost(estimator)
-    return LinearHost(estimator)
 
+    layer_names: list[str]
+    # Whether the inputs of a later layer can be computed from those of a layer.
+    can_resume = True
 
-def _check_has_layers(estimator: Any) -> None:
-    """Raise for a model without linear layers, or one that has not been fitted."""
-    name = type(estimator).__name__
-    for attribute, advice in _WRAPPED_ADVICE.items():
-        # The estimator_ of an ensemble is a template that was not fitted.
-        if hasattr(estimator, attribute) and not hasattr(estimator, "estimators_"):
-            raise TypeError(
-                f"A {name} wraps the regressor whose layers are meant: {advice}."
+    def __init__(
+        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
+    ) -> None:
+        self.model, self.transformers = model, transformers
+        self.estimator = model if estimator is None else estimator
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.layer_names)
+
+    def resolve(self, layer: int | str) -> int:
+        """Return the number of a layer, given a name or a number, maybe negative."""
+        layers = f"The layers are {', '.join(map(repr, self.layer_names))}."
+        if isinstance(layer, str):
+            if layer not in self.layer_names:
+                raise ValueError(f"There is no layer {layer!r}. {layers}")
+            return self.layer_names.index(layer)
+        if not isinstance(layer, Integral) or isinstance(layer, bool | np.bool_):
+            raise TypeError(f"layer must be an integer or a name, got {layer!r}.")
+        n_layers = self.n_layers
+        if not -n_layers <= layer < n_layers:
+            raise ValueError(
+                f"layer={layer} is out of range for {n_layers} linear layer(s): give "
+                f"a number from {-n_layers} to {n_layers - 1}, or a name. {layers}"
             )
-    if not hasattr(estimator, "predict"):
-        raise TypeError(f"estimator has no predict, got {estimator!r}. {_SUPPORTED}")
-    if hasattr(estimator, "__sklearn_tags__") and hasattr(estimator, "fit"):
-        try:
-            check_is_fitted(estimator)
-        except NotFittedError as error:
-            raise NotFittedError(
-                f"This {name} has not been fitted: call its fit first. {_SUPPORTED}"
-            ) from error
-    has_layers = isinstance(estimator, MLPRegressor) or (
-        hasattr(estimator, "coef_") and hasattr(estimator, "intercept_")
-    )
-    if not has_layers:
-        raise TypeError(
-            f"{name} has no linear layer that could be changed. {_SUPPORTED} Of a "
-            "search or another wrapper, pass the fitted regressor inside it."
-        )
+        return int(layer) % n_layers
+
+    @abstractmethod
+    def shape(self, layer: int) -> tuple[int, int]:
+        """Return the numbers of outputs m and inputs n of a layer."""
+
+    @abstractmethod
+    def weight(self, layer: int) -> Array:
+        """Return a copy of the weight of a layer, shape (m, n)."""
+
+    @abstractmethod
+    def bias(self, layer: int) -> Array:
+        """Return a copy of the bias of a layer, shape (m,); zeros if it has none."""
+
+    @abstractmethod
+    def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
+        """Change a layer of this model in place."""
+
+    def check_rows(self, X: Any) -> Any:
+        """Return rows in a form that can be sliced into batches; values are unread."""
+        if sparse.issparse(X):
+            X = X.tocsr()
+        elif not hasattr(X, "shape"):
+            X = np.asarray(X)
+        if not self.transformers:  # the first of them checks its rows
+            self._check_shape(tuple(X.shape))
+        return X
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        """Raise a ValueError unless rows of this shape fit the model."""
+        if len(shape) != 2:
+            raise ValueError(
+                f"X must have two dimensions, rows and features, got shape {shape}. "
+                "Reshape a single feature by X.reshape(-1, 1), a single row by "
+                "X.reshape(1, -1)."
+            )
+        n_features = self.shape(0)[1]
+        if shape[1] != n_features:
+            raise ValueError(
+                f"X has {shape[1]} features, the estimator was fitted on {n_features}."
+            )
+
+    def transform(self, X_batch: Any) -> Any:
+        """Return raw rows as the steps before the model transform them."""
+        for transformer in self.transformers:
+            X_batch = transformer.transform(X_batch)
+        return X_batch
+
+    def _first_inputs(self, X_batch: Any) -> Any:
+        """Return transformed rows, checked as the predict of the model does."""
+        X_batch = self.transform(X_batch)
+        if not hasattr(self.model, "__sklearn_tags__"):
+            return X_batch
+        options = {"accept_sparse": ["csr", "csc"], "ensure_min_samples": 0}
+        return validate_data(self.model, X_batch, reset=False, **options)
+
+    def forward_from(self, A: Any, layer: int, later: int) -> Any:
+        """Return the inputs of a later layer, given the inputs `A` of a layer."""
+        raise NotImplementedError
+
+    def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
+        """Return the inputs (rows, n) of a layer: maybe a view, never written to."""
+        A = self.forward_from(self._first_inputs(X_batch), 0, layer)
+        return _to_dense_float(A)
+
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
+        """Yield the inputs of layer after layer, from one pass of the rows.
+
+        None stands for a layer whose inputs are not rows of samples.
+        """
+        A = self._first_inputs(X_batch)
+        for layer in range(self.n_layers):
+            A = self.forward_from(A, max(layer - 1, 0), layer)
+            yield _to_dense_float(A)
+
+    def outputs(self, X_batch: Any) -> NDArray[Any]:
+        """Return the predictions for some raw rows, (rows,) or (rows, n_outputs)."""
+        predicted: NDArray[Any] = self.model.predict(self.transform(X_batch))
+        return predicted
+
+    def replaced(self, layers: LayerChanges) -> LayerHost:
+        """Return the host of a deep copy of the estimator with some layers changed."""
+        changed = find_host(copy.deepcopy(self.estimator))
+        for layer, (weight, bias) in layers.items():
+            changed._set_layer(layer, weight, bias)
+        return changed
+
+    def check_linear_output(self, X_batch: Any) -> None:
+        """Raise a ValueError unless the last layer gives the predictions."""
+        last = self.n_layers - 1
+        A = self.inputs(X_batch, last)
+        outputs = np.asarray(self.outputs(X_batch)).reshape(len(A), -1)
+        if not is_linear_output(A, self.weight(last), self.bias(last), outputs):
+            raise ValueError(
+                f"The predictions of this {type(self.estimator).__name__} are not the "
+                f"outputs of its last layer {self.layer_names[last]!r} (a link or "
+                "output function follows, or another layer), so that it cannot be "
+                "refitted by least squares: use refit_last=None."
+            )
+
+    def check_finite_layers(self) -> None:
+        """Raise a ValueError if training has left NaN or infinity in a layer."""
+        for layer, name in enumerate(self.layer_names):
+            parts = {"weight": self.weight(layer), "bias": self.bias(layer)}
+            for part, values in parts.items():
+                if not np.isfinite(values).all():
+                    raise ValueError(
+                        f"The {part} of layer {name!r} of this "
+                        f"{type(self.model).__name__} has entries that are NaN or "
+                        "infinite: its training has failed. Train it again, with a "
+                        "smaller learning rate for example."
+                    )
 
 
 class LinearHost(LayerHost):
@@ -127,22 +220,31 @@ class LinearHost(LayerHost):
     that for generalized linear models. Other models with `coef_` are refused.
     """
 
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
+    def __init__(
+        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(model, estimator, transformers)
         self.layer_names = ["coef_"]
-        name = type(estimator).__name__
-        if isinstance(getattr(type(estimator), "coef_", None), property):
+        name = type(model).__name__
+        if isinstance(getattr(type(model), "coef_", None), property):
             raise TypeError(
                 f"The coef_ of a {name} is computed from its other attributes and "
                 "cannot be changed: fit LinearSVR or another linear model instead."
             )
-        coef = estimator.coef_
-        if sparse.issparse(coef) or np.ndim(coef) not in (1, 2):
+        if sparse.issparse(model.coef_) or np.ndim(model.coef_) not in (1, 2):
             raise TypeError(
                 f"The coef_ of a {name} must be an array of shape (n,) or (m, n)."
             )
         self.check_finite_layers()
-        if not isinstance(estimator, _LINK_REGRESSORS) and not self._is_linear():
+        if isinstance(model, _LINK_REGRESSORS):
+            return
+        # Compare predictions with the layer's outputs: at zero and at another row.
+        n_features = self.shape(0)[1]
+        rows = np.stack([np.zeros(n_features), np.cos(np.arange(n_features))])
+        with warnings.catch_warnings():  # the fit may have seen feature names
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            predicted = np.asarray(model.predict(rows)).reshape(2, -1)
+        if not is_linear_output(rows, self.weight(0), self.bias(0), predicted):
             raise TypeError(
                 f"{name} has coef_ and intercept_ but does not predict by "
                 "X @ coef_.T + intercept_, so changing coef_ would not change the "
@@ -150,118 +252,73 @@ class LinearHost(LayerHost):
                 "done to X before it in a Pipeline."
             )
 
-    def _is_linear(self) -> bool:
-        """Compare predictions with the layer's outputs: at zero and at another row."""
-        weight, bias = self.weight(0), self.bias(0)
-        n_features = weight.shape[1]
-        rows = np.stack([np.zeros(n_features), np.cos(np.arange(n_features))])
-        with warnings.catch_warnings():  # the fit may have seen feature names
-            warnings.filterwarnings("ignore", "X does not have valid feature names")
-            predicted = np.asarray(self.estimator.predict(rows)).reshape(2, -1)
-        return is_linear_output(rows, weight, bias, predicted)
-
     def shape(self, layer: int) -> tuple[int, int]:
-        n_outputs, n_features = np.atleast_2d(self.estimator.coef_).shape
+        n_outputs, n_features = np.atleast_2d(self.model.coef_).shape
         return n_outputs, n_features
 
     def weight(self, layer: int) -> Array:
-        return np.atleast_2d(np.array(self.estimator.coef_, dtype=np.float64))
+        return np.atleast_2d(np.array(self.model.coef_, dtype=np.float64))
 
     def bias(self, layer: int) -> Array:
         """Return ``intercept_``, repeated if one number serves several outputs."""
-        intercept = np.asarray(self.estimator.intercept_, dtype=np.float64)
+        intercept = np.asarray(self.model.intercept_, dtype=np.float64)
         return np.broadcast_to(intercept.reshape(-1), self.shape(layer)[:1]).copy()
 
-    def check_rows(self, X: Any) -> Any:
-        return _check_table(X, self.shape(0)[1])
-
-    def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
-        return _to_dense_float(_validate_rows(self.estimator, X_batch))
-
-    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any]]:
-        yield self.inputs(X_batch, 0)
-
-    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
+    def forward_from(self, A: Any, layer: int, later: int) -> Any:
         return A  # the only layer
 
-    def replaced(self, layers: LayerChanges) -> LinearHost:
-        changed = copy.deepcopy(self.estimator)
-        for layer, (weight, bias) in layers.items():
-            old, shape = np.asarray(changed.coef_), self.shape(layer)
-            new = check_new_values("weight of coef_", weight, shape, old.dtype)
-            changed.coef_ = new.reshape(old.shape)
-            if bias is not None:
-                new = check_new_values("intercept_", bias, shape[:1], np.float64)
-                changed.intercept_ = _like_intercept(new, changed.intercept_)
-        return LinearHost(changed)
-
-
-def _like_intercept(bias: Array, intercept: Any) -> Any:
-    """Return a bias in the form of the old intercept: a number or an array."""
-    if np.ndim(intercept) == 0 and len(bias) == 1:
-        return float(bias[0])
-    intercept = np.asarray(intercept)
-    if intercept.size != len(bias):  # one number was the intercept of several outputs
-        return bias
-    return bias.astype(np.result_type(intercept, np.float32)).reshape(intercept.shape)
+    def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
+        old, shape = np.asarray(self.model.coef_), self.shape(layer)
+        new = check_new_values("weight of coef_", weight, shape, old.dtype)
+        self.model.coef_ = new.reshape(old.shape)
+        if bias is None:
+            return
+        old = np.asarray(self.model.intercept_)
+        new = check_new_values("intercept_", bias, shape[:1], np.float64)
+        if np.ndim(self.model.intercept_) == 0 and len(new) == 1:
+            self.model.intercept_ = float(new[0])
+        elif old.size == len(new):
+            dtype = np.result_type(old, np.float32)
+            self.model.intercept_ = new.astype(dtype).reshape(old.shape)
+        else:  # one number was the intercept of several outputs
+            self.model.intercept_ = new
 
 
 class MLPHost(LayerHost):
     """Layers of a fitted `MLPRegressor`, named ``coefs_[0]``, ``coefs_[1]``, ..."""
 
-    def __init__(self, estimator: MLPRegressor) -> None:
-        self.estimator = estimator
-        self.layer_names = [f"coefs_[{i}]" for i in range(len(estimator.coefs_))]
-        self._activation = estimator.activation
+    def __init__(
+        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(model, estimator, transformers)
+        self.layer_names = [f"coefs_[{i}]" for i in range(len(model.coefs_))]
 
     def shape(self, layer: int) -> tuple[int, int]:
-        n_inputs, n_outputs = self.estimator.coefs_[layer].shape
+        n_inputs, n_outputs = self.model.coefs_[layer].shape
         return n_outputs, n_inputs
 
     def weight(self, layer: int) -> Array:
-        return np.array(self.estimator.coefs_[layer].T, dtype=np.float64, order="C")
+        return np.array(self.model.coefs_[layer].T, dtype=np.float64, order="C")
 
     def bias(self, layer: int) -> Array:
-        return np.array(self.estimator.intercepts_[layer], dtype=np.float64)
+        return np.array(self.model.intercepts_[layer], dtype=np.float64)
 
-    def check_rows(self, X: Any) -> Any:
-        return _check_table(X, self.estimator.n_features_in_)
-
-    def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
-        A = _validate_rows(self.estimator, X_batch)
-        return _to_dense_float(self._forward(A, 0, layer))
-
-    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any]]:
-        A = _validate_rows(self.estimator, X_batch)
-        for layer in range(self.n_layers):
-            if layer > 0:
-                A = self._forward(A, layer - 1, layer)
-            yield _to_dense_float(A)
-
-    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
-        later_inputs: NDArray[Any] = self._forward(A, layer, later)
-        return later_inputs
-
-    def replaced(self, layers: LayerChanges) -> MLPHost:
-        changed = copy.deepcopy(self.estimator)
-        for layer, (weight, bias) in layers.items():
-            name, old = f"weight of {self.layer_names[layer]}", changed.coefs_[layer]
-            new = check_new_values(name, weight, self.shape(layer), old.dtype)
-            changed.coefs_[layer] = np.ascontiguousarray(new.T)
-            if bias is not None:
-                name, old = f"intercepts_[{layer}]", changed.intercepts_[layer]
-                new = check_new_values(name, bias, old.shape, old.dtype)
-                changed.intercepts_[layer] = new
-        return MLPHost(changed)
-
-    def _forward(self, A: Any, layer: int, later: int) -> Any:
-        """Return the inputs of a later layer from the inputs of a layer."""
-        activate = _ACTIVATIONS[self._activation]
+    def forward_from(self, A: Any, layer: int, later: int) -> Any:
+        activate = _ACTIVATIONS[self.model.activation]
         for i in range(layer, later):
-            A = _product(A, self.estimator.coefs_[i])
-            A += self.estimator.intercepts_[i]
+            A = _product(A, self.model.coefs_[i])
+            A += self.model.intercepts_[i]
             activate(A)
         return A
+
+    def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
+        name, old = f"weight of {self.layer_names[layer]}", self.model.coefs_[layer]
+        new = check_new_values(name, weight, self.shape(layer), old.dtype)
+        self.model.coefs_[layer] = np.ascontiguousarray(new.T)
+        if bias is not None:
+            name, old = f"intercepts_[{layer}]", self.model.intercepts_[layer]
+            new = check_new_values(name, bias, old.shape, old.dtype)
+            self.model.intercepts_[layer] = new
 
 
 def _product(A: Any, weight: NDArray[Any]) -> Any:
@@ -275,84 +332,142 @@ def _product(A: Any, weight: NDArray[Any]) -> Any:
     return product
 
 
-class PipelineHost(LayerHost):
-    """Layers of the last step, whose rows the steps before it transform."""
-
-    def __init__(self, estimator: Pipeline, last: LayerHost) -> None:
-        self.estimator = estimator
-        self.layer_names = last.layer_names
-        self.can_resume = last.can_resume
-        self._last = last
-
-    def shape(self, layer: int) -> tuple[int, int]:
-        return self._last.shape(layer)
-
-    def weight(self, layer: int) -> Array:
-        return self._last.weight(layer)
-
-    def bias(self, layer: int) -> Array:
-        return self._last.bias(layer)
-
-    def check_rows(self, X: Any) -> Any:
-        """Return the rows, a list as an array; the first step checks them."""
-        if sparse.issparse(X):
-            return X.tocsr()
-        return X if hasattr(X, "iloc") or hasattr(X, "shape") else np.asarray(X)
-
-    def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
-        return self._last.inputs(self._transform(X_batch), layer)
-
-    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
-        return self._last.inputs_by_layer(self._transform(X_batch))
-
-    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
-        return self._last.forward_from(A, layer, later)
-
-    def outputs(self, X_batch: Any) -> NDArray[Any]:
-        return self._last.outputs(self._transform(X_batch))
-
-    def replaced(self, layers: LayerChanges) -> PipelineHost:
-        last = self._last.replaced(layers)
-        # deepcopy takes the changed last step from `memo` instead of a copy.
-        memo = {id(self._last.estimator): last.estimator}
-        return PipelineHost(copy.deepcopy(self.estimator, memo), last)
-
-    def _transform(self, X: Any) -> Any:
-        for _, step in self.estimator.steps[:-1]:
-            if step is not None and not isinstance(step, str):  # "passthrough"
-                X = step.transform(X)
-        return X
-
-
-def _check_table(X: Any, n_features: int) -> Any:
-    """Return rows as a frame, CSR or ndarray, which can be sliced into batches."""
-    if sparse.issparse(X):
-        X = X.tocsr()
-    elif not hasattr(X, "iloc"):
-        X = np.asarray(X)
-    if X.ndim != 2:
-        raise ValueError(
-            f"X must have two dimensions, rows and features, got shape {X.shape}. "
-            "Reshape a single feature by X.reshape(-1, 1), a single row by "
-            "X.reshape(1, -1)."
-        )
-    if X.shape[1] != n_features:
-        raise ValueError(
-            f"X has {X.shape[1]} features, the estimator was fitted on {n_features}."
-        )
-    return X
-
-
-def _validate_rows(estimator: Any, X: Any) -> Any:
-    """Validate rows as the predict of a scikit-learn estimator does."""
-    if not hasattr(estimator, "__sklearn_tags__"):
-        return X
-    return validate_data(
-        estimator, X, reset=False, accept_sparse=["csr", "csc"], ensure_min_samples=0
-    )
-
-
 def _to_dense_float(A: Any) -> NDArray[Any]:
     """Return rows as an array of float64, or of float32 if they are float32."""
     rows: NDArray[Any] = A.toarray() if sparse.issparse(A) else np.asarray(A)
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+
+
+def is_linear_output(
+    A: NDArray[Any], weight: Array, bias: Array, outputs: NDArray[Any]
+) -> bool:
+    """Whether the outputs are ``A @ weight.T + bias``, to half of the digits."""
+    expected = A @ weight.T + bias
+    scale = np.abs(A) @ np.abs(weight.T) + np.abs(bias)
+    rtol = np.sqrt(np.finfo(np.result_type(np.float32, outputs)).eps)
+    return outputs.shape == expected.shape and bool(
+        (np.abs(outputs - expected) <= rtol * scale).all()
+    )
+
+
+def check_new_values(
+    name: str, values: ArrayLike, shape: tuple[int, ...], dtype: Any
+) -> NDArray[Any]:
+    """Return a new weight or bias in the type of the old one, after checking it."""
+    with np.errstate(over="ignore"):  # infinite values are refused below
+        # An old weight of integers, set by hand, becomes floating point.
+        array = np.array(values, dtype=np.result_type(dtype, np.float32))
+    if array.shape != shape:
+        raise ValueError(f"The {name} must have shape {shape}, got {array.shape}.")
+    if not np.isfinite(array).all():
+        raise ValueError(
+            f"The new {name} has entries that are not finite in {array.dtype}."
+        )
+    return array
+
+
+def find_host(estimator: Any) -> LayerHost:
+    """Return the host that can read and change the layers of a fitted model.
+
+    The host of a frozen estimator is that of the estimator inside. For a model without
+    a host, a TypeError lists those that have one.
+    """
+    if isinstance(estimator, FrozenEstimator):
+        estimator = estimator.estimator
+    # 1. The model with the layers, behind the steps of a Pipeline.
+    model, transformers = estimator, []
+    while isinstance(model, FrozenEstimator | Pipeline):
+        if isinstance(model, FrozenEstimator):
+            model = model.estimator
+            continue
+        steps = [step for _, step in model.steps]
+        model = steps[-1]
+        if model is None or isinstance(model, str):
+            raise TypeError(
+                f"The last step of the Pipeline is {model!r}: it must be a regressor. "
+                f"{_SUPPORTED}"
+            )
+        # A step that is None or "passthrough" leaves the rows as they are.
+        transformers += [s for s in steps[:-1] if s is not None and s != "passthrough"]
+    name = type(model).__name__
+    if isinstance(model, type):
+        raise TypeError(
+            f"estimator is the class {model.__name__}: pass a fitted instance of it."
+        )
+    # 2. Its kind; what cannot be changed is refused, with what to do instead.
+    if hasattr(model, "__sklearn_tags__") and is_classifier(model):
+        raise TypeError(f"{name} is a classifier, not a regressor. {_SUPPORTED}")
+    if is_module(model) or is_module(getattr(model, "module_", None)):
+        from scalefair.postprocessing._torch_host import TorchHost  # it imports this
+
+        return TorchHost(model, estimator, transformers)
+    for attribute, advice in _WRAPPED_ADVICE.items():
+        # The estimator_ of an ensemble is a template that was not fitted.
+        if hasattr(model, attribute) and not hasattr(model, "estimators_"):
+            raise TypeError(
+                f"A {name} wraps the regressor whose layers are meant: {advice}."
+            )
+    if not hasattr(model, "predict"):
+        raise TypeError(f"estimator has no predict, got {model!r}. {_SUPPORTED}")
+    if hasattr(model, "__sklearn_tags__") and not is_fitted(model):
+        raise NotFittedError(
+            f"This {name} has not been fitted: call its fit first. {_SUPPORTED}"
+        )
+    if isinstance(model, MLPRegressor):
+        return MLPHost(model, estimator, transformers)
+    if hasattr(model, "coef_") and hasattr(model, "intercept_"):
+        return LinearHost(model, estimator, transformers)
+    raise TypeError(
+        f"{name} has no linear layer that could be changed. {_SUPPORTED} Of a search "
+        "or another wrapper, pass the fitted regressor inside it."
+    )
+
+
+def is_module(estimator: Any) -> bool:
+    """Whether a model is a PyTorch module."""
+    torch = sys.modules.get("torch")  # whoever has a module has imported PyTorch
+    base = getattr(getattr(torch, "nn", None), "Module", None)
+    return base is not None and isinstance(estimator, base)
+
+
+def is_fitted(estimator: Any) -> bool:
+    """Whether an estimator can predict.
+
+    An object without ``fit`` counts as fitted, and so does a PyTorch module. An object
+    that is not of scikit-learn is fitted if an attribute ends in an underscore.
+    """
+    if not hasattr(estimator, "fit") or is_module(estimator):
+        return True
+    if not hasattr(estimator, "__sklearn_tags__"):
+        names = getattr(estimator, "__dict__", {})
+        return any(name.endswith("_") and not name.startswith("__") for name in names)
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
+def fitted_estimator(estimator: Any, X: Any, y: Any, prefit: bool | str) -> Any:
+    """Return the estimator if it is fitted, else a clone fitted to X and y."""
+    name, already_fitted = type(estimator).__name__, is_fitted(estimator)
+    if prefit is True and not already_fitted:
+        raise NotFittedError(
+            f"prefit=True, but this {name} is not fitted. Fit it first, or use "
+            'prefit="auto" to have a clone fitted.'
+        )
+    if prefit is not False and already_fitted:
+        return estimator
+    if is_partitioned(X):
+        raise ValueError(
+            f"This {name} would have to be fitted to rows in parts (a Dask collection "
+            "or a file), which it cannot read: pass one that is fitted already, to a "
+            "sample for example."
+        )
+    if y is None:
+        raise ValueError(
+            f"This {name} has to be fitted, which requires y to be passed, but the "
+            "target y is None. Pass y, or an estimator that is fitted already."
+        )
+    with long_blas_call():  # the estimator's own fit may use all threads of BLAS
+        return clone(estimator).fit(X, y)

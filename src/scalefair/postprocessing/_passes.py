@@ -9,21 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _num_samples, validate_data
 
-from scalefair._groups import GroupCodes, as_list, squeeze_single
-from scalefair.postprocessing._layer_host import LayerHost
+from scalefair._entries import check_features
+from scalefair._groups import (
+    GroupCodes,
+    as_list,
+    check_compared,
+    compared_attributes,
+    fitted_groups,
+    squeeze_single,
+)
+from scalefair.postprocessing._hosts import LayerHost
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
     Moments,
     layer_unfairness,
 )
-from scalefair.postprocessing._training_rows import GroupedRows
-from scalefair.streaming import GroupMoments, LocalParts, PartitionedRows, Parts
+from scalefair.streaming import (
+    GroupMoments,
+    LocalParts,
+    PartitionedRows,
+    Parts,
+    is_partitioned,
+)
 
 # Size of the widest layer's outputs for one batch of rows, in float64.
 BATCH_BYTES = 2**25
@@ -32,6 +47,46 @@ MAX_CACHED_BYTES = 2**27
 # Layers of more inputs and more outputs are not compared: a matrix of this order is
 # formed for each group.
 MAX_COMPARED_WIDTH = 5000
+
+
+class GroupedRows(NamedTuple):
+    """Rows and their groups, in memory or both in parts."""
+
+    X: Any
+    codes: Any  # indices into groups, (n_rows,) or (n_rows, n_attributes); or Parts
+    groups: Any  # ndarray, or a list of one for each attribute
+    n_rows: int
+
+
+def training_rows(
+    estimator: BaseEstimator, X: Any, sensitive_features: Any, attributes: str = "joint"
+) -> GroupedRows:
+    """Return rows of two groups or more; set the estimator's names of features."""
+    if is_partitioned(X):
+        X = PartitionedRows.of(X)
+        check_features(estimator, X, reset=True)
+        compared = X.compared_attributes(sensitive_features, attributes)
+        n_rows = X.shape[0]
+    else:
+        X = validate_data(estimator, X, skip_check_array=True)
+        n_rows = _num_samples(X)
+        compared = compared_attributes(sensitive_features, n_rows, attributes)
+    if n_rows < 2:
+        raise ValueError(
+            f"Found {n_rows} sample(s) (n_samples={n_rows}): fairness "
+            "compares groups, of at least one sample each."
+        )
+    check_compared(compared, "the estimator itself")
+    codes, *more_codes = (attribute.codes for attribute in compared)
+    if more_codes and is_partitioned(X):
+        codes = codes.map(_stack_columns, each=more_codes).persist()
+    elif more_codes:
+        codes = _stack_columns(codes, *more_codes)
+    return GroupedRows(X, codes, fitted_groups(compared), n_rows)
+
+
+def _stack_columns(*codes: NDArray[Any]) -> NDArray[Any]:
+    return np.column_stack(codes)
 
 
 class RowsInMemory:
@@ -77,34 +132,51 @@ class ModelRows:
         return cls(host, X, codes, rows.groups, batch_size)
 
     def sample(self, n_rows: int, random_state: np.random.RandomState) -> ModelRows:
-        """Draw rows of each group, in memory, the same whatever the parts are."""
+        """Draw rows of each group, in memory, the same whatever the parts are.
+
+        About as many of each, `n_rows` at most in all, in their order.
+        """
+        # 1. Indices of the rows, at least two of a group: a spread needs two.
         codes = np.concatenate(self.codes.gather())
-        chosen = _sample_groups(codes, n_rows, random_state)
-        # Indices within each part.
+        columns = codes.reshape(len(codes), -1).T
+        sizes = [int(column.max()) + 1 for column in columns]
+        n_per_group = max(n_rows // sum(sizes), 2)
+        drawn = []
+        for column, n_groups in zip(columns, sizes, strict=True):
+            for group in range(n_groups):
+                rows = np.flatnonzero(column == group)
+                if len(rows) > n_per_group:
+                    rows = random_state.choice(rows, n_per_group, replace=False)
+                drawn.append(rows)
+        chosen = np.unique(np.concatenate(drawn))
+        # 2. The same within each part, and the rows there. Those that the model refuses
+        # are reported with the part that they are in.
         starts = self.X.starts
         by_part = np.split(chosen, np.searchsorted(chosen, starts[1:]))
         indices = [rows - start for rows, start in zip(by_part, starts, strict=True)]
-        # Rows that the model refuses are reported with the part that they are in.
         validate = isinstance(self.X, PartitionedRows)
         names = column_names(self.host, self.X)
         blocks = self.X.map(
             _take_rows, self.host, names, validate, each=[self.X.parts.like(indices)]
         ).gather()
-        # Rows in memory are one block, of any type that the model takes.
+        # 3. All in one. Rows in memory are one block, of any type that the model takes.
         X = blocks[0]
-        if validate and sparse.issparse(X):
-            X = sparse.vstack(blocks, format="csr")
-        elif validate:
-            X = np.vstack(blocks)
+        if validate:
+            is_sparse = sparse.issparse(X)
+            X = sparse.vstack(blocks, format="csr") if is_sparse else np.vstack(blocks)
         sample = RowsInMemory(as_model_input(self.host, X, names))
         return ModelRows(
             self.host, sample, sample.split(codes[chosen]), self.groups, self.batch_size
         )
 
     def layer_moments(self, layer: int) -> tuple[Moments, NDArray[Any] | None]:
-        """Moments of a layer's inputs, and these, shape (N, n), if they are small."""
+        """Moments of a layer's inputs, and these, shape (N, n), for the next pass.
+
+        None if they are large, or the model cannot go on from them.
+        """
         # Parts may be on other machines: their inputs are computed again.
-        max_bytes = 0 if isinstance(self.X, PartitionedRows) else MAX_CACHED_BYTES
+        is_cached = self.host.can_resume and not isinstance(self.X, PartitionedRows)
+        max_bytes = MAX_CACHED_BYTES if is_cached else 0
         parts = self._map(_layer_moments, layer, max_bytes, by_part=[self.codes])
         moments, cached = parts.reduce(_merge_layer_moments)
         return self._with_group_names(moments), cached
@@ -124,7 +196,16 @@ class ModelRows:
 
     def outputs(self, layer: int, cached: NDArray[Any] | None) -> NDArray[Any]:
         """Predictions for all rows, shape (N, k), from cached inputs of a layer."""
-        parts = self._map(_part_outputs, layer, cached, by_part=[]).gather()
+        if cached is None:
+            parts = self._map(_outputs, by_part=[]).gather()
+        else:
+            last = self.host.n_layers - 1
+            weight, bias = self.host.weight(last).T, self.host.bias(last)
+            size = self.batch_size or choose_batch_size(self.host)
+            hidden = (
+                self.host.forward_from(A, layer, last) for _, A in batches(cached, size)
+            )
+            parts = [A @ weight + bias for A in hidden]
         return np.concatenate([part.reshape(len(part), -1) for part in parts])
 
     def unfairness_by_layer(self) -> list[LayerUnfairness | None]:
@@ -145,12 +226,6 @@ class ModelRows:
             name = self.host.layer_names[layer]
             layers.append(layer_unfairness(name, moments, weight))
         return layers
-
-    def mean_residual(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Mean of targets less predictions, shape (k,)."""
-        parts = self._map(_sum_of_residuals, by_part=[self.X.split(targets)])
-        total: NDArray[np.float64] = parts.reduce(np.add)
-        return total / len(targets)
 
     def _map(
         self, function: Callable[..., Any], *args: Any, by_part: Sequence[Parts]
@@ -183,17 +258,8 @@ def predictions(
     size = batch_size or choose_batch_size(host)
     if not isinstance(X, PartitionedRows):
         return _outputs(host, host.check_rows(X), size)
-    names = column_names(host, X)
-    return X.rowwise(
-        _in_part,
-        _outputs,
-        host,
-        names,
-        size,
-        example.dtype,
-        shape=example.shape,
-        dtype=example.dtype,
-    )
+    args = _in_part, _outputs, host, column_names(host, X), size, example.dtype
+    return X.rowwise(*args, shape=example.shape, dtype=example.dtype)
 
 
 def choose_batch_size(host: LayerHost) -> int:
@@ -218,13 +284,21 @@ def column_names(host: LayerHost, X: Any) -> NDArray[Any] | None:
     return X.feature_names if hasattr(host.estimator, "feature_names_in_") else None
 
 
+def with_column_names(block: Any, names: NDArray[Any] | None) -> Any:
+    """Rows of a part as a data frame, for models that were fitted on one."""
+    if names is None or sparse.issparse(block):
+        return block
+    import pandas as pd
+
+    return pd.DataFrame(block, columns=names, copy=False)
+
+
 def as_model_input(host: LayerHost, block: Any, names: NDArray[Any] | None) -> Any:
     """Rows of a part in the form that the model was fitted on."""
-    if names is None or sparse.issparse(block):
-        return host.check_rows(block)
-    import pandas as pd  # optional: the model was fitted on a data frame
+    return host.check_rows(with_column_names(block, names))
 
-    return host.check_rows(pd.DataFrame(block, columns=names, copy=False))
+
+# Functions that are sent to the parts
 
 
 def _in_part(
@@ -236,6 +310,21 @@ def _in_part(
 ) -> Any:
     """Call the function with a part's rows as the model takes them."""
     return function(host, as_model_input(host, block, names), *args)
+
+
+def _take_rows(
+    block: Any,
+    host: LayerHost,
+    names: NDArray[Any] | None,
+    validate: bool,
+    indices: NDArray[np.int64],
+) -> Any:
+    """Rows of a part; to validate them they are run through the model."""
+    X = (block.iloc if hasattr(block, "iloc") else block)[indices]
+    if validate and len(indices):
+        for _ in host.inputs_by_layer(as_model_input(host, X, names)):
+            pass
+    return X
 
 
 def _layer_moments(
@@ -254,12 +343,9 @@ def _layer_moments(
         # The first batch tells the type of the inputs, and so their size.
         if rows.start == 0 and len(codes) * A.shape[1] * A.itemsize <= max_bytes:
             cached = np.empty((len(codes), A.shape[1]), A.dtype)
-        if cached is None:
-            total = _add_moments(total, A, codes, rows, name)
-        else:
+        if cached is not None:
             cached[rows] = A
-    if cached is not None:  # all rows at once
-        total = _add_moments(None, cached, codes, slice(0, len(cached)), name)
+        total = _add_moments(total, A, codes, rows, name)
     return total, cached
 
 
@@ -273,18 +359,14 @@ def _last_layer_moments(
     targets: NDArray[np.float64],
 ) -> list[GroupMoments] | None:
     """Joint moments of the last layer's inputs and the targets."""
-    last, total, joint = host.n_layers - 1, None, np.empty((0, 0))
+    last, total = host.n_layers - 1, None
     name = f"layer {host.layer_names[last]!r} and y"
     for rows, X_batch in batches(X, batch_size):
-        if cached is not None and host.can_resume:
-            A = host.forward_from(cached[rows], layer, last)
-        else:
+        if cached is None:
             A = host.inputs(X_batch, last)
-        if len(joint) < len(A):  # one buffer for all batches
-            joint = np.empty((len(A), A.shape[1] + targets.shape[1]))
-        joint[: len(A), : A.shape[1]] = A
-        joint[: len(A), A.shape[1] :] = targets[rows]
-        total = _add_moments(total, joint[: len(A)], codes, rows, name)
+        else:
+            A = host.forward_from(cached[rows], layer, last)
+        total = _add_moments(total, np.hstack([A, targets[rows]]), codes, rows, name)
     return total
 
 
@@ -295,18 +377,13 @@ def _all_layer_moments(
     totals: list[list[GroupMoments] | None] = [None] * host.n_layers
     layers = range(host.n_layers)
     omitted = {i for i in layers if min(host.shape(i)) > MAX_COMPARED_WIDTH}
-    weights = {
-        i: host.weight(i).T
-        for i in layers
-        if _has_fewer_outputs(host, i) and i not in omitted
-    }
     for rows, X_batch in batches(X, batch_size):
         for i, A in enumerate(host.inputs_by_layer(X_batch)):
             if A is None:
                 omitted.add(i)
             if A is None or i in omitted:
                 continue
-            Z = A @ weights[i] if i in weights else A
+            Z = A @ host.weight(i).T if _has_fewer_outputs(host, i) else A
             name = f"layer {host.layer_names[i]!r}"
             totals[i] = _add_moments(totals[i], Z, codes, rows, name)
     return [None if i in omitted else total for i, total in enumerate(totals)]
@@ -318,38 +395,12 @@ def _has_fewer_outputs(host: LayerHost, layer: int) -> bool:
     return n_outputs < n_inputs
 
 
-def _sum_of_residuals(
-    host: LayerHost, X: Any, batch_size: int, targets: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Sum of targets less predictions over the rows of a part."""
-    total = np.zeros(1 if targets.ndim == 1 else targets.shape[1])
-    for rows, X_batch in batches(X, batch_size):
-        y = targets[rows]
-        residual = y - np.asarray(host.outputs(X_batch)).reshape(y.shape)
-        total += residual.reshape(len(residual), -1).sum(axis=0)
-    return total
-
-
 def _outputs(
     host: LayerHost, X: Any, batch_size: int, dtype: Any = None
 ) -> NDArray[Any]:
     """Predictions for the rows of a part, as the model gives them."""
     outputs = np.concatenate([host.outputs(part) for _, part in batches(X, batch_size)])
     return outputs.astype(outputs.dtype if dtype is None else dtype, copy=False)
-
-
-def _part_outputs(
-    host: LayerHost, X: Any, batch_size: int, layer: int, cached: NDArray[Any] | None
-) -> NDArray[Any]:
-    """Predictions for the rows of a part, from cached inputs if that is possible."""
-    if cached is None or not host.can_resume:
-        return _outputs(host, X, batch_size)
-    last = host.n_layers - 1
-    weight, bias = host.weight(last).T, host.bias(last)
-    hidden = (
-        host.forward_from(cached[i], layer, last) for i, _ in batches(X, batch_size)
-    )
-    return np.concatenate([A @ weight + bias for A in hidden])
 
 
 def _add_moments(
@@ -383,35 +434,3 @@ def _merge_by_layer(
         None if a is None or b is None else GroupMoments._merge_each(a, b)
         for a, b in zip(one, other, strict=True)
     ]
-
-
-def _take_rows(
-    block: Any,
-    host: LayerHost,
-    names: NDArray[Any] | None,
-    validate: bool,
-    indices: NDArray[np.int64],
-) -> Any:
-    """Rows of a part; to validate them they are run through the model."""
-    X = (block.iloc if hasattr(block, "iloc") else block)[indices]
-    if validate and len(indices):
-        for _ in host.inputs_by_layer(as_model_input(host, X, names)):
-            pass
-    return X
-
-
-def _sample_groups(
-    codes: NDArray[np.integer], n_rows: int, random_state: np.random.RandomState
-) -> NDArray[np.int64]:
-    """Draw about as many rows of each group, `n_rows` at most in all, in order."""
-    columns = codes.reshape(len(codes), -1).T
-    sizes = [int(column.max()) + 1 for column in columns]
-    n_per_group = max(n_rows // sum(sizes), 2)
-    chosen = []
-    for column, n_groups in zip(columns, sizes, strict=True):
-        for group in range(n_groups):
-            rows = np.flatnonzero(column == group)
-            if len(rows) > n_per_group:
-                rows = random_state.choice(rows, n_per_group, replace=False)
-            chosen.append(rows)
-    return np.unique(np.concatenate(chosen))

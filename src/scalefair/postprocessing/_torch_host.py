@@ -5,7 +5,7 @@ PyTorch is imported when a host is made: the user has imported it by then.
 
 from __future__ import annotations
 
-import copy
+import functools
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,11 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
-from scalefair.postprocessing._layer_host import (
-    LayerChanges,
-    LayerHost,
-    check_new_values,
-)
+from scalefair.postprocessing._hosts import LayerHost, check_new_values
 
 # Hooks and the mode belong to the module: threads that share it run one at a time.
 _LOCK = threading.RLock()
@@ -46,29 +42,29 @@ class TorchHost(LayerHost):
 
     can_resume = False
 
-    def __init__(self, estimator: Any) -> None:
+    def __init__(
+        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(model, estimator, transformers)
         torch = _import_torch()
-        self.estimator = estimator
-        self._is_bare = isinstance(estimator, torch.nn.Module)
-        self._module = estimator if self._is_bare else estimator.module_
-        linear = {
-            name: submodule
-            for name, submodule in self._module.named_modules()
-            if isinstance(submodule, torch.nn.Linear)
-        }
-        if not linear:
-            raise TypeError(
-                f"{type(self._module).__name__} has no torch.nn.Linear that could be "
-                "changed."
-            )
-        self._layers = list(linear.values())
-        self.layer_names = list(linear)
-        for name, layer in linear.items():
+        self._is_bare = isinstance(model, torch.nn.Module)
+        self._module = model if self._is_bare else model.module_
+        self.layer_names, self._layers = [], []
+        for name, layer in self._module.named_modules():
+            if not isinstance(layer, torch.nn.Linear):
+                continue
             if isinstance(layer.weight, torch.nn.parameter.UninitializedParameter):
                 raise ValueError(
                     f"Layer {name!r} has not seen any rows yet: run and train the "
                     "module first."
                 )
+            self.layer_names.append(name)
+            self._layers.append(layer)
+        if not self._layers:
+            raise TypeError(
+                f"{type(self._module).__name__} has no torch.nn.Linear that could be "
+                "changed."
+            )
 
     def shape(self, layer: int) -> tuple[int, int]:
         linear = self._layers[layer]
@@ -83,25 +79,35 @@ class TorchHost(LayerHost):
             return np.zeros(linear.out_features)
         return _to_numpy(linear.bias).astype(np.float64)
 
-    def check_rows(self, X: Any) -> Any:
-        """Return the rows as a tensor, frame, CSR matrix or array (rows, ...)."""
-        if sparse.issparse(X):
-            return X.tocsr()
-        if hasattr(X, "iloc") or hasattr(X, "detach"):
-            return X
-        if not self._is_bare and hasattr(X, "shape"):  # the wrapper converts it
-            return X
-        X = np.asarray(X)
-        if X.ndim < 2:
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        if self._is_bare and len(shape) < 2:  # a wrapper converts its rows
             raise ValueError(
-                f"X must have one row per sample, shape (rows, ...), got {X.shape}."
+                f"X must have one row per sample, shape (rows, ...), got {shape}."
             )
-        return X
 
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
         calls = self._record_calls(X_batch, [layer])[0]
-        name = self.layer_names[layer]
-        self._check_calls(calls, _num_samples(X_batch), name)
+        name, n_rows = self.layer_names[layer], _num_samples(X_batch)
+        if not calls:
+            raise ValueError(
+                f"Layer {name!r} is not called in the forward pass: choose another one."
+            )
+        shape = calls[0].shape
+        if len(shape) != 2:
+            raise ValueError(
+                f"The inputs of layer {name!r} have shape {shape}: it is applied along "
+                "the last of several dimensions, so its rows would not be samples, "
+                "which have a group. Choose a layer whose inputs have shape (rows, "
+                "features)."
+            )
+        if not _are_rows_of_samples(calls, n_rows):
+            raise ValueError(
+                f"Layer {name!r} was called {len(calls)} time(s) with "
+                f"{sum(len(call) for call in calls)} rows in all for {n_rows} rows of "
+                "X. A layer that is used several times in one forward pass, or whose "
+                "rows are not samples, cannot be changed for one of its uses alone: "
+                "choose another layer."
+            )
         return _join_calls(calls, name)
 
     def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
@@ -133,16 +139,25 @@ class TorchHost(LayerHost):
         predicted: NDArray[Any] = out
         return predicted
 
-    def replaced(self, layers: LayerChanges) -> TorchHost:
-        changed = TorchHost(copy.deepcopy(self.estimator))
-        for layer, (weight, bias) in layers.items():
-            changed._set_layer(layer, weight, bias)
-        return changed
-
     def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
         torch = _import_torch()
         linear, name = self._layers[layer], self.layer_names[layer]
-        self._check_owns_parameters(layer)
+        # 1. The layer's weight and bias must be its own, not computed or shared.
+        parameters = dict(linear.named_parameters(recurse=False))
+        if "weight" not in parameters:
+            raise ValueError(
+                f"The weight of layer {name!r} is computed from other parameters "
+                "(torch.nn.utils.parametrize): remove the parametrization first."
+            )
+        identities = {id(parameter) for parameter in parameters.values()}
+        for submodule in self._module.modules():
+            shared = map(id, submodule.parameters(recurse=False))
+            if submodule is not linear and not identities.isdisjoint(shared):
+                raise ValueError(
+                    f"Layer {name!r} shares its weight or bias with another layer, "
+                    "which would change too: choose another layer."
+                )
+        # 2. Copy the new values, in the type and to the device of the old ones.
         shape, dtype = self.shape(layer), _numpy_type(linear.weight.dtype)
         with torch.no_grad():
             new = check_new_values(f"weight of layer {name!r}", weight, shape, dtype)
@@ -150,32 +165,11 @@ class TorchHost(LayerHost):
             if bias is None:
                 return
             new = check_new_values(f"bias of layer {name!r}", bias, shape[:1], dtype)
+            values = torch.from_numpy(new).to(linear.weight)
             if linear.bias is None:
-                values = torch.from_numpy(new).to(linear.weight)
                 linear.bias = torch.nn.Parameter(values)
             else:
-                linear.bias.copy_(torch.from_numpy(new))
-
-    def _check_owns_parameters(self, layer: int) -> None:
-        """Raise if a layer's weight or bias is computed, or shared with a submodule."""
-        linear = self._layers[layer]
-        name = repr(self.layer_names[layer])
-        parameters = dict(linear.named_parameters(recurse=False))
-        if "weight" not in parameters:
-            raise ValueError(
-                f"The weight of layer {name} is computed from other parameters "
-                "(torch.nn.utils.parametrize): remove the parametrization first."
-            )
-        identities = {id(parameter) for parameter in parameters.values()}
-        for submodule in self._module.modules():
-            if submodule is not linear and any(
-                id(parameter) in identities
-                for parameter in submodule.parameters(recurse=False)
-            ):
-                raise ValueError(
-                    f"Layer {name} shares its weight or bias with another layer, "
-                    "which would change too: choose another layer."
-                )
+                linear.bias.copy_(values)
 
     def _record_calls(
         self, X_batch: Any, layers: Sequence[int]
@@ -185,52 +179,27 @@ class TorchHost(LayerHost):
         with ExitStack() as stack:
             stack.enter_context(_evaluation_mode(self._module))
             for layer, calls in zip(layers, layer_calls, strict=True):
+                hook = functools.partial(_record, calls)
                 handle = self._layers[layer].register_forward_pre_hook(
-                    _recording_hook(calls), with_kwargs=True
+                    hook, with_kwargs=True
                 )
                 stack.callback(handle.remove)
             self._run(X_batch)
         return layer_calls
 
     def _run(self, X_batch: Any) -> Any:
+        rows = self.transform(X_batch)
         if not self._is_bare:
-            return self.estimator.predict(X_batch)
+            return self.model.predict(rows)
         torch = _import_torch()
         with torch.no_grad():
-            return self._module(_to_tensor(X_batch, self._module))
-
-    def _check_calls(self, calls: list[NDArray[Any]], n_rows: int, name: str) -> None:
-        """Raise unless the layer saw every row once, as a row."""
-        if not calls:
-            raise ValueError(
-                f"Layer {name!r} is not called in the forward pass: choose another one."
-            )
-        shape = calls[0].shape
-        if len(shape) != 2:
-            raise ValueError(
-                f"The inputs of layer {name!r} have shape {shape}: it is applied along "
-                "the last of several dimensions, so its rows would not be samples, "
-                "which have a group. Choose a layer whose inputs have shape (rows, "
-                "features)."
-            )
-        if not _are_rows_of_samples(calls, n_rows):
-            raise ValueError(
-                f"Layer {name!r} was called {len(calls)} time(s) with "
-                f"{sum(len(call) for call in calls)} rows in all for {n_rows} rows of "
-                "X. A layer that is used several times in one forward pass, or whose "
-                "rows are not samples, cannot be changed for one of its uses alone: "
-                "choose another layer."
-            )
+            return self._module(_to_tensor(rows, self._module))
 
 
-def _recording_hook(calls: list[NDArray[Any]]) -> Any:
-    """Return a hook that appends the inputs of each call to a list."""
-
-    def record(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        x = args[0] if args else kwargs["input"]
-        calls.append(_to_numpy(x).copy())  # later operations may work in place
-
-    return record
+def _record(calls: list[NDArray[Any]], module: Any, args: Any, kwargs: Any) -> None:
+    """Append the inputs of a call to a list, as a hook of a layer."""
+    x = args[0] if args else kwargs["input"]
+    calls.append(_to_numpy(x).copy())  # later operations may work in place
 
 
 @contextmanager
