@@ -328,8 +328,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             self._old_layers[last] = (host.weight(last), host.bias(last))
             if self.layer_ != last:
                 check_memory(host, last, sizes, "use refit_last=None.")
-        # 3. First pass: moments of the layer's inputs.
-        self.moments_, cached = model_rows.layer_moments(self.layer_)
+        # 3. First pass: moments of the layer's inputs. They are kept for the refit,
+        # after which predictions are those of a linear last layer.
+        if self.refit_last is not None:
+            model_rows = model_rows.with_cache(self.layer_)
+        self.moments_ = model_rows.moments(self.layer_)
         # 4. Predictions before the change. That for one row tells shape and type; a
         # model that gives something else may be changed all the same.
         try:
@@ -338,8 +341,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         except ValueError:
             self._one_prediction, has_predictions = np.zeros(()), False
         codes = np.concatenate(model_rows.codes.gather())
-        data = FitData(model_rows, codes, targets, cached, has_predictions)
-        self.ks_before_, self.r2_before_ = data.scores(host, self.layer_)
+        data = FitData(model_rows, codes, targets, has_predictions)
+        self.ks_before_, self.r2_before_ = data.scores(host)
         # 5. Change and refit, with a pass for the last layer and one for predictions.
         host = self._search_power(data)
         self.estimator_ = host.estimator
@@ -437,16 +440,12 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         host = rows.host.replaced({self.layer_: (self.weight_, None)})
         self.refit_gaps_before_ = self.refit_gaps_after_ = None
         if targets is not None:
-            host = self._refit(replace(rows, host=host), targets, data.cached, power)
-        self.ks_after_, self.r2_after_ = data.scores(host, self.layer_)
+            host = self._refit(replace(rows, host=host), targets, power)
+        self.ks_after_, self.r2_after_ = data.scores(host)
         return host
 
     def _refit(
-        self,
-        rows: ModelRows,
-        targets: NDArray[np.float64],
-        cached: NDArray[Any] | None,
-        power: float,
+        self, rows: ModelRows, targets: NDArray[np.float64], power: float
     ) -> LayerHost:
         """Fit the last layer, or its bias if it is the one that was changed."""
         host, last = rows.host, rows.host.n_layers - 1
@@ -463,7 +462,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         if self.method == "direct":
             kind = "ridge" if kind == "least_squares" else kind
             reductions = self._reductions(power)
-        joint = rows.last_layer_moments(targets, self.layer_, cached)
+        joint = rows.moments(last, targets)
         refit = refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
         self.refit_gaps_before_ = refit.gaps_before
         self.refit_gaps_after_ = refit.gaps_after
@@ -526,21 +525,18 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
 
 
 class FitData(NamedTuple):
-    """Rows and targets of `fit`, with the inputs of the layer that is changed."""
+    """Rows and targets of `fit`."""
 
     rows: ModelRows
     codes: NDArray[Any]  # (N,), or (N, k) of k attributes
     targets: NDArray[np.float64] | None
-    cached: NDArray[Any] | None  # (N, n)
     has_predictions: bool
 
-    def scores(self, host: LayerHost, layer: int) -> tuple[float, Any]:
+    def scores(self, host: LayerHost) -> tuple[float, Any]:
         """KS distance of the groups' predictions, and R2 by group if there is y."""
         if not self.has_predictions:
             return float("nan"), None
-        # Without a refit the last layer may not be linear: start from the raw rows.
-        cached = None if self.targets is None else self.cached
-        outputs = replace(self.rows, host=host).outputs(layer, cached)
+        outputs = replace(self.rows, host=host).outputs()
         groups = self.codes.view(GroupCodes)
         distance = max(
             statistical_parity_ks(column, sensitive_features=groups, attributes="each")

@@ -8,7 +8,7 @@ outputs, which are merged here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,6 +110,13 @@ class RowsInMemory:
         return self.parts.like([values])
 
 
+class CachedInputs(NamedTuple):
+    """Inputs of a layer, from which those of later ones are computed."""
+
+    layer: int
+    A: NDArray[Any]  # (N, n)
+
+
 @dataclass(frozen=True)
 class ModelRows:
     """Rows of two groups or more, to be run through a model in batches."""
@@ -119,6 +126,7 @@ class ModelRows:
     codes: Parts  # of each row, the index of its group, of each attribute
     groups: Any
     batch_size: int | None
+    cache: CachedInputs | None = None
 
     @classmethod
     def build(
@@ -169,43 +177,51 @@ class ModelRows:
             self.host, sample, sample.split(codes[chosen]), self.groups, self.batch_size
         )
 
-    def layer_moments(self, layer: int) -> tuple[Moments, NDArray[Any] | None]:
-        """Moments of a layer's inputs, and these, shape (N, n), for the next pass.
+    def with_cache(self, layer: int) -> ModelRows:
+        """Return the rows with the inputs of a layer, if they can be kept and used.
 
-        None if they are large, or the model cannot go on from them.
+        Models whose earlier layers are equal may share them.
         """
         # Parts may be on other machines: their inputs are computed again.
-        is_cached = self.host.can_resume and not isinstance(self.X, PartitionedRows)
-        max_bytes = MAX_CACHED_BYTES if is_cached else 0
-        parts = self._map(_layer_moments, layer, max_bytes, by_part=[self.codes])
-        moments, cached = parts.reduce(_merge_layer_moments)
-        return self._with_group_names(moments), cached
+        if isinstance(self.X, PartitionedRows) or not self.host.can_resume:
+            return self
+        n_rows, A = int(self.X.X.shape[0]), None
+        for rows, X_batch in batches(self.X.X, self._batch_size):
+            inputs = self.host.inputs(X_batch, layer)
+            if A is None:  # the first batch tells the type of the inputs, and the size
+                if n_rows * inputs.shape[1] * inputs.itemsize > MAX_CACHED_BYTES:
+                    return self
+                A = np.empty((n_rows, inputs.shape[1]), inputs.dtype)
+            A[rows] = inputs
+        return self if A is None else replace(self, cache=CachedInputs(layer, A))
 
-    def last_layer_moments(
-        self, targets: NDArray[Any], layer: int, cached: NDArray[Any] | None
-    ) -> Moments:
-        """Joint moments of the last layer's inputs and of the targets.
-
-        They start from cached inputs of a layer, if there are any.
-        """
-        columns = self.X.split(targets.reshape(len(targets), -1))
-        parts = self._map(
-            _last_layer_moments, layer, cached, by_part=[self.codes, columns]
+    def moments(self, layer: int, targets: NDArray[Any] | None = None) -> Moments:
+        """Moments of a layer's inputs; with targets, joint ones of both."""
+        columns = [self.codes]
+        if targets is not None:
+            columns.append(self.X.split(targets.reshape(len(targets), -1)))
+        parts = self._map(_layer_moments, layer, self.cache, by_part=columns)
+        totals = parts.reduce(GroupMoments._merge_each)
+        # Names of the groups instead of their codes.
+        moments: Moments = squeeze_single(
+            [
+                GroupMoments(groups[m.groups], m.counts, m.means, m.scatters)
+                for groups, m in zip(as_list(self.groups), totals, strict=True)
+            ]
         )
-        return self._with_group_names(parts.reduce(GroupMoments._merge_each))
+        return moments
 
-    def outputs(self, layer: int, cached: NDArray[Any] | None) -> NDArray[Any]:
-        """Predictions for all rows, shape (N, k), from cached inputs of a layer."""
-        if cached is None:
+    def outputs(self) -> NDArray[Any]:
+        """Predictions for all rows, shape (N, k); a cache takes a linear last layer."""
+        if self.cache is None:
             parts = self._map(_outputs, by_part=[]).gather()
         else:
-            last = self.host.n_layers - 1
+            (layer, cached), last = self.cache, self.host.n_layers - 1
             weight, bias = self.host.weight(last).T, self.host.bias(last)
-            size = self.batch_size or choose_batch_size(self.host)
-            hidden = (
-                self.host.forward_from(A, layer, last) for _, A in batches(cached, size)
-            )
-            parts = [A @ weight + bias for A in hidden]
+            parts = [
+                self.host.forward_from(A, layer, last) @ weight + bias
+                for _, A in batches(cached, self._batch_size)
+            ]
         return np.concatenate([part.reshape(len(part), -1) for part in parts])
 
     def unfairness_by_layer(self) -> list[LayerUnfairness | None]:
@@ -227,6 +243,10 @@ class ModelRows:
             layers.append(layer_unfairness(name, moments, weight))
         return layers
 
+    @property
+    def _batch_size(self) -> int:
+        return self.batch_size or choose_batch_size(self.host)
+
     def _map(
         self, function: Callable[..., Any], *args: Any, by_part: Sequence[Parts]
     ) -> Parts:
@@ -234,21 +254,9 @@ class ModelRows:
 
         The last arguments are the part's share of each collection in `by_part`.
         """
-        size = self.batch_size or choose_batch_size(self.host)
         names = column_names(self.host, self.X)
-        return self.X.map(
-            _in_part, function, self.host, names, size, *args, each=by_part
-        )
-
-    def _with_group_names(self, totals: list[GroupMoments]) -> Moments:
-        """Replace codes by the names of the groups."""
-        moments: Moments = squeeze_single(
-            [
-                GroupMoments(groups[m.groups], m.counts, m.means, m.scatters)
-                for groups, m in zip(as_list(self.groups), totals, strict=True)
-            ]
-        )
-        return moments
+        args = function, self.host, names, self._batch_size, *args
+        return self.X.map(_in_part, *args, each=by_part)
 
 
 def predictions(
@@ -332,41 +340,21 @@ def _layer_moments(
     X: Any,
     batch_size: int,
     layer: int,
-    max_bytes: int,
+    cache: CachedInputs | None,
     codes: NDArray[np.integer],
-) -> tuple[list[GroupMoments] | None, NDArray[Any] | None]:
-    """Moments of a layer's inputs, and these if they take at most `max_bytes`."""
-    name = f"layer {host.layer_names[layer]!r}"
-    total, cached = None, None
-    for rows, X_batch in batches(X, batch_size):
-        A = host.inputs(X_batch, layer)
-        # The first batch tells the type of the inputs, and so their size.
-        if rows.start == 0 and len(codes) * A.shape[1] * A.itemsize <= max_bytes:
-            cached = np.empty((len(codes), A.shape[1]), A.dtype)
-        if cached is not None:
-            cached[rows] = A
-        total = _add_moments(total, A, codes, rows, name)
-    return total, cached
-
-
-def _last_layer_moments(
-    host: LayerHost,
-    X: Any,
-    batch_size: int,
-    layer: int,
-    cached: NDArray[Any] | None,
-    codes: NDArray[np.integer],
-    targets: NDArray[np.float64],
+    targets: NDArray[np.float64] | None = None,
 ) -> list[GroupMoments] | None:
-    """Joint moments of the last layer's inputs and the targets."""
-    last, total = host.n_layers - 1, None
-    name = f"layer {host.layer_names[last]!r} and y"
+    """Moments of a layer's inputs, or joint ones of these and the targets."""
+    total = None
+    name = f"layer {host.layer_names[layer]!r}" + " and y" * (targets is not None)
     for rows, X_batch in batches(X, batch_size):
-        if cached is None:
-            A = host.inputs(X_batch, last)
+        if cache is None:
+            A = host.inputs(X_batch, layer)
         else:
-            A = host.forward_from(cached[rows], layer, last)
-        total = _add_moments(total, np.hstack([A, targets[rows]]), codes, rows, name)
+            A = host.forward_from(cache.A[rows], cache.layer, layer)
+        if targets is not None:
+            A = np.hstack([A, targets[rows]])
+        total = _add_moments(total, A, codes, rows, name)
     return total
 
 
@@ -419,11 +407,6 @@ def _add_moments(
             f"Moments of {name}, over rows {rows.start} to {rows.stop - 1} "
             f"(counted from 0 within them below): {error}"
         ) from error
-
-
-def _merge_layer_moments(one: Any, other: Any) -> tuple[list[GroupMoments], None]:
-    """Merge the moments of two parts, whose inputs are not cached."""
-    return GroupMoments._merge_each(one[0], other[0]), None
 
 
 def _merge_by_layer(

@@ -56,10 +56,16 @@ class Scorer(NamedTuple):
     @classmethod
     def build(cls, model: Any, estimator: Any, X: Any) -> Scorer:
         """Return the scorer of a model's fitted classifier for rows such as X."""
-        names = getattr(X, "feature_names", None)
-        if not hasattr(estimator, "feature_names_in_"):
-            names = None  # the classifier knows no names
-        return cls(estimator, scoring_method(model), names)
+        # Only the order of the scores counts for the target "labels": decisions have
+        # fewer ties than probabilities, which round to 0 and 1.
+        methods = ["decision_function", "predict_proba"]
+        if model.target == "scores":
+            methods.reverse()
+        method = next(name for name in methods if hasattr(model.estimator, name))
+        uses_names = hasattr(estimator, "feature_names_in_")
+        in_parts = isinstance(X, PartitionedRows)
+        names = X.feature_names if uses_names and in_parts else None
+        return cls(estimator, method, names)
 
     def __call__(self, X: Any) -> Array:
         """Score rows for the second class."""
@@ -162,7 +168,7 @@ def score_rows(
                 scores = scorer(X)
             else:
                 fit_weights = None if sample_weight is None else weights
-                scores = _cross_fit(model, X, y, fit_weights)
+                scores = _cross_fit(model, X, y, fit_weights, scorer.method)
     has_weight = weights > 0
     columns = scores, labels, codes, weights
     rows = ScoredRows._make(column[has_weight] for column in columns)
@@ -205,14 +211,15 @@ def _encode(
     return X, y, labels, codes
 
 
-def _cross_fit(model: Any, X: Any, y: NDArray[Any], weights: Array | None) -> Array:
+def _cross_fit(
+    model: Any, X: Any, y: NDArray[Any], weights: Array | None, method: str
+) -> Array:
     """Fit `estimator_` to all rows; score each by the model of a fold without it."""
     fit_params = {} if weights is None else {"sample_weight": weights}
     if get_config()["enable_metadata_routing"]:
         fit_params = process_routing(model, "fit", **fit_params).estimator.fit
     elif not has_fit_parameter(model.estimator, "sample_weight"):
         fit_params = {}
-    method = scoring_method(model)
     scores = cross_val_predict(
         model.estimator,
         X,
@@ -224,16 +231,6 @@ def _cross_fit(model: Any, X: Any, y: NDArray[Any], weights: Array | None) -> Ar
     )
     model.estimator_ = clone(model.estimator).fit(X, y, **fit_params)
     return _positive_scores(scores, method)
-
-
-def scoring_method(model: Any) -> str:
-    """Name the method of the estimator that scores rows."""
-    # Only the order of the scores counts for the target "labels": decisions have fewer
-    # ties than probabilities, which round to 0 and 1.
-    methods = ["decision_function", "predict_proba"]
-    if model.target == "scores":
-        methods.reverse()
-    return next(name for name in methods if hasattr(model.estimator, name))
 
 
 def _check_two_classes(classes: NDArray[Any], name: str = "y") -> NDArray[Any]:
