@@ -426,7 +426,7 @@ def test_layers_whose_matrices_do_not_fit(monkeypatch):
     """They are refused before the pass, with the size; so is the last one's refit."""
     reader = {}
     monkeypatch.setattr(_memory, "available_memory", lambda: 8 * 7 * 7**2 - 1)
-    monkeypatch.setattr(ModelRows, "layer_moments", reader.get)
+    monkeypatch.setattr(ModelRows, "with_cache", reader.get)
     message = r"layer 'coefs_\[1\]', 8 x 8 numbers .* GB .* choose a layer of fewer"
     with pytest.raises(MemoryError, match=message):
         fair(network())

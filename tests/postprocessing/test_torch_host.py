@@ -11,8 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._passes import ModelRows
-from scalefair.postprocessing._training_rows import GroupedRows
+from scalefair.postprocessing._passes import GroupedRows, ModelRows
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

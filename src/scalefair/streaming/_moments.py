@@ -317,18 +317,20 @@ def _of_each_in_part(
     Rows are read once, for the combinations of codes that occur (cells). A group is a
     union of cells.
     """
-    rows, cells = combinations(codes, sizes)
-    square = 8 * X.shape[1] ** 2
-    is_large = len(rows) * square > max(MAX_JOINT_BYTES, 2 * sum(sizes) * square)
-    if is_large or len(codes) == 1:
-        moments = []
-        for attribute_codes in codes:
-            present, local = encode_values(attribute_codes, name="codes")
-            sums = accumulate(X, local, len(present))
-            moments.append(GroupMoments._keep(present, *sums.to_moments()))
-        return moments
-    joint = GroupMoments._keep(cells, *accumulate(X, cells, len(rows)).to_moments())
-    return [_united(joint, attribute_codes[rows]) for attribute_codes in codes]
+    if len(codes) > 1:
+        rows, cells = combinations(codes, sizes)
+        square = 8 * X.shape[1] ** 2
+        if len(rows) * square <= max(MAX_JOINT_BYTES, 2 * sum(sizes) * square):
+            sums = accumulate(X, cells, len(rows))
+            joint = GroupMoments._keep(cells, *sums.to_moments())
+            return [_united(joint, attribute_codes[rows]) for attribute_codes in codes]
+    # One attribute, or more combinations than there is room for.
+    moments = []
+    for attribute_codes in codes:
+        present, local = encode_values(attribute_codes, name="codes")
+        sums = accumulate(X, local, len(present))
+        moments.append(GroupMoments._keep(present, *sums.to_moments()))
+    return moments
 
 
 def _united(joint: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
