@@ -192,7 +192,7 @@ def _solve_subproblem(
     problem: WhitenedProblem, V: Array, a: float, b: float, tol: float
 ) -> tuple[Array, float, float]:
     """Update the multipliers until both gaps are on their bounds, up to `tol`."""
-    points: list[tuple[float, float]] = []  # logarithms of b and of the gap's ratio
+    points: list[tuple[float, float]] = []
     curvature, accuracy = float(problem.mean_axes[1].max(initial=0.0)), 0.1
     for _ in range(MAX_MULTIPLIER_STEPS):
         V = _minimise_lagrangian(problem, V, a, b, max(tol, accuracy))
@@ -210,20 +210,14 @@ def _solve_subproblem(
         # they were.
         if curvature > 0:
             a = max((1 + a * curvature) * mean_ratio - 1, 0.0) / curvature
-        # Secant step for b.
+        # Secant step for b, in logarithms of b and of the gap's ratio.
         points.append((np.log(b), np.log(max(ratio, TINY))))
-        b = float(np.exp(_secant_step(points)))
+        (log_b, log_ratio), slope = points[-1], -0.7  # seen for wide layers
+        if len(points) > 1 and points[-2][0] != log_b:
+            slope = (log_ratio - points[-2][1]) / (log_b - points[-2][0])
+            slope = np.clip(slope, -3.0, -0.2)  # rough minima may give any slope
+        b = float(np.exp(log_b + np.clip(-log_ratio / slope, -3, 3)))
     return V, a, b
-
-
-def _secant_step(points: list[tuple[float, float]]) -> float:
-    """Logarithm of the multiplier where that of gap / bound should be zero."""
-    log_multiplier, log_ratio = points[-1]
-    slope = -0.7  # seen for wide layers; for one direction it is -1/3 to -1
-    if len(points) > 1 and points[-2][0] != log_multiplier:
-        slope = (log_ratio - points[-2][1]) / (log_multiplier - points[-2][0])
-        slope = float(np.clip(slope, -3.0, -0.2))  # rough minima may give any slope
-    return log_multiplier + float(np.clip(-log_ratio / slope, -3, 3))
 
 
 def _minimise_lagrangian(

@@ -435,8 +435,31 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
 
     def _change_model(self, data: FitData, power: float) -> LayerHost:
         """Change the layer, by powers of the reductions, and fit the last one."""
+        # 1. The new weight of the layer, its gaps and its change.
         rows, targets = data.rows, data.targets
-        self._change_layer(rows.host.weight(self.layer_), power)
+        change = fair_layer(
+            rows.host.weight(self.layer_),
+            self.moments_,
+            method=self.method,
+            reductions=self._reductions(power),
+            noise_floor=self.noise_floor,
+            epsilon=float(self.epsilon),
+            first_moment=self.first_moment,
+        )
+        self.weight_ = change.weight
+        self.mean_gap_before_, self.covariance_gap_before_ = change.gaps_before
+        self.mean_gap_after_, self.covariance_gap_after_ = change.gaps_after
+        self.output_change_ = change.change
+        self.output_change_bound_ = change.change_bound
+        self.converged_ = change.converged
+        layer = LayerMoments(self.moments_)
+        self.mean_gap_noise_, self.covariance_gap_noise_ = (
+            squeeze_single(layer.matrices(noise)) for noise in change.noise
+        )
+        # For each attribute the groups with a pair whose gap is bounded.
+        weights = layer.matrices(change.weights)
+        self._bounded = [matrix.max(axis=1) > 0 for matrix in weights]
+        # 2. The model with this layer, and with the last one fitted again.
         host = rows.host.replaced({self.layer_: (self.weight_, None)})
         self.refit_gaps_before_ = self.refit_gaps_after_ = None
         if targets is not None:
@@ -468,31 +491,6 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         self.refit_gaps_after_ = refit.gaps_after
         self.converged_ = self.converged_ and refit.converged
         return host.replaced({last: (refit.weight, refit.bias)})
-
-    def _change_layer(self, weight: NDArray[Any], power: float) -> None:
-        """Set the new weight of the layer, its gaps and its change."""
-        change = fair_layer(
-            weight,
-            self.moments_,
-            method=self.method,
-            reductions=self._reductions(power),
-            noise_floor=self.noise_floor,
-            epsilon=float(self.epsilon),
-            first_moment=self.first_moment,
-        )
-        self.weight_ = change.weight
-        self.mean_gap_before_, self.covariance_gap_before_ = change.gaps_before
-        self.mean_gap_after_, self.covariance_gap_after_ = change.gaps_after
-        self.output_change_ = change.change
-        self.output_change_bound_ = change.change_bound
-        self.converged_ = change.converged
-        layer = LayerMoments(self.moments_)
-        self.mean_gap_noise_, self.covariance_gap_noise_ = (
-            squeeze_single(layer.matrices(noise)) for noise in change.noise
-        )
-        # For each attribute the groups with a pair whose gap is bounded.
-        weights = layer.matrices(change.weights)
-        self._bounded = [matrix.max(axis=1) > 0 for matrix in weights]
 
     def _warn_of_few_rows(self, name: str) -> None:
         """Name the groups whose rows say little of the layer's outputs."""

@@ -240,7 +240,12 @@ def _accumulate_sparse(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) ->
         for code in np.unique(block_codes):
             part = block[np.flatnonzero(block_codes == code)]
             if not sums.has_shift[code]:
-                sums.shifts[code] = _full_column_means(part)
+                # Only a nearly full column can have a mean that is large compared with
+                # its standard deviation: in the others nothing cancels.
+                m, n = part.shape
+                is_full = np.bincount(part.indices, minlength=n) >= 0.9 * m
+                means = np.bincount(part.indices, part.data, minlength=n) / m
+                sums.shifts[code] = np.where(is_full, means, 0.0)
                 sums.has_shift[code] = True
             part = _shift_columns(part, sums.shifts[code])
             sums.counts[code] += part.shape[0]
@@ -251,17 +256,6 @@ def _accumulate_sparse(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) ->
             sparse_gram(*stored[0], *stored[1], sums.scatters[code])
         if not np.isfinite(sums.sums).all():
             refuse_entries(block, rows.start)
-
-
-def _full_column_means(X: Any) -> NDArray[np.float64]:
-    """Means of the columns that are nearly full, zero for the others.
-
-    Only a nearly full column can have a mean that is large compared with its standard
-    deviation: in the others nothing cancels.
-    """
-    m, n = X.shape
-    is_full = np.bincount(X.indices, minlength=n) >= 0.9 * m
-    return np.where(is_full, np.bincount(X.indices, X.data, minlength=n) / m, 0.0)
 
 
 def _shift_columns(X: Any, shift: NDArray[np.float64]) -> Any:

@@ -228,15 +228,26 @@ class PartitionedRows:
         parts = parts.map(_checked_part, each=[parts.like(range(len(parts)))])
         if persist:
             parts = parts.persist()
-        described = None if persist else _describe_chunks(X)
-        if described is None:
-            described = parts.map(_describe).gather()
+        if persist or not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
+            described = parts.map(_PartSummary.of).gather()
+        else:  # of a Dask array of known shape, without computing
+            n, is_sparse = X.shape[1], sparse.issparse(X._meta)
+            described = [
+                _PartSummary(m, n, m * n, X.dtype, is_sparse) for m in X.chunks[0]
+            ]
         lengths = [part.n_rows for part in described]
         nonempty = np.flatnonzero(lengths).tolist()
         if not nonempty:
             raise ValueError("X has no rows in any partition.")
-        _check_alike(described, nonempty)
+        # All parts must have the same columns, and be dense or sparse.
+        kinds = {i: described[i].kind for i in nonempty}
         first = described[nonempty[0]]
+        for i, kind in kinds.items():
+            if kind != kinds[nonempty[0]]:
+                raise ValueError(
+                    f"Partition {i} of X has {kind}, partition {nonempty[0]} has "
+                    f"{kinds[nonempty[0]]}: all must have the same."
+                )
         return cls(
             parts.select(nonempty),
             np.array([lengths[i] for i in nonempty], np.int64),
@@ -448,7 +459,7 @@ class PartitionedRows:
         return encoded
 
 
-class _Description(NamedTuple):
+class _PartSummary(NamedTuple):
     """Size and type of a part, without its entries."""
 
     n_rows: int
@@ -456,6 +467,17 @@ class _Description(NamedTuple):
     nnz: int
     dtype: np.dtype
     is_sparse: bool
+
+    @classmethod
+    def of(cls, block: Any) -> Self:
+        is_sparse = sparse.issparse(block)
+        nnz = block.nnz if is_sparse else block.size
+        return cls(block.shape[0], block.shape[-1], nnz, block.dtype, is_sparse)
+
+    @property
+    def kind(self) -> str:
+        storage = "sparse" if self.is_sparse else "dense"
+        return f"{self.n_columns} columns ({storage})"
 
 
 def _call_at_location(
@@ -486,36 +508,6 @@ def _checked_part(block: Any, number: int) -> Any:
         return block
     with _naming_partition(f"{number} of X"):
         return check_rows(block)
-
-
-def _describe(block: Any) -> _Description:
-    is_sparse = sparse.issparse(block)
-    nnz = block.nnz if is_sparse else block.size
-    return _Description(block.shape[0], block.shape[-1], nnz, block.dtype, is_sparse)
-
-
-def _describe_chunks(X: Any) -> list[_Description] | None:
-    """Descriptions of the chunks of a Dask array of known shape, without computing."""
-    if not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
-        return None
-    n, is_sparse = X.shape[1], sparse.issparse(X._meta)
-    return [_Description(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
-
-
-def _check_alike(described: list[_Description], nonempty: list[int]) -> None:
-    """Refuse parts with different columns, or dense and sparse ones."""
-    kinds = {
-        i: f"{described[i].n_columns} columns "
-        f"({'sparse' if described[i].is_sparse else 'dense'})"
-        for i in nonempty
-    }
-    first = nonempty[0]
-    for i, kind in kinds.items():
-        if kind != kinds[first]:
-            raise ValueError(
-                f"Partition {i} of X has {kind}, partition {first} has {kinds[first]}: "
-                "all must have the same."
-            )
 
 
 def _encode_part(
