@@ -237,7 +237,7 @@ class ModelRows:
                 layers.append(None)
                 continue
             weight = self.host.weight(layer)
-            if _has_fewer_outputs(self.host, layer):  # the moments are of the outputs
+            if len(weight) < weight.shape[1]:  # the moments are of the outputs
                 weight = np.eye(len(weight))
             name = self.host.layer_names[layer]
             layers.append(layer_unfairness(name, moments, weight))
@@ -371,16 +371,11 @@ def _all_layer_moments(
                 omitted.add(i)
             if A is None or i in omitted:
                 continue
-            Z = A @ host.weight(i).T if _has_fewer_outputs(host, i) else A
+            n_outputs, n_inputs = host.shape(i)
+            Z = A @ host.weight(i).T if n_outputs < n_inputs else A
             name = f"layer {host.layer_names[i]!r}"
             totals[i] = _add_moments(totals[i], Z, codes, rows, name)
     return [None if i in omitted else total for i, total in enumerate(totals)]
-
-
-def _has_fewer_outputs(host: LayerHost, layer: int) -> bool:
-    """Whether moments of the outputs are smaller than those of the inputs."""
-    n_outputs, n_inputs = host.shape(layer)
-    return n_outputs < n_inputs
 
 
 def _outputs(

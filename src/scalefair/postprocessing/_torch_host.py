@@ -238,12 +238,8 @@ def _to_tensor(X: Any, module: Any) -> Any:
     dtype, device = parameter.dtype, parameter.device
     if hasattr(X, "detach"):
         return X.to(device=device, dtype=dtype if X.is_floating_point() else X.dtype)
-    if sparse.issparse(X):
-        X = X.toarray()
-    elif hasattr(X, "iloc"):
-        X = X.to_numpy()
-    X = np.array(X, dtype=_numpy_type(dtype), order="C")  # a copy: it may be read-only
-    return torch.from_numpy(X).to(device=device, dtype=dtype)
+    X = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=_numpy_type(dtype))
+    return torch.tensor(X, device=device, dtype=dtype)
 
 
 def _to_numpy(tensor: Any) -> NDArray[Any]:
