@@ -204,19 +204,14 @@ def test_a_rare_group_leaves_the_others_their_bound():
     np.testing.assert_array_equal(weights[:, 0], 1)
     assert (weights[:, 1:] < [[0.02], [0.8]]).all()
     gap = LayerMoments(two).gaps
+    # Nor has a pair of groups of the same rows, beside a third one.
+    equal = np.vstack([X[:200], X[:200], X[:200] + 5.0])
+    moments = GroupMoments.from_data(equal, np.repeat([0, 1, 2], 200))
+    assert bounds_of(W, moments).weights[0, 0] == 0
+    np.testing.assert_array_equal(bounds_of(W, moments, False).weights[0], 1)
     with_rare = directly(W, three, noise_floor=True)
     assert gap(with_rare.weight)[0] <= 1.05 * gap(directly(W, two).weight)[0]
     assert with_rare.change < directly(W, three).change
-
-
-def test_pairs_without_a_gap_have_no_weight():
-    """Two groups of the same rows beside a third one."""
-    X, _, _, W = layer()
-    rows = np.vstack([X, X, X + 5.0])
-    groups = np.repeat([0, 1, 2], len(X))
-    moments = GroupMoments.from_data(rows, groups)
-    assert bounds_of(W, moments).weights[0, 0] == 0
-    np.testing.assert_array_equal(bounds_of(W, moments, False).weights[0], 1)
 
 
 def test_the_published_method_knows_no_noise():
