@@ -10,19 +10,19 @@ import copy
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.special import expit
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
 from sklearn.neural_network import MLPRegressor
+from sklearn.neural_network._base import ACTIVATIONS
 from sklearn.pipeline import Pipeline
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
@@ -42,24 +42,8 @@ _SUPPORTED = (
     "that ends in one of these, and a torch.nn.Module with nn.Linear layers (extra "
     '"torch"), alone or as module_ of its wrapper.'
 )
-# Fitted attributes of wrappers that hold the regressor inside, and what to do instead.
-_WRAPPED_ADVICE = {
-    "best_estimator_": "pass its best_estimator_",
-    "regressor_": (
-        "pass its regressor_, with the targets as that was trained on them, and "
-        "transform the predictions back"
-    ),
-    "estimator_": "pass its estimator_",
-}
 # Regressors that predict an inverse link function of X coef_ + intercept_.
 _LINK_REGRESSORS = (GammaRegressor, PoissonRegressor, TweedieRegressor)
-# In place: the inputs of layers may be larger than X.
-_ACTIVATIONS: dict[str, Callable[[NDArray[Any]], Any]] = {
-    "identity": lambda Z: None,
-    "logistic": lambda Z: expit(Z, out=Z),
-    "tanh": lambda Z: np.tanh(Z, out=Z),
-    "relu": lambda Z: np.maximum(Z, 0, out=Z),
-}
 
 
 class LayerHost(ABC):
@@ -304,7 +288,7 @@ class MLPHost(LayerHost):
         return np.array(self.model.intercepts_[layer], dtype=np.float64)
 
     def forward_from(self, A: Any, layer: int, later: int) -> Any:
-        activate = _ACTIVATIONS[self.model.activation]
+        activate = ACTIVATIONS[self.model.activation]  # in place
         for i in range(layer, later):
             A = _product(A, self.model.coefs_[i])
             A += self.model.intercepts_[i]
@@ -401,9 +385,15 @@ def find_host(estimator: Any) -> LayerHost:
         from scalefair.postprocessing._torch_host import TorchHost  # it imports this
 
         return TorchHost(model, estimator, transformers)
-    for attribute, advice in _WRAPPED_ADVICE.items():
+    for attribute in ("best_estimator_", "regressor_", "estimator_"):
         # The estimator_ of an ensemble is a template that was not fitted.
         if hasattr(model, attribute) and not hasattr(model, "estimators_"):
+            advice = f"pass its {attribute}"
+            if attribute == "regressor_":
+                advice += (
+                    ", with the targets as that was trained on them, and transform "
+                    "the predictions back"
+                )
             raise TypeError(
                 f"A {name} wraps the regressor whose layers are meant: {advice}."
             )
