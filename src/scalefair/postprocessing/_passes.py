@@ -92,7 +92,6 @@ def _stack_columns(*codes: NDArray[Any]) -> NDArray[Any]:
 class RowsInMemory:
     """Rows in memory as one part, with the methods of `PartitionedRows` used here."""
 
-    starts = np.zeros(1, np.int64)
     feature_names = None
 
     def __init__(self, X: Any) -> None:
@@ -144,38 +143,31 @@ class ModelRows:
 
         About as many of each, `n_rows` at most in all, in their order.
         """
-        # 1. Indices of the rows, at least two of a group: a spread needs two.
+        # 1. Which rows, at least two of a group: a spread needs two.
         codes = np.concatenate(self.codes.gather())
         columns = codes.reshape(len(codes), -1).T
         sizes = [int(column.max()) + 1 for column in columns]
         n_per_group = max(n_rows // sum(sizes), 2)
-        drawn = []
+        is_drawn = np.zeros(len(codes), bool)
         for column, n_groups in zip(columns, sizes, strict=True):
             for group in range(n_groups):
                 rows = np.flatnonzero(column == group)
                 if len(rows) > n_per_group:
                     rows = random_state.choice(rows, n_per_group, replace=False)
-                drawn.append(rows)
-        chosen = np.unique(np.concatenate(drawn))
-        # 2. The same within each part, and the rows there. Those that the model refuses
-        # are reported with the part that they are in.
-        starts = self.X.starts
-        by_part = np.split(chosen, np.searchsorted(chosen, starts[1:]))
-        indices = [rows - start for rows, start in zip(by_part, starts, strict=True)]
+                is_drawn[rows] = True
+        # 2. The rows of each part. Those that the model refuses are reported with the
+        # part that they are in.
         validate = isinstance(self.X, PartitionedRows)
         names = column_names(self.host, self.X)
-        blocks = self.X.map(
-            _take_rows, self.host, names, validate, each=[self.X.parts.like(indices)]
-        ).gather()
+        drawn = [self.X.split(is_drawn)]
+        blocks = self.X.map(_take_rows, self.host, names, validate, each=drawn).gather()
         # 3. All in one. Rows in memory are one block, of any type that the model takes.
         X = blocks[0]
         if validate:
             is_sparse = sparse.issparse(X)
             X = sparse.vstack(blocks, format="csr") if is_sparse else np.vstack(blocks)
         sample = RowsInMemory(as_model_input(self.host, X, names))
-        return ModelRows(
-            self.host, sample, sample.split(codes[chosen]), self.groups, self.batch_size
-        )
+        return replace(self, X=sample, codes=sample.split(codes[is_drawn]))
 
     def with_cache(self, layer: int) -> ModelRows:
         """Return the rows with the inputs of a layer, if they can be kept and used.
@@ -325,9 +317,10 @@ def _take_rows(
     host: LayerHost,
     names: NDArray[Any] | None,
     validate: bool,
-    indices: NDArray[np.int64],
+    is_drawn: NDArray[np.bool_],
 ) -> Any:
     """Rows of a part; to validate them they are run through the model."""
+    indices = np.flatnonzero(is_drawn)
     X = (block.iloc if hasattr(block, "iloc") else block)[indices]
     if validate and len(indices):
         for _ in host.inputs_by_layer(as_model_input(host, X, names)):
