@@ -499,6 +499,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         has_floor = self.noise_floor and self.method == "direct"
         has_floor &= max(self.mean_reduction, self.covariance_reduction) > 1
         for moments, bounded in zip(as_list(self.moments_), self._bounded, strict=True):
+            # 1. Groups without a gap above noise; 2. groups of too few rows to tell.
             ignored = ~bounded & has_floor
             _warn_of_groups(
                 moments,

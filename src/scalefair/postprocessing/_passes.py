@@ -77,6 +77,7 @@ def training_rows(
             "compares groups, of at least one sample each."
         )
     check_compared(compared, "the estimator itself")
+    # Codes of several attributes side by side, where the rows are.
     codes, *more_codes = (attribute.codes for attribute in compared)
     if more_codes and is_partitioned(X):
         codes = codes.map(_stack_columns, each=more_codes).persist()

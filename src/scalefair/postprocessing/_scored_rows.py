@@ -185,6 +185,7 @@ def _encode(
 ) -> tuple[Any, Any, Codes, Codes]:
     """Return X, y as a vector, and the codes of labels and groups."""
     if is_partitioned(X):
+        # Labels and codes are gathered, features are not.
         X = PartitionedRows.of(X, persist=False)
         check_features(model, X, reset=True)
         classes, label_parts = X.encode(y, name="y", what="label")
@@ -215,6 +216,7 @@ def _cross_fit(
     model: Any, X: Any, y: NDArray[Any], weights: Array | None, method: str
 ) -> Array:
     """Fit `estimator_` to all rows; score each by the model of a fold without it."""
+    # Weights go to a fit that takes them, or that routing sends them to.
     fit_params = {} if weights is None else {"sample_weight": weights}
     if get_config()["enable_metadata_routing"]:
         fit_params = process_routing(model, "fit", **fit_params).estimator.fit

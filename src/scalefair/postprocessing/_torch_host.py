@@ -88,6 +88,7 @@ class TorchHost(LayerHost):
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
         calls = self._record_calls(X_batch, [layer])[0]
         name, n_rows = self.layer_names[layer], _num_samples(X_batch)
+        # The layer must have seen every row once, as a row.
         if not calls:
             raise ValueError(
                 f"Layer {name!r} is not called in the forward pass: choose another one."
@@ -122,7 +123,7 @@ class TorchHost(LayerHost):
         with _evaluation_mode(self._module):
             out = self._run(X_batch)
         n_rows = _num_samples(X_batch)
-        if self._is_bare:
+        if self._is_bare:  # a wrapper returns arrays
             if not hasattr(out, "detach") or out.ndim not in (1, 2):
                 raise ValueError(
                     "The module must return one tensor of shape (rows,) or (rows, "

@@ -405,6 +405,7 @@ class PartitionedRows:
         else:
             values = check_values(values, name=name, noun=kind)
             encoded = [Attribute(name, *encode_values(values, name=name))]
+        # Cut the codes as the rows are, which are where the rows are from now on.
         n_values = len(encoded[0].codes)
         if n_values != n_rows:
             raise ValueError(
