@@ -333,7 +333,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             outputs: Array = rows.rowwise(*args, each=[part_codes])
             return outputs
         # First the scores: the estimator knows best what is wrong with X.
-        scores = Scorer.build(self, self.estimator_, None)(X)
+        scores = Scorer.build(self, self.estimator_, None).score(X)
         validate_data(self, X, skip_check_array=True, reset=False)
         groups, codes = encode_groups(sensitive_features, _num_samples(X), warn=False)
         return self._map_scores(scores, known_codes(groups, self.groups_)[codes])
@@ -547,7 +547,7 @@ def _map_part(
     codes: NDArray[np.integer],
 ) -> Array:
     """Return the outputs of a part; `fitted_codes` are its groups' in `fit`."""
-    return model._map_scores(scorer(block), fitted_codes[codes])
+    return model._map_scores(scorer.score(block), fitted_codes[codes])
 
 
 def _gives_probabilities(model: FairCalibratedClassifier) -> bool:

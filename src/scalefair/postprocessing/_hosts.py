@@ -28,7 +28,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._entries import validate_data
-from scalefair.kernels import block_multiply, long_blas_call
+from scalefair.kernels import long_blas_call
 from scalefair.streaming import is_partitioned
 
 Array = NDArray[np.float64]
@@ -290,7 +290,7 @@ class MLPHost(LayerHost):
     def forward_from(self, A: Any, layer: int, later: int) -> Any:
         activate = ACTIVATIONS[self.model.activation]  # in place
         for i in range(layer, later):
-            A = _product(A, self.model.coefs_[i])
+            A = safe_sparse_dot(A, self.model.coefs_[i])
             A += self.model.intercepts_[i]
             activate(A)
         return A
@@ -303,17 +303,6 @@ class MLPHost(LayerHost):
             name, old = f"intercepts_[{layer}]", self.model.intercepts_[layer]
             new = check_new_values(name, bias, old.shape, old.dtype)
             self.model.intercepts_[layer] = new
-
-
-def _product(A: Any, weight: NDArray[Any]) -> Any:
-    """Return ``A @ weight``; a kernel shares dense rows among its threads."""
-    is_dense = isinstance(A, np.ndarray) and A.flags.c_contiguous
-    is_float = weight.dtype in (np.float32, np.float64)
-    if not (is_dense and is_float and A.dtype == weight.dtype):
-        return safe_sparse_dot(A, weight)
-    product = np.empty((A.shape[0], weight.shape[1]), A.dtype)
-    block_multiply(A, weight, product)
-    return product
 
 
 def _to_dense_float(A: Any) -> NDArray[Any]:

@@ -67,7 +67,7 @@ class Scorer(NamedTuple):
         names = X.feature_names if uses_names and in_parts else None
         return cls(estimator, method, names)
 
-    def __call__(self, X: Any) -> Array:
+    def score(self, X: Any) -> Array:
         """Score rows for the second class."""
         X = with_column_names(X, self.feature_names)
         return _positive_scores(getattr(self.estimator, self.method)(X), self.method)
@@ -161,11 +161,11 @@ def score_rows(
                 "the same."
             )
     if isinstance(X, PartitionedRows):
-        scores = np.concatenate(X.map(scorer).gather())
+        scores = np.concatenate(X.map(scorer.score).gather())
     else:
         with long_blas_call(), naming_text_columns(X):
             if is_prefit:
-                scores = scorer(X)
+                scores = scorer.score(X)
             else:
                 fit_weights = None if sample_weight is None else weights
                 scores = _cross_fit(model, X, y, fit_weights, scorer.method)
