@@ -26,7 +26,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR, LinearSVR
 
 from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._torch_host import TorchHost
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 5)) + 1.0
@@ -223,5 +222,3 @@ def test_pytorch_is_not_needed(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
     host = find_host(Ridge().fit(X, y))
     host.replaced({0: (host.weight(0), None)}).outputs(X)
-    with pytest.raises(ImportError, match=r'pip install "scalefair\[torch\]"'):
-        TorchHost(host)

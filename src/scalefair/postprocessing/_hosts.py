@@ -347,33 +347,19 @@ def find_host(estimator: Any) -> LayerHost:
     """
     if isinstance(estimator, FrozenEstimator):
         estimator = estimator.estimator
-    # 1. The model with the layers, behind the steps of a Pipeline.
-    model, transformers = estimator, []
-    while isinstance(model, FrozenEstimator | Pipeline):
-        if isinstance(model, FrozenEstimator):
-            model = model.estimator
-            continue
-        steps = [step for _, step in model.steps]
-        model = steps[-1]
-        if model is None or isinstance(model, str):
-            raise TypeError(
-                f"The last step of the Pipeline is {model!r}: it must be a regressor. "
-                f"{_SUPPORTED}"
-            )
-        # A step that is None or "passthrough" leaves the rows as they are.
-        transformers += [s for s in steps[:-1] if s is not None and s != "passthrough"]
+    model, transformers = _unwrapped(estimator)
     name = type(model).__name__
     if isinstance(model, type):
         raise TypeError(
             f"estimator is the class {model.__name__}: pass a fitted instance of it."
         )
-    # 2. Its kind; what cannot be changed is refused, with what to do instead.
     if hasattr(model, "__sklearn_tags__") and is_classifier(model):
         raise TypeError(f"{name} is a classifier, not a regressor. {_SUPPORTED}")
     if is_module(model) or is_module(getattr(model, "module_", None)):
         from scalefair.postprocessing._torch_host import TorchHost  # it imports this
 
         return TorchHost(model, estimator, transformers)
+    # What cannot be changed is refused, with what to do instead.
     for attribute in ("best_estimator_", "regressor_", "estimator_"):
         # The estimator_ of an ensemble is a template that was not fitted.
         if hasattr(model, attribute) and not hasattr(model, "estimators_"):
@@ -400,6 +386,24 @@ def find_host(estimator: Any) -> LayerHost:
         f"{name} has no linear layer that could be changed. {_SUPPORTED} Of a search "
         "or another wrapper, pass the fitted regressor inside it."
     )
+
+
+def _unwrapped(estimator: Any) -> tuple[Any, list[Any]]:
+    """Return the model behind the steps of a Pipeline, and these."""
+    model, transformers = estimator, []
+    while isinstance(model, FrozenEstimator | Pipeline):
+        if isinstance(model, FrozenEstimator):
+            model = model.estimator
+            continue
+        *steps, model = (step for _, step in model.steps)
+        if model is None or isinstance(model, str):
+            raise TypeError(
+                f"The last step of the Pipeline is {model!r}: it must be a regressor. "
+                f"{_SUPPORTED}"
+            )
+        # A step that is None or "passthrough" leaves the rows as they are.
+        transformers += [s for s in steps if s is not None and not isinstance(s, str)]
+    return model, transformers
 
 
 def is_module(estimator: Any) -> bool:

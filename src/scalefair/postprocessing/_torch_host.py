@@ -1,6 +1,6 @@
 """Layers of a PyTorch module, read by forward hooks.
 
-PyTorch is imported when a host is made: the user has imported it by then.
+PyTorch is imported where it is used: whoever has a module has imported it by then.
 """
 
 from __future__ import annotations
@@ -22,16 +22,6 @@ from scalefair.postprocessing._hosts import LayerHost, check_new_values
 _LOCK = threading.RLock()
 
 
-def _import_torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(
-            'The layers of a module need PyTorch. Run pip install "scalefair[torch]".'
-        ) from error
-    return torch
-
-
 class TorchHost(LayerHost):
     """The ``nn.Linear`` layers of a module, or of an estimator's `module_`, by name.
 
@@ -46,7 +36,8 @@ class TorchHost(LayerHost):
         self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
     ) -> None:
         super().__init__(model, estimator, transformers)
-        torch = _import_torch()
+        import torch
+
         self._is_bare = isinstance(model, torch.nn.Module)
         self._module = model if self._is_bare else model.module_
         self.layer_names, self._layers = [], []
@@ -141,7 +132,8 @@ class TorchHost(LayerHost):
         return predicted
 
     def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
-        torch = _import_torch()
+        import torch
+
         linear, name = self._layers[layer], self.layer_names[layer]
         # 1. The layer's weight and bias must be its own, not computed or shared.
         parameters = dict(linear.named_parameters(recurse=False))
@@ -192,7 +184,8 @@ class TorchHost(LayerHost):
         rows = self.transform(X_batch)
         if not self._is_bare:
             return self.model.predict(rows)
-        torch = _import_torch()
+        import torch
+
         with torch.no_grad():
             return self._module(_to_tensor(rows, self._module))
 
@@ -234,7 +227,8 @@ def _join_calls(calls: list[NDArray[Any]], name: str) -> NDArray[Any]:
 
 def _to_tensor(X: Any, module: Any) -> Any:
     """Return rows as a tensor of the module's type; a tensor of integers stays so."""
-    torch = _import_torch()
+    import torch
+
     parameter = next(p for p in module.parameters() if p.is_floating_point())
     dtype, device = parameter.dtype, parameter.device
     if hasattr(X, "detach"):
@@ -252,7 +246,9 @@ def _to_numpy(tensor: Any) -> NDArray[Any]:
 
 
 def _numpy_type(dtype: Any) -> Any:
-    return np.float64 if dtype == _import_torch().float64 else np.float32
+    import torch
+
+    return np.float64 if dtype == torch.float64 else np.float32
 
 
 def _check_finite(A: NDArray[Any], name: str) -> None:
