@@ -240,13 +240,12 @@ class PartitionedRows:
         if not nonempty:
             raise ValueError("X has no rows in any partition.")
         # All parts must have the same columns, and be dense or sparse.
-        kinds = {i: described[i].kind for i in nonempty}
         first = described[nonempty[0]]
-        for i, kind in kinds.items():
-            if kind != kinds[nonempty[0]]:
+        for i in nonempty:
+            if described[i].kind != first.kind:
                 raise ValueError(
-                    f"Partition {i} of X has {kind}, partition {nonempty[0]} has "
-                    f"{kinds[nonempty[0]]}: all must have the same."
+                    f"Partition {i} of X has {described[i].kind}, partition "
+                    f"{nonempty[0]} has {first.kind}: all must have the same."
                 )
         return cls(
             parts.select(nonempty),
