@@ -25,12 +25,12 @@ from scalefair._user_warnings import warn_user
 from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing._fair_layer import check_memory, fair_layer
 from scalefair.postprocessing._hosts import (
-    LayerHost,
     find_host,
     fitted_estimator,
     is_fitted,
     is_module,
 )
+from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
 from scalefair.postprocessing._passes import (
     ModelRows,

@@ -19,7 +19,7 @@ from scalefair.postprocessing._explainable_svd import (
     explainable_svd,
     svd_first_moment,
 )
-from scalefair.postprocessing._hosts import LayerHost
+from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments, Moments
 
 Array = NDArray[np.float64]

@@ -26,7 +26,7 @@ from scalefair._groups import (
     fitted_groups,
     squeeze_single,
 )
-from scalefair.postprocessing._hosts import LayerHost
+from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
     Moments,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scalefair._groups import as_list
 from scalefair.postprocessing._fair_layer import GapBounds, meet_bounds
-from scalefair.postprocessing._hosts import LayerHost
+from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments, Moments
 from scalefair.streaming import GroupMoments, is_partitioned
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
-from scalefair.postprocessing._hosts import LayerHost, check_new_values
+from scalefair.postprocessing._layer_host import LayerHost, check_new_values
 
 # Hooks and the mode belong to the module: threads that share it run one at a time.
 _LOCK = threading.RLock()
