@@ -393,7 +393,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     def unfairness_by_layer_(self) -> list[LayerUnfairness | None]:
         """Gaps of the outputs of each layer before the change."""
         if self._unfairness is None:  # computed when it is first asked for
-            host = self._sample.host.replaced(self._old_layers)
+            host = find_host(self.estimator_).replaced(self._old_layers)
             self._unfairness = replace(self._sample, host=host).unfairness_by_layer()
         return self._unfairness
 

@@ -261,3 +261,7 @@ def fitted_estimator(estimator: Any, X: Any, y: Any, prefit: bool | str) -> Any:
         )
     with long_blas_call():  # the estimator's own fit may use all threads of BLAS
         return clone(estimator).fit(X, y)
+
+
+# Regressors that were saved with the host of a Pipeline find its class by this name.
+PipelineHost = LinearHost
