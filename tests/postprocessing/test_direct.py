@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from scalefair.postprocessing._direct import direct_weights
-from scalefair.postprocessing._duality_bound import dual, smallest_change
+from scalefair.postprocessing._direct import direct_weights, dual, smallest_change
 from scalefair.postprocessing._explainable_svd import exact_first_moment
 from scalefair.postprocessing._fair_layer import GapBounds
 from scalefair.postprocessing._layer_moments import LayerMoments

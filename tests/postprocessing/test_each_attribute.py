@@ -1,6 +1,6 @@
 """Layers changed for several attributes, each by itself."""
 
-from itertools import pairwise
+from functools import cache
 
 import dask
 import numpy as np
@@ -102,58 +102,54 @@ def test_the_published_method_lowers_the_sum_of_squares():
     assert after[1] < before[1] / 5
 
 
-@pytest.fixture(scope="module")
-def net():
-    y = np.tanh(X[:, 0]) + X[:, 1]
-    return MLPRegressor(hidden_layer_sizes=(8, 6), tol=0.01, random_state=0).fit(
-        X, y
-    ), y
+NET_TARGETS = np.tanh(X[:, 0]) + X[:, 1]
 
 
-def test_a_regressor(net, tmp_path):
-    net, y = net
-    fair = ExplainableSVDRegressor(net, attributes="each", noise_floor=False)
-    fair.fit(X, y, sensitive_features=PEOPLE)
-    assert [groups.tolist() for groups in fair.groups_] == [["f", "m"], [0, 1, 2]]
-    assert [m.counts.sum() for m in fair.moments_] == [N, N]
-    assert fair.converged_
-    assert np.isnan(fair.output_change_bound_)
+@cache
+def network():
+    options = {"hidden_layer_sizes": (8, 6), "tol": 0.01, "random_state": 0}
+    return MLPRegressor(**options).fit(X, NET_TARGETS)
+
+
+def fair(rows, people, **options):
+    model = ExplainableSVDRegressor(network(), attributes="each", **options)
+    return model.fit(rows, NET_TARGETS, sensitive_features=people)
+
+
+def test_a_regressor(tmp_path):
+    net, model = network(), fair(X, PEOPLE, noise_floor=False)
+    assert [groups.tolist() for groups in model.groups_] == [["f", "m"], [0, 1, 2]]
+    assert [m.counts.sum() for m in model.moments_] == [N, N]
+    assert model.converged_
+    assert np.isnan(model.output_change_bound_)
     hidden = np.maximum(X @ net.coefs_[0] + net.intercepts_[0], 0)
     for name in PEOPLE:
         before, after = (
-            moment_gaps(hidden @ weight, sensitive_features=PEOPLE[name])
-            for weight in (net.coefs_[1], fair.weight_.T)
+            np.array(moment_gaps(hidden @ weight, sensitive_features=PEOPLE[name]))
+            for weight in (net.coefs_[1], model.weight_.T)
         )
-        assert after[0] <= before[0] / np.sqrt(15) * (1 + 1e-6)
-        assert after[1] <= before[1] / np.sqrt(150) * (1 + 1e-6)
-    mean_gap, covariance_gap = moment_gaps(
-        fair.predict(X), sensitive_features=PEOPLE, attributes="each"
-    )
-    assert (mean_gap, covariance_gap) == pytest.approx(fair.refit_gaps_after_)
-    original = moment_gaps(net.predict(X), sensitive_features=PEOPLE, attributes="each")
-    assert mean_gap < original[0] / 2
-    twice = ExplainableSVDRegressor(net, attributes="each")
-    twice.fit(X, y, sensitive_features=PEOPLE[["sex", "sex"]])
-    once = ExplainableSVDRegressor(net, attributes="each")
-    once.fit(X, y, sensitive_features=PEOPLE["sex"])
+        assert (after <= before / np.sqrt([15, 150]) * (1 + 1e-6)).all()
+    each = {"sensitive_features": PEOPLE, "attributes": "each"}
+    gaps = moment_gaps(model.predict(X), **each)
+    assert gaps == pytest.approx(model.refit_gaps_after_)
+    assert gaps[0] < moment_gaps(net.predict(X), **each)[0] / 2
+    twice, once = fair(X, PEOPLE[["sex", "sex"]]), fair(X, PEOPLE["sex"])
     assert isinstance(once.groups_, np.ndarray)
     np.testing.assert_allclose(twice.predict(X), once.predict(X), atol=1e-6)
-
+    # The same of rows in parts.
     np.save(tmp_path / "X.npy", X)
-    cuts = (0, 600, N)
-    rows = [dask.delayed(X[a:b]) for a, b in pairwise(cuts)]
-    groups = [dask.delayed(PEOPLE[a:b]) for a, b in pairwise(cuts)]
+    cuts = [slice(0, 600), slice(600, N)]
+    rows, groups = ([dask.delayed(x[cut]) for cut in cuts] for x in (X, PEOPLE))
     reader = open_rows(tmp_path / "X.npy", max_bytes=20000)
     for X_parts, people in ((rows, groups), (reader, PEOPLE)):
-        parts = ExplainableSVDRegressor(net, attributes="each", noise_floor=False)
-        parts.fit(X_parts, y, sensitive_features=people)
-        np.testing.assert_allclose(parts.weight_, fair.weight_, atol=1e-4)
+        parts = fair(X_parts, people, noise_floor=False)
+        np.testing.assert_allclose(parts.weight_, model.weight_, atol=1e-4)
 
 
-def test_what_is_refused(net):
-    net, y = net
-    fair = ExplainableSVDRegressor(net, attributes="each")
+def test_what_is_refused():
     with pytest.raises(ValueError, match=r"Column place of .* only one group \(1\)"):
-        fair.fit(X, y, sensitive_features=PEOPLE.assign(place=1))
+        fair(X, PEOPLE.assign(place=1))
     with pytest.raises(ValueError, match="'attributes' parameter of Explainable"):
-        ExplainableSVDRegressor(net, attributes="all").fit(X, y, sensitive_features=y)
+        ExplainableSVDRegressor(network(), attributes="all").fit(
+            X, X[:, 0], sensitive_features=PEOPLE
+        )

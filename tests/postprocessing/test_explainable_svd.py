@@ -81,26 +81,6 @@ def test_singular_values_meet_their_bound(m, n, reduction, n_groups):
         np.testing.assert_allclose(gamma, gamma[0], rtol=1e-6)
 
 
-def test_directions_without_a_difference_are_left_alone():
-    rng = np.random.default_rng(3)
-    X = rng.standard_normal((40, 6))
-    codes = np.repeat([0, 1], 20)
-    # Three inputs with the same rows in both groups: M vanishes on them, but for the
-    # products with the others, which are made zero.
-    shared, _ = np.linalg.qr(
-        np.column_stack([np.ones(20), rng.standard_normal((20, 5))])
-    )
-    for part in (slice(0, 20), slice(20, 40)):
-        X[part, 3:] = shared[:, 1:4]
-        X[part, :3] -= shared @ (shared.T @ X[part, :3])
-    layer = LayerMoments(GroupMoments.from_data(X, codes))
-    W = rng.standard_normal((4, 6))
-    result = second(W, layer, math.inf)
-    np.testing.assert_allclose(result[:, 3:], W[:, 3:], atol=1e-12)
-    np.testing.assert_allclose(result[:, :3], 0, atol=1e-12)
-    assert layer.gaps(result)[1] < 1e-12
-
-
 def test_ends_of_the_second_reduction():
     W, layer = problem(6)
     assert layer.gaps(second(W, layer, math.inf))[1] <= 1e-12 * layer.gaps(W)[1]
@@ -108,6 +88,12 @@ def test_ends_of_the_second_reduction():
     assert not second(0 * W, layer, 10.0).any()
     same = explainable_svd(W, np.zeros(7), np.eye(7), layer.second_moment, 10.0)
     np.testing.assert_array_equal(same, W)
+    # Zero and huge multipliers, zero values.
+    k, sigma = np.array([1e-300, 1e300, 1.0, 0.0]), np.array([1e100, 1e-100, 0.0, 2.0])
+    for gamma in (1e-300, 1e300):
+        x = cubic_root(k, sigma, gamma)
+        assert ((x >= 0) & (x <= sigma)).all()
+        assert not x[2:].any()
     _, scaled = problem(6, scale=1e3)  # units of the inputs play no part
     np.testing.assert_allclose(second(W, scaled, 30.0), second(W, layer, 30.0))
 
@@ -263,8 +249,6 @@ def test_multipliers_over_many_orders(spread):
 @given(st.tuples(*[st.floats(-30, 30)] * 3))
 def test_cubic_to_the_last_digits_over_sixty_orders(powers):
     assert ulps(*(10.0**power for power in powers)) <= 4
-    for s in (0.9e-9, 1.1e-9, 0.9e30, 1.1e30):  # where the form changes
-        assert ulps(3.0, 0.7, s**2 * 3.0 / (2 * 0.7**2)) <= 4
 
 
 def ulps(k, sigma, gamma):
@@ -280,12 +264,3 @@ def ulps(k, sigma, gamma):
             if abs(step) < x * Decimal(10) ** -60:
                 return abs(float((Decimal(float(result)) - x) / x)) / EPS
     raise AssertionError("the reference did not converge")
-
-
-@pytest.mark.parametrize("gamma", [1e-300, 1.0, 1e300])
-def test_cubic_at_the_ends_of_the_range(gamma):
-    k, sigma = np.array([1e-300, 1e300, 1.0, 0.0]), np.array([1e100, 1e-100, 0.0, 2.0])
-    x = cubic_root(k, sigma, gamma)
-    assert np.isfinite(x).all()
-    assert (x <= sigma).all()
-    np.testing.assert_array_equal(x[2:], 0)

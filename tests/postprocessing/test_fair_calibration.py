@@ -46,17 +46,6 @@ class First(ClassifierMixin, BaseEstimator):
         return np.asarray(X)[:, 0]
 
 
-class FirstAsProbability(ClassifierMixin, BaseEstimator):
-    """Likewise; it is the probability."""
-
-    def fit(self, X, y):
-        self.classes_ = np.unique(y)
-        return self
-
-    def predict_proba(self, X):
-        return np.column_stack([1 - X[:, 0], X[:, 0]])
-
-
 def table(m=600, n_groups=2, seed=0, decimals=None):
     """Rows whose first feature differs among groups and tells the label."""
     rng = np.random.default_rng(seed)
@@ -179,7 +168,6 @@ def test_weights_are_repeated_rows(interval):
     # A row of weight three is less to go by than three rows.
     assert weighted.null_gap_ > model.null_gap_
     doubled = fair(weights=2.0 * weights, **options)
-    np.testing.assert_allclose(doubled.values_, weighted.values_, rtol=1e-12)
     assert doubled.null_gap_ == pytest.approx(weighted.null_gap_, rel=1e-12)
 
 
@@ -323,35 +311,26 @@ def test_fitted_classifiers_are_taken_as_they_are():
         fair(FrozenEstimator(LogisticRegression()))
 
 
-def test_names_of_labels_and_groups():
-    groups = np.array(["f", "m"])[CODES]
-    labels = np.array(["no", "yes"])[Y]
-    named = fair(LogisticRegression(), (X, labels, groups))
-    plain = fair(LogisticRegression())
-    np.testing.assert_array_equal(named.values_, plain.values_)
-    assert named.classes_.tolist() == ["no", "yes"]
-    assert named.groups_.tolist() == ["f", "m"]
-    predicted = plain.predict(X, sensitive_features=CODES)
-    for rows in (slice(50), groups == "f", groups == "m"):
-        np.testing.assert_array_equal(
-            named.predict(X[rows], sensitive_features=groups[rows]),
-            named.classes_[predicted[rows]],
-        )
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_data_frames(library):
     frames = pytest.importorskip(library)
     frame = frames.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]})
-    columns = frames.Series(Y), frames.Series(np.array(["f", "m"])[CODES])
+    labels = np.array(["no", "yes"])[Y]
+    columns = frames.Series(labels), frames.Series(np.array(["f", "m"])[CODES])
     model = fair(LogisticRegression(), (frame, *columns))
     plain = fair(LogisticRegression())
     assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.groups_.tolist() == ["f", "m"]
     # Columns of a frame lie behind each other: products round otherwise.
     np.testing.assert_allclose(model.thresholds_, plain.thresholds_, rtol=1e-12)
     np.testing.assert_allclose(
         model.predict_proba(frame, sensitive_features=columns[1]),
         plain.predict_proba(X, sensitive_features=CODES),
+    )
+    np.testing.assert_array_equal(  # rows of one group alone
+        model.predict(frame[:9], sensitive_features=["f"] * 9),
+        model.classes_[plain.predict(X[:9], sensitive_features=[0] * 9)],
     )
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame[["b", "a", "c"]], sensitive_features=columns[1])
@@ -493,10 +472,7 @@ def changed(position, value, column=Y):
         ({"rows": (X, Y, CODES[:9])}, "one group per sample, got 9 groups for 600"),
         ({"rows": (X, Y, changed(4, np.nan))}, "missing value.*first at position 4"),
         ({"rows": (X, Y, 0 * CODES)}, "only one group .0.: fairness compares groups"),
-        (
-            {"rows": (X, Y, np.arange(600).astype(str))},
-            "600 different values, more than max_groups=100",
-        ),
+        ({"rows": (X, Y, np.arange(600).astype(str))}, "600 different values, more"),
         (
             {"rows": (X, Y, np.append(CODES[:-2], [7, 7])), "min_group_size": 3},
             r"1 of the 3 groups .* than min_group_size=3: 7 \(2\)\. Shares of so few",
@@ -507,10 +483,7 @@ def changed(position, value, column=Y):
         ({"rows": (X, Y + 1, CODES)}, "labels 1, 2, the estimator was fitted to 0, 1"),
         ({"weights": changed(0, -1.0)}, "Negative values.*sample_weight"),
         ({"weights": CODES}, r"0 for all rows of 1 group\(s\): 0. Leave them out"),
-        (
-            {"weights": Y},
-            r"y of rows that have a weight must have two labels, got 1 class",
-        ),
+        ({"weights": Y}, "y of rows that have a weight must have two labels, got 1 c"),
         (
             {"estimator": FrozenEstimator(NotFinite().fit(X, Y))},
             r"decision_function is not finite for 86 row\(s\), the first at position 3",
@@ -530,14 +503,17 @@ def test_bad_input(arguments, message):
         fair(**arguments)
 
 
-def test_bad_rows_of_predict():
-    model = fair(LogisticRegression())
-    with pytest.raises(ValueError, match=r"1 group\(s\) that fit did not see: 7"):
-        model.predict(X[:2], sensitive_features=[0, 7])
-    with pytest.raises(ValueError, match="X has 2 features"):
-        model.predict(X[:, :2], sensitive_features=CODES)
-    with pytest.raises(ValueError, match="got 5 groups for 600 samples"):
-        model.predict(X, sensitive_features=CODES[:5])
+@pytest.mark.parametrize(
+    ("rows", "groups", "message"),
+    [
+        (X[:2], [0, 7], r"1 group\(s\) that fit did not see: 7"),
+        (X[:, :2], CODES, "X has 2 features"),
+        (X, CODES[:5], "got 5 groups for 600 samples"),
+    ],
+)
+def test_bad_rows_of_predict(rows, groups, message):
+    with pytest.raises(ValueError, match=message):
+        fair(LogisticRegression()).predict(rows, sensitive_features=groups)
 
 
 # Rows of one label: equal opportunity and equalized odds
@@ -601,15 +577,6 @@ def test_kappas_below_the_roc_distance_are_warned_of():
     with pytest.warns(UserWarning, match=message):
         fair_calibration_path(model.estimator, *rows[:2], **options)
     fair_given(rows, given="label", kappa=model.roc_distance_ + 1e-6)  # or an error
-
-
-def test_equal_curves_are_at_no_distance():
-    features, labels = (np.concatenate([column, column]) for column in (X, Y))
-    codes = np.repeat([0, 1], len(Y))
-    model = fair_given((features, labels, codes), given="label", kappa=0.0)
-    assert model.roc_distance_ == 0.0
-    outputs = model.decision_function(features, sensitive_features=codes)
-    np.testing.assert_array_equal(*np.split(outputs, 2))
 
 
 @pytest.mark.filterwarnings("ignore:kappa=.* is less than the distance")

@@ -38,29 +38,6 @@ directly, published = partial(change, "direct"), partial(change, "explainable_sv
 both_methods = pytest.mark.parametrize("change", [directly, published])
 
 
-@pytest.mark.parametrize("n_groups", [2, 3])
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize(
-    ("mean", "covariance"), [(15.0, 150.0), (1.0, 20.0), (4.0, 1.0), (np.inf, 5.0)]
-)
-def test_the_direct_method_meets_its_bounds(mean, covariance, seed, n_groups):
-    X, _, moments, W = layer(seed=seed, n_groups=n_groups)
-    result = directly(W, moments, mean, covariance)
-    assert result.converged
-    gaps = LayerMoments(moments).gaps
-    assert (result.gaps_before, result.gaps_after) == (gaps(W), gaps(result.weight))
-    for before, after, reduction in zip(
-        result.gaps_before, result.gaps_after, (mean, covariance), strict=True
-    ):
-        if reduction > 1:
-            assert after <= before / np.sqrt(reduction) * (1 + 1e-9) + 1e-12
-    square = np.sum((X @ W.T) ** 2)
-    assert result.change == pytest.approx(
-        np.sum((X @ (W - result.weight).T) ** 2) / square
-    )
-    assert 0 < result.change < 1
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_published_method_step_by_step(seed):
     """Second moment from the eigenpairs of M, then the first one."""
@@ -204,19 +181,14 @@ def test_a_rare_group_leaves_the_others_their_bound():
     np.testing.assert_array_equal(weights[:, 0], 1)
     assert (weights[:, 1:] < [[0.02], [0.8]]).all()
     gap = LayerMoments(two).gaps
+    # Nor has a pair of groups of the same rows, beside a third one.
+    equal = np.vstack([X[:200], X[:200], X[:200] + 5.0])
+    moments = GroupMoments.from_data(equal, np.repeat([0, 1, 2], 200))
+    assert bounds_of(W, moments).weights[0, 0] == 0
+    np.testing.assert_array_equal(bounds_of(W, moments, False).weights[0], 1)
     with_rare = directly(W, three, noise_floor=True)
     assert gap(with_rare.weight)[0] <= 1.05 * gap(directly(W, two).weight)[0]
     assert with_rare.change < directly(W, three).change
-
-
-def test_pairs_without_a_gap_have_no_weight():
-    """Two groups of the same rows beside a third one."""
-    X, _, _, W = layer()
-    rows = np.vstack([X, X, X + 5.0])
-    groups = np.repeat([0, 1, 2], len(X))
-    moments = GroupMoments.from_data(rows, groups)
-    assert bounds_of(W, moments).weights[0, 0] == 0
-    np.testing.assert_array_equal(bounds_of(W, moments, False).weights[0], 1)
 
 
 def test_the_published_method_knows_no_noise():

@@ -29,8 +29,7 @@ from scalefair.postprocessing import (
     fair_calibration_path,
 )
 from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._passes import ModelRows
-from scalefair.postprocessing._training_rows import training_rows
+from scalefair.postprocessing._passes import ModelRows, training_rows
 from scalefair.streaming import RowReader
 
 M = 240
@@ -160,30 +159,13 @@ def test_the_fit_is_that_in_memory(kind, options):
     model = fair(network(), PARTS[kind](X), **options)
     expected = fair(network(), **options)
     assert_same(model, expected)
-    close(model.predict(X), expected.predict(X), atol=1e-8)
-
-
-@pytest.mark.parametrize("kind", list(PARTS))
-def test_predictions(kind):
-    model = fair(network())
-    rows = PARTS[kind](X)
-    predicted = model.predict(rows)
+    predicted = model.predict(PARTS[kind](X))
     if "reader" in kind:
         assert type(predicted) is np.ndarray
     else:
         assert predicted.chunks == ((70, 70, 70, 30),)
-    assert predicted.shape == (M,)
-    assert predicted.dtype == np.float64
-    close(np.asarray(predicted), model.predict(X), atol=1e-10)
-
-
-def test_two_targets():
-    net = mlp(targets=TWO)
-    for layer in (-2, -1):
-        expected = fair(net, X, TWO, layer=layer)
-        model = fair(net, array_of(X), array_of(TWO), layer=layer)
-        assert_same(model, expected)
-        close(model.predict(Blocks(X)), expected.predict(X), atol=1e-8)
+    assert (predicted.shape, predicted.dtype) == ((M,), np.float64)
+    close(np.asarray(predicted), expected.predict(X), atol=1e-8)
 
 
 def test_predictions_are_lazy():
@@ -224,6 +206,11 @@ def test_batches_of_a_part(batch_size):
     linear.predict(Blocks(X))
     assert max(SIZES) == min(batch_size, 70)
     assert sum(SIZES) == M + 2  # two to see that the model is linear
+    net = mlp(targets=TWO)
+    expected = fair(net, X, TWO, batch_size=batch_size)
+    model = fair(net, array_of(X), array_of(TWO), batch_size=batch_size)
+    assert_same(model, expected)
+    close(model.predict(Blocks(X)), expected.predict(X), atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +310,6 @@ def test_torch_modules_are_shared_by_threads():
 
 
 def test_modules_that_predict_nothing():
-    """They can be changed, but for the last layer."""
     torch = pytest.importorskip("torch")
 
     class Pair(torch.nn.Module):
@@ -334,15 +320,11 @@ def test_modules_that_predict_nothing():
         def forward(self, rows):
             return self.layer(rows), rows
 
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        module = Pair()
-    expected = fair(module, refit_last=None)
+    module = Pair()
     model = fair(module, Blocks(X), refit_last=None)
-    assert_same(model, expected)
-    for fitted in (model, expected):
-        with pytest.raises(ValueError, match="must return one tensor"):
-            fitted.predict(Blocks(X))
+    assert_same(model, fair(module, refit_last=None))
+    with pytest.raises(ValueError, match="must return one tensor"):
+        model.predict(Blocks(X))
 
 
 def test_the_sample_does_not_depend_on_the_parts():
@@ -360,9 +342,9 @@ def test_the_sample_does_not_depend_on_the_parts():
 
 def test_how_often_a_file_is_read():
     for options, n_passes in [
-        ({}, 5),  # the sample, the layer, the last layer; predictions before and after
-        ({"layer": "auto"}, 6),
-        ({"layer": -1}, 5),
+        ({}, 5),  # sample, layer, last layer; predictions before and after
+        ({"layer": "auto"}, 5),  # which is the last one here
+        ({"layer": -1}, 4),
         ({"refit_last": None}, 4),
     ]:
         reader = Blocks(X)
@@ -404,8 +386,6 @@ def test_columns_that_do_not_fit():
     ("change", "message"),
     [
         ({"targets": Y[1:]}, r"y must have shape \(240,\)"),
-        ({"targets": np.where(np.arange(M) == 100, np.nan, Y)}, "NaN or infinite"),
-        ({"targets": TWO}, "y has 2"),
         ({"targets": None}, "requires y"),
         ({"codes": CODES[1:]}, "239 groups for 240 samples"),
         ({"codes": 0 * CODES}, "only one group"),
@@ -491,6 +471,8 @@ def test_calibration_is_that_in_memory(kind):
             np.testing.assert_allclose(np.asarray(outputs), in_memory, atol=1e-12)
     score = expected.score(X, LABELS, sensitive_features=GROUPS)
     assert model.score(rows, y, sensitive_features=groups) == score
+    with pytest.raises(ValueError, match="fit did not see: 'x'"):
+        model.predict(rows, sensitive_features=np.full(M, "x"))
 
 
 def test_calibration_path():
@@ -542,8 +524,3 @@ def test_bad_input_of_calibration(kind, arguments, message):
     rows = PARTS[kind](arguments.get("rows", X))
     with pytest.raises(ValueError, match=message):
         calibrated(**arguments | {"rows": rows})
-
-
-def test_calibrated_groups_that_fit_did_not_see():
-    with pytest.raises(ValueError, match="fit did not see: 'x'"):
-        calibrated().predict(array_of(X), sensitive_features=np.full(M, "x"))

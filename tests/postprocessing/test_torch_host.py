@@ -11,8 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._passes import ModelRows
-from scalefair.postprocessing._training_rows import GroupedRows
+from scalefair.postprocessing._passes import GroupedRows, ModelRows
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -63,7 +62,6 @@ def test_layers_of_a_module(dtype):
     module = trained(network(dtype=dtype))
     host = find_host(module)
     assert host.layer_names == ["0", "4", "6"]
-    assert [host.resolve(i) for i in ("0", "6", -2)] == [0, 2, 1]
     layer_inputs = list(host.inputs_by_layer(X))
     for i, upto in enumerate([0, 4, 6]):
         A = host.inputs(X, i)
@@ -170,16 +168,12 @@ class Twice(nn.Module):
 
 def test_a_layer_used_twice_or_never_is_refused():
     host = find_host(Twice())
-    with pytest.raises(
-        ValueError, match=r"'first' was called 2 time\(s\) with 80 rows"
-    ):
+    with pytest.raises(ValueError, match=r"'first' was called 2 time\(s\) with 80 row"):
         host.inputs(X, 0)
     with pytest.raises(ValueError, match="'idle' is not called"):
         host.inputs(X, 2)
-    assert host.inputs(X, 1).shape == (40, 5)
     first, last, idle = host.inputs_by_layer(X)
-    assert first is None
-    assert idle is None
+    assert (first, idle) == (None, None)
     np.testing.assert_array_equal(last, host.inputs(X, 1))
     training = GroupedRows(X, CODES, GROUPS, len(X))
     unfairness = ModelRows.build(host, training, 16).unfairness_by_layer()
@@ -196,16 +190,6 @@ class Sequences(nn.Module):
         return self.last(self.shared(x).mean(dim=1))
 
 
-def test_a_layer_along_several_dimensions_is_refused():
-    rows = RNG.standard_normal((12, 4, 5))
-    host = find_host(Sequences().double())
-    assert host.check_rows(rows).shape == rows.shape
-    with pytest.raises(ValueError, match=r"\(12, 4, 5\).*would not be samples"):
-        host.inputs(rows, 0)
-    assert host.inputs(rows, 1).shape == (12, 3)
-    assert host.outputs(rows).shape == (12,)
-
-
 class Flattened(Sequences):
     """Rows of the layer are not rows of samples, though two-dimensional."""
 
@@ -213,10 +197,20 @@ class Flattened(Sequences):
         return self.last(self.shared(x.flatten(0, 1)).view(len(x), -1, 3).mean(dim=1))
 
 
-def test_rows_that_are_not_samples_are_refused():
-    host = find_host(Flattened().double())
-    with pytest.raises(ValueError, match="48 rows in all for 12 rows of X"):
-        host.inputs(RNG.standard_normal((12, 4, 5)), 0)
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (Sequences, r"\(12, 4, 5\).*would not be samples"),
+        (Flattened, "48 rows in all for 12 rows of X"),
+    ],
+)
+def test_rows_that_are_not_samples_are_refused(module, message):
+    rows, host = RNG.standard_normal((12, 4, 5)), find_host(module().double())
+    assert host.check_rows(rows).shape == rows.shape
+    with pytest.raises(ValueError, match=message):
+        host.inputs(rows, 0)
+    assert host.inputs(rows, 1).shape == (12, 3)
+    assert host.outputs(rows).shape == (12,)
 
 
 def test_values_that_are_not_finite():
@@ -225,10 +219,9 @@ def test_values_that_are_not_finite():
         module[4].weight[0, 0] = torch.nan
     host = find_host(module)
     assert np.isfinite(host.inputs(X, 1)).all()
-    with pytest.raises(ValueError, match="inputs of layer '6' have entries"):
-        host.inputs(X, 2)
-    with pytest.raises(ValueError, match="inputs of layer '6' have entries"):
-        list(host.inputs_by_layer(X))
+    for read in (lambda: host.inputs(X, 2), lambda: list(host.inputs_by_layer(X))):
+        with pytest.raises(ValueError, match="inputs of layer '6' have entries"):
+            read()
     with pytest.raises(ValueError, match="predictions have entries"):
         host.outputs(X)
 
@@ -271,17 +264,6 @@ class Wrapper(RegressorMixin, BaseEstimator):
             return torch.cat([self.module_(part) for part in parts]).numpy()
 
 
-def test_lists_of_rows_for_a_wrapper():
-    host = find_host(Wrapper(trained(network())).fit(X))
-    checked = host.check_rows(X.tolist())
-    np.testing.assert_array_equal(
-        host.inputs(checked[5:20], 1), host.inputs(X, 1)[5:20]
-    )
-    frame = pd.DataFrame(X)
-    assert host.check_rows(frame) is frame
-    assert host.check_rows(X) is X
-
-
 def test_a_wrapped_module_in_a_pipeline():
     module = trained(network())
     pipeline = make_pipeline(StandardScaler(), Wrapper(module)).fit(X)
@@ -290,6 +272,8 @@ def test_a_wrapped_module_in_a_pipeline():
     for layer, upto in ((1, 4), (2, 6)):
         A = host.inputs(X, layer)
         np.testing.assert_allclose(A, by_hand(module, upto, Z), rtol=1e-12)
+    checked = find_host(Wrapper(module).fit(X)).check_rows(X.tolist())
+    np.testing.assert_array_equal(checked, X)
     changed = host.replaced({1: (np.zeros((4, 6)), None)})
     assert changed.estimator[-1].module_ is not module
     np.testing.assert_array_equal(changed.weight(1), np.zeros((4, 6)))

@@ -11,18 +11,29 @@ For multipliers a and b of the two constraints the Lagrangian
 
 is minimised by L-BFGS. Secant steps find the multipliers at which both gaps are on
 their bounds; each minimisation starts from the last one's solution.
+
+For two groups Lagrangian duality proves a lower bound of the change. There F is
+D = diag(d), in units in which both bounds are one. Let B be a symmetric multiplier of
+V D V^T with eigenvalues b, a >= 0 one of |V u|^2, and R = U^T V_0 with the eigenvectors
+U of B. Where all weights w_ij = 1 + b_i d_j are positive, the minimum V(B, a) of the
+Lagrangian is explicit, and no matrix within the bounds is nearer to V_0 than
+
+    <R, R - V(B, a)> - |B| - a.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import null_space
 from scipy.optimize import minimize
 
 from scalefair._rounding import ROUNDING, TINY
-from scalefair.postprocessing._explainable_svd import exact_first_moment
+from scalefair.postprocessing._explainable_svd import exact_first_moment, shrinkage
 
 Array = NDArray[np.float64]
 
@@ -31,10 +42,11 @@ MAX_MULTIPLIER_STEPS = 15
 # Shares of the forms' trace that the rows of a subproblem may leave out. Without these
 # subproblems a solution takes three times as long.
 OMITTED_SHARES = (1e-2, 1e-3, 1e-4)
+# The dual needs positive weights: multipliers are shrunk until all are at least this.
+MIN_WEIGHT = 1e-3
 
 
-@dataclass(frozen=True)
-class DirectResult:
+class DirectResult(NamedTuple):
     """Changed weight, and what a proof needs that no other changes the outputs less."""
 
     weight: Array  # (m, n)
@@ -43,26 +55,44 @@ class DirectResult:
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """Largest gaps in mean and in covariance."""
+class WhitenedProblem:
+    """V_0, u_p and F_p, the bounds on both gaps, and T from V - V_0 to the weight."""
 
-    mean: float
-    covariance: float
+    start: Array  # (m, r)
+    root: Array  # (n, r)
+    means: Array  # (r, P), or (r, 0) if there is no bound on the means
+    forms: Array  # (P, r, r), or (1, r): one form is diagonal
+    mean_bound: float
+    covariance_bound: float
 
-    def hold(self, problem: WhitenedProblem, V: Array, tol: float = ROUNDING) -> bool:
+    def products(self, V: Array) -> tuple[list[Array], list[Array]]:
+        """V F_p and V F_p V^T for every pair."""
+        if self.forms.ndim == 2:
+            VF = [V * form for form in self.forms]
+        else:
+            VF = [V @ form for form in self.forms]
+        return VF, [product @ V.T for product in VF]
+
+    def covariance_gap(self, V: Array) -> float:
+        """Root of the sum of |V F_p V^T|^2."""
+        return float(np.sqrt(sum(np.sum(B * B) for B in self.products(V)[1])))
+
+    def mean_gap(self, V: Array) -> float:
+        """Root of the sum of |V u_p|^2."""
+        return float(np.linalg.norm(V @ self.means))
+
+    def is_feasible(self, V: Array, tol: float = 0.0) -> bool:
         """Whether both gaps of V are within the bounds, up to the relative `tol`."""
         return bool(
-            problem.mean_gap(V) <= self.mean * (1 + tol)
-            and problem.covariance_gap(V) <= self.covariance * (1 + tol)
+            self.mean_gap(V) <= self.mean_bound * (1 + tol)
+            and self.covariance_gap(V) <= self.covariance_bound * (1 + tol)
         )
 
-
-@dataclass(frozen=True)
-class Multipliers:
-    """a and b, of the constraints on the means and on the covariances."""
-
-    mean: float
-    covariance: float
+    @cached_property
+    def mean_axes(self) -> tuple[Array, Array]:
+        """Eigenvectors and eigenvalues of sum u_p u_p^T, the curvature of the means."""
+        basis, lengths, _ = np.linalg.svd(self.means, full_matrices=False)
+        return basis, lengths**2
 
 
 def direct_weights(
@@ -81,117 +111,45 @@ def direct_weights(
     Given W (m, n), W S T and T (n, r) with T T^T = S^+, d_p (n, P) and M_p (P, n, n);
     inf is no bound. `tol` is the relative accuracy of the covariance gap.
     """
-    # Whitened coordinates: V_0 = W S T, u_p = T^T d_p, F_p = T^T M_p T.
+    # 1. Whitened coordinates: V_0 = W S T, u_p = T^T d_p, F_p = T^T M_p T.
     means, full_root, start, basis = root.T @ differences, root, whitened, None
     if mean_bound == 0:  # V only has coordinates that are orthogonal to all means
-        basis = _orthogonal_complement(means)
+        basis = null_space(means.T, rcond=ROUNDING)
         root, start = root @ basis, whitened @ basis
     if mean_bound in (0, np.inf):
         means = np.empty((root.shape[1], 0))
-    problem = WhitenedProblem.build(start, root, means, forms)
-    bounds = Bounds(float(np.sqrt(mean_bound)), float(np.sqrt(covariance_bound)))
-    # The means alone have a closed form. Their solution may do for both bounds.
-    V, multiplier = _nearest_means(problem, bounds), np.zeros((len(start),) * 2)
-    if not bounds.hold(problem, V):
-        V, multipliers = _minimise_by_subproblems(problem, V, bounds, tol)
-        V = _onto_bounds(problem, V, bounds)
-        multiplier = multipliers.covariance * problem.products(V)[1][0]
-    # Back to the weight: W' = W + (V - V_0) T^T, and what the basis leaves out of V_0.
-    step = (V - problem.start) @ problem.root.T
+    forms = np.stack([root.T @ form @ root for form in forms])
+    if len(forms) == 1:  # the eigenvectors of one form become the coordinates
+        values, vectors = np.linalg.eigh(forms[0])
+        forms, root = values[None], root @ vectors
+        means, start = vectors.T @ means, start @ vectors
+    bounds = float(np.sqrt(mean_bound)), float(np.sqrt(covariance_bound))
+    problem = WhitenedProblem(start, root, means, forms, *bounds)
+    # 2. The means alone have a closed form. Their solution may do for both bounds.
+    V, multiplier = start.copy(), np.zeros((len(start),) * 2)
+    if means.size:
+        V = exact_first_moment(start, means, lambda B: B, mean_bound)
+    if not problem.is_feasible(V, ROUNDING):
+        V, b = _minimise_by_subproblems(problem, V, tol)
+        V = _onto_bounds(problem, V)
+        multiplier = b * problem.products(V)[1][0]
+    # 3. Back to the weight: W' = W + (V - V_0) T^T, and what the basis leaves out of
+    # V_0.
+    step = (V - start) @ root.T
     if basis is not None:
-        step -= (whitened - start @ basis.T) @ full_root.T
-    return DirectResult(weight + step, multiplier, bounds.hold(problem, V))
-
-
-@dataclass(frozen=True)
-class WhitenedProblem:
-    """V_0, u_p and F_p, with T that takes V - V_0 back to a change of the weight."""
-
-    start: Array  # (m, r)
-    root: Array  # (n, r)
-    means: Array  # (r, P), or (r, 0) if there is no bound on the means
-    forms: Array  # (P, r, r), or (1, r): one form is diagonal
-
-    @classmethod
-    def build(
-        cls, V: Array, root: Array, means: Array, forms: Array
-    ) -> WhitenedProblem:
-        """Transform the forms; of one form the eigenvectors become the coordinates."""
-        forms = np.stack([root.T @ form @ root for form in forms])
-        if len(forms) == 1:
-            values, vectors = np.linalg.eigh(forms[0])
-            forms, root = values[None], root @ vectors
-            means, V = vectors.T @ means, V @ vectors
-        return cls(V, root, means, forms)
-
-    def products(self, V: Array) -> tuple[list[Array], list[Array]]:
-        """V F_p and V F_p V^T for every pair."""
-        if self.forms.ndim == 2:
-            VF = [V * form for form in self.forms]
-        else:
-            VF = [V @ form for form in self.forms]
-        return VF, [product @ V.T for product in VF]
-
-    def covariance_gap(self, V: Array) -> float:
-        """Root of the sum of |V F_p V^T|^2."""
-        return float(np.sqrt(sum(np.sum(B * B) for B in self.products(V)[1])))
-
-    def mean_gap(self, V: Array) -> float:
-        """Root of the sum of |V u_p|^2."""
-        return float(np.linalg.norm(V @ self.means))
-
-    def rotated(self, basis: Array) -> WhitenedProblem:
-        """Return the problem in other coordinates of the outputs."""
-        return WhitenedProblem(basis.T @ self.start, self.root, self.means, self.forms)
-
-
-def _orthogonal_complement(means: Array) -> Array:
-    """Orthonormal basis of what is orthogonal to all columns."""
-    vectors, lengths, _ = np.linalg.svd(means)
-    rank = int(np.sum(lengths > ROUNDING * lengths.max(initial=0.0)))
-    return vectors[:, rank:]
-
-
-def _nearest_means(problem: WhitenedProblem, bounds: Bounds) -> Array:
-    """Nearest matrix that meets the bound on the means."""
-    if np.isinf(bounds.mean) or not problem.means.size:
-        return problem.start.copy()
-    return exact_first_moment(problem.start, problem.means, lambda B: B, bounds.mean**2)
+        step -= (whitened - whitened @ basis @ basis.T) @ full_root.T
+    return DirectResult(weight + step, multiplier, problem.is_feasible(V, ROUNDING))
 
 
 def _minimise_by_subproblems(
-    problem: WhitenedProblem, V: Array, bounds: Bounds, tol: float
-) -> tuple[Array, Multipliers]:
-    """Solution with gaps at their bounds, up to `tol`, and its multipliers.
+    problem: WhitenedProblem, V: Array, tol: float
+) -> tuple[Array, float]:
+    """Solution with gaps at their bounds, up to `tol`, and the multiplier b.
 
     The gaps lie in few directions of the outputs. Only those with the largest shares
     are changed first; more are added until the gaps of all rows are as wanted.
     """
-    shares, basis = _leading_directions(problem, V)
-    rotated, V = problem.rotated(basis), basis.T @ V
-    multipliers = _initial_multipliers(problem, V)
-    # V is a solution for the rows before, and its multipliers are nearly those of all.
-    for n_rows in _subproblem_sizes(shares):
-        subproblem = Subproblem(rotated, n_rows, V, bounds)
-        V[:n_rows], multipliers = subproblem.solve(multipliers, tol)
-        if bounds.hold(rotated, V, tol):
-            break
-    return basis @ V, multipliers
-
-
-def _initial_multipliers(problem: WhitenedProblem, V: Array) -> Multipliers:
-    """Multipliers of a V on the bound of the means; b acts on leading directions."""
-    if problem.forms.ndim == 2:
-        largest = float(np.abs(problem.forms).max())
-    else:
-        largest = float(max(np.linalg.norm(form, 2) for form in problem.forms))
-    # The curvature of the form's term is five times that of the change; 8 TINY keeps
-    # the quotient finite.
-    return Multipliers(0.0, 5 / max(problem.covariance_gap(V) * largest, 8 * TINY))
-
-
-def _leading_directions(problem: WhitenedProblem, V: Array) -> tuple[Array, Array]:
-    """Shares in the forms of orthonormal directions of the outputs, largest first."""
+    # 1. Directions of the outputs by their shares in the forms, the largest first.
     total = np.zeros((len(V), len(V)))
     for form in problem.forms:
         if form.ndim == 1:
@@ -201,153 +159,174 @@ def _leading_directions(problem: WhitenedProblem, V: Array) -> tuple[Array, Arra
             total += VF @ VF.T
     values, basis = np.linalg.eigh(total)
     values, basis = np.maximum(values[::-1], 0), basis[:, ::-1]
-    return values / max(values.sum(), TINY), basis
-
-
-def _subproblem_sizes(shares: Array) -> list[int]:
-    """Numbers of leading rows, increasing: at most half of the rows, then all."""
-    omitted = 1 - np.cumsum(shares)
+    omitted = 1 - np.cumsum(values / max(values.sum(), TINY))
+    problem = replace(problem, start=basis.T @ problem.start)
+    V = basis.T @ V
+    # 2. Numbers of leading rows, increasing: at most half of the rows, then all.
     sizes = {int(np.searchsorted(-omitted, -share)) + 1 for share in OMITTED_SHARES}
-    return [*sorted(n for n in sizes if n <= len(shares) // 2), len(shares)]
-
-
-class Subproblem:
-    """The problem for the first rows of V; the others stay as they are."""
-
-    def __init__(
-        self, problem: WhitenedProblem, n_rows: int, V: Array, bounds: Bounds
-    ) -> None:
-        self.problem, self.V, self.start = problem, V[:n_rows], problem.start[:n_rows]
+    sizes = {n for n in sizes if n <= len(V) // 2} | {len(V)}
+    # 3. Multipliers of a V on the bound of the means; b acts on leading directions,
+    # where the curvature of the form's term is five times that of the change.
+    forms = problem.forms
+    norms = np.abs(forms) if forms.ndim == 2 else np.linalg.norm(forms, 2, axis=(1, 2))
+    # 8 TINY keeps the quotient finite.
+    a, b = 0.0, 5 / max(problem.covariance_gap(V) * float(norms.max()), 8 * TINY)
+    # 4. V is a solution for the rows before, and its multipliers are nearly those of
+    # all.
+    for n_rows in sorted(sizes):
         # What the other rows leave of the bound on the means.
         fixed = problem.mean_gap(V[n_rows:])
-        mean = float(np.sqrt(max(bounds.mean**2 - fixed**2, 0.0)))
-        self.bounds = Bounds(max(mean, TINY), bounds.covariance)
-        self.mean_basis, lengths, _ = np.linalg.svd(problem.means, full_matrices=False)
-        self.curvatures = lengths**2  # of |V u|^2 / 2 along the basis
-
-    def solve(self, multipliers: Multipliers, tol: float) -> tuple[Array, Multipliers]:
-        """Update the multipliers until both gaps are on their bounds, up to `tol`."""
-        points: list[tuple[float, float]] = []  # logarithms of b and of the gap's ratio
-        accuracy = 0.1
-        for _ in range(MAX_MULTIPLIER_STEPS):
-            self._minimise(multipliers, max(tol, accuracy))
-            # Gaps relative to their bounds: one in the end.
-            ratio = self.problem.covariance_gap(self.V) / self.bounds.covariance
-            mean_ratio = self.problem.mean_gap(self.V) / self.bounds.mean
-            # Complementarity: without a multiplier the means may be inside.
-            on_bounds = abs(ratio - 1) <= tol and mean_ratio <= 1 + tol
-            on_bounds &= multipliers.mean == 0 or mean_ratio >= 1 - tol
-            if on_bounds and accuracy <= tol:
-                break
-            # Far from the bound a rough minimum is enough for the next multiplier.
-            accuracy = 0.1 * min(abs(ratio - 1), 1.0)
-            # Fixed-point step for a, secant step for b.
-            points.append((np.log(multipliers.covariance), np.log(max(ratio, TINY))))
-            multipliers = Multipliers(
-                self._next_mean_multiplier(multipliers.mean, mean_ratio),
-                float(np.exp(_secant_step(points))),
-            )
-        return self.V, multipliers
-
-    def _next_mean_multiplier(self, multiplier: float, ratio: float) -> float:
-        """Gaps of means are about ``1 / (1 + a curvature)`` of what they were."""
-        if not self.curvatures.any():
-            return 0.0
-        curvature = float(self.curvatures.max())
-        return max((1 + multiplier * curvature) * ratio - 1, 0.0) / curvature
-
-    def _minimise(self, multipliers: Multipliers, tol: float) -> None:
-        """Minimise the Lagrangian in units of the norm of the change.
-
-        Over X with V = X (I + a sum_p u_p u_p^T)^(-1/2), so that the curvature of the
-        means' term is one.
-        """
-        unit = float(np.linalg.norm(self.V - self.start))
-        unit = max(unit, 1e-3 * float(np.linalg.norm(self.start)), TINY)
-        roots = np.sqrt(1 + multipliers.mean * self.curvatures)
-        result = minimize(
-            self._lagrangian,
-            self._scaled_along_means(self.V, roots).ravel() / unit,
-            args=(multipliers, 1 / roots, unit),
-            jac=True,
-            method="L-BFGS-B",
-            # The change has norm one: its derivatives are about size^(-1/2).
-            options={"gtol": 2 * tol / np.sqrt(self.V.size), "ftol": 1e-14},
+        mean_bound = np.sqrt(max(problem.mean_bound**2 - fixed**2, 0.0))
+        subproblem = replace(
+            problem,
+            start=problem.start[:n_rows],
+            mean_bound=max(float(mean_bound), TINY),
         )
-        X = result.x.reshape(self.V.shape) * unit
-        self.V = self._scaled_along_means(X, 1 / roots)
+        V[:n_rows], a, b = _solve_subproblem(subproblem, V[:n_rows], a, b, tol)
+        if problem.is_feasible(V, tol):
+            break
+    return basis @ V, b
 
-    def _scaled_along_means(self, V: Array, factors: Array) -> Array:
-        """Return V with its parts along the means multiplied by the factors."""
-        basis = self.mean_basis
+
+def _solve_subproblem(
+    problem: WhitenedProblem, V: Array, a: float, b: float, tol: float
+) -> tuple[Array, float, float]:
+    """Update the multipliers until both gaps are on their bounds, up to `tol`."""
+    points: list[tuple[float, float]] = []
+    curvature, accuracy = float(problem.mean_axes[1].max(initial=0.0)), 0.1
+    for _ in range(MAX_MULTIPLIER_STEPS):
+        V = _minimise_lagrangian(problem, V, a, b, max(tol, accuracy))
+        # Gaps relative to their bounds: one in the end.
+        ratio = problem.covariance_gap(V) / problem.covariance_bound
+        mean_ratio = problem.mean_gap(V) / problem.mean_bound
+        # Complementarity: without a multiplier the means may be inside.
+        on_bounds = abs(ratio - 1) <= tol and mean_ratio <= 1 + tol
+        on_bounds &= a == 0 or mean_ratio >= 1 - tol
+        if on_bounds and accuracy <= tol:
+            break
+        # Far from the bound a rough minimum is enough for the next multiplier.
+        accuracy = 0.1 * min(abs(ratio - 1), 1.0)
+        # Fixed-point step for a: gaps of means are about 1 / (1 + a curvature) of what
+        # they were.
+        if curvature > 0:
+            a = max((1 + a * curvature) * mean_ratio - 1, 0.0) / curvature
+        # Secant step for b, in logarithms of b and of the gap's ratio.
+        points.append((np.log(b), np.log(max(ratio, TINY))))
+        (log_b, log_ratio), slope = points[-1], -0.7  # seen for wide layers
+        if len(points) > 1 and points[-2][0] != log_b:
+            slope = (log_ratio - points[-2][1]) / (log_b - points[-2][0])
+            slope = np.clip(slope, -3.0, -0.2)  # rough minima may give any slope
+        b = float(np.exp(log_b + np.clip(-log_ratio / slope, -3, 3)))
+    return V, a, b
+
+
+def _minimise_lagrangian(
+    problem: WhitenedProblem, V: Array, a: float, b: float, tol: float
+) -> Array:
+    """Minimise L from V, in units of the norm of the change.
+
+    Over X with V = X (I + a sum_p u_p u_p^T)^(-1/2), so that the curvature of the
+    means' term is one.
+    """
+    basis, curvatures = problem.mean_axes
+    roots = np.sqrt(1 + a * curvatures)
+    unit = float(np.linalg.norm(V - problem.start))
+    unit = max(unit, 1e-3 * float(np.linalg.norm(problem.start)), TINY)
+
+    def scaled_along_means(V: Array, factors: Array) -> Array:
         scaled: Array = V + ((V @ basis) * (factors - 1)) @ basis.T
         return scaled
 
-    def _lagrangian(
-        self, x: Array, multipliers: Multipliers, factors: Array, unit: float
-    ) -> tuple[float, Array]:
-        """L(V) / unit^2 and its gradient at x = X / unit."""
+    def lagrangian(x: Array) -> tuple[float, Array]:
         # dL/dV = V - V_0 + a sum_p V u_p u_p^T + b sum_p (V F_p V^T) V F_p
-        V = self._scaled_along_means(x.reshape(self.V.shape) * unit, factors)
-        a, b = multipliers.mean, multipliers.covariance
-        gradient = V - self.start
+        V = scaled_along_means(x.reshape(problem.start.shape) * unit, 1 / roots)
+        gradient = V - problem.start
         value = np.sum(gradient * gradient) / 2
-        for VF, B in zip(*self.problem.products(V), strict=True):
+        for VF, B in zip(*problem.products(V), strict=True):
             value += b / 4 * np.sum(B * B)
             gradient += b * (B @ VF)
         if a:
-            gaps = V @ self.problem.means
+            gaps = V @ problem.means
             value += a / 2 * np.sum(gaps * gaps)
-            gradient += a * (gaps @ self.problem.means.T)
-        gradient = self._scaled_along_means(gradient, factors)
+            gradient += a * (gaps @ problem.means.T)
+        gradient = scaled_along_means(gradient, 1 / roots)
         return float(value / unit**2), gradient.ravel() / unit
 
+    result = minimize(
+        lagrangian,
+        scaled_along_means(V, roots).ravel() / unit,
+        jac=True,
+        method="L-BFGS-B",
+        # The change has norm one: its derivatives are about size^(-1/2).
+        options={"gtol": 2 * tol / np.sqrt(V.size), "ftol": 1e-14},
+    )
+    return scaled_along_means(result.x.reshape(V.shape) * unit, 1 / roots)
 
-def _secant_step(points: list[tuple[float, float]]) -> float:
-    """Logarithm of the multiplier where that of gap / bound should be zero."""
-    log_multiplier, log_ratio = points[-1]
-    slope = -0.7  # seen for wide layers; for one direction it is -1/3 to -1
-    if len(points) > 1 and points[-2][0] != log_multiplier:
-        slope = (log_ratio - points[-2][1]) / (log_multiplier - points[-2][0])
-        slope = float(np.clip(slope, -3.0, -0.2))  # rough minima may give any slope
-    return log_multiplier + float(np.clip(-log_ratio / slope, -3, 3))
 
-
-def _onto_bounds(problem: WhitenedProblem, V: Array, bounds: Bounds) -> Array:
+def _onto_bounds(problem: WhitenedProblem, V: Array) -> Array:
     """Last point of the line from V_0 through V that meets both bounds."""
-    # Squares of both gaps at V + t S are polynomials of t, the highest power first.
     S = V - problem.start
-    VF, B = problem.products(V)
-    C = problem.products(S)[1]
-    quartic = np.zeros(5)
-    for product, b, c in zip(VF, B, C, strict=True):
-        a = product @ S.T
-        a += a.T.copy()
-        quartic[:2] += np.vdot(c, c), 2 * np.vdot(a, c)
-        quartic[2] += np.vdot(a, a) + 2 * np.vdot(b, c)
-        quartic[3:] += 2 * np.vdot(a, b), np.vdot(b, b)
-    g, h = V @ problem.means, S @ problem.means
-    quadratic = np.array([np.vdot(h, h), 2 * np.vdot(g, h), np.vdot(g, g)])
-
-    def within(t: float) -> bool:
-        return bool(
-            np.polyval(quartic, t) <= bounds.covariance**2
-            and np.polyval(quadratic, t) <= bounds.mean**2
-        )
-
-    # The bounds hold at `inside` and not at `outside`: at V or a little beyond it.
+    # The bounds hold at V + `inside` S and not at V + `outside` S: at V or a little
+    # beyond it.
     outside, inside = -1.0, 0.0
-    while not within(inside) and inside < 0.5:
+    while inside < 0.5 and not problem.is_feasible(V + inside * S):
         outside, inside = inside, max(1e-4, 3 * inside)
     if inside >= 0.5:  # smaller outputs have smaller gaps
-        mean = problem.mean_gap(V) / bounds.mean if bounds.mean else 0.0
-        covariance = np.sqrt(problem.covariance_gap(V) / bounds.covariance)
+        mean = problem.mean_gap(V) / problem.mean_bound if problem.mean_bound else 0.0
+        covariance = np.sqrt(problem.covariance_gap(V) / problem.covariance_bound)
         # Gaps are rounded relative to terms that cancel: a little further inside.
         return V / max(1.0, mean, float(covariance)) * (1 - 1e-9)
     for _ in range(20):
         middle = (outside + inside) / 2
-        if within(middle):
+        if problem.is_feasible(V + middle * S):
             inside = middle
         else:
             outside = middle
     return V + inside * S
+
+
+def smallest_change(
+    whitened: Array,
+    root: Array,
+    difference: Array,
+    form: Array,
+    multiplier: Array,
+    *,
+    mean_bound: float,
+    covariance_bound: float,
+) -> float:
+    """Lower bound of the change, for a multiplier Y that is good in other coordinates.
+
+    Given W S T (m, r), T (n, r), d (n,), M (n, n) and a symmetric Y (m, m), the
+    multiplier of ``V F V^T``, F = T^T M T.
+    """
+    values, vectors = np.linalg.eigh(root.T @ form @ root)
+    y, basis = np.linalg.eigh(multiplier)
+    if np.isinf(covariance_bound):
+        y, covariance_bound = np.zeros_like(y), 1.0
+    unit = np.sqrt(covariance_bound)
+    R, u = basis.T @ whitened @ vectors, vectors.T @ (root.T @ difference)
+    # What holds for a bound that is nearly zero holds for zero.
+    u /= max(np.sqrt(mean_bound), 1e-8 * np.linalg.norm(R @ u), TINY)
+    return max(dual(R, values / unit, u, y * unit)[0], 0.0)
+
+
+def dual(R: Array, d: Array, u: Array, b: Array) -> tuple[float, Array, float, Array]:
+    """Return the bound, V, the best a for eigenvalues b, and b, shrunk if need be."""
+    # The smallest weight is at an end of d and of b. Inputs may all be zero.
+    low, high = d.min(initial=0.0), d.max(initial=0.0)
+    smallest = min(float(b.min() * high), float(b.max() * low))
+    if smallest < MIN_WEIGHT - 1:
+        b = b * ((MIN_WEIGHT - 1) / smallest)
+    inverse = 1 / (1 + np.outer(b, d))
+    V, a = R * inverse, 0.0
+    gaps = V @ u
+    if gaps @ gaps > 1:
+        # V u = g / (1 + a k), by the formula of Sherman and Morrison for each row.
+        along = inverse * u
+        k = along @ u
+        factors = shrinkage(gaps * gaps, 1 / k, 1.0)
+        V -= ((1 - factors) * gaps / k)[:, None] * along
+        i = int(np.argmax(k))
+        a = float((1 / factors[i] - 1) / k[i])
+    return float(np.vdot(R, R - V) - np.linalg.norm(b) - a), V, a, b

@@ -60,24 +60,20 @@ def shrunk_values(k: Array, sigma: Array, reduction: float) -> Array:
     if with_cost <= target:  # values without a cost are shrunk, no others
         share = (target - with_cost) / (total - with_cost)
         return sigma * np.where(has_cost, 1.0, share**0.25)
+    # A value shrinks by the factor y, q y^3 + y = 1, at gamma = q k / (2 sigma^2). If
+    # all shrink by y = (target / with_cost)^(1/4) or more, the sum is small enough.
+    logarithm = math.log(target / with_cost) / 4
+    q = -math.expm1(logarithm) * math.exp(-3.0 * logarithm)
     shrunk = has_cost & (powers > 0)
-    gamma = _multiplier(k[shrunk], unit[shrunk], with_cost, target)
-    return scale * cubic_root(k, unit, gamma)
-
-
-def _multiplier(k: Array, sigma: Array, total: float, target: float) -> float:
-    """Root of ``sum x_i(gamma)^4 = target``, total the sum at zero."""
+    costs, sizes = k[shrunk], unit[shrunk]
+    gammas = q * (costs / sizes / (2.0 * sizes))
 
     def fourth_powers(gamma: float) -> float:
-        return float((cubic_root(k, sigma, gamma) ** 4).sum())
+        return float((cubic_root(costs, sizes, gamma) ** 4).sum())
 
-    # A value shrinks by the factor y, q y^3 + y = 1, at gamma = q k / (2 sigma^2). If
-    # all shrink by y = (target / total)^(1/4) or more, the sum is small enough.
-    logarithm = math.log(target / total) / 4
-    q = -math.expm1(logarithm) * math.exp(-3.0 * logarithm)
-    gammas = q * (k / sigma / (2.0 * sigma))
     lower, upper = float(gammas.min()), float(gammas.max())
-    return monotone_root(fourth_powers, target, lower, upper)
+    gamma = monotone_root(fourth_powers, target, lower, upper)
+    return scale * cubic_root(k, unit, gamma)
 
 
 def exact_first_moment(
@@ -105,8 +101,9 @@ def exact_first_moment(
     # No change of the outputs moves a gap outside the range of S: leave it.
     movable = kappa > 4 * len(kappa) * EPS * max(float(kappa[-1]), 0.0)
     vectors, Y = vectors[:, movable], Y @ vectors[:, movable]
+    immovable = float(((gaps - (gaps @ vectors) @ vectors.T) ** 2).sum())
     gaps = gaps @ vectors
-    target = max(c_e - _immovable(W, basis, lengths, vectors), 0.0)
+    target = max(c_e - immovable, 0.0)
     factors = shrinkage((gaps**2).sum(axis=0), 1.0 / kappa[movable], target)
     reduced = gaps * factors
     # The second pass takes away the rounding of the first: K may be ill-conditioned.
@@ -153,12 +150,6 @@ def _span(D: Array) -> tuple[Array, Array]:
     return basis[:, positive], lengths[positive]
 
 
-def _immovable(W: Array, basis: Array, lengths: Array, vectors: Array) -> float:
-    """Square of the gaps that no change of the outputs moves."""
-    gaps = (W @ basis) * lengths
-    return float(((gaps - (gaps @ vectors) @ vectors.T) ** 2).sum())
-
-
 def shrinkage(squares: Array, k: Array, target: float) -> Array:
     """Factors ``k / (k + gamma)`` with ``sum squares factor^2 = target``."""
     total = float(squares.sum())
@@ -196,24 +187,18 @@ def cubic_root(k: Array, sigma: Array, gamma: float) -> Array:
     x = np.zeros(sigma.shape)
     positive = (k > 0) & (sigma > 0)
     k, sigma = k[positive], sigma[positive]
-    # Roots before the quotient: a ratio of gamma and k could leave the range.
-    with np.errstate(over="ignore"):  # infinity is far enough
+    # Roots before the quotient: a ratio of gamma and k could leave the range. At the
+    # ends of the range of s, y is one, or beneath the rounding of the others.
+    with np.errstate(over="ignore"):
         s = np.sqrt(2.0) * (sigma * (np.sqrt(gamma) / np.sqrt(k)))
-    # Below 1e-9 y is one; from 1e30 on y is beneath the rounding of s^2 y^3.
-    y = np.ones(s.shape)
-    linear, cubic = s <= 1e-9, s >= 1e30
-    mixed = ~linear & ~cubic
-    # With t = 1.5 sigma sqrt(6 gamma / k), x = sigma * 3 sinh(asinh(t) / 3) / t.
-    t = 1.5 * np.sqrt(3.0) * s[mixed]
-    y[mixed] = 3.0 * np.sinh(np.arcsinh(t) / 3.0) / t
+    s = np.clip(s, 1e-100, 1e200)
+    # With t = 1.5 sigma sqrt(6 gamma / k), y = 3 sinh(asinh(t) / 3) / t.
+    t = 1.5 * np.sqrt(3.0) * s
+    y = 3.0 * np.sinh(np.arcsinh(t) / 3.0) / t
     # One Newton step takes away what the hyperbolic functions lose of large arguments.
-    square = (s[mixed] * y[mixed]) ** 2
-    y[mixed] -= (square * y[mixed] + (y[mixed] - 1.0)) / (3.0 * square + 1.0)
-    root = sigma * y
-    # 2 gamma x^3 = k sigma
-    numerator = np.cbrt(k[cubic]) * np.cbrt(sigma[cubic])
-    root[cubic] = numerator / (np.cbrt(2.0) * np.cbrt(gamma))
-    x[positive] = np.minimum(root, sigma)
+    square = (s * y) ** 2
+    y -= (square * y + (y - 1.0)) / (3.0 * square + 1.0)
+    x[positive] = sigma * np.minimum(y, 1.0)
     return x
 
 

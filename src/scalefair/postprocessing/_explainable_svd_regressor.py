@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,19 +24,23 @@ from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
 from scalefair.metrics import statistical_parity_ks
 from scalefair.postprocessing._fair_layer import check_memory, fair_layer
-from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._layer_host import LayerHost
-from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
-from scalefair.postprocessing._passes import ModelRows, batches, predictions
-from scalefair.postprocessing._refit_last_layer import (
-    checked_targets,
-    refit_last_layer,
-)
-from scalefair.postprocessing._training_rows import (
+from scalefair.postprocessing._hosts import (
+    find_host,
     fitted_estimator,
     is_fitted,
     is_module,
+)
+from scalefair.postprocessing._layer_host import LayerHost
+from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
+from scalefair.postprocessing._passes import (
+    ModelRows,
+    batches,
+    predictions,
     training_rows,
+)
+from scalefair.postprocessing._refit_last_layer import (
+    checked_targets,
+    refit_last_layer,
 )
 from scalefair.streaming import GroupMoments, PartitionedRows, is_partitioned
 
@@ -302,7 +306,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
                 "The last layer is fitted to y, which requires y to be passed, but "
                 "the target y is None: pass y, or use refit_last=None."
             )
-        # The model, checked on few rows before the passes over all of them.
+        # 1. The model, checked on few rows before the passes over all of them.
         host = find_host(fitted_estimator(self.estimator, rows.X, y, self.prefit))
         host.check_finite_layers()
         model_rows = ModelRows.build(host, rows, self.batch_size)
@@ -313,32 +317,33 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         if self.refit_last is not None:
             host.check_linear_output(few_rows)
             targets = checked_targets(y, rows.n_rows, host)
-        # The layer, and the memory that its matrices and those of the last one take.
+        # 2. The layer, and the memory that its matrices and those of the last one take.
         self.groups_ = rows.groups
         self.layer_ = self._choose_layer(model_rows)
         last = host.n_layers - 1
         self._old_layers = {self.layer_: (host.weight(self.layer_), None)}
-        if self.refit_last is not None:
-            self._old_layers[last] = (host.weight(last), host.bias(last))
         sizes = [len(groups) for groups in as_list(rows.groups)]
         check_memory(host, self.layer_, sizes, "choose a layer of fewer inputs.")
-        if self.refit_last is not None and self.layer_ != last:
-            check_memory(host, last, sizes, "use refit_last=None.")
-        # First pass: moments of the layer's inputs, and predictions before the change.
-        self.moments_, cached = model_rows.layer_moments(self.layer_)
-        prediction = _one_prediction(host, few_rows)
-        # If the model gives no predictions, `predict` will complain.
-        self._one_prediction = np.zeros(()) if prediction is None else prediction
-        data = FitData(
-            rows=model_rows,
-            codes=np.concatenate(model_rows.codes.gather()),
-            targets=targets,
-            layer=self.layer_,
-            cached=cached,
-            has_predictions=prediction is not None,
-        )
+        if self.refit_last is not None:
+            self._old_layers[last] = (host.weight(last), host.bias(last))
+            if self.layer_ != last:
+                check_memory(host, last, sizes, "use refit_last=None.")
+        # 3. First pass: moments of the layer's inputs. They are kept for the refit,
+        # after which predictions are those of a linear last layer.
+        if self.refit_last is not None:
+            model_rows = model_rows.with_cache(self.layer_)
+        self.moments_ = model_rows.moments(self.layer_)
+        # 4. Predictions before the change. That for one row tells shape and type; a
+        # model that gives something else may be changed all the same.
+        try:
+            self._one_prediction = np.asarray(np.asarray(host.outputs(few_rows))[0])
+            has_predictions = True
+        except ValueError:
+            self._one_prediction, has_predictions = np.zeros(()), False
+        codes = np.concatenate(model_rows.codes.gather())
+        data = FitData(model_rows, codes, targets, has_predictions)
         self.ks_before_, self.r2_before_ = data.scores(host)
-        # Change and refit, with a pass for the last layer and one for predictions.
+        # 5. Change and refit, with a pass for the last layer and one for predictions.
         host = self._search_power(data)
         self.estimator_ = host.estimator
         self._sample = replace(sample, host=host)
@@ -388,7 +393,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     def unfairness_by_layer_(self) -> list[LayerUnfairness | None]:
         """Gaps of the outputs of each layer before the change."""
         if self._unfairness is None:  # computed when it is first asked for
-            host = self._sample.host.replaced(self._old_layers)
+            host = find_host(self.estimator_).replaced(self._old_layers)
             self._unfairness = replace(self._sample, host=host).unfairness_by_layer()
         return self._unfairness
 
@@ -430,45 +435,10 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
 
     def _change_model(self, data: FitData, power: float) -> LayerHost:
         """Change the layer, by powers of the reductions, and fit the last one."""
+        # 1. The new weight of the layer, its gaps and its change.
         rows, targets = data.rows, data.targets
-        self._change_layer(rows.host.weight(self.layer_), power)
-        host = rows.host.replaced({self.layer_: (self.weight_, None)})
-        self.refit_gaps_before_ = self.refit_gaps_after_ = None
-        if targets is not None:
-            host = self._refit(replace(rows, host=host), targets, data.cached, power)
-        self.ks_after_, self.r2_after_ = data.scores(host)
-        return host
-
-    def _refit(
-        self,
-        rows: ModelRows,
-        targets: NDArray[np.float64],
-        cached: NDArray[Any] | None,
-        power: float,
-    ) -> LayerHost:
-        """Fit the last layer, or its bias if it is the one that was changed."""
-        host, last = rows.host, rows.host.n_layers - 1
-        weight, bias = host.weight(last), host.bias(last)
-        if self.layer_ == last:
-            gaps = self.mean_gap_after_, self.covariance_gap_after_
-            self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
-            return host.replaced({last: (weight, bias + rows.mean_residual(targets))})
-        # The published method has no bounds.
-        kind, reductions = str(self.refit_last), (1.0, 1.0)
-        if self.method == "direct":
-            kind = "ridge" if kind == "least_squares" else kind
-            reductions = self._reductions(power)
-        joint = rows.last_layer_moments(targets, self.layer_, cached)
-        refit = refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
-        self.refit_gaps_before_ = refit.gaps_before
-        self.refit_gaps_after_ = refit.gaps_after
-        self.converged_ = self.converged_ and refit.converged
-        return host.replaced({last: (refit.weight, refit.bias)})
-
-    def _change_layer(self, weight: NDArray[Any], power: float) -> None:
-        """Set the new weight of the layer, its gaps and its change."""
         change = fair_layer(
-            weight,
+            rows.host.weight(self.layer_),
             self.moments_,
             method=self.method,
             reductions=self._reductions(power),
@@ -489,14 +459,47 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         # For each attribute the groups with a pair whose gap is bounded.
         weights = layer.matrices(change.weights)
         self._bounded = [matrix.max(axis=1) > 0 for matrix in weights]
+        # 2. The model with this layer, and with the last one fitted again.
+        host = rows.host.replaced({self.layer_: (self.weight_, None)})
+        self.refit_gaps_before_ = self.refit_gaps_after_ = None
+        if targets is not None:
+            host = self._refit(replace(rows, host=host), targets, power)
+        self.ks_after_, self.r2_after_ = data.scores(host)
+        return host
+
+    def _refit(
+        self, rows: ModelRows, targets: NDArray[np.float64], power: float
+    ) -> LayerHost:
+        """Fit the last layer, or its bias if it is the one that was changed."""
+        host, last = rows.host, rows.host.n_layers - 1
+        weight = host.weight(last)
+        if self.layer_ == last:
+            gaps = self.mean_gap_after_, self.covariance_gap_after_
+            self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
+            # The mean residual is zero: b = mean(y) - W mean(x).
+            means = targets.reshape(len(targets), -1).mean(axis=0)
+            bias = means - weight @ as_list(self.moments_)[0].mean
+            return host.replaced({last: (weight, bias)})
+        # The published method has no bounds.
+        kind, reductions = str(self.refit_last), (1.0, 1.0)
+        if self.method == "direct":
+            kind = "ridge" if kind == "least_squares" else kind
+            reductions = self._reductions(power)
+        joint = rows.moments(last, targets)
+        refit = refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
+        self.refit_gaps_before_ = refit.gaps_before
+        self.refit_gaps_after_ = refit.gaps_after
+        self.converged_ = self.converged_ and refit.converged
+        return host.replaced({last: (refit.weight, refit.bias)})
 
     def _warn_of_few_rows(self, name: str) -> None:
         """Name the groups whose rows say little of the layer's outputs."""
         n_outputs = len(self.weight_)
         layer = f"the outputs of layer {name!r} ({n_outputs})"
         has_floor = self.noise_floor and self.method == "direct"
-        has_floor &= max(self._reductions(1.0)) > 1
+        has_floor &= max(self.mean_reduction, self.covariance_reduction) > 1
         for moments, bounded in zip(as_list(self.moments_), self._bounded, strict=True):
+            # 1. Groups without a gap above noise; 2. groups of too few rows to tell.
             ignored = ~bounded & has_floor
             _warn_of_groups(
                 moments,
@@ -514,30 +517,25 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
 
     def _reductions(self, power: float) -> tuple[float, float]:
         """Both reductions to a power."""
+        reductions = np.array([self.mean_reduction, self.covariance_reduction])
         with np.errstate(over="ignore"):
-            mean = np.float64(self.mean_reduction) ** power
-            covariance = np.float64(self.covariance_reduction) ** power
-        return float(mean), float(covariance)
+            mean, covariance = (reductions**power).tolist()
+        return mean, covariance
 
 
-@dataclass(frozen=True)
-class FitData:
-    """Rows and targets of `fit`, with the inputs of the layer that is changed."""
+class FitData(NamedTuple):
+    """Rows and targets of `fit`."""
 
     rows: ModelRows
     codes: NDArray[Any]  # (N,), or (N, k) of k attributes
     targets: NDArray[np.float64] | None
-    layer: int
-    cached: NDArray[Any] | None  # (N, n)
     has_predictions: bool
 
     def scores(self, host: LayerHost) -> tuple[float, Any]:
         """KS distance of the groups' predictions, and R2 by group if there is y."""
         if not self.has_predictions:
             return float("nan"), None
-        # Without a refit the last layer may not be linear: start from the raw rows.
-        cached = None if self.targets is None else self.cached
-        outputs = replace(self.rows, host=host).outputs(self.layer, cached)
+        outputs = replace(self.rows, host=host).outputs()
         groups = self.codes.view(GroupCodes)
         distance = max(
             statistical_parity_ks(column, sensitive_features=groups, attributes="each")
@@ -548,8 +546,12 @@ class FitData:
         y = self.targets.reshape(outputs.shape)
         r2 = []
         for codes in self.codes.reshape(len(y), -1).T:
-            members = [codes == code for code in np.unique(codes)]
-            r2.append(np.array([_r2(y[rows], outputs[rows]) for rows in members]))
+            members = [np.flatnonzero(codes == code) for code in np.unique(codes)]
+            # R2 needs two rows.
+            by_group = [
+                r2_score(y[m], outputs[m]) if len(m) > 1 else np.nan for m in members
+            ]
+            r2.append(np.array(by_group))
         return distance, squeeze_single(r2)
 
 
@@ -561,19 +563,3 @@ def _warn_of_groups(
         named = zip(moments.groups[chosen], moments.counts[chosen], strict=True)
         groups = listed(f"{group!s} ({n:,} rows)" for group, n in named)
         warn_user(f"{groups}: {remark}")
-
-
-def _r2(y: NDArray[Any], outputs: NDArray[Any]) -> float:
-    """R2, which needs two rows."""
-    return float(r2_score(y, outputs)) if len(y) > 1 else float("nan")
-
-
-def _one_prediction(host: LayerHost, X_batch: Any) -> NDArray[Any] | None:
-    """Return what is predicted for the first row, to know its shape and its type.
-
-    A model that gives something else than predictions may be changed all the same.
-    """
-    try:
-        return np.asarray(np.asarray(host.outputs(X_batch))[0])
-    except ValueError:
-        return None

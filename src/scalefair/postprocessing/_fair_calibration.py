@@ -26,7 +26,6 @@ from scalefair.postprocessing._scored_rows import (
     Scorer,
     compared_rows,
     score_rows,
-    scoring_method,
     warn_of_pairs,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
@@ -325,22 +324,16 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
     def _calibrated(self, X: Any, sensitive_features: ArrayLike) -> Array:
         """Return the outputs of rows; for a Dask collection a lazy array."""
         check_is_fitted(self)
-        scorer = Scorer(self.estimator_, scoring_method(self))
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=False)
             check_features(self, rows, reset=False)
+            scorer = Scorer.build(self, self.estimator_, rows)
             groups, part_codes = rows.encode(sensitive_features, warn=False)
-            fitted_codes = known_codes(groups, self.groups_)
-            outputs: Array = rows.rowwise(
-                _map_part,
-                self,
-                scorer,
-                rows.feature_names,
-                fitted_codes,
-                each=[part_codes],
-            )
+            args = _map_part, self, scorer, known_codes(groups, self.groups_)
+            outputs: Array = rows.rowwise(*args, each=[part_codes])
             return outputs
-        scores = scorer(X)  # first: the estimator knows best what is wrong with X
+        # First the scores: the estimator knows best what is wrong with X.
+        scores = Scorer.build(self, self.estimator_, None).score(X)
         validate_data(self, X, skip_check_array=True, reset=False)
         groups, codes = encode_groups(sensitive_features, _num_samples(X), warn=False)
         return self._map_scores(scores, known_codes(groups, self.groups_)[codes])
@@ -550,13 +543,11 @@ def _map_part(
     block: Any,
     model: FairCalibratedClassifier,
     scorer: Scorer,
-    feature_names: NDArray[Any] | None,
     fitted_codes: NDArray[np.int64],
     codes: NDArray[np.integer],
 ) -> Array:
     """Return the outputs of a part; `fitted_codes` are its groups' in `fit`."""
-    scores = scorer.score_part(block, feature_names)
-    return model._map_scores(scores, fitted_codes[codes])
+    return model._map_scores(scorer.score(block), fitted_codes[codes])
 
 
 def _gives_probabilities(model: FairCalibratedClassifier) -> bool:

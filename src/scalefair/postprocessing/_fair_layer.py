@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._memory import require_memory
 from scalefair._rounding import EPS, ROUNDING, TINY
-from scalefair.postprocessing._direct import DirectResult, direct_weights
-from scalefair.postprocessing._duality_bound import smallest_change
+from scalefair.postprocessing._direct import (
+    DirectResult,
+    direct_weights,
+    smallest_change,
+)
 from scalefair.postprocessing._explainable_svd import (
     exact_first_moment,
     explainable_svd,
@@ -222,14 +225,14 @@ def meet_bounds(
         ratios = np.where(positive, squares / divisors, 0.0)
         largest = ratios.max(axis=1)
         if largest.max() <= 1 + 1e-9:  # but for rounding
-            return replace(solution, converged=True)
+            return solution._replace(converged=True)
         if largest.max() <= 1.02:
             # The multipliers are good enough: tighten the bounds on the sums.
             margin *= (1 - 1e-9) / np.maximum(largest, 1.0)
         else:
             # The power damps the update, which would oscillate.
             multipliers *= np.clip(ratios, 0.01, 100.0) ** 0.7
-    return replace(solution, converged=False)
+    return solution._replace(converged=False)
 
 
 def _published(

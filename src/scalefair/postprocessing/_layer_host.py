@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from scalefair._entries import validate_data
 
 Array = NDArray[np.float64]
 
@@ -19,13 +23,20 @@ LayerChanges: TypeAlias = Mapping[int, tuple[ArrayLike, ArrayLike | None]]
 class LayerHost(ABC):
     """A trained model as a sequence of linear layers 0, 1, ...; never modified.
 
-    A layer maps n inputs to m outputs, ``inputs @ weight.T + bias``.
+    A layer maps n inputs to m outputs, ``inputs @ weight.T + bias``. `estimator` is
+    what the user gave: the `model` with the layers, or a Pipeline that ends in it,
+    whose steps before it are the `transformers`.
     """
 
-    estimator: Any
     layer_names: list[str]
-    # Whether `forward_from` is there.
-    can_resume: bool = True
+    # Whether the inputs of a later layer can be computed from those of a layer.
+    can_resume = True
+
+    def __init__(
+        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
+    ) -> None:
+        self.model, self.transformers = model, transformers
+        self.estimator = model if estimator is None else estimator
 
     @property
     def n_layers(self) -> int:
@@ -61,32 +72,78 @@ class LayerHost(ABC):
         """Return a copy of the bias of a layer, shape (m,); zeros if it has none."""
 
     @abstractmethod
+    def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
+        """Change a layer of this model in place."""
+
     def check_rows(self, X: Any) -> Any:
         """Return rows in a form that can be sliced into batches; values are unread."""
+        if sparse.issparse(X):
+            X = X.tocsr()
+        elif not hasattr(X, "shape"):
+            X = np.asarray(X)
+        if not self.transformers:  # the first of them checks its rows
+            self._check_shape(tuple(X.shape))
+        return X
 
-    @abstractmethod
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        """Raise a ValueError unless rows of this shape fit the model."""
+        if len(shape) != 2:
+            raise ValueError(
+                f"X must have two dimensions, rows and features, got shape {shape}. "
+                "Reshape a single feature by X.reshape(-1, 1), a single row by "
+                "X.reshape(1, -1)."
+            )
+        n_features = self.shape(0)[1]
+        if shape[1] != n_features:
+            raise ValueError(
+                f"X has {shape[1]} features, the estimator was fitted on {n_features}."
+            )
+
+    def transform(self, X_batch: Any) -> Any:
+        """Return raw rows as the steps before the model transform them."""
+        for transformer in self.transformers:
+            X_batch = transformer.transform(X_batch)
+        return X_batch
+
+    def _first_inputs(self, X_batch: Any) -> Any:
+        """Return transformed rows, checked as the predict of the model does."""
+        X_batch = self.transform(X_batch)
+        if not hasattr(self.model, "__sklearn_tags__"):
+            return X_batch
+        options = {"accept_sparse": ["csr", "csc"], "ensure_min_samples": 0}
+        return validate_data(self.model, X_batch, reset=False, **options)
+
+    def forward_from(self, A: Any, layer: int, later: int) -> Any:
+        """Return the inputs of a later layer, given the inputs `A` of a layer."""
+        raise NotImplementedError
+
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
         """Return the inputs (rows, n) of a layer: maybe a view, never written to."""
+        A = self.forward_from(self._first_inputs(X_batch), 0, layer)
+        return _to_dense_float(A)
 
-    @abstractmethod
     def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
         """Yield the inputs of layer after layer, from one pass of the rows.
 
         None stands for a layer whose inputs are not rows of samples.
         """
-
-    def forward_from(self, A: NDArray[Any], layer: int, later: int) -> NDArray[Any]:
-        """Return the inputs of a later layer, given the inputs `A` of a layer."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def replaced(self, layers: LayerChanges) -> LayerHost:
-        """Return the host of a deep copy of the model with some layers changed."""
+        A = self._first_inputs(X_batch)
+        for layer in range(self.n_layers):
+            A = self.forward_from(A, max(layer - 1, 0), layer)
+            yield _to_dense_float(A)
 
     def outputs(self, X_batch: Any) -> NDArray[Any]:
         """Return the predictions for some raw rows, (rows,) or (rows, n_outputs)."""
-        predicted: NDArray[Any] = self.estimator.predict(X_batch)
+        predicted: NDArray[Any] = self.model.predict(self.transform(X_batch))
         return predicted
+
+    def replaced(self, layers: LayerChanges) -> LayerHost:
+        """Return the host of a deep copy of the estimator with some layers changed."""
+        parts = copy.deepcopy((self.model, self.estimator, self.transformers))
+        changed = type(self)(*parts)
+        for layer, (weight, bias) in layers.items():
+            changed._set_layer(layer, weight, bias)
+        return changed
 
     def check_linear_output(self, X_batch: Any) -> None:
         """Raise a ValueError unless the last layer gives the predictions."""
@@ -104,17 +161,21 @@ class LayerHost(ABC):
     def check_finite_layers(self) -> None:
         """Raise a ValueError if training has left NaN or infinity in a layer."""
         for layer, name in enumerate(self.layer_names):
-            for part, values in (
-                ("weight", self.weight(layer)),
-                ("bias", self.bias(layer)),
-            ):
+            parts = {"weight": self.weight(layer), "bias": self.bias(layer)}
+            for part, values in parts.items():
                 if not np.isfinite(values).all():
                     raise ValueError(
                         f"The {part} of layer {name!r} of this "
-                        f"{type(self.estimator).__name__} has entries that are NaN or "
+                        f"{type(self.model).__name__} has entries that are NaN or "
                         "infinite: its training has failed. Train it again, with a "
                         "smaller learning rate for example."
                     )
+
+
+def _to_dense_float(A: Any) -> NDArray[Any]:
+    """Return rows as an array of float64, or of float32 if they are float32."""
+    rows: NDArray[Any] = A.toarray() if sparse.issparse(A) else np.asarray(A)
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
 
 def is_linear_output(

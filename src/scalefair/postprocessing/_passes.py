@@ -8,22 +8,37 @@ outputs, which are merged here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _num_samples, validate_data
 
-from scalefair._groups import GroupCodes, as_list, squeeze_single
+from scalefair._entries import check_features
+from scalefair._groups import (
+    GroupCodes,
+    as_list,
+    check_compared,
+    compared_attributes,
+    fitted_groups,
+    squeeze_single,
+)
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
     Moments,
     layer_unfairness,
 )
-from scalefair.postprocessing._training_rows import GroupedRows
-from scalefair.streaming import GroupMoments, LocalParts, PartitionedRows, Parts
+from scalefair.streaming import (
+    GroupMoments,
+    LocalParts,
+    PartitionedRows,
+    Parts,
+    is_partitioned,
+)
 
 # Size of the widest layer's outputs for one batch of rows, in float64.
 BATCH_BYTES = 2**25
@@ -34,10 +49,50 @@ MAX_CACHED_BYTES = 2**27
 MAX_COMPARED_WIDTH = 5000
 
 
+class GroupedRows(NamedTuple):
+    """Rows and their groups, in memory or both in parts."""
+
+    X: Any
+    codes: Any  # indices into groups, (n_rows,) or (n_rows, n_attributes); or Parts
+    groups: Any  # ndarray, or a list of one for each attribute
+    n_rows: int
+
+
+def training_rows(
+    estimator: BaseEstimator, X: Any, sensitive_features: Any, attributes: str = "joint"
+) -> GroupedRows:
+    """Return rows of two groups or more; set the estimator's names of features."""
+    if is_partitioned(X):
+        X = PartitionedRows.of(X)
+        check_features(estimator, X, reset=True)
+        compared = X.compared_attributes(sensitive_features, attributes)
+        n_rows = X.shape[0]
+    else:
+        X = validate_data(estimator, X, skip_check_array=True)
+        n_rows = _num_samples(X)
+        compared = compared_attributes(sensitive_features, n_rows, attributes)
+    if n_rows < 2:
+        raise ValueError(
+            f"Found {n_rows} sample(s) (n_samples={n_rows}): fairness "
+            "compares groups, of at least one sample each."
+        )
+    check_compared(compared, "the estimator itself")
+    # Codes of several attributes side by side, where the rows are.
+    codes, *more_codes = (attribute.codes for attribute in compared)
+    if more_codes and is_partitioned(X):
+        codes = codes.map(_stack_columns, each=more_codes).persist()
+    elif more_codes:
+        codes = _stack_columns(codes, *more_codes)
+    return GroupedRows(X, codes, fitted_groups(compared), n_rows)
+
+
+def _stack_columns(*codes: NDArray[Any]) -> NDArray[Any]:
+    return np.column_stack(codes)
+
+
 class RowsInMemory:
     """Rows in memory as one part, with the methods of `PartitionedRows` used here."""
 
-    starts = np.zeros(1, np.int64)
     feature_names = None
 
     def __init__(self, X: Any) -> None:
@@ -55,6 +110,13 @@ class RowsInMemory:
         return self.parts.like([values])
 
 
+class CachedInputs(NamedTuple):
+    """Inputs of a layer, from which those of later ones are computed."""
+
+    layer: int
+    A: NDArray[Any]  # (N, n)
+
+
 @dataclass(frozen=True)
 class ModelRows:
     """Rows of two groups or more, to be run through a model in batches."""
@@ -64,6 +126,7 @@ class ModelRows:
     codes: Parts  # of each row, the index of its group, of each attribute
     groups: Any
     batch_size: int | None
+    cache: CachedInputs | None = None
 
     @classmethod
     def build(
@@ -77,54 +140,81 @@ class ModelRows:
         return cls(host, X, codes, rows.groups, batch_size)
 
     def sample(self, n_rows: int, random_state: np.random.RandomState) -> ModelRows:
-        """Draw rows of each group, in memory, the same whatever the parts are."""
+        """Draw rows of each group, in memory, the same whatever the parts are.
+
+        About as many of each, `n_rows` at most in all, in their order.
+        """
+        # 1. Which rows, at least two of a group: a spread needs two.
         codes = np.concatenate(self.codes.gather())
-        chosen = _sample_groups(codes, n_rows, random_state)
-        # Indices within each part.
-        starts = self.X.starts
-        by_part = np.split(chosen, np.searchsorted(chosen, starts[1:]))
-        indices = [rows - start for rows, start in zip(by_part, starts, strict=True)]
-        # Rows that the model refuses are reported with the part that they are in.
+        columns = codes.reshape(len(codes), -1).T
+        sizes = [int(column.max()) + 1 for column in columns]
+        n_per_group = max(n_rows // sum(sizes), 2)
+        is_drawn = np.zeros(len(codes), bool)
+        for column, n_groups in zip(columns, sizes, strict=True):
+            for group in range(n_groups):
+                rows = np.flatnonzero(column == group)
+                if len(rows) > n_per_group:
+                    rows = random_state.choice(rows, n_per_group, replace=False)
+                is_drawn[rows] = True
+        # 2. The rows of each part. Those that the model refuses are reported with the
+        # part that they are in.
         validate = isinstance(self.X, PartitionedRows)
         names = column_names(self.host, self.X)
-        blocks = self.X.map(
-            _take_rows, self.host, names, validate, each=[self.X.parts.like(indices)]
-        ).gather()
-        # Rows in memory are one block, of any type that the model takes.
+        drawn = [self.X.split(is_drawn)]
+        blocks = self.X.map(_take_rows, self.host, names, validate, each=drawn).gather()
+        # 3. All in one. Rows in memory are one block, of any type that the model takes.
         X = blocks[0]
-        if validate and sparse.issparse(X):
-            X = sparse.vstack(blocks, format="csr")
-        elif validate:
-            X = np.vstack(blocks)
+        if validate:
+            is_sparse = sparse.issparse(X)
+            X = sparse.vstack(blocks, format="csr") if is_sparse else np.vstack(blocks)
         sample = RowsInMemory(as_model_input(self.host, X, names))
-        return ModelRows(
-            self.host, sample, sample.split(codes[chosen]), self.groups, self.batch_size
-        )
+        return replace(self, X=sample, codes=sample.split(codes[is_drawn]))
 
-    def layer_moments(self, layer: int) -> tuple[Moments, NDArray[Any] | None]:
-        """Moments of a layer's inputs, and these, shape (N, n), if they are small."""
-        # Parts may be on other machines: their inputs are computed again.
-        max_bytes = 0 if isinstance(self.X, PartitionedRows) else MAX_CACHED_BYTES
-        parts = self._map(_layer_moments, layer, max_bytes, by_part=[self.codes])
-        moments, cached = parts.reduce(_merge_layer_moments)
-        return self._with_group_names(moments), cached
+    def with_cache(self, layer: int) -> ModelRows:
+        """Return the rows with the inputs of a layer, if they can be kept and used.
 
-    def last_layer_moments(
-        self, targets: NDArray[Any], layer: int, cached: NDArray[Any] | None
-    ) -> Moments:
-        """Joint moments of the last layer's inputs and of the targets.
-
-        They start from cached inputs of a layer, if there are any.
+        Models whose earlier layers are equal may share them.
         """
-        columns = self.X.split(targets.reshape(len(targets), -1))
-        parts = self._map(
-            _last_layer_moments, layer, cached, by_part=[self.codes, columns]
-        )
-        return self._with_group_names(parts.reduce(GroupMoments._merge_each))
+        # Parts may be on other machines: their inputs are computed again.
+        if isinstance(self.X, PartitionedRows) or not self.host.can_resume:
+            return self
+        n_rows, A = int(self.X.X.shape[0]), None
+        for rows, X_batch in batches(self.X.X, self._batch_size):
+            inputs = self.host.inputs(X_batch, layer)
+            if A is None:  # the first batch tells the type of the inputs, and the size
+                if n_rows * inputs.shape[1] * inputs.itemsize > MAX_CACHED_BYTES:
+                    return self
+                A = np.empty((n_rows, inputs.shape[1]), inputs.dtype)
+            A[rows] = inputs
+        return self if A is None else replace(self, cache=CachedInputs(layer, A))
 
-    def outputs(self, layer: int, cached: NDArray[Any] | None) -> NDArray[Any]:
-        """Predictions for all rows, shape (N, k), from cached inputs of a layer."""
-        parts = self._map(_part_outputs, layer, cached, by_part=[]).gather()
+    def moments(self, layer: int, targets: NDArray[Any] | None = None) -> Moments:
+        """Moments of a layer's inputs; with targets, joint ones of both."""
+        columns = [self.codes]
+        if targets is not None:
+            columns.append(self.X.split(targets.reshape(len(targets), -1)))
+        parts = self._map(_layer_moments, layer, self.cache, by_part=columns)
+        totals = parts.reduce(GroupMoments._merge_each)
+        # Names of the groups instead of their codes.
+        moments: Moments = squeeze_single(
+            [
+                GroupMoments(groups[m.groups], m.counts, m.means, m.scatters)
+                for groups, m in zip(as_list(self.groups), totals, strict=True)
+            ]
+        )
+        return moments
+
+    def outputs(self) -> NDArray[Any]:
+        """Predictions for all rows, shape (N, k); a cache takes a linear last layer."""
+        if self.cache is None:
+            parts = self._map(_outputs, by_part=[]).gather()
+        else:
+            (layer, cached), last = self.cache, self.host.n_layers - 1
+            weight, bias = self.host.weight(last).T, self.host.bias(last)
+            parts = [
+                self.host.forward_from(A, layer, last) @ weight + bias
+                for _, A in batches(cached, self._batch_size)
+            ]
         return np.concatenate([part.reshape(len(part), -1) for part in parts])
 
     def unfairness_by_layer(self) -> list[LayerUnfairness | None]:
@@ -140,17 +230,15 @@ class ModelRows:
                 layers.append(None)
                 continue
             weight = self.host.weight(layer)
-            if _has_fewer_outputs(self.host, layer):  # the moments are of the outputs
+            if len(weight) < weight.shape[1]:  # the moments are of the outputs
                 weight = np.eye(len(weight))
             name = self.host.layer_names[layer]
             layers.append(layer_unfairness(name, moments, weight))
         return layers
 
-    def mean_residual(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Mean of targets less predictions, shape (k,)."""
-        parts = self._map(_sum_of_residuals, by_part=[self.X.split(targets)])
-        total: NDArray[np.float64] = parts.reduce(np.add)
-        return total / len(targets)
+    @property
+    def _batch_size(self) -> int:
+        return self.batch_size or choose_batch_size(self.host)
 
     def _map(
         self, function: Callable[..., Any], *args: Any, by_part: Sequence[Parts]
@@ -159,21 +247,9 @@ class ModelRows:
 
         The last arguments are the part's share of each collection in `by_part`.
         """
-        size = self.batch_size or choose_batch_size(self.host)
         names = column_names(self.host, self.X)
-        return self.X.map(
-            _in_part, function, self.host, names, size, *args, each=by_part
-        )
-
-    def _with_group_names(self, totals: list[GroupMoments]) -> Moments:
-        """Replace codes by the names of the groups."""
-        moments: Moments = squeeze_single(
-            [
-                GroupMoments(groups[m.groups], m.counts, m.means, m.scatters)
-                for groups, m in zip(as_list(self.groups), totals, strict=True)
-            ]
-        )
-        return moments
+        args = function, self.host, names, self._batch_size, *args
+        return self.X.map(_in_part, *args, each=by_part)
 
 
 def predictions(
@@ -183,17 +259,8 @@ def predictions(
     size = batch_size or choose_batch_size(host)
     if not isinstance(X, PartitionedRows):
         return _outputs(host, host.check_rows(X), size)
-    names = column_names(host, X)
-    return X.rowwise(
-        _in_part,
-        _outputs,
-        host,
-        names,
-        size,
-        example.dtype,
-        shape=example.shape,
-        dtype=example.dtype,
-    )
+    args = _in_part, _outputs, host, column_names(host, X), size, example.dtype
+    return X.rowwise(*args, shape=example.shape, dtype=example.dtype)
 
 
 def choose_batch_size(host: LayerHost) -> int:
@@ -218,13 +285,21 @@ def column_names(host: LayerHost, X: Any) -> NDArray[Any] | None:
     return X.feature_names if hasattr(host.estimator, "feature_names_in_") else None
 
 
+def with_column_names(block: Any, names: NDArray[Any] | None) -> Any:
+    """Rows of a part as a data frame, for models that were fitted on one."""
+    if names is None or sparse.issparse(block):
+        return block
+    import pandas as pd
+
+    return pd.DataFrame(block, columns=names, copy=False)
+
+
 def as_model_input(host: LayerHost, block: Any, names: NDArray[Any] | None) -> Any:
     """Rows of a part in the form that the model was fitted on."""
-    if names is None or sparse.issparse(block):
-        return host.check_rows(block)
-    import pandas as pd  # optional: the model was fitted on a data frame
+    return host.check_rows(with_column_names(block, names))
 
-    return host.check_rows(pd.DataFrame(block, columns=names, copy=False))
+
+# Functions that are sent to the parts
 
 
 def _in_part(
@@ -238,53 +313,42 @@ def _in_part(
     return function(host, as_model_input(host, block, names), *args)
 
 
+def _take_rows(
+    block: Any,
+    host: LayerHost,
+    names: NDArray[Any] | None,
+    validate: bool,
+    is_drawn: NDArray[np.bool_],
+) -> Any:
+    """Rows of a part; to validate them they are run through the model."""
+    indices = np.flatnonzero(is_drawn)
+    X = (block.iloc if hasattr(block, "iloc") else block)[indices]
+    if validate and len(indices):
+        for _ in host.inputs_by_layer(as_model_input(host, X, names)):
+            pass
+    return X
+
+
 def _layer_moments(
     host: LayerHost,
     X: Any,
     batch_size: int,
     layer: int,
-    max_bytes: int,
+    cache: CachedInputs | None,
     codes: NDArray[np.integer],
-) -> tuple[list[GroupMoments] | None, NDArray[Any] | None]:
-    """Moments of a layer's inputs, and these if they take at most `max_bytes`."""
-    name = f"layer {host.layer_names[layer]!r}"
-    total, cached = None, None
-    for rows, X_batch in batches(X, batch_size):
-        A = host.inputs(X_batch, layer)
-        # The first batch tells the type of the inputs, and so their size.
-        if rows.start == 0 and len(codes) * A.shape[1] * A.itemsize <= max_bytes:
-            cached = np.empty((len(codes), A.shape[1]), A.dtype)
-        if cached is None:
-            total = _add_moments(total, A, codes, rows, name)
-        else:
-            cached[rows] = A
-    if cached is not None:  # all rows at once
-        total = _add_moments(None, cached, codes, slice(0, len(cached)), name)
-    return total, cached
-
-
-def _last_layer_moments(
-    host: LayerHost,
-    X: Any,
-    batch_size: int,
-    layer: int,
-    cached: NDArray[Any] | None,
-    codes: NDArray[np.integer],
-    targets: NDArray[np.float64],
+    targets: NDArray[np.float64] | None = None,
 ) -> list[GroupMoments] | None:
-    """Joint moments of the last layer's inputs and the targets."""
-    last, total, joint = host.n_layers - 1, None, np.empty((0, 0))
-    name = f"layer {host.layer_names[last]!r} and y"
+    """Moments of a layer's inputs, or joint ones of these and the targets."""
+    total = None
+    name = f"layer {host.layer_names[layer]!r}" + " and y" * (targets is not None)
     for rows, X_batch in batches(X, batch_size):
-        if cached is not None and host.can_resume:
-            A = host.forward_from(cached[rows], layer, last)
+        if cache is None:
+            A = host.inputs(X_batch, layer)
         else:
-            A = host.inputs(X_batch, last)
-        if len(joint) < len(A):  # one buffer for all batches
-            joint = np.empty((len(A), A.shape[1] + targets.shape[1]))
-        joint[: len(A), : A.shape[1]] = A
-        joint[: len(A), A.shape[1] :] = targets[rows]
-        total = _add_moments(total, joint[: len(A)], codes, rows, name)
+            A = host.forward_from(cache.A[rows], cache.layer, layer)
+        if targets is not None:
+            A = np.hstack([A, targets[rows]])
+        total = _add_moments(total, A, codes, rows, name)
     return total
 
 
@@ -295,39 +359,17 @@ def _all_layer_moments(
     totals: list[list[GroupMoments] | None] = [None] * host.n_layers
     layers = range(host.n_layers)
     omitted = {i for i in layers if min(host.shape(i)) > MAX_COMPARED_WIDTH}
-    weights = {
-        i: host.weight(i).T
-        for i in layers
-        if _has_fewer_outputs(host, i) and i not in omitted
-    }
     for rows, X_batch in batches(X, batch_size):
         for i, A in enumerate(host.inputs_by_layer(X_batch)):
             if A is None:
                 omitted.add(i)
             if A is None or i in omitted:
                 continue
-            Z = A @ weights[i] if i in weights else A
+            n_outputs, n_inputs = host.shape(i)
+            Z = A @ host.weight(i).T if n_outputs < n_inputs else A
             name = f"layer {host.layer_names[i]!r}"
             totals[i] = _add_moments(totals[i], Z, codes, rows, name)
     return [None if i in omitted else total for i, total in enumerate(totals)]
-
-
-def _has_fewer_outputs(host: LayerHost, layer: int) -> bool:
-    """Whether moments of the outputs are smaller than those of the inputs."""
-    n_outputs, n_inputs = host.shape(layer)
-    return n_outputs < n_inputs
-
-
-def _sum_of_residuals(
-    host: LayerHost, X: Any, batch_size: int, targets: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Sum of targets less predictions over the rows of a part."""
-    total = np.zeros(1 if targets.ndim == 1 else targets.shape[1])
-    for rows, X_batch in batches(X, batch_size):
-        y = targets[rows]
-        residual = y - np.asarray(host.outputs(X_batch)).reshape(y.shape)
-        total += residual.reshape(len(residual), -1).sum(axis=0)
-    return total
 
 
 def _outputs(
@@ -336,20 +378,6 @@ def _outputs(
     """Predictions for the rows of a part, as the model gives them."""
     outputs = np.concatenate([host.outputs(part) for _, part in batches(X, batch_size)])
     return outputs.astype(outputs.dtype if dtype is None else dtype, copy=False)
-
-
-def _part_outputs(
-    host: LayerHost, X: Any, batch_size: int, layer: int, cached: NDArray[Any] | None
-) -> NDArray[Any]:
-    """Predictions for the rows of a part, from cached inputs if that is possible."""
-    if cached is None or not host.can_resume:
-        return _outputs(host, X, batch_size)
-    last = host.n_layers - 1
-    weight, bias = host.weight(last).T, host.bias(last)
-    hidden = (
-        host.forward_from(cached[i], layer, last) for i, _ in batches(X, batch_size)
-    )
-    return np.concatenate([A @ weight + bias for A in hidden])
 
 
 def _add_moments(
@@ -370,11 +398,6 @@ def _add_moments(
         ) from error
 
 
-def _merge_layer_moments(one: Any, other: Any) -> tuple[list[GroupMoments], None]:
-    """Merge the moments of two parts, whose inputs are not cached."""
-    return GroupMoments._merge_each(one[0], other[0]), None
-
-
 def _merge_by_layer(
     one: list[list[GroupMoments] | None], other: list[list[GroupMoments] | None]
 ) -> list[list[GroupMoments] | None]:
@@ -383,35 +406,3 @@ def _merge_by_layer(
         None if a is None or b is None else GroupMoments._merge_each(a, b)
         for a, b in zip(one, other, strict=True)
     ]
-
-
-def _take_rows(
-    block: Any,
-    host: LayerHost,
-    names: NDArray[Any] | None,
-    validate: bool,
-    indices: NDArray[np.int64],
-) -> Any:
-    """Rows of a part; to validate them they are run through the model."""
-    X = (block.iloc if hasattr(block, "iloc") else block)[indices]
-    if validate and len(indices):
-        for _ in host.inputs_by_layer(as_model_input(host, X, names)):
-            pass
-    return X
-
-
-def _sample_groups(
-    codes: NDArray[np.integer], n_rows: int, random_state: np.random.RandomState
-) -> NDArray[np.int64]:
-    """Draw about as many rows of each group, `n_rows` at most in all, in order."""
-    columns = codes.reshape(len(codes), -1).T
-    sizes = [int(column.max()) + 1 for column in columns]
-    n_per_group = max(n_rows // sum(sizes), 2)
-    chosen = []
-    for column, n_groups in zip(columns, sizes, strict=True):
-        for group in range(n_groups):
-            rows = np.flatnonzero(column == group)
-            if len(rows) > n_per_group:
-                rows = random_state.choice(rows, n_per_group, replace=False)
-            chosen.append(rows)
-    return np.unique(np.concatenate(chosen))

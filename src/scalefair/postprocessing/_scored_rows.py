@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
@@ -40,6 +39,7 @@ from scalefair._groups import (
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
 from scalefair.kernels import long_blas_call
+from scalefair.postprocessing._passes import with_column_names
 from scalefair.streaming import PartitionedRows, is_partitioned
 
 Array = NDArray[np.float64]
@@ -51,19 +51,26 @@ class Scorer(NamedTuple):
 
     estimator: Any
     method: str
+    feature_names: NDArray[Any] | None = None  # of rows in parts
 
-    def __call__(self, X: Any) -> Array:
+    @classmethod
+    def build(cls, model: Any, estimator: Any, X: Any) -> Scorer:
+        """Return the scorer of a model's fitted classifier for rows such as X."""
+        # Only the order of the scores counts for the target "labels": decisions have
+        # fewer ties than probabilities, which round to 0 and 1.
+        methods = ["decision_function", "predict_proba"]
+        if model.target == "scores":
+            methods.reverse()
+        method = next(name for name in methods if hasattr(model.estimator, name))
+        uses_names = hasattr(estimator, "feature_names_in_")
+        in_parts = isinstance(X, PartitionedRows)
+        names = X.feature_names if uses_names and in_parts else None
+        return cls(estimator, method, names)
+
+    def score(self, X: Any) -> Array:
         """Score rows for the second class."""
+        X = with_column_names(X, self.feature_names)
         return _positive_scores(getattr(self.estimator, self.method)(X), self.method)
-
-    def score_part(self, block: Any, feature_names: NDArray[Any] | None) -> Array:
-        """Score the rows of a part, as a data frame if the classifier knows names."""
-        uses_names = hasattr(self.estimator, "feature_names_in_")
-        if uses_names and feature_names is not None and not sparse.issparse(block):
-            import pandas as pd
-
-            block = pd.DataFrame(block, columns=feature_names, copy=False)
-        return self(block)
 
 
 class ScoredRows(NamedTuple):
@@ -73,10 +80,6 @@ class ScoredRows(NamedTuple):
     labels: Codes
     codes: Codes
     weights: Array
-
-    def without_zero_weights(self) -> ScoredRows:
-        """Return the rows whose weight is not zero."""
-        return ScoredRows._make(column[self.weights > 0] for column in self)
 
     def roc_distances(self, n_groups: int, interval: tuple[float, float]) -> Array:
         """Return the Hausdorff distances between the ROC curves of the groups.
@@ -124,36 +127,51 @@ def score_rows(
             "groups that overlap, as women and the old do, the union need not be, so "
             'that no map of scores is best at all cuts. Take attributes="joint".'
         )
-    interval = check_interval(model.interval)
-    scorer = _fitted_scorer(model)
-    in_parts = is_partitioned(X)
-    if in_parts and scorer is None:
+    interval, estimator = check_interval(model.interval), model.estimator
+    is_prefit = isinstance(model.cv, str) and model.cv == "prefit"
+    is_prefit = is_prefit or isinstance(estimator, FrozenEstimator)
+    if is_prefit and isinstance(estimator, BaseEstimator):
+        check_is_fitted(estimator)
+    if is_partitioned(X) and not is_prefit:
         raise ValueError(
             f"Rows in parts (a {type(X).__name__}) are not cross-validated: fit this "
-            f"{type(model.estimator).__name__} to other rows, and pass a "
-            "FrozenEstimator of it."
+            f"{type(estimator).__name__} to other rows, and pass a FrozenEstimator of "
+            "it."
         )
     # 1. Labels, groups and weights of the rows.
-    encode = _encode_parts if in_parts else _encode_in_memory
-    X, y, labels, codes = encode(model, X, y, sensitive_features)
-    _check_groups(model, labels, codes)
+    X, y, labels, codes = _encode(model, X, y, sensitive_features)
+    groups = Attribute("sensitive_features", model.groups_, codes)
+    check_compared([groups], "sklearn.isotonic.IsotonicRegression")
+    check_group_count(len(model.groups_), model.max_groups)
+    names, sizes = _count_compared(model, labels, codes)
+    within = ", within a label," * (model.given is not None)
+    check_group_sizes(names, sizes, model.min_group_size, within)
     weights = _check_weights(model, sample_weight, labels, codes)
-    # 2. Scores, by the fitted classifier or by those of the folds.
-    if scorer is not None:
-        model.estimator_ = scorer.estimator
-        _check_same_classes(model)
-    if in_parts:
-        scores = np.concatenate(X.map(_score_part, scorer, X.feature_names).gather())
+    # 2. Scores, by the fitted classifier or by those of the folds. The estimator's own
+    # fit may use all threads of BLAS. If it fails on columns of strings, the error
+    # names them.
+    scorer = Scorer.build(model, estimator, X)
+    if is_prefit:
+        model.estimator_ = estimator
+        classes = np.asarray(getattr(estimator, "classes_", model.classes_))
+        if not np.array_equal(classes, model.classes_):
+            raise ValueError(
+                f"y has the labels {listed(model.classes_.tolist(), repr)}, the "
+                f"estimator was fitted to {listed(classes.tolist(), repr)}: give it "
+                "the same."
+            )
+    if isinstance(X, PartitionedRows):
+        scores = np.concatenate(X.map(scorer.score).gather())
     else:
-        # The estimator's own fit may use all threads of BLAS. If it fails on columns
-        # of strings, the error names them.
         with long_blas_call(), naming_text_columns(X):
-            if scorer is not None:
-                scores = scorer(X)
+            if is_prefit:
+                scores = scorer.score(X)
             else:
                 fit_weights = None if sample_weight is None else weights
-                scores = _cross_fit(model, X, y, fit_weights)
-    rows = ScoredRows(scores, labels, codes, weights).without_zero_weights()
+                scores = _cross_fit(model, X, y, fit_weights, scorer.method)
+    has_weight = weights > 0
+    columns = scores, labels, codes, weights
+    rows = ScoredRows._make(column[has_weight] for column in columns)
     # 3. How well the groups' ROC curves agree: what equalized odds may cost.
     model.roc_distance_ = None
     if model.given == "label":
@@ -162,10 +180,23 @@ def score_rows(
     return rows
 
 
-def _encode_in_memory(
+def _encode(
     model: Any, X: Any, y: Any, sensitive_features: Any
-) -> tuple[Any, NDArray[Any], Codes, Codes]:
+) -> tuple[Any, Any, Codes, Codes]:
     """Return X, y as a vector, and the codes of labels and groups."""
+    if is_partitioned(X):
+        # Labels and codes are gathered, features are not.
+        X = PartitionedRows.of(X, persist=False)
+        check_features(model, X, reset=True)
+        classes, label_parts = X.encode(y, name="y", what="label")
+        check_classification_targets(classes)
+        model.classes_ = _check_two_classes(classes)
+        model.groups_, code_parts = X.encode(sensitive_features)
+        labels, codes = (
+            np.concatenate(column.gather()).astype(np.int64)
+            for column in (label_parts, code_parts)
+        )
+        return X, y, labels, codes
     validate_data(model, X, skip_check_array=True)
     y = column_or_1d(y, warn=True)
     assert_all_finite(y, input_name="y")
@@ -181,31 +212,16 @@ def _encode_in_memory(
     return X, y, labels, codes
 
 
-def _encode_parts(
-    model: Any, X: Any, y: Any, sensitive_features: Any
-) -> tuple[PartitionedRows, Any, Codes, Codes]:
-    """Return X as `PartitionedRows`, y, and the codes of labels and groups."""
-    X = PartitionedRows.of(X, persist=False)
-    check_features(model, X, reset=True)
-    classes, label_parts = X.encode(y, name="y", what="label")
-    check_classification_targets(classes)
-    model.classes_ = _check_two_classes(classes)
-    model.groups_, code_parts = X.encode(sensitive_features)
-    labels, codes = (
-        np.concatenate(column.gather()).astype(np.int64)
-        for column in (label_parts, code_parts)
-    )
-    return X, y, labels, codes
-
-
-def _cross_fit(model: Any, X: Any, y: NDArray[Any], weights: Array | None) -> Array:
+def _cross_fit(
+    model: Any, X: Any, y: NDArray[Any], weights: Array | None, method: str
+) -> Array:
     """Fit `estimator_` to all rows; score each by the model of a fold without it."""
+    # Weights go to a fit that takes them, or that routing sends them to.
     fit_params = {} if weights is None else {"sample_weight": weights}
     if get_config()["enable_metadata_routing"]:
         fit_params = process_routing(model, "fit", **fit_params).estimator.fit
     elif not has_fit_parameter(model.estimator, "sample_weight"):
         fit_params = {}
-    method = scoring_method(model)
     scores = cross_val_predict(
         model.estimator,
         X,
@@ -219,33 +235,6 @@ def _cross_fit(model: Any, X: Any, y: NDArray[Any], weights: Array | None) -> Ar
     return _positive_scores(scores, method)
 
 
-def _score_part(
-    block: Any, scorer: Scorer, feature_names: NDArray[Any] | None
-) -> Array:
-    return scorer.score_part(block, feature_names)
-
-
-def scoring_method(model: Any) -> str:
-    """Name the method of the estimator that scores rows."""
-    # Only the order of the scores counts for the target "labels": decisions have fewer
-    # ties than probabilities, which round to 0 and 1.
-    methods = ["decision_function", "predict_proba"]
-    if model.target == "scores":
-        methods.reverse()
-    return next(name for name in methods if hasattr(model.estimator, name))
-
-
-def _fitted_scorer(model: Any) -> Scorer | None:
-    """Return the classifier itself where it is prefit or frozen, else None."""
-    estimator = model.estimator
-    is_prefit = isinstance(model.cv, str) and model.cv == "prefit"
-    if not (is_prefit or isinstance(estimator, FrozenEstimator)):
-        return None
-    if isinstance(estimator, BaseEstimator):
-        check_is_fitted(estimator)
-    return Scorer(estimator, scoring_method(model))
-
-
 def _check_two_classes(classes: NDArray[Any], name: str = "y") -> NDArray[Any]:
     if len(classes) != 2:
         raise ValueError(
@@ -253,24 +242,6 @@ def _check_two_classes(classes: NDArray[Any], name: str = "y") -> NDArray[Any]:
             f"got {len(classes)} class(es): {listed(classes.tolist(), repr)}."
         )
     return classes
-
-
-def _check_same_classes(model: Any) -> None:
-    classes = np.asarray(getattr(model.estimator_, "classes_", model.classes_))
-    if not np.array_equal(classes, model.classes_):
-        raise ValueError(
-            f"y has the labels {listed(model.classes_.tolist(), repr)}, the estimator "
-            f"was fitted to {listed(classes.tolist(), repr)}: give it the same."
-        )
-
-
-def _check_groups(model: Any, labels: Codes, codes: Codes) -> None:
-    groups = Attribute("sensitive_features", model.groups_, codes)
-    check_compared([groups], "sklearn.isotonic.IsotonicRegression")
-    check_group_count(len(model.groups_), model.max_groups)
-    names, sizes = _count_compared(model, labels, codes)
-    within = ", within a label," * (model.given is not None)
-    check_group_sizes(names, sizes, model.min_group_size, within)
 
 
 def _count_compared(model: Any, labels: Codes, codes: Codes) -> tuple[list[str], Codes]:

@@ -1,11 +1,11 @@
 """Layers of a PyTorch module, read by forward hooks.
 
-PyTorch is imported when a host is made: the user has imported it by then.
+PyTorch is imported where it is used: whoever has a module has imported it by then.
 """
 
 from __future__ import annotations
 
-import copy
+import functools
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,24 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
-from scalefair.postprocessing._layer_host import (
-    LayerChanges,
-    LayerHost,
-    check_new_values,
-)
+from scalefair.postprocessing._layer_host import LayerHost, check_new_values
 
 # Hooks and the mode belong to the module: threads that share it run one at a time.
 _LOCK = threading.RLock()
-
-
-def _import_torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(
-            'The layers of a module need PyTorch. Run pip install "scalefair[torch]".'
-        ) from error
-    return torch
 
 
 class TorchHost(LayerHost):
@@ -46,29 +32,30 @@ class TorchHost(LayerHost):
 
     can_resume = False
 
-    def __init__(self, estimator: Any) -> None:
-        torch = _import_torch()
-        self.estimator = estimator
-        self._is_bare = isinstance(estimator, torch.nn.Module)
-        self._module = estimator if self._is_bare else estimator.module_
-        linear = {
-            name: submodule
-            for name, submodule in self._module.named_modules()
-            if isinstance(submodule, torch.nn.Linear)
-        }
-        if not linear:
-            raise TypeError(
-                f"{type(self._module).__name__} has no torch.nn.Linear that could be "
-                "changed."
-            )
-        self._layers = list(linear.values())
-        self.layer_names = list(linear)
-        for name, layer in linear.items():
+    def __init__(
+        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(model, estimator, transformers)
+        import torch
+
+        self._is_bare = isinstance(model, torch.nn.Module)
+        self._module = model if self._is_bare else model.module_
+        self.layer_names, self._layers = [], []
+        for name, layer in self._module.named_modules():
+            if not isinstance(layer, torch.nn.Linear):
+                continue
             if isinstance(layer.weight, torch.nn.parameter.UninitializedParameter):
                 raise ValueError(
                     f"Layer {name!r} has not seen any rows yet: run and train the "
                     "module first."
                 )
+            self.layer_names.append(name)
+            self._layers.append(layer)
+        if not self._layers:
+            raise TypeError(
+                f"{type(self._module).__name__} has no torch.nn.Linear that could be "
+                "changed."
+            )
 
     def shape(self, layer: int) -> tuple[int, int]:
         linear = self._layers[layer]
@@ -83,124 +70,16 @@ class TorchHost(LayerHost):
             return np.zeros(linear.out_features)
         return _to_numpy(linear.bias).astype(np.float64)
 
-    def check_rows(self, X: Any) -> Any:
-        """Return the rows as a tensor, frame, CSR matrix or array (rows, ...)."""
-        if sparse.issparse(X):
-            return X.tocsr()
-        if hasattr(X, "iloc") or hasattr(X, "detach"):
-            return X
-        if not self._is_bare and hasattr(X, "shape"):  # the wrapper converts it
-            return X
-        X = np.asarray(X)
-        if X.ndim < 2:
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        if self._is_bare and len(shape) < 2:  # a wrapper converts its rows
             raise ValueError(
-                f"X must have one row per sample, shape (rows, ...), got {X.shape}."
+                f"X must have one row per sample, shape (rows, ...), got {shape}."
             )
-        return X
 
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
         calls = self._record_calls(X_batch, [layer])[0]
-        name = self.layer_names[layer]
-        self._check_calls(calls, _num_samples(X_batch), name)
-        return _join_calls(calls, name)
-
-    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
-        n_rows = _num_samples(X_batch)
-        layer_calls = self._record_calls(X_batch, range(self.n_layers))
-        for name, calls in zip(self.layer_names, layer_calls, strict=True):
-            are_rows = _are_rows_of_samples(calls, n_rows)
-            yield _join_calls(calls, name) if are_rows else None
-
-    def outputs(self, X_batch: Any) -> NDArray[Any]:
-        """Return the predictions of the module, a single column as a vector."""
-        with _evaluation_mode(self._module):
-            out = self._run(X_batch)
-        n_rows = _num_samples(X_batch)
-        if self._is_bare:
-            if not hasattr(out, "detach") or out.ndim not in (1, 2):
-                raise ValueError(
-                    "The module must return one tensor of shape (rows,) or (rows, "
-                    f"n_outputs), got {getattr(out, 'shape', type(out).__name__)}. "
-                    "Wrap it in a module that returns the predictions alone."
-                )
-            out = _to_numpy(out)
-            out = out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
-        if len(out) != n_rows:
-            raise ValueError(
-                f"The module returned {len(out)} predictions for {n_rows} rows."
-            )
-        _check_finite(out, "The predictions")
-        predicted: NDArray[Any] = out
-        return predicted
-
-    def replaced(self, layers: LayerChanges) -> TorchHost:
-        changed = TorchHost(copy.deepcopy(self.estimator))
-        for layer, (weight, bias) in layers.items():
-            changed._set_layer(layer, weight, bias)
-        return changed
-
-    def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
-        torch = _import_torch()
-        linear, name = self._layers[layer], self.layer_names[layer]
-        self._check_owns_parameters(layer)
-        shape, dtype = self.shape(layer), _numpy_type(linear.weight.dtype)
-        with torch.no_grad():
-            new = check_new_values(f"weight of layer {name!r}", weight, shape, dtype)
-            linear.weight.copy_(torch.from_numpy(new))
-            if bias is None:
-                return
-            new = check_new_values(f"bias of layer {name!r}", bias, shape[:1], dtype)
-            if linear.bias is None:
-                values = torch.from_numpy(new).to(linear.weight)
-                linear.bias = torch.nn.Parameter(values)
-            else:
-                linear.bias.copy_(torch.from_numpy(new))
-
-    def _check_owns_parameters(self, layer: int) -> None:
-        """Raise if a layer's weight or bias is computed, or shared with a submodule."""
-        linear = self._layers[layer]
-        name = repr(self.layer_names[layer])
-        parameters = dict(linear.named_parameters(recurse=False))
-        if "weight" not in parameters:
-            raise ValueError(
-                f"The weight of layer {name} is computed from other parameters "
-                "(torch.nn.utils.parametrize): remove the parametrization first."
-            )
-        identities = {id(parameter) for parameter in parameters.values()}
-        for submodule in self._module.modules():
-            if submodule is not linear and any(
-                id(parameter) in identities
-                for parameter in submodule.parameters(recurse=False)
-            ):
-                raise ValueError(
-                    f"Layer {name} shares its weight or bias with another layer, "
-                    "which would change too: choose another layer."
-                )
-
-    def _record_calls(
-        self, X_batch: Any, layers: Sequence[int]
-    ) -> list[list[NDArray[Any]]]:
-        """Run the rows once; return for each layer the inputs of all its calls."""
-        layer_calls: list[list[NDArray[Any]]] = [[] for _ in layers]
-        with ExitStack() as stack:
-            stack.enter_context(_evaluation_mode(self._module))
-            for layer, calls in zip(layers, layer_calls, strict=True):
-                handle = self._layers[layer].register_forward_pre_hook(
-                    _recording_hook(calls), with_kwargs=True
-                )
-                stack.callback(handle.remove)
-            self._run(X_batch)
-        return layer_calls
-
-    def _run(self, X_batch: Any) -> Any:
-        if not self._is_bare:
-            return self.estimator.predict(X_batch)
-        torch = _import_torch()
-        with torch.no_grad():
-            return self._module(_to_tensor(X_batch, self._module))
-
-    def _check_calls(self, calls: list[NDArray[Any]], n_rows: int, name: str) -> None:
-        """Raise unless the layer saw every row once, as a row."""
+        name, n_rows = self.layer_names[layer], _num_samples(X_batch)
+        # The layer must have seen every row once, as a row.
         if not calls:
             raise ValueError(
                 f"Layer {name!r} is not called in the forward pass: choose another one."
@@ -221,16 +100,100 @@ class TorchHost(LayerHost):
                 "rows are not samples, cannot be changed for one of its uses alone: "
                 "choose another layer."
             )
+        return _join_calls(calls, name)
+
+    def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
+        n_rows = _num_samples(X_batch)
+        layer_calls = self._record_calls(X_batch, range(self.n_layers))
+        for name, calls in zip(self.layer_names, layer_calls, strict=True):
+            are_rows = _are_rows_of_samples(calls, n_rows)
+            yield _join_calls(calls, name) if are_rows else None
+
+    def outputs(self, X_batch: Any) -> NDArray[Any]:
+        """Return the predictions of the module, a single column as a vector."""
+        with _evaluation_mode(self._module):
+            out = self._run(X_batch)
+        n_rows = _num_samples(X_batch)
+        if self._is_bare:  # a wrapper returns arrays
+            if not hasattr(out, "detach") or out.ndim not in (1, 2):
+                raise ValueError(
+                    "The module must return one tensor of shape (rows,) or (rows, "
+                    f"n_outputs), got {getattr(out, 'shape', type(out).__name__)}. "
+                    "Wrap it in a module that returns the predictions alone."
+                )
+            out = _to_numpy(out)
+            out = out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
+        if len(out) != n_rows:
+            raise ValueError(
+                f"The module returned {len(out)} predictions for {n_rows} rows."
+            )
+        _check_finite(out, "The predictions")
+        predicted: NDArray[Any] = out
+        return predicted
+
+    def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
+        import torch
+
+        linear, name = self._layers[layer], self.layer_names[layer]
+        # 1. The layer's weight and bias must be its own, not computed or shared.
+        parameters = dict(linear.named_parameters(recurse=False))
+        if "weight" not in parameters:
+            raise ValueError(
+                f"The weight of layer {name!r} is computed from other parameters "
+                "(torch.nn.utils.parametrize): remove the parametrization first."
+            )
+        identities = {id(parameter) for parameter in parameters.values()}
+        for submodule in self._module.modules():
+            shared = map(id, submodule.parameters(recurse=False))
+            if submodule is not linear and not identities.isdisjoint(shared):
+                raise ValueError(
+                    f"Layer {name!r} shares its weight or bias with another layer, "
+                    "which would change too: choose another layer."
+                )
+        # 2. Copy the new values, in the type and to the device of the old ones.
+        shape, dtype = self.shape(layer), _numpy_type(linear.weight.dtype)
+        with torch.no_grad():
+            new = check_new_values(f"weight of layer {name!r}", weight, shape, dtype)
+            linear.weight.copy_(torch.from_numpy(new))
+            if bias is None:
+                return
+            new = check_new_values(f"bias of layer {name!r}", bias, shape[:1], dtype)
+            values = torch.from_numpy(new).to(linear.weight)
+            if linear.bias is None:
+                linear.bias = torch.nn.Parameter(values)
+            else:
+                linear.bias.copy_(values)
+
+    def _record_calls(
+        self, X_batch: Any, layers: Sequence[int]
+    ) -> list[list[NDArray[Any]]]:
+        """Run the rows once; return for each layer the inputs of all its calls."""
+        layer_calls: list[list[NDArray[Any]]] = [[] for _ in layers]
+        with ExitStack() as stack:
+            stack.enter_context(_evaluation_mode(self._module))
+            for layer, calls in zip(layers, layer_calls, strict=True):
+                hook = functools.partial(_record, calls)
+                handle = self._layers[layer].register_forward_pre_hook(
+                    hook, with_kwargs=True
+                )
+                stack.callback(handle.remove)
+            self._run(X_batch)
+        return layer_calls
+
+    def _run(self, X_batch: Any) -> Any:
+        rows = self.transform(X_batch)
+        if not self._is_bare:
+            return self.model.predict(rows)
+        import torch
+
+        with torch.no_grad():
+            return self._module(_to_tensor(rows, self._module))
 
 
-def _recording_hook(calls: list[NDArray[Any]]) -> Any:
-    """Return a hook that appends the inputs of each call to a list."""
-
-    def record(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        x = args[0] if args else kwargs["input"]
-        calls.append(_to_numpy(x).copy())  # later operations may work in place
-
-    return record
+def _record(calls: list[NDArray[Any]], module: Any, args: Any, kwargs: Any) -> None:
+    """Append the inputs of a call to a list, as a hook of a layer."""
+    x = args[0] if args else kwargs["input"]
+    calls.append(_to_numpy(x).copy())  # later operations may work in place
 
 
 @contextmanager
@@ -264,17 +227,14 @@ def _join_calls(calls: list[NDArray[Any]], name: str) -> NDArray[Any]:
 
 def _to_tensor(X: Any, module: Any) -> Any:
     """Return rows as a tensor of the module's type; a tensor of integers stays so."""
-    torch = _import_torch()
+    import torch
+
     parameter = next(p for p in module.parameters() if p.is_floating_point())
     dtype, device = parameter.dtype, parameter.device
     if hasattr(X, "detach"):
         return X.to(device=device, dtype=dtype if X.is_floating_point() else X.dtype)
-    if sparse.issparse(X):
-        X = X.toarray()
-    elif hasattr(X, "iloc"):
-        X = X.to_numpy()
-    X = np.array(X, dtype=_numpy_type(dtype), order="C")  # a copy: it may be read-only
-    return torch.from_numpy(X).to(device=device, dtype=dtype)
+    X = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=_numpy_type(dtype))
+    return torch.tensor(X, device=device, dtype=dtype)
 
 
 def _to_numpy(tensor: Any) -> NDArray[Any]:
@@ -286,7 +246,9 @@ def _to_numpy(tensor: Any) -> NDArray[Any]:
 
 
 def _numpy_type(dtype: Any) -> Any:
-    return np.float64 if dtype == _import_torch().float64 else np.float32
+    import torch
+
+    return np.float64 if dtype == torch.float64 else np.float32
 
 
 def _check_finite(A: NDArray[Any], name: str) -> None:

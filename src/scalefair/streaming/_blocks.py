@@ -1,4 +1,7 @@
-"""Matrices of rows: their checks, and how they are read a block at a time."""
+"""Blocks of rows: checks, reading, and sums over the rows of each label.
+
+Counts, means and scatter matrices are those of rows shifted by a rough mean.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scalefair._entries import canonical
+from scalefair._entries import (
+    SQUARES_OVERFLOW,
+    canonical,
+    ignore_fp_warnings,
+    refuse_entries,
+)
 from scalefair._memory import sparse_bounds
+from scalefair.kernels import (
+    add_gram,
+    first_means,
+    gather_shifted,
+    label_scatter,
+    mirror_lower,
+    sparse_gram,
+)
+
+# Bytes of the scatter matrices of all labels up to which register tiles are faster than
+# BLAS: the sums of a thread fit the second-level cache.
+MAX_TILED_BYTES = 2**20
+# Bytes of a block of rows in float64.
+BLOCK_BYTES = 2**26
 
 
 def row_blocks(X: Any, max_bytes: int = 2**25) -> Iterator[tuple[slice, Any]]:
@@ -98,3 +120,158 @@ def _as_numbers(X: NDArray[np.object_]) -> NDArray[np.float64]:
                     f"{column} (counted from 0). Encode the column, or drop it."
                 ) from error
         raise
+
+
+class ShiftedSums:
+    """Counts, sums and scatter matrices of shifted rows, for each label."""
+
+    def __init__(self, n_labels: int, n_features: int) -> None:
+        self.counts = np.zeros(n_labels, np.int64)
+        self.sums = np.zeros((n_labels, n_features))
+        self.scatters = np.zeros((n_labels, n_features, n_features))
+        self.shifts = np.zeros((n_labels, n_features))
+        self.has_shift = np.zeros(n_labels, bool)
+
+    def to_moments(self) -> tuple[NDArray[Any], ...]:
+        """Return counts, means and scatter matrices about the means, in place."""
+        offsets = self.sums / self.counts[:, None]
+        for scatter, offset, count in zip(
+            self.scatters, offsets, self.counts, strict=True
+        ):
+            diagonal = scatter.reshape(-1)[:: scatter.shape[0] + 1]
+            if not np.isfinite(diagonal).all():
+                raise ValueError(SQUARES_OVERFLOW)
+            # sum (x - c)(x - c)^T - m (mean - c)(mean - c)^T, exactly symmetric
+            offset = np.sqrt(count) * offset
+            scatter -= np.outer(offset, offset)
+            # Sums of squares: negative values are rounding errors.
+            np.maximum(diagonal, 0.0, out=diagonal)
+        return self.counts, self.shifts + offsets, self.scatters
+
+
+def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums:
+    """Return the sums of rows from `check_rows`; every label must occur."""
+    sums = ShiftedSums(n_labels, X.shape[1])
+    with ignore_fp_warnings():  # sums are checked after each block, and in `to_moments`
+        if sparse.issparse(X) and is_cheaper_sparse(X):
+            _accumulate_sparse(X, codes, sums)
+        else:
+            _accumulate_dense(X, codes, sums)
+    return sums
+
+
+def _accumulate_dense(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
+    n_labels = len(sums.counts)
+    is_tiled = sums.scatters.nbytes <= MAX_TILED_BYTES
+    for first, block in _dense_blocks(X):
+        labels = codes[first : first + len(block)]
+        if not sums.has_shift.all():  # some labels may occur for the first time
+            # Any typical value will do as a shift: here the mean of at most 16 rows.
+            means, counts = first_means(block, labels, n_labels, 16)
+            new = (counts > 0) & ~sums.has_shift
+            sums.shifts[new] = means[new]
+            sums.has_shift |= new
+        if is_tiled:
+            counts, totals, scatters = label_scatter(block, labels, sums.shifts)
+            sums.counts += counts
+            sums.sums += totals
+            sums.scatters += scatters
+        else:
+            _add_by_blas(block, labels, sums)
+        if not np.isfinite(sums.sums).all():
+            refuse_entries(block, first)
+    if not is_tiled:
+        for scatter in sums.scatters:
+            mirror_lower(scatter)
+
+
+def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
+    """Yield first rows and dense blocks in float32 or float64, as kernels take them."""
+    for rows, block in row_blocks(X, BLOCK_BYTES):
+        m, n = block.shape
+        # A sparse block has more rows than fit the memory once they are dense.
+        step = max(1, BLOCK_BYTES // (8 * n)) if sparse.issparse(block) else m
+        for start in range(0, m, step):
+            part = block[start : start + step]
+            part = part.toarray() if sparse.issparse(part) else part
+            is_single = part.dtype == np.float32 and part.dtype.isnative
+            dtype = np.float32 if is_single else np.float64
+            yield rows.start + start, part.astype(dtype, copy=False)
+
+
+def _add_by_blas(
+    block: NDArray[np.floating], codes: NDArray[np.integer], sums: ShiftedSums
+) -> None:
+    """Add the rows of one label after the other, by BLAS on all its threads."""
+    n = block.shape[1]
+    # NumPy sorts integers of 16 bits by radix.
+    short_codes = codes.astype(np.int16) if len(sums.counts) < 2**15 else codes
+    order = np.argsort(short_codes, kind="stable")
+    counts = np.bincount(codes, minlength=len(sums.counts))
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    rows_at_once = max(1, BLOCK_BYTES // (16 * n))
+    buffer = np.empty((min(rows_at_once, int(counts.max())), n))
+    for code in np.flatnonzero(counts):
+        for start in range(starts[code], starts[code + 1], rows_at_once):
+            rows = order[start : min(start + rows_at_once, starts[code + 1])]
+            shifted = buffer[: len(rows)]
+            sums.sums[code] += gather_shifted(block, rows, sums.shifts[code], shifted)
+            add_gram(shifted, sums.scatters[code])
+    sums.counts += counts
+
+
+def is_cheaper_sparse(X: Any) -> bool:
+    """Whether products of stored entries take less time than dense blocks."""
+    m, n = X.shape
+    per_row = np.diff(X.indptr).astype(np.float64)
+    # Measured times, in units of one product of a dense block: 25 for each pair of
+    # stored entries in a row, 600 to copy, sort and transpose a stored entry, and 40 to
+    # make an entry dense.
+    sparse_time = 25 * float(per_row @ per_row) + 600 * X.nnz
+    dense_time = m * (n * (n + 1) / 2 + 40 * n)
+    return bool(sparse_time < dense_time)
+
+
+def _accumulate_sparse(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
+    """Add the rows of a CSR matrix, shifted in the columns with few zeros."""
+    # Half the bytes of a dense block: the products need copies of a sparse one.
+    for rows, block in row_blocks(X, BLOCK_BYTES // 2):
+        block_codes = codes[rows]
+        for code in np.unique(block_codes):
+            part = block[np.flatnonzero(block_codes == code)]
+            if not sums.has_shift[code]:
+                # Only a nearly full column can have a mean that is large compared with
+                # its standard deviation: in the others nothing cancels.
+                m, n = part.shape
+                is_full = np.bincount(part.indices, minlength=n) >= 0.9 * m
+                means = np.bincount(part.indices, part.data, minlength=n) / m
+                sums.shifts[code] = np.where(is_full, means, 0.0)
+                sums.has_shift[code] = True
+            part = _shift_columns(part, sums.shifts[code])
+            sums.counts[code] += part.shape[0]
+            sums.sums[code] += np.bincount(
+                part.indices, weights=part.data, minlength=part.shape[1]
+            )
+            stored = [(A.indptr, A.indices, A.data) for A in (part, part.T.tocsr())]
+            sparse_gram(*stored[0], *stored[1], sums.scatters[code])
+        if not np.isfinite(sums.sums).all():
+            refuse_entries(block, rows.start)
+
+
+def _shift_columns(X: Any, shift: NDArray[np.float64]) -> Any:
+    """Return ``X - shift`` in float64; columns without a shift stay sparse."""
+    X = X.astype(np.float64)
+    columns = np.flatnonzero(shift)
+    if columns.size == 0:
+        return X
+    m = X.shape[0]
+    # Entries of the columns without a shift, and all rows of the others.
+    shifted = X[:, columns].toarray() - shift[columns]
+    entries = X.tocoo()
+    unshifted = shift[entries.col] == 0
+    row = np.concatenate(
+        [entries.row[unshifted], np.repeat(np.arange(m), columns.size)]
+    )
+    column = np.concatenate([entries.col[unshifted], np.tile(columns, m)])
+    data = np.concatenate([entries.data[unshifted], shifted.ravel()])
+    return sparse.csr_array((data, (row, column)), shape=X.shape)

@@ -220,6 +220,7 @@ def dask_column(
         if values.ndim == 2:
             values = values.rechunk({1: -1})
             values = values[:, 0] if values.shape[1] == 1 else values
+        # The number of rows is NaN if the chunks are of unknown lengths.
         m = values.shape[0]
         n_samples = m if lengths is None or np.isnan(m) else sum(lengths)
         if values.ndim not in (1, 1 + several) or (m != n_samples and not np.isnan(m)):

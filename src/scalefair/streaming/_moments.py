@@ -18,8 +18,7 @@ from scalefair._groups import (
     encode_values,
 )
 from scalefair._writing import write_files
-from scalefair.streaming._accumulate import accumulate
-from scalefair.streaming._blocks import check_rows
+from scalefair.streaming._blocks import accumulate, check_rows
 from scalefair.streaming._partitioned import PartitionedRows, is_partitioned
 
 _FORMAT = "scalefair group moments 1"
@@ -136,25 +135,16 @@ class GroupMoments:
         return cls._of_each(X, compared)
 
     @classmethod
-    def _from_codes(cls, X: Any, groups: NDArray[Any], codes: Any) -> GroupMoments:
-        """`from_data` for encoded groups: `codes` are indices into `groups`."""
-        if isinstance(X, PartitionedRows):
-            total = X.map(_moments_of_part, each=[codes]).reduce(GroupMoments.merge)
-            groups = groups[total.groups]
-            return cls._keep(groups, total.counts, total.means, total.scatters)
-        sums = accumulate(check_rows(X), codes, len(groups))
-        return cls._keep(groups, *sums.to_moments())
-
-    @classmethod
     def _of_each(cls, X: Any, compared: Sequence[Attribute]) -> list[GroupMoments]:
         """Moments of the groups of each attribute; codes are cut as the rows are."""
-        if len(compared) == 1:
-            return [cls._from_codes(X, compared[0].groups, compared[0].codes)]
         codes = [attribute.codes for attribute in compared]
         sizes = [len(attribute.groups) for attribute in compared]
         moments: list[GroupMoments]
         if isinstance(X, PartitionedRows):
             moments = X.map(_of_each_in_part, sizes, each=codes).reduce(cls._merge_each)
+        elif len(compared) == 1:  # all groups occur: they need no search
+            sums = accumulate(check_rows(X), codes[0], sizes[0])
+            return [cls._keep(compared[0].groups, *sums.to_moments())]
         else:
             moments = _of_each_in_part(check_rows(X), sizes, *codes)
         # New objects: those from other processes may be read-only.
@@ -327,12 +317,20 @@ def _of_each_in_part(
     Rows are read once, for the combinations of codes that occur (cells). A group is a
     union of cells.
     """
-    rows, cells = combinations(codes, sizes)
-    square = 8 * X.shape[1] ** 2
-    if len(rows) * square > max(MAX_JOINT_BYTES, 2 * sum(sizes) * square):
-        return [_moments_of_part(X, attribute_codes) for attribute_codes in codes]
-    joint = GroupMoments._keep(cells, *accumulate(X, cells, len(rows)).to_moments())
-    return [_united(joint, attribute_codes[rows]) for attribute_codes in codes]
+    if len(codes) > 1:
+        rows, cells = combinations(codes, sizes)
+        square = 8 * X.shape[1] ** 2
+        if len(rows) * square <= max(MAX_JOINT_BYTES, 2 * sum(sizes) * square):
+            sums = accumulate(X, cells, len(rows))
+            joint = GroupMoments._keep(cells, *sums.to_moments())
+            return [_united(joint, attribute_codes[rows]) for attribute_codes in codes]
+    # One attribute, or more combinations than there is room for.
+    moments = []
+    for attribute_codes in codes:
+        present, local = encode_values(attribute_codes, name="codes")
+        sums = accumulate(X, local, len(present))
+        moments.append(GroupMoments._keep(present, *sums.to_moments()))
+    return moments
 
 
 def _united(joint: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
@@ -353,13 +351,6 @@ def _united(joint: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
     if not all_finite(np.diagonal(sums, axis1=1, axis2=2)):
         raise ValueError(SQUARES_OVERFLOW)
     return GroupMoments._keep(groups, sizes, centres, sums)
-
-
-def _moments_of_part(X: Any, codes: NDArray[Any]) -> GroupMoments:
-    """Moments of the codes that occur in a part."""
-    present, local = encode_values(codes, name="codes")
-    sums = accumulate(X, local, len(present))
-    return GroupMoments._keep(present, *sums.to_moments())
 
 
 def _kind(groups: NDArray[Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -229,15 +228,25 @@ class PartitionedRows:
         parts = parts.map(_checked_part, each=[parts.like(range(len(parts)))])
         if persist:
             parts = parts.persist()
-        described = None if persist else _describe_chunks(X)
-        if described is None:
-            described = parts.map(_describe).gather()
+        if persist or not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
+            described = parts.map(_PartSummary.of).gather()
+        else:  # of a Dask array of known shape, without computing
+            n, is_sparse = X.shape[1], sparse.issparse(X._meta)
+            described = [
+                _PartSummary(m, n, m * n, X.dtype, is_sparse) for m in X.chunks[0]
+            ]
         lengths = [part.n_rows for part in described]
         nonempty = np.flatnonzero(lengths).tolist()
         if not nonempty:
             raise ValueError("X has no rows in any partition.")
-        _check_alike(described, nonempty)
+        # All parts must have the same columns, and be dense or sparse.
         first = described[nonempty[0]]
+        for i in nonempty:
+            if described[i].kind != first.kind:
+                raise ValueError(
+                    f"Partition {i} of X has {described[i].kind}, partition "
+                    f"{nonempty[0]} has {first.kind}: all must have the same."
+                )
         return cls(
             parts.select(nonempty),
             np.array([lengths[i] for i in nonempty], np.int64),
@@ -387,66 +396,70 @@ class PartitionedRows:
         self, values: Any, name: str, kind: str, attributes: str, warn: bool
     ) -> list[Attribute]:
         """Attributes with codes that are cut as the rows are."""
+        n_rows = self.shape[0]
         if is_dask(values):
             encoded = self._encode_collection(values, name, kind, attributes, warn)
-            if isinstance(self.parts, DaskParts):
-                return encoded
-            # Rows of a file: gather the codes, which are cut as its blocks below.
-            encoded = [
-                attribute._replace(codes=np.concatenate(attribute.codes.gather()))
-                for attribute in encoded
-            ]
         elif kind == "group":
-            n_rows = self.shape[0]
             encoded = compared_attributes(values, n_rows, attributes, warn=warn)
         else:
             values = check_values(values, name=name, noun=kind)
             encoded = [Attribute(name, *encode_values(values, name=name))]
+        # Cut the codes as the rows are, which are where the rows are from now on.
         n_values = len(encoded[0].codes)
-        if n_values != self.shape[0]:
+        if n_values != n_rows:
             raise ValueError(
                 f"{name} must have one {kind} per sample, got {n_values} {kind}s for "
-                f"{self.shape[0]} samples."
+                f"{n_rows} samples."
             )
         return [
-            attribute._replace(
-                codes=self.split(attribute.codes.astype(_code_dtype(attribute.groups)))
-            )
-            for attribute in encoded
+            Attribute(name, groups, self.split(_small_codes(groups, codes)).persist())
+            for name, groups, codes in encoded
         ]
 
     def _encode_collection(
         self, values: Any, name: str, kind: str, attributes: str, warn: bool
     ) -> list[Attribute]:
-        """Attributes of a Dask collection, with codes that stay in its parts."""
+        """Attributes of a Dask collection, with codes in the memory of this process."""
+        # 1. Encode each part by itself: values stay where they are.
+        lengths = None
         if isinstance(self.parts, DaskParts):
             lengths = list(self._input_lengths or self.lengths)
-            parts = dask_column(values, lengths, name, several=kind == "group")
+        parts = dask_column(values, lengths, name, several=kind == "group")
+        locations = [(i, None) for i in range(len(parts))]
+        if lengths is not None:
             parts = parts.select(self._numbers)
-            locations = zip(self._numbers, self.lengths.tolist(), strict=True)
-        else:
-            parts = dask_column(values, None, name, several=kind == "group")
-            locations = zip(range(len(parts)), [None] * len(parts), strict=True)
-        # Encode each part by itself, then by the values of all parts.
-        parts = parts.map(
+            locations = list(zip(self._numbers, self.lengths.tolist(), strict=True))
+        encoded_parts = parts.map(
             _encode_part, name, kind, attributes, each=[parts.like(locations)]
-        ).persist()
-        merged = _merge_columns(parts.map(_without_codes).gather(), name)
-        for column in merged if kind == "group" else ():
-            check_are_groups([Attribute(column.name, column.distinct, None)])
+        ).gather()
+        # 2. All parts must have the same columns.
+        names = encoded_parts[0][0]
+        for other_names, _ in encoded_parts:
+            if other_names != names:
+                raise ValueError(
+                    f"{name} has the columns {listed(names, repr)} in one partition "
+                    f"and {listed(other_names, repr)} in another: all must have the "
+                    "same."
+                )
+        # 3. Codes by the values of all parts.
         encoded = []
-        for j, column in enumerate(merged):
-            codes = parts.map(_recode, j, column.distinct).persist()
-            encoded.append(Attribute(column.name, column.distinct, codes))
-        is_joint = len(merged[0].attributes) > len(merged)
-        if warn and is_joint:
-            _, distinct, codes = encoded[0]
-            counts = codes.map(_count_codes, len(distinct)).reduce(operator.add)
-            warn_few_rows(distinct, counts)
+        for column in zip(*(columns for _, columns in encoded_parts), strict=True):
+            distinct = np.concatenate([part.groups for part in column])
+            distinct = encode_values(distinct, name=name)[0]
+            codes = [
+                _small_codes(distinct, np.searchsorted(distinct, groups))[part_codes]
+                for _, groups, part_codes in column
+            ]
+            encoded.append(Attribute(column[0].name, distinct, np.concatenate(codes)))
+        if kind == "group":
+            check_are_groups(encoded)
+        if warn and len(names) > len(encoded):  # combinations of several columns
+            _, groups, codes = encoded[0]
+            warn_few_rows(groups, np.bincount(codes))
         return encoded
 
 
-class _Description(NamedTuple):
+class _PartSummary(NamedTuple):
     """Size and type of a part, without its entries."""
 
     n_rows: int
@@ -454,6 +467,17 @@ class _Description(NamedTuple):
     nnz: int
     dtype: np.dtype
     is_sparse: bool
+
+    @classmethod
+    def of(cls, block: Any) -> Self:
+        is_sparse = sparse.issparse(block)
+        nnz = block.nnz if is_sparse else block.size
+        return cls(block.shape[0], block.shape[-1], nnz, block.dtype, is_sparse)
+
+    @property
+    def kind(self) -> str:
+        storage = "sparse" if self.is_sparse else "dense"
+        return f"{self.n_columns} columns ({storage})"
 
 
 def _call_at_location(
@@ -486,48 +510,10 @@ def _checked_part(block: Any, number: int) -> Any:
         return check_rows(block)
 
 
-def _describe(block: Any) -> _Description:
-    is_sparse = sparse.issparse(block)
-    nnz = block.nnz if is_sparse else block.size
-    return _Description(block.shape[0], block.shape[-1], nnz, block.dtype, is_sparse)
-
-
-def _describe_chunks(X: Any) -> list[_Description] | None:
-    """Descriptions of the chunks of a Dask array of known shape, without computing."""
-    if not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
-        return None
-    n, is_sparse = X.shape[1], sparse.issparse(X._meta)
-    return [_Description(k, n, k * n, X.dtype, is_sparse) for k in X.chunks[0]]
-
-
-def _check_alike(described: list[_Description], nonempty: list[int]) -> None:
-    """Refuse parts with different columns, or dense and sparse ones."""
-
-    def kind(number: int) -> str:
-        storage = "sparse" if described[number].is_sparse else "dense"
-        return f"{described[number].n_columns} columns ({storage})"
-
-    for i in nonempty:
-        if kind(i) != kind(nonempty[0]):
-            raise ValueError(
-                f"Partition {i} of X has {kind(i)}, partition {nonempty[0]} has "
-                f"{kind(nonempty[0])}: all must have the same."
-            )
-
-
-class _EncodedColumn(NamedTuple):
-    """Values of the rows of a part, encoded."""
-
-    name: str
-    distinct: NDArray[Any]
-    codes: NDArray[Any]
-    attributes: list[str]  # names of all columns of the input
-
-
 def _encode_part(
     values: Any, name: str, kind: str, attributes: str, location: tuple[int, int | None]
-) -> list[_EncodedColumn]:
-    """Encode the values of a part by themselves."""
+) -> tuple[list[str], list[Attribute]]:
+    """Encode the values of a part by themselves; names of all columns come first."""
     number, n_rows = location
     names: list[str] = []
     with _naming_partition(number):
@@ -545,51 +531,9 @@ def _encode_part(
             f"Partition {number} of {name} has {n_values} {kind}s for {n_rows} "
             "rows of X."
         )
-    return [
-        _EncodedColumn(
-            column_name, distinct, codes.astype(_code_dtype(distinct)), names
-        )
-        for column_name, distinct, codes in encoded
-    ]
+    return names, [a._replace(codes=_small_codes(a.groups, a.codes)) for a in encoded]
 
 
-def _without_codes(columns: list[_EncodedColumn]) -> list[_EncodedColumn]:
-    return [column._replace(codes=column.codes[:0]) for column in columns]
-
-
-def _merge_columns(
-    parts: list[list[_EncodedColumn]], name: str
-) -> list[_EncodedColumn]:
-    """Columns without codes, with the distinct values of all parts."""
-    names = parts[0][0].attributes
-    for columns in parts:
-        if columns[0].attributes != names:
-            raise ValueError(
-                f"{name} has the columns {listed(names, repr)} in one partition and "
-                f"{listed(columns[0].attributes, repr)} in another: all must have the "
-                "same."
-            )
-    merged = []
-    for columns in zip(*parts, strict=True):
-        distinct = np.concatenate([column.distinct for column in columns])
-        distinct = encode_values(distinct, name=name)[0]
-        merged.append(columns[0]._replace(distinct=distinct))
-    return merged
-
-
-def _recode(
-    columns: list[_EncodedColumn], j: int, distinct: NDArray[Any]
-) -> NDArray[Any]:
-    """Return the codes of column j for the distinct values of all parts."""
-    column = columns[j]
-    index = np.searchsorted(distinct, column.distinct).astype(_code_dtype(distinct))
-    codes: NDArray[Any] = index[column.codes]
-    return codes
-
-
-def _count_codes(codes: NDArray[Any], n_groups: int) -> NDArray[np.int64]:
-    return np.bincount(codes, minlength=n_groups)
-
-
-def _code_dtype(distinct: NDArray[Any]) -> np.dtype:
-    return np.min_scalar_type(-max(len(distinct), 1))
+def _small_codes(groups: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+    """Codes of groups in a small type of integers."""
+    return codes.astype(np.min_scalar_type(-max(len(groups), 1)))

@@ -51,37 +51,33 @@ def _table(m=200, seed=0):
     return X, X @ [1.0, 2.0, 0.5] + rng.standard_normal(m), groups
 
 
-def test_fitted_estimator_is_used_as_it_is(comparator):
-    X, y, groups = _table()
-    inner = LinearRegression().fit(X, y)
+X, Y, GROUPS = _table()
+
+
+def _fair(model, rows=X, targets=Y, groups=GROUPS):
+    return model.fit(rows, targets, sensitive_features=groups)
+
+
+def test_estimators_are_used_as_they_are_or_cloned(comparator):
+    inner = LinearRegression().fit(X, Y)
     before = inner.coef_.copy()
-    model = comparator(inner, random_state=0).fit(X, sensitive_features=groups)
+    model = _fair(comparator(inner, random_state=0), targets=None)
     assert model.estimator_ is inner
-    np.testing.assert_array_equal(inner.coef_, before)
     # Other targets change nothing unless the estimator is fitted anew.
-    again = comparator(inner, random_state=0).fit(X, -y, sensitive_features=groups)
+    again = _fair(comparator(inner, random_state=0), targets=-Y)
     np.testing.assert_array_equal(model.predict(X), again.predict(X))
-    anew = comparator(inner, prefit=False).fit(X, -y, sensitive_features=groups)
+    anew = _fair(comparator(inner, prefit=False), targets=-Y)
     np.testing.assert_allclose(anew.estimator_.coef_, -before)
     np.testing.assert_array_equal(inner.coef_, before)
-
-
-def test_unfitted_estimator_is_cloned_and_fitted(comparator):
-    X, y, groups = _table()
-    inner = LinearRegression()
-    model = comparator(inner).fit(X, y, sensitive_features=groups)
-    assert not hasattr(inner, "coef_")
-    assert hasattr(model.estimator_, "coef_")
+    frozen = clone(comparator(FrozenEstimator(inner)))
+    assert _fair(frozen, targets=None).predict(X).shape == (200,)
+    fresh = LinearRegression()
+    assert hasattr(_fair(comparator(fresh)).estimator_, "coef_")
+    assert not hasattr(fresh, "coef_")
     with pytest.raises(ValueError, match=r"y is None\. Pass y, or an estimator"):
-        comparator(inner).fit(X, sensitive_features=groups)
+        _fair(comparator(fresh), targets=None)
     with pytest.raises(NotFittedError, match="prefit=True, but this Linear"):
-        comparator(inner, prefit=True).fit(X, y, sensitive_features=groups)
-
-
-def test_frozen_estimators_stay_fitted_in_clones(comparator):
-    X, y, groups = _table()
-    model = comparator(FrozenEstimator(LinearRegression().fit(X, y)))
-    assert clone(model).fit(X, sensitive_features=groups).predict(X).shape == (200,)
+        _fair(comparator(fresh, prefit=True))
 
 
 def test_an_object_that_only_predicts(comparator):
@@ -94,65 +90,54 @@ def test_an_object_that_only_predicts(comparator):
             self.mean_ = np.mean(y)
             return self
 
-    X, y, groups = _table()
-    for inner in (Predicts(), Fits().fit(X, y)):
-        model = comparator(inner).fit(X, sensitive_features=groups)
-        assert model.predict(X, sensitive_features=groups).shape == (200,)
+    for inner in (Predicts(), Fits().fit(X, Y)):
+        model = _fair(comparator(inner), targets=None)
+        assert model.predict(X, sensitive_features=GROUPS).shape == (200,)
     with pytest.raises(NotFittedError, match="prefit=True, but this Fits"):
-        comparator(Fits(), prefit=True).fit(X, y, sensitive_features=groups)
+        _fair(comparator(Fits(), prefit=True))
 
 
 def test_fit_on_targets(comparator):
-    X, y, groups = _table()
-    inner = LinearRegression().fit(X, y)
+    inner = LinearRegression().fit(X, Y)
     on_targets = comparator(inner, fit_on="targets", random_state=0)
     with pytest.raises(ValueError, match=r'fit_on="targets" requires y'):
-        on_targets.fit(X, sensitive_features=groups)
-    on_targets.fit(X, 10 * y, sensitive_features=groups)
+        _fair(on_targets, targets=None)
+    _fair(on_targets, targets=10 * Y)
     # The maps are those of a predictor that returns the targets.
-    direct = comparator(_First(), random_state=0)
-    direct.fit(10 * y[:, None], sensitive_features=groups)
+    direct = _fair(comparator(_First(), random_state=0), 10 * Y[:, None], None)
     scores = inner.predict(X)[:, None]
     np.testing.assert_array_equal(
-        on_targets.predict(X, sensitive_features=groups),
-        direct.predict(scores, sensitive_features=groups),
+        on_targets.predict(X, sensitive_features=GROUPS),
+        direct.predict(scores, sensitive_features=GROUPS),
     )
-    assert on_targets.estimator_ is inner
 
 
 def test_withheld_groups_are_predicted(comparator):
-    X, y, groups = _table()
-    model = comparator(LinearRegression(), random_state=0)
-    model.fit(X, y, sensitive_features=groups)
+    model = _fair(comparator(LinearRegression(), random_state=0))
     guessed = model.group_predictor_.predict(X)
-    assert 0.8 < (guessed == groups).mean() < 1
+    assert 0.8 < (guessed == GROUPS).mean() < 1
     np.testing.assert_array_equal(
         model.predict(X), model.predict(X, sensitive_features=guessed)
     )
     # Logistic regression does not depend on the units of the features.
-    scaled = comparator(LinearRegression()).fit(
-        X * [1e6, 1, 1e-6], y, sensitive_features=groups
-    )
-    np.testing.assert_array_equal(
-        scaled.group_predictor_.predict(X * [1e6, 1, 1e-6]), guessed
-    )
+    rows = X * [1e6, 1, 1e-6]
+    scaled = _fair(comparator(LinearRegression()), rows)
+    np.testing.assert_array_equal(scaled.group_predictor_.predict(rows), guessed)
 
 
 def test_group_predictor(comparator):
-    X, y, groups = _table()
     classifier = LogisticRegression(C=1e-9)
-    model = comparator(LinearRegression(), group_predictor=classifier)
-    model.fit(X, y, sensitive_features=groups)
+    model = _fair(comparator(LinearRegression(), group_predictor=classifier))
     assert model.group_predictor_.C == 1e-9
     assert not hasattr(classifier, "coef_")
-    fitted = LogisticRegression().fit(X, groups)
+    fitted = LogisticRegression().fit(X, GROUPS)
     model = comparator(LinearRegression(), group_predictor=fitted)
-    assert model.fit(X, y, sensitive_features=groups).group_predictor_ is fitted
-    stranger = LogisticRegression().fit(X, np.where(groups == "a", "a", "c"))
-    model = comparator(LinearRegression(), group_predictor=stranger)
+    assert _fair(model).group_predictor_ is fitted
+    stranger = LogisticRegression().fit(X, np.where(GROUPS == "a", "a", "c"))
+    model = _fair(comparator(LinearRegression(), group_predictor=stranger))
     message = r"group_predictor_ predicts 1 .* did not see: 'c'\. It saw"
     with pytest.raises(ValueError, match=message):
-        model.fit(X, y, sensitive_features=groups).predict(X)
+        model.predict(X)
 
 
 def test_rows_logistic_regression_cannot_read(comparator):
@@ -160,46 +145,46 @@ def test_rows_logistic_regression_cannot_read(comparator):
         def predict(self, X):
             return np.array([len(text) for text in X[:, 0]])
 
-    X, _, groups = _table()
-    X = np.array([["x" * int(abs(10 * v))] for v in X[:, 0]], dtype=object)
+    rows = np.array([["x" * int(abs(10 * v))] for v in X[:, 0]], dtype=object)
     with pytest.raises(ValueError, match="or group_predictor=False if predict"):
-        comparator(Length()).fit(X, sensitive_features=groups)
-    model = comparator(Length(), group_predictor=False)
-    model.fit(X, sensitive_features=groups)
+        _fair(comparator(Length()), rows, None)
+    model = _fair(comparator(Length(), group_predictor=False), rows, None)
     assert model.group_predictor_ is None
-    assert np.isfinite(model.predict(X, sensitive_features=groups)).all()
+    assert np.isfinite(model.predict(rows, sensitive_features=GROUPS)).all()
     with pytest.raises(ValueError, match="pass sensitive_features"):
-        model.predict(X)
+        model.predict(rows)
 
 
 def test_sparse_rows_and_data_frames(comparator):
-    X, y, groups = _table()
-    model = comparator(LinearRegression(), random_state=0)
-    model.fit(X, y, sensitive_features=groups)
-    expected = model.predict(X, sensitive_features=groups)
+    model = _fair(comparator(LinearRegression(), random_state=0))
+    expected = model.predict(X, sensitive_features=GROUPS)
+    residual = ((Y - expected) ** 2).sum() / ((Y - Y.mean()) ** 2).sum()
+    score = model.score(X, Y, sensitive_features=GROUPS)
+    assert score == pytest.approx(1 - residual)
     for rows in (sparse.csr_array(X), pd.DataFrame(X, columns=["u", "v", "w"])):
-        model.fit(rows, y, sensitive_features=pd.Series(groups))
-        moved = model.predict(rows, sensitive_features=groups)
+        _fair(model, rows, groups=pd.Series(GROUPS))
+        moved = model.predict(rows, sensitive_features=GROUPS)
         np.testing.assert_allclose(moved, expected, rtol=1e-6)
         assert model.predict(rows).shape == (200,)
     np.testing.assert_array_equal(model.feature_names_in_, ["u", "v", "w"])
 
 
 def test_bad_groups(comparator):
-    X, y, groups = _table()
     model = comparator(LinearRegression())
-    with pytest.raises(ValueError, match=r"only one group \('a'\)"):
-        model.fit(X, y, sensitive_features=["a"] * 200)
-    with pytest.raises(ValueError, match="one group per sample"):
-        model.fit(X, y, sensitive_features=groups[:-1])
-    model.fit(X, y, sensitive_features=groups)
-    message = r"sensitive_features has 1 .*'z'\. It saw 'a', 'b'"
-    with pytest.raises(ValueError, match=message):
-        model.predict(X, sensitive_features=["z"] * 200)
-    with pytest.raises(ValueError, match="one group per sample"):
-        model.predict(X, sensitive_features=groups[:-1])
-    with pytest.raises(ValueError, match="missing value"):
-        model.predict(X, sensitive_features=[None] * 200)
+    for groups, message in [
+        (["a"] * 200, r"only one group \('a'\)"),
+        (GROUPS[:-1], "one group per sample"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            _fair(model, groups=groups)
+    _fair(model)
+    for groups, message in [
+        (["z"] * 200, r"sensitive_features has 1 .*'z'\. It saw 'a', 'b'"),
+        (GROUPS[:-1], "one group per sample"),
+        ([None] * 200, "missing value"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.predict(X, sensitive_features=groups)
 
 
 @pytest.mark.parametrize(
@@ -212,30 +197,19 @@ def test_bad_groups(comparator):
     ],
 )
 def test_bad_predictions(comparator, predict, message):
-    X, _, groups = _table()
     inner = _First()
     inner.predict = predict
     with pytest.raises(ValueError, match=message):
-        comparator(inner, prefit=True).fit(X, sensitive_features=groups)
-
-
-def test_score(comparator):
-    X, y, groups = _table()
-    model = comparator(LinearRegression(), random_state=0)
-    model.fit(X, y, sensitive_features=groups)
-    moved = model.predict(X, sensitive_features=groups)
-    expected = 1 - ((y - moved) ** 2).sum() / ((y - y.mean()) ** 2).sum()
-    assert model.score(X, y, sensitive_features=groups) == pytest.approx(expected)
+        _fair(comparator(inner, prefit=True), targets=None)
 
 
 def test_metadata_routing(comparator):
-    X, y, groups = _table()
     with config_context(enable_metadata_routing=True):
         model = comparator(LinearRegression(), random_state=0)
         model.set_fit_request(sensitive_features=True)
         model.set_score_request(sensitive_features=True)
-        params = {"sensitive_features": groups}
-        scores = cross_val_score(model, X, y, cv=2, params=params)
+        params = {"sensitive_features": GROUPS}
+        scores = cross_val_score(model, X, Y, cv=2, params=params)
     assert scores.shape == (2,)
 
 
@@ -301,14 +275,10 @@ def test_equal_sizes_get_the_average_of_the_sorted_values():
     )
 
 
-def test_weights_are_the_shares_of_the_groups():
-    # Two point masses: the barycentre is the mean of all.
-    scores = np.array([0.0] * 6 + [4.0] * 2)
-    groups = np.array(["a"] * 6 + ["b"] * 2)
-    np.testing.assert_allclose(_to_barycenter(scores, groups), 1.0)
-
-
 def test_nondecreasing_and_constant_beyond_the_ends():
+    # Two point masses: the barycentre is the mean of all.
+    masses = np.array([0.0] * 6 + [4.0] * 2)
+    np.testing.assert_allclose(_to_barycenter(masses, masses > 0), 1.0)
     scores, groups = _rows()
     model = _barycenter(scores, groups)
     grid = np.linspace(scores.min() - 5, scores.max() + 5, 2001)
@@ -491,12 +461,6 @@ def test_fine_bins_approach_the_barycenter_without_bins():
     assert errors[1] < errors[0] / 4
 
 
-def test_tolerance_is_met_and_used():
-    scores, groups = _rows(4000, 2)
-    moved = _moved(scores, groups, tolerance=0.2)
-    assert _distance(moved, groups) == pytest.approx(0.2, abs=0.02)
-
-
 def test_means_break_parity_and_lots_change_more():
     # What is said of the three assignments.
     scores, groups = _rows(4000, 2)
@@ -508,6 +472,8 @@ def test_means_break_parity_and_lots_change_more():
     assert changes["random"] > max(changes["ordered"], changes["mean"])
     assert distances["mean"] > 0.1 > 3 * distances["ordered"]
     assert distances["random"] < 0.05
+    moved = _moved(scores, groups, tolerance=0.2)
+    assert _distance(moved, groups) == pytest.approx(0.2, abs=0.02)
 
 
 @pytest.mark.parametrize("assignment", ["ordered", "mean"])
@@ -532,6 +498,9 @@ def test_given_bounds():
     for bounds in [(3, -1), (0, 0), (0, np.inf), (0, 1, 2), ("a", "b"), ((0, 1), 2)]:
         with pytest.raises(ValueError, match="bounds must be two finite numbers"):
             _map(scores, groups, bounds=bounds)
+    for name, value in [("n_bins", 0), ("tolerance", 1.5), ("assignment", "lot")]:
+        with pytest.raises(ValueError, match=f"'{name}' parameter"):
+            _map(scores, groups, **{name: value})
 
 
 @pytest.mark.parametrize("assignment", ["ordered", "random", "mean"])
@@ -541,10 +510,3 @@ def test_scores_far_from_constant_values_of_the_fit(assignment):
     scores = np.array([-1e3, 0.0, 2.0, 1e3, 3.0, 1e308])
     moved = model.predict(scores[:, None], sensitive_features=groups)
     np.testing.assert_array_equal(moved, 2.0)
-
-
-def test_bad_parameters():
-    scores, groups = _rows(n_groups=2)
-    for name, value in [("n_bins", 0), ("tolerance", 1.5), ("assignment", "lot")]:
-        with pytest.raises(ValueError, match=f"'{name}' parameter"):
-            _map(scores, groups, **{name: value})

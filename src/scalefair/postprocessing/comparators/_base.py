@@ -30,11 +30,8 @@ from scalefair._entries import check_array
 from scalefair._groups import encode_groups, known_codes
 from scalefair._random_state import check_random_state
 from scalefair.kernels import long_blas_call
-from scalefair.postprocessing._training_rows import (
-    fitted_estimator,
-    is_fitted,
-    training_rows,
-)
+from scalefair.postprocessing._hosts import fitted_estimator, is_fitted
+from scalefair.postprocessing._passes import training_rows
 from scalefair.streaming import is_partitioned
 
 Array = NDArray[np.float64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import RandomState
@@ -151,12 +151,10 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
         counts = np.bincount(cells, minlength=n_groups * n_bins)
         counts = counts.reshape(n_groups, n_bins)
         self.distributions_ = counts / counts.sum(axis=1, keepdims=True)
-        plan = solve_parity_program(
+        self.moved_distributions_, self.barycenter_, cost = solve_parity_program(
             self.distributions_, self.group_shares_, self.tolerance
         )
-        self.moved_distributions_ = plan.moved
-        self.barycenter_ = plan.barycenter
-        self.transport_cost_ = plan.cost * ((high - low) / n_bins) ** 2  # from bins
+        self.transport_cost_ = cost * ((high - low) / n_bins) ** 2  # from bins
 
     def _moved(self, scores: Array, codes: Codes, random_state: RandomState) -> Array:
         bins, positions = self._assign_bins(scores)
@@ -218,8 +216,12 @@ def _quantile_bins(target: Array, levels: Array) -> NDArray[np.intp]:
 
 
 def _mean_map(source: Array, target: Array, centers: Array) -> Array:
-    """Return the mean centre that each bin is moved to."""
-    coupling = monotone_coupling(source, target)
+    """Return the mean centre that each bin is moved to, in the order of the scores."""
+    # The coupling of two cumulative distributions that keeps the order.
+    upper = np.minimum(source[:, None], target)
+    below = np.concatenate([[0.0], source[:-1]])[:, None]
+    lower = np.maximum(below, np.concatenate([[0.0], target[:-1]]))
+    coupling = np.maximum(upper - lower, 0.0)
     mass = coupling.sum(axis=1)
     # A bin without mass is moved to the quantile at its level.
     means = centers[_quantile_bins(target, source)]
@@ -228,17 +230,9 @@ def _mean_map(source: Array, target: Array, centers: Array) -> Array:
     return means
 
 
-class ParityPlan(NamedTuple):
-    """Moved distributions (n_groups, n_bins), barycentre (n_bins,), mean cost."""
-
-    moved: Array
-    barycenter: Array
-    cost: float
-
-
 def solve_parity_program(
     distributions: Array, shares: Array, tolerance: float = 0.0
-) -> ParityPlan:
+) -> tuple[Array, Array, float]:
     """Move distributions r_g (G, k) on bins so that they differ little, at low cost.
 
     The Kolmogorov-Smirnov distances of the moved ones are at most `tolerance`, alpha:
@@ -246,61 +240,49 @@ def solve_parity_program(
         min  sum_g p_g sum_ij gamma_gij (i - j)^2
         over couplings gamma_g >= 0 and the barycentre q,
         with gamma_g 1 = r_g and |cum(gamma_g^T 1 - q)| <= alpha / 2.
+
+    Returns the moved distributions, the barycentre (k,) and the mean cost.
     """
+    # 1. Unknowns: gamma, q and the deviations d_g = cum(gamma_g^T 1 - q). Costs are
+    # squares of bins: the smallest is 1, far above the solver's absolute tolerance.
     n_groups, n_bins = distributions.shape
     n_couplings = n_groups * n_bins**2
-    # The unknowns are gamma, q and the deviations d_g = cum(gamma_g^T 1 - q). Costs are
-    # squares of bins: the smallest is 1, far above the solver's absolute tolerance.
     steps = np.arange(n_bins, dtype=np.float64)
     costs = (steps[:, None] - steps) ** 2
-    A, b = _constraints(distributions)
-    objective = np.zeros(A.shape[1])
+    objective = np.zeros(n_couplings + n_bins + n_groups * n_bins)
     objective[:n_couplings] = np.kron(shares, costs.ravel())
     bounds = np.tile([0.0, np.inf], (len(objective), 1))
     # All distributions have the same mass: there is no deviation after the last bin.
     deviation_bounds = bounds[n_couplings + n_bins :].reshape(n_groups, n_bins, 2)
     deviation_bounds[:, :-1] = [-tolerance / 2, tolerance / 2]
     deviation_bounds[:, -1] = 0.0
-    solution = linprog(objective, A_eq=A, b_eq=b, bounds=bounds, method="highs")
+    # 2. Equalities: gamma_g 1 = r_g, and gamma_g^T 1 = q + the differences of d_g.
+    ones, unit = np.ones((1, n_bins)), sparse.eye_array(n_bins)
+    groups = sparse.eye_array(n_groups)
+    difference = sparse.diags_array(
+        [np.ones(n_bins), -np.ones(n_bins - 1)], offsets=[0, -1]
+    )
+    sources = sparse.kron(groups, sparse.kron(unit, ones))
+    targets = sparse.kron(groups, sparse.kron(ones, unit))
+    barycenter = sparse.kron(np.ones((n_groups, 1)), -unit)
+    deviations = sparse.kron(groups, -difference)
+    A = [[sources, None, None], [targets, barycenter, deviations]]
+    solution = linprog(
+        objective,
+        A_eq=sparse.block_array(A, format="csr"),
+        b_eq=np.concatenate([distributions.ravel(), np.zeros(n_groups * n_bins)]),
+        bounds=bounds,
+        method="highs",
+    )
     if solution.status != 0:
         raise RuntimeError(
             f"HiGHS did not solve the transport program with {n_bins} bins: "
             f"{solution.message} Try fewer bins."
         )
-    barycenter = solution.x[n_couplings : n_couplings + n_bins]
-    deviations = solution.x[n_couplings + n_bins :].reshape(n_groups, n_bins)
-    moved = barycenter + np.diff(deviations, prepend=0.0, axis=1)
-    return ParityPlan(_normalize(moved), _normalize(barycenter), float(solution.fun))
-
-
-def monotone_coupling(source: Array, target: Array) -> Array:
-    """Return the coupling of two cumulative distributions that keeps the order."""
-    upper = np.minimum(source[:, None], target)
-    below = np.concatenate([[0.0], source[:-1]])[:, None]
-    lower = np.maximum(below, np.concatenate([[0.0], target[:-1]]))
-    mass: Array = np.maximum(upper - lower, 0.0)
-    return mass
-
-
-def _constraints(distributions: Array) -> tuple[sparse.csr_array, Array]:
-    """Return equalities in the couplings, the barycentre and the deviations."""
-    n_groups, n_bins = distributions.shape
-    ones = np.ones((1, n_bins))
-    unit = sparse.eye_array(n_bins)
-    groups = sparse.eye_array(n_groups)
-    difference = sparse.diags_array(
-        [np.ones(n_bins), -np.ones(n_bins - 1)], offsets=[0, -1]
-    )
-    # gamma_g 1 = r_g
-    sources = sparse.kron(groups, sparse.kron(unit, ones))
-    # gamma_g^T 1 = q + the differences of the deviations
-    targets = sparse.kron(groups, sparse.kron(ones, unit))
-    barycenter = sparse.kron(np.ones((n_groups, 1)), -unit)
-    deviations = sparse.kron(groups, -difference)
-    rows = sparse.block_array(
-        [[sources, None, None], [targets, barycenter, deviations]], format="csr"
-    )
-    return rows, np.concatenate([distributions.ravel(), np.zeros(n_groups * n_bins)])
+    # 3. The moved distributions: q and the differences of d_g.
+    q, d = np.split(solution.x[n_couplings:], [n_bins])
+    moved = q + np.diff(d.reshape(n_groups, n_bins), prepend=0.0, axis=1)
+    return _normalize(moved), _normalize(q), float(solution.fun)
 
 
 def _normalize(distributions: Array) -> Array:

@@ -117,10 +117,24 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
         self.group_scores_ = [
             np.sort(values[codes == code]) for code in range(len(self.groups_))
         ]
-        self._distributions = [distribution_knots(s) for s in self.group_scores_]
-        self.barycenter_levels_, self.barycenter_ = quantile_average(
-            self.group_scores_, self.group_shares_
-        )
+        # 1. F of each group: its distinct values and their levels. Value i of n has the
+        # level (i - 1/2) / n; ties share the middle one.
+        self._distributions, sample_levels = [], []
+        for sample in self.group_scores_:
+            n = len(sample)
+            first = np.flatnonzero(np.r_[True, sample[1:] > sample[:-1]])
+            middle = (first + np.r_[first[1:], n]) / (2 * n)
+            self._distributions.append((sample[first], middle))
+            sample_levels.append((np.arange(n) + 0.5) / n)
+        # 2. The barycentre: the weighted mean of the quantile functions Q.
+        levels = np.unique(np.concatenate(sample_levels))
+        quantiles = np.zeros(len(levels))
+        groups = zip(self.group_shares_, sample_levels, self.group_scores_, strict=True)
+        for share, at_levels, sample in groups:
+            quantiles += share * np.interp(levels, at_levels, sample)
+        # Rounding may make a mean smaller than the one before.
+        self.barycenter_ = np.maximum.accumulate(quantiles)
+        self.barycenter_levels_ = levels
 
     def _moved(self, scores: Array, codes: Codes, random_state: RandomState) -> Array:
         # Equation (4): the barycentre's quantile at the level F_a(f(x)).
@@ -136,22 +150,3 @@ def _add_jitter(values: Array, width: float, random_state: RandomState) -> Array
     if width == 0:
         return values
     return values + random_state.uniform(-width, width, len(values))
-
-
-def distribution_knots(values: Array) -> tuple[Array, Array]:
-    """Return the distinct sorted values and their levels; ties share the middle one."""
-    first = np.flatnonzero(np.r_[True, values[1:] > values[:-1]])
-    ends = np.r_[first[1:], len(values)]
-    return values[first], (first + ends) / (2 * len(values))
-
-
-def quantile_average(samples: list[Array], shares: Array) -> tuple[Array, Array]:
-    """Return knots (levels, values) of the mean of the samples' quantile functions."""
-    # Value i of n has the level (i - 1/2) / n.
-    sample_levels = [(np.arange(len(sample)) + 0.5) / len(sample) for sample in samples]
-    levels = np.unique(np.concatenate(sample_levels))
-    quantiles = np.zeros(len(levels))
-    for sample, at_levels, share in zip(samples, sample_levels, shares, strict=True):
-        quantiles += share * np.interp(levels, at_levels, sample)
-    # Rounding may make a mean smaller than the one before.
-    return levels, np.maximum.accumulate(quantiles)
