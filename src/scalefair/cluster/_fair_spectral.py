@@ -562,7 +562,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.refinement_: RefinedPartition | None = None
         # Step 1: k-means.
         rows, weights = embedding_rows(H, problem.affinity)
-        options = {"n_init": self.n_init, "random_state": rng}
+        options: dict[str, Any] = {"n_init": self.n_init, "random_state": rng}
         labels = embedding_kmeans(rows, self.n_clusters, weights=weights, **options)
         centres = cluster_means(rows, labels, weights)
         if self.assign_labels == "kmeans":
