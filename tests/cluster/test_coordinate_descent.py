@@ -8,7 +8,6 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.cluster import CoordinateDescentFairClustering
-from scalefair.kernels import degrees_and_inner_weights, indicator_sweep
 from scalefair.metrics import balance_score, normalized_cut_score
 
 
@@ -34,87 +33,7 @@ def _objective(W, groups, labels, weight):
     return total
 
 
-def _sweep(W, groups, labels, weight, order):
-    """Run the kernel on copies; return the labels and the totals it kept."""
-    A = sparse.csr_array(W)
-    labels, groups = labels.copy(), groups.astype(np.int64)
-    k, h = labels.max() + 1, groups.max() + 1
-    inside = degrees_and_inner_weights((A.indptr, A.indices, A.data, 1), labels, k)[1]
-    degrees = W.sum(axis=1)
-    volumes = np.bincount(labels, degrees, k)
-    counts = np.zeros((k, h))
-    np.add.at(counts, (labels, groups), 1)
-    n_moves = indicator_sweep(
-        A.indptr,
-        A.indices,
-        A.data,
-        degrees,
-        groups,
-        np.bincount(groups) / groups.size,
-        weight,
-        order,
-        labels,
-        inside,
-        volumes,
-        counts,
-    )
-    return labels, n_moves, (inside, volumes, counts)
-
-
 # --- The descent ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.7, 5.0])
-@pytest.mark.parametrize("loops", [False, True])
-def test_one_update_is_the_best_of_all_clusters(weight, loops):
-    n, k = 24, 4
-    W = _random_graph(n, seed=1, loops=loops)
-    groups = np.arange(n) % 3
-    start = np.random.RandomState(2).permutation(np.arange(n) % k)
-    n_moved = 0
-    for node in range(n):
-        values = []
-        for c in range(k):
-            labels = start.copy()
-            labels[node] = c
-            values.append(_objective(W, groups, labels, weight))
-        labels, n_moves, totals = _sweep(W, groups, start, weight, np.array([node]))
-        assert labels[node] == np.argmin(values)
-        assert n_moves == (labels[node] != start[node])
-        np.testing.assert_array_equal(np.delete(labels, node), np.delete(start, node))
-        # The running totals are those of the new labels.
-        for c in range(k):
-            members = labels == c
-            assert totals[0][c] == pytest.approx(W[members][:, members].sum())
-            assert totals[1][c] == pytest.approx(W[members].sum())
-            expected = np.bincount(groups[members], minlength=3)
-            np.testing.assert_allclose(totals[2][c], expected)
-        n_moved += n_moves
-    assert n_moved > n // 3  # the check above saw moves
-
-
-def test_sweep_does_the_updates_in_the_given_order():
-    n, k = 30, 3
-    W, groups = _random_graph(n, seed=3), np.arange(n) % 2
-    start = np.random.RandomState(0).permutation(np.arange(n) % k)
-    order = np.random.RandomState(1).permutation(n)
-    expected = start
-    for node in order:
-        expected, _, _ = _sweep(W, groups, expected, 1.0, np.array([node]))
-    labels, _, _ = _sweep(W, groups, start, 1.0, order)
-    np.testing.assert_array_equal(labels, expected)
-
-
-def test_ties_and_the_last_node_of_a_cluster_stay():
-    # A complete graph and equal clusters: every exchange costs the same.
-    labels = np.repeat([0, 1, 2], 4)
-    args = np.ones((12, 12)), np.arange(12) % 2
-    moved, n_moves, _ = _sweep(*args, labels, 0.0, np.arange(12))
-    assert n_moves == 0
-    np.testing.assert_array_equal(moved, labels)
-    labels = np.where(np.arange(12) == 7, 1, 0)
-    moved, _, _ = _sweep(*args, labels, 100.0, np.array([7]))
-    assert moved[7] == 1
 
 
 def test_weights_of_very_different_size():

@@ -137,12 +137,6 @@ def test_recall_is_that_of_rows_drawn_at_random(monkeypatch):
     np.testing.assert_allclose(recalls, 0.5, atol=0.25)
 
 
-def test_rounding_leaves_ties_hits():
-    X = 0.1 * np.arange(300.0)[:, None]  # two neighbours each, equally near
-    recall = neighbors_graph(X, 10, Ranks(1, 2)).recall
-    assert recall == pytest.approx(298 / 300)  # one neighbour only at the ends
-
-
 def test_missing_neighbours_are_no_hits():
     X = np.array([[0.0], [1.0], [0.5]])  # -1 is not the last row
     sample = _neighbors.RecallSample.of(X, np.zeros(4, dtype=int), 2)
@@ -288,13 +282,6 @@ def test_exact_where_half_of_the_lists_miss_too_many(fake, blobs):
     assert FakeLists.searched == [8, 12, 17, 24]  # of 50
 
 
-def test_how_neighbours_are_found_leaves_the_labels(fake, blobs):
-    approximate = fit(blobs, k=5, neighbors="approximate")
-    exact = fit(blobs, k=5, neighbors="exact")
-    np.testing.assert_array_equal(approximate.labels_, exact.labels_)
-    np.testing.assert_array_equal(approximate.embedding_, exact.embedding_)
-
-
 @pytest.fixture(scope="module")
 def many():
     X = make_blobs(3000, n_features=6, centers=30, random_state=0)[0]
@@ -314,14 +301,6 @@ def test_approximate_reaches_its_recall(faiss, many):
     assert W.sum() == 10 * 3000
 
 
-def test_more_lists_are_searched_for_recall(faiss, many):
-    X = np.random.default_rng(0).standard_normal((5000, 12))
-    lists = _neighbors.InvertedLists(X, 0)
-    first = lists.search(np.arange(5000), 10, 8)
-    assert recall_of(X, _neighbors._graph_of(first.clip(0), 5000)) < 0.9
-    assert neighbors_graph(X, 10, "approximate", 0).recall >= 0.99
-
-
 def test_digits_that_float32_lacks(faiss, many, monkeypatch):
     """Lists far from each other, which BLAS would mix up, and rows far from zero."""
     # BLAS from so many rows on, as some versions of faiss have it.
@@ -334,29 +313,6 @@ def test_digits_that_float32_lacks(faiss, many, monkeypatch):
         assert faiss.cvar.distance_compute_blas_threshold == 20
     with _neighbors.InvertedLists(many, 0)._repeatable():
         assert faiss.cvar.distance_compute_blas_threshold > 1e9
-
-
-def test_no_call_of_faiss_uses_blas(faiss, many, monkeypatch):
-    """Its sums would depend on the number of its threads."""
-    seen = {}
-
-    class Watched(faiss.IndexIVFFlat):
-        def train(self, *arguments):
-            seen["train"] = faiss.cvar.distance_compute_blas_threshold
-            return super().train(*arguments)
-
-        def add(self, *arguments):
-            seen["add"] = faiss.cvar.distance_compute_blas_threshold
-            return super().add(*arguments)
-
-        def search(self, *arguments):
-            seen["search"] = faiss.cvar.distance_compute_blas_threshold
-            return super().search(*arguments)
-
-    monkeypatch.setattr(faiss, "IndexIVFFlat", Watched)
-    _neighbors.InvertedLists(many, 0).search(np.arange(5), 10, 8)
-    assert seen.keys() == {"train", "add", "search"}
-    assert min(seen.values()) > 1e9
 
 
 def test_other_random_states_make_other_lists(faiss, many):

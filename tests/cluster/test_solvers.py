@@ -127,10 +127,3 @@ def test_no_convergence_of_the_dual_is_said(planted):
         model = fit(planted, solver="dual", tol=1e-9, max_iter=2)
     assert model.fairness_violation_ <= 1e-10
     assert np.isfinite(model.embedding_).all()
-
-
-@pytest.mark.parametrize("solver", ["admm", "dual"])
-def test_same_random_state_same_result(planted, solver):
-    first, second = (fit(planted, solver=solver, tol=0.2) for _ in range(2))
-    np.testing.assert_array_equal(first.labels_, second.labels_)
-    np.testing.assert_array_equal(first.embedding_, second.embedding_)

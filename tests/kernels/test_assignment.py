@@ -70,27 +70,6 @@ def test_smoothed_minima(temperature, same_bits):
         np.testing.assert_allclose(curvature, expected, atol=1e-6 * scale)
 
 
-def derivatives(C, offsets, prices, temperature):
-    chunks = np.array([(i, j, s) for s, (i, j) in enumerate(pairwise(offsets))])
-    (c, k), n = prices.shape, len(chunks)
-    values, counts, curvatures = np.empty(n), np.empty((c, k)), np.empty((c, k, k))
-    smoothed_minima(C, chunks, prices, temperature, values, counts, curvatures)
-    return values.sum(), counts, curvatures
-
-
-def test_derivatives_of_smoothed_minima():
-    C, _, offsets, prices = problem(n=40)
-    t, step = 0.2, 1e-5
-    _, counts, curvatures = derivatives(C, offsets, prices, t)
-    for s, j in np.ndindex(prices.shape):
-        moved = np.zeros_like(prices)
-        moved[s, j] = step
-        up, down = (derivatives(C, offsets, prices + m, t) for m in (moved, -moved))
-        assert (up[0] - down[0]) / (2 * step) == pytest.approx(counts[s, j], rel=1e-6)
-        slope = -(up[1] - down[1])[s] / (2 * step)
-        np.testing.assert_allclose(slope, curvatures[s, j], atol=1e-6)
-
-
 def best_of(C, kinds, prices):
     best, low = np.empty(len(C), np.int64), np.empty(len(C))
     best_columns(C, kinds, prices, best, low)
@@ -232,18 +211,18 @@ def test_nearest_centres(n, k, weighted, same_bits):
     X, centres = rng.standard_normal((n, 4)), rng.standard_normal((k, 4))
     centres[2:3] = centres[:1]  # the first of equal centres
     apart = cdist(X, centres, "sqeuclidean")
-    weights = rng.random(n) if weighted else None
-    result = same_bits(lambda: nearest_centres(X, centres, weights))
-    assert np.array_equal(result.labels, apart.argmin(axis=1))
-    np.testing.assert_allclose(result.distances, apart.min(axis=1), atol=1e-12)
-    member = np.eye(k)[result.labels]
-    if weighted:
-        member *= weights[:, None]
-    np.testing.assert_allclose(result.sums, member.T @ X, atol=1e-10)
-    np.testing.assert_allclose(result.counts, member.sum(axis=0), rtol=1e-12)
+    weights = rng.random(n) if weighted else np.ones(n)
+    labels, distances, sums, counts, losses = same_bits(
+        lambda: nearest_centres(X, centres, weights)
+    )
+    assert np.array_equal(labels, apart.argmin(axis=1))
+    np.testing.assert_allclose(distances, apart.min(axis=1), atol=1e-12)
+    member = np.eye(k)[labels] * weights[:, None]
+    np.testing.assert_allclose(sums, member.T @ X, atol=1e-10)
+    np.testing.assert_allclose(counts, member.sum(axis=0), rtol=1e-12)
     if k > 1:
         lost = np.diff(np.partition(apart, 1, axis=1)[:, :2])
-        np.testing.assert_allclose(result.losses, (member.T @ lost)[:, 0], rtol=1e-9)
+        np.testing.assert_allclose(losses, (member.T @ lost)[:, 0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -254,16 +233,14 @@ def test_capped_distances(n, weighted, same_bits):
     centres[1] = X[0]
     low = rng.chisquare(10, n)
     low[n // 2] = np.inf
-    weights = rng.random(n) if weighted else None
+    weights = rng.random(n) if weighted else np.ones(n)
 
     def call():
         out = np.full((3, n), np.nan)
-        return out, capped_distances(X, centres, low, out, weights)
+        return out, capped_distances(X, centres, low, weights, out)
 
     out, sums = same_bits(call)
     assert out[1, 0] == 0  # exactly: a row that is taken is not taken again
     expected = np.minimum(cdist(centres, X, "sqeuclidean"), low)
     np.testing.assert_allclose(out, expected, rtol=1e-13)
-    np.testing.assert_allclose(
-        sums, expected @ (weights if weighted else np.ones(n)), rtol=1e-12
-    )
+    np.testing.assert_allclose(sums, expected @ weights, rtol=1e-12)

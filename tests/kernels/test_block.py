@@ -111,16 +111,6 @@ def test_matrices_in_any_layout(dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_no_columns(dtype):
-    X, none = block(100, 4, dtype, 0), np.empty((100, 0), dtype)
-    assert block_gram(none, X).shape == (0, 4)
-    assert block_gram(X, none).shape == (4, 0)
-    before = X.copy()
-    block_subtract(X, none, np.empty((0, 4)))
-    assert np.array_equal(X, before)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("n", [1, 2049, 9000])
 def test_same_bits_for_any_number_of_threads(n, dtype, same_bits):
     def work():

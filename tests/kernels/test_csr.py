@@ -11,7 +11,6 @@ from scalefair.kernels import (
     csr_is_symmetric,
     csr_matmat,
     csr_rows_matmat,
-    csr_scale,
     csr_workspace,
     sparse_gram,
 )
@@ -229,21 +228,3 @@ def test_symmetry(dtype, index_dtype, density):
             changed[i, j] = 0
             symmetric = csr_is_symmetric(*csr_arrays(changed, index_dtype))
             assert symmetric == (i == j or dense[i, j] == 0)
-
-
-def test_symmetry_of_all_small_patterns():
-    # Among them rows whose entries all lie left, or all right, of the diagonal.
-    for bits in range(2**9):
-        dense = np.array([float(bits >> b & 1) for b in range(9)]).reshape(3, 3)
-        assert csr_is_symmetric(*csr_arrays(dense)) == np.array_equal(dense, dense.T)
-
-
-@pytest.mark.parametrize("index_dtype", INDICES)
-def test_scales_rows_and_columns(index_dtype):
-    dense, (indptr, indices, data) = matrix(index_dtype=index_dtype, n=M)
-    scale = np.random.default_rng(1).random(M)
-    csr_scale(indptr, indices, data, scale)
-    # The same two products in the same order: not even rounding differs.
-    expected = scale[:, None] * dense * scale
-    scaled = sparse.csr_array((data, indices, indptr), shape=(M, M)).toarray()
-    assert np.array_equal(scaled, expected)

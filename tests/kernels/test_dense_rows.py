@@ -7,7 +7,6 @@ from scalefair.kernels import (
     _dense_rows,
     dense_rows_gram,
     dense_rows_matmat,
-    dense_rows_moments,
     first_means,
     gather_shifted,
     label_scatter,
@@ -65,26 +64,20 @@ def check(actual, expected):
 
 
 class TestLabelScatter:
-    # Around multiples of the four columns of a tile.
-    @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 17, 40])
-    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-    def test_widths(self, n, dtype):
-        X, codes, shifts = labelled_rows(700, n, 3, dtype)
-        assert n < 40 or X.size > 2**14  # few in float32 are converted
-        check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
-
-    # Around multiples of the 256 rows of a tile and the 2048 of a chunk.
-    @pytest.mark.parametrize("m", [1, 2, 255, 256, 257, 2047, 2048, 2049, 5000])
-    def test_numbers_of_rows(self, m):
-        X, codes, shifts = labelled_rows(m, 3, 2)
+    # Around multiples of the 256 rows of a tile, the 2048 of a chunk, and the four
+    # columns of a tile. Few rows in float32 are converted.
+    @pytest.mark.parametrize(
+        ("m", "n", "n_labels", "dtype"),
+        [
+            *((m, 3, 2, float) for m in (1, 2, 255, 256, 257, 2047, 2048, 2049)),
+            *((700, n, 3, np.float32) for n in (1, 2, 3, 4, 5, 8, 17, 40)),
+            *((5000, 3, n_labels, float) for n_labels in (1, 9, 400)),
+        ],
+    )
+    def test_sizes(self, m, n, n_labels, dtype):
+        X, codes, shifts = labelled_rows(m, n, n_labels, dtype)
         check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
         check(label_scatter(X, 0 * codes, shifts), dense_scatter(X, 0 * codes, shifts))
-
-    # Around the eight labels up to which rows are not sorted.
-    @pytest.mark.parametrize("n_labels", [1, 7, 8, 9, 400])
-    def test_numbers_of_labels(self, n_labels):
-        X, codes, shifts = labelled_rows(5000, 3, n_labels)
-        check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
 
     @pytest.mark.parametrize("view", VIEWS)
     def test_views_stay_and_may_be_read_only(self, view):
@@ -172,32 +165,6 @@ def test_matmat_and_grams(view, dtype):
     assert np.array_equal(V, before[1])
 
 
-def test_rows_without_a_coefficient_are_not_read():
-    X, codes, centres, V = problem()
-    X[codes == 2] = np.nan
-    out = dense_rows_matmat(X, codes, centres, np.array([1.0, 1.0, 0.0]), V)
-    Z = X[codes == 0] - centres[0]
-    close(out, Z.T @ (Z @ V), np.float64)
-
-
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_moments(view, offset):
-    X, codes, *_ = problem()
-    X = VIEWS[view](X + offset)
-    counts, means, scatter = dense_rows_moments(X, codes, 3)
-    assert counts.tolist() == np.bincount(codes, minlength=3).tolist()
-    wide = X.astype(np.longdouble)
-    for code in (0, 2):
-        rows = wide[codes == code]
-        np.testing.assert_allclose(means[code], rows.mean(axis=0), rtol=1e-14)
-        expected = ((rows - rows.mean(axis=0)) ** 2).sum()
-        # Nothing cancels: the squares are those of differences.
-        assert scatter[code] == pytest.approx(float(expected), rel=1e-9)
-    assert not means[1].any()
-    assert scatter[1] == 0
-
-
 # Around the 16 rows of a block and the 16 slabs.
 @pytest.mark.parametrize("m", [1, 15, 16, 17, 255, 256, 257])
 def test_numbers_of_rows(m):
@@ -205,8 +172,6 @@ def test_numbers_of_rows(m):
     Z = X - centres[codes]
     out = dense_rows_matmat(X, codes, centres, np.ones(3), V)
     close(out, Z.T @ (Z @ V), np.float64)
-    counts, means, _ = dense_rows_moments(X, codes, 3)
-    close(counts @ means, X.sum(axis=0), np.float64)
 
 
 def test_threads_change_no_bit(same_bits):
@@ -220,7 +185,6 @@ def test_threads_change_no_bit(same_bits):
             gather_shifted(X, np.arange(len(X)), shifts[0], out),
             dense_rows_matmat(few, few_codes, centres, np.ones(3), V),
             dense_rows_gram(few, few_codes, centres, V),
-            *dense_rows_moments(few, few_codes, 3),
         )
 
     same_bits(call)

@@ -52,10 +52,12 @@ def close(actual, expected, dtype, scale=1.0):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("n", SIZES)
-def test_every_size(n, dtype):
+@pytest.mark.parametrize(
+    ("n", "k"), [*((n, 5) for n in SIZES), *((300, k) for k in (0, 1, 2, 31, 300))]
+)
+def test_every_size(n, k, dtype):
     P = points(n, 3).astype(dtype)
-    X, start = block(n, 5, dtype), block(n, 5, dtype, 2)
+    X, start = block(n, k, dtype), block(n, k, dtype, 2)
     before = X.copy()
     K = dense(P)
     close(product(P, X), K @ X, dtype, np.sqrt(n))
@@ -76,14 +78,6 @@ def test_every_size(n, dtype):
 def test_every_dimension(d, factor, offset, dtype):
     P = (factor * points(300, d)).astype(np.float32) + np.float32(offset)
     close(kernel(P, dtype), dense(P), dtype)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("k", [0, 1, 2, 31, 300])
-def test_every_width(k, dtype):
-    P = points(300, 4).astype(dtype)
-    X = block(300, k, dtype)
-    close(product(P, X), dense(P) @ X, dtype, 20)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

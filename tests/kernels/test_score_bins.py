@@ -120,15 +120,6 @@ def test_without_edges():
     assert sums.shape == (3, 0, 1, 8)
 
 
-@pytest.mark.parametrize("n_powers", [1, 2])
-def test_bin_pass_adds_what_it_is_given(n_powers):
-    X, codes, _, _ = problem(5000)
-    rng = np.random.default_rng(1)
-    h, slopes = rng.standard_normal((2, 5000))
-    actual = bin_pass(row_table(X), codes, h, slopes, (3, 8), EDGES, 0.0, n_powers)
-    check(actual, sums_twin(X, codes, h, slopes, 3, EDGES, n_powers))
-
-
 @pytest.mark.parametrize("kind", [LOGISTIC, HINGE, SQUARED])
 def test_score_losses(kind):
     rng = np.random.default_rng(0)
@@ -193,36 +184,6 @@ def test_single_precision_and_long_indices(types_stay):
     expected = score_pass(wide, codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
     check(actual[1:], expected[1:])
     assert actual[1].dtype == np.float64
-
-
-@pytest.mark.parametrize("dense", [False, True])
-def test_sums_of_other_types(types_stay, dense):
-    X, codes, _, _ = problem(dtype=np.float32)
-    table = row_table(X.toarray()) if dense else row_table(long_indices(X))
-    assert table[2].dtype == np.float32
-    check_weighted_sums(X, table, codes, 2)
-
-
-@pytest.mark.parametrize("dense", [False, True])
-def test_few_rows_are_converted(dense):
-    X, *_ = problem(dtype=np.float32)
-    indptr, indices, data = row_table(X.toarray() if dense else long_indices(X))
-    assert (indptr.dtype, indices.dtype) == (np.int64, np.uint32)
-    assert data.dtype == np.float64
-    assert not data.flags.writeable
-    assert np.array_equal(data, X.toarray() if dense else X.data)
-    assert dense or np.array_equal(indices, X.indices)
-
-
-def test_wide_rows():
-    rng = np.random.default_rng(0)
-    X = sparse.random_array((4500, 2000), density=1e-3, rng=rng, format="csr")
-    codes, slopes = rng.integers(0, 2, 4500), rng.standard_normal(4500)
-    B = rng.standard_normal((2, 2001))
-    h = (X @ B[:, :-1].T)[np.arange(4500), codes] + B[codes, -1]
-    np.testing.assert_allclose(row_scores(row_table(X), codes, B), h, atol=1e-12)
-    actual = bin_pass(row_table(X), codes, h, slopes, B.shape, EDGES, 0.0, 1)
-    check(actual, sums_twin(X, codes, h, slopes, 2, EDGES, 1))
 
 
 @settings(max_examples=30, deadline=None)

@@ -116,27 +116,6 @@ def test_agrees_with_the_definition(form, centering):
     np.testing.assert_allclose(operator.mean, X.mean(axis=0), atol=1e-15)
 
 
-@pytest.mark.parametrize("rows_dtype", [np.float64, np.float32])
-def test_types(stored, rows_dtype):
-    X, codes = rows().astype(rows_dtype), random_codes()
-    dense = np.tensordot(WEIGHTS, definition(X, codes, "global"), axes=1)
-    V = np.random.default_rng(5).standard_normal((N, 4))
-    operator = GroupCovariance(stored(X), codes, WEIGHTS)
-    assert operator.dtype == np.float64
-    # Rows in float32 lose nothing beyond what they lost when they were stored.
-    np.testing.assert_allclose(operator @ V, dense @ V, atol=1e-13)
-    single = operator.astype(np.float32)
-    for k in (1, 4):
-        product = single @ V[:, :k]
-        assert product.dtype == np.float32
-        np.testing.assert_allclose(product, dense @ V[:, :k], atol=3e-6)
-    direct = GroupCovariance(stored(X), codes, WEIGHTS, dtype=np.float32)
-    np.testing.assert_array_equal(direct @ V, single @ V)
-    back = single.astype(np.float64)
-    np.testing.assert_array_equal(back @ V, operator @ V)
-    assert single.compress(V).dtype == np.float64
-
-
 def test_with_weights_shares_the_data(stored, centering):
     X, codes = rows(), random_codes()
     weights = WEIGHTS.copy()

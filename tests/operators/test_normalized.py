@@ -196,14 +196,3 @@ class TestBadInput:
             A.matmat = lambda X: 1j * X
             with pytest.raises(TypeError, match="real"):
                 operator(A)
-
-
-def test_affinities_of_any_size_are_normalised():
-    W = kernel(features(40))
-    for operator in (NormalizedOperator, NormalizedAffinity):
-        M = operator(1e300 * W, regularization=0.5)
-        expected = normalized(W + 0.5 * W.mean())
-        np.testing.assert_allclose(matrix(M), expected, rtol=1e-10)
-        np.testing.assert_allclose(
-            matrix(operator(1e300 * W)), normalized(W), rtol=1e-10
-        )

@@ -32,7 +32,7 @@ def test_products(exchange, index, W):
     W.indices, W.indptr = W.indices.astype(index), W.indptr.astype(index)
     A = PartitionedMatrix(blocks(W), exchange=exchange)
     assert A.nnz == W.nnz
-    kept = [getattr(part, "matrix", part) for part in A._parts.gather()]
+    kept = [part for _, part in A._parts.gather()]
     assert {part.indices.dtype for part in kept} == {np.dtype(np.int32)}
     X = np.random.default_rng(1).standard_normal((N, 3))
     np.testing.assert_allclose(A @ X, W @ X, atol=1e-13)

@@ -48,11 +48,10 @@ class DualSolution:
     multipliers: Array  # (m, k), >= 0
     prices: Array  # (c, k) of the kinds
     counts: Array  # (c, k): rows of each kind in each cluster, not whole
-    n_passes: int  # over the rows or their sample
     # Where the iteration ended, as a start for similar costs:
-    interior: Array | None = None  # multipliers, > 0
-    temperature: float = 0.0
-    barrier: float = 0.0  # for each row
+    interior: Array  # multipliers, > 0
+    temperature: float
+    barrier: float  # for each row
 
 
 @dataclass(frozen=True)
@@ -102,51 +101,50 @@ class StageResult(NamedTuple):
     counts: Array  # (c, k)
     is_settled: bool  # little more is to be gained
     is_stuck: bool  # nothing beyond rounding
-    n_passes: int
 
 
-@dataclass(frozen=True)
-class BarrierProblem:
-    """The bound with smoothed minima, and a logarithmic barrier of its multipliers."""
+def _maximise_stage(
+    rows: CostRows,
+    A: Array,
+    x: Array,
+    temperature: float,
+    barrier: float,
+    spread: float,
+) -> StageResult:
+    """Maximise with smoothing and barrier: eight steps of Newton's method at most.
 
-    rows: CostRows
-    A: Array  # (c, m)
-    temperature: float
-    barrier: float
-    spread: float  # of the costs of a row
+    `x` is the start, and `spread` how far apart the costs of a row are.
+    """
 
-    def evaluate(self, x: Array) -> tuple[float, Array, Array]:
+    def evaluate(x: Array) -> tuple[float, Array, Array]:
         """Value, counts N and curvatures H of the smoothed minima."""
-        value, N, H = self.rows.minima(self.A @ x, self.temperature)
-        return value - x.sum() + self.barrier * np.log(x).sum(), N, H
+        value, N, H = rows.minima(A @ x, temperature)
+        return value - x.sum() + barrier * np.log(x).sum(), N, H
 
-    def maximise(self, x: Array) -> StageResult:
-        """Newton's method with a line search: eight steps at most."""
-        (value, N, H), n_passes = self.evaluate(x), 1
-        for _ in range(8):
-            # Step 1: Newton's direction, unless it promises little.
-            gradient = self.A.T @ N - 1 + self.barrier / x
-            direction = _newton_direction(self.A, H, x, gradient, self.barrier)
-            predicted = float((gradient * direction).sum())
-            if predicted < 0.025 * self.barrier * x.size:
-                return StageResult(x, value, N, True, False, n_passes)
-            # Step 2: at most nine tenths of the way to x = 0, and no prices change by
-            # more than costs differ; then backtrack.
-            to_boundary = float((-direction / x).max())
-            change = float(abs(self.A @ direction).max())
-            length = 1 / max(1.0, to_boundary / 0.9, change / self.spread)
-            min_length = 1e-8 * length
-            while length >= min_length:
-                trial = x + length * direction
-                trial_value, trial_N, trial_H = self.evaluate(trial)
-                n_passes += 1
-                if trial_value >= value + 0.1 * length * predicted:
-                    break
-                length *= 0.4
-            else:  # rounding, or flat: the point before is as good as it gets
-                return StageResult(x, value, N, False, True, n_passes)
-            x, value, N, H = trial, trial_value, trial_N, trial_H
-        return StageResult(x, value, N, False, False, n_passes)
+    value, N, H = evaluate(x)
+    for _ in range(8):
+        # Step 1: Newton's direction, unless it promises little.
+        gradient = A.T @ N - 1 + barrier / x
+        direction = _newton_direction(A, H, x, gradient, barrier)
+        predicted = float((gradient * direction).sum())
+        if predicted < 0.025 * barrier * x.size:
+            return StageResult(x, value, N, is_settled=True, is_stuck=False)
+        # Step 2: at most nine tenths of the way to x = 0, and no prices change by more
+        # than costs differ; then backtrack.
+        to_boundary = float((-direction / x).max())
+        change = float(abs(A @ direction).max())
+        length = 1 / max(1.0, to_boundary / 0.9, change / spread)
+        min_length = 1e-8 * length
+        while length >= min_length:
+            trial = x + length * direction
+            trial_value, trial_N, trial_H = evaluate(trial)
+            if trial_value >= value + 0.1 * length * predicted:
+                break
+            length *= 0.4
+        else:  # rounding, or flat: the point before is as good as it gets
+            return StageResult(x, value, N, is_settled=False, is_stuck=True)
+        x, value, N, H = trial, trial_value, trial_N, trial_H
+    return StageResult(x, value, N, is_settled=False, is_stuck=False)
 
 
 def maximise_dual(
@@ -159,30 +157,27 @@ def maximise_dual(
     the solution for costs that differ little.
     """
     n, k = C.shape
-    interior = None if start is None else start.interior
-    step = -(-n // MAX_SAMPLE_ROWS) if interior is None else 1
+    step = -(-n // MAX_SAMPLE_ROWS) if start is None else 1
     rows, is_sample = CostRows.of(C, offsets, step), step > 1
     # Scales of prices: how far apart the clusters of a row are, and the two nearest.
-    nearest = np.partition(rows.C, min(1, k - 1), axis=1)
+    nearest = np.partition(rows.C, 1, axis=1)
     spread = float(np.mean(rows.C.max(axis=1) - nearest[:, 0]))
     spread = max(spread, 1e-300)  # a divisor, of which 1e-4 is a normal number
-    gap = float(np.median(nearest[:, min(1, k - 1)] - nearest[:, 0]))
+    gap = float(np.median(nearest[:, 1] - nearest[:, 0]))
     gap = max(gap, 1e-3 * spread)
-    if start is None or interior is None:
+    if start is None:
         temperature = max(0.3 * spread, gap)
         barrier = 3e-3 * temperature * max(n / k, 1.0)
         x = np.full((A.shape[1], k), 0.1 * gap)
     else:  # one stage before the end of the other solution
         temperature = start.temperature / TEMPERATURE_FACTOR
         barrier = max(n * start.barrier / BARRIER_FACTOR, 1e-300)
-        x = np.maximum(interior, barrier * k / n)
-    n_passes = 0
+        x = np.maximum(start.interior, barrier * k / n)
     for _ in range(30):  # stages: the temperature falls to 1e-15 of the first
         # Step 1: maximise with smoothing and barrier; measure the bound without.
-        stage = BarrierProblem(rows, A, temperature, barrier, spread).maximise(x)
+        stage = _maximise_stage(rows, A, x, temperature, barrier, spread)
         x = stage.x
         bound = rows.minima(A @ x, 0.0)[0] - float(x.sum())
-        n_passes += stage.n_passes + 1
         if stage.is_stuck and not is_sample:
             break
         if not (is_sample or stage.is_settled):  # more steps
@@ -205,9 +200,8 @@ def maximise_dual(
     sparse_bound = rows.minima(A @ sparse_x, 0.0)[0] - sparse_x.sum()
     is_as_good = sparse_bound >= bound - RELAXATION_GAP * abs(bound)
     multipliers = sparse_x if is_as_good else x
-    prices = A @ multipliers
     return DualSolution(
-        multipliers, prices, stage.counts, n_passes, x, temperature, barrier / n
+        multipliers, A @ multipliers, stage.counts, x, temperature, barrier / n
     )
 
 

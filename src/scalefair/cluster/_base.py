@@ -1,4 +1,4 @@
-"""What the clustering estimators share: documentation, and checks of graphs."""
+"""What the clustering estimators share: texts, checks of graphs, and warnings."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._entries import canonical, equal_weight, validate_data
 from scalefair._groups import GroupCodes, encode_values
+from scalefair._user_warnings import warn_user
 from scalefair.cluster._neighbors import with_small_indices
+from scalefair.cluster._share_bounds import smallest_size
 from scalefair.kernels import csr_is_symmetric
 from scalefair.metrics import balance_score
-from scalefair.operators import PartitionedMatrix
-from scalefair.streaming import PartitionedRows
 
+# One cluster above this fraction of all nodes leaves hardly any structure.
+MAX_CLUSTER_FRACTION = 0.9
+# Balance is judged where so many members of each group are expected in a cluster.
+MIN_EXPECTED_COUNT = 10
+# Clusters with less than this fraction of the population's balance are unfair.
+MIN_RELATIVE_BALANCE = 0.2
 # Options of FairSpectralClustering that make it the method of the papers.
 PAPERS_METHOD: dict[str, Any] = {"regularization": 0, "assign_labels": "kmeans"}
 
@@ -83,8 +89,15 @@ class GraphClustering(ClusterMixin, BaseEstimator):
 
     def _validate(self, W: Any, *, reset: bool = True) -> Any:
         """Check a matrix, dense or sparse, as scikit-learn does."""
-        if self.affinity == "precomputed" and sparse.issparse(W):
-            W = _unweighted(W)
+        # Equal small integers would take eight times the memory as float64: a CSR
+        # matrix of such has one number stored, at a stride of 0.
+        is_csr = sparse.issparse(W) and W.format == "csr"
+        is_small = is_csr and W.dtype.kind in "biu" and W.dtype.itemsize == 1
+        if self.affinity == "precomputed" and is_small:
+            weight = equal_weight(W.data)
+            if weight:
+                data = np.broadcast_to(np.float64(weight), W.data.shape)
+                W = sparse.csr_array((data, W.indices, W.indptr), shape=W.shape)
         return validate_data(
             self,
             W,
@@ -106,10 +119,9 @@ class GraphClustering(ClusterMixin, BaseEstimator):
             return all_nodes  # it links all nodes
         if self.connected_components == "all":
             return linked
-        # From one node along the edges, in a sixth of the time of all components.
-        if breadth_first_order(W, 0, return_predecessors=False).size == n:
-            return all_nodes
         n_components, component = connected_components(W, directed=False)
+        if n_components == 1:
+            return all_nodes
         sizes = np.bincount(component)
         if self.connected_components == "raise":
             isolated = np.flatnonzero(~linked)
@@ -203,22 +215,14 @@ def kept_groups(
 
 
 def cluster_balances(
-    labels: NDArray[np.integer], codes: NDArray[np.int64]
+    codes: NDArray[np.int64], labels: NDArray[np.integer] | None = None
 ) -> NDArray[np.float64]:
-    """Balance of each cluster, a row for each attribute, by columns of codes."""
+    """Balance of each cluster, or of all rows: a row for each column of codes."""
+    labels = np.zeros(len(codes), np.int32) if labels is None else labels
     columns = codes.T.view(GroupCodes)
     return np.array(
         [balance_score(labels, sensitive_features=c, average=None) for c in columns]
     )
-
-
-def partitioned_affinity(W: Any) -> PartitionedMatrix:
-    """Affinity in parts as an operator; it must be square, entries finite and >= 0."""
-    rows = PartitionedRows.of(W)
-    check_square(rows.shape)
-    graph = PartitionedMatrix(rows)
-    rows.map(refuse_negative).gather()
-    return graph
 
 
 def check_square(shape: tuple[int, ...]) -> None:
@@ -230,19 +234,9 @@ def check_square(shape: tuple[int, ...]) -> None:
         )
 
 
-def _unweighted(W: Any) -> Any:
-    """Return a CSR matrix of small, all equal integers with one float64 stored."""
-    # As float64 they would take eight times the memory.
-    if W.format == "csr" and W.dtype.kind in "biu" and W.dtype.itemsize == 1:
-        weight = equal_weight(W.data)
-        if weight:
-            data = np.broadcast_to(np.float64(weight), W.data.shape)
-            return sparse.csr_array((data, W.indices, W.indptr), shape=W.shape)
-    return W
-
-
 def checked_affinity(W: Any) -> sparse.csr_array:
     """Clean symmetric CSR matrix: no duplicates or zeros; the input is not modified."""
+    # Step 1: weights >= 0 of a finite sum, no zeros among them.
     check_square(W.shape)
     A = with_small_indices(canonical(sparse.csr_array(W)))
     refuse_negative(A)
@@ -256,7 +250,23 @@ def checked_affinity(W: Any) -> sparse.csr_array:
     if A.nnz and A.data.min() == 0:
         A = A.copy()
         A.eliminate_zeros()
-    return _symmetric(A)
+    # Step 2: a matrix that is symmetric but for rounding is made exactly so.
+    if csr_is_symmetric(A.indptr, A.indices, A.data):
+        return A
+    B = sparse.csr_array(A.T)
+    difference = abs(A - B)
+    largest = float(difference.max()) if difference.nnz else 0.0
+    # Relative to the largest weight: 1e-8, in float32 100 units in the last place.
+    tolerance = max(1e-8, 100 * float(np.finfo(A.dtype).eps))
+    if largest > tolerance * float(A.data.max(initial=0.0)):
+        entries = difference.tocoo()
+        i, j = (int(c[entries.data.argmax()]) for c in entries.coords)
+        raise ValueError(
+            f"The affinity is asymmetric: entry ({i}, {j}) is {A[i, j]:.10g}, "
+            f"entry ({j}, {i}) is {A[j, i]:.10g}. Symmetrise it, for example with "
+            "(W + W.T) / 2 or W.maximum(W.T)."
+        )
+    return sparse.csr_array((A + B) / 2)
 
 
 def refuse_negative(A: sparse.csr_array) -> None:
@@ -270,22 +280,48 @@ def refuse_negative(A: sparse.csr_array) -> None:
         )
 
 
-def _symmetric(A: sparse.csr_array) -> sparse.csr_array:
-    """Return a matrix that is symmetric, but for rounding, made exactly so."""
-    if csr_is_symmetric(A.indptr, A.indices, A.data):
-        return A
-    B = sparse.csr_array(A.T)
-    difference = abs(A - B)
-    largest = float(difference.max()) if difference.nnz else 0.0
-    # Rounding, relative to the largest weight: 1e-8, in float32 100 units in the last
-    # place.
-    tolerance = max(1e-8, 100 * float(np.finfo(A.dtype).eps))
-    if largest > tolerance * float(A.data.max(initial=0.0)):
-        entries = difference.tocoo()
-        i, j = (int(c[entries.data.argmax()]) for c in entries.coords)
-        raise ValueError(
-            f"The affinity is asymmetric: entry ({i}, {j}) is {A[i, j]:.10g}, "
-            f"entry ({j}, {i}) is {A[j, i]:.10g}. Symmetrise it, for example with "
-            "(W + W.T) / 2 or W.maximum(W.T)."
+def warn_of_sizes(
+    labels: NDArray[np.integer], n_clusters: int, regularization: float
+) -> None:
+    """Warn of clusters far below the average, and of one that is nearly all."""
+    n, k = labels.size, n_clusters
+    sizes = np.bincount(labels)
+    sizes = sizes[sizes > 0]  # k-means may leave a number without nodes
+    tiny = np.sort(sizes[sizes < smallest_size(n, k)])
+    if tiny.size == 0 and (k == 1 or sizes.max() <= MAX_CLUSTER_FRACTION * n):
+        return
+    # What is found, and what helps: more regularisation, up to the mean degree.
+    smallest = ", ".join(map(str, tiny[:10])) + ", ..." * (tiny.size > 10)
+    tiny_text = f" {tiny.size} of {k} have {smallest}," if tiny.size else ""
+    remedy = (
+        f"regularization={max(0.1, 10 * regularization):g} (now {regularization:g}) "
+        "makes such clusters costly."
+    )
+    if regularization >= 1:
+        remedy = f"Fewer than n_clusters={k} may be of more use."
+    warn_user(
+        f"The clusters are of very different sizes:{tiny_text} the largest has "
+        f"{sizes.max()} of {n} nodes. {remedy}"
+    )
+
+
+def warn_of_balance(
+    labels: NDArray[np.integer], codes: NDArray[np.int64], balance: NDArray[np.float64]
+) -> None:
+    """Warn of the least fair cluster that chance should have made fair.
+
+    `codes` has a column for each attribute, `balance` a row of the clusters' balances.
+    """
+    sizes = np.bincount(labels)
+    sizes = sizes[sizes > 0]
+    population = cluster_balances(codes)
+    shares = np.array([[np.bincount(x).min()] for x in codes.T]) / labels.size
+    is_expected = sizes * shares >= MIN_EXPECTED_COUNT
+    relative_balance = np.where(is_expected, balance / population, np.inf)
+    worst = np.unravel_index(relative_balance.argmin(), relative_balance.shape)
+    if relative_balance[worst] < MIN_RELATIVE_BALANCE:
+        warn_user(
+            f"A cluster of {sizes[worst[1]]} nodes has balance {balance[worst]:.2g}, "
+            f"and the population {population[worst[0], 0]:.2g}: k-means has lost what "
+            'the embedding promised. assign_labels="fair" keeps it.'
         )
-    return sparse.csr_array((A + B) / 2)

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
 from scalefair._entries import check_array
-from scalefair._groups import combinations, compared_attributes
+from scalefair._groups import compared_attributes
 from scalefair.cluster._assignment_dual import DualSolution, maximise_dual
 from scalefair.cluster._share_bounds import (
     ShareBounds,
     cheapest_counts,
-    check_tolerance,
+    check_number,
     max_cost_counts,
     round_counts,
     round_sizes,
@@ -177,7 +177,16 @@ def fair_assignment(
     """
     rows: Any = check_array(X, dtype=np.float64, input_name="X")
     means: Any = check_array(centers, dtype=np.float64, input_name="centers")
-    _check(rows, means, tolerance)
+    if means.shape[1] != rows.shape[1]:
+        raise ValueError(
+            f"centers must have the {rows.shape[1]} columns of X, got {means.shape[1]}."
+        )
+    if len(means) > len(rows):
+        raise ValueError(
+            f"{len(means)} centers for {len(rows)} rows: every cluster needs a row, "
+            "give fewer centers."
+        )
+    tolerance = check_number(tolerance, "tolerance")
     compared = compared_attributes(sensitive_features, len(rows), attributes)
     codes = np.column_stack([attribute.codes for attribute in compared])
     if not (
@@ -187,7 +196,7 @@ def fair_assignment(
             f"min_size must be an integer from 1 to {len(rows) // len(means)}, the "
             f"average size of {len(means)} clusters, got {min_size!r}."
         )
-    return assign_rows(rows, means, codes, float(tolerance), min_size=int(min_size))
+    return assign_rows(rows, means, codes, tolerance, min_size=int(min_size))
 
 
 def assign_rows(
@@ -211,9 +220,8 @@ def assign_rows(
     """
     n, k = len(rows), len(centers)
     # Step 1: rows sorted by kind, and their costs.
-    first, kinds = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
+    bounds, kinds = ShareBounds.of(codes, tolerance, ratio)
     order = np.argsort(kinds, kind="stable")
-    bounds = ShareBounds.of(codes[first], np.bincount(kinds), tolerance, ratio)
     weights = np.ones(n) if weights is None else weights
     rows, kinds, weights = rows[order], kinds[order], weights[order]
     costs = squared_distances(rows, centers) * weights[:, None]
@@ -248,19 +256,6 @@ def assign_rows(
         message=message,
         _dual=dual,
     )
-
-
-def _check(X: Array, centers: Array, tolerance: float) -> None:
-    if centers.shape[1] != X.shape[1]:
-        raise ValueError(
-            f"centers must have the {X.shape[1]} columns of X, got {centers.shape[1]}."
-        )
-    if centers.shape[0] > X.shape[0]:
-        raise ValueError(
-            f"{centers.shape[0]} centers for {X.shape[0]} rows: every cluster needs a "
-            "row, give fewer centers."
-        )
-    check_tolerance(tolerance)
 
 
 def squared_distances(X: Array, centers: Array) -> Array:
@@ -395,17 +390,15 @@ class AssignmentProblem:
         high: Ints | None = None,
     ) -> FlowSolution:
         """Cheapest labels with counts within bounds, by default just the target."""
-        n, target = len(self.C), target.copy()
-        low = target.copy() if low is None else low
-        high = low if high is None else high
-        prices = prices.copy()
+        target, prices = target.copy(), prices.copy()
+        low, high = (target.copy() if x is None else x for x in (low, high))
         labels, values = self._best_columns(prices)
         rounding = 1e-14 * float(np.abs(values).max())
         share_ties(self.C, self.kinds, prices, target, labels, values, rounding)
         n_paths = min_cost_flow(self.C, self.kinds, prices, low, high, target, labels)
         if n_paths < 0:  # the counts do not add up to the rows of a kind
             raise RuntimeError("No path is left from a surplus to a deficit.")
-        cost = float(self.C[np.arange(n), labels].sum())
+        cost = float(self.C[np.arange(len(labels)), labels].sum())
         return FlowSolution(cost, labels, prices, target)
 
     def _relaxations(self) -> list[Relaxation]:
@@ -465,7 +458,7 @@ class AssignmentProblem:
         multipliers = np.zeros((h, k))
         if is_in.sum() == 1:  # it takes all rows
             prices[:, is_in], counts[:, is_in] = 0.0, self.bounds.sizes[:, None]
-            return DualSolution(multipliers, prices, counts, 0)
+            return DualSolution(multipliers, prices, counts, multipliers, 0.0, 0.0)
         C, start = (self.C, self.start) if is_in.all() else (self.C[:, is_in], None)
         dual = maximise_dual(C, self.offsets, self.bounds.constraints, start)
         prices[:, is_in], counts[:, is_in] = dual.prices, dual.counts

@@ -178,7 +178,8 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         check_compared(compared, "sklearn.cluster.KMeans")
         self.groups_ = fitted_groups(compared)
         codes = np.column_stack([attribute.codes for attribute in compared])
-        ratio, population_balance = self.min_balance or 0.0, _balances(codes).min()
+        ratio = self.min_balance or 0.0
+        population_balance = cluster_balances(codes).min()
         if ratio > population_balance:
             raise ValueError(
                 f"min_balance={ratio:g} is above the balance of the population, "
@@ -199,7 +200,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         self.labels_ = self.assignment_.labels
         self.cluster_centers_ = cluster_means(rows, self.labels_)
         self.inertia_ = _inertia(rows, self.labels_)
-        self.balance_ = cluster_balances(self.labels_, codes).min(axis=0)
+        self.balance_ = cluster_balances(codes, self.labels_).min(axis=0)
         self.minimum_balance_ = float(self.balance_.min())
         return self
 
@@ -233,7 +234,8 @@ class FairKMeans(ClusterMixin, BaseEstimator):
             first, _ = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
             sample = np.union1d(first, rng.choice(n, size, replace=False))
             # Groups may be a little rarer in the sample: its ratio is then lower, too.
-            ratio *= min(1.0, (_balances(codes[sample]) / _balances(codes)).min())
+            relative = cluster_balances(codes[sample]) / cluster_balances(codes)
+            ratio *= min(1.0, relative.min())
             rows, codes = rows[sample], codes[sample]
         # Step 2: k-means of all rows, and k-means++ among the largest group.
         largest = rows[codes[:, 0] == np.bincount(codes[:, 0]).argmax()]
@@ -272,6 +274,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
             ratio=ratio,
             search_sizes=False,
         )
+        # Assignments are not exact: the cheapest so far goes on, costs never rise.
         best, max_iter = assign(centres, start=start), max_iter or self.max_iter
         for n_iter in range(2, max_iter + 1):
             previous = best
@@ -285,9 +288,3 @@ class FairKMeans(ClusterMixin, BaseEstimator):
 def _inertia(rows: Array, labels: NDArray[np.integer]) -> float:
     differences = rows - cluster_means(rows, labels)[labels]
     return float(np.vdot(differences, differences))
-
-
-def _balances(codes: Ints) -> Array:
-    """Rows of the smallest group for each one of the largest, of each attribute."""
-    counts = [np.bincount(column) for column in codes.T]
-    return np.array([count.min() / count.max() for count in counts])

@@ -28,10 +28,11 @@ from scalefair.cluster._base import (
     checked_affinity,
     cluster_balances,
     kept_groups,
-    partitioned_affinity,
+    refuse_negative,
     submatrix,
+    warn_of_balance,
+    warn_of_sizes,
 )
-from scalefair.cluster._cluster_quality import warn_of_balance, warn_of_sizes
 from scalefair.cluster._fair_assignment import FairAssignment, assign_rows
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
 from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
@@ -43,9 +44,10 @@ from scalefair.operators import (
     NormalizedAffinity,
     NormalizedOperator,
     NystroemKernel,
+    PartitionedMatrix,
     RBFKernel,
 )
-from scalefair.streaming import is_partitioned
+from scalefair.streaming import PartitionedRows, is_partitioned
 
 Array = NDArray[np.float64]
 
@@ -398,7 +400,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 problem, H, kept, centres, clusters, prices
             )
         codes = codes.reshape(problem.n, -1)
-        balance = cluster_balances(labels, codes)
+        balance = cluster_balances(codes, labels)
         self.balance_ = balance.min(axis=0)
         self.minimum_balance_ = float(balance.min())
         warn_of_sizes(labels, self.n_clusters, self.regularization)
@@ -492,7 +494,10 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 'use affinity="precomputed".'
             )
         if in_parts:
-            W = partitioned_affinity(W)
+            rows = PartitionedRows.of(W)
+            check_square(rows.shape)
+            W = PartitionedMatrix(rows)
+            rows.map(refuse_negative).gather()
         self.n_features_in_ = W.shape[1]
         if hasattr(self, "feature_names_in_"):  # of an earlier fit
             del self.feature_names_in_
@@ -557,19 +562,14 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.refinement_: RefinedPartition | None = None
         # Step 1: k-means.
         rows, weights = embedding_rows(H, problem.affinity)
-        labels = embedding_kmeans(
-            rows,
-            self.n_clusters,
-            weights=weights,
-            n_init=self.n_init,
-            random_state=rng,
-        )
+        options: dict[str, Any] = {"n_init": self.n_init, "random_state": rng}
+        labels = embedding_kmeans(rows, self.n_clusters, weights=weights, **options)
         centres = cluster_means(rows, labels, weights)
         if self.assign_labels == "kmeans":
             return labels, centres, np.unique(labels), None
         # Step 2: the fair assignment to its centres.
         k, codes = len(centres), problem.group_codes.reshape(problem.n, -1)
-        min_size = 1 if weights is None else smallest_size(problem.n, k)
+        min_size = 1 if problem.affinity.tau == 0 else smallest_size(problem.n, k)
         self.assignment_ = assign_rows(
             rows, centres, codes, self.balance_tolerance, weights, min_size
         )

@@ -20,21 +20,23 @@ from scalefair.kernels import (
 )
 
 Array = NDArray[np.float64]
+# Rows (n, d), and how much each counts.
+WeightedRows = tuple[Array, Array]
 
 # Centres added to the best ones in attempts to mend them, in turn. With three in each
 # cuts of three networks were .04 to .7 % larger, about the spread of six seeds.
 N_EXTRA_CENTRES = (5, 3, 2, 1)
 
 
-def embedding_rows(H: Array, affinity: Any) -> tuple[Array, Array | None]:
-    """Rows of ``D^{-1/2} H`` and their weights; None: all count alike.
+def embedding_rows(H: Array, affinity: Any) -> tuple[Array, Array]:
+    """Rows of ``D^{-1/2} H`` and their weights, all 1 without regularisation.
 
-    If the affinity is regularised rows have unit length, and the weights of the
-    normalised cut, ``d + tau`` (Dhillon, Guan and Kulis 2004), in units of their mean.
+    With it rows have unit length, and the weights of the normalised cut, ``d + tau``
+    (Dhillon, Guan and Kulis 2004), in units of their mean.
     """
     rows: Array = H * affinity.inv_sqrt_degrees[:, None]
     if affinity.tau == 0:
-        return rows, None
+        return rows, np.ones(len(rows))
     weights = affinity.inv_sqrt_degrees**-2.0
     return unit_rows(rows), weights / weights.mean()
 
@@ -67,48 +69,40 @@ def embedding_kmeans(
     X = np.ascontiguousarray(U, dtype=np.float64)
     n_starts = (n_init + 2) // 2
     with single_blas_thread():
-        # Step 1: starts.
-        residual = X.copy()
-        pivots = _pivots(residual, n_clusters)
-        rows = WeightedRows(np.subtract(X, X.mean(axis=0), out=residual), weights)
-        runs = [_iterate(rows, rows.X[pivots])]
+        # Step 1: starts. Rows are centred: their differences lose no digits then.
+        rows = X.copy()
+        pivots = _pivots(rows, n_clusters)
+        np.subtract(X, X.mean(axis=0), out=rows)
+        data = rows, np.ones(len(X)) if weights is None else weights
+        runs = [_iterate(data, rows[pivots])]
         for _ in range(n_starts - 1):
             infinite = np.full(len(X), np.inf)
-            runs.append(_iterate(rows, _add_centres(rows, infinite, n_clusters, rng)))
+            runs.append(_iterate(data, _add_centres(data, infinite, n_clusters, rng)))
         # Step 2: merge them in pairs, as in a tournament.
         while len(runs) > 1:
             pairs = zip(runs[::2], runs[1::2], strict=False)
-            merged = [_merge_runs(rows, *pair) for pair in pairs]
+            merged = [_merge_runs(data, *pair) for pair in pairs]
             runs = merged + runs[len(runs) & ~1 :]
         best = runs[0]
-        # Step 3: try to mend the best one.
+        # Step 3: try to mend the best one, by more centres than are to stay.
         for n_extra in islice(cycle(N_EXTRA_CENTRES), n_init - n_starts):
             n_extra = min(n_extra, n_clusters - 1)
-            extra = _add_centres(rows, best.distances, n_extra, rng)
-            best = _split_merge(rows, best, np.vstack([best.centres, extra]))
-        final = _iterate(rows, best.centres, max_iter=300, rtol=1e-6)
-    labels: NDArray[np.int32] = final.labels
-    return labels
+            extra = _add_centres(data, best.distances, n_extra, rng)
+            best = _split_merge(data, best, np.vstack([best.centres, extra]))
+        # Step 4: iterate it to the end.
+        return _iterate(data, best.centres, max_iter=300, rtol=1e-6).labels
 
 
 def cluster_means(
     U: NDArray[np.floating],
     labels: NDArray[np.integer],
-    weights: Array | None = None,
+    weights: Array | float = 1.0,
 ) -> Array:
     """Mean of the rows, by their weights, of each cluster that has any."""
-    counts = np.bincount(labels, weights)
-    columns = U.T if weights is None else U.T * weights
-    sums = np.stack([np.bincount(labels, column) for column in columns], axis=1)
+    counts = np.bincount(labels, np.broadcast_to(weights, len(labels)))
+    sums = np.stack([np.bincount(labels, x) for x in U.T * weights], axis=1)
     means: Array = sums[counts > 0] / counts[counts > 0, None]
     return means
-
-
-class WeightedRows(NamedTuple):
-    """Rows (n, d), and how much each counts; None: all alike."""
-
-    X: Array
-    weights: Array | None
 
 
 class KMeansRun(NamedTuple):
@@ -132,17 +126,15 @@ def _pivots(X: Array, n_pivots: int) -> list[int]:
     return pivots
 
 
-def _assign(rows: WeightedRows, centres: Array) -> KMeansRun:
-    nearest = nearest_centres(rows.X, centres, rows.weights)
-    counts = nearest.counts[:, None]
-    means = np.divide(nearest.sums, counts, out=centres.copy(), where=counts > 0)
-    distances, weights = nearest.distances, rows.weights
-    cost = float(distances.sum() if weights is None else weights @ distances)
-    return KMeansRun(nearest.labels, distances, cost, nearest.losses, means)
+def _assign(data: WeightedRows, centres: Array) -> KMeansRun:
+    labels, distances, sums, counts, losses = nearest_centres(data[0], centres, data[1])
+    counts = counts[:, None]
+    means = np.divide(sums, counts, out=centres.copy(), where=counts > 0)
+    return KMeansRun(labels, distances, float(data[1] @ distances), losses, means)
 
 
 def _iterate(
-    rows: WeightedRows,
+    data: WeightedRows,
     centres: Array,
     max_iter: int = 8,
     rtol: float = 1e-4,
@@ -155,7 +147,7 @@ def _iterate(
     """
     previous_cost = np.inf
     for i in range(max_iter):
-        run = _assign(rows, centres)
+        run = _assign(data, centres)
         centres = run.centres
         if previous_cost - run.cost <= rtol * run.cost:
             break
@@ -166,19 +158,19 @@ def _iterate(
 
 
 def _add_centres(
-    rows: WeightedRows, distances: Array, n_more: int, rng: np.random.RandomState
+    data: WeightedRows, distances: Array, n_more: int, rng: np.random.RandomState
 ) -> Array:
     """Rows by greedy k-means++ (Arthur and Vassilvitskii 2007, as in scikit-learn).
 
     `distances` are the squared ones to the centres so far, infinite without any.
     """
-    X, weights = rows
+    X, weights = data
     n_trials = 2 + int(math.log(max(n_more, 1)))
     trial_distances = np.empty((n_trials, len(X)))
     chosen: list[int] = []
     while len(chosen) < n_more:
         # Step 1: rows drawn with probabilities that grow with their distances.
-        ends = np.cumsum(distances if weights is None else distances * weights)
+        ends = np.cumsum(distances * weights)
         if not ends[-1] > 0:
             break
         if np.isinf(ends[-1]):
@@ -188,25 +180,25 @@ def _add_centres(
             trials = np.minimum(np.searchsorted(ends, picks, "right"), len(X) - 1)
         # Step 2: that with which the cost is smallest.
         out = trial_distances[: len(trials)]
-        costs = capped_distances(X, X[trials], distances, out, weights)
+        costs = capped_distances(X, X[trials], distances, weights, out)
         best = int(costs.argmin())
         distances = out[best].copy()
         chosen.append(int(trials[best]))
     return X[chosen]
 
 
-def _merge_runs(rows: WeightedRows, a: KMeansRun, b: KMeansRun) -> KMeansRun:
+def _merge_runs(data: WeightedRows, a: KMeansRun, b: KMeansRun) -> KMeansRun:
     """Best of two runs and of the one from the centres of both."""
     best, other = sorted((a, b), key=lambda run: run.cost)
     if other.cost - best.cost <= 1e-6 * other.cost:  # most likely the same centres
         return best
-    return _split_merge(rows, best, np.vstack([best.centres, other.centres]))
+    return _split_merge(data, best, np.vstack([best.centres, other.centres]))
 
 
-def _split_merge(rows: WeightedRows, best: KMeansRun, centres: Array) -> KMeansRun:
+def _split_merge(data: WeightedRows, best: KMeansRun, centres: Array) -> KMeansRun:
     """Best of a run and of one from more centres, of which the least useful go."""
     n_clusters = len(best.centres)
-    run = _iterate(rows, centres, max_iter=2)
+    run = _iterate(data, centres, max_iter=2)
     while len(run.centres) > n_clusters:
         # Half of those to go at a time; none together with its nearest centre, for the
         # loss of one is small because the other stays.
@@ -218,6 +210,6 @@ def _split_merge(rows: WeightedRows, best: KMeansRun, centres: Array) -> KMeansR
         for c in np.argsort(run.losses, kind="stable"):
             if len(removed) < n_removed and not (nearest[removed] == c).any():
                 removed.append(int(c))
-        run = _assign(rows, np.delete(run.centres, removed, axis=0))
-    run = _iterate(rows, run.centres, cost_to_beat=best.cost)
+        run = _assign(data, np.delete(run.centres, removed, axis=0))
+    run = _iterate(data, run.centres, cost_to_beat=best.cost)
     return run if run.cost < best.cost else best

@@ -52,14 +52,28 @@ def neighbors_graph(
     """Symmetric k-NN graph: ``w_ij`` is 1 for mutual neighbours, 1/2 for one-sided."""
     if not isinstance(neighbors, str):
         return _transformed(X, neighbors, check_random_state(random_state))
-    n = X.shape[0]
+    n, is_dense = X.shape[0], not sparse.issparse(X)
     if n_neighbors >= n:
         raise ValueError(
             f"n_neighbors = {n_neighbors} must be less than the number of samples, {n}."
         )
     if (unit := _unit(X)) != 1:
         X = X / unit
-    if _is_approximate(X, neighbors):
+    # On macOS "auto" never takes approximate neighbours: see `_repeatable`.
+    is_approximate = neighbors == "approximate"
+    if neighbors == "auto" and is_dense and sys.platform != "darwin":
+        is_approximate = n >= MIN_APPROXIMATE_ROWS and _faiss() is not None
+    if is_approximate and not is_dense:
+        raise ValueError(
+            'neighbors="approximate" takes dense rows. For sparse ones use '
+            'neighbors="exact" or a transformer, such as PyNNDescentTransformer of '
+            "pynndescent."
+        )
+    if is_approximate and _faiss() is None:
+        raise ImportError(
+            'neighbors="approximate" needs faiss: pip install "scalefair[neighbors]".'
+        )
+    if is_approximate:
         graph = _approximate(X, n_neighbors, check_random_state(random_state))
         if graph is not None:
             return graph
@@ -71,6 +85,7 @@ def new_neighbors(
     X: Any, n_neighbors: int, fitted: Any, search: Any
 ) -> sparse.csr_array:
     """Neighbours of new rows among the fitted ones, found as theirs were; weight 1."""
+    # Step 1: a transformer knows its rows.
     (m, n), exact = (X.shape[0], fitted.shape[0]), search is None
     if not (exact or isinstance(search, tuple)):
         if not hasattr(search, "transform"):
@@ -78,9 +93,11 @@ def new_neighbors(
         return _ones(_graph_by(search, search.transform, X, (m, n)))
     if (unit := _unit(fitted)) != 1:
         X, fitted = X / unit, fitted / unit
+    # Step 2: exactly, where that is asked for or takes a second.
     if exact or m <= N_EXACT_ROWS:
         nearest = NearestNeighbors(n_neighbors=n_neighbors).fit(fitted)
         return _graph_of(nearest.kneighbors(X, return_distance=False), n)
+    # Step 3: as many lists as the fit searched, made again from the same seed.
     seed, n_probes = search
     lists = InvertedLists(fitted, seed)
     neighbors = np.empty((m, n_neighbors), dtype=np.int64)
@@ -174,25 +191,6 @@ def _unit(X: Any) -> float:
     """By what rows are divided, for squared distances in range; 1 as a rule."""
     largest = float(max(X.max(), -X.min()))
     return largest if largest > 0 and not 1e-15 <= largest <= 1e15 else 1.0
-
-
-def _is_approximate(X: Any, neighbors: str) -> bool:
-    dense = not sparse.issparse(X)
-    if neighbors == "approximate" and not dense:
-        raise ValueError(
-            'neighbors="approximate" takes dense rows. For sparse ones use '
-            'neighbors="exact" or a transformer, such as PyNNDescentTransformer of '
-            "pynndescent."
-        )
-    if neighbors == "approximate" and _faiss() is None:
-        raise ImportError(
-            'neighbors="approximate" needs faiss: pip install "scalefair[neighbors]".'
-        )
-    # On macOS only on demand: see `InvertedLists._repeatable`.
-    many = X.shape[0] >= MIN_APPROXIMATE_ROWS and dense and sys.platform != "darwin"
-    return neighbors == "approximate" or (
-        neighbors == "auto" and many and _faiss() is not None
-    )
 
 
 def _approximate(X: Any, n_neighbors: int, rng: RandomState) -> NeighborsGraph | None:

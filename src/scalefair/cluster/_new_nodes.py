@@ -53,11 +53,11 @@ class NystroemExtension:
         prices: Array | None,
     ) -> NystroemExtension:
         """Compute it from the solution H of a problem; this takes a product with Q."""
-        # Q Q^T M H = F S. All columns of F depend: S is the shortest that does it.
+        # Step 1: Q Q^T M H = F S. All columns of F depend: S is the shortest solution.
         Q, F = problem.Q, problem.F
         MQ = np.ascontiguousarray(problem.affinity @ Q)
         S: Any = np.linalg.lstsq(block_gram(Q, F), block_gram(MQ, H), rcond=None)[0]
-        # Row i of F S is d_i^{-1/2} (S_group - z^T S), for each attribute.
+        # Step 2: row i of F S is d_i^{-1/2} (S_group - z^T S), for each attribute.
         shifts: list[Array] = []
         stop = 0
         for codes in problem.group_codes.reshape(problem.n, -1).T:
@@ -122,12 +122,25 @@ def predict_labels(
             'solver="admm" gives no eigenvectors, from which the rows of new nodes '
             'could come. Fit with another solver, such as "auto".'
         )
-    _check_eigenvalues(model.eigenvalues_, model.residuals_)
+    # Step 1: rows are divided by eigenvalues: of none may a tenth be noise.
+    eigenvalues, residuals = model.eigenvalues_, model.residuals_
+    noise = np.maximum(residuals, ROUNDING)
+    is_noisy = noise > 0.1 * np.abs(eigenvalues)
+    if is_noisy.any():
+        worst = int((noise / np.maximum(np.abs(eigenvalues), TINY)).argmax())
+        raise ValueError(
+            f"{is_noisy.sum()} of {is_noisy.size} eigenvalues are too near 0 for new "
+            f"nodes, whose rows are divided by them (eigenvalue "
+            f"{eigenvalues[worst]:.1e}, residual {residuals[worst]:.1e}): lower tol or "
+            "n_clusters."
+        )
+    # Step 2: rows of the embedding, and the centres at which they cost least.
     codes = _encode_new_groups(model, sensitive_features, X.shape[0])
     rows, weights = extension.embed(
-        new_affinity(model, X), model.embedding_, model.eigenvalues_, codes
+        new_affinity(model, X), model.embedding_, eigenvalues, codes
     )
     labels = extension.assign(rows, weights, codes)
+    # Step 3: nodes that nothing links to those of the fit.
     if model.connected_components != "largest":
         weights = weights + extension.tau
     isolated = np.flatnonzero(~(weights > 0))
@@ -174,17 +187,3 @@ def _encode_new_groups(model: Any, sensitive_features: Any, n: int) -> Codes:
             "sensitive_features, the group of each new node."
         )
     return []
-
-
-def _check_eigenvalues(eigenvalues: Array, residuals: Array) -> None:
-    """Refuse to divide by eigenvalues that are mostly noise: more than a tenth."""
-    noise = np.maximum(residuals, ROUNDING)
-    is_noisy = noise > 0.1 * np.abs(eigenvalues)
-    if is_noisy.any():
-        worst = int((noise / np.maximum(np.abs(eigenvalues), TINY)).argmax())
-        raise ValueError(
-            f"{is_noisy.sum()} of {is_noisy.size} eigenvalues are too near 0 for new "
-            f"nodes, whose rows are divided by them (eigenvalue "
-            f"{eigenvalues[worst]:.1e}, residual {residuals[worst]:.1e}): lower tol or "
-            "n_clusters."
-        )

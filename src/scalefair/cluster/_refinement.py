@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,10 @@ from scipy import sparse
 
 from scalefair._docs import documented
 from scalefair._entries import check_array, equal_weight, graph_as_matrix
-from scalefair._groups import combinations, compared_attributes
+from scalefair._groups import compared_attributes
 from scalefair._random_state import check_random_state
 from scalefair.cluster._base import checked_affinity
-from scalefair.cluster._share_bounds import ShareBounds, check_tolerance, smallest_size
+from scalefair.cluster._share_bounds import ShareBounds, check_number, smallest_size
 from scalefair.kernels import degrees_and_inner_weights, refine
 
 
@@ -116,16 +116,13 @@ def refine_partition(
     >>> bool((refined.labels == planted).all())
     True
     """
+    # Step 1: the graph, the labels as numbers from 0, and the parameters.
     W, sensitive_features = graph_as_matrix(W, sensitive_features)
     W = checked_affinity(sparse.csr_array(check_array(W, accept_sparse=True)))
     n = W.shape[0]
     clusters, codes = encode_labels(labels, n)
-    check_tolerance(tolerance)
-    is_number = isinstance(regularization, Real) and np.isfinite(regularization)
-    if not (is_number and regularization >= 0):
-        raise ValueError(
-            f"regularization must be a finite number >= 0, got {regularization!r}."
-        )
+    tolerance = check_number(tolerance, "tolerance")
+    regularization = check_number(regularization, "regularization")
     if not (isinstance(max_iter, Integral) and max_iter >= 1):
         raise ValueError(f"max_iter must be an integer >= 1, got {max_iter!r}.")
     compared = compared_attributes(sensitive_features, n, attributes)
@@ -136,9 +133,10 @@ def refine_partition(
             f"Cluster {clusters[edges.argmin()]} has no edges, so that its normalised "
             "cut is 0 / 0: give its nodes other labels, or regularization > 0."
         )
+    # Step 2: local search; labels are again those that were passed.
     rng = check_random_state(random_state)
     refined = refine_labels(
-        W, codes, groups, float(tolerance), float(regularization), rng, int(max_iter)
+        W, codes, groups, tolerance, regularization, rng, int(max_iter)
     )
     return replace(refined, labels=clusters[refined.labels].astype(np.int32))
 
@@ -159,8 +157,7 @@ def refine_labels(
     graph = W.indptr, W.indices, data, int(not weight)
     # Step 2: bounds on counts. Of several attributes moves could break a bound, which
     # is on sums of kinds: nodes only exchange.
-    first, kinds = combinations([*groups.T], (groups.max(axis=0) + 1).tolist())
-    bounds = ShareBounds.of(groups[first], np.bincount(kinds), tolerance)
+    bounds, kinds = ShareBounds.of(groups, tolerance)
     n, k, c = len(labels), int(labels.max()) + 1, len(bounds.sizes)
     min_size = smallest_size(n, k) if bounds.n_attributes == 1 else n
     # Step 3: totals of the clusters, tau / n added to every weight.
@@ -170,23 +167,22 @@ def refine_labels(
     degrees += tau
     cells = np.bincount(kinds * k + refined, minlength=c * k)
     counts: NDArray[np.int64] = cells.reshape(c, k)
-    volumes: NDArray[np.float64] = np.bincount(refined, degrees, k).astype(np.float64)
+    volumes = np.bincount(refined, degrees, k).astype(np.float64)
     inner += tau / n * counts.sum(axis=0).astype(np.float64) ** 2
     cut_before = float((1 - inner / volumes).sum())
     # Step 4: local search.
+    limits, totals = (bounds.lower[:c], bounds.upper[:c]), (counts, volumes, inner)
+    order = rng.permutation(n)
     cut_after, n_passes = refine(
         graph,
         tau / n,
         degrees,
         kinds,
-        bounds.lower[:c],
-        bounds.upper[:c],
+        limits,
         min_size,
-        rng.permutation(n),
+        order,
         refined,
-        counts,
-        volumes,
-        inner,
+        totals,
         max_iter,
     )
     return RefinedPartition(

@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.linalg import block_diag
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from scalefair._groups import combinations
 from scalefair._rounding import ROUNDING
 
 Array = NDArray[np.float64]
@@ -29,11 +30,12 @@ def smallest_size(n: int, k: int) -> int:
     return max(1, math.ceil(0.1 * n / k))
 
 
-def check_tolerance(tolerance: Any) -> None:
-    """Raise a ValueError unless a tolerance is a finite number >= 0."""
-    number = isinstance(tolerance, Real) and math.isfinite(tolerance)
-    if not (number and tolerance >= 0):
-        raise ValueError(f"tolerance must be a finite number >= 0, got {tolerance!r}.")
+def check_number(value: Any, name: str) -> float:
+    """Raise a ValueError unless a value is a finite number >= 0."""
+    is_number = isinstance(value, Real) and math.isfinite(value)
+    if not (is_number and value >= 0):
+        raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
+    return float(value)
 
 
 @dataclass(frozen=True)
@@ -47,23 +49,22 @@ class ShareBounds:
     """
 
     sizes: Ints  # (c,): rows of each kind
-    members: Any  # (h, c), sparse, 0 or 1: kinds in each group, attributes stacked
+    members: Ints  # (h, c), 0 or 1: kinds in each group, attributes stacked
     tolerance: float
     ratio: float
     pairs: Array  # (p, h): ``pairs @ N_l <= 0``, the ratios of more than two groups
 
     @classmethod
     def of(
-        cls, groups: Ints, sizes: Ints, tolerance: float, ratio: float = 0.0
-    ) -> ShareBounds:
-        """Take the groups (c, n_attributes) of each kind, and how many rows it has."""
-        starts = np.append(0, np.cumsum(groups.max(axis=0) + 1))
-        positions = (groups + starts[:-1]).ravel()
-        kinds = np.repeat(np.arange(len(groups)), groups.shape[1])
-        members = sparse.csr_array(
-            (np.ones(positions.size, np.int64), (positions, kinds)),
-            shape=(starts[-1], len(groups)),
-        )
+        cls, codes: Ints, tolerance: float, ratio: float = 0.0
+    ) -> tuple[ShareBounds, Ints]:
+        """Bounds for rows with groups `codes` (n, n_attributes), and their kinds."""
+        first, kinds = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
+        # Groups of all attributes, one after the other.
+        starts = np.append(0, np.cumsum(codes.max(axis=0) + 1))
+        groups = codes[first] + starts[:-1]
+        members = np.zeros((starts[-1], len(groups)), np.int64)
+        members[groups.T, np.arange(len(groups))] = 1
         pairs = np.zeros((0, starts[-1]))
         if ratio > 0 and starts[-1] > 2:
             blocks = []
@@ -71,7 +72,7 @@ class ShareBounds:
                 s, t = np.nonzero(~np.eye(h, dtype=bool))
                 blocks.append(ratio * np.eye(h)[s] - np.eye(h)[t])
             pairs = block_diag(*blocks)
-        return cls(sizes, members, tolerance, ratio, pairs)
+        return cls(np.bincount(kinds), members, tolerance, ratio, pairs), kinds
 
     @property
     def is_box(self) -> bool:
@@ -81,7 +82,7 @@ class ShareBounds:
     @property
     def n_attributes(self) -> int:
         """Number of attributes, each of whose groups holds every row once."""
-        return int(self.members.nnz) // len(self.sizes)
+        return int(self.members[:, 0].sum())
 
     @cached_property
     def lower(self) -> Array:
@@ -114,10 +115,8 @@ class ShareBounds:
             inwards = np.ceil(minimum * (1 - ROUNDING))
             expected = np.outer(self._shares, sizes) * (1 + ROUNDING)
             minimum = np.where(inwards <= expected, inwards, np.floor(minimum))
-            low, high = (
-                np.maximum(low, minimum),
-                np.minimum(high, sizes - minimum[::-1]),
-            )
+            low = np.maximum(low, minimum)
+            high = np.minimum(high, sizes - minimum[::-1])
         return low.astype(np.int64), np.minimum(high.astype(np.int64), sizes)
 
     def excess(self, counts: Ints) -> float:
@@ -241,7 +240,8 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
     )
     if result.x is None:
         raise RuntimeError(f"The counts were not rounded: {result.message}")
-    return _whole(result.x[:m], (c, k))
+    rounded: Ints = np.rint(result.x[:m]).astype(np.int64).reshape(c, k)
+    return rounded
 
 
 def cheapest_counts(
@@ -275,7 +275,8 @@ def cheapest_counts(
     )
     if result.x is None:
         return np.empty((0, k), np.int64), -np.inf
-    return _whole(result.x[n * k :], (c, k)), unit * float(result.mip_dual_bound)
+    counts: Ints = np.rint(result.x[n * k :]).astype(np.int64).reshape(c, k)
+    return counts, unit * float(result.mip_dual_bound)
 
 
 def _solve_milp(
@@ -302,8 +303,3 @@ def _solve_milp(
         # Branch and bound of 100 nodes takes a few seconds at most.
         options={"node_limit": 100, "mip_rel_gap": gap},
     )
-
-
-def _whole(values: Array, shape: tuple[int, int]) -> Ints:
-    counts: Ints = np.rint(values).astype(np.int64).reshape(shape)
-    return counts

@@ -66,25 +66,27 @@ class FairProblem:
     @cached_property
     def F(self) -> Array:
         r""":math:`F = D^{-1/2} (G - 1 z^T)`, n x h, G the indicator of the groups."""
-        F0 = [
-            (codes[:, None] == np.arange(counts.size)) - counts / self.n
-            for codes in self.group_codes.reshape(self.n, -1).T
-            for counts in [np.bincount(codes)]
-        ]
-        F: Array = np.hstack(F0) * self.affinity.inv_sqrt_degrees[:, None]
+        G = indicator(self.group_codes.reshape(self.n, -1))
+        F: Array = (G - G.mean(axis=0)) * self.affinity.inv_sqrt_degrees[:, None]
         return F
 
     @cached_property
     def Q(self) -> Array:
         """Orthonormal basis of the span of F, n x (h - 1) or less."""
-        if self.group_codes.ndim == 1:
-            # The columns of F add up to zero; all but one are independent.
-            return np.linalg.qr(self.F[:, :-1])[0]
-        return np.linalg.qr(self.F[:, independent_groups(self.group_codes)])[0]
+        # The columns of one attribute add up to zero; all but one are independent.
+        columns: Any = slice(-1)
+        if self.group_codes.ndim > 1:
+            columns = independent_groups(self.group_codes)
+        return np.linalg.qr(self.F[:, columns])[0]
 
     def violation(self, H: Array) -> float:
         """Frobenius norm of ``F.T @ H``, with all columns of F."""
         return float(np.linalg.norm(block_gram(self.F, H)))
+
+
+def indicator(codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return the indicator of the groups of all attributes, by columns of codes."""
+    return np.hstack([x[:, None] == np.arange(x.max() + 1) for x in codes.T])
 
 
 def independent_groups(codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -93,11 +95,7 @@ def independent_groups(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     Which columns depend on others follows from the combinations of groups that occur,
     whatever their sizes and degrees: few rows of zeros and ones, well conditioned.
     """
-    sizes = codes.max(axis=0) + 1
-    cells = codes[combinations([*codes.T], sizes.tolist())[0]]
-    G = np.hstack(
-        [c[:, None] == np.arange(h) for c, h in zip(cells.T, sizes, strict=True)]
-    )
+    G = indicator(codes[combinations([*codes.T], (codes.max(axis=0) + 1).tolist())[0]])
     R, order = qr(G - G.mean(axis=0), mode="r", pivoting=True)
     pivots = np.abs(np.diagonal(R))
     return np.sort(order[: int((pivots > 1e-9 * pivots[0]).sum())])

@@ -31,23 +31,24 @@ from scalefair.kernels._csr import (
     csr_matmat,
     csr_normal_product,
     csr_rows_matmat,
-    csr_scale,
     csr_workspace,
     sparse_gram,
 )
 from scalefair.kernels._dense_rows import (
     dense_rows_gram,
     dense_rows_matmat,
-    dense_rows_moments,
     first_means,
     gather_shifted,
     label_scatter,
 )
-from scalefair.kernels._indicator_descent import indicator_sweep
 from scalefair.kernels._lapack import add_gram, eigenvalues, leading_eigh, matmul
 from scalefair.kernels._level_cuts import split_at_levels
 from scalefair.kernels._rbf import rbf_columns, rbf_matmat, rbf_tiles
-from scalefair.kernels._refinement import degrees_and_inner_weights, refine
+from scalefair.kernels._refinement import (
+    degrees_and_inner_weights,
+    indicator_sweep,
+    refine,
+)
 from scalefair.kernels._score_bins import (
     HINGE,
     LOGISTIC,
@@ -59,11 +60,12 @@ from scalefair.kernels._score_bins import (
     weighted_row_sums,
 )
 from scalefair.kernels._score_losses import (
+    family_moments,
+    family_slopes,
     sigmoid_slopes,
     sigmoid_sums,
     top_pairwise_hinge,
 )
-from scalefair.kernels._score_shares import family_moments, family_slopes
 
 __all__ = [
     "HINGE",
@@ -84,13 +86,11 @@ __all__ = [
     "csr_matmat",
     "csr_normal_product",
     "csr_rows_matmat",
-    "csr_scale",
     "csr_workspace",
     "deflate_rows",
     "degrees_and_inner_weights",
     "dense_rows_gram",
     "dense_rows_matmat",
-    "dense_rows_moments",
     "eigenvalues",
     "family_moments",
     "family_slopes",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -22,8 +21,6 @@ N_KEPT_MOVES = 32
 N_PARTS = 64
 # Rows multiplied by the centres at once: the products stay in the cache.
 ROWS_PER_PRODUCT = 512
-# Stands for weights of 1.
-_NO_WEIGHTS = read_only(np.empty(0))
 
 
 @parallel(lambda C, chunks, prices, t, *_: C.size * (6 if t > 0 else 1))
@@ -228,7 +225,7 @@ def min_cost_flow(
         np.full((h, k, k), -1),
         np.full((h, k, k), np.inf),
     )
-    distance, parent = np.empty(h * k), np.empty(h * k, np.int64)
+    paths = distance, parent = np.empty(h * k), np.empty(h * k, np.int64)
     n_paths, source = 0, 0
     while True:
         # Step 1: a pair with a surplus. Paths make no new one.
@@ -240,18 +237,7 @@ def min_cost_flow(
             return n_paths
         # Step 2: the shortest path from it to a deficit.
         end = _shortest_path(
-            source,
-            C,
-            prices,
-            low,
-            high,
-            target,
-            counts,
-            labels,
-            rows,
-            moves,
-            distance,
-            parent,
+            source, C, prices, low, high, target, counts, labels, rows, moves, paths
         )
         if end < 0:
             return -1
@@ -266,6 +252,7 @@ def min_cost_flow(
                 target[r, a] -= 1
                 continue
             i = moves[1][s, a, b, 0]
+            # The row changes its list, and is offered to all other columns.
             _remove(i, s, a, rows)
             _push(i, s, b, rows)
             labels[i] = b
@@ -280,13 +267,13 @@ def min_cost_flow(
 
 @cached_njit(nogil=True)
 def _shortest_path(
-    source, C, prices, low, high, target, counts, labels, rows, moves, distance, parent
+    source, C, prices, low, high, target, counts, labels, rows, moves, paths
 ):
     """Dijkstra's algorithm from a surplus to the nearest deficit, -1 if none.
 
     It stops there: of many columns few are visited.
     """
-    h, k = prices.shape
+    (h, k), (distance, parent) = prices.shape, paths
     done = np.zeros(h * k, np.bool_)
     distance[:] = np.inf
     distance[source] = 0.0
@@ -299,11 +286,13 @@ def _shortest_path(
         s, a = u // k, u % k
         if counts[s, a] < target[s, a]:
             return u
+        # Arcs to other kinds in the same column, at no cost, ...
         if target[s, a] < high[s, a]:
             for r in range(h):
                 if target[r, a] > low[r, a]:
                     longer = length + max(prices[r, a] - prices[s, a], 0.0)
                     _relax(r * k + a, u, longer, done, distance, parent, heap)
+        # ... and of a row to other columns.
         if counts[s, a] > 0:
             for b in range(k):
                 if not done[s * k + b]:
@@ -327,10 +316,13 @@ def _cheapest_move(C, s, a, b, labels, rows, moves):
     first, after, _ = rows
     n_moves, floor = moves[2], moves[3]
     costs, movers = moves[0][s, a, b], moves[1][s, a, b]
-    while n_moves[s, a, b] > 0 and labels[movers[0]] != a:  # the row has left
+    # Step 1: drop rows at the head that have left a since they were listed.
+    while n_moves[s, a, b] > 0 and labels[movers[0]] != a:
         n_moves[s, a, b] -= 1
         for e in range(n_moves[s, a, b]):
             costs[e], movers[e] = costs[e + 1], movers[e + 1]
+    # Step 2: search the rows of (s, a) for the cheapest if there is no list, or if it
+    # is used up and others were left out, whose costs are at least `floor`.
     is_used_up = n_moves[s, a, b] == 0 and floor[s, a, b] < np.inf
     if n_moves[s, a, b] == -1 or is_used_up:
         size, i = 0, first[s, a]
@@ -396,60 +388,47 @@ def _remove(i, s, a, rows):
         before[after[i]] = before[i]
 
 
-class NearestCentres(NamedTuple):
-    """Rows at their nearest centres, the first of equal ones."""
-
-    labels: NDArray[np.int32]  # (n,)
-    distances: Float64Array  # (n,): squared distance to the nearest centre
-    # Of the rows of each centre, each times its weight:
-    sums: Float64Array  # (k, d): their sum
-    counts: Float64Array  # (k,): how many there are
-    losses: Float64Array  # (k,): what they lose by going to the next nearest centre
-
-
 def nearest_centres(
-    X: Float64Array, centres: Float64Array, weights: Float64Array | None = None
-) -> NearestCentres:
-    """Find the nearest of `centres` (k, d) to each row of `X` (n, d)."""
+    X: Float64Array, centres: Float64Array, weights: Float64Array
+) -> tuple[NDArray[np.int32], Float64Array, Float64Array, Float64Array, Float64Array]:
+    """Find the nearest of `centres` (k, d) to each row of `X` (n, d).
+
+    Returns, of each row, the label of the nearest centre, the first of equal ones, and
+    the squared distance to it; and, of the rows of each centre, each times its weight,
+    their sums (k, d), their number (k,) and what they lose by going to the next nearest
+    centre (k,).
+    """
     n, k = len(X), len(centres)
     n_parts = min(N_PARTS, -(-n // ROWS_PER_PRODUCT))
     labels, distances = np.empty(n, np.int32), np.empty(n)
     sums = np.zeros((n_parts, *centres.shape))
     counts, losses = np.zeros((2, n_parts, k))
     squares = np.einsum("ij,ij->i", centres, centres)
-    w = _NO_WEIGHTS if weights is None else read_only(weights)
-    centres = np.ascontiguousarray(centres)
-    _nearest(read_only(X), centres, squares, w, labels, distances, sums, counts, losses)
-    return NearestCentres(
-        labels, distances, sums.sum(axis=0), counts.sum(axis=0), losses.sum(axis=0)
-    )
+    rows = read_only(X), read_only(weights), labels, distances
+    _nearest(rows, np.ascontiguousarray(centres), squares, sums, counts, losses)
+    return (labels, distances, sums.sum(axis=0), counts.sum(axis=0), losses.sum(axis=0))
 
 
-@parallel(lambda X, centres, *_: X.size + centres.size * len(X) * 0.1, blas=True)
-def _nearest(X, centres, squares, weights, labels, distances, sums, counts, losses):
-    n, n_parts = X.shape[0], sums.shape[0]
+@parallel(
+    lambda rows, centres, *_: rows[0].size + centres.size * len(rows[0]) * 0.1,
+    blas=True,
+)
+def _nearest(rows, centres, squares, sums, counts, losses):
+    n, n_parts = rows[0].shape[0], sums.shape[0]
+    # Parts by sizes alone, each with sums of its own; pieces that stay in the cache.
     for part in numba.prange(n_parts):
         end = n * (part + 1) // n_parts
         for start in range(n * part // n_parts, end, ROWS_PER_PRODUCT):
             stop = min(end, start + ROWS_PER_PRODUCT)
-            _nearest_chunk(
-                X[start:stop],
-                centres,
-                squares,
-                weights[start:stop],
-                labels[start:stop],
-                distances[start:stop],
-                sums[part],
-                counts[part],
-                losses[part],
-            )
+            totals = sums[part], counts[part], losses[part]
+            _nearest_chunk(rows, centres, squares, start, stop, totals)
 
 
 @cached_njit(nogil=True, fastmath={"reassoc"})
-def _nearest_chunk(
-    X, centres, squares, weights, labels, distances, sums, counts, losses
-):
-    n = X.shape[0]
+def _nearest_chunk(rows, centres, squares, start, stop, totals):
+    X, weights = rows[0][start:stop], rows[1][start:stop]
+    labels, distances = rows[2][start:stop], rows[3][start:stop]
+    (sums, counts, losses), n = totals, stop - start
     # Step 1: two smallest of |c|^2 - 2 c'x, the distances but for |x|^2.
     products = np.dot(centres, X.T)
     minima, second_minima = np.full(n, np.inf), np.full(n, np.inf)
@@ -464,8 +443,7 @@ def _nearest_chunk(
             minima[i] = value if closer else minima[i]
     # Step 2: sums over the rows of each centre.
     for i in range(n):
-        j, weight = best[i], weights[i] if weights.size else 1.0
-        square = 0.0
+        j, weight, square = best[i], weights[i], 0.0
         for c in range(X.shape[1]):
             square += X[i, c] * X[i, c]
             sums[j, c] += weight * X[i, c]
@@ -479,8 +457,8 @@ def capped_distances(
     X: Float64Array,
     centres: Float64Array,
     caps: Float64Array,
+    weights: Float64Array,
     out: Float64Array,
-    weights: Float64Array | None = None,
 ) -> Float64Array:
     """Overwrite `out` with squared distances of centres to rows, at most `caps`.
 
@@ -488,8 +466,7 @@ def capped_distances(
     the rows of `out`, of rows of `X` by their weights.
     """
     sums = np.zeros((min(N_PARTS, -(-len(X) // ROWS_PER_PRODUCT)), len(centres)))
-    w = _NO_WEIGHTS if weights is None else read_only(weights)
-    _capped(read_only(X), centres, read_only(caps), w, out, sums)
+    _capped(read_only(X), centres, read_only(caps), read_only(weights), out, sums)
     total: Float64Array = sums.sum(axis=0)
     return total
 
@@ -505,10 +482,9 @@ def _capped(X, centres, caps, weights, out, sums):
 @cached_njit(nogil=True, fastmath={"reassoc"})
 def _capped_part(X, centres, caps, weights, out, sums, first, end):
     for i in range(first, end):
-        weight = weights[i] if weights.size else 1.0
         for j in range(centres.shape[0]):
             square = 0.0
             for c in range(X.shape[1]):
                 square += (X[i, c] - centres[j, c]) ** 2
             out[j, i] = min(square, caps[i])
-            sums[j] += weight * out[j, i]
+            sums[j] += weights[i] * out[j, i]

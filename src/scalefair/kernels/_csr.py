@@ -1,4 +1,4 @@
-"""CSR matrices: products with dense blocks of vectors, scaling, symmetry."""
+"""CSR matrices: products with dense blocks of vectors, symmetry."""
 
 from __future__ import annotations
 
@@ -201,6 +201,9 @@ def _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial):
                 partial[chunk, c] += out[i, c]
 
 
+@parallel(
+    lambda indptr, indices, data, bounds, alpha, Y, out: 0.2 * data.size * Y.shape[1]
+)
 def csr_add_matmat(
     indptr: IntArray,
     indices: IntArray,
@@ -215,13 +218,6 @@ def csr_add_matmat(
     `bounds` cut the rows into chunks of about equal work: rows of very different
     lengths, as in a transposed matrix of word counts, would leave threads idle.
     """
-    _add_matmat(indptr, indices, data, bounds, alpha, read_only(Y), out)
-
-
-@parallel(
-    lambda indptr, indices, data, bounds, alpha, Y, out: 0.2 * data.size * Y.shape[1]
-)
-def _add_matmat(indptr, indices, data, bounds, alpha, Y, out):
     for chunk in numba.prange(bounds.shape[0] - 1):
         for i in range(bounds[chunk], bounds[chunk + 1]):
             p, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
@@ -376,20 +372,6 @@ def _is_symmetric(indptr, indices, data):
                 return False
             unread[j] += 1
     return True
-
-
-def csr_scale(
-    indptr: IntArray, indices: IntArray, data: Float64Array, scale: Float64Array
-) -> None:
-    """Overwrite `data` with the entries of ``diag(scale) @ A @ diag(scale)``."""
-    _scale(read_only(indptr), read_only(indices), data, read_only(scale))
-
-
-@parallel(lambda indptr, indices, *_: 5.0 * indices.size)
-def _scale(indptr, indices, data, scale):
-    for i in numba.prange(indptr.shape[0] - 1):
-        for p in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
-            data[p] = scale[i] * data[p] * scale[np.uintp(indices[p])]
 
 
 @parallel(lambda indptr, indices, data, *_: data.size**2 / max(indptr.size, 1))

@@ -106,7 +106,7 @@ def _eigh(A, k):
 
 
 def _solve(solve, A, k):
-    """Call LAPACK's syevr, first for the sizes of its workspaces."""
+    """Call LAPACK's syevr."""
     n, n_pairs = len(A), k or len(A)
     # Vectors or not, a range of indices or all, and the triangle that is read.
     job, subset, triangle = (b"V", b"I", b"L") if k else (b"N", b"A", b"L")
@@ -114,15 +114,12 @@ def _solve(solve, A, k):
     support = np.empty(2 * n_pairs, np.intc)
     size, first, n_computed, info = np.array([[n], [n - k + 1], [0], [0]], np.intc)
     zero = np.zeros(1, A.dtype)  # for bounds that are not used, and the tolerance
-    work, n_work = np.empty(1, A.dtype), np.array([-1], np.intc)
-    iwork, n_iwork = np.empty(1, np.intc), np.array([-1], np.intc)
+    # Workspaces: (64 + 6) n numbers, for blocks of 64 columns, and 10 n integers.
+    n_work, n_iwork = np.array([[70 * n], [10 * n]], np.intc)
+    work, iwork = np.empty(70 * n, A.dtype), np.empty(10 * n, np.intc)
     arrays = [size, A, size, zero, zero, first, size, zero, n_computed, values, vectors]
-    for _ in range(2):
-        workspaces = [size, support, work, n_work, iwork, n_iwork, info]
-        pointers = [array.ctypes.data for array in arrays + workspaces]
-        solve(job, subset, triangle, *pointers)
-        n_work[0], n_iwork[0] = int(work[0]), iwork[0]
-        work, iwork = np.empty(n_work[0], A.dtype), np.empty(n_iwork[0], np.intc)
+    arrays += [size, support, work, n_work, iwork, n_iwork, info]
+    solve(job, subset, triangle, *(array.ctypes.data for array in arrays))
     if info[0]:
         raise LinAlgError(f"LAPACK's eigensolver failed with code {info[0]}")
     return values[: n_computed[0]], vectors[: n_computed[0]].T

@@ -1,4 +1,8 @@
-"""Local search that lowers the normalised cut, with counts in bounds."""
+"""Local search over the clusters of nodes: they lower a normalised cut one by one.
+
+`refine` keeps counts of groups in bounds; `indicator_sweep`, of a comparator, adds a
+penalty for them to the cut.
+"""
 
 from __future__ import annotations
 
@@ -42,29 +46,28 @@ def refine(
     constant: float,
     degrees: Float64Array,
     kinds: IntArray,
-    lower: Float64Array,
-    upper: Float64Array,
+    bounds: tuple[Float64Array, Float64Array],
     min_size: int,
     order: IntArray,
     labels: IntArray,
-    counts: IntArray,
-    volumes: Float64Array,
-    inner: Float64Array,
+    totals: tuple[IntArray, Float64Array, Float64Array],
     max_iter: int,
 ) -> tuple[float, int]:
     """Move nodes, or let two of a kind change places, where the normalised cut falls.
 
     The cut is ``sum_l 1 - inner_l / volumes_l`` for the weights of a symmetric `graph`
     (see `degrees_and_inner_weights`) plus a `constant` in every entry, whose row sums
-    are the `degrees`. A node moves only if all `counts` (n_kinds, k) of both clusters
-    stay within ``lower * size`` and ``upper * size``, rounded outwards, and the cluster
-    that it leaves keeps `min_size` nodes; two of a kind that change places change no
-    count. Passes visit the nodes in `order`: all in the first two, so that every node
+    are the `degrees`. `totals` are the counts (n_kinds, k), the volumes (k,) and the
+    inner weights (k,). A node moves only if all counts of both clusters stay within the
+    lower and upper `bounds` times its size, rounded outwards, and the cluster that it
+    leaves keeps `min_size` nodes; two of a kind that change places change no count.
+    Passes visit the nodes in `order`: all in the first two, so that every node
     meets its partners, then those next to a change. One that lowers the cut by less
-    than 1 / 2000 of it is the last. Overwrites `labels`, `counts`, `volumes` and
-    `inner`, and returns the cut and the number of passes.
+    than 1 / 2000 of it is the last. Overwrites `labels` and `totals`, and returns the
+    cut and the number of passes.
     """
     indptr, indices = graph[0], graph[1]
+    counts, volumes, inner = totals
     n, (n_kinds, k) = len(degrees), counts.shape
     sizes = counts.sum(axis=0)
     # Nodes [s, a, b] of kind s in a that would gain most, or lose least, by going to b.
@@ -109,7 +112,7 @@ def refine(
             if (
                 gain > best_gain
                 and sizes[a] > min_size
-                and _fits(counts, lower, upper, sizes, s, a, b)
+                and _fits(counts, bounds, sizes, s, a, b)
             ):
                 best_gain, best_cluster, best_partner = gain, b, -1
             for c in range(N_PARTNERS):
@@ -201,8 +204,9 @@ def _activate(indptr, indices, i, active):
 
 
 @cached_njit(nogil=True)
-def _fits(counts, lower, upper, sizes, s, a, b):
+def _fits(counts, bounds, sizes, s, a, b):
     """Whether all counts stay within their bounds if a node of kind s moves to b."""
+    lower, upper = bounds
     for r in range(counts.shape[0]):
         for cluster, change in ((a, -1), (b, 1)):
             size = sizes[cluster] + change
@@ -219,6 +223,7 @@ def _exchange(graph, labels, i, j, links):
     """Return the changes of the weights inside of a and of b if i and j exchange."""
     indptr, indices, data, stride = graph
     a, b = labels[i], labels[j]
+    # Weights of j to a without i and to b without j, of the edge (i, j), and of loops.
     j_to_a, j_to_b, edge, loops = 0.0, 0.0, 0.0, 0.0
     for e in range(indptr[j], indptr[j + 1]):
         if indices[e] == i:
@@ -232,4 +237,103 @@ def _exchange(graph, labels, i, j, links):
     for e in range(indptr[i], indptr[i + 1]):
         if indices[e] == i:
             loops -= data[e * stride]
+    # j brings its weights to a and i takes its own away, and the other way round in b;
+    # `links` hold those of i.
     return 2 * (j_to_a - links[a]) + loops, 2 * (links[b] - edge - j_to_b) - loops
+
+
+@cached_njit()
+def indicator_sweep(
+    graph: Any,
+    degrees: Float64Array,
+    kinds: IntArray,
+    shares: Float64Array,
+    penalty_weight: float,
+    order: IntArray,
+    labels: IntArray,
+    totals: tuple[Float64Array, Float64Array, Float64Array],
+) -> int:
+    """Give each node, in the order given, the cluster where the objective is least.
+
+    The objective is the sum over the clusters of
+    ``1 - inside / volumes + penalty_weight * |counts / size - shares|^2``, for a
+    symmetric `graph` (see `degrees_and_inner_weights`) with row sums `degrees`. The
+    `totals` are inside, which counts every edge twice and loops once, volumes, and
+    counts (k, h) of members by kind. Labels and totals are updated in place. A row with
+    m entries takes O(m + k) operations: two terms of the sum change, and they follow
+    from running totals. The last node of a cluster stays. Rows are visited one after
+    the other, whatever the number of threads. Returns how many nodes moved.
+    """
+    indptr, indices, data, stride = graph
+    inside, volumes, counts = totals
+    k = len(volumes)
+    # Sizes, |counts|^2 and counts . shares of the clusters.
+    sizes, squares = counts.sum(axis=1), (counts**2).sum(axis=1)
+    products = (counts * shares).sum(axis=1)
+    sums = inside, volumes, counts, sizes, squares, products
+    # A move must lower the objective by more than its rounding, or rows could cycle.
+    min_gain = 10 * ROUNDING * (1.0 + penalty_weight)
+    links = np.zeros(k)
+    # Terms of the objective, less their constant: 1 + penalty_weight |shares|^2.
+    terms = np.empty(k)
+    for c in range(k):
+        terms[c] = _term(
+            (inside[c], volumes[c], sizes[c], squares[c], products[c]), penalty_weight
+        )
+    n_moves = 0
+    for i in order:
+        a = labels[i]
+        if sizes[a] == 1:
+            continue
+        # Step 1: weights of the node's edges to each cluster.
+        links[:] = 0.0
+        loop = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            if indices[e] == i:
+                loop += data[e * stride]
+            else:
+                links[labels[indices[e]]] += data[e * stride]
+        node = degrees[i], loop, kinds[i], shares[kinds[i]]
+        # Step 2: change of the terms of a, which the node leaves, and b, its best goal.
+        leave = _totals_after(sums, a, -1, node, links)
+        leave_change = _term(leave, penalty_weight) - terms[a]
+        best_change, best = -min_gain, a
+        for b in range(k):
+            if b != a:
+                join = _totals_after(sums, b, 1, node, links)
+                change = leave_change + _term(join, penalty_weight) - terms[b]
+                if change < best_change:
+                    best_change, best = change, b
+        # Step 3: move it.
+        if best != a:
+            n_moves += 1
+            labels[i] = best
+            join = _totals_after(sums, best, 1, node, links)
+            for c, after, change in ((a, leave, -1), (best, join, 1)):
+                inside[c], volumes[c], sizes[c], squares[c], products[c] = after
+                counts[c, kinds[i]] += change
+                terms[c] = _term(after, penalty_weight)
+    return n_moves
+
+
+@cached_njit()
+def _totals_after(sums, c, sign, node, links):
+    """Totals of cluster c if a node joins it (sign 1) or leaves it (-1)."""
+    inside, volumes, counts, sizes, squares, products = sums
+    degree, loop, kind, share = node
+    return (
+        inside[c] + sign * (2.0 * links[c] + loop),
+        volumes[c] + sign * degree,
+        sizes[c] + sign,
+        # (m + sign)^2 - m^2, m the members of the node's kind
+        squares[c] + sign * (2.0 * counts[c, kind] + sign),
+        products[c] + sign * share,
+    )
+
+
+@cached_njit()
+def _term(totals, penalty_weight):
+    inside, volume, size, square, product = totals
+    deviation = (square - 2.0 * size * product) / (size * size)
+    # Rounding can leave no volume when weights differ by 16 orders of magnitude.
+    return penalty_weight * deviation - (inside / volume if volume > 0 else 0.0)

@@ -79,8 +79,8 @@ def score_pass(
     """
     chunks, sums = _workspace(table, codes, B.shape, edges, n_powers)
     losses = np.empty(len(chunks) - 1)
-    arguments = codes, signs, kind, B, edges, centre, chunks, losses, *sums
-    _score_and_add(len(losses), table, *arguments)
+    arguments = codes, signs, kind, B, edges, centre, chunks, losses
+    _score_and_add(len(losses), table, sums, *arguments)
     return float(losses.sum()), *_accumulate(*sums)
 
 
@@ -99,8 +99,8 @@ def bin_pass(
     `slopes` are derivatives of a loss in the scores; `shape` is ``(n_codes, n + 1)``.
     """
     chunks, sums = _workspace(table, codes, shape, edges, n_powers)
-    arguments = codes, scores, slopes, edges, centre, chunks, *sums
-    _add(len(chunks) - 1, table, *arguments)
+    arguments = codes, scores, slopes, edges, centre, chunks
+    _add(len(chunks) - 1, table, sums, *arguments)
     return _accumulate(*sums)
 
 
@@ -205,12 +205,6 @@ def _dense_add(indptr, indices, data, i, weight, out):
     out[n] += weight
 
 
-def _dense_add_twice(indptr, indices, data, i, weight, out, sums):
-    # out += weight * (x_i, 1) and sums += (x_i, 1)
-    _add_row(indptr, indices, data, i, weight, out)
-    _add_row(indptr, indices, data, i, 1.0, sums)
-
-
 def _dense_add_weights(indptr, indices, data, i, weights, out):
     # out += (x_i, 1) weights^T
     n = data.shape[1]
@@ -225,15 +219,6 @@ def _csr_add(indptr, indices, data, i, weight, out):
     for p in range(indptr[i], indptr[i + 1]):
         out[indices[p]] += weight * data[p]
     out[out.shape[0] - 1] += weight
-
-
-def _csr_add_twice(indptr, indices, data, i, weight, out, sums):
-    for p in range(indptr[i], indptr[i + 1]):
-        x = data[p]
-        out[indices[p]] += weight * x
-        sums[indices[p]] += x
-    out[out.shape[0] - 1] += weight
-    sums[sums.shape[0] - 1] += 1
 
 
 def _csr_add_weights(indptr, indices, data, i, weights, out):
@@ -266,8 +251,6 @@ def _of_kind(dense, csr):
 
 _row_score = _of_kind(_dense_score, _csr_score)
 _add_row = _of_kind(_dense_add, _csr_add)
-# Adds the row to `sums`, and the weight times the row to `out`.
-_add_row_twice = _of_kind(_dense_add_twice, _csr_add_twice)
 _add_row_weights = _of_kind(_dense_add_weights, _csr_add_weights)
 
 
@@ -319,14 +302,13 @@ def _add_block(table, codes, scores, slopes, start, stop, edges, centre, out):
         for r in range(edges.shape[0]):
             e += h > edges[r]
         # The gradient takes every row, the sums of a bin take those in it.
-        slope, total = slopes[q], gradient[code]
+        _add_row(indptr, indices, data, i, slopes[q], gradient[code])
         if e < 0:
-            _add_row(indptr, indices, data, i, slope, total)
             continue
         moments[code, e, 0] += 1
         moments[code, e, 1] += h
         moments[code, e, 2] += h * h
-        _add_row_twice(indptr, indices, data, i, slope, total, sums[code, e, 0])
+        _add_row(indptr, indices, data, i, 1.0, sums[code, e, 0])
         if sums.shape[2] == 2:
             _add_row(indptr, indices, data, i, h, sums[code, e, 1])
 
@@ -356,31 +338,17 @@ def _losses(n_blocks, kind, signs, scores, losses, slopes):
         )
 
 
-@parallel(lambda n, table, codes, *_: 15 * codes.size + 3 * table[2].size)
-def _score_and_add(n_chunks, table, *arguments):
+@parallel(lambda n, table, sums, codes, *_: 15 * codes.size + 3 * table[2].size)
+def _score_and_add(n_chunks, table, sums, *arguments):
     for c in numba.prange(n_chunks):
-        _score_chunk(np.int64(c), table, *arguments)
+        _score_chunk(np.int64(c), table, sums, *arguments)
 
 
 @cached_njit(nogil=True)
-def _score_chunk(
-    c,
-    table,
-    codes,
-    signs,
-    kind,
-    B,
-    edges,
-    centre,
-    chunks,
-    losses,
-    gradients,
-    moments,
-    sums,
-):
+def _score_chunk(c, table, sums, codes, signs, kind, B, edges, centre, chunks, losses):
     # Each chunk has sums of its own. A block goes through three steps in the cache:
     # scores, losses with their derivatives, and sums.
-    out = gradients[c], moments[c], sums[c]
+    out = sums[0][c], sums[1][c], sums[2][c]
     scores, slopes = np.empty(BLOCK_ROWS), np.empty(BLOCK_ROWS)
     losses[c] = 0.0
     for start in range(chunks[c], chunks[c + 1], BLOCK_ROWS):
@@ -390,22 +358,17 @@ def _score_chunk(
         _add_block(table, codes, scores, slopes, start, stop, edges, centre, out)
 
 
-@parallel(lambda n, table, codes, *_: 5 * codes.size + 2 * table[2].size)
-def _add(n_chunks, table, *arguments):
+@parallel(lambda n, table, sums, codes, *_: 5 * codes.size + 2 * table[2].size)
+def _add(n_chunks, table, sums, *arguments):
     for c in numba.prange(n_chunks):
-        _add_chunk(np.int64(c), table, *arguments)
+        _add_chunk(np.int64(c), table, sums, *arguments)
 
 
 @cached_njit(nogil=True)
-def _add_chunk(
-    c, table, codes, scores, slopes, edges, centre, chunks, gradients, moments, sums
-):
+def _add_chunk(c, table, sums, codes, scores, slopes, edges, centre, chunks):
     start, stop = chunks[c], chunks[c + 1]
-    h, d, out = (
-        scores[start:stop],
-        slopes[start:stop],
-        (gradients[c], moments[c], sums[c]),
-    )
+    h, d = scores[start:stop], slopes[start:stop]
+    out = sums[0][c], sums[1][c], sums[2][c]
     _add_block(table, codes, h, d, start, stop, edges, centre, out)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -32,14 +32,6 @@ MAX_FILL = 2.0
 MAX_PROLONGATION_FILL = 5.0
 
 Matrix: TypeAlias = sparse.csr_array | np.ndarray
-
-
-class _TwoGrid(NamedTuple):
-    """Additive form of a two-grid cycle: ``S + P T P.T`` for the coarse cycle T."""
-
-    S: sparse.csr_array
-    P: sparse.csr_array
-    R: sparse.csr_array  # P.T
 
 
 @documented(**TEXTS)
@@ -106,44 +98,57 @@ class AMGPreconditioner(SymmetricBlockOperator):
         n = A.shape[0]
         super().__init__(dtype, n)
         b = _as_candidate(candidate, n)
-        self.levels: list[_TwoGrid] = []
-        self.level_sizes = [n]
         n_entries, n_cycle_entries = max(A.nnz, 1), 0
         unit = float(np.abs(A.diagonal()).max()) or 1.0
-        _check_unit(unit, self.dtype)
+        info = np.finfo(self.dtype)
+        if not float(info.tiny) < 1 / unit < float(info.max):
+            raise ValueError(
+                f"The entries of the matrix are of the size {unit:.1e}: their inverses "
+                f"are out of the range of {self.dtype}. Scale the matrix."
+            )
+        # S, P and P.T of each level, whose cycle is S + P T_c P.T.
+        self.levels: list[tuple[sparse.csr_array, ...]] = []
+        self.level_sizes = [n]
         while A.shape[0] > MAX_COARSE_SIZE:
+            # Step 1: aggregates, and a prolongator P.
             inverse_diagonal, omega = _jacobi(A, b, unit)
             T, coarse_b = _tentative(A, b, inverse_diagonal)
             if not 0 < T.shape[1] < A.shape[0]:
                 break
-            P = _prolongator(A, T, omega * inverse_diagonal)
-            level = _two_grid(A, P, omega * inverse_diagonal, self.dtype)
-            self.levels.append(level)
-            n_cycle_entries += level.S.nnz + 2 * level.P.nnz
-            # Galerkin product.
+            jacobi = omega * inverse_diagonal
+            P = _prolongator(A, T, jacobi)
+            # Step 2: the additive form of the cycle, with (I - omega D^{-1} A) P.
+            S = _smoother(A, jacobi, self.dtype)
+            smoothed = P - sparse.diags_array(jacobi) @ (A @ P)
+            smoothed = sparse.csr_array(smoothed, dtype=self.dtype)
+            self.levels.append((S, smoothed, sparse.csr_array(smoothed.T)))
+            n_cycle_entries += S.nnz + 2 * smoothed.nnz
+            # Step 3: the Galerkin product is the matrix of the next level.
             A, b = sparse.csr_array(P.T @ (A @ P)), coarse_b
             self.level_sizes.append(A.shape[0])
         self.coarsest, size = _invert(A, b, unit, self.dtype)
         self.operator_complexity = (n_cycle_entries + size) / n_entries
 
     def _apply(
-        self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
+        self,
+        X: Block,
+        out: Block,
+        alpha: float,
+        shift: float,
+        beta: float,
+        depth: int = 0,
     ) -> None:
-        self._cycle(0, X, out, alpha, shift, beta)
-
-    def _cycle(
-        self, depth: int, X: Block, out: Block, alpha: float, shift: float, beta: float
-    ) -> Block:
         if depth == len(self.levels):
-            return _apply_matrix(self.coarsest, X, out, alpha, shift, beta)
+            _apply_matrix(self.coarsest, X, out, alpha, shift, beta)
+            return
         S, P, R = self.levels[depth]
         # out <- alpha (S - shift I) X + beta out + alpha P T P.T X
         _apply_matrix(S, X, out, alpha, shift, beta)
         coarse = np.empty((R.shape[0], X.shape[1]), self.dtype)
         _apply_matrix(R, X, coarse, 1.0, 0.0, 0.0)
         correction = np.empty_like(coarse)
-        self._cycle(depth + 1, coarse, correction, 1.0, 0.0, 0.0)
-        return _apply_matrix(P, correction, out, alpha, 0.0, 1.0)
+        self._apply(coarse, correction, 1.0, 0.0, 0.0, depth + 1)
+        _apply_matrix(P, correction, out, alpha, 0.0, 1.0)
 
 
 def coarse_degree(A: Any) -> float:
@@ -195,15 +200,6 @@ def _as_matrix(A: Any) -> sparse.csr_array:
     A = A.astype(np.float64)
     check_stored(A, A.data)
     return A
-
-
-def _check_unit(unit: float, dtype: np.dtype[Any]) -> None:
-    info = np.finfo(dtype)
-    if not float(info.tiny) < 1 / unit < float(info.max):
-        raise ValueError(
-            f"The entries of the matrix are of the size {unit:.1e}: their inverses are "
-            f"out of the range of {dtype}. Scale the matrix."
-        )
 
 
 def _as_candidate(candidate: Any, n: int) -> Array:
@@ -285,20 +281,10 @@ def _prolongator(
     node_degree = AT.nnz / A.shape[0]
     n_coarse_entries = n_coarse * min(degree**2, n_coarse)
     n_prolongator_entries = A.shape[0] * min(node_degree**2, n_coarse)
-    if (
-        n_coarse_entries > MAX_FILL * A.nnz
-        or n_prolongator_entries > MAX_PROLONGATION_FILL * A.nnz
-    ):
+    is_filled = n_coarse_entries > MAX_FILL * A.nnz
+    if is_filled or n_prolongator_entries > MAX_PROLONGATION_FILL * A.nnz:
         return T
     return sparse.csr_array(T - sparse.diags_array(jacobi) @ AT)
-
-
-def _two_grid(
-    A: sparse.csr_array, P: sparse.csr_array, jacobi: Array, dtype: np.dtype
-) -> _TwoGrid:
-    # (I - omega D^{-1} A) P
-    P = sparse.csr_array(P - sparse.diags_array(jacobi) @ (A @ P), dtype=dtype)
-    return _TwoGrid(_smoother(A, jacobi, dtype), P, sparse.csr_array(P.T))
 
 
 def _smoother(A: sparse.csr_array, jacobi: Array, dtype: np.dtype) -> sparse.csr_array:
@@ -326,13 +312,12 @@ def _invert(
 
 def _apply_matrix(
     A: Matrix, X: Block, out: Block, alpha: float, shift: float, beta: float
-) -> Block:
+) -> None:
     """Overwrite `out` with ``alpha (A - shift I) X + beta out``."""
     if isinstance(A, np.ndarray):
         with single_blas_thread():
             product = A @ X
         put_product(product, X, out, alpha, shift, beta)
-        return out
-    scalars = map(X.dtype.type, (alpha, shift, beta))
-    csr_matmat(A.indptr, A.indices, A.data, X, out, *scalars)
-    return out
+    else:
+        scalars = map(X.dtype.type, (alpha, shift, beta))
+        csr_matmat(A.indptr, A.indices, A.data, X, out, *scalars)

@@ -125,17 +125,10 @@ class SymmetricBlockOperator(LinearOperator):
         rows = np.reshape(x, (-1, self.shape[1]))  # one vector, or a stack
         return self._matmat(rows.T).T.reshape(np.shape(x))
 
-    def _rmatmat(self, X: np.ndarray) -> np.ndarray:
-        return self._matmat(X)
-
-    def _rmatvec(self, x: np.ndarray) -> np.ndarray:
-        return self._matvec(x)
-
     def _adjoint(self) -> SymmetricBlockOperator:
         return self
 
-    def _transpose(self) -> SymmetricBlockOperator:
-        return self
+    _rmatmat, _rmatvec, _transpose = _matmat, _matvec, _adjoint  # it is symmetric
 
 
 class TypedOperator(SymmetricBlockOperator):

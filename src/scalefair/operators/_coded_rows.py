@@ -35,7 +35,7 @@ from scalefair.kernels import (
     csr_rows_matmat,
     dense_rows_gram,
     dense_rows_matmat,
-    dense_rows_moments,
+    first_means,
 )
 from scalefair.operators._base import Array, Block
 from scalefair.streaming import PartitionedRows, Parts
@@ -60,8 +60,26 @@ class DenseRows:
         return self  # each block is converted where it is read
 
     def moments(self) -> Moments:
-        _, means, scatter = dense_rows_moments(self._X, self._codes, self._n_codes)
-        return _checked((means, scatter), self._X)
+        counts = np.bincount(self._codes, minlength=self._n_codes)[:, None]
+        # Rows are shifted by the mean of a few of them: a large mean costs no digits.
+        shifts, _ = first_means(self._X, self._codes, self._n_codes, 16)
+        sums, squares = np.zeros_like(shifts), np.zeros(self._n_codes)
+        step = max(64, 2**18 // self._X.shape[1])  # blocks that fit the cache
+        with ignore_fp_warnings():
+            for start in range(0, len(self._X), step):
+                codes = self._codes[start : start + step]
+                Z = self._X[start : start + step] - shifts[codes]
+                members = sparse.csr_array(
+                    (np.ones(len(Z)), (codes, np.arange(len(Z)))),
+                    shape=(self._n_codes, len(Z)),
+                )
+                sums += members @ Z
+                squares += members @ np.einsum("ij,ij->i", Z, Z)
+            offsets = sums / counts
+            # sum |x - mean|^2 = sum |x - shift|^2 - m |mean - shift|^2
+            scatter = squares - (counts * offsets**2).sum(axis=1)
+            moments = shifts + offsets, np.maximum(scatter, 0.0)
+        return _checked(moments, self._X)
 
     def add_products(
         self, V: Block, centres: Block, coefficients: Block, out: Block
@@ -118,28 +136,24 @@ class SparseRows:
 
     @cached_property
     def _tiles(self) -> list[_Tile]:
+        (m, n), tiles = self._X.shape, []
+        # More rows where they hold fewer entries than a row pointer.
+        step = max(TILE_ROWS, min(int(m), int(n * m / max(self._X.nnz, 1))))
         order = np.argsort(self._codes, kind="stable")
-        ends = np.cumsum(self._counts)
-        return [
-            self._tile(g, rows)
-            for g, members in enumerate(np.split(order, ends[:-1]))
-            for rows in np.split(members, range(0, members.size, self._tile_rows())[1:])
-        ]
-
-    def _tile_rows(self) -> int:
-        """Rows of a tile, more where they hold fewer entries than a row pointer."""
-        m, n = self._X.shape
-        return max(TILE_ROWS, min(int(m), int(n * m / max(self._X.nnz, 1))))
-
-    def _tile(self, code: int, rows: NDArray[np.int64]) -> _Tile:
-        X = self._X[rows]
-        T = X.T.tocsr()
-        # A tile has fewer than 2**31 rows and entries: 32-bit indices suffice.
-        indptr, indices = (
-            a.astype(np.int32, copy=False) for a in (T.indptr, T.indices)
-        )
-        row_bounds, bounds = _equal_work(X.indptr[1:]), _equal_work(indptr[1:])
-        return _Tile(code, rows, row_bounds, indptr, indices, T.data, bounds)
+        for g, members in enumerate(np.split(order, np.cumsum(self._counts)[:-1])):
+            for start in range(0, members.size, step):
+                rows = members[start : start + step]
+                X = self._X[rows]
+                T = X.T.tocsr()
+                # A tile has fewer than 2**31 rows and entries: 32 bits suffice.
+                indptr, indices = (
+                    a.astype(np.int32, copy=False) for a in (T.indptr, T.indices)
+                )
+                bounds = _equal_work(X.indptr[1:]), _equal_work(indptr[1:])
+                tiles.append(
+                    _Tile(g, rows, bounds[0], indptr, indices, T.data, bounds[1])
+                )
+        return tiles
 
     def astype(self, dtype: np.dtype) -> SparseRows:
         if self._X.dtype.itemsize <= dtype.itemsize:
@@ -259,43 +273,6 @@ def _equal_work(ends: np.ndarray, n_chunks: int = 64) -> NDArray[np.int64]:
     return np.concatenate([[0], inner, [ends.size]]).astype(np.int64)
 
 
-class DistributedRows:
-    """Rows in parts, with codes that are cut alike; a part need not have every code."""
-
-    def __init__(self, rows: PartitionedRows, codes: Parts, n_codes: int) -> None:
-        self._shape = n_codes, rows.shape[1]
-        self._is_sparse, self._dtype = rows.is_sparse, rows.dtype
-        self._parts = rows.map(_code_part, each=[codes]).persist()
-        total = self._parts.map(_moments, n_codes).reduce(_merge)
-        self.counts: NDArray[np.int64] = total.counts
-        if not np.isfinite(total.scatter).all():
-            raise ValueError(
-                "The squared differences between the partitions of X overflow: rescale "
-                "its features."
-            )
-        self._moments = total.means, total.scatter
-
-    def astype(self, dtype: np.dtype) -> DistributedRows:
-        if not self._is_sparse or self._dtype.itemsize <= dtype.itemsize:
-            return self
-        other = copy(self)
-        other._dtype = dtype
-        other._parts = self._parts.map(_typed, dtype).persist()
-        return other
-
-    def moments(self) -> Moments:
-        return self._moments
-
-    def add_products(
-        self, V: Block, centres: Block, coefficients: Block, out: Block
-    ) -> None:
-        out += self._parts.map(_product, V, centres, coefficients).reduce(add)
-
-    def gram(self, V: Block, centres: Block) -> Array:
-        grams = self._parts.map(_gram, V, centres, self._shape[0]).reduce(add)
-        return np.array(grams)  # arrays from other processes may be read-only
-
-
 class _CodedPart(NamedTuple):
     """The codes that occur in a part, and its rows with indices into these codes."""
 
@@ -315,6 +292,49 @@ class _Moments(NamedTuple):
     scatter: Array
 
 
+class DistributedRows:
+    """Rows in parts, with codes that are cut alike; a part need not have every code."""
+
+    def __init__(self, rows: PartitionedRows, codes: Parts, n_codes: int) -> None:
+        self._n_codes, self._is_sparse, self._dtype = (
+            n_codes,
+            rows.is_sparse,
+            rows.dtype,
+        )
+        self._parts = rows.map(_code_part, each=[codes]).persist()
+        self._moments: _Moments = self._parts.map(_moments, n_codes).reduce(_merge)
+        if not np.isfinite(self._moments.scatter).all():
+            raise ValueError(
+                "The squared differences between the partitions of X overflow: rescale "
+                "its features."
+            )
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows of each code."""
+        return self._moments.counts
+
+    def astype(self, dtype: np.dtype) -> DistributedRows:
+        if not self._is_sparse or self._dtype.itemsize <= dtype.itemsize:
+            return self
+        other = copy(self)
+        other._dtype = dtype
+        other._parts = self._parts.map(_typed, dtype).persist()
+        return other
+
+    def moments(self) -> Moments:
+        return self._moments[1:]
+
+    def add_products(
+        self, V: Block, centres: Block, coefficients: Block, out: Block
+    ) -> None:
+        out += self._parts.map(_product, V, centres, coefficients).reduce(add)
+
+    def gram(self, V: Block, centres: Block) -> Array:
+        grams = self._parts.map(_gram, V, centres, self._n_codes).reduce(add)
+        return np.array(grams)  # arrays from other processes may be read-only
+
+
 def _code_part(X: Any, codes: NDArray[Any]) -> _CodedPart:
     present, local = np.unique(codes, return_inverse=True)
     if X.dtype not in (np.float32, np.float64):
@@ -330,15 +350,12 @@ def _typed(part: _CodedPart, dtype: np.dtype) -> _CodedPart:
 
 
 def _moments(part: _CodedPart, n_codes: int) -> _Moments:
-    means, scatter = part.rows.moments()
-    moments = _Moments(
-        np.zeros(n_codes, np.int64),
-        np.zeros((n_codes, means.shape[1])),
-        np.zeros(n_codes),
-    )
-    for total, values in zip(moments, (part.counts, means, scatter), strict=True):
+    """Moments of a part, with zeros for the codes that it lacks."""
+    parts = _Moments(part.counts, *part.rows.moments())
+    zeros = [np.zeros((n_codes, *x.shape[1:]), x.dtype) for x in parts]
+    for total, values in zip(zeros, parts, strict=True):
         total[part.present] = values
-    return moments
+    return _Moments(*zeros)
 
 
 def _merge(a: _Moments, b: _Moments) -> _Moments:
@@ -348,9 +365,8 @@ def _merge(a: _Moments, b: _Moments) -> _Moments:
     offsets = b.means - a.means
     with ignore_fp_warnings():
         between = a.counts * share * (offsets**2).sum(axis=1)
-    return _Moments(
-        counts, a.means + share[:, None] * offsets, a.scatter + b.scatter + between
-    )
+    means = a.means + share[:, None] * offsets
+    return _Moments(counts, means, a.scatter + b.scatter + between)
 
 
 def _product(part: _CodedPart, V: Block, centres: Block, coefficients: Block) -> Block:

@@ -53,8 +53,28 @@ B : ndarray of shape (n, k)
 }
 
 
+class _GaussianKernel(TypedOperator):
+    """Points of a kernel: features less their mean, in the unit of ``2**-distance``."""
+
+    def __init__(self, X: Any, gamma: float | None, dtype: Any) -> None:
+        X = _check_features(X)
+        super().__init__(dtype, X.shape[0])
+        self.gamma = 1.0 / X.shape[1] if gamma is None else float(gamma)
+        if not 0 < self.gamma < math.inf:
+            raise ValueError(f"gamma must be positive and finite, got {self.gamma}.")
+        with ignore_fp_warnings():
+            self._middle: Array = X.mean(axis=0)  # subtracted, for float32
+
+    def _points(self, X: Any) -> Array:
+        """Points of features, whose kernel is ``2**-squared_distance``."""
+        with ignore_fp_warnings():
+            points: Array = _check_features(X) - self._middle
+            points *= math.sqrt(self.gamma / math.log(2))
+        return points
+
+
 @documented(**_TEXTS)
-class RBFKernel(TypedOperator):
+class RBFKernel(_GaussianKernel):
     r"""Gaussian kernel matrix :math:`K_{ij} = \exp(-\gamma |x_i - x_j|^2)`.
 
     A product computes the matrix in tiles, each used for its rows and, transposed, for
@@ -91,11 +111,8 @@ class RBFKernel(TypedOperator):
     def __init__(
         self, X: Any, *, gamma: float | None = None, dtype: Any = np.float64
     ) -> None:
-        X = _check_features(X)
-        super().__init__(dtype, X.shape[0])
-        self.gamma = _check_gamma(gamma, X.shape[1])
-        self._middle: Array = _feature_means(X)
-        self._exact_tiles = rbf_tiles(_kernel_points(X, self.gamma, self._middle))
+        super().__init__(X, gamma, dtype)
+        self._exact_tiles = rbf_tiles(self._points(X))
         self._set_type()
 
     def _set_type(self) -> None:
@@ -125,7 +142,7 @@ class RBFKernel(TypedOperator):
         ndarray of shape (m, k)
             Sums over all :math:`x_j` of :math:`\exp(-\gamma |p_i - x_j|^2) b_j`.
         """
-        queries = _kernel_points(_check_features(points), self.gamma, self._middle)
+        queries = self._points(points)
         out = np.zeros((len(queries), B.shape[1]))
         block_size = self._exact_tiles.shape[2]
         for start in range(0, len(queries), block_size):
@@ -136,7 +153,7 @@ class RBFKernel(TypedOperator):
 
 
 @documented(**_TEXTS)
-class NystroemKernel(TypedOperator):
+class NystroemKernel(_GaussianKernel):
     r"""Low-rank approximation :math:`W = Z Z^T` of a Gaussian kernel matrix `K`.
 
     The Nyström approximation :math:`W = C U^+ C^T`: the columns of `C` are those of `K`
@@ -200,20 +217,18 @@ class NystroemKernel(TypedOperator):
         dtype: Any = np.float64,
         random_state: Any = None,
     ) -> None:
-        X = _check_features(X)
-        super().__init__(dtype, X.shape[0])
-        self.gamma = _check_gamma(gamma, X.shape[1])
+        super().__init__(X, gamma, dtype)
         if not isinstance(n_landmarks, Integral) or n_landmarks < 1:
             raise ValueError(
                 f"n_landmarks must be a positive integer, got {n_landmarks!r}."
             )
         rng = check_random_state(random_state)
-        self._middle: Array = _feature_means(X)
-        points = _kernel_points(X, self.gamma, self._middle)
+        points = self._points(X)
         if not np.isfinite(points).all():
             raise ValueError(
                 "The features times the square root of gamma overflow: rescale them."
             )
+        # The factor, and its error: exact in the trace, sampled in the Frobenius norm.
         Z, landmarks, self.trace_error = _pivoted_cholesky(
             points, min(int(n_landmarks), self.shape[0]), rng
         )
@@ -246,7 +261,7 @@ class NystroemKernel(TypedOperator):
         ndarray of shape (m, k)
             The sums that `RBFKernel.matmat_at` forms, approximately, in float64.
         """
-        queries = _kernel_points(_check_features(points), self.gamma, self._middle)
+        queries = self._points(points)
         Z: Any = self.factor.astype(np.float64, copy=False)
         out = np.empty((len(queries), B.shape[1]))
         with single_blas_thread():
@@ -369,25 +384,3 @@ def _check_features(X: Any) -> Array:
         )
     checked: Array = check_array(X, dtype=np.float64, input_name="X")
     return checked
-
-
-def _check_gamma(gamma: float | None, n_features: int) -> float:
-    """Check the factor of the squared distances; ``1 / n_features`` for None."""
-    gamma = 1.0 / n_features if gamma is None else float(gamma)
-    if not 0 < gamma < math.inf:
-        raise ValueError(f"gamma must be positive and finite, got {gamma}.")
-    return gamma
-
-
-def _feature_means(X: Array) -> Array:
-    with ignore_fp_warnings():
-        means: Array = X.mean(axis=0)
-    return means
-
-
-def _kernel_points(X: Array, gamma: float, mean: Array) -> Array:
-    """Scaled points whose kernel is ``2**-squared_distance``, centred for float32."""
-    with ignore_fp_warnings():
-        points: Array = X - mean
-        points *= math.sqrt(gamma / math.log(2))
-    return points

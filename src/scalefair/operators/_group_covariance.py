@@ -97,6 +97,7 @@ class GroupCovariance(TypedOperator):
             raise ValueError(
                 f"centering must be 'global' or 'group', got {centering!r}."
             )
+        # Step 1: the rows, dense, sparse or in parts, with their codes.
         X = X if isinstance(X, PartitionedRows) else _check_rows(X)
         super().__init__(dtype, X.shape[1])
         n_codes = np.size(weights)
@@ -119,6 +120,7 @@ class GroupCovariance(TypedOperator):
                 f"Group {int(np.argmin(self.counts))} has no row: number the groups "
                 "from 0 to G - 1 without gaps, with one weight for each."
             )
+        # Step 2: means, and the variances of the groups about their centres.
         self.means, scatter = self._rows.moments()
         self.mean = (self.counts / self.counts.sum()) @ self.means
         self.group_traces = scatter / self.counts

@@ -16,7 +16,6 @@ from scalefair.kernels import (
     block_gram,
     block_subtract,
     csr_matmat,
-    csr_scale,
     csr_workspace,
 )
 from scalefair.operators._base import Array, TypedOperator, apply_block
@@ -61,7 +60,20 @@ class _Normalized(TypedOperator):
             with ignore_fp_warnings():
                 self.tau = float(regularization * (degrees / len(degrees)).sum())
                 degrees = degrees + self.tau
-        _check_degrees(degrees)
+        # They are divided by: refuse what cannot be, and name a node.
+        bad = np.flatnonzero(~np.isfinite(degrees))
+        if bad.size:
+            raise ValueError(
+                f"{bad.size} row(s) of the affinity have entries that are not finite, "
+                f"or too large to add (first: {bad[0]}); remove or rescale them."
+            )
+        nodes = np.flatnonzero(degrees <= 0)
+        if nodes.size:
+            raise ValueError(
+                f"{nodes.size} node(s) have no positive degree (first: {nodes[0]}); "
+                "the normalised affinity is not defined there: remove them, or use "
+                "regularization."
+            )
         self.degrees = degrees
         self.inv_sqrt_degrees = 1.0 / np.sqrt(degrees)
 
@@ -159,8 +171,9 @@ class NormalizedAffinity(_Normalized):
 
     def _entries(self, weights: np.ndarray) -> np.ndarray:
         # In float64: weights and degrees may be out of the range of float32.
-        data = weights.astype(np.float64)
-        csr_scale(self.indptr, self.indices, data, self.inv_sqrt_degrees)
+        data, scale = weights.astype(np.float64), self.inv_sqrt_degrees
+        data *= np.repeat(scale, np.diff(self.indptr))
+        data *= scale[self.indices]
         with ignore_fp_warnings():  # negative weights: the degrees may be much smaller
             return data.astype(self.dtype, copy=False)
 
@@ -322,20 +335,3 @@ def _check_square_and_real(W: Any) -> None:
         raise ValueError(f"An affinity must be square, got shape {W.shape}.")
     if np.issubdtype(W.dtype, np.complexfloating):
         raise TypeError("An affinity must be real, got complex numbers.")
-
-
-def _check_degrees(degrees: Array) -> None:
-    """Refuse row sums of an affinity that cannot be divided by, and name a node."""
-    bad = np.flatnonzero(~np.isfinite(degrees))
-    if bad.size:
-        raise ValueError(
-            f"{bad.size} row(s) of the affinity have entries that are not finite, or "
-            f"too large to add (first: {bad[0]}); remove or rescale them."
-        )
-    nodes = np.flatnonzero(degrees <= 0)
-    if nodes.size:
-        raise ValueError(
-            f"{nodes.size} node(s) have no positive degree (first: {nodes[0]}); "
-            "the normalised affinity is not defined there: remove them, or use "
-            "regularization."
-        )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,66 +77,42 @@ class PartitionedMatrix(SymmetricBlockOperator):
             )
         super().__init__(dtype, rows.shape[0])
         self.nnz = rows.nnz
-        self._columns: list[NDArray[np.int64]] | None = None
-        if exchange == "needed":
-            self._parts = rows.map(_compress, self.dtype).persist()
-            self._columns = self._parts.map(attrgetter("columns")).gather()
-        else:
-            self._parts = rows.map(_checked, self.dtype).persist()
+        is_compressed = exchange == "needed"
+        self._parts = rows.map(_part, self.dtype, is_compressed).persist()
+        self._columns = self._parts.map(itemgetter(0)).gather() if is_compressed else []
 
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
     ) -> None:
-        if self._columns is None:
-            blocks = self._parts.map(_multiply, X)
-        else:
+        if self._columns:
             rows = self._parts.like(X[columns] for columns in self._columns)
-            blocks = self._parts.map(_multiply_compressed, each=[rows])
+            blocks = self._parts.map(_multiply, each=[rows])
+        else:
+            blocks = self._parts.map(_multiply, X)
         product = np.concatenate(blocks.gather())
         put_product(product, X, out, alpha, shift, beta)
 
 
-class _CompressedRows(NamedTuple):
-    """A block of rows without its empty columns, and the numbers of the others."""
-
-    columns: NDArray[np.int64]
-    matrix: sparse.csr_array
+# A block of rows; without its empty columns if the numbers of the others are given.
+_Part = tuple[NDArray[np.int64] | None, sparse.csr_array]
 
 
-def _checked(W: sparse.csr_array, dtype: np.dtype) -> sparse.csr_array:
-    """Block with finite entries of a type, and int32 indices if they suffice."""
+def _part(W: sparse.csr_array, dtype: np.dtype, is_compressed: bool) -> _Part:
+    """Convert a block to a type, with finite entries, and int32 indices if they do."""
     with ignore_fp_warnings():
         data = W.data.astype(dtype, copy=False)
     check_stored(W, data)
-    return _csr(data, W.indices, W.indptr, W.shape)
-
-
-def _compress(W: sparse.csr_array, dtype: np.dtype) -> _CompressedRows:
-    W = _checked(W, dtype)
-    occurs = np.zeros(W.shape[1], bool)
-    occurs[W.indices] = True
-    columns = np.flatnonzero(occurs)
-    position = np.cumsum(occurs) - 1  # of each column among those that occur
-    shape = W.shape[0], len(columns)
-    return _CompressedRows(columns, _csr(W.data, position[W.indices], W.indptr, shape))
-
-
-def _csr(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    shape: tuple[int, int],
-) -> sparse.csr_array:
+    columns, indices, shape = None, W.indices, W.shape
+    if is_compressed:
+        columns, indices = np.unique(indices, return_inverse=True)
+        shape = W.shape[0], len(columns)
     index = np.int32 if max(len(data), *shape) < 2**31 else np.int64
-    parts = data, indices.astype(index, copy=False), indptr.astype(index, copy=False)
-    return sparse.csr_array(parts, shape=shape)
+    arrays = (a.astype(index, copy=False) for a in (indices, W.indptr))
+    return columns, sparse.csr_array((data, *arrays), shape=shape)
 
 
-def _multiply_compressed(block: _CompressedRows, X: np.ndarray) -> np.ndarray:
-    return _multiply(block.matrix, X)
-
-
-def _multiply(W: sparse.csr_array, X: np.ndarray) -> np.ndarray:
+def _multiply(part: _Part, X: np.ndarray) -> np.ndarray:
+    W = part[1]
     out = np.empty((W.shape[0], X.shape[1]), X.dtype)
     one, zero = X.dtype.type(1), X.dtype.type(0)
     X = np.ascontiguousarray(X)  # other processes may send another memory order

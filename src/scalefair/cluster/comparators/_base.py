@@ -83,6 +83,7 @@ class GraphComparator(_base.GraphClustering):
         ConvergenceWarning
             If the method stops before it has converged.
         """
+        # Step 1: the graph, without loops for methods that know none.
         if self.affinity == "precomputed":
             W, sensitive_features = graph_as_matrix(W, sensitive_features)
         W = self._validate(W)
@@ -95,6 +96,7 @@ class GraphComparator(_base.GraphClustering):
         if not self._uses_loops and W.diagonal().any():
             W = sparse.csr_array(W - sparse.diags_array(W.diagonal()))
             W.eliminate_zeros()
+        # Step 2: the nodes to cluster, and their groups.
         kept = self._kept_nodes(W)
         W = _base.submatrix(W, kept)
         self.groups_, codes = _base.kept_groups(names, all_codes, kept)
@@ -103,6 +105,7 @@ class GraphComparator(_base.GraphClustering):
                 f"n_clusters={self.n_clusters} must not exceed the number of "
                 f"clustered nodes, n_samples={W.shape[0]}."
             )
+        # Step 3: the method, and how far its embedding is from the constraints.
         problem = FairProblem(NormalizedAffinity(W), codes, self.n_clusters)
         rng = check_random_state(self.random_state)
         labels, H, warning = self._cluster(W, problem, kept, rng)

@@ -151,7 +151,12 @@ class CoordinateDescentFairClustering(GraphComparator):
             f"Nodes still moved in sweep max_iter={self.max_iter}: the clusters are "
             "not yet a local minimum. Raise max_iter."
         )
-        return labels, descent.scaled_indicator(labels), None if converged else warning
+        # D^{1/2} Y (Y^T D Y)^{-1/2}, Y the indicator of the labels.
+        volumes = np.bincount(labels, descent.degrees, minlength=descent.k)
+        H = np.zeros((labels.size, descent.k))
+        scaled_degrees = descent.degrees / volumes[labels]
+        H[np.arange(labels.size), labels] = np.sqrt(scaled_degrees)
+        return labels, H, None if converged else warning
 
     def _starts(self, kept: Mask, rng: RandomState) -> list[Labels]:
         """Random clusters of equal size, or the labels of `init`."""
@@ -185,15 +190,15 @@ class IndicatorDescent:
     def __init__(
         self, W: sparse.csr_array, problem: FairProblem, fairness_weight: float
     ) -> None:
-        self.W, self.k, self.fairness_weight = W, problem.k, fairness_weight
+        self.graph = W.indptr, W.indices, W.data, 1
+        self.k, self.fairness_weight = problem.k, fairness_weight
         self.degrees, self.codes = problem.affinity.degrees, problem.group_codes
         self.shares = np.bincount(self.codes) / problem.n
 
     def totals(self, labels: Labels) -> tuple[Array, Array, Array]:
         """Weight inside, volume and group counts of each cluster."""
         k, h = self.k, self.shares.size
-        graph = self.W.indptr, self.W.indices, self.W.data, 1
-        inside = degrees_and_inner_weights(graph, labels, k)[1]
+        inside = degrees_and_inner_weights(self.graph, labels, k)[1]
         volumes = np.bincount(labels, self.degrees, minlength=k).astype(np.float64)
         counts = np.bincount(labels * h + self.codes, minlength=k * h)
         return inside, volumes, counts.reshape(k, h).astype(np.float64)
@@ -211,21 +216,13 @@ class IndicatorDescent:
 
         Returns labels, J before and after each sweep, and whether no node moved.
         """
-        W, labels = self.W, start.copy()
-        totals = self.totals(labels)
+        labels, totals = start.copy(), self.totals(start)
         history = [self.objective(*totals)]
         for _ in range(max_iter):
+            order = rng.permutation(labels.size)
+            fairness = self.codes, self.shares, self.fairness_weight
             n_moves = indicator_sweep(
-                W.indptr,
-                W.indices,
-                W.data,
-                self.degrees,
-                self.codes,
-                self.shares,
-                self.fairness_weight,
-                rng.permutation(labels.size),
-                labels,
-                *totals,
+                self.graph, self.degrees, *fairness, order, labels, totals
             )
             totals = self.totals(labels)  # afresh: rounding must not add up
             history.append(self.objective(*totals))
@@ -234,10 +231,3 @@ class IndicatorDescent:
             if history[-2] - history[-1] < min_gain * history[-2]:
                 break
         return labels, history, False
-
-    def scaled_indicator(self, labels: Labels) -> Array:
-        """D^{1/2} Y (Y^T D Y)^{-1/2}, Y the indicator of the labels."""
-        volumes = np.bincount(labels, self.degrees, minlength=self.k)
-        H = np.zeros((labels.size, self.k))
-        H[np.arange(labels.size), labels] = np.sqrt(self.degrees / volumes[labels])
-        return H
