@@ -121,6 +121,10 @@ def minimax_on_fantope(
             break
     allowed = max(tol * abs(best.value), floor)
     converged = bool(best.gap <= allowed)
+    message = "The gap is within the tolerance."
+    if not converged:
+        message = f"The gap is {format_distinct(best.gap * scale, allowed * scale)}: "
+        message += f"{reason}."
     return replace(
         best,
         value=best.value * scale,
@@ -128,10 +132,7 @@ def minimax_on_fantope(
         gap=best.gap * scale,
         n_iter=n_iter,
         converged=converged,
-        message="The gap is within the tolerance."
-        if converged
-        else "The gap is "
-        f"{format_distinct(best.gap * scale, allowed * scale)}: {reason}.",
+        message=message,
     )
 
 
@@ -156,21 +157,20 @@ def _check_problem(A: ArrayLike, b: ArrayLike, k: int) -> tuple[Array, Array]:
 
 
 def _certify(A: Array, b: Array, k: int, W: Array, weights: Array) -> FantopeResult:
-    W = _with_trace(W, k)
+    """Values of both problems at a feasible point next to the iterate."""
+    # 1. Move W towards 0 or the identity until rounding in its trace is gone.
+    n, trace = W.shape[0], float(np.trace(W))
+    if trace > k:
+        W = W * (k / trace)
+    else:
+        W = W + (np.eye(n) - W) * ((k - trace) / (n - trace))
     weights = np.maximum(weights, 0.0)
     weights = weights / weights.sum()
+    # 2. The largest function at W, and the dual function at the weights.
     value = float((b - np.einsum("gij,ij->g", A, W)).max())
     mu = np.linalg.eigvalsh(np.tensordot(weights, A, axes=1))
-    bound = float(weights @ b) - float(mu[mu.size - k :].sum())
+    bound = float(weights @ b) - float(mu[n - k :].sum())
     return FantopeResult(W, weights, value, bound, value - bound, 0, False, "")
-
-
-def _with_trace(W: Array, k: int) -> Array:
-    """Move `W` towards 0 or the identity until rounding in its trace is gone."""
-    n, trace = W.shape[0], float(np.trace(W))
-    end, share = np.eye(n), (k - trace) / (n - trace)
-    moved: Array = W * (k / trace) if trace > k else W + (end - W) * share
-    return moved
 
 
 def _better(old: FantopeResult, new: FantopeResult) -> FantopeResult:

@@ -208,7 +208,14 @@ class _Chains:
         self.sums = sum_ties(weights * (y - self.centre))
         score_above = np.full(n_cuts, np.inf)
         score_above[self.cut_below] = scores
-        self.limits = _score_limits(score_above, self.starts, self.ends)
+        # A limit for each cut, halfway between the scores above and below it. No number
+        # lies between adjacent floats: take the lower one. Scores above a cut are
+        # larger than its limit.
+        score_below = np.append(score_above[1:], 0.0)
+        with np.errstate(invalid="ignore"):  # the ends are set below
+            middle = score_above / 2 + score_below / 2
+        self.limits: Array = np.where(middle < score_above, middle, score_below)
+        self.limits[self.starts], self.limits[self.ends] = np.inf, -np.inf
 
         # Levels A_k of the cuts, (n_conditions, n_cuts): from 0 to 1 in each chain.
         ranks = np.cumsum([sum_ties(weights * rows) for rows in is_compared], axis=1)
@@ -325,18 +332,6 @@ class _Chains:
         is_new = np.diff(cuts, axis=0, prepend=bounds[:1]).any(axis=1)
         is_kept = (is_allowed & is_new) | is_block_end
         return cuts[is_kept], steps[is_kept] // STEPS_PER_BLOCK
-
-
-def _score_limits(score_above: Array, starts: Indices, ends: Indices) -> Array:
-    """Return a limit for each cut, halfway between the scores above and below it."""
-    score_below = np.append(score_above[1:], 0.0)
-    with np.errstate(invalid="ignore"):  # the ends are set below
-        middle = score_above / 2 + score_below / 2
-    # No number lies between adjacent floats: take the lower one. Scores above a cut
-    # are larger than its limit.
-    limits: Array = np.where(middle < score_above, middle, score_below)
-    limits[starts], limits[ends] = np.inf, -np.inf
-    return limits
 
 
 def _check_samples(
