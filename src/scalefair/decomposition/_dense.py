@@ -303,8 +303,8 @@ def solve_groups(
         # 4. A gap: a few steps from groups' own eigenvectors, the best one continued.
         starts = [vectors[:, -r:] for vectors in np.linalg.eigh(C)[1]]
         starts = sorted(starts, key=largest_loss)[:MAX_STARTS]
-        others = [local_search(start, weights, max_iter=15) for start in starts]
-        other = min(others, key=largest_loss)
+        bases = [local_search(start, weights, max_iter=15) for start in starts]
+        other = min(bases, key=largest_loss)
         other = local_search(other, weights, max_iter=max_iter)
         U = min([U, other], key=largest_loss)
     tied = dual.solution(weights, smooth.n_iter + relaxed.n_iter, U)

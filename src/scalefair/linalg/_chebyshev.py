@@ -330,9 +330,9 @@ class _FilteredSubspace(BlockIteration):
 
     def lock(self) -> None:
         """Move the leading active vectors that have converged to the locked ones."""
-        wanted = self.residuals[self.n_locked : max(self.k, self.n_locked)]
+        residuals = self.residuals[self.n_locked : max(self.k, self.n_locked)]
         # Those before the first that has not converged.
-        count = int(np.argmin(np.append(wanted <= self.tol, False)))
+        count = int(np.argmin(np.append(residuals <= self.tol, False)))
         if count == 0:
             return
         fixed = np.hstack([self.fixed, self.X[:, :count]])
@@ -355,7 +355,7 @@ class _FilteredSubspace(BlockIteration):
 
     def move_cut(self) -> None:
         """Move the end of the damped interval to the smallest Ritz value."""
-        last = max(self.k, self.n_locked + 1) - 1  # wanted
+        last = max(self.k, self.n_locked + 1) - 1  # index of the last wanted one
         value, end = float(self.values[last]), float(self.values[-1])
         # Values closer than their errors are one multiple eigenvalue: the cut stays.
         largest_residual = float(self.residuals[self.n_locked : last + 1].max())
@@ -373,9 +373,9 @@ class _FilteredSubspace(BlockIteration):
 
     def next_degree(self) -> int:
         """Degree after which the residuals of the wanted pairs meet the tolerance."""
-        wanted = slice(self.n_locked, max(self.k, self.n_locked + 1))
-        residuals = self.residuals[wanted]
-        growth = self._log_growth(self.values[wanted])
+        leading = slice(self.n_locked, max(self.k, self.n_locked + 1))
+        residuals = self.residuals[leading]
+        growth = self._log_growth(self.values[leading])
         # 1. exp(degree * growth) / 2 has to exceed residual / (0.3 tol): a sweep that
         #    just misses the tolerance costs another Rayleigh-Ritz step, worth three
         #    products.

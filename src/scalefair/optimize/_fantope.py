@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -216,8 +217,7 @@ class _ScaledPair:
         return float(((lam + dP) * (lam + dD)).sum())
 
 
-@dataclass(frozen=True)
-class _NewtonStep:
+class _NewtonStep(NamedTuple):
     """Search direction; matrices in the scaled coordinates of their pair."""
 
     weights: Array
@@ -263,17 +263,17 @@ class CentralPath:
         """One predictor-corrector step."""
         # Step 1: the scaling and the Newton system at the iterate; nu is the mean
         # product of the complementary pairs.
-        first, second = _ScaledPair(self.W, self.Z), _ScaledPair(self.V, self.Y)
-        system = _NewtonSystem(self, first, second)
+        self._set_up()
+        first, second = self.first, self.second
         total = float(self.weights @ self.slacks)
         total += float((first.lam**2).sum() + (second.lam**2).sum())
         nu = total / (self.slacks.size + 2 * self.n)
 
         # Step 2: predictor, towards products of zero.
-        affine = system.solve(
+        affine = self._solve(
             -np.diag(first.lam), -np.diag(second.lam), -self.weights * self.slacks
         )
-        alpha, beta = self._steps(affine, first, second, 1.0)
+        alpha, beta = self._step_lengths(affine, 1.0)
         predicted = float(
             (self.slacks + alpha * affine.slacks)
             @ (self.weights + beta * affine.weights)
@@ -283,13 +283,13 @@ class CentralPath:
         nu *= min(1.0, max(predicted / total, 1e-6)) ** 3  # Mehrotra's centring
 
         # Step 3: corrector, with second-order terms.
-        step = system.solve(
+        step = self._solve(
             first.target(nu, affine.W, affine.Z),
             second.target(nu, affine.V, affine.Y),
             nu - self.weights * self.slacks - affine.weights * affine.slacks,
         )
         # Step 4: 98 % of the way to the boundary, so that iterates stay inside.
-        alpha, beta = self._steps(step, first, second, 0.98)
+        alpha, beta = self._step_lengths(step, 0.98)
         self.W = self.W + alpha * step.change
         self.V = self.V - alpha * step.change
         self.slacks = self.slacks + alpha * step.slacks
@@ -299,71 +299,66 @@ class CentralPath:
         self.weights = self.weights + beta * step.weights
         self.tau += beta * step.tau
 
-    def _steps(
-        self, step: _NewtonStep, first: _ScaledPair, second: _ScaledPair, share: float
-    ) -> tuple[float, float]:
-        primal = min(
-            first.max_step(step.W),
-            second.max_step(step.V),
-            _max_step(self.slacks, step.slacks),
-        )
-        dual = min(
-            first.max_step(step.Z),
-            second.max_step(step.Y),
-            _max_step(self.weights, step.weights),
-        )
-        return min(1.0, share * primal), min(1.0, share * dual)
+    def _set_up(self) -> None:
+        """Linearise the optimality conditions, reduced to the G weights, tau and t.
 
-
-class _NewtonSystem:
-    """Linearised optimality conditions, reduced to the G weights, tau and t.
-
-    With ``X^T Theta_W^-1 X = I`` and ``X^T Theta_V^-1 X = D^2`` for the two scaling
-    points, ``dW = X M X^T`` turns the equation for the n x n unknown into a division
-    of entries: ``M_ij (1 + d_i^2 d_j^2) = (X^T (sum dlambda A - dtau I + H) X)_ij``.
-    """
-
-    def __init__(
-        self, path: CentralPath, first: _ScaledPair, second: _ScaledPair
-    ) -> None:
-        self.path, self.first, self.second = path, first, second
-        _, d, Qt = np.linalg.svd(second.R_inv @ first.R)
-        self.X = X = first.R @ Qt.T
+        With ``X^T Theta_W^-1 X = I`` and ``X^T Theta_V^-1 X = D^2`` for the two scaling
+        points, ``dW = X M X^T`` turns the equation for the n x n unknown into a
+        division of entries:
+        ``M_ij (1 + d_i^2 d_j^2) = (X^T (sum dlambda A - dtau I + H) X)_ij``.
+        """
+        G, n = self.slacks.size, self.n
+        self.first = _ScaledPair(self.W, self.Z)
+        self.second = _ScaledPair(self.V, self.Y)
+        _, d, Qt = np.linalg.svd(self.second.R_inv @ self.first.R)
+        self.X = X = self.first.R @ Qt.T
         self.divisor = 1 + np.multiply.outer(d**2, d**2)
-        G, n = path.slacks.size, path.n
         self.T = np.empty((G + 1, n, n))  # the matrices A_g and -I, transformed
-        np.matmul(X.T, path.A @ X, out=self.T[:G])
+        np.matmul(X.T, self.A @ X, out=self.T[:G])
         self.T[G] = -(X.T @ X)
         flat = self.T.reshape(G + 1, -1)
-        K = np.zeros((G + 2, G + 2))
+        self.K = K = np.zeros((G + 2, G + 2))
         K[: G + 1, : G + 1] = (flat / self.divisor.ravel()) @ flat.T
-        K[np.arange(G), np.arange(G)] += path.slacks / path.weights
+        K[np.arange(G), np.arange(G)] += self.slacks / self.weights
         K[:G, G + 1] = K[G + 1, :G] = 1.0
-        self.K = K
-        # Residuals: zero at the start, but for rounding, which must not pile up.
-        M = np.tensordot(path.weights, path.A, axes=1)
-        self.dual_residual = M - path.tau * np.eye(n) - path.Y + path.Z
-        self.trace_residual = path.k - float(np.trace(path.W))
-        self.slack_residual = path.t - path.values() - path.slacks
-        self.sum_residual = 1.0 - float(path.weights.sum())
 
-    def solve(self, E_W: Array, E_V: Array, e: Array) -> _NewtonStep:
+    def _solve(self, E_W: Array, E_V: Array, e: Array) -> _NewtonStep:
         """Direction for the right-hand sides of the three complementarities."""
-        path, first, second = self.path, self.first, self.second
-        G = path.slacks.size
-        H = self.dual_residual - second.dual_back(E_V) + first.dual_back(E_W)
+        G, first, second = self.slacks.size, self.first, self.second
+        # 1. Residuals: zero at the start, but for rounding, which must not pile up.
+        M = np.tensordot(self.weights, self.A, axes=1)
+        H = M - self.tau * np.eye(self.n) - self.Y + self.Z
+        slack_residual = self.t - self.values() - self.slacks
+        trace_residual = self.k - float(np.trace(self.W))
+        # 2. The reduced system for the weights, tau and t.
+        H = H - second.dual_back(E_V) + first.dual_back(E_W)
         H = self.X.T @ H @ self.X
         h = self.T.reshape(G + 1, -1) @ (H / self.divisor).ravel()
         rhs = np.empty(G + 2)
-        rhs[:G] = e / path.weights - self.slack_residual - h[:G]
-        rhs[G] = -self.trace_residual - h[G]
-        rhs[G + 1] = self.sum_residual
+        rhs[:G] = e / self.weights - slack_residual - h[:G]
+        rhs[G] = -trace_residual - h[G]
+        rhs[G + 1] = 1.0 - float(self.weights.sum())
         x = np.linalg.solve(self.K, rhs)
+        # 3. The other unknowns.
         M = (np.tensordot(x[: G + 1], self.T, axes=1) + H) / self.divisor
         dW = _sym(self.X @ M @ self.X.T)
         W, V = first.primal(dW), -second.primal(dW)
-        slacks = (e - path.slacks * x[:G]) / path.weights
+        slacks = (e - self.slacks * x[:G]) / self.weights
         return _NewtonStep(x[:G], slacks, x[G], x[G + 1], dW, W, E_W - W, V, E_V - V)
+
+    def _step_lengths(self, step: _NewtonStep, share: float) -> tuple[float, float]:
+        """Primal and dual step: a share of the way to the boundary, at most 1."""
+        primal = min(
+            self.first.max_step(step.W),
+            self.second.max_step(step.V),
+            _max_step(self.slacks, step.slacks),
+        )
+        dual = min(
+            self.first.max_step(step.Z),
+            self.second.max_step(step.Y),
+            _max_step(self.weights, step.weights),
+        )
+        return min(1.0, share * primal), min(1.0, share * dual)
 
 
 def _max_step(x: Array, dx: Array) -> float:
