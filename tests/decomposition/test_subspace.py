@@ -136,10 +136,10 @@ def test_missed_copies_are_noticed(monkeypatch):
 
     monkeypatch.setattr(_covariances, "eigsh", forgetful)
     rng = np.random.RandomState(0)
-    assert arpack_leading(_diagonal(values), 3, 1e-10, rng) is None
+    assert arpack_leading(_diagonal(values), 3, 3, 1e-10, rng) is None
 
 
 def test_failure_is_no_result():
     # A zero operator: ARPACK's starting vector is mapped to zero.
     rng = np.random.RandomState(0)
-    assert arpack_leading(_diagonal(np.zeros(50)), 2, 1e-10, rng) is None
+    assert arpack_leading(_diagonal(np.zeros(50)), 2, 2, 1e-10, rng) is None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scalefair.decomposition import SemidefiniteFairPCA
 from scalefair.decomposition._covariances import top_sums
-from scalefair.decomposition._many_groups import solve_groups
+from scalefair.decomposition._dense import solve_groups
 from scalefair.decomposition.comparators._semidefinite import multiplicative_weights
 
 
