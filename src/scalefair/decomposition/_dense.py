@@ -67,7 +67,7 @@ def solve_two_groups(
     problem = _TwoGroupDual(C, r, best)
     search = ConcaveSearch(0.0, 1.0, None if weights0 is None else weights0[0])
     points: list[_DualPoint] = []
-    while True:
+    while not search.exhausted and len(points) < max_iter:
         point = problem.evaluate(search.x)
         points.append(point)
         # 1. A smooth maximum. The slope is the difference of the losses: driven to
@@ -80,24 +80,15 @@ def solve_two_groups(
             return problem.solution(point, basis, len(points), True)
         # 3. A Newton step, or bisection.
         search.update(point.value, point.slope, point.curvature)
-        if search.exhausted or len(points) >= max_iter:
-            return _best_of(problem, points, tol)
-
-
-def _best_of(
-    problem: _TwoGroupDual, points: list[_DualPoint], tol: float
-) -> GroupsSolution:
-    """Basis with the smallest largest loss among those of all points."""
-    n_iter = len(points)
+    # 4. No point is good enough: the basis of them with the smallest largest loss.
     dual = max(points, key=lambda point: point.value)
-    bases = [point.leading(problem.r) for point in points]
+    bases = [point.leading(r) for point in points]
     bases += [
         basis for p in points if (basis := problem.equalized(p, np.inf)) is not None
     ]
-    solutions = [problem.solution(dual, basis, n_iter, False) for basis in bases]
+    solutions = [problem.solution(dual, basis, len(points), False) for basis in bases]
     solution = min(solutions, key=lambda s: float(s.losses.max()))
-    converged = solution.gap <= problem.threshold(dual, tol)
-    return replace(solution, converged=converged)
+    return replace(solution, converged=solution.gap <= problem.threshold(dual, tol))
 
 
 @dataclass(frozen=True)
