@@ -7,8 +7,6 @@ the processor: a row with both signs warns on each, and so does `Flagging`.
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from threadpoolctl import ThreadpoolController, threadpool_limits
@@ -193,17 +191,6 @@ def test_deterministic(solver, graphs, with_threads):
     assert not np.array_equal(first.vectors, solve(4).vectors)
     solver(np.diag(np.arange(60.0)), 2)
     assert np.array_equal(state, np.random.get_state()[1])  # noqa: NPY002
-
-
-@settings(deadline=None, max_examples=15)
-@given(
-    values=st.lists(st.integers(-20, 20), min_size=40, max_size=60), k=st.integers(1, 6)
-)
-def test_integer_spectra(check_pairs, values, k):
-    # Many repeated values at both ends.
-    A = np.diag(np.array(values, dtype=float))
-    for solve in precise:
-        check_pairs(solve(A, k, tol=1e-9, random_state=0), A, k, 1e-9)
 
 
 @pytest.fixture(scope="module")

@@ -332,19 +332,6 @@ def test_iterates_stay_feasible_and_the_residual_is_proved(seed):
     assert np.abs(actual.multipliers * (plus - minus)[1:]).max() <= 1e-3
 
 
-def test_order_of_the_constraints_does_not_matter():
-    problem, other = Random(3), Random(3)
-    order = np.array([2, 0, 3, 1])
-    other.half = other.half[order]
-    actual, twice, moved = (
-        idca(p, np.zeros(6), tol=1e-4) for p in (problem, problem, other)
-    )
-    np.testing.assert_array_equal(twice.x, actual.x)
-    assert moved.objective == pytest.approx(actual.objective, abs=1e-5)
-    np.testing.assert_allclose(moved.x, actual.x, atol=1e-2)
-    np.testing.assert_allclose(moved.multipliers, actual.multipliers[order], atol=1e-2)
-
-
 def test_bundle_needs_far_fewer_calls_than_switching_subgradients():
     inner = "switching_subgradient"
     bundle = idca(Random(0), np.zeros(6), tol=1e-2)
