@@ -115,7 +115,8 @@ class FeatureSpace:
 
     def residuals(self, blocks: Array, weights: Array, values: Array) -> Array:
         """Return the first block of ``(w_A C_A + w_B C_B) x - value x``."""
-        R = np.tensordot(weights, blocks[1:], axes=1) - values[:, None] * blocks[0]
+        R: Array = np.tensordot(weights, blocks[1:], axes=1)
+        R -= values[:, None] * blocks[0]
         return R[None]
 
     def expand(self, blocks: Array) -> Array:
@@ -162,7 +163,7 @@ class SampleSpace:
 
     def lanczos_weights(self, weights: Array) -> Array:
         """Weights of the products that `multiply` writes: the first alone."""
-        return np.eye(len(weights))[0]
+        return np.eye(1, len(weights)).ravel()
 
     def image(self, blocks: Array, groups: Groups, weights: Array) -> Array:
         """Vectors z = D^(1/2) Z x of Lanczos, up to their lengths."""

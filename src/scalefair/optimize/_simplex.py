@@ -109,7 +109,7 @@ def maximize_on_simplex(
     x: Array = np.array(np.ones(n) if x0 is None else x0, dtype=np.float64)
     if x.shape != (n,) or not np.isfinite(x).all() or x.min() < 0 or x.max() <= 0:
         raise ValueError(
-            f"x0 must hold {n} nonnegative numbers that are not all zero, got {x0}."
+            f"x0 must hold {n} nonnegative numbers that are not all zero, got {x0!r}."
         )
     search = _LevelSearch(oracle, x / x.sum(), tol, atol)
     # After a failed Newton step come `wait` level steps, then twice as many, up to 8.
