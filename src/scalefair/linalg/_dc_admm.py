@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import LinearOperator
 
 import scalefair.linalg._base as base
 from scalefair import kernels
@@ -136,18 +137,9 @@ def dc_admm(
     base.check_count("max_iter", max_iter, 1)
     constraints = base.as_block(F, n, "F")
     base.check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
-    # Orthonormal bases Q of the span of F, and MQ of that of M Q: a feasible H is
-    # orthogonal to MQ.
-    U, s, _ = np.linalg.svd(constraints, full_matrices=False)
-    rank = int((s > n * EPS * s.max(initial=0.0)).sum())
+    Q, MQ = _constraint_bases(operator, constraints, shift)
+    rank = Q.shape[1]
     base.check_complement(k, n, rank)
-    Q = np.ascontiguousarray(U[:, :rank])
-    MQ = np.empty_like(Q)
-    if rank:
-        apply_block(operator, Q, MQ, shift=shift)
-        check_product(MQ)
-    MQ = np.ascontiguousarray(np.linalg.qr(MQ)[0])
-
     V = random_generator(check_random_state(random_state)).standard_normal((n, k))
     V /= np.sqrt(n)
     objective = EnergyDual(operator, shift, k)
@@ -225,6 +217,20 @@ def dc_admm(
         converged=residual <= tol,
         message=message,
     )
+
+
+def _constraint_bases(
+    operator: LinearOperator, F: Array, shift: float
+) -> tuple[Array, Array]:
+    """Orthonormal bases of the span of F, and of that of M F, which H avoids."""
+    U, s, _ = np.linalg.svd(F, full_matrices=False)
+    rank = int((s > len(F) * EPS * s.max(initial=0.0)).sum())
+    Q = np.ascontiguousarray(U[:, :rank])
+    MQ = np.empty_like(Q)
+    if rank:  # else no product
+        apply_block(operator, Q, MQ, shift=shift)
+        check_product(MQ)
+    return Q, np.ascontiguousarray(np.linalg.qr(MQ)[0])
 
 
 def _ritz_residuals(

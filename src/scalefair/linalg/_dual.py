@@ -189,31 +189,30 @@ class EnergyDual:
         # With X(t) = V + t D: |M X|_* from the Gram matrix of MX, which is quadratic
         # in t, as is the squared distance |X - B|^2.
         self._multiply(D, self._MD)
-        cross = kernels.block_gram(self._MV, self._MD)
-        square = kernels.block_gram(self._MD, self._MD)
-        linear, length = kernels.inner(self._V, D), kernels.inner(D, D)
+        self._cross = kernels.block_gram(self._MV, self._MD)
+        self._square = kernels.block_gram(self._MD, self._MD)
+        self._linear, self._length = kernels.inner(self._V, D), kernels.inner(D, D)
         if self.B is not None:
-            linear -= kernels.inner(self.B, D)
-        gram_0, distance_0 = self._gram, self._distance
-
-        def measures(t: float) -> tuple[Array, float]:
-            gram = gram_0 + t * (cross + cross.T) + t**2 * square
-            return gram, distance_0 + 2 * t * linear + t**2 * length
+            self._linear -= kernels.inner(self.B, D)
 
         def along(t: float) -> tuple[float, float]:
-            gram, distance = measures(t)
+            gram, distance = self._measures(t)
             root = inverse_root(gram)
             value = distance / (2 * self.curvature) - root.nuclear_norm
             # Derivative of the nuclear norm: <polar(MV + t MD), MD>.
-            growth = float((root.matrix * (cross + t * square)).sum())
-            return value, (linear + t * length) / self.curvature - growth
+            growth = float((root.matrix * (self._cross + t * self._square)).sum())
+            return value, (self._linear + t * self._length) / self.curvature - growth
 
-        self._line = measures
         return along
+
+    def _measures(self, t: float) -> tuple[Array, float]:
+        """Gram matrix and squared distance at ``V + t D``."""
+        gram = self._gram + t * (self._cross + self._cross.T) + t**2 * self._square
+        return gram, self._distance + 2 * t * self._linear + t**2 * self._length
 
     def move(self, D: Array, t: float) -> float:
         kernels.add_scaled(self._MV, t, self._MD)
-        self._gram, self._distance = self._line(t)
+        self._gram, self._distance = self._measures(t)
         self._n_moves += 1
         if self._n_moves % 10 == 0:  # rounding errors accumulate
             self._measure()

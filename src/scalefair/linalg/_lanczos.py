@@ -154,6 +154,8 @@ class _DeflatedRuns(BlockIteration):
         self, k: int, done: Callable[[ThickRestartLanczos], bool]
     ) -> ThickRestartLanczos:
         """Lanczos from a random vector orthogonal to the deflated ones."""
+        # The start has no component along what the caller left out, and the run
+        # projects its products away from the eigenvectors computed so far.
         start = self.rng.standard_normal(self.operator.shape[0])
         start -= self.deflated @ (self.deflated.T @ start)
 

@@ -95,11 +95,13 @@ def minimax_on_fantope(
     >>> round(solution.value, 6), solution.weights.round(6)
     (0.75, array([0.75, 0.25]))
     """
+    # 1. Matrices of order one; smaller gaps than `floor` are rounding.
     A, b = _check_problem(A, b, k)
     scale = float(np.sqrt((A * A).sum(axis=(1, 2))).max())
     scale = scale if scale > 0 else 1.0
     A, b = A / scale, b / scale
     floor = 8 * EPS * np.sqrt(A.shape[1]) * max(1.0, float(np.abs(b).max()))
+    # 2. Follow the central path; keep the best W and the best weights.
     path = CentralPath(A, b, k)
     best = _certify(A, b, k, path.W, path.weights)
     history = [best.gap]
@@ -120,6 +122,7 @@ def minimax_on_fantope(
         ):
             reason = "rounding stopped progress; raise tol"
             break
+    # 3. The result, in the units of the problem.
     allowed = max(tol * abs(best.value), floor)
     converged = bool(best.gap <= allowed)
     message = "The gap is within the tolerance."

@@ -403,6 +403,7 @@ def direct_switching_subgradient(
     history: list[DCRecord] = []
     every = max(1, -(-max_iter // 100))
     for t in range(max_iter + 1):
+        # 1. The nearly feasible point of smallest objective, else the least infeasible.
         allowed = eps / (t + 1) if decreasing else eps
         is_feasible = point.infeasibility <= allowed
         if is_feasible and not (best_is_feasible and point.objective >= best.objective):
@@ -413,6 +414,7 @@ def direct_switching_subgradient(
             history.append(
                 DCRecord(best.objective, best.infeasibility, np.nan, oracle.n_calls)
             )
+        # 2. A step along the objective's subgradient, or the worst constraint's.
         i = 0 if is_feasible else 1 + int(np.argmax(point.values[1:]))
         slope = point.plus_jacobian[i] - point.minus_jacobian[i]
         square = float(slope @ slope)

@@ -364,6 +364,7 @@ def _check_conditions(
             f"levels_of must be booleans of shape {codes.shape}, or with a column for "
             f"each condition, got {rows.dtype} of shape {rows.shape}."
         )
+    # One row for each condition.
     is_compared = np.atleast_2d(rows.T)
     if len(is_compared) > 2 and n_chains > 2:
         raise ValueError(
@@ -379,5 +380,6 @@ def _check_conditions(
             f"levels_of: chain {chain} has no sample of condition {condition}, so no "
             "share of it is above a value."
         )
+    # The rarest first: a grid of levels, if there is one, is that of its levels.
     order = np.argsort(counts.sum(axis=1), kind="stable")
     return is_compared[order], counts[order]

@@ -232,6 +232,8 @@ class _LevelSearch:
 
         It is that of a convex combination: it holds however inexact the program is.
         """
+        # 1. Maximise h with h <= slope_i x + offset_i on the simplex, heights above the
+        #    best value and in units of the slopes.
         slopes, offsets = np.array(self.slopes), np.array(self.offsets)
         m, n = slopes.shape
         size = max(float(np.abs(slopes).max()), TINY)
@@ -250,6 +252,7 @@ class _LevelSearch:
         )
         if program.status != 0:
             return
+        # 2. The multipliers combine the linear bounds to one, highest at a vertex.
         shares = np.maximum(-program.ineqlin.marginals, 0.0)
         shares /= shares.sum()
         heights = shares @ (slopes + (offsets - self.best.value)[:, None])

@@ -133,10 +133,12 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
                 "difference of errors is defined for exactly two. Merge groups, or "
                 "use FairPCA, which takes any number."
             )
+        # 1. Search for alpha, among the admitted bases.
         r = self.n_components
         errors = _WeightedErrors(C, counts, r)
         limit = errors.limit if self.constraint == "error" else math.inf
         best, width, n_iter = golden_section(errors, limit, self.tol, self.max_iter)
+        # 2. Store the best basis, and what became of the errors.
         U = best.basis
         self._store_basis(U, compress(C, U), counts, errors.traces, top_sums(C, r))
         self.alpha_ = best.alpha
