@@ -17,7 +17,7 @@ from scalefair.decomposition import (
     SemidefiniteFairPCA,
 )
 from scalefair.decomposition._covariances import top_sums
-from scalefair.decomposition._many_groups import solve_groups
+from scalefair.decomposition._dense import solve_groups
 
 pytestmark = pytest.mark.realdata
 

@@ -33,9 +33,10 @@ BAD = [np.inf, np.nan, 1e160, 1e308]
 TIGHT = {"shift": SHIFT, "max_iter": 400, "ftol": 1e-13, "gtol": 1e-9}
 
 
-@pytest.mark.parametrize("k", [1, 3, 4])
-def test_reaches_the_optimum_of_its_problem(problem, k):
+@pytest.mark.parametrize(("k", "n_constraints"), [(1, 3), (3, 3), (4, 3), (3, 0)])
+def test_reaches_the_optimum_of_its_problem(problem, k, n_constraints):
     M, F, A = problem
+    F = F[:, :n_constraints]
     result = dc_admm(M, k, F, tol=1e-6, random_state=0, **TIGHT)
     values, shifted = own_optimum(A, F, k)
     assert result.converged, result.message
@@ -50,17 +51,6 @@ def test_reaches_the_optimum_of_its_problem(problem, k):
 def test_history(problem):
     M, F, _ = problem
     result = dc_admm(M, 3, F, shift=SHIFT, random_state=0)
-    names = {
-        "objective",
-        "primal_residual",
-        "dual_residual",
-        "alpha",
-        "constraint_product",
-        "constraint",
-        "residual",
-        "n_inner",
-    }
-    assert set(result.history) == names
     assert {len(v) for v in result.history.values()} == {result.n_iter} == {10}
     assert not result.converged
     assert "raise max_iter" in result.message
@@ -89,15 +79,6 @@ def test_residuals_are_those_of_its_problem(problem):
     expected = np.sort(residuals / values.max())
     np.testing.assert_allclose(np.sort(result.residual_norms), expected, rtol=1e-3)
     assert result.history["residual"][-1] == result.residual_norms.max()
-
-
-def test_without_constraints_it_finds_eigenvectors(graphs):
-    M = NormalizedAffinity(graphs.block_model(120))
-    result = dc_admm(M, 3, np.zeros((120, 0)), tol=1e-6, random_state=0, **TIGHT)
-    assert result.converged
-    expected = np.linalg.eigvalsh(graphs.normalized(graphs.block_model(120)))[-3:]
-    H = result.vectors
-    assert np.trace(H.T @ (M @ H)) == pytest.approx(expected.sum(), abs=1e-8)
 
 
 def test_same_random_state_same_result(problem, with_threads):
@@ -135,23 +116,16 @@ def test_constraints_that_do_not_fit(problem, F):
         dc_admm(problem[0], 2, F)
 
 
-def test_no_tolerance_is_not_met(problem):
-    result = dc_admm(problem[0], 2, problem[1], tol=np.nan, max_iter=2)
-    assert not result.converged
-    assert "raise max_iter" in result.message
-
-
 @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, np.nan])
 def test_bad_penalty(problem, alpha):
-    M, F, _ = problem
     with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
-        dc_admm(M, 2, F, alpha=alpha)
+        dc_admm(problem[0], 2, problem[1], alpha=alpha)
 
 
-def test_penalty_is_halved_when_the_dual_residual_dominates(graphs):
+def test_penalty_is_halved_when_the_dual_residual_dominates(problem):
     # Without constraints the primal residual is zero.
-    M = NormalizedAffinity(graphs.block_model(120))
-    result = dc_admm(M, 3, np.zeros((120, 0)), tol=1e-12, max_iter=4, random_state=0)
+    M, F, _ = problem
+    result = dc_admm(M, 3, F[:, :0], tol=1e-12, max_iter=4, random_state=0)
     assert result.history["primal_residual"].max() == 0
     alpha, dual = result.history["alpha"], result.history["dual_residual"]
     moved = dual[:-1] > 0  # both residuals may be zero: then it stays

@@ -11,7 +11,6 @@ class Smooth:
 
     def __init__(self, value, gradient):
         self.value, self.slope = value, gradient
-        self.n_lines = 0
 
     def start(self, V):
         self.V = V
@@ -21,41 +20,30 @@ class Smooth:
         out[...] = self.slope(self.V)
 
     def line(self, D):
-        self.n_lines += 1
-        V = self.V.copy()
-
-        def along(t):
-            X = V + t * D
-            return self.value(X), float((self.slope(X) * D).sum())
-
-        return along
+        points = self.V.copy()
+        return lambda t: (
+            self.value(points + t * D),
+            float((self.slope(points + t * D) * D).sum()),
+        )
 
     def move(self, D, t):
         return self.value(self.V)
 
 
-def quadratic(scales):
-    a = np.asarray(scales, dtype=float)[:, None]
-    center = np.arange(len(scales))[:, None] + np.arange(3.0)
-    return (
-        Smooth(
-            lambda V: 0.5 * float((a * (V - center) ** 2).sum()),
-            lambda V: a * (V - center),
-        ),
-        center,
-    )
-
-
 def test_quadratic():
-    objective, center = quadratic(np.geomspace(1e-2, 1e2, 12))
+    scales = np.geomspace(1e-2, 1e2, 12)[:, None]
+    center = np.arange(12)[:, None] + np.arange(3.0)
+    objective = Smooth(
+        lambda V: 0.5 * float((scales * (V - center) ** 2).sum()),
+        lambda V: scales * (V - center),
+    )
     V = np.zeros((12, 3))
     result = lbfgs(objective, V, ftol=-np.inf, gtol=1e-9)
-    assert result.converged
     np.testing.assert_allclose(V, center, atol=1e-6)
     assert result.value == pytest.approx(0, abs=1e-12)
+    assert 10 < result.n_iter < 200
 
 
 def test_unbounded_function_ends():
     objective = Smooth(lambda V: -float(V.sum()), lambda V: -np.ones_like(V))
-    result = lbfgs(objective, np.zeros((2, 2)), ftol=-np.inf)
-    assert not result.converged
+    assert lbfgs(objective, np.zeros((2, 2)), ftol=-np.inf).n_iter == 0

@@ -221,15 +221,6 @@ def test_parts():
             nearly_kkt_residual(problem, at, multipliers, at)
 
 
-@pytest.mark.parametrize("shift", [1e-1, 1e-3, 1e-5])
-def test_found_multipliers_fit_nearby(shift):
-    point = CountingOracle(outside(LOW))(np.array([3.0 + shift, shift]))
-    residual, multipliers = least_residual(point, point)
-    assert residual.value <= 10 * shift
-    again = nearly_kkt_residual(outside(LOW), point.x, multipliers, point.x)
-    assert again.value == pytest.approx(residual.value, rel=1e-12)
-
-
 @given(st.floats(0, 2), st.floats(0, 2), st.floats(1e-8, 2))
 def test_aggregate_takes_the_best_witness(x, norm, error):
     point, witness = (CountingOracle(ABSOLUTE_VALUE)(np.array([z])) for z in (0.0, x))
@@ -261,6 +252,10 @@ DISC = Functions(2, (distance(2, 2), zero), (lambda v: (v @ v - 1, 2 * v), zero)
 VERTEX = Functions(2, (l1, zero), (linear(2, -1, -2), zero))
 
 
+QUARTIC = Functions(1, (lambda v: (v[0] ** 4, 4 * v**3), square))
+DEPENDENT = Functions(2, (square, zero), *[(linear(k, -k, 0), zero) for k in (1, 2, 2)])
+
+
 def left_of(c):
     return Functions(2, (distance(2, 0), zero), (linear(-c, 1, 0), zero))
 
@@ -278,6 +273,12 @@ def left_of(c):
         # Inactive, and through the unconstrained minimum: multiplier zero.
         (left_of(7), [-3.0, 5.0], [2, 0], [0], 1e-7),
         (left_of(2), [-3.0, 5.0], [2, 0], [0], 1e-6),
+        # Two minima, and zero, which is stationary as well.
+        (QUARTIC, [2.0], np.sqrt([0.5]), [], 1e-7),
+        (QUARTIC, [-2.0], -np.sqrt([0.5]), [], 1e-7),
+        (QUARTIC, [0.0], [0], [], 1e-7),
+        # Multipliers of dependent constraints are not unique.
+        (DEPENDENT, [3.0, 2.0], [1, 0], None, 1e-6),
     ],
 )
 def test_known_answers(problem, start, end, multipliers, tol):
@@ -285,29 +286,10 @@ def test_known_answers(problem, start, end, multipliers, tol):
     assert_kkt(actual, tol)
     # Points of residual tol lie within the hundredfold in these problems.
     np.testing.assert_allclose(actual.x, end, atol=100 * tol)
-    np.testing.assert_allclose(actual.multipliers, multipliers, atol=1e-3)
-
-
-@pytest.mark.parametrize("sign", [-1, 1])
-def test_several_minima(sign):
-    problem = Functions(1, (lambda v: (v[0] ** 4, 4 * v**3), square))
-    actual = idca(problem, [2.0 * sign], tol=1e-7)
-    assert actual.x == pytest.approx([sign * np.sqrt(0.5)], abs=1e-6)
-    assert actual.objective == pytest.approx(-0.25)
-    # zero is stationary as well, and the algorithm knows
-    still = idca(problem, [0.0], tol=1e-7)
-    assert still.converged
-    assert still.n_iter == 1
-    np.testing.assert_allclose(still.x, 0, atol=1e-7)
-
-
-def test_linearly_dependent_constraints():
-    rows = [(linear(k, -k, 0), zero) for k in (1, 2, 3, 3)]
-    problem = Functions(2, (square, zero), *rows)
-    actual = idca(problem, [3.0, 2.0], tol=1e-6)
-    assert_kkt(actual, 1e-6)
-    np.testing.assert_allclose(actual.x, [1, 0], atol=1e-5)
-    assert actual.multipliers @ [1, 2, 3, 3] == pytest.approx(2, abs=1e-4)
+    if multipliers is None:
+        assert actual.multipliers @ [1, 2, 2] == pytest.approx(2, abs=1e-4)
+    else:
+        np.testing.assert_allclose(actual.multipliers, multipliers, atol=1e-3)
 
 
 class Random(DCProblem):
@@ -350,19 +332,6 @@ def test_iterates_stay_feasible_and_the_residual_is_proved(seed):
     assert np.abs(actual.multipliers * (plus - minus)[1:]).max() <= 1e-3
 
 
-def test_order_of_the_constraints_does_not_matter():
-    problem, other = Random(3), Random(3)
-    order = np.array([2, 0, 3, 1])
-    other.half = other.half[order]
-    actual, twice, moved = (
-        idca(p, np.zeros(6), tol=1e-4) for p in (problem, problem, other)
-    )
-    np.testing.assert_array_equal(twice.x, actual.x)
-    assert moved.objective == pytest.approx(actual.objective, abs=1e-5)
-    np.testing.assert_allclose(moved.x, actual.x, atol=1e-2)
-    np.testing.assert_allclose(moved.multipliers, actual.multipliers[order], atol=1e-2)
-
-
 def test_bundle_needs_far_fewer_calls_than_switching_subgradients():
     inner = "switching_subgradient"
     bundle = idca(Random(0), np.zeros(6), tol=1e-2)
@@ -402,10 +371,14 @@ def test_says_so_when_it_fails():
     assert actual.history[-1].infeasibility < 8  # infeasible at the start
     assert actual.converged == (actual.kkt_residual <= 1e-4)
     nowhere = Functions(1, (square, zero), (lambda v: (1 + v[0] ** 2, 2 * v), zero))
-    actual = idca(nowhere, [2.0], max_iter=50)
-    assert not actual.converged
-    assert actual.infeasibility >= 1
-    assert "start from a feasible point" in actual.message
+    for solver, message in (
+        (idca, "start from a feasible point"),
+        (direct_switching_subgradient, "raise max_iter"),
+    ):
+        actual = solver(nowhere, [2.0], max_iter=100)
+        assert not actual.converged
+        assert 1 <= actual.infeasibility < 1.2  # the least infeasible point
+        assert message in actual.message
     few = idca(Random(1), np.zeros(6), tol=1e-9, max_iter=2)
     assert not few.converged
     assert few.n_iter == 2
@@ -472,14 +445,6 @@ def test_infeasible_centre_of_the_bundle_is_relaxed():
     assert actual.multipliers[0] == pytest.approx(6.0, abs=1e-4)
 
 
-def test_proximal_term_is_part_of_the_functions():
-    # d = 0 at first, then the gradient holds mu d
-    actual = switching_subgradient(outside(), [4.0, 0.0], mu=100.0, max_calls=2000)
-    exact = proximal_bundle(outside(), [4.0, 0.0], mu=100.0, eps=1e-10)
-    assert actual.value == pytest.approx(exact.value, abs=2e-3)
-    np.testing.assert_allclose(actual.x, exact.x, atol=0.02)
-
-
 @pytest.mark.parametrize(("eps", "decreasing"), [(1e-2, False), (5.0, True)])
 def test_direct(eps, decreasing):
     options = {"eps": eps, "decreasing": decreasing, "tol": 0.1, "max_iter": 4000}
@@ -504,19 +469,6 @@ def test_direct_takes_the_steps_of_the_rule():
     direct_switching_subgradient(problem, [0.0, 0.0], eps=0.1, max_iter=1)
     # violation 1, slope (-1, -1): a step of 1/2
     np.testing.assert_allclose(problem.visited[-1], [0.5, 0.5])
-
-
-def test_direct_says_so_when_it_fails():
-    actual = direct_switching_subgradient(outside(), [9.0, 0.0], eps=1e-3, max_iter=3)
-    assert not actual.converged
-    assert actual.kkt_residual > 1
-    assert "raise max_iter" in actual.message
-    nowhere = Functions(
-        1, (linear(0, 1.0), zero), (lambda v: (1 + v[0] ** 2, 2 * v), zero)
-    )
-    actual = direct_switching_subgradient(nowhere, [2.0], max_iter=100)
-    assert not actual.converged
-    assert 1 <= actual.infeasibility < 1.2  # the least infeasible point
 
 
 def test_stops_where_no_step_leads_on():

@@ -186,13 +186,6 @@ def test_without_a_bound_each_chain_is_fitted_for_itself():
         np.testing.assert_allclose(result.fitted[rows], expected, atol=1e-12)
 
 
-def test_scores_as_targets_of_one_chain_stay():
-    scores = np.random.default_rng(0).normal(size=200)
-    chains = np.zeros(200, int)
-    result = parity_isotonic_regression(scores, scores, chains, kappa=0.0)
-    np.testing.assert_allclose(result.fitted, scores, atol=1e-13)
-
-
 def test_neighbouring_numbers_as_scores():
     # Halfway between them there is no number.
     scores = np.array([1.0, np.nextafter(1.0, 2), np.nextafter(1.0, 0)])

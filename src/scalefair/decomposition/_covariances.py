@@ -1,21 +1,20 @@
-"""Weighted sums of the groups' covariances, formed or multiplied by."""
+"""Covariances of the groups and their weighted sums, formed or multiplied by."""
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from scalefair.decomposition._overlapping_groups import OverlappingCovariance
+from scalefair._groups import Attribute, combinations
 from scalefair.kernels import eigenvalues, leading_eigh, matmul
 from scalefair.linalg import chebyshev, spectral_bounds
-from scalefair.operators import GroupCovariance
+from scalefair.operators import GroupCovariance, SymmetricBlockOperator
+from scalefair.streaming import Parts
 
 Array = NDArray[np.float64]
 Random = np.random.RandomState
@@ -30,146 +29,101 @@ N_CHECK_STEPS = 8
 
 
 class LeadingEigenvectors(NamedTuple):
-    """Leading eigenvectors (columns), the sum of their eigenvalues, and the cost."""
+    """Leading eigenvectors (columns) of one matrix or of several, and the cost."""
 
     vectors: Array
-    total: float
+    total: Any  # sum of the r largest eigenvalues: a float, or one of each matrix, (G,)
     n_products: int
     message: str  # empty if converged
 
 
-class InitialSubspace(NamedTuple):
-    """Largest sums of `r` eigenvalues of the groups, and a first subspace."""
-
-    best: Array
-    basis: Array
-    n_products: int
-    message: str
-
-
-class ReducedCovariances(NamedTuple):
-    """Orthonormal basis of a subspace, and ``V.T @ C_g @ V`` of every group."""
-
-    V: Array
-    C: Array
-
-
-@dataclass(frozen=True)
-class GroupsSolution:
-    """Basis with the smallest computed largest loss, and its certificate."""
-
-    weights: Array  # of the dual, shape (G,), on the simplex
-    basis: Array  # orthonormal columns, shape (n, r)
-    losses: Array  # of the groups under the basis
-    dual_value: float  # phi(weights), a lower bound of the largest loss of any basis
-    n_iter: int  # eigendecompositions or calls of the oracle
-    converged: bool  # whether the dual was maximised to the tolerance
-    curvature: float = math.nan  # phi'' of two groups at the weights, else NaN
-
-    @property
-    def gap(self) -> float:
-        """Largest loss less the dual value: no basis is better by more."""
-        return float(self.losses.max()) - self.dual_value
-
-
-class CovarianceFamily(ABC):
-    """The covariances of the groups, of which `r` components are sought."""
-
-    def __init__(self, n_groups: int, n_features: int, r: int, rng: Random) -> None:
-        self.n_groups, self.n_features, self.r, self.rng = n_groups, n_features, r, rng
-
-    @abstractmethod
-    def start(self, tol: float) -> InitialSubspace:
-        """Return the largest sums of r eigenvalues to `tol`, and a first subspace."""
-
-    @abstractmethod
-    def compress(self, V: Array) -> Array:
-        """``V.T @ C_g @ V`` of every group, shape (G, p, p)."""
-
-    @abstractmethod
-    def leading(
-        self, weights: Array, reduced: ReducedCovariances, tol: float
-    ) -> LeadingEigenvectors:
-        """Return the `r` leading eigenvectors of a weighted sum, or some more.
-
-        An iteration starts from Ritz vectors in the subspace of `reduced`.
-        """
-
-
-class FormedCovariances(CovarianceFamily):
+class FormedCovariances:
     """Covariances that fit in memory, an array of shape (G, n, n)."""
 
     def __init__(self, arrays: Array, r: int, rng: Random) -> None:
-        self.arrays = arrays
-        super().__init__(len(arrays), arrays.shape[1], r, rng)
+        self.arrays, self.r, self.rng = arrays, r, rng
+        self.n_groups, self.n_features, _ = arrays.shape
         # Filtering a block takes some 30 products, LAPACK more for few components.
         self.is_filtered = 40 * r <= self.n_features
 
-    def start(self, tol: float) -> InitialSubspace:
+    def start(self, tol: float) -> LeadingEigenvectors:
+        """Return each group's sum of eigenvalues to `tol`, and a first subspace."""
         C, r = self.arrays, self.r
         size = min(r + buffer_size(r), self.n_features)
         if self.is_filtered:
             # The first group by LAPACK; the others start from its eigenvectors.
             values, vectors = leading_eigh(C[0], size)
             first = LeadingEigenvectors(vectors, float(values[:r].sum()), 1, "")
-            later = [_filtered(C_g, r, vectors, tol, self.rng) for C_g in C[1:]]
-            return _joined([first, *later])
+            return _joined(
+                [first, *(_filtered(C_g, r, vectors, tol, self.rng) for C_g in C[1:])]
+            )
         # Eigenvectors of the mean, in single precision.
         mean = C.mean(axis=0)
         mean /= float(mean.diagonal().max()) or 1.0  # the largest entry
         trial = leading_eigh(mean.astype(np.float32), size, overwrite=True)[1]
         basis = orthonormal_span([trial.astype(np.float64)])
-        return InitialSubspace(top_sums(C, r), basis, self.n_groups + 1, "")
+        return LeadingEigenvectors(basis, top_sums(C, r), self.n_groups + 1, "")
 
     def compress(self, V: Array) -> Array:
+        """``V.T @ C_g @ V`` of every group, shape (G, p, p)."""
         return symmetric(compress(self.arrays, V))
 
     def leading(
-        self, weights: Array, reduced: ReducedCovariances, tol: float
+        self, weights: Array, V: Array, compressed: Array, tol: float
     ) -> LeadingEigenvectors:
-        H, r = weighted_sum(weights, self.arrays), self.r
+        """Return the `r` leading eigenvectors of a weighted sum, or some more.
+
+        An iteration starts from Ritz vectors in the span of V, where the covariances
+        are `compressed`.
+        """
+        H, r = np.tensordot(weights, self.arrays, axes=1), self.r
         if self.is_filtered:
-            return _filtered(H, r, _ritz_vectors(weights, r, reduced), tol, self.rng)
+            start = _ritz_vectors(weights, r, V, compressed)
+            return _filtered(H, r, start, tol, self.rng)
         size = min(r + 10, self.n_features)  # some more, for a rotation among ties
         values, vectors = leading_eigh(H, size, overwrite=True)
         return LeadingEigenvectors(vectors, float(values[:r].sum()), 1, "")
 
 
-class CovarianceOperators(CovarianceFamily):
+class CovarianceOperators:
     """Covariances that an operator multiplies by, for any weights; never formed."""
 
     def __init__(
         self, operator: GroupCovariance | OverlappingCovariance, r: int, rng: Random
     ) -> None:
-        self.operator = operator
-        super().__init__(operator.weights.size, operator.shape[0], r, rng)
+        self.operator, self.r, self.rng = operator, r, rng
+        self.n_groups, self.n_features = operator.weights.size, operator.shape[0]
 
-    def start(self, tol: float) -> InitialSubspace:
+    def start(self, tol: float) -> LeadingEigenvectors:
+        """Return each group's sum of eigenvalues to `tol`, and a first subspace."""
         # ARPACK's additional vectors cost little.
         k, units = self.r + max(10, self.r // 2), np.eye(self.n_groups)
         return _joined([self._leading(unit, k, None, tol) for unit in units])
 
     def compress(self, V: Array) -> Array:
+        """``V.T @ C_g @ V`` of every group, shape (G, p, p)."""
         return self.operator.compress(np.ascontiguousarray(V))
 
     def leading(
-        self, weights: Array, reduced: ReducedCovariances, tol: float
+        self, weights: Array, V: Array, compressed: Array, tol: float
     ) -> LeadingEigenvectors:
-        return self._leading(weights, self.r, reduced, tol)
+        """Return the `r` leading eigenvectors of a weighted sum, or some more."""
+        start = _ritz_vectors(weights, self.r, V, compressed)
+        return self._leading(weights, self.r, start, tol)
 
     def _leading(
-        self, weights: Array, k: int, reduced: ReducedCovariances | None, tol: float
+        self, weights: Array, k: int, start: Array | None, tol: float
     ) -> LeadingEigenvectors:
         """Eigenvectors by ARPACK, `k` of them, or else by filtering."""
         H, r = self.operator.with_weights(weights), self.r
         if H.gathers_rows and r <= MAX_ARPACK_RANK and 4 * k <= self.n_features:
-            pairs = arpack_leading(H, k, tol, self.rng)
-            if pairs is not None:
-                values, vectors, n_products = pairs
-                total = float(values[:r].sum())
-                return LeadingEigenvectors(vectors, total, n_products, "")
-        start = None if reduced is None else _ritz_vectors(weights, r, reduced)
+            leading = arpack_leading(H, r, k, tol, self.rng)
+            if leading is not None:
+                return leading
         return _filtered(H, r, start, tol, self.rng)
+
+
+CovarianceFamily: TypeAlias = FormedCovariances | CovarianceOperators
 
 
 def buffer_size(r: int) -> int:
@@ -182,18 +136,9 @@ def top_sums(C: Array, r: int) -> Array:
     return np.array([eigenvalues(C_g)[C.shape[1] - r :].sum() for C_g in C])
 
 
-def weighted_sum(weights: Array, C: Array) -> Array:
-    """Sum of ``weights[g] * C[g]``; groups without weight are not read."""
-    total = np.zeros(C.shape[1:])
-    for w, C_g in zip(weights, C, strict=True):
-        if w != 0:
-            total += w * C_g
-    return total
-
-
 def leading_basis(weights: Array, C: Array, r: int) -> Array:
     """Leading `r` eigenvectors of the sum of ``weights[g] * C[g]``, largest first."""
-    return leading_eigh(weighted_sum(weights, C), r, overwrite=True)[1]
+    return leading_eigh(np.tensordot(weights, C, axes=1), r, overwrite=True)[1]
 
 
 def compress(C: Array, U: Array) -> Array:
@@ -203,8 +148,7 @@ def compress(C: Array, U: Array) -> Array:
 
 def multiply(C: Array, U: Array) -> Array:
     """``C[g] @ U`` of every group, shape (G, n, r)."""
-    n_groups, n, _ = C.shape
-    return matmul(C.reshape(-1, n), U).reshape(n_groups, n, -1)
+    return matmul(C.reshape(-1, len(U)), U).reshape(*C.shape[:2], -1)
 
 
 def inner(U: Array, CU: Array) -> Array:
@@ -229,9 +173,9 @@ def orthonormal_span(blocks: list[Array]) -> Array:
 
 
 def arpack_leading(
-    H: LinearOperator, k: int, tol: float, rng: Random
-) -> tuple[Array, Array, int] | None:
-    """Leading eigenpairs by ARPACK, and the number of products; None if it failed."""
+    H: LinearOperator, r: int, k: int, tol: float, rng: Random
+) -> LeadingEigenvectors | None:
+    """Return `k` eigenvectors by ARPACK, `r` of them wanted; None if it failed."""
     n_products = 0
 
     def multiply(x: Array) -> Array:
@@ -252,7 +196,8 @@ def arpack_leading(
     threshold = values[-1] + 10 * tol * values[0]
     if has_larger_eigenvalue(multiply, vectors.T, threshold, rng):
         return None
-    return values, np.ascontiguousarray(vectors), n_products
+    vectors, total = np.ascontiguousarray(vectors), float(values[:r].sum())
+    return LeadingEigenvectors(vectors, total, n_products, "")
 
 
 def has_larger_eigenvalue(
@@ -275,39 +220,117 @@ def has_larger_eigenvalue(
 
 
 def _filtered(
-    H: LinearOperator | Array,
-    r: int,
-    start: Array | None,
-    tol: float,
-    rng: Random,
+    H: LinearOperator | Array, r: int, start: Array | None, tol: float, rng: Random
 ) -> LeadingEigenvectors:
     """Leading eigenvectors by filtered subspace iteration."""
-    result = chebyshev(
-        H, r, X0=start, tol=tol, n_buffer=buffer_size(r), random_state=rng
-    )
-    message = ""
+    n_buffer = buffer_size(r)
+    result = chebyshev(H, r, X0=start, tol=tol, n_buffer=n_buffer, random_state=rng)
+    total, message = float(result.values.sum()), ""
     if not result.converged:
         residual = float(result.residual_norms.max())
         message = (
             f"An eigenproblem was solved to a residual of {residual:.1e}: raise tol."
         )
-    return LeadingEigenvectors(
-        result.vectors, float(result.values.sum()), result.n_products, message
-    )
+    return LeadingEigenvectors(result.vectors, total, result.n_products, message)
 
 
-def _ritz_vectors(weights: Array, r: int, reduced: ReducedCovariances) -> Array:
-    """Leading Ritz vectors of a weighted sum in a subspace, with a buffer."""
-    Y = np.linalg.eigh(weighted_sum(weights, reduced.C))[1][:, ::-1]
-    size = r + buffer_size(r)
-    return matmul(reduced.V, np.ascontiguousarray(Y[:, :size]))
+def _ritz_vectors(weights: Array, r: int, V: Array, compressed: Array) -> Array:
+    """Leading Ritz vectors of a weighted sum in the span of V, with a buffer."""
+    Y = np.linalg.eigh(np.tensordot(weights, compressed, axes=1))[1][:, ::-1]
+    return matmul(V, np.ascontiguousarray(Y[:, : r + buffer_size(r)]))
 
 
-def _joined(groups: list[LeadingEigenvectors]) -> InitialSubspace:
+def _joined(groups: list[LeadingEigenvectors]) -> LeadingEigenvectors:
     """Span of the leading eigenvectors of every group."""
-    return InitialSubspace(
-        best=np.array([group.total for group in groups]),
-        basis=orthonormal_span([group.vectors for group in groups]),
+    return LeadingEigenvectors(
+        vectors=orthonormal_span([group.vectors for group in groups]),
+        total=np.array([group.total for group in groups]),
         n_products=sum(group.n_products for group in groups),
         message=next((group.message for group in groups if group.message), ""),
     )
+
+
+class OverlappingCovariance(SymmetricBlockOperator):
+    """Weighted sum of the covariances of the groups of several attributes.
+
+    Groups are unions of the combinations of attributes, whose covariances about the
+    mean of all rows are added up; about its own mean that of a group is less by the
+    outer product of the difference of both.
+    """
+
+    def __init__(self, X: Any, compared: Sequence[Attribute], centering: str) -> None:
+        cells, is_member = _cells(compared)
+        super().__init__(np.float64, X.shape[1])
+        C = GroupCovariance(X, cells, np.ones(is_member.shape[1]))
+        self._cells, self.gathers_rows, self.mean = C, C.gathers_rows, C.mean
+        self.counts = is_member @ C.counts
+        # C_g is the sum of those of its cells, weighted by their shares of its rows.
+        self._shares = is_member * C.counts / self.counts[:, None]
+        self.group_traces = self._shares @ C.group_traces
+        self._offsets = self._shares @ (C.means - C.mean)
+        if centering == "global":
+            self._offsets = self._offsets[:0]
+        else:
+            self.group_traces -= (self._offsets**2).sum(axis=1)
+        self.weights = np.full(len(is_member), 1 / len(is_member))
+
+    def with_weights(self, weights: Array) -> OverlappingCovariance:
+        """Return the operator with other weights."""
+        other = copy(self)
+        other.weights = weights
+        other._cells = self._cells.with_weights(weights @ self._shares)
+        return other
+
+    def _apply(
+        self, X: Array, out: Array, alpha: float, shift: float, beta: float
+    ) -> None:
+        self._cells.apply(X, out, alpha=alpha, shift=shift, beta=beta)
+        if len(self._offsets):
+            scaled = self._offsets * (alpha * self.weights)[:, None]
+            out -= scaled.T @ (self._offsets @ X)
+
+    def compress(self, V: Array) -> Array:
+        """Return ``V.T @ C_g @ V`` of every group."""
+        grams = np.tensordot(self._shares, self._cells.compress(V), axes=1)
+        for gram, offset in zip(grams, self._offsets @ V, strict=False):
+            gram -= np.outer(offset, offset)
+        return grams
+
+
+def _combined(
+    first: NDArray[Any], sizes: list[int], *more: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return each row's combination of codes, and the codes of those that occur."""
+    codes = [first, *more]
+    row, cells = combinations(codes, sizes)
+    return cells, np.column_stack([column[row] for column in codes])
+
+
+def _table(combined: Any) -> Any:
+    return combined[1]
+
+
+def _relabelled(combined: Any, labels: NDArray[Any]) -> Any:
+    return labels[combined[0]]
+
+
+def _cells(compared: Sequence[Attribute]) -> tuple[Any, NDArray[np.int64]]:
+    """Return each row's combination, and 1 where a group (row) has it (column)."""
+    sizes = [len(attribute.groups) for attribute in compared]
+    first, *more = (attribute.codes for attribute in compared)
+    cells: Any
+    if isinstance(first, Parts):
+        parts = first.map(_combined, sizes, each=more).persist()
+        tables = parts.map(_table).gather()
+        table, labels = np.unique(np.concatenate(tables), axis=0, return_inverse=True)
+        # The combinations of all parts, and the labels of those of each part.
+        cuts = np.cumsum([len(part) for part in tables])[:-1]
+        part_labels = parts.like(np.split(labels.ravel(), cuts))
+        cells = parts.map(_relabelled, each=[part_labels]).persist()
+    else:
+        cells, table = _combined(first, sizes, *more)
+    is_member = [
+        np.equal.outer(np.arange(size), column)
+        for size, column in zip(sizes, table.T, strict=True)
+    ]
+    return cells, np.concatenate(is_member).astype(np.int64)

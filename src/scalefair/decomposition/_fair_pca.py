@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -17,26 +17,17 @@ from scalefair._docs import documented
 from scalefair._groups import Attribute, as_list, fitted_groups, squeeze_single
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
-from scalefair.decomposition._base import (
-    TEXTS,
-    BaseGroupPCA,
-    ComparedMoments,
-    Moments,
-    joined_moments,
-)
+from scalefair.decomposition._base import TEXTS, Array, BaseGroupPCA, Counts
 from scalefair.decomposition._covariances import (
     CovarianceOperators,
     FormedCovariances,
+    OverlappingCovariance,
     buffer_size,
 )
-from scalefair.decomposition._overlapping_groups import OverlappingCovariance
-from scalefair.decomposition._spaces import choose_space
-from scalefair.decomposition._sparse_two_groups import solve_by_lanczos
+from scalefair.decomposition._sparse_two_groups import choose_space, solve_by_lanczos
 from scalefair.decomposition._subspace import FairBasis, solve
 from scalefair.operators import GroupCovariance
 from scalefair.streaming import GroupMoments
-
-Array = NDArray[np.float64]
 
 # Most memory of the groups' moments and of the eigensolver, in bytes.
 MAX_MOMENT_BYTES = 2 * 2**30
@@ -44,20 +35,19 @@ MAX_MOMENT_BYTES = 2 * 2**30
 N_BLOCK_PRODUCTS = 100
 
 
-class _SolvedAttribute:
-    """Fitted attribute that is computed when it is first read after `partial_fit`."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, estimator: FairPCA | None, owner: type | None = None) -> Any:
-        # Called only while the instance has no such attribute of its own.
-        if estimator is None:
-            return self
-        check_is_fitted(estimator, "moments_")
-        if warning := estimator._fit_moments(as_list(estimator.moments_)):
-            warn_user(warning, ConvergenceWarning)
-        return vars(estimator)[self.name]
+# Attributes that are computed when one of them is first read after `partial_fit`.
+SOLVED_ATTRIBUTES = (
+    "components_",
+    "explained_variance_",
+    "group_losses_",
+    "group_reconstruction_errors_",
+    "dual_weights_",
+    "duality_gap_",
+    "fairness_ratio_gap_",
+    "n_iter_",
+    "n_products_",
+    "converged_",
+)
 
 
 @documented(**TEXTS)
@@ -164,16 +154,6 @@ class FairPCA(BaseGroupPCA):
     """
 
     moments_: GroupMoments | list[GroupMoments]
-    components_: Any = _SolvedAttribute()
-    explained_variance_: Any = _SolvedAttribute()
-    group_losses_: Any = _SolvedAttribute()
-    group_reconstruction_errors_: Any = _SolvedAttribute()
-    dual_weights_: Any = _SolvedAttribute()
-    duality_gap_: Any = _SolvedAttribute()
-    fairness_ratio_gap_: Any = _SolvedAttribute()
-    n_iter_: Any = _SolvedAttribute()
-    n_products_: Any = _SolvedAttribute()
-    converged_: Any = _SolvedAttribute()
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseGroupPCA._parameter_constraints,
@@ -202,6 +182,15 @@ class FairPCA(BaseGroupPCA):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+
+    def __getattr__(self, name: str) -> Any:
+        # Called only for an attribute that the instance lacks.
+        if name not in SOLVED_ATTRIBUTES:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        check_is_fitted(self, "moments_")
+        if warning := self._fit_moments(as_list(self.moments_)):
+            warn_user(warning, ConvergenceWarning)
+        return vars(self)[name]
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -242,44 +231,34 @@ class FairPCA(BaseGroupPCA):
         self._check_rank(X.shape[1])
         moments = GroupMoments._compared(X, sensitive_features, self.attributes)
         if not is_first:
+            before = as_list(self.moments_)
+            if len(before) != len(moments):
+                raise ValueError(
+                    f"sensitive_features has {len(moments)} attribute(s), the rows "
+                    f"before had {len(before)}: give the same columns, and leave "
+                    "`attributes` as it is."
+                )
             # A new object: the caller may hold the old one (`from_moments`).
-            moments = self._merged(moments)
+            moments = GroupMoments._merge_each(before, moments)
         self.moments_ = squeeze_single(moments)
         self.groups_ = squeeze_single([attribute.groups for attribute in moments])
         self.mean_, self.solver_ = moments[0].mean, "gram"
-        for name, attribute in vars(FairPCA).items():
-            if isinstance(attribute, _SolvedAttribute):
-                fitted.pop(name, None)
+        for name in SOLVED_ATTRIBUTES:
+            fitted.pop(name, None)
         return self
 
-    def _merged(self, new: list[GroupMoments]) -> list[GroupMoments]:
-        """Moments so far with those of more rows."""
-        moments = as_list(self.moments_)
-        if len(moments) != len(new):
-            raise ValueError(
-                f"sensitive_features has {len(new)} attribute(s), the rows before had "
-                f"{len(moments)}: give the same columns, and leave `attributes` as it "
-                "is."
-            )
-        return GroupMoments._merge_each(moments, new)
-
     def _fit_rows(self, X: Any, compared: list[Attribute]) -> str | None:
-        solver = self.solver
         n_groups = sum(len(attribute.groups) for attribute in compared)
-        if solver == "auto":
-            solver = choose_solver(X, self.n_components, n_groups)
-        if solver == "gram":
+        cheaper = choose_solver(X, self.n_components, n_groups)
+        self.solver_ = cheaper if self.solver == "auto" else self.solver
+        if self.solver_ == "gram":
             return super()._fit_rows(X, compared)
-        self.solver_ = "matrix_free"
         self.__dict__.pop("moments_", None)
-        self.groups_ = fitted_groups(compared)
         # 1. Covariances that take less memory and less time than products with rows.
-        if _covariances_are_smaller(X, n_groups) and (
-            choose_solver(X, self.n_components, n_groups) == "gram"
-        ):
-            moments = GroupMoments._of_each(X, compared)
-            self.mean_ = moments[0].mean
-            return self._solve_formed(joined_moments(moments))
+        if cheaper == "gram" and sparse.issparse(X):
+            n_bytes = 8 * n_groups * X.shape[1] ** 2
+            if n_bytes <= X.data.nbytes + X.indices.nbytes:
+                return super()._fit_moments(GroupMoments._of_each(X, compared))
         # 2. Products with the rows, by an operator for any weights of the groups.
         operator: GroupCovariance | OverlappingCovariance
         codes = compared[0].codes
@@ -288,14 +267,10 @@ class FairPCA(BaseGroupPCA):
         else:
             weights = np.full(n_groups, 1 / n_groups)
             operator = GroupCovariance(X, codes, weights, centering=self.centering)
-        self.mean_ = operator.mean
+        self.groups_, self.mean_ = fitted_groups(compared), operator.mean
         # 3. Two groups of sparse rows: Lanczos, unless it does not apply or fails.
         solution = None
-        if (
-            sparse.issparse(X)
-            and isinstance(operator, GroupCovariance)
-            and n_groups == 2
-        ):
+        if sparse.issparse(X) and len(compared) == 1 and n_groups == 2:
             solution = solve_by_lanczos(
                 choose_space(operator, X, codes),
                 self.n_components,
@@ -309,32 +284,29 @@ class FairPCA(BaseGroupPCA):
             solution = solve(covariances, tol=self.tol, max_iter=self.max_iter)
         return self._store(solution, operator.counts, operator.group_traces)
 
-    def _fit_basis(self, moments: Moments) -> str | None:
-        self.solver_ = "gram"
-        if isinstance(moments, ComparedMoments):
-            self.moments_ = moments.by_attribute
-        else:
-            self.moments_ = moments
-        return self._solve_formed(moments)
+    def _fit_moments(self, by_attribute: list[GroupMoments]) -> str | None:
+        self.moments_, self.solver_ = squeeze_single(by_attribute), "gram"
+        return super()._fit_moments(by_attribute)
 
-    def _solve_formed(self, moments: Moments) -> str | None:
-        C = moments.covariances(self.centering)
-        traces = np.trace(C, axis1=1, axis2=2)
+    def _fit_basis(self, C: Array, counts: Counts) -> str | None:
         rng = check_random_state(self.random_state)
         covariances = FormedCovariances(C, self.n_components, rng)
         solution = solve(covariances, tol=self.tol, max_iter=self.max_iter)
-        return self._store(solution, moments.counts, traces)
+        return self._store(solution, counts, np.trace(C, axis1=1, axis2=2))
 
-    def _store(
-        self, solution: FairBasis, counts: NDArray[np.int64], traces: Array
-    ) -> str | None:
+    def _store(self, solution: FairBasis, counts: Counts, traces: Array) -> str | None:
         losses = self._store_basis(
             solution.basis, solution.compressed, counts, traces, solution.best
         )
-        self.dual_weights_ = self._by_attribute(solution.weights)
         largest = float(losses.max())
+        self.dual_weights_ = self._by_attribute(solution.weights)
         self.duality_gap_ = max(largest - solution.dual_value, 0.0)
-        self.fairness_ratio_gap_ = _ratio_gap(losses, solution)
+        # Largest over smallest loss of the groups with positive weight.
+        active = losses[solution.weights > 1e-6]
+        self.fairness_ratio_gap_ = 0.0  # nobody loses anything
+        if active.max() > solution.rounding:
+            ratio = active.max() / active.min() if active.min() > 0 else np.inf
+            self.fairness_ratio_gap_ = float(ratio - 1)
         self.n_iter_ = solution.n_iter
         self.n_products_ = solution.n_products
         self.converged_ = solution.converged
@@ -373,19 +345,3 @@ def choose_solver(X: Any, r: int, n_groups: int) -> str:
     product = 4 * n_stored * (r + buffer_size(r)) * unit
     is_formed = formed + 10.0 * n**3 <= N_BLOCK_PRODUCTS * product
     return "gram" if is_formed else "matrix_free"
-
-
-def _covariances_are_smaller(X: Any, n_groups: int) -> bool:
-    """Whether covariances take less memory than sparse rows."""
-    if not sparse.issparse(X):
-        return False
-    covariances = 8 * n_groups * X.shape[1] ** 2
-    return bool(covariances <= X.data.nbytes + X.indices.nbytes)
-
-
-def _ratio_gap(losses: Array, solution: FairBasis) -> float:
-    """Largest over smallest loss of the groups with positive weight, minus one."""
-    active = losses[solution.weights > 1e-6]
-    if active.max() <= solution.rounding:
-        return 0.0  # nobody loses anything
-    return float(active.max() / active.min() - 1) if active.min() > 0 else np.inf

@@ -1,25 +1,36 @@
-"""Fair PCA of two groups of sparse rows, by Lanczos runs that share their products."""
+"""Fair PCA of two groups of sparse rows, by Lanczos runs that share their products.
+
+A vector x of features is held as rows of several *blocks*. Linear combinations act on
+all blocks, and inner products with other x, C_A x and C_B x follow without another
+product. With Z the centred rows, sorted by group, the blocks are
+
+- of `FeatureSpace`: x, C_A x, C_B x;
+- of `SampleSpace`: y and Z x, where x = Z^T y. All eigenvectors of t C_A + (1-t) C_B
+  but those of zero are in the span of the rows; y is shorter if rows are few.
+"""
 # See the user guide, "Fair principal component analysis", "How it is solved".
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import solve_triangular
 
 from scalefair._random_state import check_random_state
 from scalefair._rounding import EPS, ROUNDING, TINY
-from scalefair.decomposition._covariances import has_larger_eigenvalue, weighted_sum
-from scalefair.decomposition._spaces import Groups, VectorSpace
+from scalefair.decomposition._covariances import has_larger_eigenvalue
+from scalefair.decomposition._dense import solve_two_groups
 from scalefair.decomposition._subspace import FairBasis
-from scalefair.decomposition._two_groups import solve_two_groups
 from scalefair.kernels import single_blas_thread
 from scalefair.linalg import ThickRestartLanczos
+from scalefair.operators import GroupCovariance
 
 Array = NDArray[np.float64]
+Groups = tuple[int, ...]
 
 # Most components: the basis has some 5.5 vectors for each.
 MAX_COMPONENTS = 100
@@ -42,12 +53,12 @@ def solve_by_lanczos(
     space: VectorSpace, r: int, *, tol: float, max_iter: int, random_state: Any
 ) -> FairBasis | None:
     """Minimise the larger loss of two groups; None where another solver has to."""
-    if r > MAX_COMPONENTS or space.size < _basis_size(r):
+    search = _SharedSubspace(space, r, tol, check_random_state(random_state))
+    if r > MAX_COMPONENTS or space.size < search.capacity:
         return None
     traces = space.C.group_traces
     if traces.min() <= ROUNDING * traces.max():
         return None  # the eigenvectors of one group would be rounding errors
-    search = _SharedSubspace(space, r, tol, check_random_state(random_state))
     try:
         if not search.start():
             return None
@@ -59,19 +70,177 @@ def solve_by_lanczos(
     return None
 
 
-def _n_ritz(r: int) -> int:
-    """Ritz vectors that a run adds to the basis."""
-    return r + max(10, r // 4)
+class FeatureSpace:
+    """Vectors of features, and their products with both covariances."""
+
+    depth = 3  # number of blocks
+    paired = 0  # x^T x' are inner products of block 0 with this one
+
+    def __init__(self, C: GroupCovariance) -> None:
+        self.C, self.size = C, C.shape[0]
+
+    def multiply(self, z: Array, out: Array, groups: Groups, weights: Array) -> None:
+        """Write the products of which Lanczos takes the weighted sum."""
+        self.C.products(z, out, groups)
+
+    def lanczos_weights(self, weights: Array) -> Array:
+        """Weights of the products that `multiply` writes."""
+        return weights
+
+    def image(self, blocks: Array, groups: Groups, weights: Array) -> Array:
+        """Return the vectors of Lanczos for those of `blocks`, up to their lengths."""
+        x: Array = blocks[0]
+        return x
+
+    def ritz_blocks(
+        self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
+    ) -> Array:
+        """Blocks, or the first only, of the k leading Ritz vectors."""
+        vectors = run.leading(k)[None]
+        if len(groups) == 1:
+            return vectors
+        return np.concatenate([vectors, run.leading_products(k)])
+
+    def complete(self, x: Array) -> Array:
+        """All blocks of the vectors in the first."""
+        blocks = np.empty((3, *x.shape))
+        blocks[0] = x
+        for j, vector in enumerate(x):
+            self.C.products(vector, blocks[1:, j])
+        return blocks
+
+    def projected(self, blocks: Array, other: Array) -> Array:
+        """Inner products through both covariances."""
+        return np.array([blocks[0] @ products.T for products in other[1:]])
+
+    def residuals(self, blocks: Array, weights: Array, values: Array) -> Array:
+        """Return the first block of ``(w_A C_A + w_B C_B) x - value x``."""
+        R: Array = np.tensordot(weights, blocks[1:], axes=1)
+        R -= values[:, None] * blocks[0]
+        return R[None]
+
+    def expand(self, blocks: Array) -> Array:
+        """Vectors of features, as columns."""
+        return np.ascontiguousarray(blocks[0].T)
 
 
-def _n_restart(r: int) -> int:
-    """Ritz vectors that are kept when the basis is full."""
-    return 2 * r + 20
+class SampleSpace:
+    """Combinations y of the rows, and products of ``x = Z^T y`` with the rows.
+
+    Let D be diagonal: the weight of a row's group, divided by its number of rows. Then
+    H(t) = Z^T D Z. Lanczos multiplies by D^(1/2) Z Z^T D^(1/2), which is symmetric and
+    has the same nonzero eigenvalues. If z is an eigenvector of it, Z^T y is one of
+    H(t), up to its length, with y = D^(1/2) z.
+    """
+
+    depth, paired = 2, 1
+
+    def __init__(self, C: GroupCovariance, X: Any, codes: NDArray[np.int64]) -> None:
+        self.C, self.size = C, X.shape[0]
+        order, first = np.argsort(codes, kind="stable"), int(C.counts[0])
+        # Sorted rows of the groups.
+        self.slices: dict[Groups, slice] = {
+            (0, 1): slice(0, self.size),
+            (0,): slice(0, first),
+            (1,): slice(first, self.size),
+        }
+        # Index of the centre that is subtracted from each row.
+        self.centre = np.repeat(np.arange(2) % len(C.centres), C.counts)
+        # The rows that multiply are followed by the centres: Z = rows - centres.
+        rows, centres = sparse.csr_array(X), -sparse.csr_array(C.centres)
+        self.rows = {
+            groups: sparse.vstack([rows[order[part]], centres], format="csr")
+            for groups, part in self.slices.items()
+        }
+        self.columns = {groups: rows.T for groups, rows in self.rows.items()}
+
+    def multiply(self, z: Array, out: Array, groups: Groups, weights: Array) -> None:
+        """Write the product of Lanczos first, and last that with the rows."""
+        scale, part = self._scale(groups, weights), self.slices[groups]
+        out[-1] = 0.0
+        out[-1, part] = self._gram(scale[part] * z[part], groups)
+        np.multiply(scale, out[-1], out=out[0])
+
+    def lanczos_weights(self, weights: Array) -> Array:
+        """Weights of the products that `multiply` writes: the first alone."""
+        return np.eye(1, len(weights)).ravel()
+
+    def image(self, blocks: Array, groups: Groups, weights: Array) -> Array:
+        """Vectors z = D^(1/2) Z x of Lanczos, up to their lengths."""
+        z: Array = blocks[1] * self._scale(groups, weights)
+        return z
+
+    def ritz_blocks(
+        self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
+    ) -> Array:
+        """Blocks of the k leading Ritz vectors with eigenvalues above rounding."""
+        values = run.values[:k]
+        k = int(np.count_nonzero(values > 1e-14 * run.scale))
+        lengths = np.sqrt(values[:k, None])
+        y = run.leading(k) * (self._scale(groups, weights) / lengths)
+        if len(groups) == 1:
+            return self.complete(y)
+        return np.array([y, run.leading_products(k)[1] / lengths])
+
+    def complete(self, y: Array) -> Array:
+        """Both blocks of the vectors in the first."""
+        return np.array([y, self._gram(y.T, (0, 1)).T])
+
+    def projected(self, blocks: Array, other: Array) -> Array:
+        """Inner products x^T C_g x' = (Z_g x)^T (Z_g x') / m_g."""
+        parts = self.slices[0,], self.slices[1,]
+        return np.array(
+            [
+                blocks[1, :, part] @ other[1, :, part].T / count
+                for part, count in zip(parts, self.C.counts, strict=True)
+            ]
+        )
+
+    def residuals(self, blocks: Array, weights: Array, values: Array) -> Array:
+        """Both blocks of H x - value x: of y they are D Z x - value y."""
+        y = blocks[1] * np.repeat(weights / self.C.counts, self.C.counts)
+        y -= values[:, None] * blocks[0]
+        return self.complete(y)
+
+    def expand(self, blocks: Array) -> Array:
+        """Vectors of features, as columns."""
+        return np.asarray(self._features(blocks[0].T, (0, 1)))
+
+    def _scale(self, groups: Groups, weights: Array) -> Array:
+        """Roots of D, for the groups; zero for other rows."""
+        scale = np.zeros(self.size)
+        for g, w in zip(groups, weights, strict=True):
+            scale[self.slices[g,]] = np.sqrt(w / self.C.counts[g])
+        return scale
+
+    def _features(self, y: Array, groups: Groups) -> Array:
+        """Z^T y, of rows of the groups; of one vector, or of several as columns."""
+        centre = self.centre[self.slices[groups]]
+        sums = [
+            y[centre == c].sum(axis=0, keepdims=True)
+            for c in range(len(self.C.centres))
+        ]
+        x: Array = self.columns[groups] @ np.concatenate([y, *sums])
+        return x
+
+    def _gram(self, y: Array, groups: Groups) -> Array:
+        """Z Z^T y, of rows of the groups; of one vector, or of several as columns."""
+        q = self.rows[groups] @ self._features(y, groups)
+        m = len(y)
+        product: Array = q[:m] + q[m:][self.centre[self.slices[groups]]]
+        return product
 
 
-def _basis_size(r: int) -> int:
-    """Most vectors in the basis: those kept, those of two runs, and a block."""
-    return _n_restart(r) + 2 * _n_ritz(r) + r
+VectorSpace: TypeAlias = FeatureSpace | SampleSpace
+
+
+def choose_space(C: GroupCovariance, X: Any, codes: NDArray[np.int64]) -> VectorSpace:
+    """Return the space whose vectors are shorter."""
+    m, n = X.shape
+    # The transposed rows, with two centres, have indices in int32.
+    if m < n and X.nnz + 2 * n <= np.iinfo(np.int32).max:
+        return SampleSpace(C, X, codes)
+    return FeatureSpace(C)
 
 
 class _SharedSubspace:
@@ -86,7 +255,10 @@ class _SharedSubspace:
         self, space: VectorSpace, r: int, tol: float, rng: np.random.RandomState
     ) -> None:
         self.space, self.r, self.tol, self.rng = space, r, tol, rng
-        self.blocks = np.empty((space.depth, _basis_size(r), space.size))
+        self.n_ritz = r + max(10, r // 4)  # vectors that a run adds to the basis
+        self.n_restart = 2 * r + 20  # vectors that are kept when the basis is full
+        # Those kept, those of two runs, and a block of residuals.
+        self.capacity = self.n_restart + 2 * self.n_ritz + r
         self.size = 0
         self.projected = np.empty((2, 0, 0))  # both covariances in the basis
         self.Y = np.empty((0, 0))  # Ritz vectors of H(t), rows of coefficients
@@ -106,6 +278,7 @@ class _SharedSubspace:
     def start(self) -> bool:
         """Solve each group's own eigenproblem; return whether both are accurate."""
         # 1. Roughly, for a first basis.
+        self.blocks = np.empty((self.space.depth, self.capacity, self.space.size))
         runs = []
         for g in (0, 1):
             run = self.lanczos((g,), np.ones(1), self.basis)
@@ -119,9 +292,14 @@ class _SharedSubspace:
         self.best = np.array([run.values[: self.r].sum() for run in runs])
         self.reduce()
         self.add_residuals(3, 0.01 * self.scale)
-        are_accurate = all(self.finish(run) for run in runs)
+        # 3. The sums to that accuracy, without a vector that is missed.
+        for run in runs:
+            is_accurate = self.advance(run, self.sum_tol)
+            self.n_products += run.n_products
+            if not is_accurate or self.has_missed_vector(run):
+                return False
         self.best = np.array([run.values[: self.r].sum() for run in runs])
-        return are_accurate
+        return True
 
     def run(self) -> bool:
         """Add eigenvectors of H(t) at the weights; return whether these suffice."""
@@ -131,7 +309,7 @@ class _SharedSubspace:
         self.n_runs += 1
         # Convergence in t is quadratic: a hundredth of the error squared is enough.
         self.advance(run, max(0.01 * self.error**2 / self.scale, self.sum_tol))
-        k = min(_n_ritz(self.r), len(run.values))
+        k = min(self.n_ritz, len(run.values))
         # 2. They join the span, and t moves to the maximiser there.
         self.append(self.space.ritz_blocks(run, k, (0, 1), weights))
         self.reduce()
@@ -180,12 +358,6 @@ class _SharedSubspace:
             max_products=MAX_PRODUCTS,
         )
 
-    def finish(self, run: ThickRestartLanczos) -> bool:
-        """Continue until the sum is accurate; return whether no vector was missed."""
-        is_accurate = self.advance(run, self.sum_tol)
-        self.n_products += run.n_products
-        return is_accurate and not self.has_missed_vector(run)
-
     def has_missed_vector(self, run: ThickRestartLanczos) -> bool:
         """Whether an eigenvalue above the r-th is not among those of the run."""
         products = np.empty((run.weights.size, self.space.size))
@@ -195,39 +367,39 @@ class _SharedSubspace:
             self.n_products += 1
             return run.weights @ products
 
-        vectors = run.leading(min(_n_ritz(self.r), len(run.values)))
+        vectors = run.leading(min(self.n_ritz, len(run.values)))
         threshold = run.values[self.r - 1] + max(self.sum_tol, 1e-13 * run.values[0])
         return has_larger_eigenvalue(multiply, vectors, threshold, self.rng)
 
     def append(self, new: Array) -> None:
         """Add the components outside the basis of new blocks, or of their vectors."""
-        if self.size + new.shape[1] > self.blocks.shape[1]:
-            self.restart()
-        space, basis, k = self.space, self.basis, self.size
-        # 1. Orthogonalise against the basis, and drop what depends on it.
-        new = new - space.inner(new, basis) @ basis[: len(new)]
-        squares, Z = np.linalg.eigh(space.inner(new, new))
+        space = self.space
+        # 1. A full basis shrinks to the leading Ritz vectors of H(t).
+        if self.size + new.shape[1] > self.capacity:
+            Y = np.ascontiguousarray(self.Y[: self.n_restart])
+            for rows in self.blocks:
+                rows[: len(Y)] = Y @ rows[: self.size]
+            self.size = len(Y)
+            self.projected = Y @ self.projected @ Y.T
+        # 2. Orthogonalise against the basis, and drop what depends on it.
+        basis, k = self.basis, self.size
+        new = new - (new[0] @ basis[space.paired].T) @ basis[: len(new)]
+        squares, Z = np.linalg.eigh(new[0] @ new[space.paired].T)
         is_independent = squares > 100 * EPS
         Z = Z[:, is_independent] / np.sqrt(squares[is_independent])
-        # 2. Multiply by both covariances.
-        new = space.complete(Z.T @ new)
+        # 3. Multiply by both covariances.
+        new = Z.T @ new
+        if len(new) < space.depth:
+            new = space.complete(new[0])
         self.n_products += new.shape[1]
         self.size = size = k + new.shape[1]
         self.blocks[:, k:size] = new
-        # 3. Border the projected covariances.
+        # 4. Border the projected covariances.
         projected = np.empty((2, size, size))
         projected[:, :k, :k] = self.projected
         projected[:, :, k:] = space.projected(self.basis, new)
         projected[:, k:, :k] = projected[:, :k, k:].transpose(0, 2, 1)
         self.projected = (projected + projected.transpose(0, 2, 1)) / 2
-
-    def restart(self) -> None:
-        """Shrink the basis to the leading Ritz vectors of H(t)."""
-        Y = np.ascontiguousarray(self.Y[: _n_restart(self.r)])
-        for rows in self.blocks:
-            rows[: len(Y)] = Y @ rows[: self.size]
-        self.size = len(Y)
-        self.projected = Y @ self.projected @ Y.T
 
     def reduce(self) -> None:
         """Solve the problem in the span; estimate the error of the dual there."""
@@ -245,22 +417,22 @@ class _SharedSubspace:
         rounding = 1e-13 * float(self.best.max()) / self.tol
         self.scale = max(float(self.reduced.losses.max()), rounding)
         # 2. Ritz vectors of H(t) and their residuals.
-        values, Y = np.linalg.eigh(weighted_sum(w, self.projected))
+        values, Y = np.linalg.eigh(np.tensordot(w, self.projected, axes=1))
         values, self.Y = values[::-1], np.ascontiguousarray(Y.T[::-1])
         self.leading = self.Y[:r] @ self.basis
         self.residuals = self.space.residuals(self.leading, w, values[:r])
-        self.norms = self.space.norms(self.residuals)
+        squares = (self.residuals[0] * self.residuals[self.space.paired]).sum(axis=1)
+        self.norms = norms = np.sqrt(np.maximum(squares, 0.0))
         # 3. Error of the sum of eigenvalues: residual**2 / gap. The residuals are
         #    nearly orthogonal to the next few eigenvectors, too: the gap that counts
         #    lies behind these.
         next_value = values[min(r + GAP_OFFSET, len(values) - 1)]
         gaps = np.maximum(values[:r] - next_value, TINY)
-        norms = self.norms
         self.error = float(np.minimum(norms * (norms / gaps), norms).sum())
 
     def result(self) -> FairBasis:
         """Compress exactly onto the leading vectors, and solve there."""
-        V = self.space.expand(self.Y[: _n_ritz(self.r)] @ self.basis)
+        V = self.space.expand(self.Y[: self.n_ritz] @ self.basis)
         # Orthonormal up to the products' errors, which Cholesky's factor removes.
         L = np.linalg.cholesky(V.T @ V)
         V = np.ascontiguousarray(solve_triangular(L, V.T, lower=True).T)

@@ -14,18 +14,18 @@ from scalefair._rounding import EPS, TINY
 from scalefair.decomposition._covariances import (
     CovarianceFamily,
     FormedCovariances,
-    GroupsSolution,
-    ReducedCovariances,
     compress,
     inner,
     multiply,
     orthonormal_span,
     symmetric,
     top_sums,
-    weighted_sum,
 )
-from scalefair.decomposition._many_groups import solve_groups
-from scalefair.decomposition._two_groups import solve_two_groups
+from scalefair.decomposition._dense import (
+    GroupsSolution,
+    solve_groups,
+    solve_two_groups,
+)
 from scalefair.kernels import matmul, single_blas_thread
 from scalefair.linalg import orthonormalize
 
@@ -116,16 +116,16 @@ class _ReducedDual:
     def __init__(self, covariances: CovarianceFamily, tol: float) -> None:
         self.covariances, self.r, self.tol = covariances, covariances.r, tol
         start = covariances.start(tol)
-        self.best, self.n_products = start.best, start.n_products
+        self.best, self.n_products = start.total, start.n_products
         self.message = start.message
         self.lower = -math.inf
         self.visited: list[Array] = []
         self.weights = np.full(covariances.n_groups, 1 / covariances.n_groups)
         # Of three groups or more a reduced problem takes longer than an eigenproblem.
         if isinstance(covariances, FormedCovariances) and covariances.n_groups == 2:
-            self.expand(covariances.arrays, start.basis)
+            self.expand(covariances.arrays, start.vectors)
         else:
-            self.reduce(start.basis)
+            self.reduce(start.vectors)
 
     def reduce(self, V: Array, compressed: Array | None = None) -> None:
         """Solve the problem restricted to the span of V."""
@@ -155,7 +155,9 @@ class _ReducedDual:
         while decrease > 1e-4 and 2 * ((p := V.shape[1]) + self.r) <= len(V):
             previous_value, projected = self.solution.dual_value, self.compressed
             # 1. U = H(w) times the optimal basis, orthogonal to V.
-            U = matmul(weighted_sum(self.solution.weights, CV), self.solution.basis)
+            U = matmul(
+                np.tensordot(self.solution.weights, CV, axes=1), self.solution.basis
+            )
             U = orthonormalize(U, against=V, rng=self.covariances.rng)
             CU = multiply(C, U)
             V, CV = np.hstack([V, U]), np.concatenate([CV, CU], axis=2)
@@ -174,8 +176,7 @@ class _ReducedDual:
         #    vectors change the weights in first order, the losses in second. The first
         #    weights are inaccurate themselves.
         tol = max(1e-3 * self.tol, 1e-13) if self.visited else 1e-7
-        reduced = ReducedCovariances(V, self.compressed)
-        leading = self.covariances.leading(weights, reduced, tol)
+        leading = self.covariances.leading(weights, V, self.compressed, tol)
         self.message = leading.message or self.message
         self.lower = max(self.lower, float(weights @ self.best) - leading.total)
         self.n_products += leading.n_products

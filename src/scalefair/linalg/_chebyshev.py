@@ -231,8 +231,9 @@ def chebyshev(
 class _FilteredSubspace(BlockIteration):
     """Locked and active Ritz vectors, and the interval that the filter damps.
 
-    Invariants: `X` has orthonormal columns, orthogonal to `fixed`, which holds the
-    deflated vectors and, last, the locked ones; the filter is small on [lower, cut].
+    Invariants: `X`, the active block, is orthonormal, and orthogonal to `fixed`: the
+    deflated vectors, then `n_locked` locked ones. `values` and `residuals` are those of
+    the locked vectors, then of the active ones. The filter is small on [lower, cut].
     """
 
     def __init__(
@@ -249,18 +250,23 @@ class _FilteredSubspace(BlockIteration):
         self.scale = float(np.abs(bounds.nodes).max()) or 1.0  # 0: zero operator
         base.check_scale(self.scale)
         self.tol = tol * self.scale
+        # Some ten times the wanted part of the spectrum lies above the cut: a cut too
+        # low weakens one filter, a cut too high misses eigenvalues in all.
+        above = np.cumsum(bounds.weights[::-1])[::-1]
+        j = int(np.flatnonzero(above >= min(10 * m / self.n, 0.5)).max(initial=0))
         # A multiple of the identity has an interval of no width.
-        self.cut = max(_initial_cut(bounds, m / self.n), self.lower + 1e-6 * self.scale)
-        self.X = self.Y = np.empty((self.n, 0), self.dtype)
+        width = max(1e-3 * (self.upper - self.lower), 1e-6 * self.scale)
+        self.cut = max(float(bounds.nodes[j]), self.lower + width)
+        self.X = self.Y = self.fixed = np.empty((self.n, 0), self.dtype)
         self.values = self.residuals = np.empty(0)
-        self.fixed = self.locked = np.empty((self.n, 0), self.dtype)
-        self.locked_values = self.locked_residuals = np.empty(0)
+        self.n_locked = 0
         self.n_products = self.n_columns = len(bounds.nodes)
 
     def start(self, X0: Array, deflated: Array, rng: np.random.RandomState) -> None:
         """Fill the block with the starting vectors; with random ones if too few."""
         self.rng = rng
-        self._set_locked(deflated, 0)
+        self.n_deflated = deflated.shape[1]
+        self.fixed = np.ascontiguousarray(deflated, dtype=self.dtype)
         self._set_active(X0[:, : self.m].astype(self.dtype))
         if self.X.shape[1] < self.k:
             self.widen()
@@ -307,27 +313,31 @@ class _FilteredSubspace(BlockIteration):
         self.count(self.X.shape[1])
         projected = kernels.block_gram(self.X, self.Y)
         check_product(projected)
-        self.values, S = base.eigh_descending(projected)
-        self.residuals = kernels.rotate_ritz(self.X, self.Y, S, self.values)
-        self.lower = min(self.lower, float(self.values[-1]))
+        values, S = base.eigh_descending(projected)
+        residuals = kernels.rotate_ritz(self.X, self.Y, S, values)
+        self.values = np.append(self.values[: self.n_locked], values)
+        self.residuals = np.append(self.residuals[: self.n_locked], residuals)
+        self.lower = min(self.lower, float(values[-1]))
+
+    def largest(self) -> NDArray[np.intp]:
+        """Return the indices of the k largest values among all pairs."""
+        return np.argsort(-self.values, kind="stable")[: self.k]
 
     def progress(self) -> tuple[int, float]:
         """Converged pairs among the k largest, and their largest residual."""
-        _, residuals = self._all_pairs()
-        residuals = residuals[self._largest()]
+        residuals = self.residuals[self.largest()]
         return int((residuals <= self.tol).sum()), float(residuals.max())
 
     def lock(self) -> None:
         """Move the leading active vectors that have converged to the locked ones."""
-        n_active = max(self.k - self.locked.shape[1], 0)
-        converged = np.append(self.residuals[:n_active] <= self.tol, False)
-        count = int(np.argmin(converged))  # those before the first that has not
+        residuals = self.residuals[self.n_locked : max(self.k, self.n_locked)]
+        # Those before the first that has not converged.
+        count = int(np.argmin(np.append(residuals <= self.tol, False)))
         if count == 0:
             return
-        self.locked_values = np.append(self.locked_values, self.values[:count])
-        self.locked_residuals = np.append(self.locked_residuals, self.residuals[:count])
-        n_locked = self.locked_values.size
-        self._set_locked(np.hstack([self.fixed, self.X[:, :count]]), n_locked)
+        fixed = np.hstack([self.fixed, self.X[:, :count]])
+        self.fixed = np.ascontiguousarray(fixed)
+        self.n_locked += count
         # Reuse the memory of X and Y: fresh pages cost as much as a product.
         remaining = self.X[:, count:]
         X, Y = (
@@ -336,22 +346,20 @@ class _FilteredSubspace(BlockIteration):
         )
         X[:] = remaining
         self.X, self.Y = X, Y
-        self.values, self.residuals = self.values[count:], self.residuals[count:]
 
     def unlock(self) -> None:
         """Make all locked vectors active again."""
-        n_locked = self.locked.shape[1]
-        self._set_active(np.hstack([self.locked, self.X]))
-        self.values, self.residuals = self._all_pairs()
-        self._set_locked(self.fixed[:, : self.fixed.shape[1] - n_locked], 0)
-        self.locked_values = self.locked_residuals = np.empty(0)
+        self._set_active(np.hstack([self.fixed[:, self.n_deflated :], self.X]))
+        self.fixed = np.ascontiguousarray(self.fixed[:, : self.n_deflated])
+        self.n_locked = 0
 
     def move_cut(self) -> None:
         """Move the end of the damped interval to the smallest Ritz value."""
-        last = max(self.k - self.locked.shape[1], 1) - 1
+        last = max(self.k, self.n_locked + 1) - 1  # index of the last wanted one
         value, end = float(self.values[last]), float(self.values[-1])
         # Values closer than their errors are one multiple eigenvalue: the cut stays.
-        is_distinct = value - end > 1e-2 * float(self.residuals[: last + 1].max())
+        largest_residual = float(self.residuals[self.n_locked : last + 1].max())
+        is_distinct = value - end > 1e-2 * largest_residual
         # A residual far above the distance of the two: the last vector is a copy of a
         # wanted one, mixed with eigenvectors whose values lie about this far below.
         distance = max(value - end, TINY)
@@ -365,14 +373,23 @@ class _FilteredSubspace(BlockIteration):
 
     def next_degree(self) -> int:
         """Degree after which the residuals of the wanted pairs meet the tolerance."""
-        n_active = max(self.k - self.locked.shape[1], 1)
-        values, residuals = self.values[:n_active], self.residuals[:n_active]
-        growth = self._log_growth(values)
-        # exp(degree * growth) / 2 has to exceed residual / (0.3 tol): a sweep that just
-        # misses the tolerance costs another Rayleigh-Ritz step, worth three products.
+        leading = slice(self.n_locked, max(self.k, self.n_locked + 1))
+        residuals = self.residuals[leading]
+        growth = self._log_growth(self.values[leading])
+        # 1. exp(degree * growth) / 2 has to exceed residual / (0.3 tol): a sweep that
+        #    just misses the tolerance costs another Rayleigh-Ritz step, worth three
+        #    products.
         reduction = np.maximum(2 * residuals / (0.3 * self.tol), 1.0)
         degree = (np.log(reduction) / growth)[residuals > self.tol].max(initial=3.0)
-        return int(max(min(degree, self._max_safe_degree(growth[-1])), 3.0))
+        # 2. Rounding errors must not hide the last wanted vector. Each vector holds
+        #    about residual / scale of every other eigenvector. The filter enlarges the
+        #    component of the largest ones most, and rounding errors with it: they may
+        #    grow to 1e-4 of the last wanted vector.
+        excess = np.maximum(self._log_growth(self.values) - growth[-1], ROUNDING)
+        components = np.maximum(self.residuals / self.scale, self.epsilon)
+        max_ratio = np.maximum(1e-4 / (self.epsilon * components), 1.0)
+        max_degree = (np.log(max_ratio) / excess).min()
+        return int(max(min(degree, max_degree), 3.0))
 
     def _log_growth(self, values: Array) -> Array:
         """Logarithm of the filter's growth per degree at eigenvalues above the cut."""
@@ -381,67 +398,24 @@ class _FilteredSubspace(BlockIteration):
         growth: Array = np.arccosh(np.maximum(scaled, 1 + ROUNDING))
         return growth
 
-    def _max_safe_degree(self, last_growth: float) -> float:
-        """Largest degree at which rounding errors do not hide the last wanted vector.
-
-        Each vector holds about residual / scale of every other eigenvector. The filter
-        enlarges the component of the largest ones most, and rounding errors with it:
-        they may grow to 1e-4 of the last wanted vector.
-        """
-        values, residuals = self._all_pairs()
-        excess = np.maximum(self._log_growth(values) - last_growth, ROUNDING)
-        components = np.maximum(residuals / self.scale, self.epsilon)
-        max_ratio = np.maximum(1e-4 / (self.epsilon * components), 1.0)
-        return float((np.log(max_ratio) / excess).min())
-
     def pairs(self) -> Eigenpairs:
         """Return the k largest pairs; the vectors may be the block itself."""
-        values, residuals = self._all_pairs()
-        largest = self._largest()
-        return values[largest], self._vectors(largest), residuals[largest]
-
-    def _all_pairs(self) -> tuple[Array, Array]:
-        """Ritz values and residual norms, those of the locked vectors first."""
-        values = np.append(self.locked_values, self.values)
-        return values, np.append(self.locked_residuals, self.residuals)
-
-    def _largest(self) -> NDArray[np.intp]:
-        """Return the indices of the k largest values among all pairs."""
-        values, _ = self._all_pairs()
-        return np.argsort(-values, kind="stable")[: self.k]
-
-    def _vectors(self, indices: NDArray[np.intp]) -> Array:
-        """Vectors of the pairs with these indices."""
-        n_locked, n_active = self.locked.shape[1], self.X.shape[1]
-        if not n_locked and np.array_equal(indices, np.arange(n_active)):
-            return self.X.astype(np.float64, copy=False)
-        vectors = np.empty((self.n, len(indices)))
-        is_locked = indices < n_locked
-        vectors[:, is_locked] = _take(self.locked, indices[is_locked])
-        vectors[:, ~is_locked] = _take(self.X, indices[~is_locked] - n_locked)
-        return vectors
-
-    def _set_locked(self, fixed: np.ndarray, n_locked: int) -> None:
-        """Set the vectors that the block is kept orthogonal to."""
-        self.fixed = np.ascontiguousarray(fixed, dtype=self.dtype)
-        self.locked = self.fixed[:, fixed.shape[1] - n_locked :]
+        indices, n_locked = self.largest(), self.n_locked
+        if n_locked == 0 and np.array_equal(indices, np.arange(self.X.shape[1])):
+            vectors = self.X.astype(np.float64, copy=False)
+        else:
+            vectors = np.empty((self.n, self.k))
+            is_locked = indices < n_locked
+            for block, chosen, columns in (
+                (self.fixed, is_locked, indices[is_locked] + self.n_deflated),
+                (self.X, ~is_locked, indices[~is_locked] - n_locked),
+            ):
+                if columns.size and (np.diff(columns) == 1).all():
+                    # As a slice, which is much faster.
+                    columns = slice(columns[0], columns[-1] + 1)
+                vectors[:, chosen] = block[:, columns]
+        return self.values[indices], vectors, self.residuals[indices]
 
     def _set_active(self, X: np.ndarray) -> None:
         self.X = np.ascontiguousarray(X)
         self.Y = np.empty_like(self.X)
-
-
-def _take(block: np.ndarray, columns: NDArray[np.intp]) -> np.ndarray:
-    """Pick columns; as a slice, which is much faster, where they are consecutive."""
-    if columns.size and (np.diff(columns) == 1).all():
-        return block[:, columns[0] : columns[-1] + 1]
-    return block[:, columns]
-
-
-def _initial_cut(bounds: SpectralBounds, fraction: float) -> float:
-    """Cut with some ten times the given fraction of the spectrum above it."""
-    # A cut too low weakens one filter, a cut too high misses eigenvalues in all.
-    above = np.cumsum(bounds.weights[::-1])[::-1]
-    j = int(np.flatnonzero(above >= min(10 * fraction, 0.5)).max(initial=0))
-    width = max(bounds.upper - bounds.lower, TINY)
-    return max(float(bounds.nodes[j]), bounds.lower + 1e-3 * width)

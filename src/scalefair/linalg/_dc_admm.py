@@ -131,131 +131,118 @@ def dc_admm(
     array([0., 1., 0., 0.])
     """
     operator = base.as_symmetric_operator(A, k)
+    n = operator.shape[0]
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must be between 0 and 1, got {alpha}.")
     base.check_count("max_iter", max_iter, 1)
-    constraints = base.as_block(F, operator.shape[0], "F")
+    constraints = base.as_block(F, n, "F")
     base.check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
-    shape = len(constraints), k
-    V = random_generator(check_random_state(random_state)).standard_normal(shape)
-    iteration = _AdmmIteration(operator, k, constraints, shift, V / np.sqrt(len(V)))
+    Q, MQ = _constraint_bases(operator, constraints, shift)
+    rank = Q.shape[1]
+    base.check_complement(k, n, rank)
+    V = random_generator(check_random_state(random_state)).standard_normal((n, k))
+    V /= np.sqrt(n)
+    objective = EnergyDual(operator, shift, k)
+    Y = np.zeros((n, k))
+    C = np.zeros((rank, k))  # multipliers P = Q C
     inner_ftol = 1e-4 if ftol is None else ftol
     inner_gtol = 1e-3 if gtol is None else gtol
-    for i in range(1, max_iter + 1):
+    records: list[dict[str, float]] = []
+    for n_iter in range(1, max_iter + 1):
         # The penalty stays below 1: the H-step has curvature 1 - alpha.
-        alpha = iteration.step(min(alpha, 0.9), inner_ftol, inner_gtol)
-        residual = float(iteration.residuals.max())
-        if callback is not None:
-            callback(i, residual)
-        if residual <= tol:
-            break
-        # After the paper's ten iterations, an idle L-BFGS gets smaller tolerances.
-        is_idle = iteration.history["n_inner"][-1] <= 1
-        if i >= 10 and is_idle and ftol is None and gtol is None:
-            inner_ftol, inner_gtol = inner_ftol / 10, inner_gtol / 10
-    return iteration.result(tol)
-
-
-class _AdmmIteration:
-    """H, Y and the multipliers P = Q C of algorithm 1, and its history."""
-
-    def __init__(
-        self, operator: LinearOperator, k: int, F: Array, shift: float, V: Array
-    ) -> None:
-        self.operator, self.k, self.F, self.shift = operator, k, F, shift
-        self.objective = EnergyDual(operator, shift, k)
-        n = operator.shape[0]
-        U, s, _ = np.linalg.svd(F, full_matrices=False)
-        rank = int((s > n * EPS * s.max(initial=0.0)).sum())
-        base.check_complement(k, n, rank)
-        self.Q = np.ascontiguousarray(U[:, :rank])
-        # Orthonormal basis of the span of M Q: H is feasible if orthogonal to it.
-        self.MQ = np.empty_like(self.Q)
-        if rank:
-            apply_block(self.operator, self.Q, self.MQ, shift=shift)
-            check_product(self.MQ)
-        self.MQ = np.ascontiguousarray(np.linalg.qr(self.MQ)[0])
-        self.V = V  # overwritten
-        self.Y = np.zeros((n, k))
-        self.C = np.zeros((rank, k))  # multipliers P = Q C
-        self.history: dict[str, list[float]] = {}
-        self.n_extra = 0  # products of width k beyond the objective's
-
-    def step(self, alpha: float, ftol: float, gtol: float) -> float:
-        """Make one iteration with penalty `alpha`; return the next penalty."""
-        objective = self.objective
+        alpha = min(alpha, 0.9)
         # 1. H-step, equation (14), with B = alpha Y - P (proposition 3.3).
         objective.curvature = 1 - alpha
-        B = alpha * self.Y
-        kernels.block_subtract(B, self.Q, self.C)
-        objective.B = B
-        inner = lbfgs(objective, self.V, ftol=ftol, gtol=gtol)
+        objective.B = B = alpha * Y
+        kernels.block_subtract(B, Q, C)
+        n_inner = lbfgs(objective, V, ftol=inner_ftol, gtol=inner_gtol).n_iter
         MH = objective.MH
         # 2. Y-step: P lies in the span of Q, so that Y = (I - Q Q^T) M H.
-        violation = kernels.block_gram(self.Q, MH)
-        Y = MH.copy()
-        kernels.block_subtract(Y, self.Q, violation)
+        violation = kernels.block_gram(Q, MH)
+        next_Y = MH.copy()
+        kernels.block_subtract(next_Y, Q, violation)
         # 3. Multiplier step, equation (13).
-        self.C += alpha * violation
-        self.Y -= Y
-        dual_residual = alpha * float(np.linalg.norm(self.Y))
-        self.Y = Y
+        C += alpha * violation
+        # 4. Residuals of the splitting, and of H in the constrained problem.
         primal_residual = float(np.linalg.norm(violation))
-        self._record(
-            objective=0.5 * float(np.linalg.norm(MH)) ** 2,
-            primal_residual=primal_residual,
-            dual_residual=dual_residual,
-            alpha=alpha,
-            constraint_product=float(np.linalg.norm(kernels.block_gram(self.F, MH))),
-            constraint=float(np.linalg.norm(kernels.block_gram(self.F, objective.H))),
-            residual=self._measure(B),
-            n_inner=inner.n_iter,
+        Y -= next_Y
+        dual_residual = alpha * float(np.linalg.norm(Y))
+        Y = next_Y
+        H, residuals = _ritz_residuals(objective, MQ, B)
+        residual = float(residuals.max())
+        F_MH, F_H = (kernels.block_gram(constraints, X) for X in (MH, objective.H))
+        records.append(
+            {
+                "objective": 0.5 * float(np.linalg.norm(MH)) ** 2,
+                "primal_residual": primal_residual,
+                "dual_residual": dual_residual,
+                "alpha": alpha,
+                "constraint_product": float(np.linalg.norm(F_MH)),
+                "constraint": float(np.linalg.norm(F_H)),
+                "residual": residual,
+                "n_inner": n_inner,
+            }
         )
-        # 4. Penalty, equation (16), with the paper's factors 10 and 2 (appendix B).
+        if callback is not None:
+            callback(n_iter, residual)
+        if residual <= tol:
+            break
+        # 5. Penalty, equation (16), with the paper's factors 10 and 2 (appendix B).
         if primal_residual > 10 * dual_residual:
-            return 2 * alpha
-        return alpha / 2 if dual_residual > 10 * primal_residual else alpha
-
-    def _measure(self, work: Array) -> float:
-        """Measure the residuals of H in the constrained problem; overwrite `work`."""
-        H = self.objective.H.copy()
-        apply_block(self.operator, self.objective.MH, work, shift=self.shift)
-        self.n_extra += 1
-        kernels.block_subtract(work, self.MQ, kernels.block_gram(self.MQ, work))
-        T = kernels.block_gram(H, work)
-        values, S = base.eigh_descending(T)
-        residuals = kernels.rotate_ritz(H, work, S, values)
-        scale = max(float(np.abs(values).max()), TINY)
-        self.H, self.residuals = H, residuals / scale
-        return float(self.residuals.max())
-
-    def _record(self, **entries: float) -> None:
-        for name, value in entries.items():
-            self.history.setdefault(name, []).append(value)
-
-    def result(self, tol: float) -> AdmmResult:
-        n_iter = len(self.history["alpha"])
-        residual = float(self.residuals.max())
-        converged = residual <= tol
-        message = f"Converged in {n_iter} iterations."
-        if not converged:
-            message = (
-                f"Residual {residual:.1e}, constraint violated by "
-                f"{self.history['primal_residual'][-1]:.1e} after max_iter = {n_iter} "
-                "ADMM iterations: raise max_iter or tol."
-            )
-        n_products = self.objective.n_products + self.n_extra
+            alpha *= 2
+        elif dual_residual > 10 * primal_residual:
+            alpha /= 2
+        # After the paper's ten iterations, an idle L-BFGS gets smaller tolerances.
+        if n_iter >= 10 and n_inner <= 1 and ftol is None and gtol is None:
+            inner_ftol, inner_gtol = inner_ftol / 10, inner_gtol / 10
+    message = base.stop_message(
+        n_iter,
+        max_iter,
+        residual,
+        residual <= tol,
+        steps="ADMM iterations",
+        limit_remedy=f", the constraint is violated by {primal_residual:.1e}",
+    )
+    n_products = objective.n_products + n_iter  # and one with each iteration's H
+    return AdmmResult(
         # The polar factor is orthonormal up to the condition of M V: one more pass.
-        vectors = orthonormalize(self.H, rng=np.random.RandomState(0))
-        history = {name: np.array(v) for name, v in self.history.items()}
-        rank = self.Q.shape[1]
-        return AdmmResult(
-            vectors=vectors,
-            residual_norms=self.residuals,
-            history=history,
-            n_products=n_products + (rank > 0),
-            n_columns=self.k * n_products + rank,
-            n_iter=n_iter,
-            converged=converged,
-            message=message,
-        )
+        vectors=orthonormalize(H, rng=np.random.RandomState(0)),
+        residual_norms=residuals,
+        history={
+            name: np.array([record[name] for record in records]) for name in records[0]
+        },
+        n_products=n_products + (rank > 0),
+        n_columns=k * n_products + rank,
+        n_iter=n_iter,
+        converged=residual <= tol,
+        message=message,
+    )
+
+
+def _constraint_bases(
+    operator: LinearOperator, F: Array, shift: float
+) -> tuple[Array, Array]:
+    """Orthonormal bases of the span of F, and of that of M F, which H avoids."""
+    U, s, _ = np.linalg.svd(F, full_matrices=False)
+    rank = int((s > len(F) * EPS * s.max(initial=0.0)).sum())
+    Q = np.ascontiguousarray(U[:, :rank])
+    MQ = np.empty_like(Q)
+    if rank:  # else no product
+        apply_block(operator, Q, MQ, shift=shift)
+        check_product(MQ)
+    return Q, np.ascontiguousarray(np.linalg.qr(MQ)[0])
+
+
+def _ritz_residuals(
+    objective: EnergyDual, MQ: Array, work: Array
+) -> tuple[Array, Array]:
+    """Ritz vectors of M^2 in the span of H, and residuals of the constrained problem.
+
+    The residuals are relative to the largest Ritz value; `work` is overwritten.
+    """
+    H = objective.H.copy()
+    apply_block(objective.A, objective.MH, work, shift=objective.shift)
+    kernels.block_subtract(work, MQ, kernels.block_gram(MQ, work))
+    values, S = base.eigh_descending(kernels.block_gram(H, work))
+    residuals = kernels.rotate_ritz(H, work, S, values)
+    return H, residuals / max(float(np.abs(values).max()), TINY)

@@ -15,7 +15,7 @@ from scalefair._docs import documented
 from scalefair._entries import check_product, checked_product
 from scalefair._random_state import check_random_state, random_generator
 from scalefair._rounding import EPS, TINY
-from scalefair.linalg._base import TEXTS, Array, BlockIteration, EigenResult
+from scalefair.linalg._base import TEXTS, Array, EigenResult
 from scalefair.linalg._chebyshev import SpectralBounds, spectral_bounds
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.linalg._orthonormalize import orthonormalize
@@ -89,74 +89,59 @@ def dual(
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
-    solver = _DualMinimization(operator, k, tol, bounds)
+    # 1. A shift below the spectrum, from its bounds.
+    scale = float(np.abs(bounds.nodes).max()) or 1.0
+    base.check_scale(scale)
+    tol = tol * scale
+    width = max(bounds.upper - bounds.lower, TINY)
+    objective = EnergyDual(operator, bounds.lower - SHIFT_MARGIN * width, k)
+    # 2. A start of full rank, for the gradient never adds a direction.
     V = random_generator(rng).standard_normal((n, k)) / np.sqrt(n)
     if start.shape[1]:
-        # Complete the start to full rank: the gradient never adds a direction.
         V[:, : start.shape[1]] = start[:, :k]
         V = orthonormalize(V, against=deflated, rng=rng)
     kernels.block_subtract(V, deflated, kernels.block_gram(deflated, V))
-    n_iter = solver.minimize(V, max_iter, callback)
-    H = orthonormalize(solver.objective.H, against=deflated, rng=rng)
-    return solver.result(H, V, n_iter, max_iter)
+
+    # 3. L-BFGS until the residuals of the primal block are small.
+    def done(n_iter: int, _: float) -> bool:
+        residuals = _ritz_residuals(objective, tol)
+        if callback is not None:
+            callback(int((residuals <= tol).sum()), float(residuals.max()))
+        return bool(residuals.max() <= tol)
+
+    n_iter = lbfgs(
+        objective, V, ftol=-np.inf, gtol=0, max_iter=max_iter, callback=done
+    ).n_iter
+    # 4. Ritz pairs in the span of the primal block, measured.
+    X = orthonormalize(objective.H, against=deflated, rng=rng)
+    V[...] = checked_product(operator, X)
+    values, S = base.eigh_descending(kernels.block_gram(X, V))
+    residuals = kernels.rotate_ritz(X, V, S, values)
+    residual = float(residuals.max())
+    converged = residual <= tol
+    n_products, n_bound_products = objective.n_products + 1, len(bounds.nodes)
+    return EigenResult(
+        values,
+        base.orient(X),
+        residuals,
+        n_bound_products + n_products,
+        n_bound_products + k * n_products,
+        n_iter,
+        converged,
+        base.stop_message(n_iter, max_iter, residual, converged, steps="L-BFGS steps"),
+    )
 
 
-class _DualMinimization(BlockIteration):
-    """L-BFGS on the dual function of an operator, and the primal residuals."""
-
-    def __init__(
-        self, operator: LinearOperator, k: int, tol: float, bounds: SpectralBounds
-    ) -> None:
-        super().__init__(operator)
-        self.n_bound_products = len(bounds.nodes)
-        width = max(bounds.upper - bounds.lower, TINY)
-        self.scale = float(np.abs(bounds.nodes).max()) or 1.0
-        base.check_scale(self.scale)
-        self.tol = tol * self.scale
-        self.objective = EnergyDual(operator, bounds.lower - SHIFT_MARGIN * width, k)
-
-    def minimize(
-        self, V: Array, max_iter: int, callback: Callable[[int, float], object] | None
-    ) -> int:
-        """Move `V` until the residuals are small; return the number of steps."""
-
-        def done(n_iter: int, _: float) -> bool:
-            residuals = self.residuals()
-            if callback is not None:
-                callback(int((residuals <= self.tol).sum()), float(residuals.max()))
-            return bool(residuals.max() <= self.tol)
-
-        return lbfgs(
-            self.objective, V, ftol=-np.inf, gtol=0, max_iter=max_iter, callback=done
-        ).n_iter
-
-    def residuals(self) -> Array:
-        """Residual norms of the Ritz pairs in the span of the primal block."""
-        H, MH = self.objective.H, self.objective.MH
-        T = kernels.block_gram(H, MH)
-        values, S = base.eigh_descending(T)
-        # |MH s|^2 - value^2 from Gram matrices: accurate to about sqrt(EPS) of M.
-        squares = ((kernels.block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
-        residuals: Array = np.sqrt(np.maximum(squares, 0.0))
-        if residuals.max() > max(self.tol, 1e-7 * np.abs(values).max()):
-            return residuals
-        return base.column_norms(MH @ S - (H @ S) * values)
-
-    def result(self, X: Array, work: Array, n_iter: int, max_iter: int) -> EigenResult:
-        """Ritz pairs in the span of X, measured; both blocks are overwritten."""
-        work[...] = checked_product(self.operator, X)
-        T = kernels.block_gram(X, work)
-        values, S = base.eigh_descending(T)
-        residuals = kernels.rotate_ritz(X, work, S, values)
-        residual = float(residuals.max())
-        converged = residual <= self.tol
-        n_products = self.objective.n_products + 1
-        self.n_products = self.n_bound_products + n_products
-        self.n_columns = self.n_bound_products + len(values) * n_products
-        message = base.stop_message(
-            n_iter, max_iter, residual, converged, steps="L-BFGS steps"
-        )
-        return self.result_of((values, X, residuals), n_iter, converged, message)
+def _ritz_residuals(objective: EnergyDual, tol: float) -> Array:
+    """Residual norms of the Ritz pairs in the span of the primal block."""
+    H, MH = objective.H, objective.MH
+    values, S = base.eigh_descending(kernels.block_gram(H, MH))
+    # |MH s|^2 - value^2 from Gram matrices: accurate to about sqrt(EPS) of M.
+    squares = ((kernels.block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
+    residuals: Array = np.sqrt(np.maximum(squares, 0.0))
+    if residuals.max() > max(tol, 1e-7 * np.abs(values).max()):
+        return residuals
+    return base.column_norms(MH @ S - (H @ S) * values)
 
 
 class EnergyDual:
@@ -204,31 +189,30 @@ class EnergyDual:
         # With X(t) = V + t D: |M X|_* from the Gram matrix of MX, which is quadratic
         # in t, as is the squared distance |X - B|^2.
         self._multiply(D, self._MD)
-        cross = kernels.block_gram(self._MV, self._MD)
-        square = kernels.block_gram(self._MD, self._MD)
-        linear, length = kernels.inner(self._V, D), kernels.inner(D, D)
+        self._cross = kernels.block_gram(self._MV, self._MD)
+        self._square = kernels.block_gram(self._MD, self._MD)
+        self._linear, self._length = kernels.inner(self._V, D), kernels.inner(D, D)
         if self.B is not None:
-            linear -= kernels.inner(self.B, D)
-        gram_0, distance_0 = self._gram, self._distance
-
-        def measures(t: float) -> tuple[Array, float]:
-            gram = gram_0 + t * (cross + cross.T) + t**2 * square
-            return gram, distance_0 + 2 * t * linear + t**2 * length
+            self._linear -= kernels.inner(self.B, D)
 
         def along(t: float) -> tuple[float, float]:
-            gram, distance = measures(t)
+            gram, distance = self._measures(t)
             root = inverse_root(gram)
             value = distance / (2 * self.curvature) - root.nuclear_norm
             # Derivative of the nuclear norm: <polar(MV + t MD), MD>.
-            growth = float((root.matrix * (cross + t * square)).sum())
-            return value, (linear + t * length) / self.curvature - growth
+            growth = float((root.matrix * (self._cross + t * self._square)).sum())
+            return value, (self._linear + t * self._length) / self.curvature - growth
 
-        self._line = measures
         return along
+
+    def _measures(self, t: float) -> tuple[Array, float]:
+        """Gram matrix and squared distance at ``V + t D``."""
+        gram = self._gram + t * (self._cross + self._cross.T) + t**2 * self._square
+        return gram, self._distance + 2 * t * self._linear + t**2 * self._length
 
     def move(self, D: Array, t: float) -> float:
         kernels.add_scaled(self._MV, t, self._MD)
-        self._gram, self._distance = self._line(t)
+        self._gram, self._distance = self._measures(t)
         self._n_moves += 1
         if self._n_moves % 10 == 0:  # rounding errors accumulate
             self._measure()

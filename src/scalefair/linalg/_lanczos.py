@@ -154,10 +154,17 @@ class _DeflatedRuns(BlockIteration):
         self, k: int, done: Callable[[ThickRestartLanczos], bool]
     ) -> ThickRestartLanczos:
         """Lanczos from a random vector orthogonal to the deflated ones."""
+        # The start has no component along what the caller left out, and the run
+        # projects its products away from the eigenvectors computed so far.
         start = self.rng.standard_normal(self.operator.shape[0])
         start -= self.deflated @ (self.deflated.T @ start)
+
+        def product(x: Array, out: Array) -> None:
+            apply_block(self.operator, x[:, None], out.reshape(-1, 1))
+            self.count(1)
+
         run = ThickRestartLanczos(
-            self.product,
+            product,
             [1.0],
             k,
             start,
@@ -166,18 +173,14 @@ class _DeflatedRuns(BlockIteration):
             random_state=self.rng,
         )
         run.scale = self.scale
-        run.run(lambda it: self.is_exhausted(it) or done(it), chunk=5)
+
+        def ends(it: ThickRestartLanczos) -> bool:
+            n_fillings = it.n_restarts + (len(it.values) == it.ncv)
+            return n_fillings >= self.max_iter or done(it)
+
+        run.run(ends, chunk=5)
         self.scale = run.scale
         return run
-
-    def product(self, x: Array, out: Array) -> None:
-        """Product with one vector."""
-        apply_block(self.operator, x[:, None], out.reshape(-1, 1))
-        self.count(1)
-
-    def is_exhausted(self, run: ThickRestartLanczos) -> bool:
-        """Whether the basis has been filled `max_iter` times."""
-        return run.n_restarts + (len(run.values) == run.ncv) >= self.max_iter
 
     def is_accurate(self, run: ThickRestartLanczos) -> bool:
         """Whether the wanted pairs of a run have converged, by its estimates."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import brentq
@@ -32,14 +31,11 @@ class BlockObjective(Protocol):
         """Move to ``V + t D``, which is `V` now; return the value there."""
 
 
-@dataclass(frozen=True)
-class MinimizeResult:
-    """How a minimisation ended."""
+class MinimizeResult(NamedTuple):
+    """Value and number of steps at the end of a minimisation."""
 
     value: float
     n_iter: int
-    converged: bool
-    message: str
 
 
 @kernels.single_blas_thread()
@@ -56,7 +52,8 @@ def lbfgs(
     """Minimise a smooth function of the C-contiguous (n, k) block V, in place.
 
     Stops when a step lowers the value f by less than ``ftol * max(|f|, 1)``, no entry
-    of the gradient exceeds `gtol`, or ``callback(n_iter, value)`` returns True. The
+    of the gradient exceeds `gtol`, ``callback(n_iter, value)`` returns True, or no step
+    lowers the value: rounding level is reached, or the function is unbounded. The
     memory holds `n_pairs` steps and gradient differences: ten saved no iteration.
     """
     # The two-loop recursion (Nocedal, Wright 2006, algorithm 7.4) on inner products
@@ -66,30 +63,30 @@ def lbfgs(
     objective.gradient(memory.gradient)
     memory.measure([])
     n_iter = 0
-    while True:
-        if gtol > 0 and _largest(memory.gradient) <= gtol:
-            return MinimizeResult(value, n_iter, True, "Gradient below gtol.")
-        if n_iter >= max_iter:
-            message = f"max_iter = {max_iter} steps reached: raise max_iter or gtol."
-            return MinimizeResult(value, n_iter, False, message)
+    while n_iter < max_iter:
+        if gtol > 0 and max(memory.gradient.max(), -memory.gradient.min()) <= gtol:
+            break
+        # 1. Quasi-Newton direction, and a step along it.
         D = memory.direction()
         t = _step_length(objective.line(D))
-        if t is None and memory.order:
+        if t is None:
+            if not memory.order:
+                break
             memory.order.clear()  # try the negative gradient
             continue
-        if t is None:
-            message = "No lower value along the gradient: rounding level reached."
-            return MinimizeResult(value, n_iter, False, message)
-        old_value = value
+        # 2. Move, and add the step to the memory.
+        previous_value = value
         kernels.add_scaled(V, t, D)
         value = objective.move(D, t)
         objective.gradient(memory.next_gradient())
         memory.store(t)
         n_iter += 1
+        # 3. Stop by the callback's or by the value's criterion.
         if callback is not None and callback(n_iter, value):
-            return MinimizeResult(value, n_iter, True, "Stopped by the callback.")
-        if old_value - value <= ftol * max(abs(old_value), abs(value), 1.0):
-            return MinimizeResult(value, n_iter, True, "Decrease below ftol.")
+            break
+        if previous_value - value <= ftol * max(abs(previous_value), abs(value), 1.0):
+            break
+    return MinimizeResult(value, n_iter)
 
 
 class _Memory:
@@ -192,8 +189,3 @@ def _step_length(along: Callable[[float], tuple[float, float]]) -> float | None:
     root = brentq(lambda t: along(t)[1], low, high, xtol=1e-12 * high, rtol=1e-3)
     is_lower = along(root)[0] < initial_value
     return float(root) if meets_wolfe(root) or is_lower else None
-
-
-def _largest(X: Array) -> float:
-    """Largest modulus of an entry."""
-    return float(max(X.max(initial=0.0), -X.min(initial=0.0)))

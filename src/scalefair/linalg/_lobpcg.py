@@ -187,8 +187,11 @@ class _SearchSubspace(BlockIteration):
         against = np.hstack([self.deflated, self.basis])
         W = orthonormalize(W, against=against, rng=self.rng)
         AW = self._product(W)
-        # 2. Ritz vectors in the span of [X, P, W], and the next directions P.
-        H = self._projected(W, AW)
+        # 2. Ritz vectors in the span of [X, P, W], and the next directions P. H is the
+        #    matrix of A in that basis.
+        across, corner = kernels.block_gram(self.basis, AW), kernels.block_gram(W, AW)
+        corner = (corner + corner.T) / 2
+        H = np.block([[self.projected, across], [across.T, corner]])
         values, S = base.eigh_descending(H)
         C = np.hstack([S[:, :m], _directions(S[:, :m], active)])
         # 3. Basis, image and residuals by linear combinations: no other product.
@@ -224,11 +227,6 @@ class _SearchSubspace(BlockIteration):
         X, AX = self.basis[:, : self.m], self.image[:, : self.m]
         self.residuals = AX - X * self.values
         self.residual_norms = base.column_norms(self.residuals)
-
-    def _projected(self, W: Array, AW: Array) -> Array:
-        """Return the matrix of A in the basis [X, P, W]."""
-        across, corner = kernels.block_gram(self.basis, AW), kernels.block_gram(W, AW)
-        return np.block([[self.projected, across], [across.T, (corner + corner.T) / 2]])
 
     def _product(self, X: Array) -> Array:
         Y = np.empty_like(X)

@@ -80,7 +80,17 @@ def orthonormalize(
             noise = 0.0
             continue
         if not ((norms > min_norm) & (norms < max_norm)).all():
-            _rescale(X, rng)
+            # Divide by the largest entries; columns of zeros become random ones.
+            peaks = np.abs(X).max(axis=0)
+            if not np.isfinite(peaks).all():
+                raise FloatingPointError(
+                    "The block to orthonormalise has entries that are not finite: "
+                    "check the operator and the starting vectors for NaN and infinity."
+                )
+            is_zero = peaks == 0
+            X[:, is_zero] = rng.standard_normal((n, int(is_zero.sum())))
+            peaks[is_zero] = 1
+            X /= peaks
             continue
         # 4. Multiply by the inverse square root of the Gram matrix of unit columns.
         with kernels.single_blas_thread():
@@ -91,17 +101,3 @@ def orthonormalize(
         # Largest norm of the rotation's rounding errors.
         noise = 2 * float(np.sqrt(epsilon / values[-1]))
     return X
-
-
-def _rescale(X: np.ndarray, rng: np.random.RandomState) -> None:
-    """Divide each column by its largest entry; replace zero columns by random ones."""
-    peaks = np.abs(X).max(axis=0)
-    if not np.isfinite(peaks).all():
-        raise FloatingPointError(
-            "The block to orthonormalise has entries that are not finite: check the "
-            "operator and the starting vectors for NaN and infinity."
-        )
-    is_zero = peaks == 0
-    X[:, is_zero] = rng.standard_normal((X.shape[0], int(is_zero.sum())))
-    peaks[is_zero] = 1
-    X /= peaks

@@ -327,15 +327,10 @@ class ThickRestartLanczos:
 
     def _multiply(self, j: int) -> Array:
         """Product of the weighted sum with a basis vector, deflated."""
-        if len(self.weights) == 1:
-            out = self._stored[:, 0]
-            self.products(self._V[j], out)
-            out *= self.weights
-            w: Array = out[0]
-        else:
-            out = self._stored[:, j]
-            self.products(self._V[j], out)
-            w = self.weights @ out
+        # Products with a single operator are not stored.
+        out = self._stored[:, j if len(self.weights) > 1 else 0]
+        self.products(self._V[j], out)
+        w: Array = self.weights @ out
         self._deflate(w)
         self.n_products += 1
         return w

@@ -144,17 +144,31 @@ def augmented_lagrangian(
     x = np.array(x0, dtype=np.float64)
     if x.ndim != 1 or not np.isfinite(x).all():
         raise ValueError(f"x0 must be a vector of finite numbers, got {x}.")
-    value = _finite(evaluate(x), "x0")
+    value = _check_finite(evaluate(x), "x0")
     m = value.constraints.size
     lam = np.zeros(m) if multipliers is None else as_multipliers(multipliers, m)
-    n_calls, violation = 1, np.inf
+    last, n_calls = (x, value), 1  # the last evaluation, and their number
+
+    def value_at(v: Array) -> ConstrainedValue:
+        nonlocal last, n_calls
+        if not np.array_equal(v, last[0]):
+            last, n_calls = (v.copy(), evaluate(v)), n_calls + 1
+        return last[1]
+
+    def lagrangian(v: Array) -> tuple[float, Array]:
+        """Value and gradient of the augmented Lagrangian."""
+        value = value_at(v)
+        weights = np.maximum(lam + penalty * value.constraints, 0.0)
+        square = float(weights @ weights) / (2 * penalty)
+        return value.objective + square, value.gradient + value.pull_back(weights)
+
+    violation = np.inf
     # Largest derivative that L-BFGS may leave: at first, and in the end.
     gtol, final_gtol = 1e-2, 0.1 * stationarity / np.sqrt(x.size)
     history: list[tuple[float, float, int]] = []
     converged = False
     while not converged and len(history) < max_iter:
         # Step 1: minimise the augmented Lagrangian.
-        lagrangian = _Lagrangian(evaluate, lam, penalty)
         solution = minimize(
             lagrangian,
             x,
@@ -168,17 +182,18 @@ def augmented_lagrangian(
             },
         )
         moved = not np.array_equal(solution.x, x)
-        previous = value.objective
-        x = solution.x
-        value = _finite(lagrangian.value_at(x), f"the end of round {len(history) + 1}")
-        n_calls += lagrangian.n_calls
+        x, previous = solution.x, value.objective
+        value = _check_finite(value_at(x), f"the end of round {len(history) + 1}")
         # Step 2: multipliers of the first order.
         lam = np.maximum(lam + penalty * value.constraints, 0.0)
-        # Step 3: residuals, and whether they are small enough.
-        previous_violation, violation = violation, _violation(value, lam)
+        # Step 3: residuals: the violation is infeasibility or failing complementarity,
+        # whichever is larger.
+        largest = float(value.constraints.max(initial=0.0))
+        products = np.abs(lam * value.constraints)
+        previous_violation = violation
+        violation = max(largest, float(products.max(initial=0.0)))
         residual = float(np.linalg.norm(value.gradient + value.pull_back(lam)))
-        infeasibility = max(float(value.constraints.max(initial=0.0)), 0.0)
-        history.append((value.objective, infeasibility, n_calls))
+        history.append((value.objective, largest, n_calls))
         is_settled = abs(value.objective - previous) <= settled * abs(previous)
         converged = violation <= tol and (
             residual <= stationarity or (is_settled and moved)
@@ -192,7 +207,7 @@ def augmented_lagrangian(
     return AugmentedLagrangianResult(
         x=x,
         objective=value.objective,
-        infeasibility=infeasibility,
+        infeasibility=largest,
         multipliers=lam,
         kkt_residual=max(residual, violation),
         penalty=penalty,
@@ -203,8 +218,7 @@ def augmented_lagrangian(
     )
 
 
-def _finite(value: ConstrainedValue, where: str) -> ConstrainedValue:
-    """Return the value after checking its numbers."""
+def _check_finite(value: ConstrainedValue, where: str) -> ConstrainedValue:
     for name in ("objective", "gradient", "constraints"):
         if not np.isfinite(getattr(value, name)).all():
             raise FloatingPointError(
@@ -212,36 +226,3 @@ def _finite(value: ConstrainedValue, where: str) -> ConstrainedValue:
                 "check the data, or start nearer to the solution."
             )
     return value
-
-
-def _violation(value: ConstrainedValue, multipliers: Array) -> float:
-    """Infeasibility or failing complementarity, whichever is larger."""
-    products = np.abs(multipliers * value.constraints)
-    largest = float(value.constraints.max(initial=0.0))
-    return max(largest, float(products.max(initial=0.0)))
-
-
-class _Lagrangian:
-    """The augmented Lagrangian with its gradient; remembers the last evaluation."""
-
-    def __init__(
-        self,
-        evaluate: Callable[[Array], ConstrainedValue],
-        multipliers: Array,
-        penalty: float,
-    ) -> None:
-        self.evaluate, self.multipliers = evaluate, multipliers
-        self.penalty, self.n_calls = penalty, 0
-        self._last: tuple[Array, ConstrainedValue] | None = None
-
-    def value_at(self, x: Array) -> ConstrainedValue:
-        if self._last is None or not np.array_equal(x, self._last[0]):
-            self._last = x.copy(), self.evaluate(x)
-            self.n_calls += 1
-        return self._last[1]
-
-    def __call__(self, x: Array) -> tuple[float, Array]:
-        value = self.value_at(x)
-        weights = np.maximum(self.multipliers + self.penalty * value.constraints, 0.0)
-        penalty = float(weights @ weights) / (2 * self.penalty)
-        return value.objective + penalty, value.gradient + value.pull_back(weights)

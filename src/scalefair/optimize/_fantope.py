@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,11 +95,13 @@ def minimax_on_fantope(
     >>> round(solution.value, 6), solution.weights.round(6)
     (0.75, array([0.75, 0.25]))
     """
+    # 1. Matrices of order one; smaller gaps than `floor` are rounding.
     A, b = _check_problem(A, b, k)
     scale = float(np.sqrt((A * A).sum(axis=(1, 2))).max())
     scale = scale if scale > 0 else 1.0
     A, b = A / scale, b / scale
     floor = 8 * EPS * np.sqrt(A.shape[1]) * max(1.0, float(np.abs(b).max()))
+    # 2. Follow the central path; keep the best W and the best weights.
     path = CentralPath(A, b, k)
     best = _certify(A, b, k, path.W, path.weights)
     history = [best.gap]
@@ -119,8 +122,13 @@ def minimax_on_fantope(
         ):
             reason = "rounding stopped progress; raise tol"
             break
+    # 3. The result, in the units of the problem.
     allowed = max(tol * abs(best.value), floor)
     converged = bool(best.gap <= allowed)
+    message = "The gap is within the tolerance."
+    if not converged:
+        message = f"The gap is {format_distinct(best.gap * scale, allowed * scale)}: "
+        message += f"{reason}."
     return replace(
         best,
         value=best.value * scale,
@@ -128,10 +136,7 @@ def minimax_on_fantope(
         gap=best.gap * scale,
         n_iter=n_iter,
         converged=converged,
-        message="The gap is within the tolerance."
-        if converged
-        else "The gap is "
-        f"{format_distinct(best.gap * scale, allowed * scale)}: {reason}.",
+        message=message,
     )
 
 
@@ -156,21 +161,20 @@ def _check_problem(A: ArrayLike, b: ArrayLike, k: int) -> tuple[Array, Array]:
 
 
 def _certify(A: Array, b: Array, k: int, W: Array, weights: Array) -> FantopeResult:
-    W = _with_trace(W, k)
+    """Values of both problems at a feasible point next to the iterate."""
+    # 1. Move W towards 0 or the identity until rounding in its trace is gone.
+    n, trace = W.shape[0], float(np.trace(W))
+    if trace > k:
+        W = W * (k / trace)
+    else:
+        W = W + (np.eye(n) - W) * ((k - trace) / (n - trace))
     weights = np.maximum(weights, 0.0)
     weights = weights / weights.sum()
+    # 2. The largest function at W, and the dual function at the weights.
     value = float((b - np.einsum("gij,ij->g", A, W)).max())
     mu = np.linalg.eigvalsh(np.tensordot(weights, A, axes=1))
-    bound = float(weights @ b) - float(mu[mu.size - k :].sum())
+    bound = float(weights @ b) - float(mu[n - k :].sum())
     return FantopeResult(W, weights, value, bound, value - bound, 0, False, "")
-
-
-def _with_trace(W: Array, k: int) -> Array:
-    """Move `W` towards 0 or the identity until rounding in its trace is gone."""
-    n, trace = W.shape[0], float(np.trace(W))
-    end, share = np.eye(n), (k - trace) / (n - trace)
-    moved: Array = W * (k / trace) if trace > k else W + (end - W) * share
-    return moved
 
 
 def _better(old: FantopeResult, new: FantopeResult) -> FantopeResult:
@@ -216,8 +220,7 @@ class _ScaledPair:
         return float(((lam + dP) * (lam + dD)).sum())
 
 
-@dataclass(frozen=True)
-class _NewtonStep:
+class _NewtonStep(NamedTuple):
     """Search direction; matrices in the scaled coordinates of their pair."""
 
     weights: Array
@@ -263,17 +266,17 @@ class CentralPath:
         """One predictor-corrector step."""
         # Step 1: the scaling and the Newton system at the iterate; nu is the mean
         # product of the complementary pairs.
-        first, second = _ScaledPair(self.W, self.Z), _ScaledPair(self.V, self.Y)
-        system = _NewtonSystem(self, first, second)
+        self._set_up()
+        first, second = self.first, self.second
         total = float(self.weights @ self.slacks)
         total += float((first.lam**2).sum() + (second.lam**2).sum())
         nu = total / (self.slacks.size + 2 * self.n)
 
         # Step 2: predictor, towards products of zero.
-        affine = system.solve(
+        affine = self._solve(
             -np.diag(first.lam), -np.diag(second.lam), -self.weights * self.slacks
         )
-        alpha, beta = self._steps(affine, first, second, 1.0)
+        alpha, beta = self._step_lengths(affine, 1.0)
         predicted = float(
             (self.slacks + alpha * affine.slacks)
             @ (self.weights + beta * affine.weights)
@@ -283,13 +286,13 @@ class CentralPath:
         nu *= min(1.0, max(predicted / total, 1e-6)) ** 3  # Mehrotra's centring
 
         # Step 3: corrector, with second-order terms.
-        step = system.solve(
+        step = self._solve(
             first.target(nu, affine.W, affine.Z),
             second.target(nu, affine.V, affine.Y),
             nu - self.weights * self.slacks - affine.weights * affine.slacks,
         )
         # Step 4: 98 % of the way to the boundary, so that iterates stay inside.
-        alpha, beta = self._steps(step, first, second, 0.98)
+        alpha, beta = self._step_lengths(step, 0.98)
         self.W = self.W + alpha * step.change
         self.V = self.V - alpha * step.change
         self.slacks = self.slacks + alpha * step.slacks
@@ -299,71 +302,66 @@ class CentralPath:
         self.weights = self.weights + beta * step.weights
         self.tau += beta * step.tau
 
-    def _steps(
-        self, step: _NewtonStep, first: _ScaledPair, second: _ScaledPair, share: float
-    ) -> tuple[float, float]:
-        primal = min(
-            first.max_step(step.W),
-            second.max_step(step.V),
-            _max_step(self.slacks, step.slacks),
-        )
-        dual = min(
-            first.max_step(step.Z),
-            second.max_step(step.Y),
-            _max_step(self.weights, step.weights),
-        )
-        return min(1.0, share * primal), min(1.0, share * dual)
+    def _set_up(self) -> None:
+        """Linearise the optimality conditions, reduced to the G weights, tau and t.
 
-
-class _NewtonSystem:
-    """Linearised optimality conditions, reduced to the G weights, tau and t.
-
-    With ``X^T Theta_W^-1 X = I`` and ``X^T Theta_V^-1 X = D^2`` for the two scaling
-    points, ``dW = X M X^T`` turns the equation for the n x n unknown into a division
-    of entries: ``M_ij (1 + d_i^2 d_j^2) = (X^T (sum dlambda A - dtau I + H) X)_ij``.
-    """
-
-    def __init__(
-        self, path: CentralPath, first: _ScaledPair, second: _ScaledPair
-    ) -> None:
-        self.path, self.first, self.second = path, first, second
-        _, d, Qt = np.linalg.svd(second.R_inv @ first.R)
-        self.X = X = first.R @ Qt.T
+        With ``X^T Theta_W^-1 X = I`` and ``X^T Theta_V^-1 X = D^2`` for the two scaling
+        points, ``dW = X M X^T`` turns the equation for the n x n unknown into a
+        division of entries:
+        ``M_ij (1 + d_i^2 d_j^2) = (X^T (sum dlambda A - dtau I + H) X)_ij``.
+        """
+        G, n = self.slacks.size, self.n
+        self.first = _ScaledPair(self.W, self.Z)
+        self.second = _ScaledPair(self.V, self.Y)
+        _, d, Qt = np.linalg.svd(self.second.R_inv @ self.first.R)
+        self.X = X = self.first.R @ Qt.T
         self.divisor = 1 + np.multiply.outer(d**2, d**2)
-        G, n = path.slacks.size, path.n
         self.T = np.empty((G + 1, n, n))  # the matrices A_g and -I, transformed
-        np.matmul(X.T, path.A @ X, out=self.T[:G])
+        np.matmul(X.T, self.A @ X, out=self.T[:G])
         self.T[G] = -(X.T @ X)
         flat = self.T.reshape(G + 1, -1)
-        K = np.zeros((G + 2, G + 2))
+        self.K = K = np.zeros((G + 2, G + 2))
         K[: G + 1, : G + 1] = (flat / self.divisor.ravel()) @ flat.T
-        K[np.arange(G), np.arange(G)] += path.slacks / path.weights
+        K[np.arange(G), np.arange(G)] += self.slacks / self.weights
         K[:G, G + 1] = K[G + 1, :G] = 1.0
-        self.K = K
-        # Residuals: zero at the start, but for rounding, which must not pile up.
-        M = np.tensordot(path.weights, path.A, axes=1)
-        self.dual_residual = M - path.tau * np.eye(n) - path.Y + path.Z
-        self.trace_residual = path.k - float(np.trace(path.W))
-        self.slack_residual = path.t - path.values() - path.slacks
-        self.sum_residual = 1.0 - float(path.weights.sum())
 
-    def solve(self, E_W: Array, E_V: Array, e: Array) -> _NewtonStep:
+    def _solve(self, E_W: Array, E_V: Array, e: Array) -> _NewtonStep:
         """Direction for the right-hand sides of the three complementarities."""
-        path, first, second = self.path, self.first, self.second
-        G = path.slacks.size
-        H = self.dual_residual - second.dual_back(E_V) + first.dual_back(E_W)
+        G, first, second = self.slacks.size, self.first, self.second
+        # 1. Residuals: zero at the start, but for rounding, which must not pile up.
+        M = np.tensordot(self.weights, self.A, axes=1)
+        H = M - self.tau * np.eye(self.n) - self.Y + self.Z
+        slack_residual = self.t - self.values() - self.slacks
+        trace_residual = self.k - float(np.trace(self.W))
+        # 2. The reduced system for the weights, tau and t.
+        H = H - second.dual_back(E_V) + first.dual_back(E_W)
         H = self.X.T @ H @ self.X
         h = self.T.reshape(G + 1, -1) @ (H / self.divisor).ravel()
         rhs = np.empty(G + 2)
-        rhs[:G] = e / path.weights - self.slack_residual - h[:G]
-        rhs[G] = -self.trace_residual - h[G]
-        rhs[G + 1] = self.sum_residual
+        rhs[:G] = e / self.weights - slack_residual - h[:G]
+        rhs[G] = -trace_residual - h[G]
+        rhs[G + 1] = 1.0 - float(self.weights.sum())
         x = np.linalg.solve(self.K, rhs)
+        # 3. The other unknowns.
         M = (np.tensordot(x[: G + 1], self.T, axes=1) + H) / self.divisor
         dW = _sym(self.X @ M @ self.X.T)
         W, V = first.primal(dW), -second.primal(dW)
-        slacks = (e - path.slacks * x[:G]) / path.weights
+        slacks = (e - self.slacks * x[:G]) / self.weights
         return _NewtonStep(x[:G], slacks, x[G], x[G + 1], dW, W, E_W - W, V, E_V - V)
+
+    def _step_lengths(self, step: _NewtonStep, share: float) -> tuple[float, float]:
+        """Primal and dual step: a share of the way to the boundary, at most 1."""
+        primal = min(
+            self.first.max_step(step.W),
+            self.second.max_step(step.V),
+            _max_step(self.slacks, step.slacks),
+        )
+        dual = min(
+            self.first.max_step(step.Z),
+            self.second.max_step(step.Y),
+            _max_step(self.weights, step.weights),
+        )
+        return min(1.0, share * primal), min(1.0, share * dual)
 
 
 def _max_step(x: Array, dx: Array) -> float:

@@ -24,12 +24,7 @@ from scalefair.optimize._dc_problem import (
     residual_at,
     residual_of_aggregate,
 )
-from scalefair.optimize._proximal_bundle import (
-    BundleSolver,
-    Metric,
-    SubproblemResult,
-    SubproblemSolution,
-)
+from scalefair.optimize._proximal_bundle import BundleSolver, Metric, SubproblemResult
 from scalefair.optimize._simplex import Array
 
 # Default calls per subproblem.
@@ -120,29 +115,22 @@ def idca(
     )
     history: list[DCRecord] = []
     while True:
-        # Step 1: an inexact solution of the convex subproblem at the centre.
+        # Step 1: an inexact solution of the convex subproblem at the centre, the
+        # smallest residual that is proved with it, and the next centre.
         calls = int(min(per_subproblem, max(call_limit - oracle.n_calls, 1)))
-        solved = step.solve(centre, calls)
-        # Step 2: the smallest residual that is proved.
-        certificate = residual, _, best = step.certify(centre, solved)
+        certificate, centre = step.iterate(centre, calls)
+        residual, _, best = certificate
         history.append(
             DCRecord(best.objective, best.infeasibility, residual.value, oracle.n_calls)
         )
         if callback is not None:
             callback(history[-1])
-        # Step 3: the next centre and proximal weight.
-        converged = residual.value <= tol
-        stuck = not step.advance(centre, solved)
-        if (
-            converged
-            or stuck
-            or len(history) >= max_iter
-            or oracle.n_calls >= call_limit
-        ):
+        # Step 2: the end, also where no subproblem gives a better point.
+        is_limit = len(history) >= max_iter or oracle.n_calls >= call_limit
+        if residual.value <= tol or step.is_stuck or is_limit:
             break
-        centre = solved.point
     advice = "the limit was reached; raise max_iter or max_calls."
-    if stuck:
+    if step.is_stuck:
         advice = "no subproblem gave a better point; raise tol or mu."
     if residual.violation >= residual.value:
         advice = "the constraints are violated; start from a feasible point."
@@ -194,28 +182,35 @@ class _BundleStep:
         self.n_falls = 0
         self.n_failures = 0
 
-    def solve(self, centre: OraclePoint, calls: int) -> SubproblemSolution:
-        return self.solver.solve(centre, calls, self.inertia)
+    @property
+    def is_stuck(self) -> bool:
+        """Whether no step improves the point."""
+        return self.n_failures >= 5
 
-    def certify(self, centre: OraclePoint, solved: SubproblemSolution) -> _Certificate:
-        """Smallest residual that is proved, of the old or the new point."""
-        new, lam, model = solved.point, solved.result.multipliers, solved.model
+    def iterate(
+        self, centre: OraclePoint, calls: int
+    ) -> tuple[_Certificate, OraclePoint]:
+        """Solve a subproblem; return what it proves, and the next centre."""
+        solved, new = self.solver.solve(centre, calls, self.inertia)
+        # 1. Residuals by the subgradients at two points, of the new or the old one.
+        lam, model = solved.multipliers, self.solver.model
         proved = [
             (residual_at(x, lam, hat), x)
             for x, hat in ((new, new), (centre, new), (centre, centre))
         ]
-        if model is not None:
-            norm = float(np.linalg.norm(model.aggregate + model.shift))
-            for hat in (new, centre):
-                error = model.error(hat)
-                residual = residual_of_aggregate(centre, lam, hat, norm, error)
-                proved.append((residual, centre))
+        # 2. Residuals by the combination of cuts that solved the model.
+        norm = float(np.linalg.norm(model.aggregate + model.shift))
+        for hat in (new, centre):
+            error = model.error(hat)
+            residual = residual_of_aggregate(centre, lam, hat, norm, error)
+            proved.append((residual, centre))
         residual, point = min(proved, key=lambda pair: pair[0].value)
-        return residual, lam, point
+        self._adapt(centre, new, solved.n_calls)
+        return (residual, lam, point), new
 
-    def advance(self, centre: OraclePoint, solved: SubproblemSolution) -> bool:
-        """Prepare the next subproblem; False if no step improves the point."""
-        solver, new = self.solver, solved.point
+    def _adapt(self, centre: OraclePoint, new: OraclePoint, n_calls: int) -> None:
+        """Adapt proximal weight and inertia for the next subproblem."""
+        solver = self.solver
         if new is centre:
             # With inertia the step may be too long; without it the weight is too small.
             if self.inertia is None:
@@ -223,18 +218,16 @@ class _BundleStep:
                 solver.mu *= 4
                 self.min_mu = max(self.min_mu, solver.mu / 10)
             self.inertia, self.n_falls = None, 0
-            return self.n_failures < 5
+            return
         self.n_failures = 0
-        calls = solved.result.n_calls
         # Many calls say that the step was long, a single one that it was short.
-        if calls > 8:
+        if n_calls > 8:
             solver.mu *= 2
-        elif calls == 1:
+        elif n_calls == 1:
             solver.mu = max(solver.mu / 1.1, self.min_mu)
         self.n_falls = self.n_falls + 1 if new.objective < centre.objective else 0
         momentum = self.n_falls / (self.n_falls + 3)  # as Nesterov's
         self.inertia = momentum * (new.x - centre.x) if self.n_falls else None
-        return True
 
 
 @documented(**TEXTS)
@@ -285,7 +278,7 @@ def switching_subgradient(
     oracle = CountingOracle(problem)
     centre = oracle(oracle.start(center, "center"))
     step = _SwitchingStep(oracle, Metric(metric, oracle.n), mu, eps)
-    return step.solve(centre, max_calls).result
+    return step.solve(centre, max_calls)[0]
 
 
 @dataclass
@@ -296,8 +289,11 @@ class _SwitchingStep:
     metric: Metric
     mu: float
     eps: float
+    is_stuck: bool = False  # whether no step improves the point
 
-    def solve(self, centre: OraclePoint, max_calls: int) -> SubproblemSolution:
+    def solve(
+        self, centre: OraclePoint, max_calls: int
+    ) -> tuple[SubproblemResult, OraclePoint]:
         oracle, relax = self.oracle, centre.infeasibility
         n_calls = oracle.n_calls
         point, best = centre, centre
@@ -337,18 +333,19 @@ class _SwitchingStep:
             converged=False,
             message=message,
         )
-        return SubproblemSolution(result, best)
+        return result, best
 
-    def certify(self, centre: OraclePoint, solved: SubproblemSolution) -> _Certificate:
-        new = solved.point
+    def iterate(
+        self, centre: OraclePoint, calls: int
+    ) -> tuple[_Certificate, OraclePoint]:
+        """Solve a subproblem; return the smaller residual, and the next centre."""
+        solved, new = self.solve(centre, calls)
+        self.is_stuck = new is centre
         residual, multipliers = least_residual(new, new)
-        other = residual_at(centre, solved.result.multipliers, new)
+        other = residual_at(centre, solved.multipliers, new)
         if other.value < residual.value:
-            return other, solved.result.multipliers, centre
-        return residual, multipliers, new
-
-    def advance(self, centre: OraclePoint, solved: SubproblemSolution) -> bool:
-        return solved.point is not centre
+            return (other, solved.multipliers, centre), new
+        return (residual, multipliers, new), new
 
 
 @documented(**TEXTS)
@@ -406,6 +403,7 @@ def direct_switching_subgradient(
     history: list[DCRecord] = []
     every = max(1, -(-max_iter // 100))
     for t in range(max_iter + 1):
+        # 1. The nearly feasible point of smallest objective, else the least infeasible.
         allowed = eps / (t + 1) if decreasing else eps
         is_feasible = point.infeasibility <= allowed
         if is_feasible and not (best_is_feasible and point.objective >= best.objective):
@@ -416,6 +414,7 @@ def direct_switching_subgradient(
             history.append(
                 DCRecord(best.objective, best.infeasibility, np.nan, oracle.n_calls)
             )
+        # 2. A step along the objective's subgradient, or the worst constraint's.
         i = 0 if is_feasible else 1 + int(np.argmax(point.values[1:]))
         slope = point.plus_jacobian[i] - point.minus_jacobian[i]
         square = float(slope @ slope)

@@ -208,7 +208,14 @@ class _Chains:
         self.sums = sum_ties(weights * (y - self.centre))
         score_above = np.full(n_cuts, np.inf)
         score_above[self.cut_below] = scores
-        self.limits = _score_limits(score_above, self.starts, self.ends)
+        # A limit for each cut, halfway between the scores above and below it. No number
+        # lies between adjacent floats: take the lower one. Scores above a cut are
+        # larger than its limit.
+        score_below = np.append(score_above[1:], 0.0)
+        with np.errstate(invalid="ignore"):  # the ends are set below
+            middle = score_above / 2 + score_below / 2
+        self.limits: Array = np.where(middle < score_above, middle, score_below)
+        self.limits[self.starts], self.limits[self.ends] = np.inf, -np.inf
 
         # Levels A_k of the cuts, (n_conditions, n_cuts): from 0 to 1 in each chain.
         ranks = np.cumsum([sum_ties(weights * rows) for rows in is_compared], axis=1)
@@ -327,18 +334,6 @@ class _Chains:
         return cuts[is_kept], steps[is_kept] // STEPS_PER_BLOCK
 
 
-def _score_limits(score_above: Array, starts: Indices, ends: Indices) -> Array:
-    """Return a limit for each cut, halfway between the scores above and below it."""
-    score_below = np.append(score_above[1:], 0.0)
-    with np.errstate(invalid="ignore"):  # the ends are set below
-        middle = score_above / 2 + score_below / 2
-    # No number lies between adjacent floats: take the lower one. Scores above a cut
-    # are larger than its limit.
-    limits: Array = np.where(middle < score_above, middle, score_below)
-    limits[starts], limits[ends] = np.inf, -np.inf
-    return limits
-
-
 def _check_samples(
     y: Any, scores: Any, chains: Any, sample_weight: Any
 ) -> tuple[Array, Array, Indices, Array]:
@@ -369,6 +364,7 @@ def _check_conditions(
             f"levels_of must be booleans of shape {codes.shape}, or with a column for "
             f"each condition, got {rows.dtype} of shape {rows.shape}."
         )
+    # One row for each condition.
     is_compared = np.atleast_2d(rows.T)
     if len(is_compared) > 2 and n_chains > 2:
         raise ValueError(
@@ -384,5 +380,6 @@ def _check_conditions(
             f"levels_of: chain {chain} has no sample of condition {condition}, so no "
             "share of it is above a value."
         )
+    # The rarest first: a grid of levels, if there is one, is that of its levels.
     order = np.argsort(counts.sum(axis=1), kind="stable")
     return is_compared[order], counts[order]

@@ -112,16 +112,7 @@ def proximal_bundle(
     oracle = CountingOracle(problem)
     centre = oracle(oracle.start(center, "center"))
     solver = BundleSolver(oracle, Metric(metric, oracle.n), mu=mu, eps=eps)
-    return solver.solve(centre, max_calls).result
-
-
-@dataclass(frozen=True)
-class SubproblemSolution:
-    """Result of an inner solver, with the point and the model that prove it."""
-
-    result: SubproblemResult
-    point: OraclePoint
-    model: CutModel | None = None
+    return solver.solve(centre, max_calls)[0]
 
 
 class BundleSolver:
@@ -140,29 +131,27 @@ class BundleSolver:
     ) -> None:
         self.oracle, self.metric = oracle, metric
         self.mu, self.eps, self.share = mu, eps, share
-        self.cuts = Cuts(oracle.n)
+        self.model = CutModel(oracle.n, metric)
         # No more constraints can bind at once than there are variables.
         self.max_new = min(oracle.m, max(10, 2 * oracle.n), MAX_NEW_CUTS) + 1
         self.max_cuts = max(100, 8 * self.max_new)
 
     def solve(
         self, centre: OraclePoint, max_calls: int, inertia: Array | None = None
-    ) -> SubproblemSolution:
+    ) -> tuple[SubproblemResult, OraclePoint]:
         """Solve the subproblem at a centre; `inertia` moves the objective's prox."""
-        self.cuts.prune(2 * self.max_new)
-        oracle, first_call = self.oracle, self.oracle.n_calls
-        model = self._model(centre, inertia)
-        self._cut(model, centre)
+        oracle, model, first_call = self.oracle, self.model, self.oracle.n_calls
+        model.prune(2 * self.max_new)
+        model.move(centre, self.mu, inertia)
+        self._cut(centre)
         best, value, violation = centre, float(model.values(centre)[0]), 0.0
         converged, n_null_calls, eps = False, 0, self.eps
         while (
             not (converged or n_null_calls == MAX_NULL_CALLS)
             and oracle.n_calls - first_call < max_calls
         ):
-            if self.cuts.weights.size > self.max_cuts:
-                self.cuts.prune(2 * self.max_new)
-                bound, model = model.lower_bound, self._model(centre, inertia)
-                model.lower_bound = bound
+            if model.weights.size > self.max_cuts:
+                model.prune(2 * self.max_new)
             # Step 1: the minimiser of the model, and the functions there.
             model.solve()
             d = model.step
@@ -175,39 +164,40 @@ class BundleSolver:
                 best, value, violation = point, float(values[0] + prox), excess
             converged = value - model.lower_bound <= eps  # (27)
             # Step 3: new cuts.
-            n_null_calls = 0 if self._cut(model, point) else n_null_calls + 1
+            n_null_calls = 0 if self._cut(point) else n_null_calls + 1
+        gap = value - model.lower_bound
+        message = "Gap and violation are within the tolerance."
+        if not converged:
+            reason = "max_calls reached; raise max_calls, mu or eps."
+            if n_null_calls == MAX_NULL_CALLS:
+                reason = "rounding hides what is left; raise eps."
+            message = f"The gap is {format_distinct(gap, eps)}: {reason}"
         result = SubproblemResult(
             x=best.x,
             value=value,
             lower_bound=model.lower_bound,
-            gap=value - model.lower_bound,
+            gap=gap,
             violation=violation,
             multipliers=model.multipliers,
             n_calls=oracle.n_calls - first_call,
             converged=converged,
-            message=_message(converged, n_null_calls, value - model.lower_bound, eps),
+            message=message,
         )
-        return SubproblemSolution(result, best, model)
+        return result, best
 
-    def _model(self, centre: OraclePoint, inertia: Array | None) -> CutModel:
-        shift = np.zeros(self.oracle.n)
-        if inertia is not None:
-            shift = self.mu * self.metric.product(inertia)
-        return CutModel(self.cuts, centre, self.mu, self.metric, shift)
-
-    def _cut(self, model: CutModel, point: OraclePoint) -> bool:
+    def _cut(self, point: OraclePoint) -> bool:
         """Add the tangents that lie above the model near the centre, if there are."""
+        model = self.model
         values, d = model.values(point), point.x - model.centre.x
         size = np.abs(point.plus) + np.abs(model.centre.minus)
-        bounds = model.bounds(d)
-        new = values - bounds > 4 * EPS * size
+        new = values - model.bounds(d) > 4 * EPS * size
         # A constraint whose tangent stays negative within the step cannot bind yet.
         rows = point.plus_jacobian - model.minus_jacobian
         increase = np.linalg.norm(d) * np.linalg.norm(rows, axis=1)
         increase += self.mu / 2 * self.metric.square(d)
         new[1:] &= (values + increase >= 0)[1:]
         functions = np.flatnonzero(new)
-        if functions.size > self.max_new:
+        if functions.size > self.max_new:  # the objective and the most violated ones
             rank = np.where(functions > 0, values[functions], np.inf)
             order = np.argsort(-rank, kind="stable")[: self.max_new]
             functions = np.sort(functions[order])
@@ -216,55 +206,11 @@ class BundleSolver:
         return functions.size > 0
 
 
-def _message(converged: bool, n_null_calls: int, gap: float, eps: float) -> str:
-    if converged:
-        return "Gap and violation are within the tolerance."
-    reason = "max_calls reached; raise max_calls, mu or eps."
-    if n_null_calls == MAX_NULL_CALLS:
-        reason = "rounding hides what is left; raise eps."
-    return f"The gap is {format_distinct(gap, eps)}: {reason}"
-
-
-class Cuts:
-    """Affine minorants of the plus parts, valid for every centre."""
-
-    def __init__(self, n: int) -> None:
-        self.slopes = np.empty((0, n))  # a row for each cut
-        self.offsets = np.empty(0)  # heights at the centre
-        self.owners = np.empty(0, dtype=np.intp)  # the function above the cut
-        self.weights = np.empty(0)  # multipliers that the last subproblem gave
-        self.centre = np.zeros(n)
-
-    def move(self, centre: Array) -> None:
-        self.offsets = self.offsets + self.slopes @ (centre - self.centre)
-        self.centre = centre
-
-    def add(self, point: OraclePoint, functions: NDArray[np.intp]) -> None:
-        """Tangents of the given functions at a point."""
-        slopes = point.plus_jacobian[functions]
-        heights = point.plus[functions] - slopes @ (point.x - self.centre)
-        self.slopes = np.concatenate([self.slopes, slopes])
-        self.offsets = np.concatenate([self.offsets, heights])
-        self.owners = np.concatenate([self.owners, functions])
-        self.weights = np.concatenate([self.weights, np.zeros(functions.size)])
-
-    def keep(self, chosen: NDArray[np.bool_]) -> None:
-        self.slopes, self.offsets = self.slopes[chosen], self.offsets[chosen]
-        self.owners, self.weights = self.owners[chosen], self.weights[chosen]
-
-    def prune(self, newest: int) -> None:
-        """Drop the cuts without multiplier, but for the newest ones."""
-        chosen = self.weights > 0
-        chosen[max(chosen.size - newest, 0) :] = True
-        if not (self.owners[chosen] == 0).any():
-            chosen |= self.owners == 0
-        self.keep(chosen)
-
-
 class CutModel:
-    """Proximal subproblem with all plus parts replaced by their cuts.
+    """Cuts, and the proximal subproblem with all plus parts replaced by them.
 
-    With the minus parts linearised at the centre c, d = v - c and a common weight,
+    A cut is an affine minorant of a plus part, valid for every centre. With the minus
+    parts linearised at the centre c, d = v - c and a common weight, the model is
 
         minimise   max_j (b_j + G_j d) + mu/2 |d|^2    over the objective's cuts
         subject to b_j + G_j d + mu/2 |d|^2 <= 0       for the constraints' cuts.
@@ -277,35 +223,68 @@ class CutModel:
     centre (`relax`); `shift` is a slope taken from the objective.
     """
 
-    def __init__(
-        self, cuts: Cuts, centre: OraclePoint, mu: float, metric: Metric, shift: Array
-    ) -> None:
-        cuts.move(centre.x)
-        self.cuts, self.centre, self.mu = cuts, centre, mu
-        self.metric, self.shift, self.relax = metric, shift, centre.infeasibility
-        self.minus_jacobian = centre.minus_jacobian.copy()
-        self.minus_jacobian[0] += shift
-        self.rows = np.empty((0, centre.x.size))
-        self.heights = np.empty(0)
+    centre: OraclePoint
+
+    def __init__(self, n: int, metric: Metric) -> None:
+        self.metric = metric
+        # A row for each cut: slope, height at the centre, the function above it, and
+        # the multiplier that the last subproblem gave.
+        self.slopes, self.offsets = np.empty((0, n)), np.empty(0)
+        self.owners, self.weights = np.empty(0, dtype=np.intp), np.empty(0)
+        # G, b and the inner products of the rows of G, at the centre.
+        self.rows, self.heights = np.empty((0, n)), np.empty(0)
         self.gram = np.empty((0, 0))
+
+    def move(self, centre: OraclePoint, mu: float, inertia: Array | None) -> None:
+        """Centre the model at a point, its cuts included."""
+        if self.weights.size:
+            self.offsets = self.offsets + self.slopes @ (centre.x - self.centre.x)
+        self.centre, self.mu, self.relax = centre, mu, centre.infeasibility
+        self.shift = np.zeros(centre.x.size)
+        if inertia is not None:
+            self.shift = mu * self.metric.product(inertia)
+        self.minus_jacobian = centre.minus_jacobian.copy()
+        self.minus_jacobian[0] += self.shift
         self.lower_bound = -np.inf
-        self._take_new()
+        self.rows, self.heights = self.rows[:0], self.heights[:0]
+        self.gram = self.gram[:0, :0]
+        self._extend()
 
     def add(self, point: OraclePoint, functions: NDArray[np.intp]) -> None:
-        """Put the tangents of some functions at a point into model and cuts."""
-        self.cuts.add(point, functions)
-        self._take_new()
+        """Add the tangents of some functions at a point."""
+        slopes = point.plus_jacobian[functions]
+        offsets = point.plus[functions] - slopes @ (point.x - self.centre.x)
+        self.slopes = np.concatenate([self.slopes, slopes])
+        self.offsets = np.concatenate([self.offsets, offsets])
+        self.owners = np.concatenate([self.owners, functions])
+        self.weights = np.concatenate([self.weights, np.zeros(functions.size)])
+        self._extend()
 
-    def _take_new(self) -> None:
-        """Rows, heights and inner products of the cuts not yet in the model."""
-        cuts, n_old = self.cuts, self.heights.size
-        owners = cuts.owners[n_old:]
-        heights = cuts.offsets[n_old:] - self.centre.minus[owners]
+    def _extend(self) -> None:
+        """Rows, heights and inner products of the cuts that have none yet."""
+        n_old = self.heights.size
+        owners = self.owners[n_old:]
+        heights = self.offsets[n_old:] - self.centre.minus[owners]
         heights -= self.relax * (owners > 0)
         self.heights = np.concatenate([self.heights, heights])
-        rows = cuts.slopes[n_old:] - self.minus_jacobian[owners]
+        rows = self.slopes[n_old:] - self.minus_jacobian[owners]
         self.rows = np.concatenate([self.rows, rows])
-        self.gram = _grown(self.gram, self.rows @ self.metric.inverse(rows).T)
+        products = self.rows @ self.metric.inverse(rows).T
+        gram = np.empty((len(products), len(products)))
+        gram[:n_old, :n_old] = self.gram
+        gram[:, n_old:], gram[n_old:, :] = products, products.T
+        self.gram = gram
+
+    def prune(self, n_newest: int) -> None:
+        """Drop the cuts without multiplier, but for the newest ones."""
+        kept = self.weights > 0
+        kept[max(kept.size - n_newest, 0) :] = True
+        if not (self.owners[kept] == 0).any():  # the objective needs a cut
+            kept |= self.owners == 0
+        self.slopes, self.offsets = self.slopes[kept], self.offsets[kept]
+        self.owners, self.weights = self.owners[kept], self.weights[kept]
+        self.rows, self.heights = self.rows[kept], self.heights[kept]
+        self.gram = self.gram[np.ix_(kept, kept)]
 
     def values(self, point: OraclePoint) -> Array:
         """Functions of the subproblem at a point, without proximal term."""
@@ -317,36 +296,35 @@ class CutModel:
     @property
     def aggregate(self) -> Array:
         """Weighted sum of the rows: slope of the model's Lagrangian at its end."""
-        slope: Array = self.cuts.weights @ self.rows
+        slope: Array = self.weights @ self.rows
         return slope
 
     @property
     def step(self) -> Array:
         """Minimiser of the model, relative to the centre."""
         slope = self.metric.inverse(self.aggregate)
-        return -slope / (self.mu * self._sigma(self.cuts.weights))
+        return -slope / (self.mu * self._sigma(self.weights))
 
     @property
     def multipliers(self) -> Array:
         """Sums of the weights over each constraint's cuts."""
         sums = np.zeros(self.centre.plus.size)
-        np.add.at(sums, self.cuts.owners, self.cuts.weights)
+        np.add.at(sums, self.owners, self.weights)
         return sums[1:]
 
     def bounds(self, d: Array) -> Array:
         """Largest cut of every function at centre + d; -inf without any."""
         bounds = np.full(self.centre.plus.size, -np.inf)
-        np.maximum.at(bounds, self.cuts.owners, self.heights + self.rows @ d)
+        np.maximum.at(bounds, self.owners, self.heights + self.rows @ d)
         return bounds
 
     def error(self, point: OraclePoint) -> float:
         """Weighted height of the plus parts above the cuts at a point."""
-        cuts = self.cuts
-        heights = cuts.offsets + cuts.slopes @ (point.x - cuts.centre)
-        return float(cuts.weights @ (point.plus[cuts.owners] - heights))
+        heights = self.offsets + self.slopes @ (point.x - self.centre.x)
+        return float(self.weights @ (point.plus[self.owners] - heights))
 
     def _sigma(self, weights: Array) -> float:
-        return 1.0 + float(weights[self.cuts.owners > 0].sum())
+        return 1.0 + float(weights[self.owners > 0].sum())
 
     def dual(self, weights: Array) -> float:
         """Lower bound of the model for some weights of the cuts."""
@@ -354,13 +332,20 @@ class CutModel:
         curve = max(square, 0.0) / (2 * self.mu * self._sigma(weights))
         return float(self.heights @ weights) - curve
 
-    def solve(self, share: float = 1e-3) -> None:
+    def solve(self) -> None:
         """Maximise the dual by Newton's method; every step is a quadratic program."""
-        weights = self._start()
+        # 1. The last weights, those of the objective's cuts scaled to the sum 1.
+        weights, objective = self.weights.copy(), self.owners == 0
+        total = weights[objective].sum()
+        if total > 0:
+            weights[objective] /= total
+        else:
+            weights[np.flatnonzero(objective)[-1]] = 1.0
         value = self.dual(weights)
         for _ in range(30):  # some five are taken
+            # 2. Maximiser of the second-order model: a quadratic program.
             target, predicted = self._newton_target(weights)
-            # Line search: at least a tenth of the predicted increase.
+            # 3. Line search: at least a tenth of the predicted increase.
             length = 1.0
             for _ in range(30):
                 trial = weights + length * (target - weights)
@@ -372,24 +357,15 @@ class CutModel:
                 break  # rounding
             weights, value = trial, value + gain
             prox = float(self.heights @ weights) - value
-            if predicted <= share * prox or predicted <= 4 * EPS * abs(value):
+            if predicted <= 1e-3 * prox or predicted <= 4 * EPS * abs(value):
                 break
-        self.cuts.weights = weights
+        self.weights = weights
         self.lower_bound = max(self.lower_bound, self.dual(weights))
-
-    def _start(self) -> Array:
-        weights, objective = self.cuts.weights.copy(), self.cuts.owners == 0
-        total = weights[objective].sum()
-        if total > 0:
-            weights[objective] /= total
-        else:
-            weights[np.flatnonzero(objective)[-1]] = 1.0
-        return weights
 
     def _newton_target(self, weights: Array) -> tuple[Array, float]:
         """Maximiser of the dual's second-order model, and the increase it predicts."""
         mu, sigma = self.mu, self._sigma(weights)
-        constrained = (self.cuts.owners > 0).astype(np.float64)
+        constrained = (self.owners > 0).astype(np.float64)
         product = self.gram @ weights / (mu * sigma)  # - G e, e the current step
         square = float(weights @ product) / (mu * sigma)  # |e|^2
         gradient = self.heights - product + mu / 2 * square * constrained
@@ -401,21 +377,11 @@ class CutModel:
             gradient + hessian @ weights,
             hessian,
             x0=weights,
-            subset=self.cuts.owners == 0,
+            subset=self.owners == 0,
         )
         change = target - weights
         predicted = float(change @ gradient - change @ hessian @ change / 2)
         return target, predicted
-
-
-def _grown(gram: Array, cross: Array) -> Array:
-    """Gram matrix with the columns of new vectors; `cross` ends with their own."""
-    n_old = gram.shape[0]
-    grown = np.empty((cross.shape[0], cross.shape[0]))
-    grown[:n_old, :n_old] = gram
-    grown[:, n_old:] = cross
-    grown[n_old:, :] = cross.T
-    return grown
 
 
 class Metric:
@@ -423,29 +389,26 @@ class Metric:
 
     def __init__(self, matrix: ArrayLike | None, n: int) -> None:
         M = np.ones(n) if matrix is None else np.asarray(matrix, dtype=np.float64)
-        requirement = (
-            f"metric must be {n} positive numbers or a symmetric positive definite "
-            f"matrix of shape {(n, n)}"
-        )
-        if M.shape not in ((n,), (n, n)):
-            raise ValueError(f"{requirement}, got an array of shape {M.shape}.")
-        if not np.isfinite(M).all():
-            raise ValueError(f"{requirement}, got entries that are not finite.")
         self.matrix: Array = M
-        if M.ndim == 1:
-            if not (M > 0).all():
-                raise ValueError(f"{requirement}, got {M.min()} among the numbers.")
-            return
-        if np.abs(M - M.T).max() > 1e-10 * np.abs(M).max():
+        refused = ""
+        if M.shape not in ((n,), (n, n)):
+            refused = f"an array of shape {M.shape}"
+        elif not np.isfinite(M).all():
+            refused = "entries that are not finite"
+        elif M.ndim == 1:
+            refused = "" if (M > 0).all() else f"{M.min()} among the numbers"
+        elif np.abs(M - M.T).max() > 1e-10 * np.abs(M).max():
+            refused = "one that is not symmetric: use (M + M.T) / 2"
+        else:
+            try:
+                self.factor = cho_factor(M)
+            except LinAlgError as error:
+                refused = f"an indefinite one ({error})"
+        if refused:
             raise ValueError(
-                f"{requirement}, got one that is not symmetric: use (M + M.T) / 2."
+                f"metric must be {n} positive numbers or a symmetric positive definite "
+                f"matrix of shape {(n, n)}, got {refused}."
             )
-        try:
-            self.factor = cho_factor(M)
-        except LinAlgError as error:
-            raise ValueError(
-                f"{requirement}, got an indefinite one ({error})."
-            ) from None
 
     def product(self, d: Array) -> Array:
         """Return the matrix times a vector."""

@@ -102,28 +102,28 @@ class ConcaveSearch:
                 f"The function or its slope is NaN at {self.x}: the search cannot tell "
                 "on which side its maximum lies."
             )
-        sample = _Quadratic(self.x, value, slope, curvature)
+        # 1. The sample replaces the end of the bracket on its side.
+        sample, last = _Quadratic(self.x, value, slope, curvature), self._last
         if slope > 0:
             self.lower, self._lower_end = self.x, sample
         else:
             self.upper, self._upper_end = self.x, sample
-        self._widths.append(self.upper - self.lower)
-        self.x = self._next(sample)
         self._last = sample
-
-    def _next(self, sample: _Quadratic) -> float:
-        points, last = [], self._last
-        # Three steps have not halved the bracket.
-        stalled = len(self._widths) > 3 and self._widths[-1] > self._widths[-4] / 2
+        self._widths.append(self.upper - self.lower)
+        # 2. Candidates: from the last two samples, unless the slope hardly fell, and
+        #    from the ends, unless three steps have not halved the bracket.
+        points = []
         if last is None:
             points = [_newton_step(sample)]
-        elif abs(sample.slope) <= abs(last.slope) / 2:
+        elif abs(slope) <= abs(last.slope) / 2:
             points = [_interpolated(last, sample), _newton_step(sample)]
+        stalled = len(self._widths) > 3 and self._widths[-1] > self._widths[-4] / 2
         if not stalled and self._lower_end is not None and self._upper_end is not None:
             ends = self._lower_end, self._upper_end
             points += [_crossing(*ends), _interpolated(*ends)]
+        # 3. The first one inside the bracket, else its middle.
         middle = (self.lower + self.upper) / 2
-        return next((x for x in points if self.lower < x < self.upper), middle)
+        self.x = next((x for x in points if self.lower < x < self.upper), middle)
 
 
 def _newton_step(sample: _Quadratic) -> float:

@@ -104,26 +104,36 @@ def maximize_on_simplex(
     >>> maximize_on_simplex(smallest, 2).x.round(6)
     array([0.5, 0.5])
     """
-    search = _LevelSearch(oracle, _start(n, x0), tol, atol)
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}.")
+    x: Array = np.array(np.ones(n) if x0 is None else x0, dtype=np.float64)
+    if x.shape != (n,) or not np.isfinite(x).all() or x.min() < 0 or x.max() <= 0:
+        raise ValueError(
+            f"x0 must hold {n} nonnegative numbers that are not all zero, got {x0!r}."
+        )
+    search = _LevelSearch(oracle, x / x.sum(), tol, atol)
     # After a failed Newton step come `wait` level steps, then twice as many, up to 8.
     wait, n_level_steps, newton = 1, 0, True
     reason = f"max_iter={max_iter} reached; raise max_iter"
-    while not search.certified and search.n_calls < max_iter:
-        hessian = search.best.hessian
-        if newton and hessian is not None:
-            previous_gap = search.best.vertex_gap
-            point = search.visit(search.newton_point(hessian))
-            newton = point is search.best and point.vertex_gap <= previous_gap / 2
+    while not search.certified and len(search.slopes) < max_iter:
+        best = search.best
+        if newton and best.hessian is not None:
+            # 1. Maximiser of the second-order model at the best point.
+            Q = -best.hessian
+            x = maximize_quadratic_on_simplex(best.slope + Q @ best.x, Q, x0=best.x)
+            point = search.visit(x)
+            newton = point is search.best and point.vertex_gap <= best.vertex_gap / 2
             if newton:
                 wait = 1
             else:
                 wait, n_level_steps = min(2 * wait, 8), 0
         else:
+            # 2. The upper bound of the linear bounds, and a level step.
             search.bound_from_model()
             if search.certified:
                 break
             x = search.level_point()
-            if np.array_equal(x, search.best.x):
+            if np.array_equal(x, best.x):
                 reason = "rounding stopped progress; raise tol"
                 break
             search.visit(x)
@@ -131,31 +141,18 @@ def maximize_on_simplex(
             newton = n_level_steps >= wait
     if not search.certified:
         search.bound_from_model()
+    message = "The gap is within the tolerance."
+    if not search.certified:
+        message = f"The gap is {format_distinct(search.gap, search.allowed)}: {reason}."
     return SimplexResult(
         search.best.x,
         search.best.value,
         search.upper_bound,
         search.gap,
-        search.n_calls,
+        len(search.slopes),
         search.certified,
-        message="The gap is within the tolerance."
-        if search.certified
-        else f"The gap is {format_distinct(search.gap, search.allowed)}: {reason}.",
+        message,
     )
-
-
-def _start(n: int, x0: ArrayLike | None) -> Array:
-    if n < 1:
-        raise ValueError(f"n must be at least 1, got {n}.")
-    if x0 is None:
-        return np.full(n, 1.0 / n)
-    x: Array = np.array(x0, dtype=np.float64)
-    if x.shape != (n,) or not np.isfinite(x).all() or x.min() < 0 or x.max() <= 0:
-        raise ValueError(
-            f"x0 must hold {n} nonnegative numbers that are not all zero, got {x0}."
-        )
-    x /= x.sum()
-    return x
 
 
 @dataclass(frozen=True)
@@ -182,10 +179,6 @@ class _LevelSearch:
         self.offsets: list[float] = []
         self.upper_bound = np.inf
         self.best = self._evaluate(x)
-
-    @property
-    def n_calls(self) -> int:
-        return len(self.slopes)
 
     @property
     def gap(self) -> float:
@@ -234,16 +227,13 @@ class _LevelSearch:
         self.upper_bound = min(self.upper_bound, point.value + point.vertex_gap)
         return point
 
-    def newton_point(self, hessian: Array) -> Array:
-        """Maximiser of the second-order model at the best point, with its Hessian."""
-        best, Q = self.best, -hessian
-        return maximize_quadratic_on_simplex(best.slope + Q @ best.x, Q, x0=best.x)
-
     def bound_from_model(self) -> None:
         """Lower the upper bound to the maximum of the linear bounds' minimum.
 
         It is that of a convex combination: it holds however inexact the program is.
         """
+        # 1. Maximise h with h <= slope_i x + offset_i on the simplex, heights above the
+        #    best value and in units of the slopes.
         slopes, offsets = np.array(self.slopes), np.array(self.offsets)
         m, n = slopes.shape
         size = max(float(np.abs(slopes).max()), TINY)
@@ -262,6 +252,7 @@ class _LevelSearch:
         )
         if program.status != 0:
             return
+        # 2. The multipliers combine the linear bounds to one, highest at a vertex.
         shares = np.maximum(-program.ineqlin.marginals, 0.0)
         shares /= shares.sum()
         heights = shares @ (slopes + (offsets - self.best.value)[:, None])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scalefair.decomposition import SemidefiniteFairPCA
 from scalefair.decomposition._covariances import top_sums
-from scalefair.decomposition._many_groups import solve_groups
+from scalefair.decomposition._dense import solve_groups
 from scalefair.decomposition.comparators._semidefinite import multiplicative_weights
 
 
@@ -34,11 +34,6 @@ def random_rows(n_groups=2, m=60, n=5, seed=0):
     means = rng.standard_normal((n_groups, n))
     X = np.einsum("ij,ijk->ik", rng.standard_normal((m, n)), mix[groups])
     return X + means[groups], groups
-
-
-def dual_maximum(C, r):
-    """By the solver of `FairPCA`, which shares nothing with this method."""
-    return solve_groups(C, r, best=top_sums(C, r), tol=1e-10).dual_value
 
 
 # Diagonal covariances diag(4, 0) and diag(0, 1), r = 1. Every leading eigenvector is
@@ -79,28 +74,9 @@ def test_last_projection_is_taken_when_it_is_better():
     np.testing.assert_allclose(
         relaxed.vectors.T @ relaxed.vectors, np.eye(2), atol=1e-14
     )
-    optimum = dual_maximum(C, 2)
+    # By the solver of `FairPCA`, which shares nothing with this method.
+    optimum = solve_groups(C, 2, best=best, tol=1e-10).dual_value
     assert relaxed.losses.max() == pytest.approx(optimum, rel=1e-6)
-
-
-@pytest.mark.parametrize("n_groups", [2, 3])
-@pytest.mark.parametrize("case", ["random", "ties"])
-def test_optimum_is_reached_to_the_accuracy_of_the_theory(n_groups, case):
-    eps, n, r = 0.3, 4, 2
-    if case == "random":
-        C = covariances(n_groups, n, seed=n_groups) / 2
-    else:  # every leading eigenspace is spanned by unit vectors
-        C = np.array([np.diag(np.roll([3.0, 2.0, 0.0, 1.0], g)) for g in range(3)])
-        C = C[:n_groups]
-    best = top_sums(C, r)
-    assert best.max() < 6.9  # no loss is larger
-    n_iter = int(np.ceil(32 * np.log(n_groups) / eps**2))
-    relaxed = multiplicative_weights(C, r, best, n_iter, eps / 8)
-    optimum = dual_maximum(C, r)
-    excess = relaxed.losses.max() - optimum
-    assert -1e-9 <= excess <= eps / 4 + eps * best.max() ** 2 / 64
-    assert relaxed.dual_value <= optimum + 1e-9
-    assert relaxed.losses.max() - relaxed.dual_value <= eps
 
 
 @pytest.mark.parametrize("n_groups", [2, 3, 5])
@@ -119,10 +95,8 @@ def test_bound_of_the_docstring(n_groups, n_iter):
 
 
 def test_huge_losses_do_not_overflow():
-    scaled = 1e200 * CORNERS
-    relaxed = multiplicative_weights(scaled, 1, 1e200 * BEST, 5, 1.0)
-    assert np.isfinite(relaxed.losses).all()
-    assert np.isfinite(relaxed.weights).all()
+    relaxed = multiplicative_weights(1e200 * CORNERS, 1, 1e200 * BEST, 5, 1.0)
+    assert np.isfinite([*relaxed.losses, *relaxed.weights]).all()
 
 
 @settings(max_examples=30, deadline=None)

@@ -7,20 +7,17 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._docs import documented
 from scalefair._rounding import ROUNDING
-from scalefair.decomposition._base import TEXTS, BaseGroupPCA, Moments
+from scalefair.decomposition._base import TEXTS, Array, BaseGroupPCA, Counts
 from scalefair.decomposition._covariances import (
     captured,
     compress,
     leading_basis,
     top_sums,
 )
-
-Array = NDArray[np.float64]
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
@@ -129,27 +126,24 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
         self.tol = tol
         self.max_iter = max_iter
 
-    def _fit_basis(self, moments: Moments) -> str | None:
-        if len(moments.groups) != 2:
+    def _fit_basis(self, C: Array, counts: Counts) -> str | None:
+        if len(counts) != 2:
             raise ValueError(
-                f"sensitive_features has {len(moments.groups)} groups, but the "
+                f"sensitive_features has {len(counts)} groups, but the "
                 "difference of errors is defined for exactly two. Merge groups, or "
                 "use FairPCA, which takes any number."
             )
-        C, r = moments.covariances(self.centering), self.n_components
-        errors = _WeightedErrors(C, moments.counts, r)
+        # 1. Search for alpha, among the admitted bases.
+        r = self.n_components
+        errors = _WeightedErrors(C, counts, r)
         limit = errors.limit if self.constraint == "error" else math.inf
         best, width, n_iter = golden_section(errors, limit, self.tol, self.max_iter)
-        self._store_basis(
-            best.basis,
-            compress(C, best.basis),
-            moments.counts,
-            errors.traces,
-            top_sums(C, r),
-        )
+        # 2. Store the best basis, and what became of the errors.
+        U = best.basis
+        self._store_basis(U, compress(C, U), counts, errors.traces, top_sums(C, r))
         self.alpha_ = best.alpha
         self.error_difference_ = best.difference
-        self.disfavored_group_ = moments.groups[errors.worse]
+        self.disfavored_group_ = self.groups_[errors.worse]
         self.n_iter_ = n_iter
         self.converged_ = width <= self.tol
         if self.converged_:
@@ -174,7 +168,7 @@ class _WeightedBasis(NamedTuple):
 class _WeightedErrors:
     """Errors of the two groups as functions of alpha."""
 
-    def __init__(self, C: Array, counts: NDArray[np.int64], r: int) -> None:
+    def __init__(self, C: Array, counts: Counts, r: int) -> None:
         self.C, self.r = C, r
         self.shares = counts / counts.sum()
         self.traces = np.trace(C, axis1=1, axis2=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scalefair._docs import documented
-from scalefair.decomposition._base import TEXTS, BaseGroupPCA, Moments
+from scalefair.decomposition._base import TEXTS, Array, BaseGroupPCA, Counts
 from scalefair.decomposition._covariances import compress, leading_basis, top_sums
 
 
@@ -48,9 +48,8 @@ class GroupPCA(BaseGroupPCA):
         self.n_components = n_components
         self.centering = centering
 
-    def _fit_basis(self, moments: Moments) -> None:
-        C = moments.covariances(self.centering)
+    def _fit_basis(self, C: Array, counts: Counts) -> None:
         r = self.n_components
-        U = leading_basis(moments.counts / moments.counts.sum(), C, r)
+        U = leading_basis(counts / counts.sum(), C, r)
         traces = np.trace(C, axis1=1, axis2=2)
-        self._store_basis(U, compress(C, U), moments.counts, traces, top_sums(C, r))
+        self._store_basis(U, compress(C, U), counts, traces, top_sums(C, r))

@@ -6,21 +6,17 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval
 
 from scalefair._docs import documented
 from scalefair._rounding import ROUNDING
-from scalefair.decomposition._base import TEXTS, BaseGroupPCA, Moments
+from scalefair.decomposition._base import TEXTS, Array, BaseGroupPCA, Counts
 from scalefair.decomposition._covariances import (
     captured,
     leading_basis,
     top_sums,
-    weighted_sum,
 )
-
-Array = NDArray[np.float64]
 
 
 @documented(**TEXTS)
@@ -131,8 +127,7 @@ class SemidefiniteFairPCA(BaseGroupPCA):
         self.max_iter = max_iter
         self.step = step
 
-    def _fit_basis(self, moments: Moments) -> None:
-        C = moments.covariances(self.centering)
+    def _fit_basis(self, C: Array, counts: Counts) -> None:
         best = top_sums(C, self.n_components)
         relaxed = multiplicative_weights(
             C, self.n_components, best, self.max_iter, self.step
@@ -142,7 +137,7 @@ class SemidefiniteFairPCA(BaseGroupPCA):
         self.duality_gap_ = max(float(relaxed.losses.max()) - relaxed.dual_value, 0.0)
         self.n_iter_ = self.max_iter
         p, V = relaxed.p, relaxed.vectors
-        overall = weighted_sum(moments.counts / moments.counts.sum(), C)
+        overall = np.tensordot(counts / counts.sum(), C, axes=1)
         # Any basis of the eigenspace of 1 will do: take the principal axes in it.
         eigenspace = V[:, p == 1]
         axes = np.linalg.eigh(eigenspace.T @ overall @ eigenspace)[1]

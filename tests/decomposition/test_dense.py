@@ -1,0 +1,201 @@
+"""Fair PCA of small covariances: certificates, known answers, ties, other solvers."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalefair.decomposition import _dense
+from scalefair.decomposition._dense import local_minimax
+
+
+def solve(C, r, best=None, **options):
+    best = best_sums(C, r) if best is None else best
+    solver = _dense.solve_two_groups if len(C) == 2 else _dense.solve_groups
+    return solver(C, r, best=best, **options)
+
+
+def covariances(seed, G, n, m=None):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((G, m or 3 * n, n)) * np.sqrt(np.arange(n, 0, -1.0))
+    return X.transpose(0, 2, 1) @ X / X.shape[1]
+
+
+def best_sums(C, r):
+    return np.linalg.eigvalsh(C)[:, C.shape[1] - r :].sum(axis=1)
+
+
+def losses_of(C, best, U):
+    return best - np.einsum("ij,gik,kj->g", U, C, U)
+
+
+def phi(C, r, weights):
+    return weights @ best_sums(C, r) - best_sums(np.tensordot([weights], C, 1), r)[0]
+
+
+def three_lines(n):
+    """Covariances 2 u u^T, the three u in a plane and 60 degrees apart."""
+    angles = np.pi / 3 * np.arange(3)
+    u = np.zeros((3, n))
+    u[:, 0], u[:, 1] = np.cos(angles), np.sin(angles)
+    return 2 * u[:, :, None] * u[:, None, :]
+
+
+def assert_consistent(C, r, solution):
+    """The solution is what it says, converged, and weak duality holds."""
+    size = max(best_sums(C, r).max(), np.finfo(float).tiny)
+    U, weights = solution.basis, solution.weights
+    assert U.shape == (C.shape[1], r)
+    np.testing.assert_allclose(U.T @ U, np.eye(r), atol=1e-12)
+    losses = losses_of(C, best_sums(C, r), U)
+    np.testing.assert_allclose(solution.losses, losses, atol=1e-13 * size)
+    assert weights.min() >= 0
+    assert weights.sum() == pytest.approx(1, abs=1e-13)
+    dual = phi(C, r, weights)
+    assert solution.dual_value == pytest.approx(dual, abs=1e-13 * size)
+    assert solution.gap >= -1e-13 * size
+    assert solution.converged
+
+
+def turned(diagonals, rng):
+    """Matrices that commute: every crossing of eigenvalues is a tie."""
+    Q = np.linalg.qr(rng.standard_normal((len(diagonals[0]),) * 2))[0]
+    return np.stack([Q @ np.diag(d) @ Q.T for d in diagonals])
+
+
+PAIRS = {
+    "generic": lambda rng, n: covariances(rng, 2, n, n + 2),
+    "commuting": lambda rng, n: turned(rng.random((2, n)), rng),
+    "multiple": lambda rng, n: turned(rng.integers(0, 3, (2, n)).astype(float), rng),
+    "near tie": lambda rng, n: (
+        PAIRS["multiple"](rng, n)
+        + 10.0 ** -rng.integers(3, 14) * PAIRS["generic"](rng, n)
+    ),
+    "identical": lambda rng, n: np.repeat(covariances(rng, 1, n), 2, axis=0),
+    "constant group": lambda rng, n: covariances(rng, 2, n) * [[[1.0]], [[0.0]]],
+    "low rank": lambda rng, n: covariances(rng, 2, n, 1),
+}
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e7])
+def test_two_groups_have_equal_losses_and_no_gap(kind, scale):
+    rng = np.random.default_rng(list(PAIRS).index(kind))
+    for _ in range(40):
+        n = int(rng.integers(1, 8))
+        r = int(rng.integers(1, n + 1))
+        C = scale * PAIRS[kind](rng, n)
+        solution = solve(C, r)
+        assert_consistent(C, r, solution)
+        # Equal at the optimum, whatever the multiplicity of the tie.
+        allowed = 1e-8 * solution.losses.max() + 1e-13 * best_sums(C, r).max()
+        assert solution.gap <= allowed
+        assert np.ptp(solution.losses) <= allowed
+
+
+def test_two_groups_with_known_answers():
+    # Diagonal (3, 1, 0) and (0, 1, 2): the loss max(3 - 3a - b, 2 - b - 2c) over
+    # squares a + b + c = 1 is least, 6/5, on the edge b = 0 with 3c = 2a: a = 3/5.
+    solution = solve(np.stack([np.diag([3.0, 1.0, 0.0]), np.diag([0.0, 1.0, 2.0])]), 1)
+    np.testing.assert_allclose(solution.losses, [1.2, 1.2], atol=1e-13)
+    assert solution.weights[0] == pytest.approx(0.4, abs=1e-13)
+    # The best sums of a reduced problem are those of the original: the losses are
+    # too, and may not be equalised within the subspace.
+    C = np.stack([np.diag([1.0, 0.9])] * 2)
+    solution = solve(C, 1, best=np.array([5.0, 1.0]))
+    np.testing.assert_allclose(solution.losses, [4.0, 0.0], atol=1e-12)
+    assert solution.weights[0] == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e160])
+def test_squares_of_covariances_may_leave_the_range(scale):
+    C = covariances(4, 2, 6)
+    solution, scaled = solve(C, 2), solve(scale * C, 2)
+    assert scaled.converged
+    assert scaled.n_iter == solution.n_iter
+    np.testing.assert_allclose(scaled.weights, solution.weights, rtol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 6), st.integers(1, 8))
+def test_any_problem_is_certified(seed, G, n, m):
+    r = 1 + seed % n
+    C = covariances(seed, G, n, m)
+    solution = solve(C, r)
+    assert_consistent(C, r, solution)
+    error = 1e-8 * solution.losses.max() + 1e-13 * np.abs(C).max()
+    for weights in np.random.default_rng(seed).dirichlet(np.ones(G), 20):
+        assert phi(C, r, weights) <= solution.dual_value + error
+
+
+@pytest.mark.parametrize("r", [1, 3])
+def test_groups_that_lose_nothing(r):
+    same = np.repeat(covariances(0, 1, 5), 4, axis=0)
+    for C in (same, np.zeros((3, 5, 5))):
+        solution = solve(C, r)
+        assert_consistent(C, r, solution)
+        np.testing.assert_allclose(solution.losses, 0, atol=1e-12)
+    # One of them is constant: whatever the basis, its weight is zero.
+    C = covariances(0, 4, 5)
+    C[2] = 0.0
+    solution, without = solve(C, r), solve(C[[0, 1, 3]], r)
+    assert_consistent(C, r, solution)
+    assert solution.losses[2] == 0
+    assert solution.weights[2] == pytest.approx(0, abs=1e-9)
+    assert solution.dual_value == pytest.approx(without.dual_value, rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["smooth", "tied"])
+def test_order_unit_and_copies_of_groups(kind):
+    C = {"smooth": covariances(2, 3, 6), "tied": three_lines(3)}[kind]
+    solution = solve(C, 1)
+    assert (solution.gap <= 1e-8 * solution.losses.max()) == (kind == "smooth")
+    variants = [(C[list(order)], 1) for order in permutations(range(3))]
+    variants += [(1e-8 * C, 1e-8), (1e6 * C, 1e6), (np.concatenate([C, C]), 1)]
+    for variant, unit in variants:
+        other = solve(variant, 1)
+        assert other.converged
+        assert other.dual_value == pytest.approx(unit * solution.dual_value, rel=1e-8)
+        largest = unit * solution.losses.max()
+        assert other.losses.max() == pytest.approx(largest, rel=1e-7, abs=0)
+
+
+@pytest.mark.parametrize("n", [2, 3, 6])
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-5, 1e-8, 1e-11, 0.0])
+def test_near_ties(epsilon, n):
+    """Three lines pulled apart: the gap goes to 1/2, the dual is known throughout."""
+    C = three_lines(n) + epsilon * covariances(3, 3, n)
+    solution = solve(C, 1)
+    assert_consistent(C, 1, solution)
+    assert solution.dual_value == pytest.approx(1, abs=20 * epsilon + 1e-8)
+    assert solution.losses.max() == pytest.approx(1.5, abs=20 * epsilon + 1e-8)
+
+
+def test_start_at_the_solution_and_steps_that_run_out():
+    C = covariances(4, 4, 8)
+    solution = solve(C, 3)
+    again = solve(C, 3, weights0=solution.weights)
+    assert again.n_iter <= 2 < solution.n_iter
+    assert again.dual_value == pytest.approx(solution.dual_value, rel=1e-10)
+    for C in (three_lines(3) + 1e-2 * covariances(3, 3, 3), covariances(2, 2, 6)):
+        solution = solve(C, 1, max_iter=1)
+        assert not solution.converged
+        assert solution.gap > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_local_search_never_goes_up_and_levels_the_active_losses(seed):
+    A = covariances(seed, 4, 8, 20)
+    b = best_sums(A, 3)
+    U = np.linalg.qr(np.random.default_rng(seed).standard_normal((8, 3)))[0]
+    last = losses_of(A, b, U).max()
+    for max_iter in (1, 2, 3, 4, 5, 7, 9, 12, 300):
+        V = local_minimax(A, b, U, np.full(4, 0.25), atol=1e-14, max_iter=max_iter)
+        np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-13)
+        value = losses_of(A, b, V).max()
+        assert value <= last + 1e-14
+        last = value
+    losses = np.sort(losses_of(A, b, V))
+    assert losses[-1] == pytest.approx(losses[-2], rel=1e-8)
