@@ -1,4 +1,4 @@
-"""Checks of matrices: finite entries, orthonormal columns, names, graph objects.
+"""Checks of matrices and weights: finite entries, names, graph objects.
 
 Products whose factors may have entries that are not finite are taken under
 `ignore_fp_warnings`, and the result is checked. NumPy's own warning would come on some
@@ -143,6 +143,39 @@ def validate_data(
     """Check the input of an estimator likewise."""
     with ignore_fp_warnings(), naming_text_columns(X):
         return _validate_data(estimator, X, y, **options)
+
+
+def check_sample_weight(
+    sample_weight: Any, n_samples: int
+) -> NDArray[np.float64] | None:
+    """Return the weights as a vector; None for None and for weights that are all 1."""
+    if sample_weight is None:
+        return None
+    values = np.asarray(sample_weight)  # computed, of a Dask collection
+    try:
+        weights = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must hold real numbers: {error}.") from error
+    if weights.ndim == 2 and weights.shape[1] == 1:
+        weights = weights[:, 0]  # a data frame of one column
+    if weights.shape != (n_samples,):
+        raise ValueError(
+            "sample_weight must be one-dimensional with one weight per sample, got "
+            f"shape {values.shape} for {n_samples} samples."
+        )
+    for fault, is_wrong in (
+        ("NaN or infinite", ~np.isfinite(weights)),
+        ("negative", weights < 0),
+    ):
+        if is_wrong.any():
+            first = int(np.argmax(is_wrong))
+            raise ValueError(
+                f"sample_weight has {int(is_wrong.sum())} weight(s) that are {fault}, "
+                f"the first at position {first} ({weights[first]:g})."
+            )
+    if not weights.any():
+        raise ValueError("sample_weight is zero for all samples: none is left.")
+    return None if (weights == 1).all() else weights
 
 
 def check_features(estimator: Any, rows: Any, *, reset: bool) -> None:

@@ -284,6 +284,24 @@ def check_group_sizes(
         )
 
 
+def check_group_weights(
+    weights: NDArray[np.float64] | None,
+    groups: NDArray[Any],
+    codes: NDArray[np.integer],
+    kind: str = "",
+) -> None:
+    """Raise a ValueError for a group of samples without weight."""
+    if weights is None:
+        return
+    empty = groups[np.bincount(codes, weights, minlength=len(groups)) == 0]
+    if empty.size:
+        raise ValueError(
+            f"sample_weight is 0 for all {kind + ' ' * bool(kind)}samples of "
+            f"{empty.size} group(s): {listed(empty.tolist(), repr)}. Leave them out: "
+            "they have no shares."
+        )
+
+
 def known_codes(
     groups: NDArray[Any],
     seen: NDArray[Any],

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import warnings
 
-# Packages between the user's call and the warning: their frames are passed over.
-_INTERNAL_PACKAGES = {"scalefair", "sklearn"}
+# Packages between the user's call and the warning: their frames are passed over. The
+# decorator of `single_blas_thread` adds a frame of contextlib.
+_INTERNAL_PACKAGES = {"scalefair", "sklearn", "contextlib"}
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning at the innermost frame outside of scalefair and scikit-learn."""
+    """Issue a warning at the innermost frame outside of the internal packages."""
     level = 1
     while _package_of_frame(level) in _INTERNAL_PACKAGES:
         level += 1

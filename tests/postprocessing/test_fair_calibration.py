@@ -481,7 +481,7 @@ def changed(position, value, column=Y):
         ({"rows": (X, Y + CODES, CODES)}, r"two labels, got 3 class\(es\): 0, 1, 2"),
         ({"rows": (X, X[:, 1], CODES)}, "Unknown label type: continuous"),
         ({"rows": (X, Y + 1, CODES)}, "labels 1, 2, the estimator was fitted to 0, 1"),
-        ({"weights": changed(0, -1.0)}, "Negative values.*sample_weight"),
+        ({"weights": changed(0, -1.0)}, "sample_weight.*negative.*position 0"),
         ({"weights": CODES}, r"0 for all rows of 1 group\(s\): 0. Leave them out"),
         ({"weights": Y}, "y of rows that have a weight must have two labels, got 1 c"),
         (

@@ -516,7 +516,7 @@ def test_names_of_columns_reach_the_classifier():
         ({"groups": np.where(CODES, None, "f")}, "missing"),
         ({"weights": LABELS == "no"}, r"have a weight must have two labels.*: 'no'"),
         ({"weights": CODES}, "0 for all rows of 1 group.*'f'"),
-        ({"weights": WEIGHTS[:9]}, "sample_weight.shape == "),
+        ({"weights": WEIGHTS[:9]}, "one weight per sample"),
         ({"rows": np.where(np.arange(M) == 75, np.inf, X.T).T}, "ion 1 of X.*infinity"),
     ],
 )

@@ -8,10 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import _check_sample_weight
 
 from scalefair._docs import documented
-from scalefair._groups import check_interval, check_values, encode_values
+from scalefair._entries import check_sample_weight
+from scalefair._groups import (
+    check_group_weights,
+    check_interval,
+    check_values,
+    encode_values,
+)
 from scalefair._messages import listed
 from scalefair.metrics._score_gaps import (
     TEXTS,
@@ -359,11 +364,7 @@ def partial_parity_gap(
     # 1. Check what is given.
     scores = check_scores(y_score)
     attribute_list = encode_compared(sensitive_features, scores.shape[0], attributes)
-    weights = sample_weight
-    if weights is not None:
-        weights = _check_sample_weight(
-            weights, scores, dtype=np.float64, ensure_non_negative=True
-        )
+    weights = check_sample_weight(sample_weight, scores.shape[0])
     alpha, beta = check_interval(interval)
     if threshold is not None and (
         not isinstance(threshold, Real) or math.isnan(threshold)
@@ -388,7 +389,7 @@ def partial_parity_gap(
         for kind, rows in rows_by_kind.items():
             row_scores, row_codes = scores[rows], codes[rows]
             row_weights = None if weights is None else weights[rows]
-            _check_weight_of_groups(row_weights, groups, row_codes, kind)
+            check_group_weights(row_weights, groups, row_codes, kind)
             if threshold is None:
                 gap = largest_gap(-row_scores, row_codes, alpha, beta, row_weights)
             else:
@@ -502,18 +503,3 @@ def samples_by_label(
                 f"y_true, so there is nothing to compare. Drop or merge them."
             )
     return rows_by_kind
-
-
-def _check_weight_of_groups(
-    weights: Array | None, groups: NDArray[Any], codes: Codes, kind: str
-) -> None:
-    """Raise a ValueError for a group without weight."""
-    if weights is None:
-        return
-    empty = groups[np.bincount(codes, weights) == 0]
-    if empty.size:
-        raise ValueError(
-            f"sample_weight is 0 for all {kind + ' ' * bool(kind)}samples of "
-            f"{empty.size} group(s): {listed(empty.tolist(), repr)}. Leave them out: "
-            "they have no shares."
-        )

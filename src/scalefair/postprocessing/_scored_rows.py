@@ -17,7 +17,6 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
-    _check_sample_weight,
     _num_samples,
     check_is_fitted,
     column_or_1d,
@@ -25,7 +24,11 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from scalefair._entries import check_features, naming_text_columns
+from scalefair._entries import (
+    check_features,
+    check_sample_weight,
+    naming_text_columns,
+)
 from scalefair._groups import (
     FEW_ROWS,
     Attribute,
@@ -292,11 +295,9 @@ def warn_of_pairs(model: Any, rows: ScoredRows) -> None:
 def _check_weights(
     model: Any, sample_weight: Any, labels: Codes, codes: Codes
 ) -> Array:
-    if is_partitioned(sample_weight):
-        sample_weight = np.asarray(sample_weight)  # computed: 8 bytes per row
-    weights: Array = _check_sample_weight(
-        sample_weight, labels, dtype=np.float64, ensure_non_negative=True
-    )
+    weights = check_sample_weight(sample_weight, len(labels))
+    if weights is None:
+        return np.ones(len(labels))
     labels, codes = labels[weights > 0], codes[weights > 0]
     _check_two_classes(
         model.classes_[np.unique(labels)], "y of rows that have a weight"
