@@ -262,8 +262,6 @@ class FairPCA(BaseGroupPCA):
         self.solver_ = cheaper if self.solver == "auto" else self.solver
         if self.solver_ == "gram":
             return super()._fit_rows(X, compared, weights)
-        if weights is not None:
-            raise ValueError('sample_weight needs solver="gram".')
         self.__dict__.pop("moments_", None)
         # 1. Covariances that take less memory and less time than products with rows.
         if cheaper == "gram" and sparse.issparse(X):
@@ -274,16 +272,21 @@ class FairPCA(BaseGroupPCA):
         operator: GroupCovariance | OverlappingCovariance
         codes = compared[0].codes
         if len(compared) > 1:
-            operator = OverlappingCovariance(X, compared, self.centering)
+            operator = OverlappingCovariance(X, compared, self.centering, weights)
         else:
-            weights = np.full(n_groups, 1 / n_groups)
-            operator = GroupCovariance(X, codes, weights, centering=self.centering)
+            operator = GroupCovariance(
+                X,
+                codes,
+                np.full(n_groups, 1 / n_groups),
+                centering=self.centering,
+                sample_weight=weights,
+            )
         self.groups_, self.mean_ = fitted_groups(compared), operator.mean
         # 3. Two groups of sparse rows: Lanczos, unless it does not apply or fails.
         solution = None
         if sparse.issparse(X) and len(compared) == 1 and n_groups == 2:
             solution = solve_by_lanczos(
-                choose_space(operator, X, codes),
+                choose_space(operator, X, codes, weights),
                 self.n_components,
                 tol=self.tol,
                 max_iter=self.max_iter,
