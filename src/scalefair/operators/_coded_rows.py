@@ -41,7 +41,7 @@ from scalefair.kernels import (
 )
 from scalefair.operators._base import Array, Block
 from scalefair.streaming import PartitionedRows, Parts
-from scalefair.streaming._blocks import label_sums, typical_rows
+from scalefair.streaming._blocks import members_by_code, typical_rows
 
 # Rows of a tile: their products with 30 vectors, 4 MB in float64, stay in the cache
 # while the transpose gathers them at random.
@@ -82,9 +82,9 @@ class DenseRows:
                 codes = self._codes[part]
                 Z = self._X[part] - shifts[codes]
                 entries = np.ones(len(Z)) if weights is None else weights[part]
-                sums += label_sums(Z, codes, self._n_codes, entries)
-                lengths = np.einsum("ij,ij->i", Z, Z)
-                squares += label_sums(lengths, codes, self._n_codes, entries)
+                members = members_by_code(codes, self._n_codes, entries)
+                sums += members @ Z
+                squares += members @ np.einsum("ij,ij->i", Z, Z)
             offsets = sums / np.where(counts > 0, counts, 1)
             # sum |x - mean|^2 = sum |x - shift|^2 - m |mean - shift|^2
             scatter = squares - (counts * offsets**2).sum(axis=1)

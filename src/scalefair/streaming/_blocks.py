@@ -196,7 +196,7 @@ def _accumulate_dense(
             counts, totals = _add_by_blas(rows, labels, shifts, sums.scatters)
         if block_weights is not None:
             counts = np.bincount(labels, block_weights, minlength=n_labels)
-            totals = label_sums(rows, labels, n_labels, np.sqrt(block_weights))
+            totals = members_by_code(labels, n_labels, np.sqrt(block_weights)) @ rows
         sums.counts += counts
         sums.sums += totals
         if not np.isfinite(sums.sums).all():
@@ -235,16 +235,12 @@ def typical_rows(
     return means[:-1], counts[:-1]
 
 
-def label_sums(
-    rows: NDArray[np.floating],
-    codes: NDArray[np.integer],
-    n_codes: int,
-    weights: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Return the weighted sums of the rows of each code."""
-    entries = weights, (codes, np.arange(len(rows)))
-    members = sparse.csr_array(entries, shape=(n_codes, len(rows)))
-    return np.asarray(members @ rows)
+def members_by_code(
+    codes: NDArray[np.integer], n_codes: int, weights: NDArray[np.float64]
+) -> sparse.csr_array:
+    """Return the matrix that adds up the rows of each code, weighted."""
+    entries = weights, (codes, np.arange(len(codes)))
+    return sparse.csr_array(entries, shape=(n_codes, len(codes)))
 
 
 def _add_by_blas(
