@@ -258,10 +258,13 @@ class OverlappingCovariance(SymmetricBlockOperator):
     outer product of the difference of both.
     """
 
-    def __init__(self, X: Any, compared: Sequence[Attribute], centering: str) -> None:
-        cells, is_member = _cells(compared)
+    def __init__(
+        self, X: Any, compared: Sequence[Attribute], centering: str, weights: Any
+    ) -> None:
+        cells, is_member = _cells(compared, weights)
         super().__init__(np.float64, X.shape[1])
-        C = GroupCovariance(X, cells, np.ones(is_member.shape[1]))
+        ones = np.ones(is_member.shape[1])
+        C = GroupCovariance(X, cells, ones, sample_weight=weights)
         self._cells, self.gathers_rows, self.mean = C, C.gathers_rows, C.mean
         self.counts = is_member @ C.counts
         # C_g is the sum of those of its cells, weighted by their shares of its rows.
@@ -300,9 +303,18 @@ class OverlappingCovariance(SymmetricBlockOperator):
 def _combined(
     first: NDArray[Any], sizes: list[int], *more: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return each row's combination of codes, and the codes of those that occur."""
-    codes = [first, *more]
-    row, cells = combinations(codes, sizes)
+    """Return each row's combination of codes, and the codes of those that occur.
+
+    After the codes of all attributes may come weights; a row without weight may have
+    any combination.
+    """
+    codes = [first, *more[: len(sizes) - 1]]
+    if len(more) < len(sizes):
+        row, cells = combinations(codes, sizes)
+    else:
+        weighted, cells = np.flatnonzero(more[-1]), np.zeros(len(first), np.int64)
+        row, cells[weighted] = combinations([c[weighted] for c in codes], sizes)
+        row = weighted[row]
     return cells, np.column_stack([column[row] for column in codes])
 
 
@@ -311,13 +323,16 @@ def _table(combined: Any) -> Any:
 
 
 def _relabelled(combined: Any, labels: NDArray[Any]) -> Any:
-    return labels[combined[0]]
+    return labels[combined[0]] if labels.size else combined[0]
 
 
-def _cells(compared: Sequence[Attribute]) -> tuple[Any, NDArray[np.int64]]:
+def _cells(
+    compared: Sequence[Attribute], weights: Any
+) -> tuple[Any, NDArray[np.int64]]:
     """Return each row's combination, and 1 where a group (row) has it (column)."""
     sizes = [len(attribute.groups) for attribute in compared]
     first, *more = (attribute.codes for attribute in compared)
+    more += [] if weights is None else [weights]
     cells: Any
     if isinstance(first, Parts):
         parts = first.map(_combined, sizes, each=more).persist()

@@ -127,25 +127,38 @@ class FeatureSpace:
 class SampleSpace:
     """Combinations y of the rows, and products of ``x = Z^T y`` with the rows.
 
-    Let D be diagonal: the weight of a row's group, divided by its number of rows. Then
-    H(t) = Z^T D Z. Lanczos multiplies by D^(1/2) Z Z^T D^(1/2), which is symmetric and
-    has the same nonzero eigenvalues. If z is an eigenvector of it, Z^T y is one of
-    H(t), up to its length, with y = D^(1/2) z.
+    Let D be diagonal: the weight of a row's group times the row's share of that group,
+    one over its number of rows if they weigh the same. Then H(t) = Z^T D Z. Lanczos
+    multiplies by D^(1/2) Z Z^T D^(1/2), which is symmetric and has the same nonzero
+    eigenvalues. If z is an eigenvector of it, Z^T y is one of H(t), up to its length,
+    with y = D^(1/2) z.
     """
 
     depth, paired = 2, 1
 
-    def __init__(self, C: GroupCovariance, X: Any, codes: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        C: GroupCovariance,
+        X: Any,
+        codes: NDArray[np.int64],
+        weights: Array | None = None,
+    ) -> None:
         self.C, self.size = C, X.shape[0]
-        order, first = np.argsort(codes, kind="stable"), int(C.counts[0])
+        order, sizes = np.argsort(codes, kind="stable"), np.bincount(codes)
+        first = int(sizes[0])
         # Sorted rows of the groups.
         self.slices: dict[Groups, slice] = {
             (0, 1): slice(0, self.size),
             (0,): slice(0, first),
             (1,): slice(first, self.size),
         }
+        self.groups = np.repeat([0, 1], sizes)
+        # The share of each row in its group.
+        self.row_shares = 1 / C.counts[self.groups]
+        if weights is not None:
+            self.row_shares *= weights[order]
         # Index of the centre that is subtracted from each row.
-        self.centre = np.repeat(np.arange(2) % len(C.centres), C.counts)
+        self.centre = self.groups % len(C.centres)
         # The rows that multiply are followed by the centres: Z = rows - centres.
         rows, centres = sparse.csr_array(X), -sparse.csr_array(C.centres)
         self.rows = {
@@ -187,18 +200,14 @@ class SampleSpace:
         return np.array([y, self._gram(y.T, (0, 1)).T])
 
     def projected(self, blocks: Array, other: Array) -> Array:
-        """Inner products x^T C_g x' = (Z_g x)^T (Z_g x') / m_g."""
+        """Inner products x^T C_g x' = (Z_g x)^T S (Z_g x'), S the shares of rows."""
         parts = self.slices[0,], self.slices[1,]
-        return np.array(
-            [
-                blocks[1, :, part] @ other[1, :, part].T / count
-                for part, count in zip(parts, self.C.counts, strict=True)
-            ]
-        )
+        weighted = other[1] * self.row_shares
+        return np.array([blocks[1, :, p] @ weighted[:, p].T for p in parts])
 
     def residuals(self, blocks: Array, weights: Array, values: Array) -> Array:
         """Both blocks of H x - value x: of y they are D Z x - value y."""
-        y = blocks[1] * np.repeat(weights / self.C.counts, self.C.counts)
+        y = blocks[1] * (weights[self.groups] * self.row_shares)
         y -= values[:, None] * blocks[0]
         return self.complete(y)
 
@@ -210,7 +219,8 @@ class SampleSpace:
         """Roots of D, for the groups; zero for other rows."""
         scale = np.zeros(self.size)
         for g, w in zip(groups, weights, strict=True):
-            scale[self.slices[g,]] = np.sqrt(w / self.C.counts[g])
+            part = self.slices[g,]
+            scale[part] = np.sqrt(w * self.row_shares[part])
         return scale
 
     def _features(self, y: Array, groups: Groups) -> Array:
@@ -234,12 +244,14 @@ class SampleSpace:
 VectorSpace: TypeAlias = FeatureSpace | SampleSpace
 
 
-def choose_space(C: GroupCovariance, X: Any, codes: NDArray[np.int64]) -> VectorSpace:
+def choose_space(
+    C: GroupCovariance, X: Any, codes: NDArray[np.int64], weights: Array | None
+) -> VectorSpace:
     """Return the space whose vectors are shorter."""
     m, n = X.shape
     # The transposed rows, with two centres, have indices in int32.
     if m < n and X.nnz + 2 * n <= np.iinfo(np.int32).max:
-        return SampleSpace(C, X, codes)
+        return SampleSpace(C, X, codes, weights)
     return FeatureSpace(C)
 
 

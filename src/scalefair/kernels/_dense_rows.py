@@ -44,17 +44,30 @@ def dense_rows_matmat(
     centres: FloatArray,
     coefficients: FloatArray,
     V: FloatArray,
+    weights: Float64Array | None = None,
 ) -> FloatArray:
     """Return the sum of ``coefficients[g] * Z_g.T @ (Z_g @ V)`` over the codes g.
 
     ``Z_g`` are the rows of `X` of code g less their centre; codes are not checked. `X`,
-    of any layout, is read once, and rows with a zero coefficient are skipped. The
-    result has the type of `V`, `centres` and `coefficients`.
+    of any layout, is read once, and rows with a zero coefficient are skipped. With
+    weights of the rows ``Z_g @ V`` is multiplied by them. The result has the type of
+    `V`, `centres` and `coefficients`.
     """
     bounds, n_rows = _cut(X.shape, V.size)
     partial = np.zeros((bounds.size - 1, *V.shape), V.dtype)
     selected, centres, V = coefficients != 0, read_only(centres), read_only(V)
-    arguments = codes, selected, centres, V, coefficients, bounds, n_rows, partial
+    factors = _typed(weights, V.dtype)
+    arguments = (
+        codes,
+        selected,
+        centres,
+        V,
+        coefficients,
+        factors,
+        bounds,
+        n_rows,
+        partial,
+    )
     _matmat(len(partial), strided_table(X), *arguments)
     for part in partial[1:]:
         partial[0] += part
@@ -62,14 +75,22 @@ def dense_rows_matmat(
 
 
 def dense_rows_gram(
-    X: FloatArray, codes: IntArray, centres: FloatArray, V: FloatArray
+    X: FloatArray,
+    codes: IntArray,
+    centres: FloatArray,
+    V: FloatArray,
+    weights: Float64Array | None = None,
 ) -> Float64Array:
-    """Return ``(Z_g @ V).T @ (Z_g @ V)`` of every code g, (G, k, k) in float64."""
+    """Return ``(Z_g @ V).T @ (Z_g @ V)`` of every code g, (G, k, k) in float64.
+
+    With weights of the rows one of the factors is multiplied by them.
+    """
     (n_codes, _), k = centres.shape, V.shape[1]
     bounds, n_rows = _cut(X.shape, n_codes * k * k)
     partial = np.zeros((bounds.size - 1, n_codes, k, k), np.float64)
     selected, centres, V = np.ones(n_codes, np.bool_), read_only(centres), read_only(V)
-    arguments = codes, selected, centres, V, bounds, n_rows, partial
+    roots = _typed(None if weights is None else np.sqrt(weights), V.dtype)
+    arguments = codes, selected, centres, V, roots, bounds, n_rows, partial
     _gram(len(partial), strided_table(X), *arguments)
     return partial.sum(axis=0)
 
@@ -118,6 +139,11 @@ def gather_shifted(
     sums = np.zeros((-(-out.shape[0] // 64), out.shape[1]))
     _gather_chunks(len(sums), strided_table(X), rows, shift, out, sums)
     return sums.sum(axis=0)
+
+
+def _typed(factors, dtype):
+    """Factors of the rows for a kernel; none is an empty array."""
+    return read_only(np.empty(0, dtype) if factors is None else factors.astype(dtype))
 
 
 def _cut(shape, n_partial):
@@ -180,12 +206,12 @@ def _gather(table, rows, shift, Z):
 
 @cached_njit(nogil=True)
 def _gather_codes(table, codes, start, stop, selected, centres, Z):
-    """Write the selected rows of a block to `Z`; return where each code starts."""
+    """Write the selected rows of a block to `Z`; return them and where codes start."""
     rows, starts = _sort_rows(codes, start, stop, selected)
     for g in range(selected.shape[0]):
         members = slice(starts[g], starts[g + 1])
         _gather(table, rows[members], centres[g], Z[members])
-    return starts
+    return rows, starts
 
 
 # Parallel functions contain only the loop: all that they contain is compiled slowly,
@@ -204,7 +230,17 @@ def _matmat(n_chunks, table, *arguments):
 
 @cached_njit(nogil=True)
 def _chunk_matmat(
-    chunk, table, codes, selected, centres, V, coefficients, bounds, n_rows, partial
+    chunk,
+    table,
+    codes,
+    selected,
+    centres,
+    V,
+    coefficients,
+    factors,
+    bounds,
+    n_rows,
+    partial,
 ):
     """Weighted sum of ``Z_g.T @ Z_g @ V`` over the codes g in a chunk."""
     n, k = V.shape
@@ -213,7 +249,7 @@ def _chunk_matmat(
     product = np.empty((n, k), V.dtype)
     for start in range(bounds[chunk], bounds[chunk + 1], n_rows):
         stop = min(start + n_rows, bounds[chunk + 1])
-        starts = _gather_codes(table, codes, start, stop, selected, centres, Z)
+        rows, starts = _gather_codes(table, codes, start, stop, selected, centres, Z)
         n_gathered = starts[-1]
         if n_gathered == 0:
             continue
@@ -221,8 +257,11 @@ def _chunk_matmat(
         np.dot(Z[:n_gathered], V, Y[:n_gathered])
         for g in range(selected.shape[0]):
             for q in range(starts[g], starts[g + 1]):
+                factor = coefficients[g]
+                if factors.shape[0] > 0:
+                    factor *= factors[rows[q]]
                 for c in range(k):
-                    Y[q, c] *= coefficients[g]
+                    Y[q, c] *= factor
         np.dot(Z[:n_gathered].T, Y[:n_gathered], product)
         for j in range(n):
             for c in range(k):
@@ -241,17 +280,23 @@ def _gram(n_chunks, table, *arguments):
 
 
 @cached_njit(nogil=True)
-def _chunk_gram(chunk, table, codes, selected, centres, V, bounds, n_rows, partial):
-    """Gram matrices of ``Z_g @ V`` for the codes g in a chunk."""
+def _chunk_gram(
+    chunk, table, codes, selected, centres, V, factors, bounds, n_rows, partial
+):
+    """Gram matrices of ``Z_g @ V``, times factors, for the codes g in a chunk."""
     n, k = V.shape
     out = partial[chunk]
     Z, Y = np.empty((n_rows, n), V.dtype), np.empty((n_rows, k), V.dtype)
     product = np.empty((k, k), V.dtype)
     for start in range(bounds[chunk], bounds[chunk + 1], n_rows):
         stop = min(start + n_rows, bounds[chunk + 1])
-        starts = _gather_codes(table, codes, start, stop, selected, centres, Z)
+        rows, starts = _gather_codes(table, codes, start, stop, selected, centres, Z)
         # out_g <- out_g + (Z_g V)^T (Z_g V)
         np.dot(Z[: starts[-1]], V, Y[: starts[-1]])
+        if factors.shape[0] > 0:
+            for q in range(starts[-1]):
+                for c in range(k):
+                    Y[q, c] *= factors[rows[q]]
         for g in range(selected.shape[0]):
             Y_g = Y[starts[g] : starts[g + 1]]
             if Y_g.shape[0] > 0:

@@ -8,6 +8,9 @@ less ``centres[g]`` (or the only centre), they are
 - `moments`: means (G, n) and sums of squared distances to them (G,);
 - `astype`: the rows with stored entries no wider than a type; products convert them.
 
+With weights of the rows, products of Z_g with vectors are multiplied by them before Z_g
+is applied again, and sums over rows are weighted: counts are sums of weights.
+
 Rows in parts stay where they are: a product sends its block to the parts and adds up
 their results.
 """
@@ -35,23 +38,30 @@ from scalefair.kernels import (
     csr_rows_matmat,
     dense_rows_gram,
     dense_rows_matmat,
-    first_means,
 )
 from scalefair.operators._base import Array, Block
 from scalefair.streaming import PartitionedRows, Parts
+from scalefair.streaming._blocks import members_by_code, typical_rows
 
 # Rows of a tile: their products with 30 vectors, 4 MB in float64, stay in the cache
 # while the transpose gathers them at random.
 TILE_ROWS = 16384
 
 Moments = tuple[Array, Array]
+Counts = NDArray[Any]  # rows of each code, or the sums of their weights
 
 
 class DenseRows:
     """Dense rows of any layout, read in blocks: nothing of their size is allocated."""
 
-    def __init__(self, X: np.ndarray, codes: NDArray[np.int64], n_codes: int) -> None:
-        self._X, self._codes, self._n_codes = X, codes, n_codes
+    def __init__(
+        self,
+        X: np.ndarray,
+        codes: NDArray[np.int64],
+        n_codes: int,
+        weights: Array | None,
+    ) -> None:
+        self._X, self._codes, self._n_codes, self._weights = X, codes, n_codes, weights
 
     def __sizeof__(self) -> int:
         return array_bytes(vars(self))
@@ -60,22 +70,22 @@ class DenseRows:
         return self  # each block is converted where it is read
 
     def moments(self) -> Moments:
-        counts = np.bincount(self._codes, minlength=self._n_codes)[:, None]
+        weights = self._weights
+        counts = np.bincount(self._codes, weights, minlength=self._n_codes)[:, None]
         # Rows are shifted by the mean of a few of them: a large mean costs no digits.
-        shifts, _ = first_means(self._X, self._codes, self._n_codes, 16)
+        shifts, _ = typical_rows(self._X, self._codes, self._n_codes, weights)
         sums, squares = np.zeros_like(shifts), np.zeros(self._n_codes)
         step = max(64, 2**18 // self._X.shape[1])  # blocks that fit the cache
         with ignore_fp_warnings():
             for start in range(0, len(self._X), step):
-                codes = self._codes[start : start + step]
-                Z = self._X[start : start + step] - shifts[codes]
-                members = sparse.csr_array(
-                    (np.ones(len(Z)), (codes, np.arange(len(Z)))),
-                    shape=(self._n_codes, len(Z)),
-                )
+                part = slice(start, start + step)
+                codes = self._codes[part]
+                Z = self._X[part] - shifts[codes]
+                entries = np.ones(len(Z)) if weights is None else weights[part]
+                members = members_by_code(codes, self._n_codes, entries)
                 sums += members @ Z
                 squares += members @ np.einsum("ij,ij->i", Z, Z)
-            offsets = sums / counts
+            offsets = sums / np.where(counts > 0, counts, 1)
             # sum |x - mean|^2 = sum |x - shift|^2 - m |mean - shift|^2
             scatter = squares - (counts * offsets**2).sum(axis=1)
             moments = shifts + offsets, np.maximum(scatter, 0.0)
@@ -85,11 +95,18 @@ class DenseRows:
         self, V: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
         out += dense_rows_matmat(
-            self._X, self._codes, self._per_code(centres), coefficients, V
+            self._X,
+            self._codes,
+            self._per_code(centres),
+            coefficients,
+            V,
+            self._weights,
         )
 
     def gram(self, V: Block, centres: Block) -> Array:
-        return dense_rows_gram(self._X, self._codes, self._per_code(centres), V)
+        return dense_rows_gram(
+            self._X, self._codes, self._per_code(centres), V, self._weights
+        )
 
     def _per_code(self, centres: np.ndarray) -> np.ndarray:
         shape = (self._n_codes, centres.shape[1])
@@ -119,17 +136,22 @@ class _SortedRows(NamedTuple):
     indices: NDArray[np.uint32]
     data: np.ndarray
     bounds: NDArray[np.int64]
+    weights: Array | None
 
 
 class SparseRows:
     """CSR rows, and their transpose stored in tiles of rows of one code."""
 
     def __init__(
-        self, X: sparse.csr_array, codes: NDArray[np.int64], n_codes: int
+        self,
+        X: sparse.csr_array,
+        codes: NDArray[np.int64],
+        n_codes: int,
+        weights: Array | None,
     ) -> None:
-        self._X, self._codes = X, codes
+        self._X, self._codes, self._weights = X, codes, weights
         self._by_length: dict[int, _SortedRows] = {}
-        self._counts = np.bincount(codes, minlength=n_codes)
+        self._n_codes = n_codes
 
     def __sizeof__(self) -> int:
         return array_bytes(vars(self))
@@ -140,7 +162,8 @@ class SparseRows:
         # More rows where they hold fewer entries than a row pointer.
         step = max(TILE_ROWS, min(int(m), int(n * m / max(self._X.nnz, 1))))
         order = np.argsort(self._codes, kind="stable")
-        for g, members in enumerate(np.split(order, np.cumsum(self._counts)[:-1])):
+        sizes = np.bincount(self._codes, minlength=self._n_codes)
+        for g, members in enumerate(np.split(order, np.cumsum(sizes)[:-1])):
             for start in range(0, members.size, step):
                 rows = members[start : start + step]
                 X = self._X[rows]
@@ -165,21 +188,31 @@ class SparseRows:
         return other
 
     def moments(self) -> Moments:
-        n = self._X.shape[1]
-        means = np.zeros((self._counts.size, n))
+        n, weights = self._X.shape[1], self._weights
+        counts = np.bincount(self._codes, weights, minlength=self._n_codes)
+        means = np.zeros((self._n_codes, n))
         for tile in self._tiles:
             sums = means[tile.code].reshape(-1, 1)  # a view
-            tile.add_product(1.0, np.ones((tile.rows.size, 1)), sums)
-        means /= self._counts[:, None]
-        scatter = np.zeros(self._counts.size)
+            units = np.ones(tile.rows.size) if weights is None else weights[tile.rows]
+            tile.add_product(1.0, units[:, None], sums)
+        means /= np.where(counts > 0, counts, 1)[:, None]
+        scatter = np.zeros(self._n_codes)
         with ignore_fp_warnings():
             for tile in self._tiles:
                 mean, n_stored = means[tile.code], np.diff(tile.indptr)
                 offsets = np.repeat(mean, n_stored)
                 offsets -= tile.data
                 # Squares of the stored entries, and of the zeros.
-                scatter[tile.code] += offsets @ offsets
-                scatter[tile.code] += (tile.rows.size - n_stored) @ mean**2
+                if weights is None:
+                    scatter[tile.code] += offsets @ offsets
+                    scatter[tile.code] += (tile.rows.size - n_stored) @ mean**2
+                    continue
+                of_entries = weights[tile.rows][tile.indices]
+                columns = np.repeat(np.arange(n), n_stored)
+                stored = np.bincount(columns, of_entries, minlength=n)
+                scatter[tile.code] += of_entries @ offsets**2
+                zeros = np.maximum(weights[tile.rows].sum() - stored, 0.0)
+                scatter[tile.code] += zeros @ mean**2
         return _checked((means, scatter), self._X)
 
     def add_products(
@@ -194,6 +227,9 @@ class SparseRows:
         sums = np.zeros((centres.shape[0], V.shape[1]))
         for tile, Y, column_sums in self._products(V, centres, coefficients != 0):
             a = coefficients[tile.code]
+            if self._weights is not None:
+                Y *= self._weights[tile.rows, None].astype(Y.dtype)
+                column_sums = Y.sum(axis=0, dtype=np.float64)
             tile.add_product(a, Y, out)
             sums[tile.code % len(sums)] += float(a) * column_sums
         # Z_g^T Y = X_g^T Y - centre_g (1^T Y). If the centres are the means the sums
@@ -204,7 +240,9 @@ class SparseRows:
         """Overwrite `out` with ``Z_g.T @ Z_g @ v``, reading each row once."""
         rows, centre = self._sorted(code), centres[code % len(centres)]
         partial = np.empty((rows.bounds.size - 1, v.size))
-        sums = csr_normal_product(*rows, float(centre @ v), v, partial)
+        csr = rows.indptr, rows.indices, rows.data, rows.bounds
+        shift = float(centre @ v)
+        sums = csr_normal_product(*csr, shift, v, partial, rows.weights)
         partial.sum(axis=0, out=out)
         daxpy(centre, out, a=-sums.sum())
 
@@ -223,13 +261,16 @@ class SparseRows:
                 X.indices.astype(np.uint32, copy=False),
                 X.data,
                 _equal_work(X.indptr[1:], n_chunks),
+                None if self._weights is None else self._weights[rows],
             )
         return self._by_length[code]
 
     def gram(self, V: Block, centres: Block) -> Array:
-        grams = np.zeros((self._counts.size, V.shape[1], V.shape[1]))
-        selected = np.ones(self._counts.size, bool)
+        grams = np.zeros((self._n_codes, V.shape[1], V.shape[1]))
+        selected = np.ones(self._n_codes, bool)
         for tile, Y, _ in self._products(V, centres, selected):
+            if self._weights is not None:
+                Y *= np.sqrt(self._weights[tile.rows, None]).astype(Y.dtype)
             grams[tile.code] += block_gram(Y, Y)
         return grams
 
@@ -278,7 +319,7 @@ class _CodedPart(NamedTuple):
 
     present: NDArray[np.int64]
     rows: DenseRows | SparseRows
-    counts: NDArray[np.int64]
+    counts: Counts
 
     def centres(self, centres: np.ndarray) -> np.ndarray:
         return centres if len(centres) == 1 else centres[self.present]
@@ -287,7 +328,7 @@ class _CodedPart(NamedTuple):
 class _Moments(NamedTuple):
     """Counts (G,), means (G, n) and sums of squared distances to them (G,)."""
 
-    counts: NDArray[np.int64]
+    counts: Counts
     means: Array
     scatter: Array
 
@@ -295,13 +336,16 @@ class _Moments(NamedTuple):
 class DistributedRows:
     """Rows in parts, with codes that are cut alike; a part need not have every code."""
 
-    def __init__(self, rows: PartitionedRows, codes: Parts, n_codes: int) -> None:
+    def __init__(
+        self, rows: PartitionedRows, codes: Parts, n_codes: int, weights: Parts | None
+    ) -> None:
         self._n_codes, self._is_sparse, self._dtype = (
             n_codes,
             rows.is_sparse,
             rows.dtype,
         )
-        self._parts = rows.map(_code_part, each=[codes]).persist()
+        columns = [codes] if weights is None else [codes, weights]
+        self._parts = rows.map(_code_part, each=columns).persist()
         self._moments: _Moments = self._parts.map(_moments, n_codes).reduce(_merge)
         if not np.isfinite(self._moments.scatter).all():
             raise ValueError(
@@ -310,8 +354,8 @@ class DistributedRows:
             )
 
     @property
-    def counts(self) -> NDArray[np.int64]:
-        """Rows of each code."""
+    def counts(self) -> Counts:
+        """Rows of each code, or their weights."""
         return self._moments.counts
 
     def astype(self, dtype: np.dtype) -> DistributedRows:
@@ -335,14 +379,15 @@ class DistributedRows:
         return np.array(grams)  # arrays from other processes may be read-only
 
 
-def _code_part(X: Any, codes: NDArray[Any]) -> _CodedPart:
+def _code_part(X: Any, codes: NDArray[Any], weights: Array | None = None) -> _CodedPart:
     present, local = np.unique(codes, return_inverse=True)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     rows = DenseRows if isinstance(X, np.ndarray) else SparseRows
-    coded = rows(X, local.astype(np.int64, copy=False), len(present))
+    coded = rows(X, local.astype(np.int64, copy=False), len(present), weights)
     coded.moments()  # raises here, where errors name the part
-    return _CodedPart(present.astype(np.int64), coded, np.bincount(local))
+    counts = np.bincount(local, weights)
+    return _CodedPart(present.astype(np.int64), coded, counts)
 
 
 def _typed(part: _CodedPart, dtype: np.dtype) -> _CodedPart:
@@ -361,7 +406,7 @@ def _moments(part: _CodedPart, n_codes: int) -> _Moments:
 def _merge(a: _Moments, b: _Moments) -> _Moments:
     """Chan, Golub & LeVeque (1983), equations (2.1)."""
     counts = a.counts + b.counts
-    share = b.counts / np.maximum(counts, 1)
+    share = b.counts / np.where(counts > 0, counts, 1)
     offsets = b.means - a.means
     with ignore_fp_warnings():
         between = a.counts * share * (offsets**2).sum(axis=1)

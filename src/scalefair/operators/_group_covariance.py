@@ -11,7 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._docs import documented
-from scalefair._entries import all_finite, canonical, check_product, ignore_fp_warnings
+from scalefair._entries import (
+    all_finite,
+    canonical,
+    check_product,
+    check_sample_weight,
+    ignore_fp_warnings,
+)
 from scalefair.operators._base import TEXTS, Array, TypedOperator, put_sum
 from scalefair.operators._coded_rows import DenseRows, DistributedRows, SparseRows
 from scalefair.streaming import PartitionedRows, Parts
@@ -26,6 +32,8 @@ class GroupCovariance(TypedOperator):
         C_g = \frac{1}{m_g} \sum_{i \in g} (x_i - c)(x_i - c)^T
 
     over the :math:`m_g` rows of group `g`, `c` the mean of all rows or of the group.
+    Rows may have weights: sums and means are then weighted, and :math:`m_g` is the sum
+    of the weights.
 
     A sparse `X` is never densified: `c` enters as a correction of rank one, and the
     transpose is stored beside it. A dense `X` is read once in each product, in blocks
@@ -45,6 +53,9 @@ class GroupCovariance(TypedOperator):
         :math:`w_g`, of any sign.
     centering : {"global", "group"}, default="global"
         Whether `c` is the mean of all rows or that of the group.
+    sample_weight : {array-like, Parts} of shape (m,), default=None
+        Weights of the rows, not negative; None weighs all 1. Parts are those that
+        the `weights` of rows in parts returns.
     %(dtype)s
         Rows stored in float32 are converted as they are read.
 
@@ -52,8 +63,8 @@ class GroupCovariance(TypedOperator):
     ----------
     weights : ndarray of shape (G,), float64
         The weights.
-    counts : ndarray of shape (G,), int64
-        Rows of each group.
+    counts : ndarray of shape (G,), int64 or float64
+        Rows of each group, or the sums of their weights.
     means : ndarray of shape (G, n), float64
         Mean of each group.
     mean : ndarray of shape (n,), float64
@@ -66,7 +77,8 @@ class GroupCovariance(TypedOperator):
     Raises
     ------
     ValueError
-        If shapes do not match, a group has no row, or an entry is not finite.
+        If shapes do not match, a group has no row or no weight, a weight is negative,
+        or an entry is not finite.
     %(type_error)s
 
     Examples
@@ -91,6 +103,7 @@ class GroupCovariance(TypedOperator):
         weights: ArrayLike,
         *,
         centering: str = "global",
+        sample_weight: ArrayLike | Parts | None = None,
         dtype: Any = np.float64,
     ) -> None:
         if centering not in ("global", "group"):
@@ -107,18 +120,22 @@ class GroupCovariance(TypedOperator):
             self.gathers_rows = X.is_sparse
             if not isinstance(codes, Parts):
                 codes = X.split(_check_codes(codes, X.shape[0], n_codes))
-            self._rows = DistributedRows(X, codes, n_codes)
+            if not isinstance(sample_weight, Parts):
+                sample_weight = X.weights(sample_weight)
+            self._rows = DistributedRows(X, codes, n_codes, sample_weight)
             self.counts = self._rows.counts
         else:
             self.gathers_rows = sparse.issparse(X)
             checked = _check_codes(codes, X.shape[0], n_codes)
-            self.counts = np.bincount(checked, minlength=n_codes)
+            checked_weight = check_sample_weight(sample_weight, X.shape[0])
+            self.counts = np.bincount(checked, checked_weight, minlength=n_codes)
             kind = SparseRows if self.gathers_rows else DenseRows
-            self._rows = kind(X, checked, n_codes)
+            self._rows = kind(X, checked, n_codes, checked_weight)
         if not self.counts.all():
+            missing = "row" if sample_weight is None else "row of positive weight"
             raise ValueError(
-                f"Group {int(np.argmin(self.counts))} has no row: number the groups "
-                "from 0 to G - 1 without gaps, with one weight for each."
+                f"Group {int(np.argmin(self.counts))} has no {missing}: number the "
+                "groups from 0 to G - 1 without gaps, with one weight for each."
             )
         # Step 2: means, and the variances of the groups about their centres.
         self.means, scatter = self._rows.moments()

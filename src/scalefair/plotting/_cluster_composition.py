@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
+from scalefair._entries import check_sample_weight
 from scalefair._groups import check_compared, check_values, compared_attributes
 from scalefair.metrics import group_proportions
 from scalefair.plotting import _draw, _inputs
@@ -116,6 +117,7 @@ class ClusterCompositionDisplay:
         labels: ArrayLike,
         *,
         sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         attributes: str = "joint",
         ax: Any = None,
         name: str | None = None,
@@ -129,6 +131,7 @@ class ClusterCompositionDisplay:
         labels : array-like of shape (n_samples,)
             Cluster of each sample. Samples labelled -1 are left out.
         %(sensitive_features)s
+        %(sample_weight)s
         %(attributes)s
         %(named)s
         ValueError
@@ -140,12 +143,21 @@ class ClusterCompositionDisplay:
         check_compared(compared, "the sizes of the clusters")
         # Shares among the assigned samples, attribute by attribute.
         is_assigned = labels != -1
+        weights = check_sample_weight(sample_weight, len(labels))
+        if weights is not None:
+            is_assigned = is_assigned & (weights > 0)
+            weights = weights[is_assigned]
         labels = labels[is_assigned]
         proportions, population, present = [], [], {}
         for attribute, groups, codes in compared:
             features = groups[codes[is_assigned]]
-            proportions.append(group_proportions(labels, sensitive_features=features))
-            present[attribute], counts = np.unique(features, return_counts=True)
+            proportions.append(
+                group_proportions(
+                    labels, sensitive_features=features, sample_weight=weights
+                )
+            )
+            present[attribute], members = np.unique(features, return_inverse=True)
+            counts = np.bincount(members, weights)
             population.append(counts / counts.sum())
         sizes = {attribute: len(groups) for attribute, groups in present.items()}
         display = cls(
@@ -164,6 +176,7 @@ class ClusterCompositionDisplay:
         estimator: Any,
         *,
         sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         attributes: str | None = None,
         ax: Any = None,
         name: str | None = None,
@@ -177,6 +190,7 @@ class ClusterCompositionDisplay:
         estimator : estimator
             Fitted to these rows, with `labels_`.
         %(sensitive_features)s
+        %(sample_weight)s
         attributes : {"joint", "each"} or None, default=None
             As for `from_predictions`; None takes that of the estimator.
         %(named)s
@@ -188,6 +202,7 @@ class ClusterCompositionDisplay:
         return cls.from_predictions(
             estimator.labels_,
             sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
             attributes=attributes,
             ax=ax,
             name=type(estimator).__name__ if name is None else name,

@@ -35,7 +35,8 @@ legend : bool, default=True
 }
 _KIND = """\
 kind : {{"histogram", "kde"}}, default="{}"
-    A histogram, or a Gaussian kernel density at 400 points, Scott's bandwidth.
+    A histogram, or a Gaussian kernel density at 400 points, Scott's bandwidth; weighted
+    rows count as :math:`(\\sum w)^2 / \\sum w^2` for it.
 bins : int or array-like of edges, default=50
     Bins of the histogram, the same for all."""
 _SCORE_OPTIONS = f"""\
@@ -166,6 +167,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         scores: ArrayLike,
         *,
         sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         interval: tuple[float, float] = (0.0, 1.0),
         name: str | None = None,
         y_true: ArrayLike | None = None,
@@ -185,6 +187,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         scores : array-like of shape (n_samples,)
             Score of each row.
         %(sensitive_features)s
+        %(sample_weight)s
         interval : tuple of float, default=(0.0, 1.0)
             Ranks, from the top of each group, that are marked.
         %(name)s
@@ -193,8 +196,8 @@ class ScoreDensityDisplay(_DensityDisplay):
         """
         interval = check_interval(interval)
         models = _inputs.by_name(scores, name, "")
-        arrays, compared = _inputs.check_outputs(
-            models, sensitive_features, "scores", attributes
+        arrays, compared, weights = _inputs.check_outputs(
+            models, sensitive_features, "scores", attributes, sample_weight
         )
         if len(arrays) > 1:
             raise ValueError(f"The figure is for one model, got {list(models)}.")
@@ -207,6 +210,7 @@ class ScoreDensityDisplay(_DensityDisplay):
             y_true=y_true,
             given=given,
             interval=interval,
+            sample_weight=weights,
             attributes="each",
         )
         # The groups drawn: those of each attribute, among the rows of each label.
@@ -217,7 +221,8 @@ class ScoreDensityDisplay(_DensityDisplay):
                 prefix = f"{attribute.name} " if len(compared) > 1 else ""
                 for k, group in enumerate(attribute.groups.tolist()):
                     names.append(f"{prefix}{group}{label}")
-                    parts.append(values[rows][attribute.codes[rows] == k])
+                    members = rows & (attribute.codes == k)
+                    parts.append(_inputs.select_rows(values, weights, members))
         is_plain = len(compared) == 1 and given is None
         groups = compared[0].groups if is_plain else np.array(names)
         grid, densities = _densities(parts, groups.tolist(), kind, bins)
@@ -225,7 +230,7 @@ class ScoreDensityDisplay(_DensityDisplay):
             grid,
             densities=densities,
             groups=groups,
-            score_ranges=[_score_range(part, *interval) for part in parts],
+            score_ranges=[_score_range(*part, *interval) for part in parts],
             interval=interval,
             threshold=threshold,
             name=name or None,
@@ -365,6 +370,7 @@ class OutputDensityDisplay(_DensityDisplay):
         y_pred: ArrayLike | Mapping[str, ArrayLike],
         *,
         sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         name: str | None = None,
         kind: str = "kde",
         bins: int | ArrayLike = 50,
@@ -380,16 +386,21 @@ class OutputDensityDisplay(_DensityDisplay):
         y_pred : array-like of shape (n_samples,), or mapping of str to such
             Output for each row; or those of several regressors, by name.
         %(sensitive_features)s
+        %(sample_weight)s
         %(name)s
         %(options)s
         %(bad_rows)s
         """
         models = _inputs.by_name(y_pred, name, "")
-        outputs, [(_, groups, codes)] = _inputs.check_outputs(
-            models, sensitive_features, "y_pred"
+        outputs, [(_, groups, codes)], weights = _inputs.check_outputs(
+            models, sensitive_features, "y_pred", sample_weight=sample_weight
         )
         n_groups = len(groups)
-        parts = [values[codes == g] for values in outputs for g in range(n_groups)]
+        parts = [
+            _inputs.select_rows(values, weights, codes == g)
+            for values in outputs
+            for g in range(n_groups)
+        ]
         names = groups.tolist() * len(outputs)
         grid, densities = _densities(parts, names, kind, bins)
         if output_name is None:
@@ -400,7 +411,11 @@ class OutputDensityDisplay(_DensityDisplay):
             densities=densities.reshape(len(outputs), n_groups, -1),
             groups=groups,
             distances=[
-                statistical_parity_ks(values, sensitive_features=codes.view(GroupCodes))
+                statistical_parity_ks(
+                    values,
+                    sensitive_features=codes.view(GroupCodes),
+                    sample_weight=weights,
+                )
                 for values in outputs
             ],
             names=list(models),
@@ -478,40 +493,53 @@ class OutputDensityDisplay(_DensityDisplay):
         return self
 
 
-def _score_range(part: NDArray[Any], alpha: float, beta: float) -> tuple[float, float]:
+def _score_range(
+    part: NDArray[Any], weights: _inputs.Weights, alpha: float, beta: float
+) -> tuple[float, float]:
     """Lowest and highest score of the rows with ranks in [alpha, beta), 0 the top."""
-    n = part.size
+    n, order = part.size, np.argsort(-part)
+    # Rows, or their weights in units of the mean, down to and with each row.
+    ends = np.arange(1.0, n + 1)
+    if weights is not None:
+        ends = np.cumsum(weights[order])
+        ends *= n / ends[-1]
     # Ranks are products of floats: 1e-9 of a row is rounding.
-    first = min(int(np.floor(alpha * n + 1e-9)), n - 1)
-    last = max(int(np.ceil(beta * n - 1e-9)) - 1, first)
-    descending = np.sort(part)[::-1]
-    return descending[last], descending[first]
+    first = min(int(np.searchsorted(ends, alpha * n + 1e-9, side="right")), n - 1)
+    last = min(int(np.searchsorted(ends, beta * n - 1e-9)), n - 1)
+    return part[order[max(first, last)]], part[order[first]]
 
 
 def _densities(
-    parts: list[NDArray[Any]], names: list[Any], kind: str, bins: int | ArrayLike
+    parts: list[tuple[NDArray[Any], _inputs.Weights]],
+    names: list[Any],
+    kind: str,
+    bins: int | ArrayLike,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return a grid, or edges of bins, for all parts, and the density of each."""
+    """Return a grid, or edges of bins, for all parts, and the density of each.
+
+    A part has values and perhaps weights.
+    """
+    samples = [part for part, _ in parts]
     if kind == "histogram":
-        edges = np.histogram_bin_edges(np.concatenate(parts), bins)
-        counts = np.array([np.histogram(part, edges)[0] for part in parts])
+        edges = np.histogram_bin_edges(np.concatenate(samples), bins)
+        counts = np.array([np.histogram(x, edges, weights=w)[0] for x, w in parts])
         # Relative to all rows of the part: the edges of a user may exclude some.
-        sizes = np.array([[part.size] for part in parts])
+        sizes = np.array([[x.size if w is None else w.sum()] for x, w in parts])
         return edges, counts / (sizes * np.diff(edges))
     if kind != "kde":
         raise ValueError(f"kind must be 'histogram' or 'kde', got {kind!r}.")
     from scipy.stats import gaussian_kde
 
-    for name, part in zip(names, parts, strict=True):
+    for name, part in zip(names, samples, strict=True):
         if not part.var() > 0:  # a tiny one underflows
             raise ValueError(
                 f"Group {name!r} has no kernel density: its values are all the same, "
                 "or nearly so. Use kind='histogram'."
             )
-    kernels = [gaussian_kde(part) for part in parts]
+    kernels = [gaussian_kde(part, weights=weights) for part, weights in parts]
     # Three standard deviations of the kernel outside of the values it is next to 0.
     widths = [3.0 * np.sqrt(kernel.covariance[0, 0]) for kernel in kernels]
-    low = min(part.min() - width for part, width in zip(parts, widths, strict=True))
-    high = max(part.max() + width for part, width in zip(parts, widths, strict=True))
+    low = min(x.min() - width for x, width in zip(samples, widths, strict=True))
+    high = max(x.max() + width for x, width in zip(samples, widths, strict=True))
     grid = np.linspace(low, high, 400)
     return grid, np.array([kernel(grid) for kernel in kernels])

@@ -43,6 +43,10 @@ TEXTS = {
 sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
     Group of each row, without missing values; of k columns each combination that
     occurs. Two groups or more.""",
+    "sample_weight": """\
+sample_weight : array-like of shape (n_samples,), default=None
+    Weights of the rows, not negative; of weight 0 they are left out. None weighs all
+    alike.""",
     "given": """\
 y_true : array-like of shape (n_samples,), default=None
     Label of each row, the larger one of two positive; needed with `given`.
@@ -58,7 +62,7 @@ X : {array-like, sparse matrix} of shape (n_samples, n_features)
     "bad_rows": """\
 ValueError
     If lengths differ, a value is missing or not finite, there is one group only, or
-    another parameter is not as described.""",
+    one without weight, or another parameter is not as described.""",
     "as_for_predictions": """\
 NotFittedError
     If an estimator is not fitted.

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import mean_squared_error
 
 from scalefair._docs import documented
+from scalefair._entries import check_sample_weight
 from scalefair._groups import encode_groups
 from scalefair.metrics import statistical_parity_ks
 from scalefair.plotting import _draw, _inputs
@@ -131,6 +132,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         predictions: ArrayLike | Mapping[str, ArrayLike],
         *,
         sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         ax: Any = None,
         legend: bool = True,
         **line_kwargs: Any,
@@ -144,17 +146,26 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         predictions : array-like of shape (n_samples,), or mapping of str to such
             Predictions for each row; or those of several models, by their names.
         %(sensitive_features)s
+        %(sample_weight)s
         %(drawing)s
         %(bad_rows)s
         """
         outputs = _inputs.by_name(predictions, None, "predictions")
         names, codes = encode_groups(sensitive_features)
+        weights = check_sample_weight(sample_weight, len(codes))
         target = _inputs.series_name(y_true)
         suffix = f" of {_draw.literal(target)}" if target else ""
         display = cls(
-            {key: [float(mean_squared_error(y_true, y))] for key, y in outputs.items()},
+            {
+                key: [float(mean_squared_error(y_true, y, sample_weight=weights))]
+                for key, y in outputs.items()
+            },
             unfairness={
-                key: [statistical_parity_ks(y, sensitive_features=names[codes])]
+                key: [
+                    statistical_parity_ks(
+                        y, sensitive_features=names[codes], sample_weight=weights
+                    )
+                ]
                 for key, y in outputs.items()
             },
             error_name=f"mean squared error{suffix}",
@@ -169,6 +180,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         y: ArrayLike,
         *,
         sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         ax: Any = None,
         legend: bool = True,
         **line_kwargs: Any,
@@ -183,6 +195,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         y : array-like of shape (n_samples,)
             True targets.
         %(sensitive_features)s
+        %(sample_weight)s
         %(drawing)s
         %(as_for_predictions)s
         """
@@ -195,6 +208,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
             y,
             predictions,
             sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
             ax=ax,
             legend=legend,
             **line_kwargs,

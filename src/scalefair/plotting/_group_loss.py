@@ -118,6 +118,7 @@ class GroupLossDisplay:
         X: Any,
         *,
         sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         n_components: Iterable[int],
         centering: str = "global",
         attributes: str = "joint",
@@ -134,6 +135,7 @@ class GroupLossDisplay:
         ----------
         %(X)s
         %(sensitive_features)s
+        %(sample_weight)s
         n_components : iterable of int
             Numbers of components, in any order, each at most `n_features`.
         centering : {"global", "group"}, default="global"
@@ -153,7 +155,9 @@ class GroupLossDisplay:
         """
         if methods is None:
             methods = {"PCA": GroupPCA(), "FairPCA": FairPCA()}
-        moments = GroupMoments._compared(X, sensitive_features, attributes)
+        moments = GroupMoments._compared(
+            X, sensitive_features, attributes, sample_weight
+        )
         display = cls._from_moments(moments, n_components, centering, methods)
         return display.plot(axes, legend=legend, **line_kwargs)
 

@@ -123,6 +123,7 @@ class GroupRateDisplay:
         scores: ArrayLike | Mapping[str, ArrayLike],
         *,
         sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         interval: tuple[float, float] = (0.0, 1.0),
         kappa: float | None = None,
         name: str | None = None,
@@ -141,6 +142,7 @@ class GroupRateDisplay:
         scores : array-like of shape (n_samples,), or mapping of str to such
             Score of each row, high ones are selected first; or those of several models.
         %(sensitive_features)s
+        %(sample_weight)s
         %(parity)s
         name : str or None, default=None
             Name of a single model; None takes "scores".
@@ -148,8 +150,8 @@ class GroupRateDisplay:
         %(bad_rows)s
         """
         models = _inputs.by_name(scores, name, "scores")
-        arrays, compared = _inputs.check_outputs(
-            models, sensitive_features, "scores", attributes
+        arrays, compared, weights = _inputs.check_outputs(
+            models, sensitive_features, "scores", attributes, sample_weight
         )
         row_sets = _inputs.compared_rows(given, y_true, len(arrays[0]))
         # The two groups of each attribute, and the suffix of its curves.
@@ -163,9 +165,13 @@ class GroupRateDisplay:
         for model, scores in zip(models, arrays, strict=True):
             for label, rows in row_sets.items():
                 for suffix, attribute, chosen in pairs:
-                    codes = attribute.codes[rows]
-                    parts = [scores[rows][codes == k] for k in chosen]
-                    if not all(map(len, parts)):
+                    parts = [
+                        _inputs.select_rows(
+                            scores, weights, rows & (attribute.codes == k)
+                        )
+                        for k in chosen
+                    ]
+                    if not all(len(part) for part, _ in parts):
                         raise ValueError(f"One of the two groups has no rows{label}.")
                     rates[f"{model}{suffix}{label}"] = _rate_curve(*parts)
         groups = compared[0].groups[pairs[0][-1]]
@@ -276,19 +282,27 @@ def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.fl
     return np.array([(0, 0), *lower, (1, 1), *upper], dtype=np.float64)
 
 
-def _rate_curve(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
-    """Rates of scores `a` and `b` above all thresholds, from the highest down."""
+def _rate_curve(
+    a: tuple[NDArray[Any], _inputs.Weights], b: tuple[NDArray[Any], _inputs.Weights]
+) -> NDArray[np.float64]:
+    """Rates of scores `a` and `b` above all thresholds, from the highest down.
+
+    Scores come with their weights, if there are any.
+    """
     # The curve has a vertex at each distinct score: ties are passed at once.
-    scores = np.concatenate([a, b])
+    scores = np.concatenate([a[0], b[0]])
     order = np.argsort(-scores, kind="stable")
     is_last_tie = np.append(np.diff(scores[order]) != 0, True)
-    counts_a = (order < len(a)).cumsum()[is_last_tie]
-    counts_b = np.flatnonzero(is_last_tie) + 1 - counts_a
-    counts = np.vstack([np.zeros(2, np.int64), np.column_stack([counts_a, counts_b])])
+    is_a = order < len(a[0])
+    passed: list[NDArray[Any]] = [is_a, ~is_a]
+    if a[1] is not None and b[1] is not None:
+        passed = [rows * np.concatenate([a[1], b[1]])[order] for rows in passed]
+    sums = np.column_stack([rows.cumsum()[is_last_tie] for rows in passed])
+    counts = np.vstack([np.zeros((1, 2), sums.dtype), sums])
     # Leave out vertices within a horizontal or vertical piece. On a sloping piece,
     # which ties make, all stay: its gap may be largest in the middle.
     steps = np.diff(counts, axis=0)
     is_straight = ((steps[:-1] == 0) & (steps[1:] == 0)).any(axis=1)
     vertices = counts[np.concatenate([[True], ~is_straight, [True]])]
-    rates: NDArray[np.float64] = vertices / [len(a), len(b)]
+    rates: NDArray[np.float64] = vertices / vertices[-1]
     return rates

@@ -11,9 +11,11 @@ import pandas
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._entries import check_sample_weight
 from scalefair._groups import (
     Attribute,
     check_compared,
+    check_group_weights,
     check_values,
     compared_attributes,
     encode_values,
@@ -21,6 +23,7 @@ from scalefair._groups import (
 
 # Arrays of shape (n_points, n_repeats) by name of the method.
 Measures = dict[str, NDArray[np.float64]]
+Weights = NDArray[np.float64] | None  # of rows; None: all are 1
 
 
 def estimator_method(
@@ -38,6 +41,7 @@ def estimator_method(
         X: Any,
         *,
         sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         name: str | None = None,
         **options: Any,
     ) -> Any:
@@ -50,6 +54,7 @@ def estimator_method(
             of several, those by name. Each is given the groups if it takes them.
         %(X)s
         %(sensitive_features)s
+        %(sample_weight)s
         name : str or None, default=None
             Name of a single model; None takes its class.
         %(options_of_models)s
@@ -63,7 +68,7 @@ def estimator_method(
             for key, model in models.items()
         }
         options["sensitive_features"] = sensitive_features
-        return cls.from_predictions(outputs, **options)
+        return cls.from_predictions(outputs, sample_weight=sample_weight, **options)
 
     # The signature: the parameters of both, each once.
     function, made = from_predictions.__func__, from_estimator
@@ -134,7 +139,7 @@ def compared_rows(
     The condition is the parameter `given` of the displays.
     """
     if condition is None:
-        return {"": slice(None)}
+        return {"": np.ones(n_rows, dtype=bool)}
     if condition not in ("positive", "label") or y_true is None:
         raise ValueError(
             'given is None, "positive" or "label", and not None needs y_true, the '
@@ -158,8 +163,9 @@ def check_outputs(
     sensitive_features: ArrayLike,
     quantity: str,
     attributes: str = "joint",
-) -> tuple[list[NDArray[np.float64]], list[Attribute]]:
-    """Return the outputs of each model as arrays, and the attributes compared."""
+    sample_weight: ArrayLike | None = None,
+) -> tuple[list[NDArray[np.float64]], list[Attribute], Weights]:
+    """Return the outputs of each model as arrays, attributes compared, and weights."""
     arrays = []
     for name, output in outputs.items():
         array = np.asarray(output, dtype=np.float64)
@@ -173,9 +179,23 @@ def check_outputs(
             f"All models must have {quantity} for the same rows, but some have "
             f"{min(sizes)} and some {max(sizes)}."
         )
-    compared = compared_attributes(sensitive_features, sizes.pop(), attributes)
+    n_rows = sizes.pop()
+    compared = compared_attributes(sensitive_features, n_rows, attributes)
     check_compared(compared, "a figure of all rows")
-    return arrays, compared
+    weights = check_sample_weight(sample_weight, n_rows)
+    for _, groups, codes in compared:
+        check_group_weights(weights, groups, codes)
+    return arrays, compared, weights
+
+
+def select_rows(
+    values: NDArray[np.float64], weights: Weights, rows: NDArray[Any]
+) -> tuple[NDArray[np.float64], Weights]:
+    """Return the values and weights of rows, those without weight left out."""
+    if weights is None:
+        return values[rows], None
+    rows = rows & (weights > 0)
+    return values[rows], weights[rows]
 
 
 def as_array(

@@ -169,6 +169,7 @@ class JointNumericalRangeDisplay:
         X: Any,
         *,
         sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         name: str | None = None,
         n_angles: int = 180,
         ax: Any = None,
@@ -185,6 +186,7 @@ class JointNumericalRangeDisplay:
             For other rows than it was fitted to, its point may lie inside the region.
         %(X)s
         %(sensitive_features)s
+        %(sample_weight)s
         name : str or None, default=None
             Name of the estimator's point; None takes its class.
         %(n_angles)s
@@ -203,7 +205,9 @@ class JointNumericalRangeDisplay:
                 "The estimator's components_ must be orthonormal for what they capture "
                 f"to lie within the region, but they are off by {error:.2g}."
             )
-        moments = GroupMoments.from_data(X, sensitive_features)
+        moments = GroupMoments.from_data(
+            X, sensitive_features, sample_weight=sample_weight
+        )
         if len(moments.groups) != 2:
             raise ValueError(
                 f"The figure is for two groups, got {len(moments.groups)}: draw a "

@@ -347,6 +347,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
         y: ArrayLike | None = None,
         *,
         sensitive_features: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         interval: tuple[float, float] | None = None,
         given: str | None = None,
         attributes: str | None = None,
@@ -372,6 +373,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
             True labels of the rows.
         sensitive_features : array-like of shape (n,) or (n, k), default=None
             Group of each of the n rows; of k columns as `attributes` says.
+        %(sample_weight)s
         interval : tuple of float or None, default=None
             Ranks, from the top of each group, that the gap is about; None takes that
             of the classifiers, if those that have one agree, or all.
@@ -419,9 +421,14 @@ class ParetoFrontDisplay(TradeOffDisplay):
                 labels = _inputs.call_method(model, "predict", X, groups)
                 scores = _inputs.call_method(model, "decision_function", X, groups)
                 gap = partial_parity_gap(
-                    scores, sensitive_features=groups, y_true=y, **options
+                    scores,
+                    sensitive_features=groups,
+                    y_true=y,
+                    sample_weight=sample_weight,
+                    **options,
                 )
-                return float(accuracy_score(y, labels)), 1 - gap
+                accuracy = accuracy_score(y, labels, sample_weight=sample_weight)
+                return float(accuracy), 1 - gap
 
             measures = {
                 key: np.array([measure(model) for model in path]).T

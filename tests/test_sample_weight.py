@@ -1,0 +1,570 @@
+"""Promises of `sample_weight`: 2 is the row twice, 0 is no row, units are free."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+
+from scalefair import metrics, plotting
+from scalefair.decomposition import (
+    ErrorWeightedFairPCA,
+    FairPCA,
+    GroupPCA,
+    SemidefiniteFairPCA,
+)
+from scalefair.files import open_rows
+from scalefair.operators import GroupCovariance
+from scalefair.streaming import GroupMoments
+
+N = 60
+WEIGHTS = np.random.default_rng(1).integers(0, 5, N)
+WEIGHTS[:6] = 2, 1, 1, 2, 3, 1  # groups, labels and clusters all have some weight
+
+
+def table():
+    """Rows with ties in three groups; every label and cluster occurs in each."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 5)) + np.arange(N)[:, None] % 3
+    return {
+        "X": np.float64(np.float32(X)),  # exact in single precision, too
+        "groups": np.array(list("abc"))[np.arange(N) % 3],
+        "others": np.where(rng.random(N) < 0.5, "x", "y"),
+        "labels": np.arange(N) // 3 % 2,
+        "scores": rng.integers(0, 12, N).astype(float),
+    }
+
+
+def select(rows, index):
+    return {name: values[index] for name, values in rows.items()}
+
+
+def graph(rows, weights):
+    """Complete graph with self-loops, whose nodes can be repeated."""
+    return np.exp(-((rows["scores"][:, None] - rows["scores"]) ** 2) / 9)
+
+
+def of_score(function, **options):
+    def measure(rows, weights):
+        return function(
+            rows["scores"],
+            sensitive_features=rows["groups"],
+            sample_weight=weights,
+            **options,
+        )
+
+    return measure
+
+
+def of_labels(function, **options):
+    def measure(rows, weights):
+        return of_score(function, y_score=rows["scores"], **options)(
+            {**rows, "scores": rows["labels"]}, weights
+        )
+
+    return measure
+
+
+def of_attributes(function, **options):
+    def measure(rows, weights):
+        both = np.column_stack([rows["groups"], rows["others"]])
+        return of_score(function, attributes="each", **options)(
+            {**rows, "scores": rows["labels"], "groups": both}, weights
+        )
+
+    return measure
+
+
+def cut(rows, weights, W=None, **options):
+    W = graph(rows, weights) if W is None else W
+    return metrics.normalized_cut_score(
+        W, rows["labels"], sample_weight=weights, **options
+    )
+
+
+def draw(display, *attributes, columns=1, options=None, **arguments):
+    """Values that a display shows; arguments are functions of rows."""
+
+    def measure(rows, weights):
+        figure = pytest.importorskip("matplotlib.figure").Figure()
+        values = {name: value(rows) for name, value in arguments.items()}
+        made = display(
+            **values,
+            sample_weight=weights,
+            **{"ax" if columns == 1 else "axes": figure.subplots(1, columns)},
+            **(options or {}),
+        )
+        shown = [getattr(made, name) for name in attributes]
+        return [x for v in shown for x in (v.values() if isinstance(v, dict) else [v])]
+
+    return measure
+
+
+def column(name):
+    return lambda rows: rows[name]
+
+
+class Projection(BaseEstimator):
+    """Fitted model whose outputs are the first column, and its components axes."""
+
+    components_, centering, kappa = np.eye(2, 5), "global", 0.1
+
+    def fit(self, X, y=None):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def decision_function(self, X):
+        return np.round(X[:, 0])
+
+    def predict(self, X):
+        return X[:, 0] > 1
+
+
+OF_GROUPS = {"sensitive_features": column("groups")}
+OF_SCORES = {"scores": column("scores"), **OF_GROUPS}
+OF_MODEL = {"estimator": lambda rows: Projection(), "X": column("X"), **OF_GROUPS}
+RANKS = {"interval": (0.1, 0.6)}
+GIVEN = {**RANKS, "given": "label"}
+PAIR = {"pair": ("a", "b")}
+
+# What measures rows with weights; a gap refuses groups without weight, shares leave
+# them out.
+SHARES = {
+    "balance": of_attributes(metrics.balance_score, average=None),
+    "minimum balance": of_attributes(metrics.minimum_balance_score),
+    "proportions": of_attributes(metrics.group_proportions),
+    "cut": cut,
+    "cluster display": draw(
+        plotting.ClusterCompositionDisplay.from_predictions,
+        "proportions",
+        "population",
+        "average_balance",
+        labels=column("labels"),
+        **OF_GROUPS,
+    ),
+    "regularised cut": lambda rows, weights: cut(rows, weights, regularization=0.5),
+}
+GAPS = {
+    "KS": of_score(metrics.statistical_parity_ks),
+    "KS, each": of_attributes(metrics.statistical_parity_ks),
+    "group AUC": of_score(metrics.group_auc_gap),
+    "inter-group": of_labels(metrics.inter_group_pairwise_gap),
+    "intra-group": of_labels(metrics.intra_group_pairwise_gap),
+    "partial parity": of_score(metrics.partial_parity_gap, interval=(0.1, 0.6)),
+    "one threshold": of_score(
+        metrics.weak_partial_demographic_parity_gap, threshold=5.0
+    ),
+    "equal opportunity": of_labels(metrics.partial_equal_opportunity_gap),
+    "equalized odds": of_labels(metrics.partial_equalized_odds_gap),
+    "score display": draw(
+        plotting.ScoreDensityDisplay.from_predictions,
+        *("densities", "score_ranges", "gap"),
+        **OF_SCORES,
+        y_true=column("labels"),
+        options=GIVEN,
+    ),
+    "score display of a model": draw(
+        plotting.ScoreDensityDisplay.from_estimator,
+        *("densities", "score_ranges", "gap"),
+        **OF_MODEL,
+        options=RANKS,
+    ),
+    "output display": draw(
+        plotting.OutputDensityDisplay.from_predictions,
+        *("densities", "distances"),
+        y_pred=column("scores"),
+        **OF_GROUPS,
+        options={"kind": "histogram"},
+    ),
+    "rate display": draw(
+        plotting.GroupRateDisplay.from_predictions,
+        *("rates", "gaps"),
+        **OF_SCORES,
+        y_true=column("labels"),
+        options={**GIVEN, **PAIR},
+    ),
+    "front display": draw(
+        plotting.ParetoFrontDisplay.from_estimator,
+        "means",
+        y=column("labels"),
+        **OF_MODEL,
+    ),
+    "error display": draw(
+        plotting.FairnessAccuracyDisplay.from_estimator,
+        "means",
+        estimators=lambda rows: Projection(),
+        X=column("X"),
+        y=column("scores"),
+        **OF_GROUPS,
+    ),
+}
+OF_MOMENTS = {
+    "loss display": draw(
+        plotting.GroupLossDisplay.from_data,
+        *("losses", "total_errors"),
+        columns=2,
+        X=column("X"),
+        **OF_GROUPS,
+        options={"n_components": [1, 2], "methods": {"PCA": GroupPCA()}},
+    ),
+    "range display": draw(
+        plotting.JointNumericalRangeDisplay.from_estimator,
+        *("boundary", "best", "fair_point", "plain_point"),
+        **{**OF_MODEL, "sensitive_features": column("others")},
+    ),
+}
+MEASURES = {**SHARES, **GAPS, **OF_MOMENTS}
+every = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
+every_gap = pytest.mark.parametrize("measure", GAPS.values(), ids=list(GAPS))
+
+
+def assert_same(got, expected, rtol=1e-12):
+    if not isinstance(expected, list):
+        got, expected = [got], [expected]
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-14)
+
+
+@every
+def test_weights_are_repetitions(measure):
+    rows = table()
+    expected = measure(select(rows, np.repeat(np.arange(N), WEIGHTS)), None)
+    assert_same(measure(rows, WEIGHTS), expected)
+    assert_same(measure(rows, 7 * WEIGHTS), expected)
+    # Weights are seen: without them the value is another one.
+    with pytest.raises(AssertionError):
+        assert_same(measure(rows, None), expected)
+
+
+@every
+def test_equal_weights_are_none(measure):
+    rows = table()
+    assert_same(measure(rows, np.ones(N)), measure(rows, None), rtol=0)
+    assert_same(measure(rows, np.full(N, 0.1)), measure(rows, None))
+
+
+@every
+def test_no_weight_is_no_row(measure):
+    rows = table()
+    is_first = np.arange(N) < 42
+    expected = measure(select(rows, is_first), None)
+    assert_same(measure(rows, is_first), expected)
+
+
+@pytest.mark.parametrize("measure", SHARES.values(), ids=list(SHARES))
+def test_shares_leave_out_what_has_no_weight(measure):
+    """A group and a cluster whose rows have no weight do not occur."""
+    rows = table()
+    rows["labels"][-6:], rows["groups"][-9:] = 7, "unseen"
+    is_first = np.arange(N) < N - 9
+    assert_same(measure(rows, is_first), measure(select(rows, is_first), None))
+
+
+@every_gap
+def test_group_without_weight(measure):
+    rows = table()
+    with pytest.raises(ValueError, match=r"sample_weight is 0 for all .*: 'b'"):
+        measure(rows, np.where(rows["groups"] == "b", 0, WEIGHTS))
+
+
+BAD_WEIGHTS = [
+    (np.where(np.arange(N) == 3, -1.0, 1), r"negative, the first at position 3 \(-1\)"),
+    (
+        np.where(np.arange(N) == 4, np.nan, 1),
+        "NaN or infinite, the first at position 4",
+    ),
+    (np.ones(N - 1), rf"\({N - 1},\) for {N} samples"),
+    (np.ones((N, 2)), "one-dimensional"),
+    (np.zeros(N), "zero for all samples"),
+    (["heavy"] * N, "real numbers"),
+]
+every_bad_weight = pytest.mark.parametrize(("weights", "message"), BAD_WEIGHTS)
+
+
+@every
+@every_bad_weight
+def test_bad_weights(measure, weights, message):
+    with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
+        measure(table(), weights)
+
+
+def test_cut_of_sparse_graphs_and_unassigned_nodes():
+    """Weights act on the entries of a sparse W, and -1 stays unassigned."""
+    rows = table()
+    rows["labels"][:5] = -1
+    order = np.repeat(np.arange(N), WEIGHTS)
+    expected = cut(select(rows, order), None)
+    assert_same(cut(rows, WEIGHTS, sparse.csr_array(graph(rows, None))), expected)
+
+
+# What is fitted to rows with weights. Iterations end at tolerances.
+ESTIMATORS = {
+    "gram": FairPCA(2, solver="gram"),
+    "group means": FairPCA(2, solver="gram", centering="group"),
+    "each attribute": FairPCA(2, solver="gram", attributes="each"),
+    "matrix-free": FairPCA(2, solver="matrix_free", random_state=0),
+    "matrix-free, group means": FairPCA(
+        2, solver="matrix_free", centering="group", random_state=0
+    ),
+    "matrix-free, each attribute": FairPCA(
+        2, solver="matrix_free", attributes="each", random_state=0
+    ),
+    "plain": GroupPCA(2),
+    "semidefinite": SemidefiniteFairPCA(2),
+    "two groups": ErrorWeightedFairPCA(2, tol=1e-12),
+}
+every_estimator = pytest.mark.parametrize(
+    "estimator", ESTIMATORS.values(), ids=list(ESTIMATORS)
+)
+FORMS = {
+    "dense": np.asarray,
+    "single": np.float32,
+    "columns first": np.asfortranarray,
+    "sparse": sparse.csr_array,
+    "Dask": lambda X: pytest.importorskip("dask.array").from_array(X, (25, -1)),
+}
+every_form = pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
+
+
+def fit(estimator, rows, weights, form=np.asarray):
+    groups = np.column_stack([rows["groups"], rows["others"]])
+    if getattr(estimator, "attributes", "joint") == "joint":
+        groups = rows["others"]  # two
+    model = clone(estimator)
+    return model.fit(form(rows["X"]), sensitive_features=groups, sample_weight=weights)
+
+
+def assert_same_fit(got, expected, rtol=1e-9):
+    for name in ("mean_", "group_losses_", "group_reconstruction_errors_"):
+        assert_same(getattr(got, name), getattr(expected, name), rtol)
+    P, Q = (model.components_.T @ model.components_ for model in (got, expected))
+    np.testing.assert_allclose(P, Q, atol=1e4 * rtol)
+
+
+@every_form
+@every_estimator
+def test_fit_to_weights_is_fit_to_repetitions(estimator, form):
+    rows = table()
+    expected = fit(estimator, select(rows, np.repeat(np.arange(N), WEIGHTS)), None)
+    assert_same_fit(fit(estimator, rows, WEIGHTS, form), expected)
+    assert_same_fit(fit(estimator, rows, 7 * WEIGHTS, form), expected)
+    with pytest.raises(AssertionError):
+        assert_same_fit(fit(estimator, rows, None), expected)
+
+
+@every_estimator
+def test_fit_to_equal_weights_is_plain_fit(estimator):
+    expected = fit(estimator, table(), None)
+    assert_same_fit(fit(estimator, table(), np.ones(N)), expected, rtol=1e-15)
+    assert_same_fit(fit(estimator, table(), np.full(N, 0.1)), expected)
+
+
+@every_form
+@every_estimator
+def test_fit_leaves_out_rows_without_weight(estimator, form):
+    """Whatever they hold: a column may be constant without them."""
+    rows = table()
+    is_first = np.arange(N) < 42
+    rows["X"][is_first, 1] = 3.0
+    rows["X"][~is_first] *= 2.0**30
+    expected = fit(estimator, select(rows, is_first), None)
+    assert_same_fit(fit(estimator, rows, is_first, form), expected)
+
+
+@every_form
+@every_estimator
+def test_fit_refuses_a_group_without_weight(estimator, form):
+    rows = table()
+    with pytest.raises(ValueError, match=r"sample_weight is 0 for all .*: 'x'"):
+        fit(estimator, rows, rows["others"] != "x", form)
+
+
+@every_estimator
+@every_bad_weight
+def test_fit_refuses_bad_weights(estimator, weights, message):
+    for form in (np.asarray, FORMS["Dask"]):
+        with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
+            fit(estimator, table(), weights, form)
+
+
+def assert_same_moments(got, expected, rtol=1e-12):
+    assert got.groups.tolist() == expected.groups.tolist()
+    for name in ("counts", "means", "scatters"):
+        a, b = getattr(got, name), getattr(expected, name)
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * np.abs(b).max())
+
+
+@every_form
+@pytest.mark.parametrize("width", [5, 300])
+@pytest.mark.parametrize("density", [1.0, 0.1])
+def test_moments(form, width, density):
+    """Of register tiles and of BLAS, of full and of sparse columns."""
+    rng = np.random.default_rng(0)
+    X = np.float32(rng.standard_normal((N, width)) + 10) * (
+        rng.random((N, width)) < density
+    )
+    groups = table()["groups"]
+    order = np.repeat(np.arange(N), WEIGHTS)
+    expected = GroupMoments.from_data(X[order].astype(float), groups[order])
+    got = GroupMoments.from_data(form(X), groups, sample_weight=WEIGHTS)
+    assert_same_moments(got, expected)
+    assert_same_moments(got.merge(got), expected.merge(expected))
+
+
+def test_moments_of_few_rows_at_a_time(tmp_path):
+    """A group may have no weight in a part, and unweighted rows weigh 1."""
+    X, groups = table()["X"], table()["groups"]
+    weights = np.where((groups == "b") & (np.arange(N) < 40), 0.0, 0.5)
+    weights[20:40] = np.where(groups[20:40] == "b", 0.0, 1.0)
+    first = GroupMoments.from_data(X[:20], groups[:20], sample_weight=weights[:20])
+    assert first.groups.tolist() == ["a", "c"]
+    is_weighted = weights[20:40] > 0
+    first.update(X[20:40][is_weighted], groups[20:40][is_weighted])
+    first.update(X[40:], groups[40:], sample_weight=weights[40:])
+    expected = GroupMoments.from_data(X, groups, sample_weight=weights)
+    assert_same_moments(first, expected)
+    first.save(tmp_path / "moments.npz")
+    loaded = GroupMoments.load(tmp_path / "moments.npz")
+    assert_same_moments(loaded, first, rtol=0)
+    assert_same_moments(
+        GroupMoments.from_data(FORMS["Dask"](X), groups, sample_weight=weights),
+        expected,
+    )
+
+
+def test_partial_fit():
+    rows = table()
+    expected = fit(ESTIMATORS["gram"], rows, WEIGHTS)
+    model = clone(ESTIMATORS["gram"])
+    for part in (slice(20), slice(20, N)):
+        model.partial_fit(
+            rows["X"][part],
+            sensitive_features=rows["others"][part],
+            sample_weight=WEIGHTS[part],
+        )
+    assert_same_fit(model, expected)
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
+def test_rows_in_a_file(kind, tmp_path):
+    rows = table()
+    path = tmp_path / f"rows.{kind}"
+    if kind == "npy":
+        np.save(path, rows["X"])
+    else:
+        pytest.importorskip("pyarrow")
+        frame = pd.DataFrame(rows["X"], columns=list("vwxyz"))
+        frame.to_parquet(path, row_group_size=25)
+    for estimator in ESTIMATORS.values():
+        expected = fit(estimator, rows, WEIGHTS)
+        got = fit(estimator, rows, WEIGHTS, lambda _: open_rows(path))
+        assert_same_fit(got, expected)
+
+
+def test_weights_in_a_dask_collection():
+    da = pytest.importorskip("dask.array")
+    rows = table()
+    X = FORMS["Dask"](rows["X"])
+    expected = fit(ESTIMATORS["plain"], rows, WEIGHTS)
+    for chunks in (25, 10, (24, 26, 10)):
+        weights = da.from_array(WEIGHTS, chunks)
+        assert_same_fit(fit(ESTIMATORS["plain"], rows, weights, lambda _: X), expected)
+    blocks = [pytest.importorskip("dask").delayed(np.ones(n)) for n in (25, 24, 11)]
+    with pytest.raises(
+        ValueError, match="Partition 1 of sample_weight has 24 weights for 25 rows"
+    ):
+        fit(ESTIMATORS["plain"], rows, blocks, lambda _: X)
+
+
+def sparse_table(n_features, density=0.1):
+    rows, rng = table(), np.random.default_rng(2)
+    X = rng.standard_normal((N, n_features)) * (rng.random((N, n_features)) < density)
+    return {**rows, "X": np.float64(np.float32(X))}
+
+
+@every_form
+@pytest.mark.parametrize("centering", ["global", "group"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products_with_covariances(form, centering, dtype):
+    """Groups of weight 0 are skipped; a part of the rows lacks weights, and a group."""
+    rows = sparse_table(20)
+    X, codes = form(rows["X"]), np.searchsorted(list("abc"), rows["groups"])
+    codes[:25] %= 2
+    row_weights = np.where(np.arange(N) < 5, 0.0, WEIGHTS)
+    row_weights[50:] = 0.0
+    order = np.repeat(np.arange(N), row_weights.astype(int))
+    options = {"centering": centering, "dtype": dtype}
+    expected = GroupCovariance(rows["X"][order], codes[order], [1, 0, -2], **options)
+    V = np.random.default_rng(0).standard_normal((20, 4)).astype(dtype)
+    rtol = 1e-12 if dtype == np.float64 else 1e-4
+    for scale in (1, 7):
+        C = GroupCovariance(
+            X, codes, [1, 0, -2], sample_weight=scale * row_weights, **options
+        )
+        for got, wanted in (
+            (C @ V, expected @ V),
+            (C @ V[:, 0], expected @ V[:, 0]),
+            (C.compress(V), expected.compress(V)),
+            (
+                C.products(np.float64(V[:, 0]), np.empty((3, 20))),
+                expected.products(np.float64(V[:, 0]), np.empty((3, 20))),
+            ),
+        ):
+            np.testing.assert_allclose(
+                got, wanted, rtol=rtol, atol=rtol * np.abs(wanted).max()
+            )
+        for name in ("means", "mean", "group_traces"):
+            np.testing.assert_allclose(
+                getattr(C, name), getattr(expected, name), rtol=1e-12, atol=1e-14
+            )
+        np.testing.assert_allclose(C.counts, scale * expected.counts)
+
+
+def test_covariance_of_a_group_without_weight():
+    X, codes = table()["X"], np.arange(N) % 3
+    for form in FORMS.values():
+        with pytest.raises(ValueError, match="Group 1 has no row of positive weight"):
+            GroupCovariance(form(X), codes, np.ones(3), sample_weight=codes != 1)
+
+
+@pytest.mark.parametrize("form", [sparse.csr_array, FORMS["Dask"]])
+@pytest.mark.parametrize("n_features", [30, 200])  # fewer and more than rows
+@pytest.mark.parametrize("centering", ["global", "group"])
+@pytest.mark.parametrize("attributes", ["joint", "each"])
+def test_many_features(form, n_features, centering, attributes):
+    """Lanczos for sparse rows, and combinations of attributes that have no weight."""
+    rows = sparse_table(n_features)
+    is_rare = (rows["groups"] == "a") & (rows["others"] == "x")
+    weights = np.where(is_rare | (np.arange(N) < 25), 0, WEIGHTS)
+    options = {"centering": centering, "attributes": attributes, "random_state": 0}
+    exact = FairPCA(2, solver="gram", tol=1e-10, **options)
+    expected = fit(exact, select(rows, np.repeat(np.arange(N), weights)), None)
+    model = FairPCA(2, solver="matrix_free", tol=1e-10, **options)
+    assert_same_fit(fit(model, rows, weights, form), expected, rtol=1e-7)
+
+
+def test_rows_mapped_from_a_file(tmp_path):
+    rows = table()
+    np.save(tmp_path / "rows.npy", rows["X"])
+    X = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    for name in ("gram", "matrix-free"):
+        expected = fit(ESTIMATORS[name], rows, WEIGHTS)
+        got = fit(ESTIMATORS[name], rows, WEIGHTS, lambda _: X)
+        assert_same_fit(got, expected, rtol=1e-12)
+
+
+def test_kernel_density():
+    """The bandwidth follows the effective number of rows, not the repetitions."""
+    densities = draw(
+        plotting.OutputDensityDisplay.from_predictions,
+        *("grid", "densities"),
+        y_pred=column("scores"),
+        **OF_GROUPS,
+    )
+    rows = table()
+    assert_same(densities(rows, 7 * WEIGHTS), densities(rows, WEIGHTS), rtol=1e-9)
+    is_first = np.arange(N) < 42
+    expected = densities(select(rows, is_first), None)
+    assert_same(densities(rows, is_first), expected, rtol=1e-9)
