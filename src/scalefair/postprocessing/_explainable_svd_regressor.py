@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -22,8 +23,8 @@ from scalefair._groups import GroupCodes, as_list, squeeze_single
 from scalefair._messages import listed
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
-from scalefair.metrics import statistical_parity_ks
-from scalefair.postprocessing._fair_layer import check_memory, fair_layer
+from scalefair.metrics import null_parity_gap, statistical_parity_ks
+from scalefair.postprocessing._fair_layer import FairLayer, check_memory, fair_layer
 from scalefair.postprocessing._hosts import (
     find_host,
     fitted_estimator,
@@ -31,7 +32,11 @@ from scalefair.postprocessing._hosts import (
     is_module,
 )
 from scalefair.postprocessing._layer_host import LayerHost
-from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
+from scalefair.postprocessing._layer_moments import (
+    LayerMoments,
+    LayerUnfairness,
+    Moments,
+)
 from scalefair.postprocessing._passes import (
     ModelRows,
     batches,
@@ -39,6 +44,7 @@ from scalefair.postprocessing._passes import (
     training_rows,
 )
 from scalefair.postprocessing._refit_last_layer import (
+    LastLayer,
     checked_targets,
     refit_last_layer,
 )
@@ -96,7 +102,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         With the direct method, do not bring a gap below what groups of so many rows
         would have by chance (see `mean_gap_noise_`), unless the reduction is infinite:
         pairs whose gap is not above that are left alone, and others weigh by the part
-        of the square that is, for means in units of their noise.
+        of the square that is, for means in units of their noise. Nor change the layer
+        where the last one alone does as well (see `layer_changed_`).
     epsilon : float, default=1e-5
         Makes the root of ``d d^T`` invertible where ``first_moment="svd"``.
     first_moment : {"exact", "svd"}, default="exact"
@@ -129,6 +136,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         The changed copy.
     layer_ : int
         Number of the changed layer, from 0.
+    layer_changed_ : bool
+        False if the layer is left as it is: its gaps are no more than noise, or the
+        last layer, fitted again under the same bounds, does as well alone. That is, on
+        the rows of `fit`, a squared error that is smaller by two standard errors, at a
+        distance (`ks_after_`) not larger by more than sampling noise makes it.
     %(groups_each_)s
     weight_ : ndarray of shape (m, n)
         New weight of the layer, outputs first.
@@ -342,10 +354,10 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             self._one_prediction, has_predictions = np.zeros(()), False
         codes = np.concatenate(model_rows.codes.gather())
         data = FitData(model_rows, codes, targets, has_predictions)
-        self.ks_before_, self.r2_before_ = data.scores(host)
+        before = data.scores(host)
+        self.ks_before_, self.r2_before_ = before.distance, before.r2
         # 5. Change and refit, with a pass for the last layer and one for predictions.
-        host = self._search_power(data)
-        self.estimator_ = host.estimator
+        self.estimator_ = self._search_power(data).host.estimator
         self._sample = replace(sample, host=host)
         self._warn_of_few_rows(host.layer_names[self.layer_])
         if not self.converged_:
@@ -408,11 +420,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         scores = [-1.0 if u is None else u.score for u in self._unfairness]
         return int(np.argmax(scores))
 
-    def _search_power(self, data: FitData) -> LayerHost:
+    def _search_power(self, data: FitData) -> ChangedModel:
         """Change the model, by the least power of the reductions that is wanted."""
         if self.max_distance is None:
             return self._change_model(data, 1.0)
-        host = self._change_model(data, MAX_POWER)
+        model = self._change_model(data, MAX_POWER)
         if not self.ks_after_ <= self.max_distance:
             warn_user(
                 f"The distance of the groups' predictions is {self.ks_after_:.3g} with "
@@ -426,19 +438,20 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         low, high = 0.0, MAX_POWER
         for _ in range(7):
             power = (low + high) / 2
-            host = self._change_model(data, power)
+            model = self._change_model(data, power)
             if self.ks_after_ <= self.max_distance:
                 high = power
             else:
                 low = power
-        return host if power == high else self._change_model(data, high)
+        return model if power == high else self._change_model(data, high)
 
-    def _change_model(self, data: FitData, power: float) -> LayerHost:
+    def _change_model(self, data: FitData, power: float) -> ChangedModel:
         """Change the layer, by powers of the reductions, and fit the last one."""
         # 1. The new weight of the layer, its gaps and its change.
-        rows, targets = data.rows, data.targets
+        unchanged = data.rows.host
+        weight = unchanged.weight(self.layer_)
         change = fair_layer(
-            rows.host.weight(self.layer_),
+            weight,
             self.moments_,
             method=self.method,
             reductions=self._reductions(power),
@@ -446,12 +459,6 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             epsilon=float(self.epsilon),
             first_moment=self.first_moment,
         )
-        self.weight_ = change.weight
-        self.mean_gap_before_, self.covariance_gap_before_ = change.gaps_before
-        self.mean_gap_after_, self.covariance_gap_after_ = change.gaps_after
-        self.output_change_ = change.change
-        self.output_change_bound_ = change.change_bound
-        self.converged_ = change.converged
         layer = LayerMoments(self.moments_)
         self.mean_gap_noise_, self.covariance_gap_noise_ = (
             squeeze_single(layer.matrices(noise)) for noise in change.noise
@@ -460,37 +467,69 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         weights = layer.matrices(change.weights)
         self._bounded = [matrix.max(axis=1) > 0 for matrix in weights]
         # 2. The model with this layer, and with the last one fitted again.
-        host = rows.host.replaced({self.layer_: (self.weight_, None)})
-        self.refit_gaps_before_ = self.refit_gaps_after_ = None
-        if targets is not None:
-            host = self._refit(replace(rows, host=host), targets, power)
-        self.ks_after_, self.r2_after_ = data.scores(host)
-        return host
+        host = unchanged.replaced({self.layer_: (change.weight, None)})
+        model = self._fit_last_layer(data, host, change, power)
+        self.layer_changed_ = bool(change.weights.any())
+        # 3. The last layer alone. The layer is left where that does as well.
+        if self.layer_changed_ and self._may_leave_layer(data):
+            change = change.undone(weight)
+            alone = self._fit_last_layer(data, unchanged, change, power)
+            if data.is_as_good(alone.scores, model.scores, self.max_distance):
+                model, self.layer_changed_ = alone, False
+        # 4. What the model is like.
+        change, refit = model.change, model.refit
+        self.weight_ = change.weight
+        self.mean_gap_before_, self.covariance_gap_before_ = change.gaps_before
+        self.mean_gap_after_, self.covariance_gap_after_ = change.gaps_after
+        self.output_change_ = change.change
+        self.output_change_bound_ = change.change_bound
+        self.refit_gaps_before_ = None if refit is None else refit.gaps_before
+        self.refit_gaps_after_ = None if refit is None else refit.gaps_after
+        self.converged_ = change.converged and (refit is None or refit.converged)
+        self.ks_after_, self.r2_after_ = model.scores.distance, model.scores.r2
+        return model
+
+    def _may_leave_layer(self, data: FitData) -> bool:
+        """Whether the last layer alone is compared with the changed layer."""
+        # Infinite reductions are wanted whatever they cost.
+        reductions = np.array([self.mean_reduction, self.covariance_reduction])
+        return bool(
+            self.method == "direct"
+            and self.noise_floor
+            and np.isfinite(reductions).all()
+            and data.targets is not None
+            and data.has_predictions
+            and self.layer_ < data.rows.host.n_layers - 1
+        )
+
+    def _fit_last_layer(
+        self, data: FitData, host: LayerHost, change: FairLayer, power: float
+    ) -> ChangedModel:
+        """Fit the last layer of a model again, if it is wanted, and score the model."""
+        refit = None
+        if data.targets is not None:
+            refit = self._refit(data, host, change, power)
+            host = host.replaced({host.n_layers - 1: (refit.weight, refit.bias)})
+        return ChangedModel(host, change, refit, data.scores(host))
 
     def _refit(
-        self, rows: ModelRows, targets: NDArray[np.float64], power: float
-    ) -> LayerHost:
+        self, data: FitData, host: LayerHost, change: FairLayer, power: float
+    ) -> LastLayer:
         """Fit the last layer, or its bias if it is the one that was changed."""
-        host, last = rows.host, rows.host.n_layers - 1
+        last = host.n_layers - 1
         weight = host.weight(last)
         if self.layer_ == last:
-            gaps = self.mean_gap_after_, self.covariance_gap_after_
-            self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
             # The mean residual is zero: b = mean(y) - W mean(x).
-            means = targets.reshape(len(targets), -1).mean(axis=0)
+            means = data.columns_of_targets.mean(axis=0)
             bias = means - weight @ as_list(self.moments_)[0].mean
-            return host.replaced({last: (weight, bias)})
+            return LastLayer(weight, bias, change.gaps_after, change.gaps_after, True)
         # The published method has no bounds.
         kind, reductions = str(self.refit_last), (1.0, 1.0)
         if self.method == "direct":
             kind = "ridge" if kind == "least_squares" else kind
             reductions = self._reductions(power)
-        joint = rows.moments(last, targets)
-        refit = refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
-        self.refit_gaps_before_ = refit.gaps_before
-        self.refit_gaps_after_ = refit.gaps_after
-        self.converged_ = self.converged_ and refit.converged
-        return host.replaced({last: (refit.weight, refit.bias)})
+        joint = data.last_layer_moments(host)
+        return refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
 
     def _warn_of_few_rows(self, name: str) -> None:
         """Name the groups whose rows say little of the layer's outputs."""
@@ -523,18 +562,54 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         return mean, covariance
 
 
-class FitData(NamedTuple):
+class Scores(NamedTuple):
+    """How fair and how accurate predictions are, on the rows of `fit`."""
+
+    distance: float  # KS distance of the groups' predictions; nan if there are none
+    r2: Any  # by group; None without targets
+    errors: NDArray[np.float64] | None  # (N,), squared
+
+
+class ChangedModel(NamedTuple):
+    """A model with a changed layer, or only the last one fitted again."""
+
+    host: LayerHost
+    change: FairLayer
+    refit: LastLayer | None
+    scores: Scores
+
+
+@dataclass(frozen=True)
+class FitData:
     """Rows and targets of `fit`."""
 
-    rows: ModelRows
+    rows: ModelRows  # of the unchanged model
     codes: NDArray[Any]  # (N,), or (N, k) of k attributes
     targets: NDArray[np.float64] | None
     has_predictions: bool
 
-    def scores(self, host: LayerHost) -> tuple[float, Any]:
-        """KS distance of the groups' predictions, and R2 by group if there is y."""
+    @property
+    def columns_of_targets(self) -> NDArray[np.float64]:
+        """Targets as columns, (N, k)."""
+        assert self.targets is not None
+        return self.targets.reshape(len(self.targets), -1)
+
+    def last_layer_moments(self, host: LayerHost) -> Moments:
+        """Joint moments of the targets and of the last layer's inputs in a model."""
+        if host is self.rows.host:
+            return self._unchanged_moments
+        last = host.n_layers - 1
+        return replace(self.rows, host=host).moments(last, self.targets)
+
+    @cached_property
+    def _unchanged_moments(self) -> Moments:
+        """Those of the unchanged model: every power of the reductions has them."""
+        return self.rows.moments(self.rows.host.n_layers - 1, self.targets)
+
+    def scores(self, host: LayerHost) -> Scores:
+        """Scores of a model's predictions."""
         if not self.has_predictions:
-            return float("nan"), None
+            return Scores(float("nan"), None, None)
         outputs = replace(self.rows, host=host).outputs()
         groups = self.codes.view(GroupCodes)
         distance = max(
@@ -542,8 +617,8 @@ class FitData(NamedTuple):
             for column in outputs.T
         )
         if self.targets is None:
-            return distance, None
-        y = self.targets.reshape(outputs.shape)
+            return Scores(distance, None, None)
+        y = self.columns_of_targets
         r2 = []
         for codes in self.codes.reshape(len(y), -1).T:
             members = [np.flatnonzero(codes == code) for code in np.unique(codes)]
@@ -552,7 +627,28 @@ class FitData(NamedTuple):
                 r2_score(y[m], outputs[m]) if len(m) > 1 else np.nan for m in members
             ]
             r2.append(np.array(by_group))
-        return distance, squeeze_single(r2)
+        errors = ((outputs - y) ** 2).sum(axis=1)
+        return Scores(distance, squeeze_single(r2), errors)
+
+    def is_as_good(
+        self, alone: Scores, changed: Scores, max_distance: float | None
+    ) -> bool:
+        """Whether the last layer alone does as well as a changed layer.
+
+        Its error is smaller by two standard errors, and its distance is not larger by
+        more than sampling noise, nor than a distance that the other keeps.
+        """
+        assert alone.errors is not None
+        assert changed.errors is not None
+        gains = changed.errors - alone.errors
+        if not gains.mean() > 2 * gains.std() / np.sqrt(len(gains)):
+            return False
+        columns = self.codes.reshape(len(self.codes), -1).T
+        noise = null_parity_gap([np.bincount(column) for column in columns])
+        limit = changed.distance + noise
+        if max_distance is not None:
+            limit = min(limit, max(changed.distance, max_distance))
+        return alone.distance <= limit
 
 
 def _warn_of_groups(

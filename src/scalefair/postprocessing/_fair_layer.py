@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,17 @@ class FairLayer:
     converged: bool  # whether the bounds on the gaps hold
     noise: Array  # gaps of pairs that are alike, shape (2, P)
     weights: Array  # of pairs in the bounds, the larger one, shape (P,)
+
+    def undone(self, weight: Array) -> FairLayer:
+        """Return the layer with its old weight, which no bound asks to be changed."""
+        return replace(
+            self,
+            weight=weight,
+            gaps_after=self.gaps_before,
+            change=0.0,
+            change_bound=0.0,
+            converged=True,
+        )
 
 
 @dataclass(frozen=True)
