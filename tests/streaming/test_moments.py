@@ -239,8 +239,9 @@ class TestErrors:
         [
             ({"counts": [1]}, "need arrays of shape"),
             ({"counts": [1, 0]}, "counts must be positive"),
-            ({"counts": [1, 1.5]}, r"counts must be whole numbers, got \[1\.  1\.5\]"),
-            ({"counts": [1, np.nan]}, "counts must be whole numbers"),
+            ({"counts": [1, -1.5]}, r"positive and finite, got \[ 1\.  -1\.5\]"),
+            ({"counts": [1, np.nan]}, "counts must be positive and finite"),
+            ({"counts": [1.5, np.inf]}, "counts must be positive and finite"),
             ({"means": np.full((2, 3), np.nan)}, "means must be finite"),
             ({"scatters": np.full((2, 3, 3), np.inf)}, "scatters must be finite"),
             ({"groups": [1, 0]}, "sorted"),

@@ -24,6 +24,7 @@ from scalefair._entries import (
     all_finite,
     check_array,
     check_features,
+    check_sample_weight,
     ignore_fp_warnings,
     validate_data,
 )
@@ -31,19 +32,22 @@ from scalefair._groups import (
     Attribute,
     as_list,
     check_compared,
+    check_group_weights,
     compared_attributes,
     fitted_groups,
 )
+from scalefair._rounding import EPS
 from scalefair._user_warnings import warn_user
 from scalefair.streaming import (
     GroupMoments,
     PartitionedRows,
+    Parts,
     is_partitioned,
     row_blocks,
 )
 
 Array = NDArray[np.float64]
-Counts = NDArray[np.int64]
+Counts = NDArray[Any]  # rows of each group, or sums of their weights
 
 _WITHOUT_GROUPS = "sklearn.decomposition.PCA"
 
@@ -73,6 +77,10 @@ group_losses_ : ndarray of shape (n_groups,)
 group_reconstruction_errors_ : ndarray of shape (n_groups,)
     Mean squared distance of each group's rows to their reconstructions by
     `inverse_transform`.""",
+    "sample_weight": """\
+sample_weight : array-like or Dask collection of shape (m,), default=None
+    Weights of the rows, not negative, such as survey weights: of weight 2 a row counts
+    twice, of weight 0 it is left out. None counts each once.""",
     "rows": """\
 X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features)
     Rows of features, dense or CSR or CSC (other sparse formats are converted).
@@ -105,7 +113,14 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return tags
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: ArrayLike) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Find the subspace.
 
         Parameters
@@ -115,6 +130,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
             Group of each row, two or more: numbers, strings or booleans, none missing.
             Of k columns each combination that occurs is a group, by default.
+        %(sample_weight)s
 
         Returns
         -------
@@ -125,7 +141,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         ------
         ValueError
             If `X` has entries that are not finite, `n_components` exceeds the
-            number of features, or there are fewer than two groups.
+            number of features, there are fewer than two groups, or one has no weight.
 
         Warns
         -----
@@ -136,12 +152,17 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self._check_rank(X.shape[1])
         if isinstance(X, PartitionedRows):
             compared = X.compared_attributes(sensitive_features, self.attributes)
+            weights: Any = X.weights(sample_weight)
         else:
             compared = compared_attributes(
                 sensitive_features, X.shape[0], self.attributes
             )
+            weights = check_sample_weight(sample_weight, X.shape[0])
         check_compared(compared, _WITHOUT_GROUPS)
-        if warning := self._fit_rows(X, compared):
+        if weights is not None:
+            for _, groups, codes in compared:
+                check_group_weights(_joined(weights), groups, _joined(codes))
+        if warning := self._fit_rows(X, compared, weights):
             warn_user(warning, ConvergenceWarning)
         return self
 
@@ -174,8 +195,8 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if len(by_attribute) > 1 and "attributes" in estimator.get_params():
             estimator.set_params(attributes="each")
         estimator._validate_params()
-        sizes = [(m.n_features, int(m.counts.sum())) for m in by_attribute]
-        if len(set(sizes)) != 1:
+        sizes = [(m.n_features, m.counts.sum()) for m in by_attribute]
+        if not np.allclose(sizes, sizes[0], rtol=np.sqrt(EPS)):
             raise ValueError(
                 "moments must be a GroupMoments, or a list of those of the same rows, "
                 f"got (features, rows) {sizes}."
@@ -273,9 +294,9 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 f"n_features={n_features}."
             )
 
-    def _fit_rows(self, X: Any, compared: list[Attribute]) -> str | None:
+    def _fit_rows(self, X: Any, compared: list[Attribute], weights: Any) -> str | None:
         """Fit checked rows; return a warning for the user, if any."""
-        return self._fit_moments(GroupMoments._of_each(X, compared))
+        return self._fit_moments(GroupMoments._of_each(X, compared, weights))
 
     def _fit_moments(self, by_attribute: list[GroupMoments]) -> str | None:
         """Fit the moments of each attribute; return a warning for the user, if any."""
@@ -340,6 +361,11 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         errors = np.maximum(traces - captured, 0.0)
         self.group_reconstruction_errors_ = self._by_attribute(errors)
         return losses
+
+
+def _joined(column: Any) -> NDArray[Any]:
+    """Codes or weights of all rows, also of rows in parts."""
+    return np.concatenate(column.gather()) if isinstance(column, Parts) else column
 
 
 def _project(X: Any, mean: Array, components: Array) -> NDArray[Any]:

@@ -194,7 +194,12 @@ class FairPCA(BaseGroupPCA):
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
-        self, X: Any, y: Any = None, *, sensitive_features: ArrayLike
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
     ) -> FairPCA:
         """Add rows to the moments; the subspace is computed when it is needed.
 
@@ -207,6 +212,8 @@ class FairPCA(BaseGroupPCA):
         %(y_ignored)s
         sensitive_features : array-like or Dask collection of shape (m,)
             Their groups; new ones may appear.
+        %(sample_weight)s
+            In the unit of the weights before.
 
         Returns
         -------
@@ -229,7 +236,9 @@ class FairPCA(BaseGroupPCA):
         is_first = "moments_" not in fitted
         X = self._check_rows(X, reset=is_first)
         self._check_rank(X.shape[1])
-        moments = GroupMoments._compared(X, sensitive_features, self.attributes)
+        moments = GroupMoments._compared(
+            X, sensitive_features, self.attributes, sample_weight
+        )
         if not is_first:
             before = as_list(self.moments_)
             if len(before) != len(moments):
@@ -247,18 +256,20 @@ class FairPCA(BaseGroupPCA):
             fitted.pop(name, None)
         return self
 
-    def _fit_rows(self, X: Any, compared: list[Attribute]) -> str | None:
+    def _fit_rows(self, X: Any, compared: list[Attribute], weights: Any) -> str | None:
         n_groups = sum(len(attribute.groups) for attribute in compared)
         cheaper = choose_solver(X, self.n_components, n_groups)
         self.solver_ = cheaper if self.solver == "auto" else self.solver
         if self.solver_ == "gram":
-            return super()._fit_rows(X, compared)
+            return super()._fit_rows(X, compared, weights)
+        if weights is not None:
+            raise ValueError('sample_weight needs solver="gram".')
         self.__dict__.pop("moments_", None)
         # 1. Covariances that take less memory and less time than products with rows.
         if cheaper == "gram" and sparse.issparse(X):
             n_bytes = 8 * n_groups * X.shape[1] ** 2
             if n_bytes <= X.data.nbytes + X.indices.nbytes:
-                return super()._fit_moments(GroupMoments._of_each(X, compared))
+                return super()._fit_moments(GroupMoments._of_each(X, compared, weights))
         # 2. Products with the rows, by an operator for any weights of the groups.
         operator: GroupCovariance | OverlappingCovariance
         codes = compared[0].codes

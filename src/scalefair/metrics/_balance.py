@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
+from scalefair._entries import check_sample_weight
 from scalefair._groups import (
     check_values,
     compared_attributes,
@@ -24,6 +25,10 @@ sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
     Group of each sample: integers, strings or booleans, without missing values; of k
     columns see `attributes`. The groups are those that occur among the assigned
     samples.""",
+    "weights": """\
+sample_weight : array-like of shape (n_samples,), default=None
+    Weights of the samples, which are counted as often; None counts each once. Samples
+    of weight 0 are ignored.""",
     "attributes": """\
 attributes : {"joint", "each"}, default="joint"
     Of several columns ``"joint"`` compares the combinations that occur, ``"each"`` the
@@ -32,8 +37,8 @@ attributes : {"joint", "each"}, default="joint"
 Raises
 ------
 ValueError
-    If the lengths differ, a value is missing, no sample is assigned or, but for
-    `group_proportions`, fewer than two groups occur.""",
+    If the lengths differ, a value is missing, a weight is negative, no sample is
+    assigned or, but for `group_proportions`, fewer than two groups occur.""",
 }
 
 
@@ -43,6 +48,7 @@ def balance_score(
     *,
     sensitive_features: ArrayLike,
     average: str | None = "mean",
+    sample_weight: ArrayLike | None = None,
     attributes: str = "joint",
 ) -> Any:
     r"""Balance of the clusters, averaged over clusters or one by one.
@@ -61,6 +67,7 @@ def balance_score(
     average : {"mean"} or None, default="mean"
         ``"mean"`` gives the mean over clusters, whatever their sizes; None gives the
         balance of each cluster.
+    %(weights)s
     %(attributes)s
 
     Returns
@@ -97,7 +104,9 @@ def balance_score(
     if average is not None and average != "mean":
         raise ValueError(f'average must be "mean" or None, got {average!r}.')
     balances = []
-    for name, counts, groups in _contingency(labels, sensitive_features, attributes):
+    for name, counts, groups in _contingency(
+        labels, sensitive_features, sample_weight, attributes
+    ):
         if groups.shape[0] < 2:
             raise ValueError(
                 f"balance compares groups, but {name} has only one among the assigned "
@@ -110,13 +119,18 @@ def balance_score(
 
 @documented(**_TEXTS)
 def minimum_balance_score(
-    labels: ArrayLike, *, sensitive_features: ArrayLike, attributes: str = "joint"
+    labels: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    attributes: str = "joint",
 ) -> float:
     """Balance of the least balanced cluster, see `balance_score`.
 
     Parameters
     ----------
     %(labels_and_groups)s
+    %(weights)s
     %(attributes)s
 
     Returns
@@ -136,6 +150,7 @@ def minimum_balance_score(
         labels,
         sensitive_features=sensitive_features,
         average=None,
+        sample_weight=sample_weight,
         attributes=attributes,
     )
     return float(balances.min())
@@ -143,7 +158,11 @@ def minimum_balance_score(
 
 @documented(**_TEXTS)
 def group_proportions(
-    labels: ArrayLike, *, sensitive_features: ArrayLike, attributes: str = "joint"
+    labels: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    attributes: str = "joint",
 ) -> Any:
     """Share of each group in each cluster.
 
@@ -152,6 +171,7 @@ def group_proportions(
     Parameters
     ----------
     %(labels_and_groups)s
+    %(weights)s
     attributes : {"joint", "each"}, default="joint"
         Of several columns ``"joint"`` takes the combinations that occur for groups,
         ``"each"`` the groups of each column by itself.
@@ -170,48 +190,67 @@ def group_proportions(
     >>> group_proportions([0, 0, 1, 1, 1, 1], sensitive_features=list("fmmmfm"))
     array([[0.5 , 0.5 ],
            [0.25, 0.75]])
+    >>> group_proportions([0, 0], sensitive_features=["f", "m"], sample_weight=[1, 3])
+    array([[0.25, 0.75]])
     """
     return squeeze_single(
         [
             counts / counts.sum(axis=1, keepdims=True)
-            for _, counts, _ in _contingency(labels, sensitive_features, attributes)
+            for _, counts, _ in _contingency(
+                labels, sensitive_features, sample_weight, attributes
+            )
         ]
     )
 
 
-def encode_clusters(
-    labels: ArrayLike,
-) -> tuple[NDArray[np.bool_], NDArray[Any], NDArray[np.int64]]:
-    """Return which samples are assigned, the sorted clusters, and the samples' codes.
+class AssignedSamples(NamedTuple):
+    """The samples that are in a cluster: -1 is none, and weight 0 is no sample."""
 
-    Samples labelled -1 are not assigned: they have no code, -1 is no cluster.
-    """
+    is_assigned: NDArray[np.bool_]  # for each sample, the rest for the assigned ones
+    codes: NDArray[np.int64]  # of their clusters
+    weights: NDArray[np.float64] | None  # None: all are 1
+    clusters: NDArray[Any]  # sorted
+
+
+def encode_clusters(
+    labels: ArrayLike, sample_weight: ArrayLike | None = None
+) -> AssignedSamples:
+    """Return the clusters, and which samples are in them."""
     labels = check_values(labels, name="labels", noun="cluster label")
     can_be_negative = labels.dtype.kind in "ifO"
     assigned = labels != -1 if can_be_negative else np.ones(len(labels), dtype=bool)
+    weights = check_sample_weight(sample_weight, len(labels))
+    if weights is not None:
+        assigned = assigned & (weights > 0)
+        weights = weights[assigned]
     if not assigned.any():
         raise ValueError(
-            "labels assigns no sample to a cluster: it is empty or all -1."
+            "labels assigns no sample to a cluster: it is empty or all -1"
+            f"{'' if weights is None else ' where sample_weight is positive'}."
         )
     clusters, codes = encode_values(labels[assigned], name="labels")
-    return assigned, clusters, codes
+    return AssignedSamples(assigned, codes, weights, clusters)
 
 
 def _contingency(
-    labels: ArrayLike, sensitive_features: ArrayLike, attributes: str
-) -> Iterator[tuple[str, NDArray[np.int64], NDArray[Any]]]:
+    labels: ArrayLike,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None,
+    attributes: str,
+) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
     """Yield for each attribute its name, contingency table and groups.
 
-    The table (n_clusters, n_groups) counts the assigned samples; the groups are those
-    that occur among them.
+    The table (n_clusters, n_groups) counts the assigned samples, or their weights; the
+    groups are those that occur among them.
     """
-    assigned, clusters, cluster_codes = encode_clusters(labels)
+    assigned, cluster_codes, weights, clusters = encode_clusters(labels, sample_weight)
     for name, groups, codes in compared_attributes(
         sensitive_features, len(assigned), attributes
     ):
         # Positions in the flat table: no sort as in scikit-learn's contingency_matrix.
         cells = cluster_codes * len(groups) + codes[assigned]
-        counts = np.bincount(cells, minlength=len(clusters) * len(groups))
+        n_cells = len(clusters) * len(groups)
+        counts = np.bincount(cells, weights, minlength=n_cells)
         counts = counts.reshape(len(clusters), len(groups))
         is_present = counts.any(axis=0)
         yield name, counts[:, is_present], groups[is_present]

@@ -18,7 +18,11 @@ MAX_BLOCK_SIZE = 2**25
 
 
 def normalized_cut_score(
-    W: Any, labels: ArrayLike, *, regularization: float = 0.0
+    W: Any,
+    labels: ArrayLike,
+    *,
+    regularization: float = 0.0,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     r"""Normalised cut of a partition (lower is better).
 
@@ -46,6 +50,10 @@ def normalized_cut_score(
         the cut that `regularization` of
         :class:`scalefair.cluster.FairSpectralClustering` relaxes [2]_, in which a
         cluster of a few nodes is dear. Then isolated nodes are welcome.
+    sample_weight : array-like of shape (n,), default=None
+        Weights :math:`w_i` of the nodes: an edge counts :math:`w_i w_{ij} w_j`. A node
+        of weight 2 is two nodes with its edges, joined to each other as it is to
+        itself; one of weight 0 is none. None counts each node once.
 
     Returns
     -------
@@ -57,7 +65,8 @@ def normalized_cut_score(
     ValueError
         If `W` is not square, real, symmetric, finite and nonnegative, as far as can
         be seen, if the lengths differ, if the volume of a cluster is not finite
-        and positive, or if `regularization` is not a finite number >= 0.
+        and positive, if a weight is negative, or if `regularization` is not a finite
+        number >= 0.
 
     References
     ----------
@@ -79,14 +88,16 @@ def normalized_cut_score(
     0.2857
     """
     W = _check_affinity(graph_as_matrix(W)[0])
-    assigned, clusters, codes = encode_clusters(labels)
+    assigned, codes, weights, clusters = encode_clusters(labels, sample_weight)
     if len(assigned) != W.shape[0]:
         raise ValueError(
             f"labels must give one cluster per node: W has {W.shape[0]} nodes, "
             f"labels has length {len(assigned)}."
         )
-    # 1. Column l of H indicates cluster l; nodes that are not assigned have no entry.
-    entries = np.ones(codes.size), (np.flatnonzero(assigned), codes)
+    # 1. Column l of H has the weights of the nodes in cluster l; nodes that are not
+    # assigned have no entry.
+    values = np.ones(codes.size) if weights is None else weights
+    entries = values, (np.flatnonzero(assigned), codes)
     H = sparse.csc_array(entries, shape=(W.shape[0], clusters.shape[0]))
     with ignore_fp_warnings():  # volumes are checked below
         cut, volume = _cut_and_volume(W, H)
@@ -97,7 +108,7 @@ def normalized_cut_score(
     # 2. With regularization every node has an edge of weight tau / n to every node,
     # itself included.
     if regularization > 0:
-        sizes = np.bincount(codes)
+        sizes = np.bincount(codes, weights)
         with ignore_fp_warnings():
             tau = regularization * volume.sum() / sizes.sum()
             cut += tau * sizes * (1 - sizes / sizes.sum())
@@ -121,7 +132,7 @@ def normalized_cut_score(
 
 
 def _cut_and_volume(W: Any, H: sparse.csc_array) -> tuple[Array, Array]:
-    """Return cut and volume of the clusters, from H^T W H for their indicators H."""
+    """Return cut and volume of the clusters, from H^T W H for their weights H."""
     n, n_clusters = H.shape
     cut, volume = np.zeros(n_clusters), np.zeros(n_clusters)
     # Operators multiply dense blocks of indicators.

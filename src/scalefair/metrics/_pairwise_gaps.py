@@ -1,11 +1,14 @@
 """Pairwise fairness: how often a member of one group outranks one of another."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
+from scalefair._entries import check_sample_weight
+from scalefair._groups import check_group_weights
 from scalefair.metrics._partial_parity import samples_by_label
 from scalefair.metrics._score_gaps import TEXTS, check_scores, encode_compared
 
@@ -35,6 +38,7 @@ sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
     Group of each sample: integers, strings or booleans, without missing values; of k
     columns each combination that occurs. Two groups or more, each with positive and
     negative samples.
+{TEXTS["weights"]}
 {TEXTS["attributes"]}
 
 Returns
@@ -46,13 +50,18 @@ Raises
 ------
 ValueError
     If the lengths differ, a value is missing, there are not two labels, fewer than
-    two groups occur, or a group lacks positive or negative samples.""",
+    two groups occur, a weight is negative, or a group lacks positive or negative
+    samples, or weight of them.""",
 }
 
 
 @documented(**_TEXTS)
 def group_auc_gap(
-    y_score: ArrayLike, *, sensitive_features: ArrayLike, attributes: str = "joint"
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    attributes: str = "joint",
 ) -> float:
     r"""Largest distance from one half of the chance that one group outranks another.
 
@@ -67,6 +76,7 @@ def group_auc_gap(
     ----------
     %(y_score)s
     %(sensitive_features)s
+    %(weights)s
     %(attributes)s
 
     Returns
@@ -95,13 +105,16 @@ def group_auc_gap(
     0.25
     """
     scores = check_scores(y_score)
+    weights = check_sample_weight(sample_weight, scores.shape[0])
     all_rows = np.ones(scores.shape[0], dtype=bool)
-    return max(
-        float(np.abs(_outranking(scores, codes, all_rows, all_rows) - 0.5).max())
-        for _, _, codes in encode_compared(
-            sensitive_features, scores.shape[0], attributes
-        )
-    )
+    gaps = []
+    for _, groups, codes in encode_compared(
+        sensitive_features, scores.shape[0], attributes
+    ):
+        check_group_weights(weights, groups, codes)
+        chances = _outranking(scores, codes, all_rows, all_rows, weights)
+        gaps.append(float(np.abs(chances - 0.5).max()))
+    return max(gaps)
 
 
 @documented(**_TEXTS)
@@ -110,6 +123,7 @@ def inter_group_pairwise_gap(
     y_score: ArrayLike,
     *,
     sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
     attributes: str = "joint",
 ) -> float:
     r"""Largest difference of the chances to be ranked rightly across two groups.
@@ -139,7 +153,7 @@ def inter_group_pairwise_gap(
     1.0
     """
     chances = _positive_outranks_negative(
-        y_true, y_score, sensitive_features, attributes
+        y_true, y_score, sensitive_features, sample_weight, attributes
     )
     return max(float(np.abs(pairs - pairs.T).max()) for pairs in chances)
 
@@ -150,6 +164,7 @@ def intra_group_pairwise_gap(
     y_score: ArrayLike,
     *,
     sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
     attributes: str = "joint",
 ) -> float:
     r"""Largest difference between the groups' areas under the ROC curve.
@@ -180,7 +195,7 @@ def intra_group_pairwise_gap(
     0.5
     """
     chances = _positive_outranks_negative(
-        y_true, y_score, sensitive_features, attributes
+        y_true, y_score, sensitive_features, sample_weight, attributes
     )
     # The area under the ROC curve of a group is the chance within the group.
     return max(float(np.ptp(np.diag(pairs))) for pairs in chances)
@@ -190,18 +205,26 @@ def _positive_outranks_negative(
     y_true: ArrayLike,
     y_score: ArrayLike,
     sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None,
     attributes: str,
 ) -> Iterator[Array]:
     """Yield for each attribute Pr(h_k+ > h_j-) in row k, column j."""
     scores = check_scores(y_score)
+    weights = check_sample_weight(sample_weight, scores.shape[0])
     for _, groups, codes in encode_compared(
         sensitive_features, scores.shape[0], attributes
     ):
-        positive = samples_by_label(y_true, groups, codes)["positive"]
-        yield _outranking(scores, codes, positive, ~positive)
+        rows_by_kind = samples_by_label(y_true, groups, codes)
+        for kind, rows in rows_by_kind.items():
+            row_weights = None if weights is None else weights[rows]
+            check_group_weights(row_weights, groups, codes[rows], kind)
+        positive, negative = rows_by_kind["positive"], rows_by_kind["negative"]
+        yield _outranking(scores, codes, positive, negative, weights)
 
 
-def _outranking(scores: Array, codes: Codes, upper: Mask, lower: Mask) -> Array:
+def _outranking(
+    scores: Array, codes: Codes, upper: Mask, lower: Mask, weights: Array | None
+) -> Array:
     """Return the chance that a row of `upper` outranks one of `lower`, by groups.
 
     Entry (k, j) is that of a row of `upper` in group k and one of `lower` in group j.
@@ -209,14 +232,20 @@ def _outranking(scores: Array, codes: Codes, upper: Mask, lower: Mask) -> Array:
     _, rank = np.unique(scores, return_inverse=True)
     n_ranks, n_groups = int(rank.max()) + 1, int(codes.max()) + 1
     upper_codes, upper_rank = codes[upper], rank[upper]
-    n_upper = np.bincount(upper_codes, minlength=n_groups)
+    upper_weights = None if weights is None else weights[upper]
+    n_upper = np.bincount(upper_codes, upper_weights, minlength=n_groups)
     chances = np.empty((n_groups, n_groups))
     for group in range(n_groups):
-        # 1. Rows of `lower` in the group at each rank.
-        count = np.bincount(rank[lower & (codes == group)], minlength=n_ranks)
+        # 1. Rows of `lower` in the group at each rank, or their weights.
+        rows = lower & (codes == group)
+        row_weights = None if weights is None else weights[rows]
+        count = np.bincount(rank[rows], row_weights, minlength=n_ranks)
         # 2. A rank outranks all lower ones, and half of its own. Twice these numbers
         # are integers, so that the sums are exact up to 2**53.
         doubled = 2 * np.cumsum(count) - count
-        wins = np.bincount(upper_codes, doubled[upper_rank], minlength=n_groups)
+        outranked: NDArray[Any] = doubled[upper_rank]
+        if upper_weights is not None:
+            outranked = outranked * upper_weights
+        wins = np.bincount(upper_codes, outranked, minlength=n_groups)
         chances[:, group] = wins / (2 * count.sum() * n_upper)
     return chances

@@ -34,9 +34,7 @@ interval : tuple of two floats, default=(0.0, 1.0)
     The ranks :math:`0 \\le \\alpha < \\beta \\le 1` to compare, 0 the top of a group:
     (0.05, 0.30) compares the members between the upper 5 % and 30 % of their group."""
 _WEIGHTS = f"""\
-sample_weight : array-like of shape (n_samples,), default=None
-    Weights of the samples in the shares, not negative; None weighs all alike. Samples
-    of weight 0 do not count.
+{TEXTS["weights"]}
 {TEXTS["attributes"]}"""
 _TEXTS = {
     **TEXTS,
@@ -45,13 +43,7 @@ _TEXTS = {
 {TEXTS["y_score"]}
 {TEXTS["sensitive_features"]}
 {_INTERVAL}""",
-    "weights": _WEIGHTS,
-    "raises_weights": """\
-Raises
-------
-ValueError
-    If the lengths differ, a value is missing, fewer than two groups occur, a weight is
-    negative, a group has no weight, or another argument is not of its kind.""",
+    "weights_and_attributes": _WEIGHTS,
     # From the threshold on, for samples of the labels that are compared.
     "of_labels": f"""\
 threshold : float or None, default=None
@@ -104,7 +96,7 @@ def partial_demographic_parity_gap(
     Parameters
     ----------
     %(ranked_scores)s
-    %(weights)s
+    %(weights_and_attributes)s
 
     Returns
     -------
@@ -112,7 +104,7 @@ def partial_demographic_parity_gap(
         Between 0 (these parts of the groups have the same distribution of scores)
         and 1. One minus the gap is called the fairness.
 
-    %(raises_weights)s
+    %(raises)s
 
     Notes
     -----
@@ -170,14 +162,14 @@ def weak_partial_demographic_parity_gap(
     threshold : float, default=0.0
         The decision is favourable for scores strictly above it, in the unit of the
         scores: 0 for a decision function, 0.5 for probabilities.
-    %(weights)s
+    %(weights_and_attributes)s
 
     Returns
     -------
     gap : float
         Between 0 (fair) and 1, at most `partial_demographic_parity_gap`.
 
-    %(raises_weights)s
+    %(raises)s
 
     References
     ----------
@@ -441,6 +433,14 @@ def null_parity_gap(
     >>> from scalefair.metrics import null_parity_gap
     >>> round(null_parity_gap([1000, 1000]), 2), round(null_parity_gap([1000, 50]), 2)
     (0.04, 0.12)
+
+    Of weighted rows:
+
+    >>> import numpy as np
+    >>> codes, weights = np.array([0, 0, 0, 1, 1, 1]), np.array([1, 1, 4, 1, 1, 1])
+    >>> sizes = np.bincount(codes, weights) ** 2 / np.bincount(codes, weights**2)
+    >>> sizes, round(null_parity_gap(sizes), 2)
+    (array([2., 3.]), 0.66)
     """
     is_several = isinstance(group_sizes, list) and any(map(np.ndim, group_sizes))
     comparisons: Any = group_sizes if is_several else [group_sizes]

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._entries import ignore_fp_warnings
+from scalefair._entries import check_sample_weight, ignore_fp_warnings
 from scalefair._groups import (
     Attribute,
     check_compared,
+    check_group_weights,
     compared_attributes,
 )
 from scalefair.streaming import GroupMoments
@@ -24,6 +25,10 @@ TEXTS = {
 sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
     Group of each sample: integers, strings or booleans, without missing values; of k
     columns each combination that occurs. Two groups or more.""",
+    "weights": """\
+sample_weight : array-like of shape (n_samples,), default=None
+    Weights of the samples in the shares, not negative; None weighs all alike. Samples
+    of weight 0 do not count.""",
     "attributes": """\
 attributes : {"joint", "each"}, default="joint"
     Of several columns ``"joint"`` compares the combinations that occur, ``"each"`` the
@@ -36,8 +41,8 @@ y_score : array-like of shape (n_samples,)
 Raises
 ------
 ValueError
-    If the lengths differ, a value is missing, fewer than two groups occur, or another
-    argument is not of its kind.""",
+    If the lengths differ, a value is missing, fewer than two groups occur, a weight is
+    negative, a group has no weight, or another argument is not of its kind.""",
     "y_true": """\
 y_true : array-like of shape (n_samples,)
     Label of each sample, two distinct values; the larger one (of strings, the last in
@@ -50,7 +55,11 @@ for any number of groups, never the pairs.""",
 
 @documented(**TEXTS)
 def statistical_parity_ks(
-    y_pred: ArrayLike, *, sensitive_features: ArrayLike, attributes: str = "joint"
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    attributes: str = "joint",
 ) -> float:
     r"""Largest Kolmogorov-Smirnov distance between the predictions of two groups.
 
@@ -65,6 +74,7 @@ def statistical_parity_ks(
         Prediction for each sample, in any unit: only the order counts. Infinite
         predictions are allowed, NaN is not.
     %(sensitive_features)s
+    %(weights)s
     %(attributes)s
 
     Returns
@@ -100,7 +110,12 @@ def statistical_parity_ks(
     """
     predictions = check_scores(y_pred, name="y_pred")
     compared = encode_compared(sensitive_features, predictions.shape[0], attributes)
-    return max(largest_gap(predictions, codes) for _, _, codes in compared)
+    weights = check_sample_weight(sample_weight, predictions.shape[0])
+    for _, groups, codes in compared:
+        check_group_weights(weights, groups, codes)
+    return max(
+        largest_gap(predictions, codes, weights=weights) for _, _, codes in compared
+    )
 
 
 @documented(**TEXTS)

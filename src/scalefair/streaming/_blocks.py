@@ -1,6 +1,8 @@
 """Blocks of rows: checks, reading, and sums over the rows of each label.
 
-Counts, means and scatter matrices are those of rows shifted by a rough mean.
+Counts, means and scatter matrices are those of rows shifted by a rough mean. Of
+weighted rows a count is the sum of the weights, and the scatter that of shifted rows
+times the roots of their weights.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from scalefair.kernels import (
     mirror_lower,
     sparse_gram,
 )
+
+Weights = NDArray[np.float64] | None  # of rows; None: all are 1
 
 # Bytes of the scatter matrices of all labels up to which register tiles are faster than
 # BLAS: the sums of a thread fit the second-level cache.
@@ -125,8 +129,10 @@ def _as_numbers(X: NDArray[np.object_]) -> NDArray[np.float64]:
 class ShiftedSums:
     """Counts, sums and scatter matrices of shifted rows, for each label."""
 
-    def __init__(self, n_labels: int, n_features: int) -> None:
-        self.counts = np.zeros(n_labels, np.int64)
+    def __init__(
+        self, n_labels: int, n_features: int, *, is_weighted: bool = False
+    ) -> None:
+        self.counts = np.zeros(n_labels, np.float64 if is_weighted else np.int64)
         self.sums = np.zeros((n_labels, n_features))
         self.scatters = np.zeros((n_labels, n_features, n_features))
         self.shifts = np.zeros((n_labels, n_features))
@@ -134,7 +140,8 @@ class ShiftedSums:
 
     def to_moments(self) -> tuple[NDArray[Any], ...]:
         """Return counts, means and scatter matrices about the means, in place."""
-        offsets = self.sums / self.counts[:, None]
+        # A label without weight has sums of zero.
+        offsets = self.sums / np.where(self.counts > 0, self.counts, 1)[:, None]
         for scatter, offset, count in zip(
             self.scatters, offsets, self.counts, strict=True
         ):
@@ -149,35 +156,49 @@ class ShiftedSums:
         return self.counts, self.shifts + offsets, self.scatters
 
 
-def accumulate(X: Any, codes: NDArray[np.integer], n_labels: int) -> ShiftedSums:
+def accumulate(
+    X: Any, codes: NDArray[np.integer], n_labels: int, weights: Weights = None
+) -> ShiftedSums:
     """Return the sums of rows from `check_rows`; every label must occur."""
-    sums = ShiftedSums(n_labels, X.shape[1])
+    sums = ShiftedSums(n_labels, X.shape[1], is_weighted=weights is not None)
     with ignore_fp_warnings():  # sums are checked after each block, and in `to_moments`
         if sparse.issparse(X) and is_cheaper_sparse(X):
-            _accumulate_sparse(X, codes, sums)
+            _accumulate_sparse(X, codes, sums, weights)
         else:
-            _accumulate_dense(X, codes, sums)
+            _accumulate_dense(X, codes, sums, weights)
     return sums
 
 
-def _accumulate_dense(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
+def _accumulate_dense(
+    X: Any, codes: NDArray[np.integer], sums: ShiftedSums, weights: Weights
+) -> None:
     n_labels = len(sums.counts)
     is_tiled = sums.scatters.nbytes <= MAX_TILED_BYTES
     for first, block in _dense_blocks(X):
-        labels = codes[first : first + len(block)]
+        part = slice(first, first + len(block))
+        labels = codes[part]
+        block_weights = None if weights is None else weights[part]
         if not sums.has_shift.all():  # some labels may occur for the first time
             # Any typical value will do as a shift: here the mean of at most 16 rows.
-            means, counts = first_means(block, labels, n_labels, 16)
+            means, counts = typical_rows(block, labels, n_labels, block_weights)
             new = (counts > 0) & ~sums.has_shift
             sums.shifts[new] = means[new]
             sums.has_shift |= new
+        if block_weights is None:
+            rows, shifts = block, sums.shifts
+        else:
+            rows, shifts = block - sums.shifts[labels], np.zeros_like(sums.shifts)
+            rows *= np.sqrt(block_weights)[:, None]
         if is_tiled:
-            counts, totals, scatters = label_scatter(block, labels, sums.shifts)
-            sums.counts += counts
-            sums.sums += totals
+            counts, totals, scatters = label_scatter(rows, labels, shifts)
             sums.scatters += scatters
         else:
-            _add_by_blas(block, labels, sums)
+            counts, totals = _add_by_blas(rows, labels, shifts, sums.scatters)
+        if block_weights is not None:
+            counts = np.bincount(labels, block_weights, minlength=n_labels)
+            totals = label_sums(rows, labels, n_labels, np.sqrt(block_weights))
+        sums.counts += counts
+        sums.sums += totals
         if not np.isfinite(sums.sums).all():
             refuse_entries(block, first)
     if not is_tiled:
@@ -199,15 +220,45 @@ def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
             yield rows.start + start, part.astype(dtype, copy=False)
 
 
+def typical_rows(
+    block: NDArray[np.floating],
+    codes: NDArray[Any],
+    n_codes: int,
+    weights: Weights = None,
+) -> tuple[NDArray[np.float64], NDArray[np.integer]]:
+    """Return the mean of at most 16 rows of each code, and their counts."""
+    if weights is None:
+        return first_means(block, codes, n_codes, 16)
+    # Rows of weight 0, which may hold anything, have a code of their own.
+    codes = np.where(weights > 0, codes, n_codes)
+    means, counts = first_means(block, codes, n_codes + 1, 16)
+    return means[:-1], counts[:-1]
+
+
+def label_sums(
+    rows: NDArray[np.floating],
+    codes: NDArray[np.integer],
+    n_codes: int,
+    weights: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the weighted sums of the rows of each code."""
+    entries = weights, (codes, np.arange(len(rows)))
+    members = sparse.csr_array(entries, shape=(n_codes, len(rows)))
+    return np.asarray(members @ rows)
+
+
 def _add_by_blas(
-    block: NDArray[np.floating], codes: NDArray[np.integer], sums: ShiftedSums
-) -> None:
-    """Add the rows of one label after the other, by BLAS on all its threads."""
-    n = block.shape[1]
+    block: NDArray[np.floating],
+    codes: NDArray[np.integer],
+    shifts: NDArray[np.float64],
+    scatters: NDArray[np.float64],
+) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
+    """Add the rows of one label after the other, by BLAS; return counts and sums."""
+    n_labels, n = shifts.shape
     # NumPy sorts integers of 16 bits by radix.
-    short_codes = codes.astype(np.int16) if len(sums.counts) < 2**15 else codes
+    short_codes = codes.astype(np.int16) if n_labels < 2**15 else codes
     order = np.argsort(short_codes, kind="stable")
-    counts = np.bincount(codes, minlength=len(sums.counts))
+    counts, sums = np.bincount(codes, minlength=n_labels), np.zeros_like(shifts)
     starts = np.concatenate([[0], np.cumsum(counts)])
     rows_at_once = max(1, BLOCK_BYTES // (16 * n))
     buffer = np.empty((min(rows_at_once, int(counts.max())), n))
@@ -215,9 +266,9 @@ def _add_by_blas(
         for start in range(starts[code], starts[code + 1], rows_at_once):
             rows = order[start : min(start + rows_at_once, starts[code + 1])]
             shifted = buffer[: len(rows)]
-            sums.sums[code] += gather_shifted(block, rows, sums.shifts[code], shifted)
-            add_gram(shifted, sums.scatters[code])
-    sums.counts += counts
+            sums[code] += gather_shifted(block, rows, shifts[code], shifted)
+            add_gram(shifted, scatters[code])
+    return counts, sums
 
 
 def is_cheaper_sparse(X: Any) -> bool:
@@ -232,30 +283,43 @@ def is_cheaper_sparse(X: Any) -> bool:
     return bool(sparse_time < dense_time)
 
 
-def _accumulate_sparse(X: Any, codes: NDArray[np.integer], sums: ShiftedSums) -> None:
+def _accumulate_sparse(
+    X: Any, codes: NDArray[np.integer], sums: ShiftedSums, weights: Weights
+) -> None:
     """Add the rows of a CSR matrix, shifted in the columns with few zeros."""
     # Half the bytes of a dense block: the products need copies of a sparse one.
     for rows, block in row_blocks(X, BLOCK_BYTES // 2):
         block_codes = codes[rows]
         for code in np.unique(block_codes):
-            part = block[np.flatnonzero(block_codes == code)]
-            if not sums.has_shift[code]:
+            members = np.flatnonzero(block_codes == code)
+            part = block[members]
+            part_weights = None if weights is None else weights[rows][members]
+            count = len(members) if part_weights is None else part_weights.sum()
+            if not sums.has_shift[code] and count > 0:
                 # Only a nearly full column can have a mean that is large compared with
                 # its standard deviation: in the others nothing cancels.
-                m, n = part.shape
-                is_full = np.bincount(part.indices, minlength=n) >= 0.9 * m
-                means = np.bincount(part.indices, part.data, minlength=n) / m
-                sums.shifts[code] = np.where(is_full, means, 0.0)
+                filled = _column_sums(part, np.ones_like(part.data), part_weights)
+                means = _column_sums(part, part.data, part_weights) / count
+                sums.shifts[code] = np.where(filled >= 0.9 * count, means, 0.0)
                 sums.has_shift[code] = True
             part = _shift_columns(part, sums.shifts[code])
-            sums.counts[code] += part.shape[0]
-            sums.sums[code] += np.bincount(
-                part.indices, weights=part.data, minlength=part.shape[1]
-            )
+            sums.counts[code] += count
+            sums.sums[code] += _column_sums(part, part.data, part_weights)
+            if part_weights is not None:
+                part.data *= np.repeat(np.sqrt(part_weights), np.diff(part.indptr))
             stored = [(A.indptr, A.indices, A.data) for A in (part, part.T.tocsr())]
             sparse_gram(*stored[0], *stored[1], sums.scatters[code])
         if not np.isfinite(sums.sums).all():
             refuse_entries(block, rows.start)
+
+
+def _column_sums(
+    X: Any, data: NDArray[np.floating], weights: Weights
+) -> NDArray[np.float64]:
+    """Return the sums of the columns of a CSR matrix with other entries."""
+    if weights is not None:
+        data = data * np.repeat(weights, np.diff(X.indptr))
+    return np.asarray(np.bincount(X.indices, data, minlength=X.shape[1]), np.float64)
 
 
 def _shift_columns(X: Any, shift: NDArray[np.float64]) -> Any:

@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._entries import SQUARES_OVERFLOW, all_finite, ignore_fp_warnings
+from scalefair._entries import (
+    SQUARES_OVERFLOW,
+    all_finite,
+    check_sample_weight,
+    ignore_fp_warnings,
+)
 from scalefair._groups import (
     Attribute,
     combinations,
@@ -43,12 +48,13 @@ class GroupMoments:
     ----------
     groups : ndarray of shape (G,)
         Distinct groups, sorted.
-    counts : ndarray of shape (G,), int64
-        Rows of each group.
+    counts : ndarray of shape (G,), int64 or float64
+        Rows of each group; of weighted rows the sum of their weights.
     means : ndarray of shape (G, n)
-        Mean of the rows of each group.
+        Mean of the rows of each group, weighted as they are.
     scatters : ndarray of shape (G, n, n)
-        Sum of ``(x - mean_g)(x - mean_g)^T`` over the rows of each group.
+        Sum of ``w (x - mean_g)(x - mean_g)^T`` over the rows of each group, of weight
+        w, by default 1.
 
     Raises
     ------
@@ -76,10 +82,11 @@ class GroupMoments:
         scatters: ArrayLike,
     ) -> None:
         counts = np.asarray(counts)
-        if counts.dtype.kind == "f" and not all(n.is_integer() for n in counts.flat):
-            raise ValueError(f"counts must be whole numbers, got {counts}.")
+        is_whole = counts.dtype.kind != "f" or all(n.is_integer() for n in counts.flat)
         self.groups = np.array(groups)
-        self.counts = np.array(counts, dtype=np.int64)
+        self.counts: NDArray[Any] = np.array(
+            counts, np.int64 if is_whole else np.float64
+        )
         self.means = np.array(means, dtype=np.float64)
         self.scatters = np.array(scatters, dtype=np.float64)
         shapes = [getattr(self, name).shape for name in _ARRAYS]
@@ -92,8 +99,8 @@ class GroupMoments:
             )
         if not (self.groups[1:] > self.groups[:-1]).all():
             raise ValueError("groups must be distinct and sorted.")
-        if not (self.counts > 0).all():
-            raise ValueError("counts must be positive.")
+        if not ((self.counts > 0) & (self.counts < np.inf)).all():
+            raise ValueError(f"counts must be positive and finite, got {counts}.")
         for name in ("means", "scatters"):
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} must be finite, got NaN or infinity.")
@@ -106,7 +113,24 @@ class GroupMoments:
         return moments
 
     @classmethod
-    def from_data(cls, X: Any, groups: ArrayLike) -> GroupMoments:
+    def _of_codes(
+        cls,
+        X: Any,
+        groups: NDArray[Any],
+        codes: NDArray[np.integer],
+        weights: NDArray[np.float64] | None,
+    ) -> GroupMoments:
+        """Moments of groups that all occur; those without weight are left out."""
+        arrays = groups, *accumulate(X, codes, len(groups), weights).to_moments()
+        has_weight = arrays[1] > 0
+        if not has_weight.all():
+            arrays = tuple(array[has_weight] for array in arrays)
+        return cls._keep(*arrays)
+
+    @classmethod
+    def from_data(
+        cls, X: Any, groups: ArrayLike, *, sample_weight: ArrayLike | None = None
+    ) -> GroupMoments:
         """Return the moments of rows, read once.
 
         Parameters
@@ -115,58 +139,76 @@ class GroupMoments:
             Rows of any real type, CSR or CSC if sparse, read block by block.
         groups : array-like or Dask collection of shape (m,)
             Group of each row: strings, integers, booleans.
+        sample_weight : array-like or Dask collection of shape (m,), default=None
+            Weights of the rows, not negative: of weight 2 a row counts twice, of
+            weight 0 it is left out. None counts each once.
 
         Returns
         -------
         GroupMoments
             Moments of the groups that occur.
         """
-        return cls._compared(X, groups, "joint")[0]
+        return cls._compared(X, groups, "joint", sample_weight)[0]
 
     @classmethod
-    def _compared(cls, X: Any, groups: Any, attributes: str) -> list[GroupMoments]:
+    def _compared(
+        cls, X: Any, groups: Any, attributes: str, sample_weight: Any = None
+    ) -> list[GroupMoments]:
         """`from_data`, for each attribute by itself if `attributes` is "each"."""
         if is_partitioned(X):
             X = PartitionedRows.of(X)
             compared = X.compared_attributes(groups, attributes, warn=False)
+            weights = X.weights(sample_weight)
         else:
             X = check_rows(X)
             compared = compared_attributes(groups, X.shape[0], attributes, warn=False)
-        return cls._of_each(X, compared)
+            weights = check_sample_weight(sample_weight, X.shape[0])
+        return cls._of_each(X, compared, weights)
 
     @classmethod
-    def _of_each(cls, X: Any, compared: Sequence[Attribute]) -> list[GroupMoments]:
-        """Moments of the groups of each attribute; codes are cut as the rows are."""
-        codes = [attribute.codes for attribute in compared]
+    def _of_each(
+        cls, X: Any, compared: Sequence[Attribute], weights: Any = None
+    ) -> list[GroupMoments]:
+        """Moments of the groups of each attribute.
+
+        Codes and weights are cut as the rows are.
+        """
+        columns = [attribute.codes for attribute in compared]
+        columns += [] if weights is None else [weights]
         sizes = [len(attribute.groups) for attribute in compared]
         moments: list[GroupMoments]
         if isinstance(X, PartitionedRows):
-            moments = X.map(_of_each_in_part, sizes, each=codes).reduce(cls._merge_each)
+            parts = X.map(_of_each_in_part, sizes, each=columns)
+            moments = parts.reduce(cls._merge_each)
         elif len(compared) == 1:  # all groups occur: they need no search
-            sums = accumulate(check_rows(X), codes[0], sizes[0])
-            return [cls._keep(compared[0].groups, *sums.to_moments())]
+            _, groups, codes = compared[0]
+            return [cls._of_codes(check_rows(X), groups, codes, weights)]
         else:
-            moments = _of_each_in_part(check_rows(X), sizes, *codes)
+            moments = _of_each_in_part(check_rows(X), sizes, *columns)
         # New objects: those from other processes may be read-only.
         return [
             cls._keep(groups[m.groups], m.counts, m.means, m.scatters)
             for m, (_, groups, _) in zip(moments, compared, strict=True)
         ]
 
-    def update(self, X: Any, groups: ArrayLike) -> GroupMoments:
+    def update(
+        self, X: Any, groups: ArrayLike, *, sample_weight: ArrayLike | None = None
+    ) -> GroupMoments:
         """Add rows, many at a time, in place; if they are refused nothing has changed.
 
         Parameters
         ----------
-        X, groups : array-like
-            As of `from_data`; new groups may appear.
+        X, groups, sample_weight : array-like
+            As of `from_data`; new groups may appear. Weights are in the unit of those
+            before: rows without weights count 1.
 
         Returns
         -------
         GroupMoments
             Itself.
         """
-        vars(self).update(vars(self.merge(GroupMoments.from_data(X, groups))))
+        moments = GroupMoments.from_data(X, groups, sample_weight=sample_weight)
+        vars(self).update(vars(self.merge(moments)))
         return self
 
     def merge(self, other: GroupMoments) -> GroupMoments:
@@ -195,8 +237,8 @@ class GroupMoments:
             )
         groups = np.union1d(self.groups, other.groups)
         index = np.searchsorted(groups, self.groups)
-        counts, means = np.zeros(len(groups), np.int64), np.zeros((len(groups), n))
-        scatters = np.zeros((len(groups), n, n))
+        counts = np.zeros(len(groups), np.result_type(self.counts, other.counts))
+        means, scatters = np.zeros((len(groups), n)), np.zeros((len(groups), n, n))
         counts[index], means[index] = self.counts, self.means
         scatters[index] = self.scatters
         # Chan, Golub & LeVeque (1983), equations (2.1), for every group.
@@ -242,7 +284,8 @@ class GroupMoments:
         Returns
         -------
         ndarray of shape (G, n, n)
-            Means of :math:`(x_i - c)(x_i - c)^T` over the rows of a group.
+            Means of :math:`(x_i - c)(x_i - c)^T` over the rows of a group, weighted as
+            they are.
         """
         if centering not in {"global", "group"}:
             raise ValueError(
@@ -256,7 +299,7 @@ class GroupMoments:
                     covariance += np.outer(offset, offset)
         if not all_finite(covariances):
             raise ValueError(SQUARES_OVERFLOW)
-        return covariances
+        return np.asarray(covariances, np.float64)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the moments to a file, whole or not at all.
@@ -310,34 +353,35 @@ class GroupMoments:
 
 
 def _of_each_in_part(
-    X: Any, sizes: list[int], *codes: NDArray[np.integer]
+    X: Any, sizes: list[int], *columns: NDArray[Any]
 ) -> list[GroupMoments]:
     """Moments of the codes that occur in a part, for each of several attributes.
 
-    Rows are read once, for the combinations of codes that occur (cells). A group is a
-    union of cells.
+    The columns are the codes of each attribute, and perhaps weights. Rows are read
+    once, for the combinations of codes that occur (cells). A group is a union of cells.
     """
+    codes, weights = columns[: len(sizes)], None
+    if len(columns) > len(sizes):
+        weights = columns[-1]
     if len(codes) > 1:
         rows, cells = combinations(codes, sizes)
         square = 8 * X.shape[1] ** 2
         if len(rows) * square <= max(MAX_JOINT_BYTES, 2 * sum(sizes) * square):
-            sums = accumulate(X, cells, len(rows))
-            joint = GroupMoments._keep(cells, *sums.to_moments())
-            return [_united(joint, attribute_codes[rows]) for attribute_codes in codes]
+            joint = GroupMoments._of_codes(X, rows, cells, weights)
+            return [_united(joint, attribute_codes) for attribute_codes in codes]
     # One attribute, or more combinations than there is room for.
     moments = []
     for attribute_codes in codes:
         present, local = encode_values(attribute_codes, name="codes")
-        sums = accumulate(X, local, len(present))
-        moments.append(GroupMoments._keep(present, *sums.to_moments()))
+        moments.append(GroupMoments._of_codes(X, present, local, weights))
     return moments
 
 
 def _united(joint: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
-    """Moments of the unions of the groups with equal codes."""
+    """Moments of the unions of groups, named by a row each, with equal codes."""
     counts, means, scatters = joint.counts, joint.means, joint.scatters
-    groups, codes = encode_values(codes, name="codes")
-    sizes = np.bincount(codes, counts).astype(np.int64)
+    groups, codes = encode_values(codes[joint.groups], name="codes")
+    sizes = np.bincount(codes, counts).astype(counts.dtype)
     shares = counts / sizes[codes]
     centres = np.zeros((len(groups), means.shape[1]))
     np.add.at(centres, codes, shares[:, None] * means)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
+from scalefair._entries import check_sample_weight
 from scalefair._groups import (
     Attribute,
     check_are_groups,
@@ -392,6 +393,38 @@ class PartitionedRows:
             sensitive_features, "sensitive_features", "group", attributes, warn
         )
 
+    def weights(self, sample_weight: Any) -> Parts | None:
+        """Return the weights of the rows, cut as the rows are.
+
+        Parameters
+        ----------
+        sample_weight : array-like or Dask collection of shape (m,), or None
+            Not negative.
+
+        Returns
+        -------
+        Parts or None
+            Of float64; None for None, and for weights that are all 1.
+        """
+        if is_dask(sample_weight):
+            lengths = self._dask_lengths
+            column = dask_column(sample_weight, lengths, "sample_weight")
+            values = column.map(np.asarray).gather()
+            for i, (part, n_rows) in enumerate(
+                zip(values, lengths or [], strict=False)
+            ):
+                _check_length(len(part), n_rows, i, "sample_weight", "weight")
+            sample_weight = np.concatenate(values)
+        weights = check_sample_weight(sample_weight, self.shape[0])
+        return None if weights is None else self.split(weights).persist()
+
+    @property
+    def _dask_lengths(self) -> list[int] | None:
+        """Rows of the parts of a Dask collection, as it was; None for a reader."""
+        if not isinstance(self.parts, DaskParts):
+            return None
+        return list(self._input_lengths or self.lengths)
+
     def _encode(
         self, values: Any, name: str, kind: str, attributes: str, warn: bool
     ) -> list[Attribute]:
@@ -421,9 +454,7 @@ class PartitionedRows:
     ) -> list[Attribute]:
         """Attributes of a Dask collection, with codes in the memory of this process."""
         # 1. Encode each part by itself: values stay where they are.
-        lengths = None
-        if isinstance(self.parts, DaskParts):
-            lengths = list(self._input_lengths or self.lengths)
+        lengths = self._dask_lengths
         parts = dask_column(values, lengths, name, several=kind == "group")
         locations = [(i, None) for i in range(len(parts))]
         if lengths is not None:
@@ -525,13 +556,19 @@ def _encode_part(
         else:
             values = check_values(values, name=name, noun=kind)
             encoded = [Attribute(name, *encode_values(values, name=name))]
-    n_values = len(encoded[0].codes)
+    _check_length(len(encoded[0].codes), n_rows, number, name, kind)
+    return names, [a._replace(codes=_small_codes(a.groups, a.codes)) for a in encoded]
+
+
+def _check_length(
+    n_values: int, n_rows: int | None, number: int, name: str, kind: str
+) -> None:
+    """Raise a ValueError for a partition that has not one value for each row."""
     if n_rows is not None and n_values != n_rows:
         raise ValueError(
             f"Partition {number} of {name} has {n_values} {kind}s for {n_rows} "
             "rows of X."
         )
-    return names, [a._replace(codes=_small_codes(a.groups, a.codes)) for a in encoded]
 
 
 def _small_codes(groups: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:

@@ -1,0 +1,359 @@
+"""Promises of `sample_weight`: 2 is the row twice, 0 is no row, units are free."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+from scalefair import metrics
+from scalefair.decomposition import (
+    ErrorWeightedFairPCA,
+    FairPCA,
+    GroupPCA,
+    SemidefiniteFairPCA,
+)
+from scalefair.files import open_rows
+from scalefair.streaming import GroupMoments
+
+N = 60
+WEIGHTS = np.random.default_rng(1).integers(0, 5, N)
+WEIGHTS[:6] = 2, 1, 1, 2, 3, 1  # groups, labels and clusters all have some weight
+
+
+def table():
+    """Rows with ties in three groups; every label and cluster occurs in each."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 5)) + np.arange(N)[:, None] % 3
+    return {
+        "X": np.float64(np.float32(X)),  # exact in single precision, too
+        "groups": np.array(list("abc"))[np.arange(N) % 3],
+        "others": np.where(rng.random(N) < 0.5, "x", "y"),
+        "labels": np.arange(N) // 3 % 2,
+        "scores": rng.integers(0, 12, N).astype(float),
+    }
+
+
+def select(rows, index):
+    return {name: values[index] for name, values in rows.items()}
+
+
+def graph(rows, weights):
+    """Complete graph with self-loops, whose nodes can be repeated."""
+    return np.exp(-((rows["scores"][:, None] - rows["scores"]) ** 2) / 9)
+
+
+def of_score(function, **options):
+    def measure(rows, weights):
+        return function(
+            rows["scores"],
+            sensitive_features=rows["groups"],
+            sample_weight=weights,
+            **options,
+        )
+
+    return measure
+
+
+def of_labels(function, **options):
+    def measure(rows, weights):
+        return of_score(function, y_score=rows["scores"], **options)(
+            {**rows, "scores": rows["labels"]}, weights
+        )
+
+    return measure
+
+
+def of_attributes(function, **options):
+    def measure(rows, weights):
+        both = np.column_stack([rows["groups"], rows["others"]])
+        return of_score(function, attributes="each", **options)(
+            {**rows, "scores": rows["labels"], "groups": both}, weights
+        )
+
+    return measure
+
+
+def cut(rows, weights, W=None, **options):
+    W = graph(rows, weights) if W is None else W
+    return metrics.normalized_cut_score(
+        W, rows["labels"], sample_weight=weights, **options
+    )
+
+
+# What measures rows with weights; a gap refuses groups without weight, shares leave
+# them out.
+SHARES = {
+    "balance": of_attributes(metrics.balance_score, average=None),
+    "minimum balance": of_attributes(metrics.minimum_balance_score),
+    "proportions": of_attributes(metrics.group_proportions),
+    "cut": cut,
+    "regularised cut": lambda rows, weights: cut(rows, weights, regularization=0.5),
+}
+GAPS = {
+    "KS": of_score(metrics.statistical_parity_ks),
+    "KS, each": of_attributes(metrics.statistical_parity_ks),
+    "group AUC": of_score(metrics.group_auc_gap),
+    "inter-group": of_labels(metrics.inter_group_pairwise_gap),
+    "intra-group": of_labels(metrics.intra_group_pairwise_gap),
+    "partial parity": of_score(metrics.partial_parity_gap, interval=(0.1, 0.6)),
+    "one threshold": of_score(
+        metrics.weak_partial_demographic_parity_gap, threshold=5.0
+    ),
+    "equal opportunity": of_labels(metrics.partial_equal_opportunity_gap),
+    "equalized odds": of_labels(metrics.partial_equalized_odds_gap),
+}
+MEASURES = {**SHARES, **GAPS}
+every = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
+every_gap = pytest.mark.parametrize("measure", GAPS.values(), ids=list(GAPS))
+
+
+def assert_same(got, expected, rtol=1e-12):
+    if not isinstance(expected, list):
+        got, expected = [got], [expected]
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-14)
+
+
+@every
+def test_weights_are_repetitions(measure):
+    rows = table()
+    expected = measure(select(rows, np.repeat(np.arange(N), WEIGHTS)), None)
+    assert_same(measure(rows, WEIGHTS), expected)
+    assert_same(measure(rows, 7 * WEIGHTS), expected)
+    # Weights are seen: without them the value is another one.
+    with pytest.raises(AssertionError):
+        assert_same(measure(rows, None), expected)
+
+
+@every
+def test_equal_weights_are_none(measure):
+    rows = table()
+    assert_same(measure(rows, np.ones(N)), measure(rows, None), rtol=0)
+    assert_same(measure(rows, np.full(N, 0.1)), measure(rows, None))
+
+
+@every
+def test_no_weight_is_no_row(measure):
+    rows = table()
+    is_first = np.arange(N) < 42
+    expected = measure(select(rows, is_first), None)
+    assert_same(measure(rows, is_first), expected)
+
+
+@pytest.mark.parametrize("measure", SHARES.values(), ids=list(SHARES))
+def test_shares_leave_out_what_has_no_weight(measure):
+    """A group and a cluster whose rows have no weight do not occur."""
+    rows = table()
+    rows["labels"][-6:], rows["groups"][-9:] = 7, "unseen"
+    is_first = np.arange(N) < N - 9
+    assert_same(measure(rows, is_first), measure(select(rows, is_first), None))
+
+
+@every_gap
+def test_group_without_weight(measure):
+    rows = table()
+    with pytest.raises(ValueError, match=r"sample_weight is 0 for all .*: 'b'"):
+        measure(rows, np.where(rows["groups"] == "b", 0, WEIGHTS))
+
+
+BAD_WEIGHTS = [
+    (np.where(np.arange(N) == 3, -1.0, 1), r"negative, the first at position 3 \(-1\)"),
+    (
+        np.where(np.arange(N) == 4, np.nan, 1),
+        "NaN or infinite, the first at position 4",
+    ),
+    (np.ones(N - 1), rf"\({N - 1},\) for {N} samples"),
+    (np.ones((N, 2)), "one-dimensional"),
+    (np.zeros(N), "zero for all samples"),
+    (["heavy"] * N, "real numbers"),
+]
+every_bad_weight = pytest.mark.parametrize(("weights", "message"), BAD_WEIGHTS)
+
+
+@every
+@every_bad_weight
+def test_bad_weights(measure, weights, message):
+    with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
+        measure(table(), weights)
+
+
+def test_cut_of_sparse_graphs_and_unassigned_nodes():
+    """Weights act on the entries of a sparse W, and -1 stays unassigned."""
+    rows = table()
+    rows["labels"][:5] = -1
+    order = np.repeat(np.arange(N), WEIGHTS)
+    expected = cut(select(rows, order), None)
+    assert_same(cut(rows, WEIGHTS, sparse.csr_array(graph(rows, None))), expected)
+
+
+# What is fitted to rows with weights. Iterations end at tolerances.
+ESTIMATORS = {
+    "gram": FairPCA(2, solver="gram"),
+    "group means": FairPCA(2, solver="gram", centering="group"),
+    "each attribute": FairPCA(2, solver="gram", attributes="each"),
+    "plain": GroupPCA(2),
+    "semidefinite": SemidefiniteFairPCA(2),
+    "two groups": ErrorWeightedFairPCA(2, tol=1e-12),
+}
+every_estimator = pytest.mark.parametrize(
+    "estimator", ESTIMATORS.values(), ids=list(ESTIMATORS)
+)
+FORMS = {
+    "dense": np.asarray,
+    "single": np.float32,
+    "columns first": np.asfortranarray,
+    "sparse": sparse.csr_array,
+    "Dask": lambda X: pytest.importorskip("dask.array").from_array(X, (25, -1)),
+}
+every_form = pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
+
+
+def fit(estimator, rows, weights, form=np.asarray):
+    groups = np.column_stack([rows["groups"], rows["others"]])
+    if getattr(estimator, "attributes", "joint") == "joint":
+        groups = rows["others"]  # two
+    model = clone(estimator)
+    return model.fit(form(rows["X"]), sensitive_features=groups, sample_weight=weights)
+
+
+def assert_same_fit(got, expected, rtol=1e-9):
+    for name in ("mean_", "group_losses_", "group_reconstruction_errors_"):
+        assert_same(getattr(got, name), getattr(expected, name), rtol)
+    P, Q = (model.components_.T @ model.components_ for model in (got, expected))
+    np.testing.assert_allclose(P, Q, atol=1e4 * rtol)
+
+
+@every_form
+@every_estimator
+def test_fit_to_weights_is_fit_to_repetitions(estimator, form):
+    rows = table()
+    expected = fit(estimator, select(rows, np.repeat(np.arange(N), WEIGHTS)), None)
+    assert_same_fit(fit(estimator, rows, WEIGHTS, form), expected)
+    assert_same_fit(fit(estimator, rows, 7 * WEIGHTS, form), expected)
+    with pytest.raises(AssertionError):
+        assert_same_fit(fit(estimator, rows, None), expected)
+
+
+@every_estimator
+def test_fit_to_equal_weights_is_plain_fit(estimator):
+    expected = fit(estimator, table(), None)
+    assert_same_fit(fit(estimator, table(), np.ones(N)), expected, rtol=1e-15)
+    assert_same_fit(fit(estimator, table(), np.full(N, 0.1)), expected)
+
+
+@every_form
+@every_estimator
+def test_fit_leaves_out_rows_without_weight(estimator, form):
+    """Whatever they hold: a column may be constant without them."""
+    rows = table()
+    is_first = np.arange(N) < 42
+    rows["X"][is_first, 1] = 3.0
+    rows["X"][~is_first] *= 2.0**30
+    expected = fit(estimator, select(rows, is_first), None)
+    assert_same_fit(fit(estimator, rows, is_first, form), expected)
+
+
+@every_form
+@every_estimator
+def test_fit_refuses_a_group_without_weight(estimator, form):
+    rows = table()
+    with pytest.raises(ValueError, match=r"sample_weight is 0 for all .*: 'x'"):
+        fit(estimator, rows, rows["others"] != "x", form)
+
+
+@every_estimator
+@every_bad_weight
+def test_fit_refuses_bad_weights(estimator, weights, message):
+    for form in (np.asarray, FORMS["Dask"]):
+        with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
+            fit(estimator, table(), weights, form)
+
+
+def assert_same_moments(got, expected, rtol=1e-12):
+    assert got.groups.tolist() == expected.groups.tolist()
+    for name in ("counts", "means", "scatters"):
+        a, b = getattr(got, name), getattr(expected, name)
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * np.abs(b).max())
+
+
+@every_form
+@pytest.mark.parametrize("width", [5, 300])
+@pytest.mark.parametrize("density", [1.0, 0.1])
+def test_moments(form, width, density):
+    """Of register tiles and of BLAS, of full and of sparse columns."""
+    rng = np.random.default_rng(0)
+    X = np.float32(rng.standard_normal((N, width)) + 10) * (
+        rng.random((N, width)) < density
+    )
+    groups = table()["groups"]
+    order = np.repeat(np.arange(N), WEIGHTS)
+    expected = GroupMoments.from_data(X[order].astype(float), groups[order])
+    got = GroupMoments.from_data(form(X), groups, sample_weight=WEIGHTS)
+    assert_same_moments(got, expected)
+    assert_same_moments(got.merge(got), expected.merge(expected))
+
+
+def test_moments_of_few_rows_at_a_time(tmp_path):
+    """A group may have no weight in a part, and unweighted rows weigh 1."""
+    X, groups = table()["X"], table()["groups"]
+    weights = np.where((groups == "b") & (np.arange(N) < 40), 0.0, 0.5)
+    weights[20:40] = np.where(groups[20:40] == "b", 0.0, 1.0)
+    first = GroupMoments.from_data(X[:20], groups[:20], sample_weight=weights[:20])
+    assert first.groups.tolist() == ["a", "c"]
+    is_weighted = weights[20:40] > 0
+    first.update(X[20:40][is_weighted], groups[20:40][is_weighted])
+    first.update(X[40:], groups[40:], sample_weight=weights[40:])
+    expected = GroupMoments.from_data(X, groups, sample_weight=weights)
+    assert_same_moments(first, expected)
+    first.save(tmp_path / "moments.npz")
+    loaded = GroupMoments.load(tmp_path / "moments.npz")
+    assert_same_moments(loaded, first, rtol=0)
+    assert_same_moments(
+        GroupMoments.from_data(FORMS["Dask"](X), groups, sample_weight=weights),
+        expected,
+    )
+
+
+def test_partial_fit():
+    rows = table()
+    expected = fit(ESTIMATORS["gram"], rows, WEIGHTS)
+    model = clone(ESTIMATORS["gram"])
+    for part in (slice(20), slice(20, N)):
+        model.partial_fit(
+            rows["X"][part],
+            sensitive_features=rows["others"][part],
+            sample_weight=WEIGHTS[part],
+        )
+    assert_same_fit(model, expected)
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
+def test_rows_in_a_file(kind, tmp_path):
+    rows = table()
+    path = tmp_path / f"rows.{kind}"
+    if kind == "npy":
+        np.save(path, rows["X"])
+    else:
+        pytest.importorskip("pyarrow")
+        frame = pd.DataFrame(rows["X"], columns=list("vwxyz"))
+        frame.to_parquet(path, row_group_size=25)
+    for estimator in ESTIMATORS.values():
+        expected = fit(estimator, rows, WEIGHTS)
+        got = fit(estimator, rows, WEIGHTS, lambda _: open_rows(path))
+        assert_same_fit(got, expected)
+
+
+def test_weights_in_a_dask_collection():
+    da = pytest.importorskip("dask.array")
+    rows = table()
+    X = FORMS["Dask"](rows["X"])
+    expected = fit(ESTIMATORS["plain"], rows, WEIGHTS)
+    for chunks in (25, 10, (24, 26, 10)):
+        weights = da.from_array(WEIGHTS, chunks)
+        assert_same_fit(fit(ESTIMATORS["plain"], rows, weights, lambda _: X), expected)
+    blocks = [pytest.importorskip("dask").delayed(np.ones(n)) for n in (25, 24, 11)]
+    with pytest.raises(
+        ValueError, match="Partition 1 of sample_weight has 24 weights for 25 rows"
+    ):
+        fit(ESTIMATORS["plain"], rows, blocks, lambda _: X)
