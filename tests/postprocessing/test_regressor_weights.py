@@ -68,7 +68,7 @@ def assert_same(model, expected, rtol, unit=1.0):
         atol = 1e-12 * scatters.max()
         np.testing.assert_allclose(got.scatters, scatters, rtol=1e-12, atol=atol)
     for name in OF_FIT:
-        values = (np.array(getattr(m, name)) for m in (model, expected))
+        values = (np.array(getattr(m, name), float) for m in (model, expected))
         np.testing.assert_allclose(*values, rtol=1e-10, err_msg=name)
     assert model.layer_changed_ == expected.layer_changed_
     np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol, rtol)
@@ -122,7 +122,7 @@ def test_noise_is_that_of_the_rows_in_effect():
     assert fair(np.full(M, 0.3)).mean_gap_noise_[0, 1] == pytest.approx(expected)
     weights = np.where(np.arange(M) % 2, 9.0, 1.0)
     model = fair(weights)
-    members = [np.flatnonzero(CODES == g) for g in range(2)]
+    members = [np.flatnonzero(group == CODES) for group in (0, 1)]
     sizes = [w.sum() ** 2 / (w**2).sum() for w in map(weights.take, members)]
     A = np.maximum(X @ NET.coefs_[0] + NET.intercepts_[0], 0) @ NET.coefs_[1]
     trace = 0.0
@@ -136,7 +136,7 @@ def test_noise_is_that_of_the_rows_in_effect():
     # A group that is one row, but for others of hardly any weight.
     weights = np.where(CODES == 1, 1e-6, 1.0)
     weights[np.flatnonzero(CODES == 1)[0]] = 1.0
-    with pytest.warns(UserWarning, match=r"0 \(\d+ rows\), 1 \(1 rows\): .* no more"):
+    with pytest.warns(UserWarning, match=r"^1 \(1 rows\): .* have fewer rows"):
         fair(weights)
 
 

@@ -289,7 +289,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
                 of shape (N, d)
             Rows as the estimator takes them; memory-mapped rows are read in
             batches. Of rows in parts Dask's workers run their partitions through
-            the model; a reader's blocks are read anew in up to six passes.
+            the model; a reader's blocks are read anew in up to eight passes.
         y : array-like or Dask collection of shape (N,) or (N, k), default=None
             Targets, to fit the last layer to, or the estimator if it is not fitted.
             Dask's are gathered here, 8 bytes each.
