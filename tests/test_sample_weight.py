@@ -149,6 +149,8 @@ SHARES = {
 GAPS = {
     "KS": of_score(metrics.statistical_parity_ks),
     "KS, each": of_attributes(metrics.statistical_parity_ks),
+    "moments": of_score(metrics.moment_gaps),
+    "moments, each": of_attributes(metrics.moment_gaps),
     "group AUC": of_score(metrics.group_auc_gap),
     "inter-group": of_labels(metrics.inter_group_pairwise_gap),
     "intra-group": of_labels(metrics.intra_group_pairwise_gap),

@@ -14,7 +14,9 @@ def by_definition(Z, groups):
     """Differences over pairs, from NumPy's means and covariances."""
     parts = [Z[groups == k] for k in np.unique(groups)]
     means = [part.mean(axis=0) for part in parts]
-    covariances = [np.atleast_2d(np.cov(part, rowvar=False)) for part in parts]
+    covariances = [
+        np.atleast_2d(np.cov(part, rowvar=False, bias=True)) for part in parts
+    ]
     return tuple(
         np.sqrt(sum(np.sum((b - a) ** 2) for a, b in combinations(moments, 2)))
         for moments in (means, covariances)
@@ -38,14 +40,14 @@ def test_groups_of_one_row_have_no_covariance():
     Z = np.array([[0.0, 0.0], [2.0, 0.0], [4.0, 1.0]])
     mean_gap, covariance_gap = moment_gaps(Z, sensitive_features=[0, 0, 1])
     assert mean_gap == pytest.approx(np.sqrt(10))
-    assert covariance_gap == pytest.approx(2)
+    assert covariance_gap == pytest.approx(1)
     assert moment_gaps([1.0, 4.0], sensitive_features=[0, 1]) == (3.0, 0.0)
 
 
 def test_known_answers():
-    # Variances 2 and 8 with divisor n - 1, 1 and 4 with n.
+    # Variances 1 and 4 with divisor n, 2 and 8 with n - 1.
     column = pd.Series([0.0, 2.0, 5.0, 9.0], index=[3, 2, 1, 0])
-    assert moment_gaps(column, sensitive_features=[0, 0, 1, 1]) == (6.0, 6.0)
+    assert moment_gaps(column, sensitive_features=[0, 0, 1, 1]) == (6.0, 3.0)
     Z = np.tile(RNG.standard_normal((40, 3)), (3, 1))
     gaps = moment_gaps(Z, sensitive_features=np.repeat([0, 1, 2], 40))
     np.testing.assert_allclose(gaps, 0, atol=1e-14)

@@ -24,8 +24,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair import _memory
-from scalefair.metrics import moment_gaps, statistical_parity_ks
-from scalefair.postprocessing import ExplainableSVDRegressor, _passes
+from scalefair.metrics import moment_gaps, null_parity_gap, statistical_parity_ks
+from scalefair.postprocessing import (
+    ExplainableSVDRegressor,
+    _explainable_svd_regressor,
+    _passes,
+)
 from scalefair.postprocessing._fair_layer import fair_layer
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_moments import LayerMoments
@@ -34,14 +38,14 @@ from scalefair.postprocessing._refit_last_layer import refit_last_layer
 from scalefair.streaming import GroupMoments
 
 
-def table(m=300, n_groups=2, seed=0):
+def table(m=300, n_groups=2, seed=0, shift=1.2, stretch=1.0):
     """Rows whose groups differ in mean and in spread, and targets that tell."""
     rng = np.random.default_rng(seed)
     codes = rng.integers(n_groups, size=m)
     codes[:n_groups] = np.arange(n_groups)
     X = rng.standard_normal((m, 4)) + 0.3
-    X[:, 0] += 1.2 * codes
-    X[:, 1] *= 1 + codes
+    X[:, 0] += shift * codes
+    X[:, 1] *= 1 + stretch * codes
     return X, X[:, 0] + np.abs(X[:, 1]) + 0.3 * X[:, 2], codes
 
 
@@ -577,3 +581,78 @@ def test_the_refit_as_published_has_a_ridge_of_its_own():
     direct = fair(net, rows, targets, codes, mean_reduction=1.0, covariance_reduction=1)
     np.testing.assert_array_equal(direct.weight_, net.coefs_[1].T)
     assert np.abs(validated - fixed).max() > 1e-3
+
+
+# The groups differ in the spread of one feature, hardly in mean.
+STRETCHED = table(shift=0.1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "does_as_well"),
+    [
+        (STRETCHED, (True, True)),
+        (table(seed=2, shift=0.3), (True, True)),
+        (table(), (True, False)),
+        (table(shift=0.3, stretch=0.2), (False, True)),
+    ],
+)
+def test_the_layer_is_left_where_the_last_one_does_as_well(
+    rows, does_as_well, monkeypatch
+):
+    """On the rows of fit, by squared error and by distance."""
+    X, y, codes = rows
+    net = mlp(X, y)
+    model = fair(net, *rows)
+    instead = fair(net, *rows, layer=-1)
+    predicted = instead.predict(X)
+    with monkeypatch.context() as patch:  # no distance is small enough
+        module = _explainable_svd_regressor
+        patch.setattr(module, "null_parity_gap", lambda sizes: -np.inf)
+        changed = fair(net, *rows)
+    assert changed.layer_changed_
+    gains = (changed.predict(X) - y) ** 2 - (predicted - y) ** 2
+    ks = statistical_parity_ks(predicted, sensitive_features=codes)
+    noise = null_parity_gap(np.bincount(codes))
+    assert does_as_well == (
+        gains.mean() > 2 * gains.std() / len(y) ** 0.5,
+        ks <= changed.ks_after_ + noise,
+    )
+    assert model.layer_changed_ is not all(does_as_well)
+    if model.layer_changed_:
+        np.testing.assert_array_equal(model.predict(X), changed.predict(X))
+        return
+    np.testing.assert_allclose(model.predict(X), predicted, rtol=1e-9)
+    assert model.ks_after_ == pytest.approx(ks, abs=1e-12)
+    np.testing.assert_array_equal(model.weight_, net.coefs_[1].T)
+    assert model.mean_gap_after_ == model.mean_gap_before_ > 0
+    assert model.covariance_gap_after_ == model.covariance_gap_before_ > 0
+    assert model.output_change_ == model.output_change_bound_ == 0
+    np.testing.assert_allclose(model.refit_gaps_after_, gaps_of(predicted, codes))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"noise_floor": False},
+        {"method": "explainable_svd"},
+        {"mean_reduction": np.inf},
+        {"refit_last": None},
+        {"layer": -1},
+    ],
+    ids=str,
+)
+def test_a_layer_that_is_to_be_changed_whatever_it_costs(options):
+    model = fair(mlp(*STRETCHED[:2]), *STRETCHED, **options)
+    assert model.layer_changed_
+    assert model.output_change_ > 0
+
+
+def test_the_layer_is_changed_for_a_distance():
+    """That the last layer alone would not keep."""
+    net = mlp(*STRETCHED[:2])
+    left = fair(net, *STRETCHED)
+    distance = left.ks_after_ - 0.02
+    model = fair(net, *STRETCHED, max_distance=distance)
+    assert model.ks_after_ <= distance
+    assert not left.layer_changed_
+    assert model.layer_changed_

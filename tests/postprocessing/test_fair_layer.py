@@ -42,7 +42,7 @@ both_methods = pytest.mark.parametrize("change", [directly, published])
 def test_published_method_step_by_step(seed):
     """Second moment from the eigenpairs of M, then the first one."""
     X, codes, moments, W = layer(seed=seed)
-    C = [np.cov(X[codes == g].T) for g in (0, 1)]
+    C = [np.cov(X[codes == g].T, bias=True) for g in (0, 1)]
     values, vectors = np.linalg.eigh(C[1] - C[0])
     order = np.argsort(-np.abs(values))
     values, vectors = values[order], vectors[:, order]

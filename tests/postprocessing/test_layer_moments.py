@@ -76,12 +76,12 @@ def test_unfairness_against_its_definition(n_groups, n_outputs):
     unfairness = layer_unfairness("some", moments, weight)
     Z = X @ weight.T
     parts = [Z[codes == g] for g in range(n_groups)]
-    C = [np.cov(part.T) for part in parts]
+    C = [np.cov(part.T, bias=True) for part in parts]
     pairs = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)]
     means = [part.mean(axis=0) for part in parts]
     mean_gap = np.linalg.norm([means[b] - means[a] for a, b in pairs])
     gap = np.linalg.norm([C[b] - C[a] for a, b in pairs])
-    within = sum((len(p) - 1) * c for p, c in zip(parts, C, strict=True)) / len(Z)
+    within = sum(len(p) * c for p, c in zip(parts, C, strict=True)) / len(Z)
     relative = mean_gap / np.sqrt(np.trace(within)), gap / np.linalg.norm(within)
     expected = (mean_gap, gap, *relative)
     np.testing.assert_allclose(list(vars(unfairness).values())[1:], expected)
@@ -141,14 +141,22 @@ def test_noise_against_permutations():
 
 
 def test_noise_of_one_output():
-    """By hand: variances of a difference of means, and of variances of normal rows."""
+    """By hand: variances of a difference of means, and of variances of normal rows.
+
+    Those in effect where rows have weights.
+    """
     X = np.array([[0.0], [2.0], [5.0], [7.0], [9.0], [11.0]])
     codes = [0, 0, 1, 1, 1, 2]
     variance = (2.0 + 8.0) / (6 - 3)
     noise = _layer(X, codes).noise(np.array([[2.0]]))
     assert noise[0, 0] ** 2 == pytest.approx(4 * variance * (1 / 2 + 1 / 3))
-    assert noise[1, 0] ** 2 == pytest.approx(2 * (4 * variance) ** 2 * (1 + 1 / 2))
+    assert noise[1, 0] ** 2 == pytest.approx(2 * (4 * variance) ** 2 * (1 / 2 + 1 / 3))
     assert np.isinf(noise[:, 1:]).all()  # of one row nothing is known
+    moments, sizes = GroupMoments.from_data(X, codes), [np.array([1.5, 2.5, 1.0])]
+    noise = LayerMoments(moments, sizes).noise(np.array([[2.0]]))
+    variance = (2.0 + 8.0) / 6 * 5 / (5 - 3)
+    assert noise[0, 0] ** 2 == pytest.approx(4 * variance * (1 / 1.5 + 1 / 2.5))
+    assert np.isinf(noise[:, 1:]).all()
 
 
 def test_values_of_pairs_as_matrices():

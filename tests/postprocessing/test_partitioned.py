@@ -342,7 +342,10 @@ def test_the_sample_does_not_depend_on_the_parts():
 
 def test_how_often_a_file_is_read():
     for options, n_passes in [
-        ({}, 5),  # sample, layer, last layer; predictions before and after
+        (
+            {},
+            7,
+        ),  # sample, layer, last layer before and after, three models' predictions
         ({"layer": "auto"}, 5),  # which is the last one here
         ({"layer": -1}, 4),
         ({"refit_last": None}, 4),

@@ -105,7 +105,7 @@ def test_no_weight_within_the_bounds_fits_better(seed):
     result = refit(moments, old, reductions=reductions)
     bounds = np.square(free.gaps_after) / reductions
     d = np.diff(moments.means[:, :3], axis=0)[0]
-    covariances = moments.scatters[:, :3, :3] / (moments.counts - 1)[:, None, None]
+    covariances = moments.scatters[:, :3, :3] / moments.counts[:, None, None]
     M = covariances[1] - covariances[0]
     scale = loss_of(free.weight, A, y, old)
     rng = np.random.default_rng(seed)

@@ -65,7 +65,7 @@ _CONDITIONS = {
 _GAPS = ["mean_gap_before", "covariance_gap_before"]
 _GAPS += ["mean_gap_after", "covariance_gap_after"]
 _FITTED = ["layer", "groups", "output_change", "output_change_bound", "converged"]
-_FITTED += ["mean_gap_noise", "covariance_gap_noise"]
+_FITTED += ["layer_changed", "mean_gap_noise", "covariance_gap_noise"]
 _MEASURES = {"mse": "mean squared error", "ks": "KS distance"}
 
 

@@ -120,12 +120,17 @@ def statistical_parity_ks(
 
 @documented(**TEXTS)
 def moment_gaps(
-    Z: Any, *, sensitive_features: ArrayLike, attributes: str = "joint"
+    Z: Any,
+    *,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    attributes: str = "joint",
 ) -> tuple[float, float]:
     r"""How far apart the means, and the covariances, of the groups' outputs are.
 
     With :math:`\mu_k` and :math:`C_k` the mean and the covariance (divisor
-    :math:`n_k - 1`; zero for one row) of the rows of group :math:`k`,
+    :math:`n_k`, of weighted rows the sum of the weights) of the rows of group
+    :math:`k`,
 
     .. math::
         d_e^2 = \sum_{k < k'} \|\mu_{k'} - \mu_k\|^2, \qquad
@@ -137,6 +142,9 @@ def moment_gaps(
         Outputs of a model or of one of its layers, a row per sample, read once;
         memory-mapped rows block by block.
     %(sensitive_features)s
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the samples, not negative: of weight 2 a sample counts twice. None
+        counts each once.
     attributes : {"joint", "each"}, default="joint"
         Of several columns ``"joint"`` compares the combinations that occur, ``"each"``
         the groups of each column by itself; the largest gaps of a column count.
@@ -152,7 +160,8 @@ def moment_gaps(
     ------
     ValueError
         If the lengths differ, a value is missing or infinite, squares of values
-        overflow, or fewer than two groups occur.
+        overflow, fewer than two groups occur, a weight is negative, or a group has no
+        weight.
 
     References
     ----------
@@ -163,18 +172,21 @@ def moment_gaps(
     --------
     >>> from scalefair.metrics import moment_gaps
     >>> moment_gaps([0.0, 2.0, 5.0, 9.0], sensitive_features=["a", "a", "b", "b"])
-    (6.0, 6.0)
+    (6.0, 3.0)
     """
     rows = Z if hasattr(Z, "shape") else np.asarray(Z)
     if len(rows.shape) == 0:
         raise ValueError("Z must have one row per sample, got a single number.")
     if len(rows.shape) == 1:
         rows = np.asarray(rows)[:, None]
-    encode_compared(sensitive_features, rows.shape[0], attributes)  # two groups or more
+    compared = encode_compared(sensitive_features, rows.shape[0], attributes)
+    weights = check_sample_weight(sample_weight, rows.shape[0])
+    for _, groups, codes in compared:
+        check_group_weights(weights, groups, codes)
     gaps = []
-    for moments in GroupMoments._compared(rows, sensitive_features, attributes):
-        divisors = np.maximum(moments.counts - 1, 1)  # the scatter of one row is zero
-        covariances = moments.scatters / divisors[:, None, None]
+    options = rows, sensitive_features, attributes, weights
+    for moments in GroupMoments._compared(*options):
+        covariances = moments.scatters / moments.counts[:, None, None]
         gaps.append((_spread(moments.means), _spread(covariances)))
     mean_gaps, covariance_gaps = zip(*gaps, strict=True)
     return max(mean_gaps), max(covariance_gaps)

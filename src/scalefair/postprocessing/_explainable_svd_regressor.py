@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -22,8 +23,8 @@ from scalefair._groups import GroupCodes, as_list, squeeze_single
 from scalefair._messages import listed
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
-from scalefair.metrics import statistical_parity_ks
-from scalefair.postprocessing._fair_layer import check_memory, fair_layer
+from scalefair.metrics import null_parity_gap, statistical_parity_ks
+from scalefair.postprocessing._fair_layer import FairLayer, check_memory, fair_layer
 from scalefair.postprocessing._hosts import (
     find_host,
     fitted_estimator,
@@ -31,18 +32,24 @@ from scalefair.postprocessing._hosts import (
     is_module,
 )
 from scalefair.postprocessing._layer_host import LayerHost
-from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
+from scalefair.postprocessing._layer_moments import (
+    LayerMoments,
+    LayerUnfairness,
+    Moments,
+)
 from scalefair.postprocessing._passes import (
     ModelRows,
     batches,
+    gathered,
     predictions,
     training_rows,
 )
 from scalefair.postprocessing._refit_last_layer import (
+    LastLayer,
     checked_targets,
     refit_last_layer,
 )
-from scalefair.streaming import GroupMoments, PartitionedRows, is_partitioned
+from scalefair.streaming import PartitionedRows, is_partitioned
 
 # Rows from which the unfairness of layers is estimated if the layer is given.
 N_SAMPLED_ROWS = 1000
@@ -96,7 +103,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         With the direct method, do not bring a gap below what groups of so many rows
         would have by chance (see `mean_gap_noise_`), unless the reduction is infinite:
         pairs whose gap is not above that are left alone, and others weigh by the part
-        of the square that is, for means in units of their noise.
+        of the square that is, for means in units of their noise. Nor change the layer
+        where a change of the last one instead does as well (see `layer_changed_`).
     epsilon : float, default=1e-5
         Makes the root of ``d d^T`` invertible where ``first_moment="svd"``.
     first_moment : {"exact", "svd"}, default="exact"
@@ -129,6 +137,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         The changed copy.
     layer_ : int
         Number of the changed layer, from 0.
+    layer_changed_ : bool
+        False if the layer is left as it is: its gaps are no more than noise, or a
+        change of the last layer instead, as by ``layer=-1``, does as well. That is, on
+        the rows of `fit`, a squared error that is smaller by two standard errors, at a
+        distance (`ks_after_`) not larger by more than sampling noise makes it.
     %(groups_each_)s
     weight_ : ndarray of shape (m, n)
         New weight of the layer, outputs first.
@@ -156,7 +169,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         Counts, means and scatter matrices of the layer's inputs.
     refit_gaps_before_, refit_gaps_after_ : tuple of float or None
         Gaps in mean and covariance of the last layer's outputs on the training
-        rows, after the layer was changed: with the old last layer, and refitted.
+        rows, after the layer was changed: with the old last layer, and refitted, or
+        changed instead.
     unfairness_by_layer_ : list
         For each layer its name, `mean_gap`, `covariance_gap`, and both relative to
         the spread within groups; None for layers that cannot be post-processed.
@@ -260,9 +274,14 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     # The estimator inside is checked by its own fit.
     @fit_context(prefer_skip_nested_validation=False)
     def fit(
-        self, X: Any, y: ArrayLike | None = None, *, sensitive_features: ArrayLike
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Change the layer so that its outputs' moments differ less by group.
+        r"""Change the layer so that its outputs' moments differ less by group.
 
         Parameters
         ----------
@@ -270,7 +289,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
                 of shape (N, d)
             Rows as the estimator takes them; memory-mapped rows are read in
             batches. Of rows in parts Dask's workers run their partitions through
-            the model; a reader's blocks are read anew in up to six passes.
+            the model; a reader's blocks are read anew in up to eight passes.
         y : array-like or Dask collection of shape (N,) or (N, k), default=None
             Targets, to fit the last layer to, or the estimator if it is not fitted.
             Dask's are gathered here, 8 bytes each.
@@ -279,6 +298,12 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             two different ones. Of k columns each combination that occurs is a group,
             if `attributes` does not say otherwise.
             Dask collections other than arrays must be cut as the rows are.
+        sample_weight : array-like or Dask collection of shape (N,), default=None
+            Weights of the rows, such as those of a survey, not negative: a row of
+            weight 2 counts twice, one of weight 0 not at all; None counts each once.
+            The unit does not matter: noise is that of
+            :math:`(\sum w)^2 / \sum w^2` rows of a group. Weights go to the fit of an
+            estimator that is not fitted, too. Dask's are gathered here, 8 bytes each.
 
         Returns
         -------
@@ -295,19 +320,24 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             If there are fewer than two groups, `y` is missing or has not as many
             columns as the model has outputs, the layer does not exist, a weight is
             NaN or infinite, the last layer's outputs are not the predictions but it
-            is to be refitted, or rows in parts meet an unfitted estimator.
+            is to be refitted, rows in parts meet an unfitted estimator, a weight of a
+            row is negative, all of a group are 0, or the unfitted estimator takes none.
         MemoryError
             If there is no room for the n x n matrices of each group, n the inputs of
             the layer, or of the last one if that is to be refitted.
         """
-        rows = training_rows(self, X, sensitive_features, self.attributes)
+        rows = training_rows(
+            self, X, sensitive_features, self.attributes, sample_weight
+        )
         if y is None and self.refit_last is not None:
             raise ValueError(
                 "The last layer is fitted to y, which requires y to be passed, but "
                 "the target y is None: pass y, or use refit_last=None."
             )
         # 1. The model, checked on few rows before the passes over all of them.
-        host = find_host(fitted_estimator(self.estimator, rows.X, y, self.prefit))
+        host = find_host(
+            fitted_estimator(self.estimator, rows.X, y, self.prefit, rows.weights)
+        )
         host.check_finite_layers()
         model_rows = ModelRows.build(host, rows, self.batch_size)
         random_state = check_random_state(self.random_state)
@@ -340,14 +370,15 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             has_predictions = True
         except ValueError:
             self._one_prediction, has_predictions = np.zeros(()), False
-        codes = np.concatenate(model_rows.codes.gather())
-        data = FitData(model_rows, codes, targets, has_predictions)
-        self.ks_before_, self.r2_before_ = data.scores(host)
+        codes = gathered(model_rows.codes)
+        weights = None if rows.weights is None else gathered(rows.weights)
+        data = FitData(model_rows, codes, weights, targets, has_predictions)
+        before = data.scores(host)
+        self.ks_before_, self.r2_before_ = before.distance, before.r2
         # 5. Change and refit, with a pass for the last layer and one for predictions.
-        host = self._search_power(data)
-        self.estimator_ = host.estimator
+        self.estimator_ = self._search_power(data).host.estimator
         self._sample = replace(sample, host=host)
-        self._warn_of_few_rows(host.layer_names[self.layer_])
+        self._warn_of_few_rows(host.layer_names[self.layer_], data.sizes)
         if not self.converged_:
             warn_user(
                 "The bounds on the gaps were not reached; reduce mean_reduction or "
@@ -408,11 +439,11 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         scores = [-1.0 if u is None else u.score for u in self._unfairness]
         return int(np.argmax(scores))
 
-    def _search_power(self, data: FitData) -> LayerHost:
+    def _search_power(self, data: FitData) -> ChangedModel:
         """Change the model, by the least power of the reductions that is wanted."""
         if self.max_distance is None:
             return self._change_model(data, 1.0)
-        host = self._change_model(data, MAX_POWER)
+        model = self._change_model(data, MAX_POWER)
         if not self.ks_after_ <= self.max_distance:
             warn_user(
                 f"The distance of the groups' predictions is {self.ks_after_:.3g} with "
@@ -426,32 +457,19 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         low, high = 0.0, MAX_POWER
         for _ in range(7):
             power = (low + high) / 2
-            host = self._change_model(data, power)
+            model = self._change_model(data, power)
             if self.ks_after_ <= self.max_distance:
                 high = power
             else:
                 low = power
-        return host if power == high else self._change_model(data, high)
+        return model if power == high else self._change_model(data, high)
 
-    def _change_model(self, data: FitData, power: float) -> LayerHost:
+    def _change_model(self, data: FitData, power: float) -> ChangedModel:
         """Change the layer, by powers of the reductions, and fit the last one."""
         # 1. The new weight of the layer, its gaps and its change.
-        rows, targets = data.rows, data.targets
-        change = fair_layer(
-            rows.host.weight(self.layer_),
-            self.moments_,
-            method=self.method,
-            reductions=self._reductions(power),
-            noise_floor=self.noise_floor,
-            epsilon=float(self.epsilon),
-            first_moment=self.first_moment,
-        )
-        self.weight_ = change.weight
-        self.mean_gap_before_, self.covariance_gap_before_ = change.gaps_before
-        self.mean_gap_after_, self.covariance_gap_after_ = change.gaps_after
-        self.output_change_ = change.change
-        self.output_change_bound_ = change.change_bound
-        self.converged_ = change.converged
+        unchanged = data.rows.host
+        weight = unchanged.weight(self.layer_)
+        change = self._fair_layer(weight, self.moments_, data, power)
         layer = LayerMoments(self.moments_)
         self.mean_gap_noise_, self.covariance_gap_noise_ = (
             squeeze_single(layer.matrices(noise)) for noise in change.noise
@@ -460,57 +478,120 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         weights = layer.matrices(change.weights)
         self._bounded = [matrix.max(axis=1) > 0 for matrix in weights]
         # 2. The model with this layer, and with the last one fitted again.
-        host = rows.host.replaced({self.layer_: (self.weight_, None)})
-        self.refit_gaps_before_ = self.refit_gaps_after_ = None
-        if targets is not None:
-            host = self._refit(replace(rows, host=host), targets, power)
-        self.ks_after_, self.r2_after_ = data.scores(host)
-        return host
+        host = unchanged.replaced({self.layer_: (change.weight, None)})
+        model = self._fit_last_layer(data, host, change, power)
+        self.layer_changed_ = bool(change.weights.any())
+        # 3. The last layer changed instead. The layer is left where that does as well.
+        if self.layer_changed_ and self._may_leave_layer(data):
+            instead = self._change_last_layer(data, change.undone(weight), power)
+            if data.is_as_good(instead.scores, model.scores, self.max_distance):
+                model, self.layer_changed_ = instead, False
+        # 4. What the model is like.
+        change, refit = model.change, model.refit
+        self.weight_ = change.weight
+        self.mean_gap_before_, self.covariance_gap_before_ = change.gaps_before
+        self.mean_gap_after_, self.covariance_gap_after_ = change.gaps_after
+        self.output_change_ = change.change
+        self.output_change_bound_ = change.change_bound
+        self.refit_gaps_before_ = None if refit is None else refit.gaps_before
+        self.refit_gaps_after_ = None if refit is None else refit.gaps_after
+        self.converged_ = change.converged and (refit is None or refit.converged)
+        self.ks_after_, self.r2_after_ = model.scores.distance, model.scores.r2
+        return model
+
+    def _may_leave_layer(self, data: FitData) -> bool:
+        """Whether a change of the last layer instead is compared."""
+        # Infinite reductions are wanted whatever they cost.
+        reductions = np.array([self.mean_reduction, self.covariance_reduction])
+        return bool(
+            self.method == "direct"
+            and self.noise_floor
+            and np.isfinite(reductions).all()
+            and data.targets is not None
+            and data.has_predictions
+            and self.layer_ < data.rows.host.n_layers - 1
+        )
+
+    def _fair_layer(
+        self, weight: NDArray[np.float64], moments: Moments, data: FitData, power: float
+    ) -> FairLayer:
+        """Change a layer, by powers of the reductions."""
+        return fair_layer(
+            weight,
+            moments,
+            method=self.method,
+            reductions=self._reductions(power),
+            noise_floor=self.noise_floor,
+            epsilon=float(self.epsilon),
+            first_moment=self.first_moment,
+            sizes=data.sizes,
+        )
+
+    def _change_last_layer(
+        self, data: FitData, unchanged_layer: FairLayer, power: float
+    ) -> ChangedModel:
+        """Change the last layer only, and fit its bias."""
+        host, moments = data.rows.host, data.last_layer_moments
+        last = host.n_layers - 1
+        change = self._fair_layer(host.weight(last), moments, data, power)
+        refit = data.fit_bias(change, moments)
+        refit = replace(refit, gaps_before=change.gaps_before)
+        host = host.replaced({last: (refit.weight, refit.bias)})
+        return ChangedModel(host, unchanged_layer, refit, data.scores(host))
+
+    def _fit_last_layer(
+        self, data: FitData, host: LayerHost, change: FairLayer, power: float
+    ) -> ChangedModel:
+        """Fit the last layer of a model again, if it is wanted, and score the model."""
+        refit = None
+        if data.targets is not None:
+            refit = self._refit(data, host, change, power)
+            host = host.replaced({host.n_layers - 1: (refit.weight, refit.bias)})
+        return ChangedModel(host, change, refit, data.scores(host))
 
     def _refit(
-        self, rows: ModelRows, targets: NDArray[np.float64], power: float
-    ) -> LayerHost:
+        self, data: FitData, host: LayerHost, change: FairLayer, power: float
+    ) -> LastLayer:
         """Fit the last layer, or its bias if it is the one that was changed."""
-        host, last = rows.host, rows.host.n_layers - 1
-        weight = host.weight(last)
-        if self.layer_ == last:
-            gaps = self.mean_gap_after_, self.covariance_gap_after_
-            self.refit_gaps_before_ = self.refit_gaps_after_ = gaps
-            # The mean residual is zero: b = mean(y) - W mean(x).
-            means = targets.reshape(len(targets), -1).mean(axis=0)
-            bias = means - weight @ as_list(self.moments_)[0].mean
-            return host.replaced({last: (weight, bias)})
+        if self.layer_ == host.n_layers - 1:
+            return data.fit_bias(change, self.moments_)
         # The published method has no bounds.
         kind, reductions = str(self.refit_last), (1.0, 1.0)
         if self.method == "direct":
             kind = "ridge" if kind == "least_squares" else kind
             reductions = self._reductions(power)
-        joint = rows.moments(last, targets)
-        refit = refit_last_layer(joint, weight, kind, reductions, self.noise_floor)
-        self.refit_gaps_before_ = refit.gaps_before
-        self.refit_gaps_after_ = refit.gaps_after
-        self.converged_ = self.converged_ and refit.converged
-        return host.replaced({last: (refit.weight, refit.bias)})
+        last = host.n_layers - 1
+        return refit_last_layer(
+            replace(data.rows, host=host).moments(last, data.targets),
+            host.weight(last),
+            kind,
+            reductions,
+            self.noise_floor,
+            data.sizes,
+        )
 
-    def _warn_of_few_rows(self, name: str) -> None:
+    def _warn_of_few_rows(self, name: str, sizes: list[NDArray[Any]]) -> None:
         """Name the groups whose rows say little of the layer's outputs."""
         n_outputs = len(self.weight_)
         layer = f"the outputs of layer {name!r} ({n_outputs})"
         has_floor = self.noise_floor and self.method == "direct"
         has_floor &= max(self.mean_reduction, self.covariance_reduction) > 1
-        for moments, bounded in zip(as_list(self.moments_), self._bounded, strict=True):
+        attributes = as_list(self.groups_), sizes, self._bounded
+        for groups, n_rows, bounded in zip(*attributes, strict=True):
             # 1. Groups without a gap above noise; 2. groups of too few rows to tell.
             ignored = ~bounded & has_floor
             _warn_of_groups(
-                moments,
+                groups,
+                n_rows,
                 ignored,
                 f"In {layer} gaps of these groups are no more than noise, and left as "
                 "they are: too few rows to tell, or no difference. Merge groups, or "
                 "pass noise_floor=False.",
             )
             _warn_of_groups(
-                moments,
-                ~ignored & (moments.counts < n_outputs),
+                groups,
+                n_rows,
+                ~ignored & (n_rows < n_outputs),
                 f"These groups have fewer rows than {layer}: their covariances are "
                 "mostly noise. Merge groups, or choose another layer.",
             )
@@ -523,43 +604,137 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         return mean, covariance
 
 
-class FitData(NamedTuple):
+class Scores(NamedTuple):
+    """How fair and how accurate predictions are, on the rows of `fit`."""
+
+    distance: float  # KS distance of the groups' predictions; nan if there are none
+    r2: Any  # by group; None without targets
+    errors: NDArray[np.float64] | None  # (N,), squared
+
+
+class ChangedModel(NamedTuple):
+    """A model with a changed layer, or only the last one fitted again."""
+
+    host: LayerHost
+    change: FairLayer
+    refit: LastLayer | None
+    scores: Scores
+
+
+@dataclass(frozen=True)
+class FitData:
     """Rows and targets of `fit`."""
 
-    rows: ModelRows
+    rows: ModelRows  # of the unchanged model
     codes: NDArray[Any]  # (N,), or (N, k) of k attributes
+    weights: NDArray[np.float64] | None  # (N,); None if all are 1
     targets: NDArray[np.float64] | None
     has_predictions: bool
 
-    def scores(self, host: LayerHost) -> tuple[float, Any]:
-        """KS distance of the groups' predictions, and R2 by group if there is y."""
+    @cached_property
+    def sizes(self) -> list[NDArray[Any]]:
+        """Rows of each group, of each attribute; of weighted rows those in effect."""
+        return [_rows_in_effect(self.weights, codes) for codes in self._columns]
+
+    @property
+    def _columns(self) -> NDArray[Any]:
+        """Codes of each attribute, (k, N)."""
+        return self.codes.reshape(len(self.codes), -1).T
+
+    @property
+    def columns_of_targets(self) -> NDArray[np.float64]:
+        """Targets as columns, (N, k)."""
+        assert self.targets is not None
+        return self.targets.reshape(len(self.targets), -1)
+
+    @cached_property
+    def last_layer_moments(self) -> Moments:
+        """Moments of the last layer's inputs in the unchanged model."""
+        return self.rows.moments(self.rows.host.n_layers - 1)
+
+    def fit_bias(self, change: FairLayer, moments: Moments) -> LastLayer:
+        """Fit the bias of a changed last layer, given moments of its inputs."""
+        # The mean residual is zero: b = mean(y) - W mean(x).
+        means = np.average(self.columns_of_targets, axis=0, weights=self.weights)
+        bias = means - change.weight @ as_list(moments)[0].mean
+        gaps = change.gaps_after
+        return LastLayer(change.weight, bias, gaps, gaps, change.converged)
+
+    def scores(self, host: LayerHost) -> Scores:
+        """Scores of a model's predictions."""
         if not self.has_predictions:
-            return float("nan"), None
+            return Scores(float("nan"), None, None)
         outputs = replace(self.rows, host=host).outputs()
         groups = self.codes.view(GroupCodes)
         distance = max(
-            statistical_parity_ks(column, sensitive_features=groups, attributes="each")
+            statistical_parity_ks(
+                column,
+                sensitive_features=groups,
+                sample_weight=self.weights,
+                attributes="each",
+            )
             for column in outputs.T
         )
         if self.targets is None:
-            return distance, None
-        y = self.targets.reshape(outputs.shape)
-        r2 = []
-        for codes in self.codes.reshape(len(y), -1).T:
-            members = [np.flatnonzero(codes == code) for code in np.unique(codes)]
-            # R2 needs two rows.
-            by_group = [
-                r2_score(y[m], outputs[m]) if len(m) > 1 else np.nan for m in members
-            ]
+            return Scores(distance, None, None)
+        y, r2 = self.columns_of_targets, []
+        has_weight = True if self.weights is None else self.weights > 0
+        for codes in self._columns:
+            by_group = []
+            for code in np.unique(codes):
+                rows = np.flatnonzero((codes == code) & has_weight)
+                weights = None if self.weights is None else self.weights[rows]
+                # R2 needs two rows.
+                score = np.nan
+                if len(rows) > 1:
+                    score = r2_score(y[rows], outputs[rows], sample_weight=weights)
+                by_group.append(score)
             r2.append(np.array(by_group))
-        return distance, squeeze_single(r2)
+        errors = ((outputs - y) ** 2).sum(axis=1)
+        return Scores(distance, squeeze_single(r2), errors)
+
+    def is_as_good(
+        self, instead: Scores, changed: Scores, max_distance: float | None
+    ) -> bool:
+        """Whether a change of the last layer instead does as well as one of the layer.
+
+        Its error is smaller by two standard errors, and its distance is not larger by
+        more than sampling noise, nor than a distance that the other keeps.
+        """
+        assert instead.errors is not None
+        assert changed.errors is not None
+        gains = changed.errors - instead.errors
+        gain = float(np.average(gains, weights=self.weights))
+        variance = float(np.average((gains - gain) ** 2, weights=self.weights))
+        (n_rows,) = _rows_in_effect(self.weights, np.zeros(len(gains), np.int64))
+        if not gain > 2 * np.sqrt(variance / n_rows):
+            return False
+        limit = changed.distance + null_parity_gap(self.sizes)
+        if max_distance is not None:
+            limit = min(limit, max(changed.distance, max_distance))
+        return instead.distance <= limit
+
+
+def _rows_in_effect(
+    weights: NDArray[np.float64] | None, codes: NDArray[np.integer]
+) -> NDArray[Any]:
+    """Rows of each group; of weighted rows ``(sum w)^2 / sum w^2``."""
+    if weights is None:
+        return np.bincount(codes)
+    weights = weights / weights.max()  # squares could overflow
+    squares = np.bincount(codes, weights**2)
+    sizes: NDArray[Any] = np.bincount(codes, weights) ** 2 / squares
+    return sizes
 
 
 def _warn_of_groups(
-    moments: GroupMoments, chosen: NDArray[np.bool_], remark: str
+    groups: NDArray[Any],
+    n_rows: NDArray[Any],
+    chosen: NDArray[np.bool_],
+    remark: str,
 ) -> None:
     """Warn of the chosen groups, named with their numbers of rows."""
     if chosen.any():
-        named = zip(moments.groups[chosen], moments.counts[chosen], strict=True)
-        groups = listed(f"{group!s} ({n:,} rows)" for group, n in named)
-        warn_user(f"{groups}: {remark}")
+        named = zip(groups[chosen], n_rows[chosen], strict=True)
+        listed_groups = listed(f"{group!s} ({n:,.0f} rows)" for group, n in named)
+        warn_user(f"{listed_groups}: {remark}")

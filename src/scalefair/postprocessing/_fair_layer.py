@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,17 @@ class FairLayer:
     noise: Array  # gaps of pairs that are alike, shape (2, P)
     weights: Array  # of pairs in the bounds, the larger one, shape (P,)
 
+    def undone(self, weight: Array) -> FairLayer:
+        """Return the layer with its old weight, which no bound asks to be changed."""
+        return replace(
+            self,
+            weight=weight,
+            gaps_after=self.gaps_before,
+            change=0.0,
+            change_bound=0.0,
+            converged=True,
+        )
+
 
 @dataclass(frozen=True)
 class GapBounds:
@@ -78,7 +89,7 @@ class GapBounds:
         gaps = layer.pair_gaps(weight)
         # Gaps at the rounding error of the moments are not bounded.
         mean_square = layer.output_change(weight, np.zeros_like(weight))
-        mean_square /= int(layer.moments.counts.sum())
+        mean_square /= float(layer.moments.counts.sum())
         variance = float(((weight @ layer.within) * weight).sum())
         variance = max(variance, EPS**2 * mean_square)  # equal outputs
         rounding = ROUNDING * np.sqrt([[mean_square], [mean_square * variance]])
@@ -91,7 +102,7 @@ class GapBounds:
         if floor[0]:
             # Differences of means count in units of their noise, 1/n_a + 1/n_b: the
             # floors of pairs with a rare group leave pairs of large groups no slack.
-            weights[0] /= (1 / layer.counts[layer.pairs]).sum(axis=1)
+            weights[0] /= (1 / layer.sizes[layer.pairs]).sum(axis=1)
         weights *= bounded[:, layer.attribute]
         # Each pair may keep its noise, and 1e-4 of its gap in covariance.
         targets = np.maximum(gaps / np.sqrt(reduction), noise)
@@ -127,10 +138,14 @@ def fair_layer(
     noise_floor: bool,
     epsilon: float,
     first_moment: str,
+    sizes: list[Array] | None = None,
 ) -> FairLayer:
-    """Change a layer, given its weight (m, n) and the moments of its inputs."""
+    """Change a layer, given its weight (m, n) and the moments of its inputs.
+
+    `sizes` are those of `LayerMoments`.
+    """
     # The published method has no floor of noise.
-    inputs = LayerMoments(moments)
+    inputs = LayerMoments(moments, sizes)
     direct = method == "direct"
     bounds = GapBounds.build(weight, inputs, reductions, noise_floor and direct)
     if direct:

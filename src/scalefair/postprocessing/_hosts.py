@@ -18,7 +18,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.neural_network._base import ACTIVATIONS
 from sklearn.pipeline import Pipeline
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from scalefair.kernels import long_blas_call
 from scalefair.postprocessing._layer_host import (
@@ -238,8 +238,10 @@ def is_fitted(estimator: Any) -> bool:
     return True
 
 
-def fitted_estimator(estimator: Any, X: Any, y: Any, prefit: bool | str) -> Any:
-    """Return the estimator if it is fitted, else a clone fitted to X and y."""
+def fitted_estimator(
+    estimator: Any, X: Any, y: Any, prefit: bool | str, weights: Any = None
+) -> Any:
+    """Return the estimator if it is fitted, else a clone fitted to weighted rows."""
     name, already_fitted = type(estimator).__name__, is_fitted(estimator)
     if prefit is True and not already_fitted:
         raise NotFittedError(
@@ -259,8 +261,14 @@ def fitted_estimator(estimator: Any, X: Any, y: Any, prefit: bool | str) -> Any:
             f"This {name} has to be fitted, which requires y to be passed, but the "
             "target y is None. Pass y, or an estimator that is fitted already."
         )
+    fit_params = {} if weights is None else {"sample_weight": weights}
+    if fit_params and not has_fit_parameter(estimator, "sample_weight"):
+        raise ValueError(
+            f"This {name} has to be fitted, and its fit takes no sample_weight: pass "
+            "one that is fitted already."
+        )
     with long_blas_call():  # the estimator's own fit may use all threads of BLAS
-        return clone(estimator).fit(X, y)
+        return clone(estimator).fit(X, y, **fit_params)
 
 
 # Regressors that were saved with the host of a Pipeline find its class by this name.

@@ -29,10 +29,13 @@ class LayerMoments:
     Pairs of groups are (a, b) with a < b, in lexicographic order; differences are b
     minus a. Weights W have shape (m, n), and the outputs are X W^T. Of several
     attributes the groups of one follow those of the other, and pairs are within one.
+    `sizes` are rows of each group as far as noise goes: of weights, those in effect.
     """
 
-    def __init__(self, moments: Moments) -> None:
+    def __init__(self, moments: Moments, sizes: list[Array] | None = None) -> None:
         attributes = as_list(moments)
+        if sizes is None:
+            sizes = [m.counts for m in attributes]
         # An attribute given twice counts once: the first with equal moments stands for
         # it, and `positions` tells for all attributes which of the distinct ones it is.
         first = [
@@ -50,6 +53,7 @@ class LayerMoments:
             else getattr(distinct[0], name)
             for name in ("counts", "means", "scatters")
         )
+        self.sizes = np.concatenate([sizes[j] for j in indices])
         # Pairs of groups of the same attribute, and the attribute of each pair.
         pairs: list[tuple[int, int]] = []
         attribute: list[int] = []
@@ -78,12 +82,12 @@ class LayerMoments:
 
     @cached_property
     def covariance_differences(self) -> Array:
-        """Differences M_p of the covariances, divisors N_g - 1, shape (P, n, n)."""
-        divisors, scatters = self._divisors, self.scatters
+        """Differences M_p of the covariances, divisors N_g, shape (P, n, n)."""
+        counts, scatters = self.counts, self.scatters
         M = np.empty((len(self.pairs), *scatters.shape[1:]))
         for p, (a, b) in enumerate(self.pairs):
-            np.divide(scatters[b], divisors[b], out=M[p])
-            M[p] -= scatters[a] / divisors[a]
+            np.divide(scatters[b], counts[b], out=M[p])
+            M[p] -= scatters[a] / counts[a]
         return M
 
     def covariance_eigenpairs(self) -> tuple[Array, Array]:
@@ -158,7 +162,7 @@ class LayerMoments:
                 differences = (W @ self.covariance_differences[0] @ W.T)[None]
             else:
                 covariances = W @ self.scatters @ W.T
-                covariances /= self._divisors[:, None, None]
+                covariances /= self.counts[:, None, None]
                 first, second = self.pairs.T
                 differences = covariances[second] - covariances[first]
             # Scaled by the largest entry: squares could overflow.
@@ -181,15 +185,13 @@ class LayerMoments:
         infinite if a group has one row only.
         """
         # Of normal rows: E |W d|^2 = tr K (1/n_a + 1/n_b), and for the covariances
-        # ((tr K)^2 + |K|^2) (1/(n_a - 1) + 1/(n_b - 1)).
+        # ((tr K)^2 + |K|^2) (1/n_a + 1/n_b), but for terms in 1/n^2.
         W = _compressed(weight)
-        n_rows, n = int(self.counts.sum()), self.counts[self.pairs].T
-        K = W @ self.within @ W.T * (n_rows / max(n_rows - len(self.counts), 1))
+        n_rows, n = float(self.sizes.sum()), self.sizes[self.pairs].T
+        K = W @ self.within @ W.T * (n_rows / max(n_rows - len(self.sizes), 1.0))
         trace = float(np.trace(K))
-        with np.errstate(divide="ignore"):
-            mean = trace * (1 / n).sum(axis=0)
-            covariance = (trace**2 + float((K * K).sum())) * (1 / (n - 1)).sum(axis=0)
-        squares = np.where((n > 1).all(axis=0), [mean, covariance], np.inf)
+        variances = [[trace], [trace**2 + float((K * K).sum())]]
+        squares = np.where((n > 1).all(axis=0), (1 / n).sum(axis=0) * variances, np.inf)
         return np.asarray(np.sqrt(squares))
 
     def matrices(self, values: Array) -> list[Array]:
@@ -209,12 +211,6 @@ class LayerMoments:
         step = weight - changed
         change = float(((step @ self.second_moment) * step).sum())
         return max(change, 0.0)  # rounding may be negative
-
-    @property
-    def _divisors(self) -> NDArray[np.int64]:
-        # The scatter of a group of one row is zero, whatever it is divided by.
-        divisors: NDArray[np.int64] = np.maximum(self.counts - 1, 1)
-        return divisors
 
     @property
     def within(self) -> Array:

@@ -17,11 +17,12 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _num_samples, validate_data
 
-from scalefair._entries import check_features
+from scalefair._entries import check_features, check_sample_weight
 from scalefair._groups import (
     GroupCodes,
     as_list,
     check_compared,
+    check_group_weights,
     compared_attributes,
     fitted_groups,
     squeeze_single,
@@ -56,10 +57,15 @@ class GroupedRows(NamedTuple):
     codes: Any  # indices into groups, (n_rows,) or (n_rows, n_attributes); or Parts
     groups: Any  # ndarray, or a list of one for each attribute
     n_rows: int
+    weights: Any = None  # (n_rows,) or Parts; None if all are 1
 
 
 def training_rows(
-    estimator: BaseEstimator, X: Any, sensitive_features: Any, attributes: str = "joint"
+    estimator: BaseEstimator,
+    X: Any,
+    sensitive_features: Any,
+    attributes: str = "joint",
+    sample_weight: Any = None,
 ) -> GroupedRows:
     """Return rows of two groups or more; set the estimator's names of features."""
     if is_partitioned(X):
@@ -77,13 +83,26 @@ def training_rows(
             "compares groups, of at least one sample each."
         )
     check_compared(compared, "the estimator itself")
+    if is_partitioned(X):
+        weights = X.weights(sample_weight)
+    else:
+        weights = check_sample_weight(sample_weight, n_rows)
+    if weights is not None:
+        for _, groups, codes in compared:
+            check_group_weights(gathered(weights), groups, gathered(codes))
     # Codes of several attributes side by side, where the rows are.
     codes, *more_codes = (attribute.codes for attribute in compared)
     if more_codes and is_partitioned(X):
         codes = codes.map(_stack_columns, each=more_codes).persist()
     elif more_codes:
         codes = _stack_columns(codes, *more_codes)
-    return GroupedRows(X, codes, fitted_groups(compared), n_rows)
+    return GroupedRows(X, codes, fitted_groups(compared), n_rows, weights)
+
+
+def gathered(values: Any) -> NDArray[Any]:
+    """Values of all rows, in memory or in parts, as one array."""
+    array: NDArray[Any] = values
+    return np.concatenate(values.gather()) if hasattr(values, "gather") else array
 
 
 def _stack_columns(*codes: NDArray[Any]) -> NDArray[Any]:
@@ -127,17 +146,19 @@ class ModelRows:
     groups: Any
     batch_size: int | None
     cache: CachedInputs | None = None
+    weights: Parts | None = None
 
     @classmethod
     def build(
         cls, host: LayerHost, rows: GroupedRows, batch_size: int | None
     ) -> ModelRows:
         """Check the rows as the model does, which may be in memory or in parts."""
-        X, codes = rows.X, rows.codes
+        X, codes, weights = rows.X, rows.codes, rows.weights
         if not isinstance(X, PartitionedRows):
             X = RowsInMemory(host.check_rows(X))
             codes = X.split(codes)
-        return cls(host, X, codes, rows.groups, batch_size)
+            weights = None if weights is None else X.split(weights)
+        return cls(host, X, codes, rows.groups, batch_size, weights=weights)
 
     def sample(self, n_rows: int, random_state: np.random.RandomState) -> ModelRows:
         """Draw rows of each group, in memory, the same whatever the parts are.
@@ -145,7 +166,8 @@ class ModelRows:
         About as many of each, `n_rows` at most in all, in their order.
         """
         # 1. Which rows, at least two of a group: a spread needs two.
-        codes = np.concatenate(self.codes.gather())
+        codes = gathered(self.codes)
+        weights = None if self.weights is None else gathered(self.weights)
         columns = codes.reshape(len(codes), -1).T
         sizes = [int(column.max()) + 1 for column in columns]
         n_per_group = max(n_rows // sum(sizes), 2)
@@ -153,6 +175,8 @@ class ModelRows:
         for column, n_groups in zip(columns, sizes, strict=True):
             for group in range(n_groups):
                 rows = np.flatnonzero(column == group)
+                if weights is not None:
+                    rows = rows[weights[rows] > 0]
                 if len(rows) > n_per_group:
                     rows = random_state.choice(rows, n_per_group, replace=False)
                 is_drawn[rows] = True
@@ -168,7 +192,12 @@ class ModelRows:
             is_sparse = sparse.issparse(X)
             X = sparse.vstack(blocks, format="csr") if is_sparse else np.vstack(blocks)
         sample = RowsInMemory(as_model_input(self.host, X, names))
-        return replace(self, X=sample, codes=sample.split(codes[is_drawn]))
+        return replace(
+            self,
+            X=sample,
+            codes=sample.split(codes[is_drawn]),
+            weights=None if weights is None else sample.split(weights[is_drawn]),
+        )
 
     def with_cache(self, layer: int) -> ModelRows:
         """Return the rows with the inputs of a layer, if they can be kept and used.
@@ -190,7 +219,7 @@ class ModelRows:
 
     def moments(self, layer: int, targets: NDArray[Any] | None = None) -> Moments:
         """Moments of a layer's inputs; with targets, joint ones of both."""
-        columns = [self.codes]
+        columns = self._codes_and_weights
         if targets is not None:
             columns.append(self.X.split(targets.reshape(len(targets), -1)))
         parts = self._map(_layer_moments, layer, self.cache, by_part=columns)
@@ -223,7 +252,7 @@ class ModelRows:
         None stands for layers that cannot be post-processed, or have more than 5,000
         inputs and as many outputs.
         """
-        parts = self._map(_all_layer_moments, by_part=[self.codes])
+        parts = self._map(_all_layer_moments, by_part=self._codes_and_weights)
         layers: list[LayerUnfairness | None] = []
         for layer, moments in enumerate(parts.reduce(_merge_by_layer)):
             if moments is None:
@@ -235,6 +264,12 @@ class ModelRows:
             name = self.host.layer_names[layer]
             layers.append(layer_unfairness(name, moments, weight))
         return layers
+
+    @property
+    def _codes_and_weights(self) -> list[Parts]:
+        """Two columns; the weights of a part are None if all rows count once."""
+        weights = self.weights
+        return [self.codes, self.codes.map(_no_weights) if weights is None else weights]
 
     @property
     def _batch_size(self) -> int:
@@ -302,6 +337,10 @@ def as_model_input(host: LayerHost, block: Any, names: NDArray[Any] | None) -> A
 # Functions that are sent to the parts
 
 
+def _no_weights(codes: NDArray[np.integer]) -> None:
+    """Return the weights of a part without any."""
+
+
 def _in_part(
     block: Any,
     function: Callable[..., Any],
@@ -336,6 +375,7 @@ def _layer_moments(
     layer: int,
     cache: CachedInputs | None,
     codes: NDArray[np.integer],
+    weights: NDArray[np.float64] | None,
     targets: NDArray[np.float64] | None = None,
 ) -> list[GroupMoments] | None:
     """Moments of a layer's inputs, or joint ones of these and the targets."""
@@ -348,12 +388,16 @@ def _layer_moments(
             A = host.forward_from(cache.A[rows], cache.layer, layer)
         if targets is not None:
             A = np.hstack([A, targets[rows]])
-        total = _add_moments(total, A, codes, rows, name)
+        total = _add_moments(total, A, codes, weights, rows, name)
     return total
 
 
 def _all_layer_moments(
-    host: LayerHost, X: Any, batch_size: int, codes: NDArray[np.integer]
+    host: LayerHost,
+    X: Any,
+    batch_size: int,
+    codes: NDArray[np.integer],
+    weights: NDArray[np.float64] | None,
 ) -> list[list[GroupMoments] | None]:
     """For every layer moments of the inputs, or of W times these if they are fewer."""
     totals: list[list[GroupMoments] | None] = [None] * host.n_layers
@@ -368,7 +412,7 @@ def _all_layer_moments(
             n_outputs, n_inputs = host.shape(i)
             Z = A @ host.weight(i).T if n_outputs < n_inputs else A
             name = f"layer {host.layer_names[i]!r}"
-            totals[i] = _add_moments(totals[i], Z, codes, rows, name)
+            totals[i] = _add_moments(totals[i], Z, codes, weights, rows, name)
     return [None if i in omitted else total for i, total in enumerate(totals)]
 
 
@@ -384,12 +428,17 @@ def _add_moments(
     total: list[GroupMoments] | None,
     A: NDArray[Any],
     codes: NDArray[np.integer],
+    weights: NDArray[np.float64] | None,
     rows: slice,
     name: str,
 ) -> list[GroupMoments]:
     """Add the moments of a batch, in which groups may be missing or new."""
+    groups = codes[rows].view(GroupCodes)
+    compared = compared_attributes(groups, len(groups), "each", warn=False)
     try:
-        moments = GroupMoments._compared(A, codes[rows].view(GroupCodes), "each")
+        moments = GroupMoments._of_each(
+            A, compared, None if weights is None else weights[rows]
+        )
         return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
         raise ValueError(

@@ -83,12 +83,14 @@ def refit_last_layer(
     kind: str,
     reductions: tuple[float, float],
     noise_floor: bool,
+    sizes: list[Array] | None = None,
 ) -> LastLayer:
     """Fit the last layer from the moments of rows ``[a, y]``, its inputs and targets.
 
     By "ridge", "least_squares" or "gradient", in the first two cases with a ridge
     towards the old weight. Bounds, if reductions are above 1, are those of the fitted
     weight's gaps; the weight is the one within them with the smallest squared error.
+    `sizes` are those of `LayerMoments`.
     """
     n = weight.shape[1]
     attributes = as_list(moments)
@@ -96,10 +98,14 @@ def refit_last_layer(
         [
             GroupMoments(m.groups, m.counts, m.means[:, :n], m.scatters[:, :n, :n])
             for m in attributes
-        ]
+        ],
+        sizes,
     )
     total = attributes[0]
-    S, n_rows = _total_scatter(total), int(total.counts.sum())
+    S, weight_sum = _total_scatter(total), float(total.counts.sum())
+    n_rows = weight_sum
+    if sizes is not None:  # rows in effect: of a group W^2 / n is its sum of w^2
+        n_rows = weight_sum**2 / float((total.counts**2 / sizes[0]).sum())
     values, vectors = np.linalg.eigh(S[:n, :n])
     values = np.maximum(values, 0.0)
     # Normal equations for w - w_old: (S + ridge I)(w - w_old) = cross - S w_old.
@@ -110,13 +116,13 @@ def refit_last_layer(
         residual = float(((step @ S) * step).sum())
         ridge = _cross_validated_ridge(values, (cross**2).sum(axis=0), residual, n_rows)
     # Inputs that hardly vary relative to their mean squares keep the old weight.
-    mean_square = values.sum() + n_rows * float(total.mean[:n] @ total.mean[:n])
+    mean_square = values.sum() + weight_sum * float(total.mean[:n] @ total.mean[:n])
     smallest = 1e-6 * float(mean_square) / n
     ridge = max(ridge, smallest) or 1.0
     inverse = 1 / (values + ridge)
     if kind == "gradient":
         # Fifty epochs in batches of 256 rows.
-        n_steps = 50 * max(1, n_rows // 256)
+        n_steps = 50 * max(1, int(n_rows) // 256)
         largest = max(float(values.max()), smallest) or 1.0
         inverse = _gradient_steps(values, largest, n_steps)
     fitted = weight + (cross * inverse) @ vectors.T
@@ -138,7 +144,7 @@ def refit_last_layer(
 
 
 def _cross_validated_ridge(
-    values: Array, squares: Array, residual: float, n_rows: int
+    values: Array, squares: Array, residual: float, n_rows: float
 ) -> float:
     """Ridge of the least generalised cross-validation error (Golub, Heath, Wahba 1979).
 
