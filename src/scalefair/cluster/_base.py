@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, ClassVar
@@ -14,13 +14,17 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair._entries import canonical, equal_weight, validate_data
-from scalefair._groups import GroupCodes, encode_values
+from scalefair._entries import (
+    canonical,
+    check_sample_weight,
+    equal_weight,
+    validate_data,
+)
+from scalefair._groups import Attribute, check_group_weights, encode_values
 from scalefair._user_warnings import warn_user
 from scalefair.cluster._neighbors import with_small_indices
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.kernels import csr_is_symmetric
-from scalefair.metrics import balance_score
 
 # One cluster above this fraction of all nodes leaves hardly any structure.
 MAX_CLUSTER_FRACTION = 0.9
@@ -190,6 +194,26 @@ class FitProgress:
         )
 
 
+def check_weights(
+    sample_weight: Any, compared: Sequence[Attribute]
+) -> NDArray[np.float64] | None:
+    """Return the weights of rows with these groups; None if all are 1."""
+    weights = check_sample_weight(sample_weight, len(compared[0].codes))
+    for _, groups, codes in compared:
+        check_group_weights(weights, groups, codes)
+    return weights
+
+
+def relative_weights(
+    weights: NDArray[np.float64] | None,
+) -> NDArray[np.float64] | None:
+    """Weights > 0 in units of their mean; None if all are equal."""
+    if weights is None or weights.min() == weights.max():
+        return None
+    relative: NDArray[np.float64] = weights / weights.max()  # whose sum is finite
+    return relative / relative.mean()
+
+
 def submatrix(W: sparse.csr_array, kept: NDArray[np.bool_]) -> sparse.csr_array:
     """Rows and columns of the kept nodes; the matrix itself if these are all."""
     return W if kept.all() else sparse.csr_array(W[kept][:, kept])
@@ -215,14 +239,20 @@ def kept_groups(
 
 
 def cluster_balances(
-    codes: NDArray[np.int64], labels: NDArray[np.integer] | None = None
+    codes: NDArray[np.int64],
+    labels: NDArray[np.integer] | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Balance of each cluster, or of all rows: a row for each column of codes."""
     labels = np.zeros(len(codes), np.int32) if labels is None else labels
-    columns = codes.T.view(GroupCodes)
-    return np.array(
-        [balance_score(labels, sensitive_features=c, average=None) for c in columns]
-    )
+    balances = []
+    for groups in codes.T:
+        (k, h), cells = (int(labels.max()) + 1, int(groups.max()) + 1), groups.copy()
+        cells += labels * np.int64(h)
+        counts = np.bincount(cells, weights, k * h).reshape(k, h)
+        counts = counts[counts.any(axis=1)]
+        balances.append(counts.min(axis=1) / counts.max(axis=1))
+    return np.array(balances)
 
 
 def check_square(shape: tuple[int, ...]) -> None:
