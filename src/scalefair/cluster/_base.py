@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import LinearOperator
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -112,9 +113,15 @@ class GraphClustering(ClusterMixin, BaseEstimator):
             reset=reset,
         )
 
-    def _kept_nodes(self, W: sparse.csr_array) -> NDArray[np.bool_]:
-        """Mask of the nodes to cluster, by `connected_components`."""
+    def _kept_nodes(
+        self, W: sparse.csr_array, weights: NDArray[np.float64] | None = None
+    ) -> NDArray[np.bool_]:
+        """Mask of the nodes to cluster: with weight, and by `connected_components`."""
         n = W.shape[0]
+        if weights is not None and not weights.all():
+            kept = weights > 0
+            kept[kept] = self._kept_nodes(submatrix(W, kept))
+            return kept
         linked: NDArray[np.bool_] = np.diff(W.indptr) > 0
         if not linked.any():
             raise ValueError("The graph has no edges: there is nothing to cluster by.")
@@ -205,10 +212,13 @@ def check_weights(
 
 
 def relative_weights(
-    weights: NDArray[np.float64] | None,
+    weights: NDArray[np.float64] | None, kept: NDArray[Any]
 ) -> NDArray[np.float64] | None:
-    """Weights > 0 in units of their mean; None if all are equal."""
-    if weights is None or weights.min() == weights.max():
+    """Weights > 0 of the kept rows in units of their mean; None if all are equal."""
+    if weights is None:
+        return None
+    weights = weights[kept]
+    if weights.min() == weights.max():
         return None
     relative: NDArray[np.float64] = weights / weights.max()  # whose sum is finite
     return relative / relative.mean()
@@ -253,6 +263,24 @@ def cluster_balances(
         counts = counts[counts.any(axis=1)]
         balances.append(counts.min(axis=1) / counts.max(axis=1))
     return np.array(balances)
+
+
+def suboperator(W: LinearOperator, kept: NDArray[np.bool_]) -> LinearOperator:
+    """Rows and columns of the kept nodes of an operator."""
+    if kept.all():
+        return W
+
+    def matmat(X: NDArray[Any]) -> NDArray[Any]:
+        block = np.zeros((kept.size, X.shape[1]), X.dtype)
+        block[kept] = X
+        product: NDArray[Any] = W.matmat(block)[kept]
+        return product
+
+    def matvec(x: NDArray[Any]) -> NDArray[Any]:
+        return matmat(x.reshape(-1, 1))
+
+    shape = 2 * (int(kept.sum()),)
+    return LinearOperator(shape, matvec=matvec, matmat=matmat, dtype=W.dtype)
 
 
 def check_square(shape: tuple[int, ...]) -> None:
@@ -311,12 +339,18 @@ def refuse_negative(A: sparse.csr_array) -> None:
 
 
 def warn_of_sizes(
-    labels: NDArray[np.integer], n_clusters: int, regularization: float
+    labels: NDArray[np.integer],
+    n_clusters: int,
+    regularization: float,
+    weights: NDArray[np.float64] | None = None,
 ) -> None:
-    """Warn of clusters far below the average, and of one that is nearly all."""
+    """Warn of clusters far below the average, and of one that is nearly all.
+
+    `weights` have a mean of 1.
+    """
     n, k = labels.size, n_clusters
-    sizes = np.bincount(labels)
-    sizes = sizes[sizes > 0]  # k-means may leave a number without nodes
+    sizes = np.bincount(labels, weights)
+    sizes = np.rint(sizes[sizes > 0]).astype(int)  # k-means may leave one empty
     tiny = np.sort(sizes[sizes < smallest_size(n, k)])
     if tiny.size == 0 and (k == 1 or sizes.max() <= MAX_CLUSTER_FRACTION * n):
         return
@@ -336,7 +370,10 @@ def warn_of_sizes(
 
 
 def warn_of_balance(
-    labels: NDArray[np.integer], codes: NDArray[np.int64], balance: NDArray[np.float64]
+    labels: NDArray[np.integer],
+    codes: NDArray[np.int64],
+    balance: NDArray[np.float64],
+    weights: NDArray[np.float64] | None = None,
 ) -> None:
     """Warn of the least fair cluster that chance should have made fair.
 
@@ -344,7 +381,7 @@ def warn_of_balance(
     """
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
-    population = cluster_balances(codes)
+    population = cluster_balances(codes, weights=weights)
     shares = np.array([[np.bincount(x).min()] for x in codes.T]) / labels.size
     is_expected = sizes * shares >= MIN_EXPECTED_COUNT
     relative_balance = np.where(is_expected, balance / population, np.inf)

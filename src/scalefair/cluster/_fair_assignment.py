@@ -217,7 +217,7 @@ def fair_assignment(
     if weights is None:
         return assign_rows(rows, means, codes, tolerance, min_size=int(min_size))
     # Weights in units of their mean; rows without weight go where they cost least.
-    relative = relative_weights(weights[counted])
+    relative = relative_weights(weights, counted)
     result = assign_rows(
         rows[counted],
         means,
