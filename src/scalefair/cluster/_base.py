@@ -217,11 +217,11 @@ def relative_weights(
     """Weights > 0 of the kept rows in units of their mean; None if all are equal."""
     if weights is None:
         return None
-    weights = weights[kept]
-    if weights.min() == weights.max():
+    relative: NDArray[np.float64] = weights[kept] / weights.max()  # of a finite sum
+    if relative.min() == relative.max():
         return None
-    relative: NDArray[np.float64] = weights / weights.max()  # whose sum is finite
-    return relative / relative.mean()
+    relative /= relative.mean()
+    return relative
 
 
 def submatrix(W: sparse.csr_array, kept: NDArray[np.bool_]) -> sparse.csr_array:
