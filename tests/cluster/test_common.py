@@ -38,10 +38,21 @@ def with_groups(estimator):
     asks = predict and "sensitive_features" in inspect.signature(predict).parameters
 
     class WithGroups(estimator):
-        def fit(self, W, y=None, *, sensitive_features=None):
+        def fit(self, W, y=None, *, sensitive_features=None, **weights):
             if sensitive_features is None:
                 sensitive_features = np.arange(_num_samples(W)) % 2
-            return super().fit(W, y, sensitive_features=sensitive_features)
+            return super().fit(W, y, sensitive_features=sensitive_features, **weights)
+
+        if "sample_weight" in inspect.signature(estimator.fit).parameters:
+            unweighted_fit = fit
+
+            def fit(self, W, y=None, *, sensitive_features=None, sample_weight=None):
+                return self.unweighted_fit(
+                    W,
+                    y,
+                    sensitive_features=sensitive_features,
+                    sample_weight=sample_weight,
+                )
 
         if asks:
 
@@ -66,6 +77,11 @@ ALL = {"n_init": 2, "connected_components": "all"}
 def expected_failures(estimator):
     if getattr(estimator, "affinity", None) == "precomputed":
         return {"check_clustering": "it passes rows of features, not an affinity"}
+    if "sample_weight" in inspect.signature(estimator.fit).parameters:
+        # test_weights.py repeats rows with their groups.
+        check = "check_sample_weight_equivalence_on_{}_data".format
+        reason = "groups alternate, so that repeated rows are of other groups"
+        return {check(kind): reason for kind in ("dense", "sparse")}
     return {}
 
 

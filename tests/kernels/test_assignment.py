@@ -16,6 +16,7 @@ from scalefair.kernels import (
     largest_fair_set,
     min_cost_flow,
     nearest_centres,
+    round_minima,
     share_ties,
     smoothed_minima,
 )
@@ -39,9 +40,12 @@ def chunks_of(offsets, n_parts=3):
     return np.array(chunks)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("temperature", [0.0, 1e-3, 0.1, 10.0])
-def test_smoothed_minima(temperature, same_bits):
+def test_smoothed_minima(temperature, weighted, same_bits):
     C, kinds, offsets, prices = problem()
+    row_weights = np.random.default_rng(0).gamma(1.0, size=len(C) * weighted)
+    w = row_weights if weighted else np.ones(len(C))
     reduced = C + prices[kinds]
     if temperature:
         scaled = -reduced / temperature
@@ -56,18 +60,41 @@ def test_smoothed_minima(temperature, same_bits):
         m, k = len(chunks), C.shape[1]
         values, counts = np.full(m, np.nan), np.full((m, k), np.nan)
         curvatures = np.full((m, k, k), np.nan)
-        smoothed_minima(C, chunks, prices, temperature, values, counts, curvatures)
+        out = values, counts, curvatures
+        smoothed_minima(C, row_weights, chunks, prices, temperature, *out)
         return values, counts, curvatures
 
     result = same_bits(call)
     for (i, j, _), value, count, curvature in zip(chunks, *result, strict=True):
-        q = shares[i:j]
-        assert value == pytest.approx(low[i:j].sum(), rel=1e-6, abs=1e-12)
+        q, wq = shares[i:j], w[i:j, None] * shares[i:j]
+        assert value == pytest.approx(w[i:j] @ low[i:j], rel=1e-6, abs=1e-12)
         # Weights below exp(-16) are left out.
-        np.testing.assert_allclose(count, q.sum(axis=0), atol=1e-6 * (j - i))
-        expected = (np.diag(q.sum(axis=0)) - q.T @ q) / (temperature or np.inf)
+        np.testing.assert_allclose(count, wq.sum(axis=0), atol=1e-6 * (j - i))
+        expected = (np.diag(wq.sum(axis=0)) - q.T @ wq) / (temperature or np.inf)
         scale = (j - i) / (temperature or 1.0)
         np.testing.assert_allclose(curvature, expected, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.1, 10.0])
+def test_round_minima(temperature):
+    C, kinds, _, _ = problem()
+    rng = np.random.default_rng(1)
+    # Of two attributes, whose groups are numbered through.
+    groups = np.column_stack([kinds, kinds.max() + 1 + rng.integers(0, 2, len(C))])
+    prices = rng.standard_normal((groups.max() + 1, C.shape[1])) / 10
+    w, order = rng.gamma(2.0, size=len(C)), rng.permutation(len(C))
+    labels = np.full(len(C), -1)
+    round_minima(C, w, groups, prices, temperature, order, labels)
+    reduced = C + prices[groups].sum(axis=1)
+    above = reduced[np.arange(len(C)), labels] - reduced.min(axis=1)
+    assert (above <= 16 * temperature).all()
+    if temperature:
+        scaled = -reduced / temperature
+        shares = np.exp(scaled - logsumexp(scaled, axis=1, keepdims=True))
+        errors = w[:, None] * (shares - np.eye(C.shape[1])[labels])
+        for s in range(groups.max() + 1):
+            of_group = (groups == s).any(axis=1)
+            assert abs(errors[of_group].sum(axis=0)).max() < 3 * w.max()
 
 
 def best_of(C, kinds, prices):

@@ -35,6 +35,7 @@ SCIPY = tuple(map(int, scipy.__version__.split(".")[:2]))
 TYPES = [np.float64, np.float32]
 of_types = pytest.mark.parametrize("dtype", TYPES, ids=["float64", "float32"])
 ERRORS = ValueError, FloatingPointError
+WEIGHTS = np.random.default_rng(4).gamma(2.0, size=N)
 # The longest sums here have 200 terms, the rows of the covariances.
 EPSILON = {dtype: 200 * float(np.finfo(dtype).eps) for dtype in TYPES}
 
@@ -75,8 +76,10 @@ def dense_normalized(W):
     return W / np.sqrt(np.outer(d, d))
 
 
-def dense_regularized(W, regularization):
-    return dense_normalized(W + regularization * W.sum() / W.size)
+def dense_regularized(W, regularization, weights=None):
+    weights = np.ones(len(W)) if weights is None else weights
+    constant = regularization * (weights @ W @ weights) / weights.sum() ** 2
+    return dense_normalized(np.outer(weights, weights) * (W + constant))
 
 
 def dense_projected(A, Q, value):
@@ -175,6 +178,18 @@ REGISTRY = {
         normalized(sparse.csr_array, regularization=0.7, shift=1.5),
         graph,
         lambda W: dense_regularized(W, 0.7) + 1.5 * np.eye(N),
+    ),
+    "NormalizedAffinity, weighted": (
+        normalized(with_int64_indices, regularization=0.7, sample_weight=WEIGHTS),
+        lambda: 3.5 * (graph() > 0),
+        lambda W: dense_regularized(W, 0.7, WEIGHTS),
+    ),
+    "NormalizedOperator, weighted": (
+        any_normalized(
+            aslinearoperator, regularization=0.7, shift=1.5, sample_weight=WEIGHTS
+        ),
+        graph,
+        lambda W: dense_regularized(W, 0.7, WEIGHTS) + 1.5 * np.eye(N),
     ),
     "NormalizedOperator, regularized": (
         any_normalized(lambda X: RBFKernel(X, gamma=0.5), regularization=2, shift=1.5),

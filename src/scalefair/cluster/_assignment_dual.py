@@ -56,19 +56,39 @@ class DualSolution:
 
 @dataclass(frozen=True)
 class CostRows:
-    """Costs of rows that are sorted by kind, each standing for `weights[kind]` rows."""
+    """Costs of rows that are sorted by kind, each standing for `weights[kind]` rows.
+
+    With `row_weights` the costs are those of a unit, and a row counts so many times.
+    """
 
     C: Array
+    row_weights: Array  # (n,); empty: all 1
     chunks: NDArray[np.int64]  # start, stop, kind
     weights: Array  # (c,)
 
     @classmethod
-    def of(cls, C: Array, offsets: NDArray[np.int64], step: int = 1) -> CostRows:
+    def of(
+        cls,
+        C: Array,
+        offsets: NDArray[np.int64],
+        step: int = 1,
+        row_weights: Array | None = None,
+    ) -> CostRows:
         """Take every step-th row of each kind."""
         sizes = -(-np.diff(offsets) // step)
+        weights = np.diff(offsets) / np.maximum(sizes, 1)
+        if row_weights is None:
+            row_weights = np.empty(0)
+        elif step > 1:
+            weights = np.add.reduceat(row_weights, offsets[:-1])
         if step > 1:
-            sample = [np.arange(start, stop, step) for start, stop in pairwise(offsets)]
-            C = C[np.concatenate(sample)]
+            parts = [np.arange(start, stop, step) for start, stop in pairwise(offsets)]
+            sample = np.concatenate(parts)
+            C = C[sample]
+            if row_weights.size:
+                row_weights = row_weights[sample]
+                starts = np.append(0, np.cumsum(sizes)[:-1])
+                weights = weights / np.add.reduceat(row_weights, starts)
         # Each chunk of 2048 rows has sums of its own: the same on any threads.
         ends = np.append(0, np.cumsum(sizes))
         chunks = [
@@ -76,15 +96,21 @@ class CostRows:
             for kind, stop in enumerate(ends[1:].tolist())
             for start in range(int(ends[kind]), stop, 2048)
         ]
-        weights = np.diff(offsets) / np.maximum(sizes, 1)
-        return cls(np.ascontiguousarray(C), np.array(chunks), weights)
+        return cls(np.ascontiguousarray(C), row_weights, np.array(chunks), weights)
 
     def minima(self, prices: Array, temperature: float) -> tuple[float, Array, Array]:
         """Sum of smoothed minima, its gradient (c, k), minus its Hessian (c, k, k)."""
         (m, kind), (c, k) = (len(self.chunks), self.chunks[:, 2]), prices.shape
         values, counts, curvatures = np.empty(m), np.empty((m, k)), np.empty((m, k, k))
         smoothed_minima(
-            self.C, self.chunks, prices, temperature, values, counts, curvatures
+            self.C,
+            self.row_weights,
+            self.chunks,
+            prices,
+            temperature,
+            values,
+            counts,
+            curvatures,
         )
         # One kind after the other, chunks in their order.
         weights = self.weights[kind]
@@ -148,17 +174,22 @@ def _maximise_stage(
 
 
 def maximise_dual(
-    C: Array, offsets: NDArray[np.int64], A: Array, start: DualSolution | None = None
+    C: Array,
+    offsets: NDArray[np.int64],
+    A: Array,
+    start: DualSolution | None = None,
+    row_weights: Array | None = None,
 ) -> DualSolution:
     """Maximise the lower bound to within `RELAXATION_GAP`, or as far as it goes.
 
     `C` (n, k), k > 1, are the costs of rows sorted by kind, `offsets` (c + 1,) where
     kinds begin, `A` (c, m) the bounds: ``A^T N <= 1`` in every column of N. `start` is
-    the solution for costs that differ little.
+    the solution for costs that differ little. With `row_weights`, of mean 1, `C` is of
+    a unit.
     """
     n, k = C.shape
     step = -(-n // MAX_SAMPLE_ROWS) if start is None else 1
-    rows, is_sample = CostRows.of(C, offsets, step), step > 1
+    rows, is_sample = CostRows.of(C, offsets, step, row_weights), step > 1
     # Scales of prices: how far apart the clusters of a row are, and the two nearest.
     nearest = np.partition(rows.C, 1, axis=1)
     spread = float(np.mean(rows.C.max(axis=1) - nearest[:, 0]))
@@ -191,7 +222,8 @@ def maximise_dual(
         # It lacks rows of small clusters, whose prices are far off: one stage back.
         n_stages = int(loss > RELAXATION_GAP * bound and not stage.is_stuck)
         if is_sample and (stage.is_stuck or loss <= 10 * RELAXATION_GAP * bound):
-            rows, is_sample, n_stages = CostRows.of(C, offsets), False, -1
+            rows = CostRows.of(C, offsets, row_weights=row_weights)
+            is_sample, n_stages = False, -1
         temperature *= TEMPERATURE_FACTOR**n_stages
         barrier *= BARRIER_FACTOR**n_stages
     # Of a bound with more than a row to spare the multiplier is 0 but for the barrier;

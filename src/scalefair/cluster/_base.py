@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, ClassVar
@@ -11,16 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import LinearOperator
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from scalefair._entries import canonical, equal_weight, validate_data
-from scalefair._groups import GroupCodes, encode_values
+from scalefair._entries import (
+    canonical,
+    check_sample_weight,
+    equal_weight,
+    validate_data,
+)
+from scalefair._groups import Attribute, check_group_weights, encode_values
 from scalefair._user_warnings import warn_user
 from scalefair.cluster._neighbors import with_small_indices
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.kernels import csr_is_symmetric
-from scalefair.metrics import balance_score
 
 # One cluster above this fraction of all nodes leaves hardly any structure.
 MAX_CLUSTER_FRACTION = 0.9
@@ -108,9 +113,15 @@ class GraphClustering(ClusterMixin, BaseEstimator):
             reset=reset,
         )
 
-    def _kept_nodes(self, W: sparse.csr_array) -> NDArray[np.bool_]:
-        """Mask of the nodes to cluster, by `connected_components`."""
+    def _kept_nodes(
+        self, W: sparse.csr_array, weights: NDArray[np.float64] | None = None
+    ) -> NDArray[np.bool_]:
+        """Mask of the nodes to cluster: with weight, and by `connected_components`."""
         n = W.shape[0]
+        if weights is not None and not weights.all():
+            kept = weights > 0
+            kept[kept] = self._kept_nodes(submatrix(W, kept))
+            return kept
         linked: NDArray[np.bool_] = np.diff(W.indptr) > 0
         if not linked.any():
             raise ValueError("The graph has no edges: there is nothing to cluster by.")
@@ -190,6 +201,29 @@ class FitProgress:
         )
 
 
+def check_weights(
+    sample_weight: Any, compared: Sequence[Attribute]
+) -> NDArray[np.float64] | None:
+    """Return the weights of rows with these groups; None if all are 1."""
+    weights = check_sample_weight(sample_weight, len(compared[0].codes))
+    for _, groups, codes in compared:
+        check_group_weights(weights, groups, codes)
+    return weights
+
+
+def relative_weights(
+    weights: NDArray[np.float64] | None, kept: NDArray[Any]
+) -> NDArray[np.float64] | None:
+    """Weights > 0 of the kept rows in units of their mean; None if all are equal."""
+    if weights is None:
+        return None
+    relative: NDArray[np.float64] = weights[kept] / weights.max()  # of a finite sum
+    if relative.min() == relative.max():
+        return None
+    relative /= relative.mean()
+    return relative
+
+
 def submatrix(W: sparse.csr_array, kept: NDArray[np.bool_]) -> sparse.csr_array:
     """Rows and columns of the kept nodes; the matrix itself if these are all."""
     return W if kept.all() else sparse.csr_array(W[kept][:, kept])
@@ -215,14 +249,38 @@ def kept_groups(
 
 
 def cluster_balances(
-    codes: NDArray[np.int64], labels: NDArray[np.integer] | None = None
+    codes: NDArray[np.int64],
+    labels: NDArray[np.integer] | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Balance of each cluster, or of all rows: a row for each column of codes."""
     labels = np.zeros(len(codes), np.int32) if labels is None else labels
-    columns = codes.T.view(GroupCodes)
-    return np.array(
-        [balance_score(labels, sensitive_features=c, average=None) for c in columns]
-    )
+    balances = []
+    for groups in codes.T:
+        (k, h), cells = (int(labels.max()) + 1, int(groups.max()) + 1), groups.copy()
+        cells += labels * np.int64(h)
+        counts = np.bincount(cells, weights, k * h).reshape(k, h)
+        counts = counts[counts.any(axis=1)]
+        balances.append(counts.min(axis=1) / counts.max(axis=1))
+    return np.array(balances)
+
+
+def suboperator(W: LinearOperator, kept: NDArray[np.bool_]) -> LinearOperator:
+    """Rows and columns of the kept nodes of an operator."""
+    if kept.all():
+        return W
+
+    def matmat(X: NDArray[Any]) -> NDArray[Any]:
+        block = np.zeros((kept.size, X.shape[1]), X.dtype)
+        block[kept] = X
+        product: NDArray[Any] = W.matmat(block)[kept]
+        return product
+
+    def matvec(x: NDArray[Any]) -> NDArray[Any]:
+        return matmat(x.reshape(-1, 1))
+
+    shape = 2 * (int(kept.sum()),)
+    return LinearOperator(shape, matvec=matvec, matmat=matmat, dtype=W.dtype)
 
 
 def check_square(shape: tuple[int, ...]) -> None:
@@ -281,12 +339,18 @@ def refuse_negative(A: sparse.csr_array) -> None:
 
 
 def warn_of_sizes(
-    labels: NDArray[np.integer], n_clusters: int, regularization: float
+    labels: NDArray[np.integer],
+    n_clusters: int,
+    regularization: float,
+    weights: NDArray[np.float64] | None = None,
 ) -> None:
-    """Warn of clusters far below the average, and of one that is nearly all."""
+    """Warn of clusters far below the average, and of one that is nearly all.
+
+    `weights` have a mean of 1.
+    """
     n, k = labels.size, n_clusters
-    sizes = np.bincount(labels)
-    sizes = sizes[sizes > 0]  # k-means may leave a number without nodes
+    sizes = np.bincount(labels, weights)
+    sizes = np.rint(sizes[sizes > 0]).astype(int)  # k-means may leave one empty
     tiny = np.sort(sizes[sizes < smallest_size(n, k)])
     if tiny.size == 0 and (k == 1 or sizes.max() <= MAX_CLUSTER_FRACTION * n):
         return
@@ -306,7 +370,10 @@ def warn_of_sizes(
 
 
 def warn_of_balance(
-    labels: NDArray[np.integer], codes: NDArray[np.int64], balance: NDArray[np.float64]
+    labels: NDArray[np.integer],
+    codes: NDArray[np.int64],
+    balance: NDArray[np.float64],
+    weights: NDArray[np.float64] | None = None,
 ) -> None:
     """Warn of the least fair cluster that chance should have made fair.
 
@@ -314,7 +381,7 @@ def warn_of_balance(
     """
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
-    population = cluster_balances(codes)
+    population = cluster_balances(codes, weights=weights)
     shares = np.array([[np.bincount(x).min()] for x in codes.T]) / labels.size
     is_expected = sizes * shares >= MIN_EXPECTED_COUNT
     relative_balance = np.where(is_expected, balance / population, np.inf)

@@ -14,6 +14,7 @@ from scalefair._docs import documented
 from scalefair._entries import check_array
 from scalefair._groups import compared_attributes
 from scalefair.cluster._assignment_dual import DualSolution, maximise_dual
+from scalefair.cluster._base import check_weights, relative_weights
 from scalefair.cluster._share_bounds import (
     ShareBounds,
     cheapest_counts,
@@ -26,6 +27,7 @@ from scalefair.kernels import (
     best_columns,
     largest_fair_set,
     min_cost_flow,
+    round_minima,
     share_ties,
     single_blas_thread,
 )
@@ -53,7 +55,7 @@ class FairAssignment:
     labels : ndarray of shape (n,), int32
         Centre of each row; every centre has at least one row.
     cost : float
-        Sum of the squared distances of the rows to their centres.
+        Sum of the squared distances of the rows to their centres, by their weights.
     nearest_cost : float
         The same when every row goes to its nearest centre.
     lower_bound : float
@@ -61,7 +63,8 @@ class FairAssignment:
     max_violation : float
         Largest number of rows by which a count is beyond its bound, which is rounded
         to the next whole row. 0.0: all bounds hold; always so but with
-        ``attributes="each"``.
+        ``attributes="each"`` and for rows of different weights, of which it is the
+        largest weight, in rows of average weight.
     rounded : ndarray of shape (n_groups, n_centers), bool
         Where the share itself is beyond the tolerance, by less than one row: clusters
         in which no whole number, or none near, has a share within it.
@@ -72,7 +75,8 @@ class FairAssignment:
         row is where its squared distance plus the price is least, ties as they come,
         and so may further rows be. Zero where the nearest centres meet the bounds. With
         ``attributes="each"`` those of all attributes, one after the other; a row pays
-        the sum of its own, and all but a few rows are where that is least.
+        the sum of its own, and all but a few rows are where that is least, as with
+        different weights.
     message : str
         How the assignment was found.
     """
@@ -103,6 +107,7 @@ def fair_assignment(
     tolerance: float = 0.1,
     min_size: int = 1,
     attributes: str = "joint",
+    sample_weight: ArrayLike | None = None,
 ) -> FairAssignment:
     r"""Assign rows to centres so that every cluster mirrors the population.
 
@@ -131,8 +136,14 @@ def fair_assignment(
         Largest relative deviation of a share, at least 0: 0.1 lets a group of 30 %
         have between 27 % and 33 % of a cluster; from 1 on a group may be absent.
     min_size : int, default=1
-        Fewest rows of a cluster, at most ``n // k``.
+        Fewest rows of a cluster, at most ``n // k``; of different weights so many of
+        average weight, where rows can be had.
     %(attributes)s
+    sample_weight : array-like of shape (n,), default=None
+        How many rows each one stands for, >= 0, not all 0 in a group: costs and shares
+        are weighted. Where weights differ bounds are not rounded, and a row of average
+        weight beyond them is allowed; since rows are not divided, more can be needed
+        (`FairAssignment.max_violation`). Rows of weight 0 go where they cost least.
 
     Returns
     -------
@@ -159,6 +170,12 @@ def fair_assignment(
     much one is missed. Memory: 8 n k bytes of squared distances, about 100 n and a
     sorted copy of `X`.
 
+    Of rows with different weights no flow moves one for another. They get the shares
+    of the clusters that the smoothed dual gives them, for half a row beyond the bounds,
+    and those of several clusters go to one each, the heaviest first: errors of the sums
+    are carried from row to row. So costs are within the gap of the lower bound, and the
+    weights a few light rows from what the relaxation gives.
+
     References
     ----------
     .. [1] Ahuja, Magnanti, Orlin (1993), "Network Flows", section 9.7.
@@ -181,22 +198,51 @@ def fair_assignment(
         raise ValueError(
             f"centers must have the {rows.shape[1]} columns of X, got {means.shape[1]}."
         )
-    if len(means) > len(rows):
-        raise ValueError(
-            f"{len(means)} centers for {len(rows)} rows: every cluster needs a row, "
-            "give fewer centers."
-        )
     tolerance = check_number(tolerance, "tolerance")
     compared = compared_attributes(sensitive_features, len(rows), attributes)
     codes = np.column_stack([attribute.codes for attribute in compared])
-    if not (
-        isinstance(min_size, Integral) and 1 <= min_size <= len(rows) // len(means)
-    ):
+    weights = check_weights(sample_weight, compared)
+    counted = slice(None) if weights is None else weights > 0
+    n = len(rows[counted])
+    if len(means) > n:
         raise ValueError(
-            f"min_size must be an integer from 1 to {len(rows) // len(means)}, the "
+            f"{len(means)} centers for {n} rows: every cluster needs a row, "
+            "give fewer centers."
+        )
+    if not (isinstance(min_size, Integral) and 1 <= min_size <= n // len(means)):
+        raise ValueError(
+            f"min_size must be an integer from 1 to {n // len(means)}, the "
             f"average size of {len(means)} clusters, got {min_size!r}."
         )
-    return assign_rows(rows, means, codes, tolerance, min_size=int(min_size))
+    if weights is None:
+        return assign_rows(rows, means, codes, tolerance, min_size=int(min_size))
+    # Weights in units of their mean; rows without weight go where they cost least.
+    relative = relative_weights(weights, counted)
+    result = assign_rows(
+        rows[counted],
+        means,
+        codes[counted],
+        tolerance,
+        relative,
+        int(min_size),
+        row_weights=relative,
+    )
+    labels = np.empty(len(rows), np.int32)
+    labels[counted] = result.labels
+    costs = squared_distances(rows[~counted], means)
+    start = 0
+    for attribute in compared:
+        costs += result.prices[start + attribute.codes[~counted]]
+        start += len(attribute.groups)
+    labels[~counted] = costs.argmin(axis=1)
+    unit = float(weights[counted].mean())
+    return replace(
+        result,
+        labels=labels,
+        cost=unit * result.cost,
+        nearest_cost=unit * result.nearest_cost,
+        lower_bound=unit * result.lower_bound,
+    )
 
 
 def assign_rows(
@@ -210,32 +256,36 @@ def assign_rows(
     ratio: float = 0.0,
     search_sizes: bool = True,
     start: FairAssignment | None = None,
+    row_weights: Array | None = None,
 ) -> FairAssignment:
     """Assign checked rows, each of whose squared distances counts `weights` times.
 
-    `codes` (n, n_attributes) are the groups; no cluster has fewer than `min_size` rows.
+    `codes` (n, n_attributes) are the groups, in whose shares rows count `row_weights`
+    times, in units of their mean; no cluster has fewer than `min_size` rows.
     `ratio` bounds the balance of each cluster from below. Without `search_sizes` the
     sizes of clusters are those of the relaxation: quick, for centres that will move.
     `start` is the assignment to centres that were near.
     """
     n, k = len(rows), len(centers)
     # Step 1: rows sorted by kind, and their costs.
-    bounds, kinds = ShareBounds.of(codes, tolerance, ratio)
+    bounds, kinds = ShareBounds.of(codes, tolerance, ratio, row_weights)
     order = np.argsort(kinds, kind="stable")
     weights = np.ones(n) if weights is None else weights
     rows, kinds, weights = rows[order], kinds[order], weights[order]
     costs = squared_distances(rows, centers) * weights[:, None]
-    problem = AssignmentProblem(
-        costs, kinds, bounds, min_size, search_sizes, start._dual if start else None
-    )
+    options = min_size, search_sizes, start._dual if start else None
+    if row_weights is not None:
+        row_weights = row_weights[order]
+        costs /= row_weights[:, None]
+    problem = AssignmentProblem(costs, kinds, bounds, *options, row_weights)
     # Step 2: the nearest centres, if they meet the bounds; else the problem is solved.
     nearest = costs.argmin(axis=1)
     nearest_cost = _total_cost(rows, centers, weights, nearest)
     labels, message = nearest, "The nearest centres meet the bounds."
     lower_bound, prices = nearest_cost, np.zeros((bounds.members.shape[0], k))
     dual = None
-    smallest = np.bincount(nearest, minlength=k).min()
-    if bounds.excess(problem.count(nearest)) > 0 or smallest < min_size:
+    counts = problem.count(nearest)
+    if bounds.excess(counts) > 0 or problem.sizes(nearest).min() < min_size:
         labels, prices, lower_bound, message, dual = problem.solve()
         lower_bound = max(lower_bound, nearest_cost)
     # Step 3: what was reached.
@@ -310,25 +360,29 @@ class FlowSolution(NamedTuple):
 class AssignmentProblem:
     """Rows sorted by kind, which go to one of k clusters each, within the bounds."""
 
-    C: Array  # (n, k): costs
+    C: Array  # (n, k): costs; with weights, those of a unit
     kinds: Ints
     bounds: ShareBounds
     min_size: int
     search_sizes: bool = True
     start: DualSolution | None = None
+    row_weights: Array | None = None  # (n,), of mean 1
 
     @property
     def offsets(self) -> Ints:
         """First row of each kind, and the number of rows."""
-        return np.append(0, np.cumsum(self.bounds.sizes))
+        return np.searchsorted(self.kinds, np.arange(len(self.bounds.sizes) + 1))
 
-    def count(self, labels: Ints) -> Ints:
-        """Rows of each kind in each cluster."""
+    def count(self, labels: Ints) -> NDArray[Any]:
+        """Rows of each kind in each cluster, or their weight."""
         c, k = len(self.bounds.sizes), self.C.shape[1]
-        return np.bincount(self.kinds * k + labels, minlength=c * k).reshape(c, k)
+        cells = self.kinds * k + labels
+        return np.bincount(cells, self.row_weights, c * k).reshape(c, k)
 
     def solve(self) -> tuple[Ints, Array, float, str, DualSolution]:
         """Return labels, prices of groups, lower bound, a message, and the dual."""
+        if self.row_weights is not None:
+            return self._round_weighted(self.row_weights)
         bounds, is_simple = self.bounds, self.search_sizes and self.bounds.is_box
         # Step 1: lower bounds, and a flow from the best one, or from both.
         relaxations = self._relaxations()
@@ -368,6 +422,56 @@ class AssignmentProblem:
             f"Lower bound from {len(relaxations)} dual(s), then {n_flows} flow(s)."
         )
         return best.labels, prices, lower_bound, message, dual
+
+    def _round_weighted(
+        self, row_weights: Array
+    ) -> tuple[Ints, Array, float, str, DualSolution]:
+        """Solve the problem for weighted rows: no flow moves one row for another."""
+        # Step 1: the dual for half a row beyond the shares: the other half is left for
+        # rounding. Its prices are of use for a whole row, too, as a lower bound.
+        (n, k), bounds = self.C.shape, self.bounds
+        dual = self._dual(np.ones(k, dtype=bool))
+        values = self._best_columns(dual.prices)[1]
+        lower_bound = float(row_weights @ values - 2 * dual.multipliers.sum())
+        # Step 2: whole rows, the heaviest first, so that light ones even out the sums.
+        groups = np.nonzero(bounds.members.T)[1].reshape(-1, bounds.n_attributes)
+        order, labels = np.argsort(-row_weights, kind="stable"), np.empty(n, np.int64)
+        round_minima(
+            self.C,
+            row_weights,
+            groups[self.kinds],
+            2 * bounds.group_constraints @ dual.interior,
+            dual.temperature,
+            order,
+            labels,
+        )
+        self._fill(labels, row_weights)
+        message = "Lower bound from a dual, whose shares of weighted rows are rounded."
+        prices = 2 * bounds.group_constraints @ dual.multipliers
+        return labels, prices, lower_bound, message, dual
+
+    def sizes(self, labels: Ints) -> NDArray[Any]:
+        """Rows of each cluster, or their weight if more than one row is asked for."""
+        weights = self.row_weights if self.min_size > 1 else None
+        return np.bincount(labels, weights, self.C.shape[1])
+
+    def _fill(self, labels: Ints, row_weights: Array) -> None:
+        """Bring the cheapest rows of each kind to clusters that are too small."""
+        weights, sizes = self.count(labels), self.sizes(labels)
+        needed = self.bounds.sizes / self.bounds.sizes.sum() * self.min_size
+        for j in np.flatnonzero(sizes < self.min_size):
+            costs = self.C[:, j] - self.C[np.arange(len(labels)), labels]
+            for s in np.argsort(-needed, kind="stable"):
+                rows = np.arange(*self.offsets[s : s + 2])
+                for i in rows[np.argsort(costs[rows], kind="stable")]:
+                    if weights[s, j] >= needed[s] or (self.min_size == sizes[j] == 1):
+                        break
+                    a, size = labels[i], row_weights[i] if self.min_size > 1 else 1
+                    if sizes[a] - size >= self.min_size:  # it must not be too small
+                        labels[i] = j
+                        weights[s, j] += row_weights[i]
+                        sizes[a] -= size
+                        sizes[j] += size
 
     def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> FlowSolution:
         """Solve the problem for fixed sizes; prices and counts are the start."""
@@ -460,7 +564,10 @@ class AssignmentProblem:
             prices[:, is_in], counts[:, is_in] = 0.0, self.bounds.sizes[:, None]
             return DualSolution(multipliers, prices, counts, multipliers, 0.0, 0.0)
         C, start = (self.C, self.start) if is_in.all() else (self.C[:, is_in], None)
-        dual = maximise_dual(C, self.offsets, self.bounds.constraints, start)
+        constraints = self.bounds.constraints
+        if self.row_weights is not None:
+            constraints = 2 * constraints
+        dual = maximise_dual(C, self.offsets, constraints, start, self.row_weights)
         prices[:, is_in], counts[:, is_in] = dual.prices, dual.counts
         multipliers[:, is_in] = dual.multipliers
         return replace(dual, multipliers=multipliers, prices=prices, counts=counts)

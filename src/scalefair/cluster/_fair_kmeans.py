@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,11 @@ from scalefair._groups import (
     fitted_groups,
 )
 from scalefair._random_state import check_random_state
-from scalefair.cluster._base import cluster_balances
+from scalefair.cluster._base import (
+    check_weights,
+    cluster_balances,
+    relative_weights,
+)
 from scalefair.cluster._fair_assignment import (
     FairAssignment,
     assign_rows,
@@ -37,6 +41,36 @@ Ints = NDArray[np.int64]
 # Rows of the sample on which starts of up to 25 clusters are compared: its means are as
 # good to start from, and take a fraction of the time.
 START_SAMPLE_ROWS = 5_000
+
+
+class GroupedRows(NamedTuple):
+    """Rows, the codes of their groups, and their weights in units of the mean."""
+
+    X: Array
+    codes: Ints  # (n, n_attributes)
+    weights: Array | None  # None: all equal
+
+    def select(self, rows: NDArray[Any], weights: Array | None) -> GroupedRows:
+        """Select rows, of weights > 0."""
+        weights = relative_weights(weights, rows)
+        return GroupedRows(self.X[rows], self.codes[rows], weights)
+
+    def means(self, labels: NDArray[np.integer]) -> Array:
+        """Means of the clusters."""
+        return cluster_means(
+            self.X, labels, 1.0 if self.weights is None else self.weights
+        )
+
+    def balances(self, labels: NDArray[np.integer] | None = None) -> Array:
+        """Balances of the clusters, or of all rows, by attributes."""
+        return cluster_balances(self.codes, labels, self.weights)
+
+    def inertia(self, labels: NDArray[np.integer]) -> float:
+        """Cost of the clusters."""
+        differences = self.X - self.means(labels)[labels]
+        if self.weights is not None:
+            differences *= np.sqrt(self.weights)[:, None]
+        return float(np.vdot(differences, differences))
 
 
 @documented()
@@ -76,12 +110,13 @@ class FairKMeans(ClusterMixin, BaseEstimator):
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
         Means of the clusters.
     inertia_ : float
-        Sum of the squared distances of the rows to these.
+        Sum of the squared distances of the rows to these, by their weights.
     n_iter_ : int
         Iterations on all rows.
     balance_ : ndarray of shape (n_clusters,)
         Balance of each cluster (:func:`scalefair.metrics.balance_score`), between 0
-        and 1, the smallest over attributes with ``attributes="each"``.
+        and 1, of the weights of groups where rows have some; the smallest over
+        attributes with ``attributes="each"``.
     minimum_balance_ : float
         The smallest of these.
     assignment_ : FairAssignment
@@ -147,7 +182,12 @@ class FairKMeans(ClusterMixin, BaseEstimator):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, X: ArrayLike, y: Any = None, *, sensitive_features: ArrayLike
+        self,
+        X: ArrayLike,
+        y: Any = None,
+        *,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
     ) -> FairKMeans:
         """Cluster rows.
 
@@ -158,6 +198,11 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         %(y_ignored)s
         sensitive_features : array-like of shape (n,) or (n, k)
             Group of each row, at least two; of k columns see `attributes`.
+        sample_weight : array-like of shape (n,), default=None
+            How many rows each one stands for, >= 0, not all 0 in a group. Means, cost
+            and shares are weighted, and bounds hold as in `fair_assignment`, up to a
+            row of average weight; `assignment_` says what is beyond. Rows of weight 0
+            count nowhere, and go to the nearest centre.
 
         Returns
         -------
@@ -167,41 +212,60 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If an argument does not fit, there are fewer rows than clusters, or
-            `min_balance` is above the balance of the population.
+            If an argument does not fit, there are fewer rows with weight than
+            clusters, or `min_balance` is above the balance of the population.
         """
-        rows: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        n, k = len(rows), self.n_clusters
-        if k > n:
-            raise ValueError(f"n_clusters={k} must be at most n_samples={n}.")
+        checked: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        n, k = len(checked), self.n_clusters
         compared = compared_attributes(sensitive_features, n, self.attributes)
         check_compared(compared, "sklearn.cluster.KMeans")
         self.groups_ = fitted_groups(compared)
         codes = np.column_stack([attribute.codes for attribute in compared])
+        weights = check_weights(sample_weight, compared)
+        rows = GroupedRows(checked, codes, None)
+        if weights is not None:
+            counted = weights > 0
+            rows = rows.select(counted, weights)
+            n = len(rows.X)
+        if k > n:
+            kind = "" if weights is None else " with weight"
+            raise ValueError(f"n_clusters={k} must be at most n_samples={n}{kind}.")
         ratio = self.min_balance or 0.0
-        population_balance = cluster_balances(codes).min()
+        population_balance = rows.balances().min()
         if ratio > population_balance:
             raise ValueError(
                 f"min_balance={ratio:g} is above the balance of the population, "
                 f"{population_balance:.4g}: no clustering has it."
             )
         rng = check_random_state(self.random_state)
-        centres, start = self._start(rows, codes, ratio, rng)
-        settled, self.n_iter_ = self._iterate(rows, codes, ratio, centres, start)
+        centres, start = self._start(rows, ratio, rng)
+        settled, self.n_iter_ = self._iterate(rows, ratio, centres, start)
         # Lloyd's assignments are quick: they may be a row beyond ratios, or bounds of
         # attributes. The last one is exact.
-        means = cluster_means(rows, settled.labels)
         exact = assign_rows(
-            rows, means, codes, self.balance_tolerance, ratio=ratio, start=settled
+            rows.X,
+            rows.means(settled.labels),
+            rows.codes,
+            self.balance_tolerance,
+            rows.weights,
+            ratio=ratio,
+            start=settled,
+            row_weights=rows.weights,
         )
         self.assignment_ = min(
-            (settled, exact), key=lambda a: (a.max_violation, _inertia(rows, a.labels))
+            (settled, exact), key=lambda a: (a.max_violation, rows.inertia(a.labels))
         )
         self.labels_ = self.assignment_.labels
-        self.cluster_centers_ = cluster_means(rows, self.labels_)
-        self.inertia_ = _inertia(rows, self.labels_)
-        self.balance_ = cluster_balances(codes, self.labels_).min(axis=0)
+        self.cluster_centers_ = rows.means(self.labels_)
+        self.inertia_ = rows.inertia(self.labels_)
+        self.balance_ = rows.balances(self.labels_).min(axis=0)
         self.minimum_balance_ = float(self.balance_.min())
+        if weights is not None:
+            self.inertia_ *= float(weights[counted].mean())
+            labels = np.empty(len(weights), np.int32)
+            labels[counted] = self.labels_
+            labels[~counted] = self._nearest(checked[~counted])
+            self.labels_ = labels
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
@@ -219,47 +283,54 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self)
         rows: Any = validate_data(self, X, dtype=np.float64, reset=False)
+        return self._nearest(rows)
+
+    def _nearest(self, rows: Array) -> NDArray[np.int32]:
         distances = squared_distances(rows, self.cluster_centers_)
         labels: NDArray[np.int32] = distances.argmin(axis=1).astype(np.int32)
         return labels
 
     def _start(
-        self, rows: Array, codes: Ints, ratio: float, rng: np.random.RandomState
+        self, rows: GroupedRows, ratio: float, rng: np.random.RandomState
     ) -> tuple[Array, FairAssignment]:
         """Return centres and assignment of the best start, on a sample of the rows."""
-        n, k = len(rows), self.n_clusters
+        n, k, codes = len(rows.X), self.n_clusters, rows.codes
         # Step 1: a sample, with rows of all combinations of groups.
         size = START_SAMPLE_ROWS * max(k, 25) // 25
         if n > size:
             first, _ = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
             sample = np.union1d(first, rng.choice(n, size, replace=False))
             # Groups may be a little rarer in the sample: its ratio is then lower, too.
-            relative = cluster_balances(codes[sample]) / cluster_balances(codes)
+            drawn_rows = rows.select(sample, rows.weights)
+            relative = drawn_rows.balances() / rows.balances()
             ratio *= min(1.0, relative.min())
-            rows, codes = rows[sample], codes[sample]
+            rows = drawn_rows
         # Step 2: k-means of all rows, and k-means++ among the largest group.
-        largest = rows[codes[:, 0] == np.bincount(codes[:, 0]).argmax()]
-        largest = largest if len(largest) >= k else rows
-        labels = embedding_kmeans(rows, k, n_init=2, random_state=rng)
-        means = cluster_means(rows, labels)  # fewer than k if many rows are equal
-        drawn = rng.choice(len(rows), k - len(means), replace=False)
-        starts = [np.vstack([means, rows[drawn]])]
+        X, first_codes, weights = rows.X, rows.codes[:, 0], rows.weights
+        largest = first_codes == np.bincount(first_codes, weights).argmax()
+        if largest.sum() < k:
+            largest[:] = True
+        labels = embedding_kmeans(X, k, weights=weights, n_init=2, random_state=rng)
+        means = rows.means(labels)  # fewer than k if many rows are equal
+        drawn = rng.choice(len(X), k - len(means), replace=False)
+        starts = [np.vstack([means, X[drawn]])]
+        of_largest = None if weights is None else weights[largest]
         for _ in range(self.n_init - 1):
-            starts.append(kmeans_plusplus(largest, k, random_state=rng)[0])
+            centres, _ = kmeans_plusplus(
+                X[largest], k, sample_weight=of_largest, random_state=rng
+            )
+            starts.append(centres)
         # Step 3: after three iterations the best one goes on alone.
         runs = [
-            self._iterate(rows, codes, ratio, centres, max_iter=3)[0]
-            for centres in starts
+            self._iterate(rows, ratio, centres, max_iter=3)[0] for centres in starts
         ]
         best = min(runs, key=lambda run: run.cost)
-        centres = cluster_means(rows, best.labels)
-        best, _ = self._iterate(rows, codes, ratio, centres, best)
-        return cluster_means(rows, best.labels), best
+        best, _ = self._iterate(rows, ratio, rows.means(best.labels), best)
+        return rows.means(best.labels), best
 
     def _iterate(
         self,
-        rows: Array,
-        codes: Ints,
+        rows: GroupedRows,
         ratio: float,
         centres: Array,
         start: FairAssignment | None = None,
@@ -268,23 +339,20 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         """Return the cheapest assignment of Lloyd's iterations, and their number."""
         assign = partial(
             assign_rows,
-            rows,
-            codes=codes,
+            rows.X,
+            codes=rows.codes,
             tolerance=self.balance_tolerance,
+            weights=rows.weights,
             ratio=ratio,
             search_sizes=False,
+            row_weights=rows.weights,
         )
         # Assignments are not exact: the cheapest so far goes on, costs never rise.
         best, max_iter = assign(centres, start=start), max_iter or self.max_iter
         for n_iter in range(2, max_iter + 1):
             previous = best
-            new = assign(cluster_means(rows, best.labels), start=best)
+            new = assign(rows.means(best.labels), start=best)
             best = min(new, best, key=lambda assignment: assignment.cost)
             if previous.cost - best.cost <= self.tol * previous.cost:
                 return best, n_iter
         return best, max_iter
-
-
-def _inertia(rows: Array, labels: NDArray[np.integer]) -> float:
-    differences = rows - cluster_means(rows, labels)[labels]
-    return float(np.vdot(differences, differences))

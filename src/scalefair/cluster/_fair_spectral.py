@@ -25,11 +25,14 @@ from scalefair.cluster._base import (
     FitProgress,
     GraphClustering,
     check_square,
+    check_weights,
     checked_affinity,
     cluster_balances,
     kept_groups,
     refuse_negative,
+    relative_weights,
     submatrix,
+    suboperator,
     warn_of_balance,
     warn_of_sizes,
 )
@@ -185,8 +188,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         Normalised cut before and after the refinement; None if there was none.
     balance_ : ndarray of shape (n_clusters,)
         Balance of each cluster (:func:`scalefair.metrics.balance_score`), between 0
-        and 1, the smallest over attributes with ``attributes="each"``; shorter if
-        k-means left a cluster without nodes.
+        and 1, of the weights of groups where nodes have some; the smallest over
+        attributes with ``attributes="each"``; shorter if k-means left a cluster without
+        nodes.
     minimum_balance_ : float
         The smallest of these.
     affinity_matrix_ : csr_array or LinearOperator of shape (n, n)
@@ -313,7 +317,12 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, W: Any, y: Any = None, *, sensitive_features: ArrayLike
+        self,
+        W: Any,
+        y: Any = None,
+        *,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
     ) -> FairSpectralClustering:
         """Cluster the nodes of a graph, or rows of features.
 
@@ -330,6 +339,13 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             Group of each node, at least two: numbers, strings or booleans; of k columns
             see `attributes`. A Dask array, series or data frame, too. For a graph of
             NetworkX also a dict of nodes.
+        sample_weight : array-like of shape (n,), default=None
+            How many nodes each one stands for, >= 0, not all 0 in a group: so many
+            copies, which keep its ties and are tied to each other as it is to itself.
+            Cut, degrees and shares are weighted, and fair labels are within the bounds
+            as in `fair_assignment`. Nodes of weight 0 get the label -1; `predict` has
+            one for them. Of rows of features weights act on the graph or kernel, which
+            is built without them: repeated rows would be each other's neighbours.
 
         Returns
         -------
@@ -358,10 +374,11 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             W, sensitive_features = graph_as_matrix(W, sensitive_features)
         W = self._check_input(W)
         compared = compared_attributes(sensitive_features, W.shape[0], self.attributes)
+        weights = check_weights(sample_weight, compared)
         rng = check_random_state(self.random_state)
         # Step 1: the normalised affinity of the nodes to cluster, and their groups.
         with progress.task("affinity"):
-            normalized, kept = self._normalized(W, rng)
+            normalized, kept = self._normalized(W, rng, weights)
         compared = [
             Attribute(name, *kept_groups(groups, codes, kept, name=name))
             for name, groups, codes in compared
@@ -400,14 +417,14 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 problem, H, kept, centres, clusters, prices
             )
         codes = codes.reshape(problem.n, -1)
-        balance = cluster_balances(codes, labels)
+        balance = cluster_balances(codes, labels, problem.weights)
         self.balance_ = balance.min(axis=0)
         self.minimum_balance_ = float(balance.min())
-        warn_of_sizes(labels, self.n_clusters, self.regularization)
+        warn_of_sizes(labels, self.n_clusters, self.regularization, problem.weights)
         # "admm" solves another problem, and an embedding on its way promises nothing.
         promises_balance = self.converged_ and self.solver_ != "admm"
         if self.assign_labels == "kmeans" and promises_balance:
-            warn_of_balance(labels, codes, balance)
+            warn_of_balance(labels, codes, balance, problem.weights)
         progress.close()
         return self
 
@@ -504,7 +521,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         return W
 
     def _normalized(
-        self, W: Any, rng: np.random.RandomState
+        self, W: Any, rng: np.random.RandomState, weights: Array | None
     ) -> tuple[NormalizedAffinity | NormalizedOperator, NDArray[np.bool_]]:
         """Set the affinity of all nodes; return that of the kept ones, normalised."""
         self.affinity_error_: float | None = None
@@ -512,7 +529,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.neighbors_recall_: float | None = None
         if isinstance(W, LinearOperator) or self.affinity.startswith("rbf"):
             # All nodes: the components of an operator cannot be seen.
-            return self._normalized_operator(W, rng), np.ones(W.shape[0], dtype=bool)
+            kept = np.ones(W.shape[0], dtype=bool) if weights is None else weights > 0
+            return self._normalized_operator(W, rng, kept, weights), kept
         if self.affinity == "nearest_neighbors":
             # A copy of the generator: the solver's start depends on no search.
             graph = neighbors_graph(W, self.n_neighbors, self.neighbors, deepcopy(rng))
@@ -523,12 +541,20 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             self.affinity_matrix_ = stored_neighbors(W, self.n_neighbors)
         else:
             self.affinity_matrix_ = checked_affinity(W)
-        kept = self._kept_nodes(self.affinity_matrix_)
-        part = submatrix(self.affinity_matrix_, kept)
-        return NormalizedAffinity(part, regularization=self.regularization), kept
+        kept = self._kept_nodes(self.affinity_matrix_, weights)
+        normalized = NormalizedAffinity(
+            submatrix(self.affinity_matrix_, kept),
+            regularization=self.regularization,
+            sample_weight=relative_weights(weights, kept),
+        )
+        return normalized, kept
 
     def _normalized_operator(
-        self, W: Any, rng: np.random.RandomState
+        self,
+        W: Any,
+        rng: np.random.RandomState,
+        kept: NDArray[np.bool_],
+        weights: Array | None,
     ) -> NormalizedOperator:
         """Normalise an operator, or a kernel of rows."""
         if self.affinity == "rbf":
@@ -542,7 +568,10 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.affinity_matrix_ = W
         try:
             return NormalizedOperator(
-                W, regularization=self.regularization, dtype=np.float64
+                suboperator(W, kept),
+                regularization=self.regularization,
+                sample_weight=relative_weights(weights, kept),
+                dtype=np.float64,
             )
         except ValueError as error:
             if self.affinity != "rbf_nystroem":
@@ -571,7 +600,13 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         k, codes = len(centres), problem.group_codes.reshape(problem.n, -1)
         min_size = 1 if problem.affinity.tau == 0 else smallest_size(problem.n, k)
         self.assignment_ = assign_rows(
-            rows, centres, codes, self.balance_tolerance, weights, min_size
+            rows,
+            centres,
+            codes,
+            self.balance_tolerance,
+            weights,
+            min_size,
+            row_weights=problem.weights,
         )
         labels = self.assignment_.labels
         # Step 3: refinement on the graph.
@@ -583,6 +618,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 self.balance_tolerance,
                 self.regularization,
                 rng,
+                weights=problem.weights,
             )
             labels = self.refinement_.labels
         return labels, centres, np.arange(k), self.assignment_.prices

@@ -29,15 +29,20 @@ N_EXTRA_CENTRES = (5, 3, 2, 1)
 
 
 def embedding_rows(H: Array, affinity: Any) -> tuple[Array, Array]:
-    """Rows of ``D^{-1/2} H`` and their weights, all 1 without regularisation.
+    """Rows of ``D^{-1/2} H`` and their weights, those of nodes without regularisation.
 
     With it rows have unit length, and the weights of the normalised cut, ``d + tau``
     (Dhillon, Guan and Kulis 2004), in units of their mean.
     """
     rows: Array = H * affinity.inv_sqrt_degrees[:, None]
+    copies = affinity.weights
+    if copies is not None:  # rows of each copy, of which H holds sqrt(copies)
+        rows /= copies[:, None]
     if affinity.tau == 0:
-        return rows, np.ones(len(rows))
+        return rows, np.ones(len(rows)) if copies is None else copies
     weights = affinity.inv_sqrt_degrees**-2.0
+    if copies is not None:
+        weights *= copies**2
     return unit_rows(rows), weights / weights.mean()
 
 

@@ -35,7 +35,8 @@ Codes = Sequence[NDArray[np.int64]]  # of each attribute, the group of each node
 class NystroemExtension:
     """What the rows and clusters of new nodes take besides the embedding."""
 
-    scale: Array  # (n,): d^{-1/2}; 0 for nodes left out
+    scale: Array  # (n,): d^{-1/2}, with weights (w / d)^{1/2}; 0 for nodes left out
+    weights: Array | None  # (n,): of the nodes; None: all 1
     tau: float  # what the regularisation adds to every degree
     shifts: list[Array]  # of each attribute (h, k): what a group's rows are moved by
     centres: Array  # (c, k)
@@ -61,12 +62,16 @@ class NystroemExtension:
         shifts: list[Array] = []
         stop = 0
         for codes in problem.group_codes.reshape(problem.n, -1).T:
-            shares = np.bincount(codes) / problem.n
-            start, stop = stop, stop + shares.size
+            start, stop = stop, stop + int(codes.max()) + 1
+            shares = problem.shares[start:stop]
             shifts.append(np.asarray(S[start:stop] - shares @ S[start:stop]))
-        scale = np.zeros(kept.size)
+        scale, weights = np.zeros(kept.size), None
         scale[kept] = problem.affinity.inv_sqrt_degrees
-        return cls(scale, problem.affinity.tau, shifts, centres, clusters, prices)
+        if problem.weights is not None:
+            weights = np.zeros(kept.size)
+            weights[kept] = problem.weights
+        tau = problem.affinity.tau
+        return cls(scale, weights, tau, shifts, centres, clusters, prices)
 
     def embed(
         self,
@@ -79,13 +84,13 @@ class NystroemExtension:
 
         `multiply` multiplies a block by the weights of the new nodes.
         """
-        is_kept = self.scale > 0
+        copies = self.scale > 0 if self.weights is None else self.weights
         R = H * self.scale[:, None]
         # Row d^{-1} (W R + tau / n 1 1^T R - shift) / lambda of D^{-1/2} H.
         with ignore_fp_warnings():
-            sums = multiply(np.column_stack([R, is_kept]))
+            sums = multiply(np.column_stack([R, copies]))
             rows, weights = sums[:, :-1], sums[:, -1]
-            rows = rows + (self.tau / is_kept.sum()) * R.sum(axis=0)
+            rows = rows + (self.tau / copies.sum()) * R.sum(axis=0)
             for shift, groups in zip(self.shifts, codes, strict=False):
                 rows -= shift[groups]
             degrees = np.where(weights + self.tau > 0, weights + self.tau, 1)
@@ -102,8 +107,11 @@ class NystroemExtension:
         costs = squared_distances(rows, self.centres)
         if self.prices is not None:
             if self.tau > 0:  # rows count by their degrees
-                mean = np.mean(self.scale[self.scale > 0] ** -2.0)
-                costs *= ((weights + self.tau) / mean)[:, None]
+                is_kept = self.scale > 0
+                degrees = self.scale[is_kept] ** -2.0
+                if self.weights is not None:
+                    degrees *= self.weights[is_kept] ** 2
+                costs *= ((weights + self.tau) / np.mean(degrees))[:, None]
             start = 0
             for groups, shift in zip(codes, self.shifts, strict=True):
                 costs += self.prices[start + groups]

@@ -14,7 +14,7 @@ from scalefair._docs import documented
 from scalefair._entries import check_array, equal_weight, graph_as_matrix
 from scalefair._groups import compared_attributes
 from scalefair._random_state import check_random_state
-from scalefair.cluster._base import checked_affinity
+from scalefair.cluster._base import check_weights, checked_affinity, relative_weights
 from scalefair.cluster._share_bounds import ShareBounds, check_number, smallest_size
 from scalefair.kernels import degrees_and_inner_weights, refine
 
@@ -57,6 +57,7 @@ def refine_partition(
     regularization: float = 0.0,
     max_iter: int = 20,
     random_state: Any = None,
+    sample_weight: ArrayLike | None = None,
 ) -> RefinedPartition:
     r"""Lower the normalised cut of a partition, with the shares of groups in bounds.
 
@@ -78,7 +79,7 @@ def refine_partition(
         Largest relative deviation of a share, up to one node.
     %(attributes)s
         With ``"each"`` and several columns nodes only exchange, those that agree in
-        all.
+        all, and in weight.
     regularization : float, default=0.0
         The cut is that of `W` with this multiple of the mean degree, over n, added to
         every entry, as in `FairSpectralClustering`.
@@ -86,6 +87,10 @@ def refine_partition(
         Passes over the nodes at most: over all twice, then over those next to a change.
         One that lowers the cut by less than 1 / 2000 is the last, seldom the tenth.
     %(random_state)s
+    sample_weight : array-like of shape (n,), default=None
+        How many nodes each one stands for, > 0: the cut is that of a graph of copies,
+        as in `FairSpectralClustering`, and shares are weighted. Where weights differ,
+        shares stay within the tolerance up to a node of average weight.
 
     Returns
     -------
@@ -95,8 +100,8 @@ def refine_partition(
     Raises
     ------
     ValueError
-        If an argument does not fit, `W` is not a symmetric matrix of weights >= 0, or
-        a cluster has no edges and there is no regularization.
+        If an argument does not fit, `W` is not a symmetric matrix of weights >= 0, a
+        node has no weight, or a cluster has no edges and there is no regularization.
 
     See Also
     --------
@@ -127,6 +132,12 @@ def refine_partition(
         raise ValueError(f"max_iter must be an integer >= 1, got {max_iter!r}.")
     compared = compared_attributes(sensitive_features, n, attributes)
     groups = np.column_stack([attribute.codes for attribute in compared])
+    weights = check_weights(sample_weight, compared)
+    if weights is not None and not weights.all():
+        raise ValueError(
+            f"sample_weight is 0 for {int((weights == 0).sum())} node(s), the first at "
+            f"position {int(weights.argmin())}: leave them out of the graph."
+        )
     edges = np.bincount(codes, np.diff(W.indptr), len(clusters))
     if regularization == 0 and edges.min() == 0:
         raise ValueError(
@@ -135,9 +146,9 @@ def refine_partition(
         )
     # Step 2: local search; labels are again those that were passed.
     rng = check_random_state(random_state)
-    refined = refine_labels(
-        W, codes, groups, tolerance, regularization, rng, int(max_iter)
-    )
+    relative = relative_weights(weights, slice(None))
+    bounds = groups, tolerance, regularization
+    refined = refine_labels(W, codes, *bounds, rng, int(max_iter), relative)
     return replace(refined, labels=clusters[refined.labels].astype(np.int32))
 
 
@@ -149,35 +160,45 @@ def refine_labels(
     regularization: float,
     rng: np.random.RandomState,
     max_iter: int = 20,
+    weights: NDArray[np.float64] | None = None,
 ) -> RefinedPartition:
-    """Refine labels of a checked graph; `groups` (n, n_attributes) are codes."""
+    """Refine labels of a checked graph; `groups` (n, n_attributes) are codes.
+
+    `weights` have a mean of 1.
+    """
     # Step 1: the graph; one weight is enough if all are equal (a stride of 0).
-    weight = equal_weight(W.data)
+    weight = equal_weight(W.data) if weights is None else None
     data = np.array([weight]) if weight else np.ascontiguousarray(W.data)
+    if weights is not None:  # of copies: W_ij of i and j counts w_i w_j times
+        data = data * np.repeat(weights, np.diff(W.indptr)) * weights[W.indices]
     graph = W.indptr, W.indices, data, int(not weight)
     # Step 2: bounds on counts. Of several attributes moves could break a bound, which
     # is on sums of kinds: nodes only exchange.
-    bounds, kinds = ShareBounds.of(groups, tolerance)
+    bounds, kinds = ShareBounds.of(groups, tolerance, row_weights=weights)
     n, k, c = len(labels), int(labels.max()) + 1, len(bounds.sizes)
     min_size = smallest_size(n, k) if bounds.n_attributes == 1 else n
     # Step 3: totals of the clusters, tau / n added to every weight.
     refined = labels.astype(np.int64)
     degrees, inner = degrees_and_inner_weights(graph, refined, k)
     tau = regularization * degrees.mean()
-    degrees += tau
-    cells = np.bincount(kinds * k + refined, minlength=c * k)
-    counts: NDArray[np.int64] = cells.reshape(c, k)
+    degrees += tau if weights is None else tau * weights
+    cells = np.bincount(kinds * k + refined, weights, c * k)
+    counts: NDArray[np.float64] = cells.reshape(c, k).astype(np.float64)
     volumes = np.bincount(refined, degrees, k).astype(np.float64)
-    inner += tau / n * counts.sum(axis=0).astype(np.float64) ** 2
+    inner += tau / n * counts.sum(axis=0) ** 2
     cut_before = float((1 - inner / volumes).sum())
     # Step 4: local search.
     limits, totals = (bounds.lower[:c], bounds.upper[:c]), (counts, volumes, inner)
+    if bounds.n_attributes > 1:
+        limits = np.full(c, np.inf), np.full(c, np.inf)
+    sizes = np.ones(1) if weights is None else weights
+    nodes = kinds, sizes, int(weights is not None)
     order = rng.permutation(n)
     cut_after, n_passes = refine(
         graph,
         tau / n,
         degrees,
-        kinds,
+        nodes,
         limits,
         min_size,
         order,

@@ -45,10 +45,11 @@ class ShareBounds:
     Kinds of rows are the groups; with several attributes they are the combinations of
     groups, and the bounds are on sums of their counts. With a ratio there are bounds
     ``ratio * N_sl <= N_tl`` as well, for any two groups of an attribute; of two groups
-    in all that is a bound on shares.
+    in all that is a bound on shares. Weighted rows are not rounded: the weight of a
+    group may be one row of average weight beyond its share.
     """
 
-    sizes: Ints  # (c,): rows of each kind
+    sizes: NDArray[Any]  # (c,): rows of each kind, whole, or their weights
     members: Ints  # (h, c), 0 or 1: kinds in each group, attributes stacked
     tolerance: float
     ratio: float
@@ -56,9 +57,16 @@ class ShareBounds:
 
     @classmethod
     def of(
-        cls, codes: Ints, tolerance: float, ratio: float = 0.0
+        cls,
+        codes: Ints,
+        tolerance: float,
+        ratio: float = 0.0,
+        row_weights: Array | None = None,
     ) -> tuple[ShareBounds, Ints]:
-        """Bounds for rows with groups `codes` (n, n_attributes), and their kinds."""
+        """Bounds for rows with groups `codes` (n, n_attributes), and their kinds.
+
+        `row_weights` have a mean of 1.
+        """
         first, kinds = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
         # Groups of all attributes, one after the other.
         starts = np.append(0, np.cumsum(codes.max(axis=0) + 1))
@@ -72,7 +80,8 @@ class ShareBounds:
                 s, t = np.nonzero(~np.eye(h, dtype=bool))
                 blocks.append(ratio * np.eye(h)[s] - np.eye(h)[t])
             pairs = block_diag(*blocks)
-        return cls(np.bincount(kinds), members, tolerance, ratio, pairs), kinds
+        sizes = np.bincount(kinds, row_weights)
+        return cls(sizes, members, tolerance, ratio, pairs), kinds
 
     @property
     def is_box(self) -> bool:
@@ -119,15 +128,18 @@ class ShareBounds:
             high = np.minimum(high, sizes - minimum[::-1])
         return low.astype(np.int64), np.minimum(high.astype(np.int64), sizes)
 
-    def excess(self, counts: Ints) -> float:
+    def excess(self, counts: NDArray[Any]) -> float:
         """Largest number of rows by which counts (c, k) of kinds are beyond a bound."""
+        if counts.dtype.kind == "f":  # weights
+            beyond = (self.constraints.T @ counts - 1).max(initial=0.0)
+            return float(beyond) if beyond > ROUNDING * counts.sum() else 0.0
         low, high = self.counts(counts.sum(axis=0))
         group_counts = self.members @ counts
         pair_excess = np.ceil(self.pairs @ group_counts - MILP_MARGIN).max(initial=0)
         share_excess = max((low - group_counts).max(), (group_counts - high).max())
         return float(max(0, pair_excess, share_excess))
 
-    def rounded(self, counts: Ints) -> NDArray[np.bool_]:
+    def rounded(self, counts: NDArray[Any]) -> NDArray[np.bool_]:
         """Where counts are within the bounds, but the share beyond its limits."""
         shares = self.members @ counts / counts.sum(axis=0)
         low, high = self.lower[:, None] - ROUNDING, self.upper[:, None] + ROUNDING

@@ -65,10 +65,26 @@ class FairProblem:
 
     @cached_property
     def F(self) -> Array:
-        r""":math:`F = D^{-1/2} (G - 1 z^T)`, n x h, G the indicator of the groups."""
+        r""":math:`F = D^{-1/2} (G - 1 z^T)`, n x h, G the indicator of the groups.
+
+        With weights :math:`D^{-1/2}` is that of the affinity, and shares are weighted.
+        """
         G = indicator(self.group_codes.reshape(self.n, -1))
-        F: Array = (G - G.mean(axis=0)) * self.affinity.inv_sqrt_degrees[:, None]
+        F: Array = (G - self.shares) * self.affinity.inv_sqrt_degrees[:, None]
         return F
+
+    @cached_property
+    def shares(self) -> Array:
+        """Shares z of the groups of all attributes, (h,)."""
+        G, weights = indicator(self.group_codes.reshape(self.n, -1)), self.weights
+        z: Array = G.mean(axis=0) if weights is None else weights @ G / weights.sum()
+        return z
+
+    @property
+    def weights(self) -> Array | None:
+        """Weights of the nodes, of mean 1; None if they are equal."""
+        weights: Array | None = self.affinity.weights
+        return weights
 
     @cached_property
     def Q(self) -> Array:
@@ -347,6 +363,8 @@ def _bounds(problem: FairProblem, options: SolverOptions) -> SpectralBounds:
 def _trivial_eigenvector(problem: FairProblem) -> Array:
     """Return the unit vector along D^{1/2} 1: an eigenvector of M, and fair."""
     X0: Array = np.sqrt(problem.affinity.degrees)[:, None]
+    if problem.weights is not None:
+        X0 *= np.sqrt(problem.weights)[:, None]
     return X0 / np.linalg.norm(X0)
 
 

@@ -8,6 +8,7 @@ from scalefair.kernels._assignment import (
     largest_fair_set,
     min_cost_flow,
     nearest_centres,
+    round_minima,
     share_ties,
     smoothed_minima,
 )
@@ -112,6 +113,7 @@ __all__ = [
     "rbf_tiles",
     "refine",
     "rotate_ritz",
+    "round_minima",
     "row_scores",
     "row_table",
     "rows_combine",

@@ -23,9 +23,10 @@ N_PARTS = 64
 ROWS_PER_PRODUCT = 512
 
 
-@parallel(lambda C, chunks, prices, t, *_: C.size * (6 if t > 0 else 1))
+@parallel(lambda C, row_weights, chunks, prices, t, *_: C.size * (6 if t > 0 else 1))
 def smoothed_minima(
     C: Float64Array,
+    row_weights: Float64Array,
     chunks: IntArray,
     prices: Float64Array,
     temperature: float,
@@ -39,17 +40,23 @@ def smoothed_minima(
     minimum at 0. `chunks` hold start, stop and kind of rows, `prices` a row per kind.
     Overwritten are, for each chunk, `values` (n_chunks,) with the sum of the minima,
     `counts` (n_chunks, k) with the gradient, the shares of the columns, and
-    `curvatures` (n_chunks, k, k) with minus the Hessian.
+    `curvatures` (n_chunks, k, k) with minus the Hessian. Each row counts `row_weights`
+    times, once if there are none.
     """
     for c in numba.prange(chunks.shape[0]):
         start, stop, kind = chunks[c, 0], chunks[c, 1], chunks[c, 2]
         values[c] = _smoothed_chunk(
-            C[start:stop], prices[kind], temperature, counts[c], curvatures[c]
+            C[start:stop],
+            row_weights[start:stop],
+            prices[kind],
+            temperature,
+            counts[c],
+            curvatures[c],
         )
 
 
 @cached_njit(nogil=True)
-def _smoothed_chunk(C, prices, temperature, count, curvature):
+def _smoothed_chunk(C, row_weights, prices, temperature, count, curvature):
     """Sum of smoothed minima of rows of one kind; overwrites its derivatives."""
     n_columns = C.shape[1]
     weights, active = np.empty(n_columns), np.empty(n_columns, np.int64)
@@ -57,13 +64,14 @@ def _smoothed_chunk(C, prices, temperature, count, curvature):
     curvature[:] = 0.0
     total = 0.0
     for i in range(C.shape[0]):
+        row_weight = row_weights[i] if len(row_weights) > 0 else 1.0
         # Step 1: the plain minimum.
         best, minimum = 0, np.inf
         for j in range(n_columns):
             weights[j] = C[i, j] + prices[j]
             if weights[j] < minimum:
                 best, minimum = j, weights[j]
-        total += minimum
+        total += row_weight * minimum
         # Step 2: weights exp(-(value - minimum) / t), those below 1e-7 left out.
         n_active, sum_of_weights = 0, 0.0
         if temperature > 0.0:
@@ -75,23 +83,71 @@ def _smoothed_chunk(C, prices, temperature, count, curvature):
                     active[n_active] = j
                     n_active += 1
         if n_active < 2:
-            count[best] += 1.0
+            count[best] += row_weight
             continue
-        total -= temperature * math.log(sum_of_weights)
+        total -= row_weight * temperature * math.log(sum_of_weights)
         for e in range(n_active):
             weights[active[e]] /= sum_of_weights
         # Step 3: gradient q, minus the Hessian (diag(q) - q q') / t, lower half.
         for e in range(n_active):
             a = active[e]
-            count[a] += weights[a]
-            curvature[a, a] += weights[a]
+            share = row_weight * weights[a]
+            count[a] += share
+            curvature[a, a] += share
             for f in range(e + 1):
-                curvature[a, active[f]] -= weights[a] * weights[active[f]]
+                curvature[a, active[f]] -= share * weights[active[f]]
     for a in range(n_columns):
         for b in range(a + 1):
             curvature[a, b] /= max(temperature, TINY)
             curvature[b, a] = curvature[a, b]
     return total
+
+
+@cached_njit(nogil=True)
+def round_minima(
+    C: Float64Array,
+    row_weights: Float64Array,
+    groups: IntArray,
+    prices: Float64Array,
+    temperature: float,
+    order: IntArray,
+    labels: IntArray,
+) -> None:
+    """Give each row one column, with sums near those of the smoothed minima.
+
+    A row, by whose `groups` (n, m) it pays a sum of `prices` (h, k), has shares of the
+    columns there (`smoothed_minima`). It goes whole to that in which sums of shares
+    have run ahead most of the rows given to it so far, counted by groups: errors are
+    carried from row to row in their `order`, and stay below a few rows. Overwrites
+    `labels`.
+    """
+    k = C.shape[1]
+    ahead, shares = np.zeros(prices.shape), np.empty(k)
+    for i in order:
+        # Step 1: the shares, those below 1e-7 left out.
+        minimum, total = np.inf, 0.0
+        for j in range(k):
+            shares[j] = C[i, j]
+            for s in groups[i]:
+                shares[j] += prices[s, j]
+            minimum = min(minimum, shares[j])
+        for j in range(k):
+            exponent = (shares[j] - minimum) / max(temperature, TINY)
+            shares[j] = math.exp(-exponent) if exponent < 16.0 else 0.0
+            total += shares[j]
+        # Step 2: the column that is the most behind.
+        best, most = -1, -np.inf
+        for j in range(k):
+            if shares[j] > 0.0:
+                lead = 0.0
+                for s in groups[i]:
+                    ahead[s, j] += row_weights[i] * shares[j] / total
+                    lead += ahead[s, j]
+                if lead > most:
+                    best, most = j, lead
+        for s in groups[i]:
+            ahead[s, best] -= row_weights[i]
+        labels[i] = best
 
 
 @parallel(lambda C, *_: C.size)

@@ -6,7 +6,6 @@ penalty for them to the cut.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -45,28 +44,32 @@ def refine(
     graph: Any,
     constant: float,
     degrees: Float64Array,
-    kinds: IntArray,
+    nodes: tuple[IntArray, Float64Array, int],
     bounds: tuple[Float64Array, Float64Array],
-    min_size: int,
+    min_size: float,
     order: IntArray,
     labels: IntArray,
-    totals: tuple[IntArray, Float64Array, Float64Array],
+    totals: tuple[Float64Array, Float64Array, Float64Array],
     max_iter: int,
 ) -> tuple[float, int]:
     """Move nodes, or let two of a kind change places, where the normalised cut falls.
 
     The cut is ``sum_l 1 - inner_l / volumes_l`` for the weights of a symmetric `graph`
     (see `degrees_and_inner_weights`) plus a `constant` in every entry, whose row sums
-    are the `degrees`. `totals` are the counts (n_kinds, k), the volumes (k,) and the
-    inner weights (k,). A node moves only if all counts of both clusters stay within the
-    lower and upper `bounds` times its size, rounded outwards, and the cluster that it
-    leaves keeps `min_size` nodes; two of a kind that change places change no count.
+    are the `degrees`. `nodes` are their kinds (n,), and what each counts for, i with
+    ``size[i * stride]``, 1 and a stride of 0 if all count alike; other sizes are in the
+    weights of the graph, and the constant is times those of both nodes. `totals` are
+    the counts (n_kinds, k), the volumes (k,) and the inner weights (k,). A node moves
+    only if all counts of both clusters stay less than 1 beyond the lower and upper
+    `bounds` times its size, and the cluster that it leaves keeps `min_size`; two of a
+    kind and size that change places change no count.
     Passes visit the nodes in `order`: all in the first two, so that every node
     meets its partners, then those next to a change. One that lowers the cut by less
     than 1 / 2000 of it is the last. Overwrites `labels` and `totals`, and returns the
     cut and the number of passes.
     """
     indptr, indices = graph[0], graph[1]
+    kinds, node_sizes, stride = nodes
     counts, volumes, inner = totals
     n, (n_kinds, k) = len(degrees), counts.shape
     sizes = counts.sum(axis=0)
@@ -87,23 +90,24 @@ def refine(
         if not active[i]:
             continue
         active[i] = visit < n
-        a, s = labels[i], kinds[i]
+        a, s, size = labels[i], kinds[i], node_sizes[i * stride]
         # Step 2: weights of the edges to each cluster, of those that there are.
         n_adjacent, loop = _link_clusters(
             graph, labels, i, visit, links, adjacent, last_visit
         )
-        loop += constant
+        loop += constant * size * size
         # Step 3: the best move or exchange. The cut must fall by more than its
         # rounding, or nodes could cycle.
         best_gain, best_cluster, best_partner = ROUNDING, -1, -1
         volume_without = volumes[a] - degrees[i]
-        inner_without = inner[a] - 2 * (links[a] + constant * (sizes[a] - 1)) - loop
+        without = sizes[a] - size
+        inner_without = inner[a] - 2 * (links[a] + constant * size * without) - loop
         for f in range(n_adjacent if volume_without > 0.0 else 0):
             b = adjacent[f]
             if b == a:
                 continue
             before = inner[a] / volumes[a] + inner[b] / volumes[b]
-            inner_with = inner[b] + 2 * (links[b] + constant * sizes[b]) + loop
+            inner_with = inner[b] + 2 * (links[b] + constant * size * sizes[b]) + loop
             gain = (
                 inner_without / volume_without
                 + inner_with / (volumes[b] + degrees[i])
@@ -111,8 +115,8 @@ def refine(
             )
             if (
                 gain > best_gain
-                and sizes[a] > min_size
-                and _fits(counts, bounds, sizes, s, a, b)
+                and without >= min_size
+                and _fits(counts, bounds, sizes, s, a, b, size)
             ):
                 best_gain, best_cluster, best_partner = gain, b, -1
             for c in range(N_PARTNERS):
@@ -125,12 +129,18 @@ def refine(
                     continue
                 change_a, change_b = _exchange(graph, labels, i, j, links)
                 difference = degrees[i] - degrees[j]
+                less = size - node_sizes[j * stride]
+                if less != 0.0:
+                    change_a -= constant * less * (2 * sizes[a] - less)
+                    change_b += constant * less * (2 * sizes[b] + less)
                 exchange_gain = (
                     (inner[a] + change_a) / (volumes[a] - difference)
                     + (inner[b] + change_b) / (volumes[b] + difference)
                     - before
                 )
-                if exchange_gain > best_gain:
+                if exchange_gain > best_gain and (
+                    less == 0.0 or _fits(counts, bounds, sizes, s, a, b, less)
+                ):
                     best_gain, best_cluster, best_partner = exchange_gain, b, j
             _keep_partner(partners, partner_gains, s, a, b, i, gain)
         if best_cluster < 0:
@@ -140,18 +150,19 @@ def refine(
         difference = degrees[i]
         if j < 0:
             inner[a] = inner_without
-            inner[b] += 2 * (links[b] + constant * sizes[b]) + loop
-            sizes[a] -= 1
-            sizes[b] += 1
-            counts[s, a] -= 1
-            counts[s, b] += 1
+            inner[b] += 2 * (links[b] + constant * size * sizes[b]) + loop
         else:
             change_a, change_b = _exchange(graph, labels, i, j, links)
-            inner[a] += change_a
-            inner[b] += change_b
             difference -= degrees[j]
+            size -= node_sizes[j * stride]
+            inner[a] += change_a - constant * size * (2 * sizes[a] - size)
+            inner[b] += change_b + constant * size * (2 * sizes[b] + size)
             labels[j] = a
             _activate(indptr, indices, j, active)
+        sizes[a] -= size
+        sizes[b] += size
+        counts[s, a] -= size
+        counts[s, b] += size
         labels[i] = b
         _activate(indptr, indices, i, active)
         volumes[a] -= difference
@@ -204,16 +215,16 @@ def _activate(indptr, indices, i, active):
 
 
 @cached_njit(nogil=True)
-def _fits(counts, bounds, sizes, s, a, b):
-    """Whether all counts stay within their bounds if a node of kind s moves to b."""
+def _fits(counts, bounds, sizes, s, a, b, moved):
+    """Whether counts stay less than 1 beyond bounds if so much of a kind moves to b."""
     lower, upper = bounds
     for r in range(counts.shape[0]):
-        for cluster, change in ((a, -1), (b, 1)):
+        for cluster, change in ((a, -moved), (b, moved)):
             size = sizes[cluster] + change
-            count = counts[r, cluster] + (change if r == s else 0)
-            if count < math.floor(lower[r] * size * (1 + ROUNDING)):
+            count = counts[r, cluster] + (change if r == s else 0.0)
+            if count + 1 <= lower[r] * size * (1 + ROUNDING):
                 return False
-            if count > math.ceil(upper[r] * size * (1 - ROUNDING)):
+            if count - 1 >= upper[r] * size * (1 - ROUNDING):
                 return False
     return True
 

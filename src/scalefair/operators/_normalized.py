@@ -11,7 +11,12 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from scalefair._docs import documented
-from scalefair._entries import all_finite, equal_weight, ignore_fp_warnings
+from scalefair._entries import (
+    all_finite,
+    check_sample_weight,
+    equal_weight,
+    ignore_fp_warnings,
+)
 from scalefair.kernels import (
     block_gram,
     block_subtract,
@@ -29,13 +34,21 @@ shift : float, default=0.0
 regularization : float, default=0.0
     :math:`\\tau` as a multiple of the mean degree: :math:`\\tau / n` is added to every
     entry of `W`, and :math:`\\tau` to every degree; never formed.""",
+    "sample_weight": """\
+sample_weight : array-like of shape (n,), default=None
+    :math:`w > 0`: a node stands for so many copies that keep its edges, and are joined
+    to each other as it is to itself. :math:`D^{-1/2}` becomes the diagonal of
+    :math:`\\sqrt{w / d}`, so that the eigenvalues are those of the graph of copies, but
+    for zeros; the mean degree and :math:`n` above count copies. `W` is not changed.""",
     "degrees": """\
 tau : float
     Degree that the regularisation adds to every node.
+weights : ndarray of shape (n,), float64, or None
+    :math:`w`, None if all are 1.
 degrees : ndarray of shape (n,), float64
-    :math:`d = W 1 + \\tau`.
+    :math:`d = W 1 + \\tau`; with weights :math:`W w + \\tau`.
 inv_sqrt_degrees : ndarray of shape (n,), float64
-    :math:`d^{-1/2}`.""",
+    :math:`d^{-1/2}`; with weights :math:`\\sqrt{w / d}`.""",
     "references": """\
 References
 ----------
@@ -49,6 +62,18 @@ Fairness Constraints", section 2.2 and remark 2.3.""",
 class _Normalized(TypedOperator):
     """Degrees with the regularisation added, and its constant term in products."""
 
+    def _set_weights(self, sample_weight: Any) -> None:
+        self.weights = check_sample_weight(sample_weight, self.shape[0])
+        self.n_copies = float(self.shape[0])
+        if self.weights is not None:
+            self.n_copies = float(self.weights.sum())
+            if not self.weights.all():  # they are divided by
+                raise ValueError(
+                    f"sample_weight is 0 for {int((self.weights == 0).sum())} node(s), "
+                    f"the first at position {int(self.weights.argmin())}: leave them "
+                    "out of the affinity."
+                )
+
     def _set_degrees(self, degrees: Array, regularization: float) -> None:
         real = isinstance(regularization, Real) and math.isfinite(regularization)
         if not (real and regularization >= 0):
@@ -58,7 +83,9 @@ class _Normalized(TypedOperator):
         self.tau = 0.0
         if regularization > 0:
             with ignore_fp_warnings():
-                self.tau = float(regularization * (degrees / len(degrees)).sum())
+                share = 1.0 if self.weights is None else self.weights
+                mean = (degrees / self.n_copies * share).sum()
+                self.tau = float(regularization * mean)
                 degrees = degrees + self.tau
         # They are divided by: refuse what cannot be, and name a node.
         bad = np.flatnonzero(~np.isfinite(degrees))
@@ -75,11 +102,16 @@ class _Normalized(TypedOperator):
                 "regularization."
             )
         self.degrees = degrees
-        self.inv_sqrt_degrees = 1.0 / np.sqrt(degrees)
+        self.inv_sqrt_degrees = 1.0 / np.sqrt(self._lumped)
+
+    @property
+    def _lumped(self) -> Array:
+        """Degrees by weights: all that products need to know of either."""
+        return self.degrees if self.weights is None else self.degrees / self.weights
 
     def _set_constant(self) -> None:
         """Set c, in the type of the products: the constant adds ``c c^T``."""
-        c = np.sqrt(self.tau / self.shape[0] / self.degrees)  # at most n^{-1/2}
+        c = np.sqrt(self.tau / self.n_copies / self._lumped)  # at most sqrt(w_i / n)
         self._constant: np.ndarray = c.astype(self.dtype)[:, None]
 
     def _add_constant(self, X: np.ndarray, out: np.ndarray, alpha: float) -> None:
@@ -98,6 +130,7 @@ class NormalizedAffinity(_Normalized):
         Symmetric nonnegative affinity, any SciPy sparse format, int32 or int64
         indices. Symmetry is the caller's to check.
     %(regularization)s
+    %(sample_weight)s
     %(shift)s
     dtype : {np.float64, np.float32}, default=np.float64
         Type of the stored entries and of the products.
@@ -114,7 +147,7 @@ class NormalizedAffinity(_Normalized):
     Raises
     ------
     ValueError
-        If `W` is not square or not finite, a node has no positive degree, or
+        If `W` is not square or not finite, a node has no positive degree or weight, or
         `regularization` is not a finite number >= 0.
     TypeError
         If `W` is complex.
@@ -137,6 +170,7 @@ class NormalizedAffinity(_Normalized):
         W: Any,
         *,
         regularization: float = 0.0,
+        sample_weight: Any = None,
         shift: float = 0.0,
         dtype: Any = np.float64,
     ) -> None:
@@ -144,10 +178,13 @@ class NormalizedAffinity(_Normalized):
         _check_square_and_real(W)
         super().__init__(dtype, W.shape[0])
         self.shift = float(shift)
+        self._set_weights(sample_weight)
         self.indices, self.indptr = W.indices, W.indptr
         self._weight = equal_weight(W.data)
         with ignore_fp_warnings():
-            if self._weight is None:
+            if self.weights is not None:
+                degrees = self._weighted_degrees(W)
+            elif self._weight is None:
                 degrees = W @ np.ones(W.shape[0])  # in float64, unlike W.sum
             else:
                 degrees = self._weight * np.diff(W.indptr)
@@ -160,6 +197,16 @@ class NormalizedAffinity(_Normalized):
                     "the sums of rows are too small beside their entries."
                 )
         self._set_type()
+
+    def _weighted_degrees(self, W: sparse.csr_array) -> Array:
+        if self._weight is None:
+            return np.asarray(W @ self.weights)
+        # Without a number for each entry.
+        degrees = np.empty((W.shape[0], 1))
+        equal = np.ndarray(W.indices.shape, np.float64, np.ones(1), strides=(0,))
+        x = self._weight * np.asarray(self.weights)[:, None]
+        csr_matmat(W.indptr, W.indices, equal, x, degrees, 1.0, 0.0, 0.0)
+        return degrees[:, 0]
 
     @property
     def matrix(self) -> sparse.csr_array:
@@ -183,7 +230,7 @@ class NormalizedAffinity(_Normalized):
             self._data = self._data.astype(self.dtype, copy=False)
         else:
             self._data = np.ones(1, self.dtype)
-            self._scale = np.sqrt(self._weight / self.degrees).astype(self.dtype)
+            self._scale = np.sqrt(self._weight / self._lumped).astype(self.dtype)
         self._workspace: np.ndarray | None = None
         self._set_constant()
 
@@ -217,6 +264,7 @@ class NormalizedOperator(_Normalized):
     W : LinearOperator, sparse matrix or ndarray of shape (n, n)
         Symmetric affinity with positive row sums, those of the regularisation added.
     %(regularization)s
+    %(sample_weight)s
     %(shift)s
     dtype : {np.float64, np.float32} or None, default=None
         Type of the products, None that of `W`; degrees come from `W` as it is.
@@ -231,7 +279,7 @@ class NormalizedOperator(_Normalized):
     ------
     ValueError
         If `W` is not square, finite and symmetric (tested by random vectors), a node
-        has no positive degree, or one out of the range of `dtype`, or
+        has no positive degree or weight, or a degree out of the range of `dtype`, or
         `regularization` is not a finite number >= 0.
     TypeError
         If `W` is complex.
@@ -254,6 +302,7 @@ class NormalizedOperator(_Normalized):
         W: Any,
         *,
         regularization: float = 0.0,
+        sample_weight: Any = None,
         shift: float = 0.0,
         dtype: Any = None,
     ) -> None:
@@ -261,7 +310,8 @@ class NormalizedOperator(_Normalized):
         _check_square_and_real(W)
         super().__init__(_real_type(W) if dtype is None else dtype, W.shape[0])
         self.shift = float(shift)
-        probes, products = _probe(W)
+        self._set_weights(sample_weight)
+        probes, products = _probe(W, self.weights)
         self._set_degrees(products[0].copy(), regularization)
         _check_symmetry(probes, products, _real_type(W))
         self.W = W
@@ -272,7 +322,7 @@ class NormalizedOperator(_Normalized):
             self.W = self.W.astype(self.dtype)
         with ignore_fp_warnings():
             self._scale = self.inv_sqrt_degrees.astype(self.dtype)[:, None]
-            self._inverse_scale = np.sqrt(self.degrees).astype(self.dtype)[:, None]
+            self._inverse_scale = np.sqrt(self._lumped).astype(self.dtype)[:, None]
         if not (all_finite(self._scale) and all_finite(self._inverse_scale)):
             raise ValueError(
                 f"The degrees, {self.degrees.min():.1e} to {self.degrees.max():.1e}, "
@@ -301,13 +351,15 @@ def _real_type(W: LinearOperator) -> type[np.float32 | np.float64]:
     return np.float32 if W.dtype == np.float32 else np.float64
 
 
-def _probe(W: LinearOperator) -> tuple[Array, Array]:
-    """Test vectors, as rows, and their products in float64; the first is constant."""
+def _probe(W: LinearOperator, weights: Array | None) -> tuple[Array, Array]:
+    """Test vectors, times the weights, and products; the first is constant. By rows."""
     real = _real_type(W)
     probes: np.ndarray = np.random.default_rng(0).standard_normal((W.shape[0], 3))
     probes = probes.astype(real)
     probes /= np.abs(probes).max(axis=0)  # no product is larger than a row sum
     probes[:, 0] = 1
+    if weights is not None:
+        probes *= weights.astype(real)[:, None]
     with ignore_fp_warnings():
         products = np.asarray(W.matmat(probes))
     if np.iscomplexobj(products):

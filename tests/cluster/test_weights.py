@@ -1,0 +1,492 @@
+"""Weights of rows: repeated nodes, weighted shares, and what changes nothing."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
+from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
+
+from scalefair.cluster import (
+    FairKMeans,
+    FairSpectralClustering,
+    fair_assignment,
+    refine_partition,
+)
+from scalefair.cluster._base import PAPERS_METHOD
+from scalefair.cluster._new_nodes import new_affinity
+from scalefair.cluster._solvers import FairProblem
+from scalefair.datasets import make_fair_sbm
+from scalefair.metrics import balance_score, normalized_cut_score
+from scalefair.operators import NormalizedAffinity
+
+dask = pytest.importorskip("dask")
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Graph with loops, groups, and how often each node is repeated."""
+    data = make_fair_sbm(
+        300, n_clusters=3, n_groups=3, average_degree=40, random_state=1
+    )
+    W = sparse.csr_array(data.graph + sparse.eye_array(300))
+    return W, data.sensitive_features, np.random.default_rng(0).integers(1, 4, 300)
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    X, blob = make_blobs(300, n_features=3, centers=3, random_state=3)
+    groups = np.where(np.arange(300) % 3 == 0, blob % 2, np.arange(300) % 2)
+    return X, groups, np.random.default_rng(1).integers(1, 4, 300)
+
+
+def spectral(W, groups, weights=None, k=3, **options):
+    options = {"random_state": 0, "tol": 1e-9} | options
+    model = FairSpectralClustering(k, **options)
+    return model.fit(W, sensitive_features=groups, sample_weight=weights)
+
+
+def kmeans(X, groups, weights=None, **options):
+    model = FairKMeans(3, random_state=0, **options)
+    return model.fit(X, sensitive_features=groups, sample_weight=weights)
+
+
+# --- Weighted nodes are repeated nodes --------------------------------------------
+
+
+def in_blocks(W):
+    return [dask.delayed(W[:100]), dask.delayed(W[100:])]
+
+
+def check_repeated(one, many, copies):
+    """Equal eigenvalues, subspaces, labels and balances."""
+    node = np.repeat(np.arange(len(copies)), copies)
+    np.testing.assert_allclose(one.eigenvalues_, many.eigenvalues_, atol=1e-12)
+    assert one.fairness_violation_ < 1e-12
+    H = one.embedding_[node] / np.sqrt(copies[node, None])
+    np.testing.assert_allclose(H.T @ H, np.eye(H.shape[1]), atol=1e-10)
+    cosines = np.linalg.svd(H.T @ many.embedding_, compute_uv=False)
+    np.testing.assert_allclose(cosines, 1, atol=1e-6)
+    assert adjusted_rand_score(one.labels_[node], many.labels_) == 1
+    assert one.minimum_balance_ == pytest.approx(many.minimum_balance_)
+
+
+@pytest.mark.parametrize(
+    ("solver", "regularization", "keep"),
+    [
+        *itertools.product(
+            ["nullspace", "chebyshev", "lobpcg", "lanczos", "dual"],
+            [0.0, 0.1],
+            [sparse.csr_array],
+        ),
+        ("chebyshev", 0.1, aslinearoperator),
+        ("chebyshev", 0.0, in_blocks),
+    ],
+)
+def test_weighted_nodes_are_repeated_nodes(planted, solver, regularization, keep):
+    W, groups, copies = planted
+    node = np.repeat(np.arange(300), copies)
+    options = {"solver": solver, "regularization": regularization}
+    if keep is not sparse.csr_array:  # not refined: copies of a node can be divided
+        options["assign_labels"] = "kmeans"
+    one = spectral(keep(W), groups, copies, **options)
+    many = spectral(W[node][:, node], groups[node], **options)
+    check_repeated(one, many, copies)
+    # New nodes: those of the fit get their own rows, whatever they weigh.
+    extension, multiply = one._extension, new_affinity(one, W)
+    rows, _ = extension.embed(multiply, one.embedding_, one.eigenvalues_, [groups])
+    expected = one.embedding_ * (extension.scale / extension.weights)[:, None]
+    if regularization:
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(rows, expected, atol=1e-6 * abs(expected).max())
+    labels = one.predict(W, sensitive_features=groups)
+    again = many.predict(W[:, node], sensitive_features=groups)
+    assert adjusted_rand_score(labels, again) == 1
+    if keep is sparse.csr_array:
+        cut, expected_cut = (m.refinement_.cut_after for m in (one, many))
+        assert cut == pytest.approx(expected_cut)
+
+
+@pytest.mark.filterwarnings("ignore:solver=.admm. did not converge")
+def test_admm(planted):
+    # It solves another problem, from a start that depends on the number of nodes.
+    W, groups, copies = planted
+    model = spectral(W, groups, copies, solver="admm", tol=1e-4, max_iter=400)
+    other = spectral(W, groups, copies)
+    assert adjusted_rand_score(model.labels_, other.labels_) > 0.9
+    assert model.eigenvalues_[0] == pytest.approx(1)
+
+
+def test_a_kernel_of_repeated_rows(blobs):
+    X, groups, copies = blobs
+    node = np.repeat(np.arange(300), copies)
+    options = {"affinity": "rbf", "gamma": 0.1, "assign_labels": "kmeans"}
+    one = spectral(X, groups, copies, **options)
+    check_repeated(one, spectral(X[node], groups[node], **options), copies)
+
+
+@given(data=st.data())
+def test_fair_indicators_are_those_of_equal_weighted_shares(data):
+    # Half of the clusterings are two clusters in proportion, and so fair.
+    n, is_fair = data.draw(st.integers(3, 6)), data.draw(st.booleans())
+    each = st.lists(st.integers(1, 5), min_size=n, max_size=n)
+    weights, factor = np.array(data.draw(each)), data.draw(st.integers(1, 3))
+    groups = np.array(data.draw(each)) % 2
+    groups[:2] = 0, 1
+    weights, groups = np.append(weights, factor * weights), np.tile(groups, 2)
+    labels = np.repeat([0, 1], n)
+    if not is_fair:
+        labels = np.array(data.draw(st.lists(st.integers(0, 1), min_size=2 * n)))
+        labels = np.append(labels, np.zeros(2 * n, int))[: 2 * n]
+        labels[:2] = 0, 1
+    shares = {
+        Fraction(
+            int(weights[(labels == c) & (groups == 0)].sum()),
+            int(weights[labels == c].sum()),
+        )
+        for c in (0, 1)
+    }
+    rng = np.random.default_rng(int(weights.sum()))
+    W = rng.random((2 * n, 2 * n))
+    M = NormalizedAffinity(sparse.csr_array(W + W.T), sample_weight=weights)
+    indicators = labels[:, None] == [0, 1]
+    copies = np.ones(2 * n) if M.weights is None else M.weights
+    H = indicators * np.sqrt(copies * M.degrees)[:, None]
+    H /= np.linalg.norm(H, axis=0)
+    problem = FairProblem(M, groups, 2)
+    assert (problem.violation(H) < 1e-13) == (len(shares) == 1)
+    # D^{1/2} 1 is always fair, and an eigenvector.
+    top = np.sqrt(copies * M.degrees)[:, None]
+    assert problem.violation(top / np.linalg.norm(top)) < 1e-14
+    np.testing.assert_allclose(M @ top, top)
+
+
+# --- What changes nothing ---------------------------------------------------------
+
+
+def assigned(X, groups, weights=None, **options):
+    return fair_assignment(
+        X, X[:3], sensitive_features=groups, sample_weight=weights, **options
+    )
+
+
+def refined(W, groups, weights=None, **options):
+    labels = np.arange(W.shape[0]) % 3
+    return refine_partition(
+        W,
+        labels,
+        sensitive_features=groups,
+        sample_weight=weights,
+        random_state=0,
+        **options,
+    )
+
+
+def take(X, rows):
+    return X[rows][:, rows] if X.shape[0] == X.shape[1] else X[rows]
+
+
+FITS = {
+    "graph": (spectral, "planted", {}),
+    "papers": (spectral, "planted", {**PAPERS_METHOD, "connected_components": "all"}),
+    "operator": (
+        lambda W, *args: spectral(aslinearoperator(W), *args),
+        "planted",
+        {},
+    ),
+    "rbf": (spectral, "blobs", {"affinity": "rbf", "gamma": 0.1}),
+    "kmeans": (kmeans, "blobs", {}),
+    "balance": (kmeans, "blobs", {"min_balance": 0.5}),
+    "assignment": (assigned, "blobs", {}),
+    "refinement": (refined, "planted", {"regularization": 0.1}),
+}
+
+
+def labels_of(result):
+    return result.labels if hasattr(result, "labels") else result.labels_
+
+
+@pytest.fixture(params=FITS)
+def problem(request):
+    """A function that fits, rows, groups and weights; and its name."""
+    fit, name, options = FITS[request.param]
+    rows, groups, copies = request.getfixturevalue(name)
+    return lambda *args: fit(*args, **options), rows, groups, copies, request.param
+
+
+def test_equal_weights_the_unit_and_rows_without_weight(problem):
+    fit, rows, groups, copies, name = problem
+    plain = labels_of(fit(rows, groups))
+    for equal in (np.ones(300), np.full((300, 1), 3)):
+        np.testing.assert_array_equal(labels_of(fit(rows, groups, equal)), plain)
+    weighted = labels_of(fit(rows, groups, copies))
+    np.testing.assert_array_equal(labels_of(fit(rows, groups, 7 * copies)), weighted)
+    # A row without weight is no row.
+    counted = np.arange(300) % 4 > 0
+    weights = np.where(counted, copies, 0)
+    if name == "refinement":
+        with pytest.raises(ValueError, match=r"0 for 75 node\(s\), the first at posi"):
+            fit(rows, groups, weights)
+        return
+    labels = labels_of(fit(rows, groups, weights))
+    without = labels_of(fit(take(rows, counted), groups[counted], weights[counted]))
+    if name == "assignment":  # its centres are the first rows
+        without = fair_assignment(
+            rows[counted],
+            rows[:3],
+            sensitive_features=groups[counted],
+            sample_weight=weights[counted],
+        ).labels
+    assert adjusted_rand_score(labels[counted], without) == 1
+    is_graph = rows.shape[0] == rows.shape[1] or name == "rbf"
+    assert set(labels[~counted]) == ({-1} if is_graph else {0, 1, 2})
+
+
+def test_isolated_nodes_without_weight_and_parts(planted):
+    W, groups, copies = planted
+    W = sparse.block_diag([W, [[0.0]], np.ones((3, 3))], format="csr")
+    groups, weights = np.append(groups, [0, 0, 1, 2]), np.append(copies, [0, 2, 2, 2])
+    model = spectral(W, groups, weights, connected_components="largest")
+    np.testing.assert_array_equal(
+        np.flatnonzero(model.labels_ < 0), np.arange(300, 304)
+    )
+    with pytest.raises(ValueError, match="2 connected components"):
+        spectral(W, groups, weights, regularization=0)
+    labels = spectral(W, groups, weights, k=4).labels_
+    np.testing.assert_array_equal(np.flatnonzero(labels < 0), [300])
+
+
+def test_rows_without_weight_are_predicted(planted, blobs):
+    W, groups, copies = planted
+    weights = np.where(np.arange(300) % 4, copies, 0)
+    model = spectral(W, groups, weights)
+    labels = model.predict(W, sensitive_features=groups)
+    whole = spectral(W, groups).labels_
+    assert adjusted_rand_score(labels[weights == 0], whole[weights == 0]) > 0.8
+    X, groups, _ = blobs
+    model = kmeans(X, groups, weights)
+    np.testing.assert_array_equal(
+        model.predict(X[weights == 0]), model.labels_[weights == 0]
+    )
+
+
+def test_the_graph_of_neighbors_is_built_first(blobs):
+    X, groups, copies = blobs
+    options = {"affinity": "nearest_neighbors", "connected_components": "all"}
+    one, plain = spectral(X, groups, copies, **options), spectral(X, groups, **options)
+    assert abs(one.affinity_matrix_ - plain.affinity_matrix_).max() == 0
+    again = spectral(one.affinity_matrix_, groups, copies, connected_components="all")
+    np.testing.assert_array_equal(one.labels_, again.labels_)
+
+
+# --- Weighted shares --------------------------------------------------------------
+
+
+def beyond(labels, groups, weights, k, tolerance):
+    """Largest weight of a group beyond its share, in rows of average weight."""
+    worst, shares = 0.0, np.bincount(groups, weights) / weights.sum()
+    for cluster, s in itertools.product(range(k), range(len(shares))):
+        inside = labels == cluster
+        total, weight = weights[inside].sum(), weights[inside & (groups == s)].sum()
+        low = max(1 - tolerance, 0) * shares[s] * total - weight
+        worst = max(worst, low, weight - (1 + tolerance) * shares[s] * total)
+    return worst / weights.mean()
+
+
+def table(seed, n, k, h, spread=1.0):
+    rng = np.random.default_rng(seed)
+    centers = rng.standard_normal((k, 2))
+    cluster = np.append(np.arange(k), rng.integers(0, k, n - k))
+    groups = np.where(rng.random(n) < 0.7, cluster % h, rng.integers(0, h, n))
+    groups[:h] = np.arange(h)
+    X = centers[cluster] + 0.3 * rng.standard_normal((n, 2))
+    return X, centers, groups, rng.gamma(1 / spread, size=n) + 0.1
+
+
+def checked(X, centers, groups, weights, tolerance=0.1, **options):
+    """What every result promises, from the definitions."""
+    options |= {"sensitive_features": groups, "sample_weight": weights}
+    result = fair_assignment(X, centers, tolerance=tolerance, **options)
+    k, C = len(centers), ((X[:, None] - centers) ** 2).sum(axis=2) * weights[:, None]
+    excess = beyond(result.labels, groups, weights, k, tolerance) - 1
+    assert result.max_violation == pytest.approx(max(excess, 0), abs=1e-9)
+    assert result.cost == pytest.approx(C[np.arange(len(X)), result.labels].sum())
+    assert result.nearest_cost == pytest.approx(C.min(axis=1).sum())
+    assert result.nearest_cost <= result.lower_bound * (1 + 1e-12)
+    assert result.lower_bound <= result.cost
+    assert np.bincount(result.labels, minlength=k).min() > 0
+    return result
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.2, 2.0])
+@pytest.mark.parametrize(
+    ("n", "k", "h", "seed"), [(8, 2, 2, 0), (7, 3, 2, 1), (7, 3, 3, 2), (8, 3, 2, 3)]
+)
+def test_lower_bound_against_enumeration(n, k, h, seed, tolerance):
+    X, centers, groups, weights = table(seed, n, k, h)
+    result = checked(X, centers, groups, weights, tolerance)
+    C = ((X[:, None] - centers) ** 2).sum(axis=2) * weights[:, None]
+    optimum = min(
+        C[np.arange(n), labels].sum()
+        for labels in map(np.array, itertools.product(range(k), repeat=n))
+        if beyond(labels, groups, weights, k, tolerance) <= 1
+    )
+    assert result.lower_bound <= optimum * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("spread", [0.3, 2.0])
+@pytest.mark.parametrize("tolerance", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize(("n", "k", "h"), [(2000, 4, 3), (25_000, 6, 2)])
+def test_shares_of_weights(n, k, h, tolerance, spread):
+    X, centers, groups, weights = table(0, n, k, h, spread)
+    result = checked(X, centers, groups, weights, tolerance)
+    assert result.n_moved > 0
+    assert result.max_violation < 1  # seen: 0 to 0.3
+    assert result.gap < 20 / n
+    unweighted = fair_assignment(
+        X, centers, sensitive_features=groups, tolerance=tolerance
+    )
+    ignored = beyond(unweighted.labels, groups, weights, k, tolerance) - 1
+    assert ignored > result.max_violation
+
+
+def test_several_attributes_each():
+    X, centers, groups, weights = table(0, 2000, 4, 3)
+    second = np.random.default_rng(1).integers(0, 2, 2000)
+    second = np.where(X[:, 0] > 0, second, 0)
+    result = fair_assignment(
+        X,
+        centers,
+        sensitive_features=np.column_stack([groups, second]),
+        attributes="each",
+        sample_weight=weights,
+    )
+    for column in (groups, second):
+        assert beyond(result.labels, column, weights, 4, 0.1) < 2
+    assert result.gap < 0.01
+
+
+def test_small_and_empty_clusters():
+    X, centers, groups, weights = table(0, 600, 3, 2)
+    centers = np.vstack([centers, [[30.0, 30.0], [31.0, 30.0]]])  # nobody is near
+    result = checked(X, centers, groups, weights, 0.3, min_size=40)
+    sizes = np.bincount(result.labels, weights) / weights.mean()
+    assert sizes.min() >= 40
+    # Others lose the rows that are cheapest, whatever the group.
+    assert result.max_violation < 10  # seen: 4.2
+    checked(X, centers, groups, weights)
+    few = np.arange(5)
+    checked(X[few], centers, np.arange(5) % 2, weights[few], 5.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"min_balance": 0.2}, {"attributes": "each"}])
+def test_kmeans_by_weights(blobs, options):
+    X, groups, _ = blobs
+    weights = np.random.default_rng(2).gamma(2.0, size=300) * (1 + 4 * groups)
+    columns = groups
+    if options.get("attributes"):
+        columns = np.column_stack([groups, np.arange(300) % 5 % 2])
+    model = kmeans(X, columns, weights, **options)
+    for c, centre in enumerate(model.cluster_centers_):
+        inside = model.labels_ == c
+        mean = np.average(X[inside], axis=0, weights=weights[inside])
+        np.testing.assert_allclose(centre, mean)
+    distances = ((X - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
+    assert model.inertia_ == pytest.approx(weights @ distances)
+    assert beyond(model.labels_, groups, weights, 3, 0.1) <= 2
+    population = np.bincount(groups, weights)
+    ratio = population.min() / population.max()
+    assert model.minimum_balance_ == pytest.approx(model.balance_.min())
+    if len(options) == 0:
+        assert (model.balance_ > 0.6 * ratio).all()
+        # Repeated rows have the same balance, and the metric says so.
+        copies = np.ceil(3 * weights / weights.mean()).astype(int)
+        repeated = np.repeat(np.arange(300), copies)
+        model = kmeans(X, groups, copies)
+        np.testing.assert_allclose(
+            model.balance_,
+            balance_score(
+                model.labels_[repeated],
+                sensitive_features=groups[repeated],
+                average=None,
+            ),
+        )
+    with pytest.raises(ValueError, match="above the balance of the population"):
+        kmeans(X, groups, np.where(groups, 9.0, 1.0), min_balance=0.5)
+
+
+# --- Refinement -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("regularization", [0.0, 0.3])
+@pytest.mark.parametrize("tolerance", [0.0, 0.2])
+def test_refinement_of_repeated_nodes(planted, regularization, tolerance):
+    W, groups, copies = planted[0].copy(), *planted[1:]
+    W.data = np.random.default_rng(0).gamma(1.0, size=W.nnz)
+    W = sparse.csr_array(W + W.T)
+    result = refined(
+        W, groups, copies, regularization=regularization, tolerance=tolerance
+    )
+    node = np.repeat(np.arange(300), copies)
+    for cut, labels in (
+        (result.cut_before, np.arange(300) % 3),
+        (result.cut_after, result.labels),
+    ):
+        expected = normalized_cut_score(
+            W[node][:, node], labels[node], regularization=regularization
+        )
+        assert cut == pytest.approx(expected, abs=1e-9)
+    assert result.cut_after < 0.95 * result.cut_before
+    weights = copies.astype(float)
+    before = beyond(np.arange(300) % 3, groups, weights, 3, tolerance)
+    after = beyond(result.labels, groups, weights, 3, tolerance)
+    assert after <= max(before, 1)
+
+
+def test_nodes_of_several_attributes_exchange_if_they_weigh_the_same(planted):
+    W, groups, copies = planted
+    columns = np.column_stack([groups, np.arange(300) % 2])
+    result = refined(W, columns, copies, attributes="each", tolerance=5.0)
+    assert result.n_moved > 0
+    start = np.arange(300) % 3
+    for kind in np.unique(np.column_stack([columns, copies]), axis=0):
+        alike = (np.column_stack([columns, copies]) == kind).all(axis=1)
+        np.testing.assert_array_equal(
+            np.bincount(result.labels[alike], minlength=3),
+            np.bincount(start[alike], minlength=3),
+        )
+
+
+# --- Bad weights ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w, g: w[:-1], r"one weight per sample, got shape \(299,\)"),
+        (lambda w, g: np.where(np.arange(300) == 7, np.nan, w), "first at position 7"),
+        (lambda w, g: np.where(np.arange(300) == 8, -1, w), "negative, the first at "),
+        (lambda w, g: 0 * w, "zero for all samples"),
+        (lambda w, g: np.where(g == 1, 0, w), r"0 for all samples of 1 group\(s\): 1"),
+        (lambda w, g: ["many"] * 300, "real numbers"),
+    ],
+)
+def test_bad_weights(problem, change, message):
+    fit, rows, groups, copies, _ = problem
+    with pytest.raises(ValueError, match=message):
+        fit(rows, groups, change(copies.astype(float), groups))
+
+
+def test_fewer_rows_with_weight_than_clusters(blobs):
+    X, groups, _ = blobs
+    weights = np.zeros(300)
+    weights[[0, 1]] = 1
+    groups = np.arange(300) % 2
+    for fit in (kmeans, assigned):
+        with pytest.raises(ValueError, match=r"=2 with weight|3 centers for 2 rows"):
+            fit(X, groups, weights)
