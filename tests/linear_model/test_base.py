@@ -293,7 +293,7 @@ def test_some_take_rows_in_memory_alone(fit):
 class _Alternating:
     """The checks do not know sensitive_features: two groups by turns in each class."""
 
-    def fit(self, X, y, *, sensitive_features=None):
+    def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
         if sensitive_features is None:
             sensitive_features = np.arange(_num_samples(X)) % 2
             if isinstance(self, PartiallyFairClassifierCV) and y is not None:
@@ -301,7 +301,8 @@ class _Alternating:
                 for label in np.unique(labels):
                     rows = np.flatnonzero(labels == label)
                     sensitive_features[rows] = np.arange(rows.size) % 2 == 0
-        return super().fit(X, y, sensitive_features=sensitive_features)
+        rows = {"sensitive_features": sensitive_features}
+        return super().fit(X, y, sample_weight=sample_weight, **rows)
 
 
 class _PartiallyFair(_Alternating, PartiallyFairClassifier):
