@@ -74,10 +74,10 @@ class LabeledRows:
         for _, groups, codes in compared:
             check_group_weights(weights, groups, codes)
         if weights is not None and np.ptp(signs[weights > 0]) == 0:
-            lost = classes[int(signs[weights > 0][0] < 0)]
+            lost = classes.tolist()[int(signs[weights > 0][0] < 0)]
             raise ValueError(
-                f"sample_weight is 0 for all rows labelled {lost!r}: there is nothing "
-                "to tell apart."
+                f"sample_weight is 0 for all rows of the class {lost!r}: there is "
+                "nothing to tell apart."
             )
         names, all_groups, columns = map(list, zip(*compared, strict=True))
         codes, members = columns[0], np.arange(len(all_groups[0]))[:, None]
