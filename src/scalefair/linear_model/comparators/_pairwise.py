@@ -317,7 +317,11 @@ class RowCells:
     """Cells represented by their rows, for many features."""
 
     def __init__(
-        self, X: Any, units: FeatureUnits, pairs: CellPairs, weights: Array | None
+        self,
+        X: Any,
+        units: FeatureUnits,
+        pairs: CellPairs,
+        weights: Array | None = None,
     ) -> None:
         self._X = X
         self._units = units
