@@ -55,12 +55,12 @@ def loss_twin(kind, signs, h):
     return 0.5 * (h - signs) ** 2, h - signs
 
 
-def sums_twin(X, codes, h, slopes, n_codes, edges, n_powers):
+def sums_twin(X, codes, h, slopes, n_codes, edges, n_powers, weights=1.0):
     """Gradient, moments and sums from their definitions."""
     Z = with_ones(X)
     of_code = codes == np.arange(n_codes)[:, None]
     gradient = (of_code * slopes) @ Z
-    above = of_code[:, None] & (h > edges[:, None])
+    above = (of_code[:, None] & (h > edges[:, None])) * weights
     moments = np.stack([above @ h**power for power in range(3)], axis=2)
     sums = np.stack([(above * h**power) @ Z for power in range(n_powers)], axis=2)
     return gradient, moments, sums
@@ -88,6 +88,27 @@ def test_score_pass(kind, n_powers, centre, dense):
     )
     assert loss == pytest.approx(values.sum(), rel=1e-13)
     check(actual, sums_twin(X, codes, h - centre, slopes, 3, edges, n_powers))
+
+
+@pytest.mark.parametrize("kind", [LOGISTIC, HINGE, SQUARED])
+@pytest.mark.parametrize("dense", [False, True])
+def test_weights_multiply_all_sums(kind, dense, same_bits):
+    X, codes, signs, B = problem(5000)
+    X = X.toarray() if dense else X
+    weights = np.random.default_rng(1).random(5000) * (np.arange(5000) % 3)
+    h = (with_ones(X) * B[codes]).sum(axis=1)
+    values, slopes = loss_twin(kind, signs, h)
+    table = row_table(X)
+    expected = sums_twin(X, codes, h, weights * slopes, 3, EDGES, 2, weights)
+    loss, *actual = score_pass(table, codes, signs, kind, B, EDGES, 0.0, 2, weights)
+    assert loss == pytest.approx(weights @ values, rel=1e-13)
+    check(actual, expected)
+    total, derivatives = score_losses(h, signs, kind, weights)
+    assert total == pytest.approx(weights @ values, rel=1e-13)
+    np.testing.assert_allclose(derivatives, weights * slopes, rtol=1e-13, atol=1e-300)
+    bins = (3, B.shape[1]), EDGES, 0.0, 2, weights
+    check(bin_pass(table, codes, h, derivatives, *bins), expected)
+    same_bits(lambda: bin_pass(table, codes, h, derivatives, *bins))
 
 
 # Around multiples of the blocks of 128 rows and the chunks of 2048.

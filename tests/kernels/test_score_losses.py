@@ -45,6 +45,19 @@ def test_sums_and_slopes(width, m, n_codes):
     )
 
 
+def test_weights_multiply_sums():
+    rng = np.random.default_rng(0)
+    scores, codes = 2 * rng.standard_normal(5000), rng.integers(0, 3, 5000)
+    weights = rng.random(5000) * (np.arange(5000) % 3)
+    expected = (
+        by_code(weights[:, None] * values, codes, 3)
+        for values in parts(scores, THETA, 0.5)
+    )
+    actual = sigmoid_sums(scores, codes, THETA, 0.5, 3, weights)
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, e, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("spread", [1.0, 100.0, 299.0, 301.0, 1e4, 1e300])
 def test_nothing_overflows(spread):
     theta = np.array([-0.5, 0.0, 0.5]) * spread

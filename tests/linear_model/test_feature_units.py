@@ -177,7 +177,7 @@ def test_spread_of_columns():
         whole = column_spread(container(X))
         parts = column_spread(container(X[:20])).merge(column_spread(container(X[20:])))
         chosen = np.arange(300) % 3 == 0
-        third = column_spread(container(X), chosen)
+        third = column_spread(container(X), chosen.astype(float))
         for spread, rows in ((whole, X), (parts, X), (third, X[chosen])):
             assert isinstance(spread, ColumnSpread)
             assert spread.n_rows == len(rows)

@@ -6,7 +6,8 @@ add up 1, h, h^2, the rows and, if asked, the rows times h. Added from the top, 
 are sums over the rows above each edge. A function of the score that is zero below
 all edges and piecewise linear or quadratic between them has its mean over each
 code, and the gradient of that mean, in these sums: any number of such functions
-cost one pass.
+cost one pass. All sums are weighted if rows have weights; without them the compiled
+code is that of rows that all count once.
 
 Rows are a table of three arrays, see `row_table`. They are cut into chunks by the
 sizes alone and the sums of the chunks are added in their order, so that a result is
@@ -28,6 +29,7 @@ from scalefair.kernels._arrays import (
     IntArray,
     RowTable,
     row_chunks,
+    row_weight,
 )
 
 # Losses of a score against a label of -1 or 1.
@@ -59,12 +61,14 @@ def score_pass(
     edges: Float64Array,
     centre: float,
     n_powers: int,
+    weights: Float64Array | None = None,
 ) -> tuple[float, Float64Array, Float64Array, Float64Array]:
     """Return the loss of all rows, its gradients, and sums of rows above edges.
 
     Codes are not checked, `signs` are -1 or 1, `kind` is LOGISTIC, HINGE or SQUARED.
     `edges` increase, less `centre`, which is subtracted from scores before they are
-    counted; a score on an edge is not above it.
+    counted; a score on an edge is not above it. `weights` of the rows multiply all that
+    is summed; None counts each row once.
 
     Returns
     -------
@@ -79,7 +83,7 @@ def score_pass(
     """
     chunks, sums = _workspace(table, codes, B.shape, edges, n_powers)
     losses = np.empty(len(chunks) - 1)
-    arguments = codes, signs, kind, B, edges, centre, chunks, losses
+    arguments = codes, signs, weights, kind, B, edges, centre, chunks, losses
     _score_and_add(len(losses), table, sums, *arguments)
     return float(losses.sum()), *_accumulate(*sums)
 
@@ -93,24 +97,29 @@ def bin_pass(
     edges: Float64Array,
     centre: float,
     n_powers: int,
+    weights: Float64Array | None = None,
 ) -> _Sums:
     """Return the gradient, moments and sums of `score_pass` for given scores.
 
-    `slopes` are derivatives of a loss in the scores; `shape` is ``(n_codes, n + 1)``.
+    `slopes` are derivatives of a weighted loss in the scores; `shape` is
+    ``(n_codes, n + 1)``.
     """
     chunks, sums = _workspace(table, codes, shape, edges, n_powers)
-    arguments = codes, scores, slopes, edges, centre, chunks
+    arguments = codes, scores, slopes, weights, edges, centre, chunks
     _add(len(chunks) - 1, table, sums, *arguments)
     return _accumulate(*sums)
 
 
 def score_losses(
-    scores: Float64Array, signs: Float64Array, kind: int
+    scores: Float64Array,
+    signs: Float64Array,
+    kind: int,
+    weights: Float64Array | None = None,
 ) -> tuple[float, Float64Array]:
-    """Return the sum of the losses of scores, and their derivatives."""
+    """Return the weighted sum of the losses of scores, and their derivatives."""
     slopes = np.empty_like(scores)
     losses = np.empty(-(-scores.shape[0] // BLOCK_ROWS))
-    _losses(len(losses), kind, signs, scores, losses, slopes)
+    _losses(len(losses), kind, signs, weights, scores, losses, slopes)
     return float(losses.sum()), slopes
 
 
@@ -263,8 +272,11 @@ def _block_scores(table, codes, B, start, stop, scores):
 
 
 @cached_njit(nogil=True)
-def _block_losses(kind, signs, scores, start, stop, slopes):
+def _block_losses(kind, signs, weights, scores, start, stop, slopes):
     """Sum of the losses of a block of rows; writes their derivatives."""
+    # Numba compiles either this branch or the other.
+    if weights is not None:
+        return _weighted_losses(kind, signs, weights, scores, start, stop, slopes)
     total = 0.0
     if kind == LOGISTIC:
         # One logarithm for all: the product of a block is at most 2^128.
@@ -289,7 +301,28 @@ def _block_losses(kind, signs, scores, start, stop, slopes):
 
 
 @cached_njit(nogil=True)
-def _add_block(table, codes, scores, slopes, start, stop, edges, centre, out):
+def _weighted_losses(kind, signs, weights, scores, start, stop, slopes):
+    total = 0.0
+    for q in range(stop - start):
+        weight, sign = weights[start + q], signs[start + q]
+        margin = sign * scores[q]
+        if kind == LOGISTIC:
+            t = math.exp(-abs(margin))
+            loss = max(-margin, 0.0) + math.log1p(t)
+            slope = -sign * (t if margin > 0 else 1.0) / (1 + t)
+        elif kind == HINGE:
+            loss = max(1 - margin, 0.0)
+            slope = -sign if margin < 1 else 0.0
+        else:
+            slope = scores[q] - sign
+            loss = 0.5 * slope**2
+        total += weight * loss
+        slopes[q] = weight * slope
+    return total
+
+
+@cached_njit(nogil=True)
+def _add_block(table, codes, scores, slopes, weights, start, stop, edges, centre, out):
     """Add a block of rows to the sums of its chunk."""
     indptr, indices, data = table
     gradient, moments, sums = out
@@ -305,12 +338,13 @@ def _add_block(table, codes, scores, slopes, start, stop, edges, centre, out):
         _add_row(indptr, indices, data, i, slopes[q], gradient[code])
         if e < 0:
             continue
-        moments[code, e, 0] += 1
-        moments[code, e, 1] += h
-        moments[code, e, 2] += h * h
-        _add_row(indptr, indices, data, i, 1.0, sums[code, e, 0])
+        weight = row_weight(weights, i)
+        moments[code, e, 0] += weight
+        moments[code, e, 1] += weight * h
+        moments[code, e, 2] += weight * h * h
+        _add_row(indptr, indices, data, i, weight, sums[code, e, 0])
         if sums.shape[2] == 2:
-            _add_row(indptr, indices, data, i, h, sums[code, e, 1])
+            _add_row(indptr, indices, data, i, weight * h, sums[code, e, 1])
 
 
 # Parallel functions contain only the loop, because their bodies compile slowly, once
@@ -329,13 +363,12 @@ def _chunk_scores(c, table, codes, B, chunks, scores):
 
 
 @parallel(lambda n, kind, signs, *_: 10 * signs.size)
-def _losses(n_blocks, kind, signs, scores, losses, slopes):
+def _losses(n_blocks, kind, signs, weights, scores, losses, slopes):
     for c in numba.prange(n_blocks):
         start = c * BLOCK_ROWS
         stop = min(start + BLOCK_ROWS, scores.shape[0])
-        losses[c] = _block_losses(
-            kind, signs, scores[start:stop], start, stop, slopes[start:stop]
-        )
+        h, d = scores[start:stop], slopes[start:stop]
+        losses[c] = _block_losses(kind, signs, weights, h, start, stop, d)
 
 
 @parallel(lambda n, table, sums, codes, *_: 15 * codes.size + 3 * table[2].size)
@@ -345,7 +378,9 @@ def _score_and_add(n_chunks, table, sums, *arguments):
 
 
 @cached_njit(nogil=True)
-def _score_chunk(c, table, sums, codes, signs, kind, B, edges, centre, chunks, losses):
+def _score_chunk(
+    c, table, sums, codes, signs, weights, kind, B, edges, centre, chunks, losses
+):
     # Each chunk has sums of its own. A block goes through three steps in the cache:
     # scores, losses with their derivatives, and sums.
     out = sums[0][c], sums[1][c], sums[2][c]
@@ -354,8 +389,9 @@ def _score_chunk(c, table, sums, codes, signs, kind, B, edges, centre, chunks, l
     for start in range(chunks[c], chunks[c + 1], BLOCK_ROWS):
         stop = min(start + BLOCK_ROWS, chunks[c + 1])
         _block_scores(table, codes, B, start, stop, scores)
-        losses[c] += _block_losses(kind, signs, scores, start, stop, slopes)
-        _add_block(table, codes, scores, slopes, start, stop, edges, centre, out)
+        losses[c] += _block_losses(kind, signs, weights, scores, start, stop, slopes)
+        block = codes, scores, slopes, weights, start, stop
+        _add_block(table, *block, edges, centre, out)
 
 
 @parallel(lambda n, table, sums, codes, *_: 5 * codes.size + 2 * table[2].size)
@@ -365,11 +401,11 @@ def _add(n_chunks, table, sums, *arguments):
 
 
 @cached_njit(nogil=True)
-def _add_chunk(c, table, sums, codes, scores, slopes, edges, centre, chunks):
+def _add_chunk(c, table, sums, codes, scores, slopes, weights, edges, centre, chunks):
     start, stop = chunks[c], chunks[c + 1]
     h, d = scores[start:stop], slopes[start:stop]
     out = sums[0][c], sums[1][c], sums[2][c]
-    _add_block(table, codes, h, d, start, stop, edges, centre, out)
+    _add_block(table, codes, h, d, weights, start, stop, edges, centre, out)
 
 
 @parallel(lambda table, codes, weights, *_: 0.5 * table[2].size * weights.shape[1])

@@ -27,7 +27,7 @@ import numba
 import numpy as np
 
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import Float64Array, IntArray
+from scalefair.kernels._arrays import Float64Array, IntArray, row_weight
 
 # Rows of a chunk at least.
 CHUNK_ROWS = 2048
@@ -44,18 +44,21 @@ def sigmoid_sums(
     theta: Float64Array,
     width: float,
     n_codes: int,
+    weights: Float64Array | None = None,
 ) -> tuple[Float64Array, Float64Array]:
     """Return sums of both parts, and of their derivatives, over rows of each code.
 
     At p thresholds `theta`, with `width` scores per unit of the sigmoid; both are
-    (n_codes, 2 p): the plus parts, then the minus parts.
+    (n_codes, 2 p): the plus parts, then the minus parts. `weights` of the rows multiply
+    what is summed; None counts each once.
     """
     # A power of two, at most 64.
     max_chunks = max(1, min(64, scores.shape[0] // CHUNK_ROWS))
     n_chunks = 2 ** (max_chunks.bit_length() - 1)
     chunks = np.linspace(0, scores.shape[0], n_chunks + 1).astype(np.int64)
     partial = np.zeros((n_chunks, n_codes, 2, 2 * theta.shape[0]))
-    _sums(n_chunks, scores, *_products(theta, width), codes, chunks, partial)
+    products = _products(theta, width)
+    _sums(n_chunks, scores, *products, codes, weights, chunks, partial)
     total = partial.sum(axis=0)
     return total[:, 0], total[:, 1]
 
@@ -152,12 +155,15 @@ def _sums(n_chunks, scores, *arguments):
 
 
 @cached_njit(nogil=True)
-def _chunk_sums(c, scores, theta, width, centre, factors, codes, chunks, partial):
+def _chunk_sums(
+    c, scores, theta, width, centre, factors, codes, weights, chunks, partial
+):
     out = partial[c]
     n = theta.shape[0]
     buffer = np.empty((2, n))
     for i in range(chunks[c], chunks[c + 1]):
         _sigmoids(scores[i], theta, width, centre, factors, buffer)
+        weight = row_weight(weights, i)
         # Plus parts from 0 to n, minus parts from n on.
         values = out[codes[i], 0]
         slopes = out[codes[i], 1]
@@ -165,10 +171,14 @@ def _chunk_sums(c, scores, theta, width, centre, factors, codes, chunks, partial
             x = (scores[i] - theta[p]) / width
             share, slope = buffer[0, p], buffer[1, p]
             above = x > 0
-            values[p] += 0.5 + 0.25 * x if above else share
-            values[n + p] += max(0.5 + 0.25 * x - share, 0.0) if above else 0.0
-            slopes[p] += 0.25 / width if above else slope / width
-            slopes[n + p] += max(0.25 - slope, 0.0) / width if above else 0.0
+            plus = 0.5 + 0.25 * x if above else share
+            minus = max(0.5 + 0.25 * x - share, 0.0) if above else 0.0
+            values[p] += weight * plus
+            values[n + p] += weight * minus
+            plus_slope = 0.25 / width if above else slope / width
+            minus_slope = max(0.25 - slope, 0.0) / width if above else 0.0
+            slopes[p] += weight * plus_slope
+            slopes[n + p] += weight * minus_slope
 
 
 @parallel(lambda n, scores, theta, *_: 3 * scores.size * (1 + theta.size))
@@ -198,6 +208,7 @@ def family_moments(
     n_sets: int,
     edges: Float64Array,
     centres: Float64Array,
+    weights: Float64Array | None = None,
 ) -> tuple[Float64Array, IntArray]:
     """Return sums over the rows above edges, and the highest edge below each row.
 
@@ -209,6 +220,8 @@ def family_moments(
         Set of each code, below `n_sets`, or -1.
     edges, centres : ndarray of shape (n_families, n_edges) and (n_families,)
         Edges, which increase, less their centre; a score on an edge is not above it.
+    weights : ndarray of shape (m,) or None
+        How often each row counts; None: once.
 
     Returns
     -------
@@ -221,7 +234,8 @@ def family_moments(
     n_chunks = max(1, min(16, m // MIN_CHUNK_ROWS))
     partial = np.zeros((n_chunks, n_families, n_sets, n_edges, 3))
     bin_index = np.empty((m, n_families), np.int32)
-    _add_moments(n_chunks, scores, codes, sets, edges, centres, bin_index, partial)
+    arguments = codes, sets, edges, centres, weights, bin_index, partial
+    _add_moments(n_chunks, scores, *arguments)
     moments = partial.sum(axis=0)
     return np.cumsum(moments[:, :, ::-1], axis=2)[:, :, ::-1], bin_index
 
@@ -253,12 +267,12 @@ def _add_moments(n_chunks, scores, *arguments):
 
 @cached_njit(nogil=True)
 def _chunk_moments(
-    c, n_chunks, scores, codes, sets, edges, centres, bin_index, partial
+    c, n_chunks, scores, codes, sets, edges, centres, weights, bin_index, partial
 ):
     m, n_families, n_edges = scores.shape[0], edges.shape[0], edges.shape[1]
     moments = partial[c]
     for i in range(c * m // n_chunks, (c + 1) * m // n_chunks):
-        code = codes[i]
+        code, weight = codes[i], row_weight(weights, i)
         for f in range(n_families):
             k = sets[f, code]
             if k < 0:
@@ -274,9 +288,9 @@ def _chunk_moments(
             low += (n_edges > 0) and edges[f, low] < h
             bin_index[i, f] = low - 1
             if low > 0:
-                moments[f, k, low - 1, 0] += 1
-                moments[f, k, low - 1, 1] += h
-                moments[f, k, low - 1, 2] += h * h
+                moments[f, k, low - 1, 0] += weight
+                moments[f, k, low - 1, 1] += weight * h
+                moments[f, k, low - 1, 2] += weight * h * h
 
 
 @parallel(lambda n, scores, codes, sets, *_: 5 * scores.size * sets.shape[0])

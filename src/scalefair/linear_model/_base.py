@@ -22,6 +22,7 @@ from scalefair._entries import (
     canonical,
     check_array,
     check_features,
+    check_sample_weight,
     ignore_fp_warnings,
     validate_data,
 )
@@ -69,6 +70,12 @@ max_groups : int, default=100
     Most groups: more look like a number, such as an age, and are refused.
 min_group_size : int, default=2
     Fewest rows of a group. Groups of fewer than 30 are warned of in any case.""",
+    "sample_weight": """\
+sample_weight : array-like of shape (m,), default=None
+    Weights of the rows, not negative, for survey or repeated rows: 2 is the row twice,
+    0 no row. Losses, shares, ranks and gaps are weighted. Their unit does not matter.
+    For what noise does, `interaction_alpha` and group sizes, weighted rows count as
+    :math:`(\\sum w)^2 / \\sum w^2`.""",
     "group_weights_": """\
 coef_ : ndarray of shape (n_rows, n_features)
     Coefficients: the first row shared by all groups, the others what each
@@ -176,12 +183,20 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Train the classifier.
 
         Parameters
         ----------
         %(rows_in_memory)s
+        %(sample_weight)s
 
         %(trained)s
 
@@ -194,7 +209,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
 
         %(warns)s
         """
-        rows = self._check_training(X, y, sensitive_features)
+        rows = self._check_training(X, y, sensitive_features, sample_weight)
         rows.warn_few()
         self._train(rows)
         return self
@@ -309,18 +324,25 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         }
 
     def _check_training(
-        self, X: Any, y: ArrayLike, sensitive_features: ArrayLike
+        self,
+        X: Any,
+        y: ArrayLike,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
     ) -> LabeledRows:
         """Check and encode rows; sets `classes_`, `groups_`, `n_features_in_`."""
         refuse_parts(X, type(self).__name__)
         types = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, order="C")
         classes, signs = encode_labels(y)
+        weights = check_sample_weight(sample_weight, X.shape[0])
         # Smaller groups than these are warned of by `warn_few`.
         compared = compared_attributes(
             sensitive_features, X.shape[0], self.attributes, warn=False
         )
-        rows = LabeledRows.of(canonical(X), signs, classes, compared, self.given)
+        rows = LabeledRows.of(
+            canonical(X), signs, classes, compared, self.given, weights
+        )
         rows.check_groups(self.max_groups, self.min_group_size)
         self.classes_ = classes
         self.groups_ = fitted_groups(compared)

@@ -317,10 +317,10 @@ class GapSolver:
 
     def _spread(self, solution: Solution) -> float:
         """Difference of the scores at the ends of the interval of ranks."""
-        scores = solution.problem.oracle.scores(solution.weights)
         low, high = solution.problem.interval
         ends = [max(1 - high, 0.02), min(1 - low, 0.98)]  # without outliers
-        return max(float(np.ptp(np.quantile(scores, ends))), 1e-3)
+        scores = solution.problem.oracle.quantiles(solution.weights, ends)
+        return max(float(np.ptp(scores)), 1e-3)
 
     def _search_segments(
         self, fair: Solution, solutions: Sequence[Solution]
@@ -407,7 +407,9 @@ def warn_unfinished(
         )
     if solution.gap > 1.05 * solution.kappa:
         noise = null_parity_gap(list(rows.set_sizes), interval=interval)
-        tie = max(_largest_tie(scores, sets, interval) for sets in rows.compared)
+        tie = max(
+            _largest_tie(scores, sets, interval, rows.weights) for sets in rows.compared
+        )
         remedy = (
             'Take surrogate_width="auto", which tightens the surrogate.'
             if is_fixed
@@ -432,12 +434,17 @@ def warn_unfinished(
 
 
 def _largest_tie(
-    scores: Array, sets: NDArray[Any], interval: tuple[float, float]
+    scores: Array,
+    sets: NDArray[Any],
+    interval: tuple[float, float],
+    weights: Array | None = None,
 ) -> float:
     """Largest share of a set's rows within the interval that have one score."""
     largest = 0.0
     for code in np.unique(sets[sets >= 0]):
-        counts = np.unique(-scores[sets == code], return_counts=True)[1]
+        members = sets == code
+        levels = np.unique(-scores[members], return_inverse=True)[1]
+        counts = np.bincount(levels, None if weights is None else weights[members])
         ranks = np.append(0.0, np.cumsum(counts) / counts.sum())
         within = np.diff(np.clip(ranks, *interval)) / (interval[1] - interval[0])
         largest = max(largest, float(within.max()))

@@ -36,11 +36,13 @@ from scalefair.linear_model._shares import (
     RampFamilies,
     SigmoidFamilies,
     SmoothedRates,
+    divisors,
 )
 from scalefair.linear_model._weights import (
     Array,
     FeatureUnits,
     WeightLayout,
+    effective_sizes,
     group_members,
 )
 from scalefair.streaming import Parts
@@ -119,13 +121,15 @@ class RowOracle(ABC):
     def __init__(
         self,
         layout: WeightLayout,
-        cell_sizes: NDArray[np.int64],
+        cell_sizes: NDArray[Any],
         families: Sequence[NDArray[np.int64]] | None,
+        weights: Array | None,
     ) -> None:
         families = families or [np.arange(layout.n_cells)]
         self.layout = layout
         self.compared = Comparison(families, layout, cell_sizes)
-        self.cell_sizes = cell_sizes  # rows of each, (n_cells,)
+        self.cell_sizes = cell_sizes  # rows of each, or their weight, (n_cells,)
+        self.weights = weights  # (m,) of all rows, None if each counts once
         self.n_features = layout.n_features
         self.n_weights = layout.n_weights
         self.n_groups = layout.n_groups
@@ -136,8 +140,23 @@ class RowOracle(ABC):
         shared = sparse.csr_array(np.ones((self.n_groups, 1)))
         other = copy(self)
         layout = self.layout._replace(members=shared)
-        RowOracle.__init__(other, layout, self.cell_sizes, list(self.compared.sets))
+        families = list(self.compared.sets)
+        RowOracle.__init__(other, layout, self.cell_sizes, families, self.weights)
         return other
+
+    @property
+    def n_effective(self) -> float:
+        """Number of rows, or of equally weighted ones with as much noise."""
+        if self.weights is None:
+            return float(self.cell_sizes.sum())
+        return float(effective_sizes(self.weights, np.zeros(len(self.weights), int))[0])
+
+    def quantiles(self, w: Array, shares: Array | list[float]) -> Array:
+        """Return the least scores that shares of the rows do not exceed."""
+        quantiles: Array = np.quantile(
+            self.scores(w), shares, weights=self.weights, method="inverted_cdf"
+        )
+        return quantiles
 
     @abstractmethod
     def scores(self, w: Array) -> Array:
@@ -164,6 +183,7 @@ class ScoreOracle(RowOracle):
     # (h - y)^2 / 2; of pairs max(0, 1 - h_i + h_j) for all positives i and negatives
     # j, or those with ranks in `auc_interval`: a difference of convex functions.
     # Parameters are for features in `units`, None for those that they are given in.
+    # With `weights` means and shares are weighted, of losses of single rows only.
 
     def __init__(
         self,
@@ -180,7 +200,15 @@ class ScoreOracle(RowOracle):
         units: FeatureUnits | None = None,
         members: sparse.csr_array | None = None,
         families: Sequence[NDArray[np.int64]] | None = None,
+        weights: ArrayLike | None = None,
     ) -> None:
+        if weights is not None:
+            if loss in _PAIRWISE:
+                raise ValueError(
+                    f"loss={loss!r} compares pairs of rows and takes no sample_weight: "
+                    'use "logistic", "hinge" or "squared", or pass no weights.'
+                )
+            weights = np.require(weights, np.float64, ["C", "W"])
         n = X.shape[1]
         units = units or FeatureUnits.identity(n)
         if members is None:
@@ -193,12 +221,13 @@ class ScoreOracle(RowOracle):
         codes = np.ascontiguousarray(codes, dtype=np.int64)
         if by_label:
             codes = cells_by_label(self._signs, codes)
-        sizes = np.bincount(codes, minlength=layout.n_cells)
-        super().__init__(layout, sizes, families)
+        sizes = np.bincount(codes, weights, minlength=layout.n_cells)
+        super().__init__(layout, sizes, families, weights)
         self.loss = loss
         self.surrogate = surrogate
         shape = layout.n_cells, n + 1
-        self._rows = CodedRows(row_table(X), codes, shape, 1 / np.maximum(sizes, 1))
+        shares = 1 / divisors(sizes)
+        self._rows = CodedRows(row_table(X), codes, shape, shares, weights)
         if loss in _PAIRWISE:
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
             self._pairs = _Pairs(self._signs, interval)
@@ -214,7 +243,9 @@ class ScoreOracle(RowOracle):
             array.flags.writeable = False
         self._signs = np.require(self._signs, requirements="W")
         codes = np.require(self._rows.codes, requirements="W")
-        self._rows = self._rows._replace(codes=codes)
+        if self.weights is not None:
+            self.weights = np.require(self.weights, requirements="W")
+        self._rows = self._rows._replace(codes=codes, weights=self.weights)
 
     def scores(self, w: Array) -> Array:
         return row_scores(self._rows.table, self._rows.codes, self.layout.effective(w))
@@ -224,8 +255,8 @@ class ScoreOracle(RowOracle):
     ) -> OracleValue:
         self.n_calls += 1
         theta = np.asarray(theta, dtype=np.float64)
-        table, codes, shape, shares = self._rows
-        m = codes.shape[0]
+        table, codes, shape, shares, weights = self._rows
+        total = float(divisors(self.cell_sizes.sum()))
         compared, is_ramp = self.compared, self.surrogate == "ramp"
         one_pass = is_ramp and compared.n_families == 1
         ramp = Ramp(theta, width, corner)
@@ -234,23 +265,25 @@ class ScoreOracle(RowOracle):
         if one_pass and self.loss in _KINDS:
             # The loss and the sums above the edges come from one pass over the rows.
             kind = _KINDS[self.loss]
+            of_scores = self._signs, kind, self.layout.effective(w)
             loss, gradient, moments, sums = score_pass(
-                table, codes, self._signs, kind, self.layout.effective(w), *bins
+                table, codes, *of_scores, *bins, weights
             )
-            loss, gradient = loss / m, gradient / m
+            loss, gradient = loss / total, gradient / total
         else:
             # Step 1: scores, the loss of them, and its derivatives.
             scores = self.scores(w)
             if self.loss in _KINDS:
-                loss, slopes = score_losses(scores, self._signs, _KINDS[self.loss])
-                loss, slopes = loss / m, slopes / m
+                kind = _KINDS[self.loss]
+                loss, slopes = score_losses(scores, self._signs, kind, weights)
+                loss, slopes = loss / total, slopes / total
             else:
                 loss, slopes, concave = self._pairs.losses(scores)
                 concave_loss, concave_slopes = concave
             # Step 2: the gradient in the weights, by a second pass over the rows.
             if one_pass:
                 gradient, moments, sums = bin_pass(
-                    table, codes, scores, slopes, shape, *bins
+                    table, codes, scores, slopes, shape, *bins, weights
                 )
             else:
                 gradient = self._rows.added(slopes)
@@ -329,10 +362,11 @@ class PartitionedOracle(RowOracle):
         self,
         oracles: Parts,
         layout: WeightLayout,
-        cell_sizes: NDArray[np.int64],
+        cell_sizes: NDArray[Any],
         families: Sequence[NDArray[np.int64]] | None = None,
+        weights: Array | None = None,
     ) -> None:
-        super().__init__(layout, cell_sizes, families)
+        super().__init__(layout, cell_sizes, families, weights)
         self._oracles = oracles
 
     def without_interactions(self) -> Self:
@@ -375,12 +409,12 @@ class PartitionedRates(SmoothedRates):
         oracles: Parts,
         compared: Comparison,
         point: tuple[Array, Array, float, float],
-        cell_sizes: NDArray[np.int64],
+        cell_sizes: NDArray[Any],
     ) -> None:
         self.compared = compared
         self._oracles, self._point = oracles, point
-        self._cell_sizes = np.maximum(cell_sizes, 1)[:, None, None]
-        self._set_sizes = np.maximum(compared.sizes, 1)[:, None]
+        self._cell_sizes = divisors(cell_sizes)[:, None, None]
+        self._set_sizes = divisors(compared.sizes)[:, None]
         # Sums over all rows of the loss and its gradient.
         self.loss, self.loss_gradient, parts, *slopes = self._sum(_value_sums)
         self.parts = parts / self._set_sizes

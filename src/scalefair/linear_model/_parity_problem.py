@@ -91,7 +91,7 @@ class ParityProblem(DCProblem):
         1/m for each weight [Akaike 1974]; of many weights, of which that does not hold,
         the standard error of a mean, 1/sqrt(m).
         """
-        m = float(self.oracle.cell_sizes.sum())
+        m = self.oracle.n_effective
         return float(min(self.oracle.n_weights - 1, m**0.5) / m)
 
     @abstractmethod
@@ -343,7 +343,7 @@ def check_start(problem: ParityProblem, rows: Any, tol: float) -> Part:
         )
     w = v = problem.oracle.layout.parameters(w)
     if isinstance(problem, StrongParity):
-        theta = np.quantile(problem.oracle.scores(w), 1 - problem.ranks)
+        theta = problem.oracle.quantiles(w, 1 - problem.ranks)
         v = problem.with_thresholds(w, theta)
     violation = violation_at(problem, v)
     if violation > tol:

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.ndimage import uniform_filter1d
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._groups import GroupCodes, check_interval
 from scalefair._random_state import check_random_state
+from scalefair._rounding import ROUNDING
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import (
     GapSolver,
@@ -214,7 +214,12 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
     ) -> PartiallyFairClassifier:
         """Train the classifier.
 
@@ -228,6 +233,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
             Group of each row, at least two different ones; of k columns as `attributes`
             says.
+        %(sample_weight)s
 
         %(trained)s
 
@@ -235,7 +241,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         ------
         ValueError
             If an input or a group is not as described, `start` violates the
-            constraints, or the loss compares pairs of rows in parts.
+            constraints, or the loss compares pairs of rows, in parts or with weights.
         MemoryError
             If the gradients of all constraints do not fit.
 
@@ -253,13 +259,14 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 self._oracle_options(),
                 self.given,
                 self.attributes,
+                sample_weight,
             )
             rows, oracle = training.labels, training.oracle
             samples = training.nested_subsamples(check_random_state(self.random_state))
             self.classes_ = rows.classes
             self.groups_ = rows.groups if len(rows.groups) > 1 else rows.groups[0]
         else:
-            rows = self._check_training(X, y, sensitive_features)
+            rows = self._check_training(X, y, sensitive_features, sample_weight)
             oracle = rows.oracle(**self._oracle_options())
         rows.warn_few()
         problem = self._problem(oracle, rows)
@@ -279,10 +286,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         interaction_alpha = self.interaction_alpha
         if interaction_alpha is None:
             # A normal prior of deviation 1/4 of coefficients that groups add.
-            prior = 1 / (0.25**2 * int(oracle.cell_sizes.sum()))
+            prior = 1 / (0.25**2 * oracle.n_effective)
             interaction_alpha = max(self.alpha, prior) if self.alpha else 0.0
         ridge = ridge_factors(oracle.layout, self.alpha, interaction_alpha)
-        constant = best_constant(rows.signs, self.loss)
+        constant = best_constant(rows.signs, self.loss, rows.weights)
         common = (oracle, interval, float(self.kappa), ridge, constant)
         problem: ParityProblem
         if self.criterion == "weak":
@@ -369,7 +376,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         w, thresholds = solution.weights.copy(), solution.thresholds
         scores = problem.oracle.scores(w)
         if self.tune_intercept and self.criterion == "strong":
-            shift = most_accurate_shift(scores, rows.signs)
+            shift = most_accurate_shift(scores, rows.signs, rows.weights)
             scores = scores + shift
             thresholds = thresholds + shift
             w[problem.oracle.n_features] += shift
@@ -417,37 +424,52 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             given=self.given,
             interval=check_interval(self.interval),
             threshold=self.threshold if self.criterion == "weak" else None,
+            sample_weight=rows.weights,
         )
 
 
-def most_accurate_shift(scores: Array, signs: Array) -> float:
+def most_accurate_shift(
+    scores: Array, signs: Array, weights: Array | None = None
+) -> float:
     """Return the least shift after which most signs of the scores are right."""
-    # The number of right signs as a function of the cut is a random walk, whose
+    # The weight of right signs as a function of the cut is a random walk, whose
     # maximum follows the noise: it is averaged over neighbouring cuts first.
     # Step 1: rows in the order of their scores.
+    if weights is None:
+        weights = np.ones_like(scores)
     order = np.argsort(scores, kind="stable")
-    ordered = scores[order]
-    # Step 2: the averaged number of right signs at each cut.
-    # gain[i]: rows right if the i lowest scores become negative, up to a constant
-    gain = np.concatenate([[0.0], np.cumsum(-signs[order])])
-    # 1 % of the rows to either side.
-    half_window = int(0.01 * scores.size)
-    gain = uniform_filter1d(gain, 2 * half_window + 1, mode="nearest")
+    order = order[weights[order] > 0]
+    ordered, weights = scores[order], weights[order]
+    # Step 2: the weight of right signs if the i lowest scores become negative, up to a
+    # constant, linear between the cuts; its mean over 1 % of the weight to either side.
+    below = np.append(0.0, np.cumsum(weights))
+    gain = np.append(0.0, np.cumsum(-signs[order] * weights))
+    half_window = 0.01 * below[-1]
+    area = np.append(0.0, np.cumsum(weights * (gain[1:] + gain[:-1]) / 2))
+
+    def integral(ends: Array) -> Array:
+        i = np.searchsorted(below[1:], ends, side="right")
+        middle = (gain[i] + np.interp(ends, below, gain)) / 2
+        return np.asarray(area[i] + (ends - below[i]) * middle)
+
+    gain = integral(below + half_window) - integral(below - half_window)
+    gain /= 2 * half_window
     # Step 3: the best cuts between different scores; that of zero if it is one.
     distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
     current = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
-    if gain[current] >= gain[distinct].max():
+    is_best = gain >= gain[distinct].max() - ROUNDING * below[-1]
+    if is_best[current]:
         return 0.0
-    best = np.flatnonzero(distinct & (gain == gain[distinct].max()))
+    best = np.flatnonzero(distinct & is_best)
     # Step 4: of several the one with the least shift.
     padded = np.concatenate([[ordered[0] - 2.0], ordered, [ordered[-1] + 2.0]])
     cuts = (padded[best] + padded[best + 1]) / 2
     return float(-cuts[np.abs(cuts).argmin()])
 
 
-def best_constant(signs: Array, loss: str) -> float:
+def best_constant(signs: Array, loss: str, weights: Array | None = None) -> float:
     """Return the score with the least mean loss if all rows have the same."""
-    mean = float(signs.mean())
+    mean = float(np.average(signs, weights=weights))
     if loss == "logistic":
         return float(np.log1p(mean) - np.log1p(-mean))
     if loss == "hinge":

@@ -34,6 +34,7 @@ def partial_fairness_path(
     *,
     sensitive_features: ArrayLike,
     kappas: ArrayLike,
+    sample_weight: ArrayLike | None = None,
     **params: Any,
 ) -> list[PartiallyFairClassifier]:
     """Train classifiers for several gaps: a whole front of fairness and accuracy.
@@ -46,6 +47,7 @@ def partial_fairness_path(
     %(rows_in_memory)s
     kappas : array-like of shape (n_kappas,)
         Gaps allowed, in any order.
+    %(sample_weight)s
     **params
         Parameters of `PartiallyFairClassifier` other than `kappa`.
 
@@ -74,7 +76,7 @@ def partial_fairness_path(
     first._validate_params()
     refuse_parts(X, "partial_fairness_path")
     check_interval(first.interval)
-    rows = first._check_training(X, y, sensitive_features)
+    rows = first._check_training(X, y, sensitive_features, sample_weight)
     rows.warn_few()
     oracle = rows.oracle(**first._oracle_options())
     models = [clone(first).set_params(kappa=float(value)) for value in values]
@@ -189,13 +191,20 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(
-        self, X: Any, y: ArrayLike, *, sensitive_features: ArrayLike
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
     ) -> PartiallyFairClassifierCV:
         """Choose the gap, and train with it.
 
         Parameters
         ----------
         %(rows_in_memory)s
+        %(sample_weight)s
+            Folds are drawn without them, as scikit-learn does.
 
         %(trained)s
 
@@ -222,11 +231,11 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
             alphas = np.unique(
                 check_candidates("interaction_alphas", self.interaction_alphas)
             ).tolist()
-        rows = clone(base)._check_training(X, y, sensitive_features)
+        rows = clone(base)._check_training(X, y, sensitive_features, sample_weight)
         params = base.get_params(deep=False)
         del params["kappa"], params["interaction_alpha"]
         labels = rows.classes[(rows.signs > 0).astype(np.intp)]
-        groups = rows.sensitive_features
+        groups, weights = rows.sensitive_features, rows.weights
         (X,) = indexable(X)
         # Step 1: accuracy and fairness of each candidate in each fold.
         scores = []
@@ -236,6 +245,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
                 X=_safe_indexing(X, test),
                 signs=rows.signs[test],
                 codes=rows.codes[test],
+                weights=None if weights is None else weights[test],
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -248,6 +258,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
                         labels[train],
                         sensitive_features=_safe_indexing(groups, train),
                         kappas=kappas,
+                        sample_weight=None if weights is None else weights[train],
                         interaction_alpha=alpha,
                         **params,
                     )
@@ -270,7 +281,9 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         self.best_estimator_ = clone(base).set_params(
             kappa=self.kappa_, interaction_alpha=self.interaction_alpha_
         )
-        self.best_estimator_.fit(X, labels, sensitive_features=groups)
+        self.best_estimator_.fit(
+            X, labels, sensitive_features=groups, sample_weight=weights
+        )
         _copy_input_attributes(self.best_estimator_, self)
         return self
 
@@ -313,4 +326,5 @@ def _evaluate(model: PartiallyFairClassifier, rows: LabeledRows) -> tuple[float,
     groups = rows.sensitive_features
     scores = model.decision_function(rows.X, sensitive_features=groups)
     is_correct = (scores > 0) == (rows.signs > 0)
-    return float(is_correct.mean()), 1.0 - model._gap(scores, rows)
+    accuracy = np.average(is_correct, weights=rows.weights)
+    return float(accuracy), 1.0 - model._gap(scores, rows)

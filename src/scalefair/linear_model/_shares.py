@@ -31,7 +31,7 @@ class Comparison:
         self,
         families: Sequence[NDArray[np.int64]],
         layout: WeightLayout,
-        cell_sizes: NDArray[np.int64],
+        cell_sizes: NDArray[Any],
     ) -> None:
         self.sets = np.array(families, dtype=np.int64)  # (F, n_cells), -1 for none
         n_sets = self.sets.max(axis=1) + 1
@@ -49,7 +49,7 @@ class Comparison:
             # Rate of a set = sum over cells of (fraction of the set) * (rate of the
             # cell).
             fractions = np.zeros(len(family))
-            fractions[cells] = cell_sizes[cells] / np.maximum(size, 1)[family[cells]]
+            fractions[cells] = cell_sizes[cells] / divisors(size)[family[cells]]
             self._mixtures.append(
                 sparse.csr_array(
                     (fractions[cells], (family[cells], cells)),
@@ -67,7 +67,7 @@ class Comparison:
                 )
             )
             sizes.append(size)
-        self.sizes = np.concatenate(sizes).astype(np.int64)  # rows of each set
+        self.sizes = np.concatenate(sizes)  # rows of each set, or their weight
 
     def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """Values of the sets of each family."""
@@ -103,6 +103,11 @@ class Comparison:
         return out
 
 
+def divisors(sizes: NDArray[Any]) -> Array:
+    """Sizes to divide by: 1 of sets without rows, whose sums are 0."""
+    return np.where(sizes > 0, sizes, 1.0)
+
+
 class SmoothedRates(ABC):
     """Rates of the sets of all families at one point, as differences of convex parts.
 
@@ -131,7 +136,14 @@ class CodedRows(NamedTuple):
     table: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # see `row_table`
     codes: NDArray[np.int64]
     shape: tuple[int, int]  # cells, and features with the intercept
-    shares: Array  # of a row in the mean of its cell, (G,)
+    shares: Array  # of a row of weight 1 in the mean of its cell, (G,)
+    weights: Array | None  # of each row, None if each counts once
+
+    def times_weights(self, values: Array) -> Array:
+        """Return values of rows, (m, ...), times the rows' own weights."""
+        if self.weights is None:
+            return values
+        return (values.T * self.weights).T
 
     def weighted(self, weights: Array) -> Array:
         """Return sums of rows times each column of weights, for each cell."""
@@ -153,7 +165,8 @@ class CodedRows(NamedTuple):
         else:
             indptr = indptr[start : stop + 1]
         table = indptr, indices, data
-        return self._replace(table=table, codes=self.codes[start:stop])
+        weights = None if self.weights is None else self.weights[start:stop]
+        return self._replace(table=table, codes=self.codes[start:stop], weights=weights)
 
 
 class Ramp:
@@ -258,11 +271,17 @@ class RampFamilies(SmoothedRates):
         sizes = compared.split(compared.sizes)
         self._n_sets = max(map(len, sizes))
         moments, self._bins = family_moments(
-            scores, rows.codes, compared.sets, self._n_sets, edges, self._centres
+            scores,
+            rows.codes,
+            compared.sets,
+            self._n_sets,
+            edges,
+            self._centres,
+            rows.weights,
         )
         # Moments of the sets of each family, and the share of a row in their means.
         self._moments = [m[: len(n)] for m, n in zip(moments, sizes, strict=True)]
-        self._shares = [1.0 / np.maximum(n, 1) for n in sizes]
+        self._shares = [1.0 / divisors(n) for n in sizes]
         self.parts = np.concatenate(
             [
                 ramp.parts(m) * share[:, None]
@@ -273,11 +292,13 @@ class RampFamilies(SmoothedRates):
         )
 
     def slopes(self) -> list[Array]:
-        (table, codes, shape, shares), slopes = self._rows, []
+        (table, codes, shape, shares, weights), slopes = self._rows, []
         no_slopes = np.zeros_like(self._scores)
         for ramp in self._ramps:
             bins = ramp.edges, ramp.centre, ramp.n_powers
-            _, _, sums = bin_pass(table, codes, self._scores, no_slopes, shape, *bins)
+            _, _, sums = bin_pass(
+                table, codes, self._scores, no_slopes, shape, *bins, weights
+            )
             slopes.append(ramp.slopes(sums, shares))
         return slopes
 
@@ -301,7 +322,7 @@ class RampFamilies(SmoothedRates):
             self._centres,
         )
         # Step 3: the sums of the rows with these weights.
-        return self._rows.added(row_weights), in_score
+        return self._rows.added(self._rows.times_weights(row_weights)), in_score
 
 
 class SigmoidFamilies(SmoothedRates):
@@ -342,7 +363,9 @@ class CellSigmoids:
         self._width = width
         self._scores = scores
         self._theta = theta
-        sums = sigmoid_sums(scores, rows.codes, theta, width, rows.shape[0])
+        sums = sigmoid_sums(
+            scores, rows.codes, theta, width, rows.shape[0], rows.weights
+        )
         self.parts, self._in_score = (s * rows.shares[:, None] for s in sums)
 
     def slopes(self) -> Array:
@@ -363,7 +386,7 @@ class CellSigmoids:
         return total, (weights * self._in_score).sum(axis=0)
 
     def _blocks(self) -> Iterator[tuple[CodedRows, Array]]:
-        """Yield blocks of rows, and the derivatives of all parts at their scores."""
+        """Yield blocks of rows, and their derivatives of all parts, with weights."""
         m = self._scores.shape[0]
         # Blocks of 16 MiB of derivatives.
         step = max(1, 2**21 // max(self.parts.shape[1], 1))
@@ -371,4 +394,5 @@ class CellSigmoids:
             stop = min(start + step, m)
             scores = self._scores[start:stop]
             slopes = sigmoid_slopes(scores, self._theta, self._width)
-            yield self._rows.part(start, stop), slopes
+            part = self._rows.part(start, stop)
+            yield part, part.times_weights(slopes)

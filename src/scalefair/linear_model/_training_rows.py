@@ -12,13 +12,14 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.random import sample_without_replacement
 
-from scalefair._entries import canonical, check_array
+from scalefair._entries import canonical, check_array, check_sample_weight
 from scalefair._groups import (
     FEW_ROWS,
     Attribute,
     check_compared,
     check_group_count,
     check_group_sizes,
+    check_group_weights,
     check_values,
     combinations,
     encode_values,
@@ -32,10 +33,12 @@ from scalefair.linear_model._oracle import (
     cells_by_label,
 )
 from scalefair.linear_model._weights import (
+    Array,
     ColumnSpread,
     FeatureUnits,
     WeightLayout,
     column_spread,
+    effective_sizes,
     group_members,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
@@ -55,6 +58,7 @@ class LabeledRows:
     groups: list[NDArray[Any]]  # of each attribute, sorted
     names: list[str]  # of the attributes
     given: str | None = None  # "positive" or "label": which rows are compared
+    weights: Array | None = None  # (m,), None if each row counts once
 
     @classmethod
     def of(
@@ -64,14 +68,23 @@ class LabeledRows:
         classes: NDArray[Any],
         compared: list[Attribute],
         given: str | None = None,
+        weights: Array | None = None,
     ) -> LabeledRows:
         """Return rows with the attributes that are compared, each by itself."""
+        for _, groups, codes in compared:
+            check_group_weights(weights, groups, codes)
+        if weights is not None and np.ptp(signs[weights > 0]) == 0:
+            lost = classes.tolist()[int(signs[weights > 0][0] < 0)]
+            raise ValueError(
+                f"sample_weight is 0 for all rows of the class {lost!r}: there is "
+                "nothing to tell apart."
+            )
         names, all_groups, columns = map(list, zip(*compared, strict=True))
         codes, members = columns[0], np.arange(len(all_groups[0]))[:, None]
         if len(columns) > 1:
             first_row, codes = combinations(columns, list(map(len, all_groups)))
             members = np.column_stack([column[first_row] for column in columns])
-        return cls(X, signs, codes, members, classes, all_groups, names, given)
+        return cls(X, signs, codes, members, classes, all_groups, names, given, weights)
 
     @property
     def cells(self) -> NDArray[Any]:
@@ -81,10 +94,14 @@ class LabeledRows:
         return cells_by_label(self.signs, self.codes)
 
     @property
-    def cell_sizes(self) -> NDArray[np.int64]:
-        """Rows of each cell."""
-        n_labels = 1 if self.given is None else 2
-        return np.bincount(self.cells, minlength=n_labels * len(self.members))
+    def n_cells(self) -> int:
+        """Cells of all groups."""
+        return len(self.members) * (1 if self.given is None else 2)
+
+    @property
+    def cell_sizes(self) -> NDArray[Any]:
+        """Rows of each cell, or their weight."""
+        return np.bincount(self.cells, self.weights, minlength=self.n_cells)
 
     @property
     def families(self) -> list[NDArray[np.int64]]:
@@ -105,11 +122,23 @@ class LabeledRows:
 
     @property
     def set_sizes(self) -> list[NDArray[np.int64]]:
-        """Rows of each set that is compared, for each of the `families`."""
-        sizes = self.cell_sizes
+        """Rows of each set that is compared, for each of the `families`.
+
+        Of weighted rows the number of rows of equal weights with as much noise.
+        """
+        if self.weights is None:
+            sizes = self.cell_sizes
+            return [
+                np.bincount(family[family >= 0], sizes[family >= 0]).astype(np.int64)
+                for family in self.families
+            ]
         return [
-            np.bincount(family[family >= 0], sizes[family >= 0]).astype(np.int64)
-            for family in self.families
+            np.rint(
+                effective_sizes(
+                    self.weights[sets >= 0], sets[sets >= 0], family.max() + 1
+                )
+            ).astype(np.int64)
+            for family, sets in zip(self.families, self.compared, strict=True)
         ]
 
     @property
@@ -139,13 +168,14 @@ class LabeledRows:
 
     def oracle(self, units: FeatureUnits | None = None, **options: Any) -> ScoreOracle:
         """Return the oracle of rows in memory, by default in units of their own."""
-        units = units or FeatureUnits.of(column_spread(self.X))
+        units = units or FeatureUnits.of(column_spread(self.X, self.weights))
         return ScoreOracle(
             self.X,
             self.signs,
             self.codes,
             len(self.members),
             units=units,
+            weights=self.weights,
             **self.oracle_options(options),
         )
 
@@ -264,6 +294,7 @@ class PartitionedTraining:
         options: dict[str, Any],
         given: str | None = None,
         attributes: str = "joint",
+        sample_weight: Any = None,
     ) -> None:
         if options["loss"] in {"auc", "partial_auc"}:
             raise ValueError(
@@ -279,26 +310,29 @@ class PartitionedTraining:
             column._replace(codes=np.concatenate(column.codes.gather()))
             for column in columns
         ]
-        # Signs and groups of all rows are here; features stay in their parts.
+        # Signs, groups and weights of all rows are here; features stay in their parts.
         signs = _signs(np.concatenate(labels.gather()))
+        weights = check_sample_weight(sample_weight, rows.shape[0])
         self.rows = rows
-        self.labels = LabeledRows.of(None, signs, classes, compared, given)
+        self.labels = LabeledRows.of(None, signs, classes, compared, given, weights)
         self.labels.check_groups(*limits)
         codes = columns[0].codes
         if len(columns) > 1:
             codes = rows.split(self.labels.codes)
         dtype = real_type(rows)
+        weight_parts = [] if weights is None else [rows.split(weights).persist()]
         oracles = rows.map(
             _make_oracle,
             dtype,
             len(self.labels.members),
             self.labels.oracle_options(options),
-            each=[labels, codes],
+            each=[labels, codes, *weight_parts],
         ).persist()
-        units = FeatureUnits.of(rows.map(_spread, dtype).reduce(ColumnSpread.merge))
+        spreads = rows.map(_spread, dtype, each=weight_parts)
+        units = FeatureUnits.of(spreads.reduce(_merge_spreads))
         layout = self.labels.layout(rows.shape[1], options["interactions"], units)
         self.oracle = PartitionedOracle(
-            oracles, layout, self.labels.cell_sizes, self.labels.families
+            oracles, layout, self.labels.cell_sizes, self.labels.families, weights
         )
 
     def nested_subsamples(self, rng: np.random.RandomState) -> Iterator[LabeledRows]:
@@ -308,7 +342,10 @@ class PartitionedTraining:
         size = min(
             LARGEST_SAMPLE_ROWS, SAMPLE_BYTES * m // max(width * self.rows.nnz, 1)
         )
-        cells, sizes = labels.cells, labels.cell_sizes
+        cells = labels.cells
+        if labels.weights is not None:
+            cells = np.where(labels.weights > 0, cells, labels.n_cells)  # not drawn
+        sizes = np.bincount(cells, minlength=labels.n_cells)[: labels.n_cells]
         if not MIN_CELL_ROWS * sizes.size <= size < m:
             return
         # Step 1: draw rows of each cell, as many as its share of the sample.
@@ -332,6 +369,7 @@ class PartitionedTraining:
                 X=X[np.searchsorted(positions, sample)],
                 signs=labels.signs[sample],
                 codes=labels.codes[sample],
+                weights=None if labels.weights is None else labels.weights[sample],
             )
 
     def _take_rows(self, positions: NDArray[np.int64]) -> Any:
@@ -360,15 +398,24 @@ def _make_oracle(
     options: dict[str, Any],
     labels: NDArray[Any],
     codes: NDArray[Any],
+    weights: Array | None = None,
 ) -> ScoreOracle:
     """Return the oracle of one part, after a check of its entries."""
     X = _checked(X, dtype)
-    return ScoreOracle(X, _signs(labels), codes, n_groups, **options)
+    return ScoreOracle(X, _signs(labels), codes, n_groups, weights=weights, **options)
 
 
-def _spread(X: Any, dtype: np.dtype) -> ColumnSpread:
-    """Return the spread of the columns of one part, after a check of its entries."""
-    return column_spread(_checked(X, dtype))
+def _spread(
+    X: Any, dtype: np.dtype, weights: Array | None = None
+) -> ColumnSpread | None:
+    """Return the spread of the columns of one part, None of one without weight."""
+    X = _checked(X, dtype)
+    has_weight = weights is None or weights.any()
+    return column_spread(X, weights) if has_weight else None
+
+
+def _merge_spreads(a: ColumnSpread | None, b: ColumnSpread | None) -> Any:
+    return a.merge(b) if a and b else a or b
 
 
 def _rows_of_part(X: Any, dtype: np.dtype, positions: NDArray[np.int64]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -21,12 +21,20 @@ Array = NDArray[np.float64]
 CONSTANT_RTOL = 1e-10
 
 
+def effective_sizes(weights: Array, codes: NDArray[Any], n_codes: int = 1) -> Array:
+    """Rows of equal weights with as much noise, of each code [Kish 1965]; 0 if none."""
+    weights = weights / weights.max()  # squares do not underflow
+    total = np.bincount(codes, weights, minlength=n_codes)
+    squares = np.bincount(codes, weights**2, minlength=n_codes)
+    return np.divide(total**2, squares, out=np.zeros(len(total)), where=squares > 0)
+
+
 class ColumnSpread(NamedTuple):
-    """Rows, and for each column mean, standard deviation, least and largest entry."""
+    """Weight of rows; of each column mean, deviation, least and largest entry."""
 
     # Deviations are never squared as they are, so that none overflows.
 
-    n_rows: int
+    n_rows: float  # the sum of their weights
     mean: Array
     deviation: Array
     low: Array
@@ -73,18 +81,24 @@ class ColumnSpread(NamedTuple):
         return np.where(varies, np.where(two_values, distance, self.deviation), 0.0)
 
 
-def column_spread(X: Any, mask: NDArray[np.bool_] | None = None) -> ColumnSpread:
-    """Return the spread of finite rows, dense or canonical CSR, of those in `mask`."""
-    # Blocks of one MiB stay in the cache while they are read three times.
-    blocks = row_blocks(X, 2**20)
-    if mask is not None:
-        blocks = ((rows, X[mask[rows]]) for rows, X in blocks if mask[rows].any())
-    return reduce(ColumnSpread.merge, (_spread_of_block(X) for _, X in blocks))
+def column_spread(X: Any, weights: Array | None = None) -> ColumnSpread:
+    """Return the spread of finite rows, dense or canonical CSR, that have a weight."""
+
+    def spreads() -> Iterator[ColumnSpread]:
+        # Blocks of one MiB stay in the cache while they are read three times.
+        for rows, block in row_blocks(X, 2**20):
+            if weights is None:
+                yield _spread_of_block(block, None)
+            elif (counted := weights[rows] > 0).any():
+                yield _spread_of_block(block[counted], weights[rows][counted])
+
+    return reduce(ColumnSpread.merge, spreads())
 
 
-def _spread_of_block(X: Any) -> ColumnSpread:
+def _spread_of_block(X: Any, weights: Array | None) -> ColumnSpread:
     # Step 1: least and largest entry of each column; those not stored are zero.
     m, n = X.shape
+    total = m if weights is None else float(weights.sum())
     if sparse.issparse(X):
         stored = np.bincount(X.indices, minlength=n)
         low = np.where(stored < m, 0.0, np.inf)
@@ -99,17 +113,23 @@ def _spread_of_block(X: Any) -> ColumnSpread:
     unit[unit == 0] = 1.0
     if sparse.issparse(X):
         values = X.data / unit[X.indices]
-        mean = np.bincount(X.indices, values, minlength=n) / m
+        of_entries: Any = 1.0
+        if weights is not None:
+            of_entries = np.repeat(weights, np.diff(X.indptr))
+            stored = np.bincount(X.indices, of_entries, minlength=n)
+        mean = np.bincount(X.indices, of_entries * values, minlength=n) / total
         values -= mean[X.indices]
         # Entries that are not stored deviate by the mean.
-        square = (m - stored) * mean**2
-        square += np.bincount(X.indices, values**2, minlength=n)
+        square = np.maximum(total - stored, 0.0) * mean**2  # below zero is rounding
+        square += np.bincount(X.indices, of_entries * values**2, minlength=n)
     else:
         values = X / unit
-        mean = values.mean(axis=0)
+        mean = np.average(values, axis=0, weights=weights)
         values -= mean
+        if weights is not None:
+            values *= np.sqrt(weights)[:, None]
         square = np.einsum("ij,ij->j", values, values)
-    return ColumnSpread(m, unit * mean, unit * np.sqrt(square / m), low, high)
+    return ColumnSpread(total, unit * mean, unit * np.sqrt(square / total), low, high)
 
 
 class FeatureUnits(NamedTuple):

@@ -171,7 +171,8 @@ def cell_pairs(rows: LabeledRows, constraint: str) -> CellPairs:
     if constraint == "group_auc":
         return CellPairs(rows.codes, np.arange(n_groups), k[:, None], other[:, None])
     cells = 2 * rows.codes + (rows.signs > 0)
-    missing = np.flatnonzero(np.bincount(cells, minlength=2 * n_groups) == 0)
+    sizes = np.bincount(cells, rows.weights, minlength=2 * n_groups)
+    missing = np.flatnonzero(sizes == 0)
     if missing.size:
         group, sign = divmod(int(missing[0]), 2)
         name, label = groups.tolist()[group], rows.classes.tolist()[sign]
@@ -203,7 +204,7 @@ class PairwiseProblem:
         self.oracle = oracle
         self.limit = 0.5 * pairs.first.shape[1] + kappa
         self.ridge = ridge_factors(oracle.layout, alpha)
-        self.cells = score_cells(rows.X, oracle.layout.units, pairs)
+        self.cells = score_cells(rows.X, oracle.layout.units, pairs, rows.weights)
         # Curvature of a squared loss in each row of weights, the penalty included. That
         # of the logistic loss is a quarter of it, at most.
         groups = [self.cells.second_moments(k) for k in range(oracle.n_groups)]
@@ -315,22 +316,31 @@ class MomentCells:
 class RowCells:
     """Cells represented by their rows, for many features."""
 
-    def __init__(self, X: Any, units: FeatureUnits, pairs: CellPairs) -> None:
+    def __init__(
+        self,
+        X: Any,
+        units: FeatureUnits,
+        pairs: CellPairs,
+        weights: Array | None = None,
+    ) -> None:
         self._X = X
         self._units = units
         self._cells = pairs.cells
         self._rows = row_table(X), pairs.group_of_cell[pairs.cells]
-        self._counts = np.bincount(pairs.cells, minlength=len(pairs.group_of_cell))
+        self._row_weights = np.ones(len(pairs.cells)) if weights is None else weights
+        self._sizes = np.bincount(pairs.cells, self._row_weights)
 
     def evaluate(self, weights: Array) -> CellScores:
         scores = row_scores(*self._rows, self._units.restore(weights))
-        means = np.bincount(self._cells, scores) / self._counts
+        row_weights, sizes = self._row_weights, self._sizes
+        means = np.bincount(self._cells, row_weights * scores) / sizes
         deviations = scores - means[self._cells]
-        variances = np.bincount(self._cells, deviations**2) / self._counts
+        variances = np.bincount(self._cells, row_weights * deviations**2) / sizes
 
         def gradient(on_means: Array, on_variances: Array) -> Array:
-            on_rows = (2.0 * on_variances / self._counts)[self._cells] * deviations
-            on_rows += (on_means / self._counts)[self._cells]
+            on_rows = (2.0 * on_variances / sizes)[self._cells] * deviations
+            on_rows += (on_means / sizes)[self._cells]
+            on_rows *= row_weights
             sums = weighted_row_sums(*self._rows, on_rows[:, None], weights.shape)
             return self._units.pull_back(sums[:, :, 0])
 
@@ -338,22 +348,25 @@ class RowCells:
 
     def second_moments(self, group: int) -> Array:
         """Return the diagonal of that of `MomentCells`."""
-        spread = column_spread(self._X, self._rows[1] == group)
+        spread = column_spread(self._X, self._row_weights * (self._rows[1] == group))
         units = self._units
         square = ((spread.mean - units.centre) * units.factor) ** 2
         square += (spread.deviation * units.factor) ** 2
-        return np.append(square, 1.0) * spread.n_rows / len(self._cells)
+        share = spread.n_rows / float(self._sizes.sum())
+        return np.append(square, 1.0) * share
 
 
 def score_cells(
-    X: Any, units: FeatureUnits, pairs: CellPairs
+    X: Any, units: FeatureUnits, pairs: CellPairs, weights: Array | None = None
 ) -> MomentCells | RowCells:
     """Return the kind of cells that costs less.
 
     Matrices of second moments are formed up to one GiB, if they have fewer numbers
-    than four passes over the rows would read.
+    than four passes over the rows would read. Weighted rows are not formed into them.
     """
     n_moments = len(pairs.group_of_cell) * X.shape[1] ** 2
     n_entries = X.nnz if sparse.issparse(X) else X.size
     form_moments = 8 * n_moments <= 2**30 and n_moments <= 4 * n_entries
-    return (MomentCells if form_moments else RowCells)(X, units, pairs)
+    if form_moments and weights is None:
+        return MomentCells(X, units, pairs)
+    return RowCells(X, units, pairs, weights)
