@@ -28,7 +28,7 @@ CONSTRAINTS = {
 _CRITERIA = {None: "sp", "positive": "eopp", "label": "eo"}
 # Setting, seconds, decisions of the rows of training and of test: positive for 1.
 Outcome = tuple[float | None, float, np.ndarray, np.ndarray]
-# A method for the probabilities of held-out rows, their labels and groups, those of
+# A method for the probabilities of the held-out rows, their labels and groups, those of
 # test rows, a condition and a kappa; with decisions for both.
 _Fit = Callable[..., tuple[np.ndarray, np.ndarray]]
 
@@ -91,7 +91,7 @@ def _error_parity(held_out: Any, y: Any, codes: Any, test: Any, *setting: Any) -
 
 
 def _xian(
-    held_out: Any, y: Any, codes: Any, test: Any, *setting: Any, primal: bool = True
+    program: Any, held_out: Any, y: Any, codes: Any, test: Any, *setting: Any
 ) -> Any:
     """Difference of the risks, whose sign is the label; y and codes are not used."""
     from postprocess import PostProcessor
@@ -104,19 +104,21 @@ def _xian(
         criterion=_CRITERIA[given],
         alpha=kappa,
         seed=0,
-    ).fit(held_out, solver="HIGHS", solve_primal=primal)
+    ).fit(held_out, **program)
     risks = map(model.predict_score, (held_out, test))
     return tuple(risk[:, 0] - risk[:, 1] for risk in risks)
 
 
-# Of the linear programs the faster one; their solution is the same.
+# The linear program and a solver that is fast for it; the optima are the same.
+_DUAL = partial(_xian, {"solver": "CLARABEL", "solve_primal": False})
+_PRIMAL = partial(_xian, {"solver": "HIGHS"})
 _METHODS: dict[str, tuple[_Fit, str, bool]] = {
     PLAIN: (_plain, BOOSTING, True),
     CALIBRATED: (_calibrated, BOOSTING, True),
     ERROR_PARITY: (_error_parity, BOOSTING, True),
-    XIAN: (partial(_xian, primal=False), BOOSTING, True),
-    XIAN_BLIND: (_xian, BOOSTING, False),
-    XIAN_LOGISTIC: (_xian, LOGISTIC, False),
+    XIAN: (_DUAL, BOOSTING, True),
+    XIAN_BLIND: (_PRIMAL, BOOSTING, False),
+    XIAN_LOGISTIC: (_PRIMAL, LOGISTIC, False),
 }
 PEERS = tuple(_METHODS)
 MODULES = {ERROR_PARITY: "error_parity"} | dict.fromkeys(
