@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from _fair_calibration import BOOSTING, ESTIMATORS, LOGISTIC, Scores, Split
 from _timing import timed
+from sklearn.isotonic import IsotonicRegression
 
 from scalefair.postprocessing import FairCalibratedClassifier
 
 PLAIN, CALIBRATED, ERROR_PARITY = "boosting", "calibrated boosting", "error-parity"
 XIAN, XIAN_BLIND = "Xian and Zhao", "Xian and Zhao, blind"
+XIAN_CALIBRATED = "Xian and Zhao, calibrated"
 XIAN_LOGISTIC = "Xian and Zhao, blind, LR"
 CONSTRAINTS = {
     None: "demographic_parity",
@@ -109,6 +111,20 @@ def _xian(
     return tuple(risk[:, 0] - risk[:, 1] for risk in risks)
 
 
+def _recalibrated(held_out: Any, y: Any, codes: Any, test: Any, *setting: Any) -> Any:
+    """Fit the same after an isotonic regression of the labels of each group."""
+    parts = []
+    for p, groups in ((held_out, codes), (test, setting[0])):
+        shares = np.empty(len(p))
+        for k in np.unique(codes):
+            steps = IsotonicRegression(out_of_bounds="clip")
+            steps.fit(_positive(held_out[codes == k]), y[codes == k])
+            shares[groups == k] = steps.predict(_positive(p[groups == k]))
+        known = p.sum(axis=2, keepdims=True)  # 1 for the row's group
+        parts.append(known * np.c_[1 - shares, shares][:, None])
+    return _DUAL(parts[0], y, codes, parts[1], *setting)
+
+
 # The linear program and a solver that is fast for it; the optima are the same.
 _DUAL = partial(_xian, {"solver": "CLARABEL", "solve_primal": False})
 _PRIMAL = partial(_xian, {"solver": "HIGHS"})
@@ -117,12 +133,13 @@ _METHODS: dict[str, tuple[_Fit, str, bool]] = {
     CALIBRATED: (_calibrated, BOOSTING, True),
     ERROR_PARITY: (_error_parity, BOOSTING, True),
     XIAN: (_DUAL, BOOSTING, True),
+    XIAN_CALIBRATED: (_recalibrated, BOOSTING, True),
     XIAN_BLIND: (_PRIMAL, BOOSTING, False),
     XIAN_LOGISTIC: (_PRIMAL, LOGISTIC, False),
 }
 PEERS = tuple(_METHODS)
 MODULES = {ERROR_PARITY: "error_parity"} | dict.fromkeys(
-    (XIAN, XIAN_BLIND, XIAN_LOGISTIC), "postprocess"
+    (XIAN, XIAN_CALIBRATED, XIAN_BLIND, XIAN_LOGISTIC), "postprocess"
 )
 
 

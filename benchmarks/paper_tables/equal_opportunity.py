@@ -63,7 +63,8 @@ _METHODS = (_PLAIN, _CALIBRATED, *_LINEAR, _THRESHOLDS, _REDUCTION, *_peers.PEER
 _MODULES = dict.fromkeys((_THRESHOLDS, _REDUCTION), "fairlearn") | _peers.MODULES
 # What a method is held against, at the same kappa.
 _BLIND = "linear, one threshold, blind"
-_PAIRS = dict.fromkeys((_peers.ERROR_PARITY, _peers.XIAN), _peers.CALIBRATED)
+_AWARE = (_peers.ERROR_PARITY, _peers.XIAN, _peers.XIAN_CALIBRATED)
+_PAIRS = dict.fromkeys(_AWARE, _peers.CALIBRATED)
 _PAIRS |= dict.fromkeys((_peers.XIAN_BLIND, _peers.XIAN_LOGISTIC), _BLIND)
 
 
