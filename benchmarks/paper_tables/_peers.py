@@ -120,8 +120,8 @@ def _recalibrated(held_out: Any, y: Any, codes: Any, test: Any, *setting: Any) -
             steps = IsotonicRegression(out_of_bounds="clip")
             steps.fit(_positive(held_out[codes == k]), y[codes == k])
             shares[groups == k] = steps.predict(_positive(p[groups == k]))
-        known = p.sum(axis=2, keepdims=True)  # 1 for the row's group
-        parts.append(known * np.c_[1 - shares, shares][:, None])
+        memberships = p.sum(axis=2, keepdims=True)  # 1 for the row's group
+        parts.append(memberships * np.c_[1 - shares, shares][:, None])
     return _DUAL(parts[0], y, codes, parts[1], *setting)
 
 
