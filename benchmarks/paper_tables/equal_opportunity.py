@@ -178,8 +178,8 @@ def tables(runs: list[dict[str, Any]]) -> list[Table]:
             cells.append(f"{means['seconds']:.2f}")
             table.add(method, EMPTY if kappa is None else f"{kappa:g}", *cells)
         table.notes = [
-            f"Means over {len(repeats)} split(s). Labels of fairlearn's methods are "
-            "drawn, and have no other threshold."
+            f"Means over {len(repeats)} split(s). Labels of fairlearn's methods and "
+            "of error-parity are drawn, and have no other threshold."
         ]
         made += [table, *_paired(table.title, panel)]
     return made
