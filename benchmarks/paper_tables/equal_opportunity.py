@@ -1,12 +1,12 @@
-"""Equal opportunity and equalized odds: accuracy against gap, with fairlearn's.
+"""Equal opportunity and equalized odds: accuracy against gap, with those of others.
 
     SCALEFAIR_DATA=... python benchmarks/paper_tables/equal_opportunity.py
     python benchmarks/paper_tables/equal_opportunity.py --data compas --splits 3
 
 Means over random splits, 70:30: accuracy on the rows of test, the gap of the labels
-there and on the rows of training, the gap of the scores at any threshold, and the
-seconds of a fit. Data are read from the folder named by SCALEFAIR_DATA; what is missing
-is skipped.
+there and on the rows of training, the gap of the scores at any threshold, their AUC,
+and the seconds of a fit. Methods around boosting are held against ours, split by split.
+Data are read from the folder named by SCALEFAIR_DATA; what is missing is skipped.
 """
 
 from __future__ import annotations
@@ -20,25 +20,34 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import _peers
 import numpy as np
 from _command import Command, among, at_least, progress
 from _fair_calibration import Split, logistic
 from _layout import EMPTY, Table
 from _timing import timed
+from sklearn.metrics import roc_auc_score
 
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.metrics import partial_parity_gap
 from scalefair.postprocessing import FairCalibratedClassifier
 
 _NAMES = ("a9a", "bank", "census", "compas", "law")
-_GIVEN = ("positive", "label")
-_TITLES = {"positive": "equal opportunity", "label": "equalized odds"}
+_GIVEN = {"all": None, "positive": "positive", "label": "label"}
+_TITLES = {
+    None: "demographic parity",
+    "positive": "equal opportunity",
+    "label": "equalized odds",
+}
 _KAPPAS = (0.0, 0.02, 0.05, 0.1, 0.2)
 # Of fairlearn: constraints by their names, and fits of the reduction at most.
-_MOMENTS = {"positive": "TruePositiveRateParity", "label": "EqualizedOdds"}
-_WORDS = {"positive": "true_positive_rate_parity", "label": "equalized_odds"}
+_MOMENTS = {
+    None: "DemographicParity",
+    "positive": "TruePositiveRateParity",
+    "label": "EqualizedOdds",
+}
 _FITS = 20
-_COLUMNS = ("accuracy", "label gap", "fit label gap", "score gap", "seconds")
+_COLUMNS = ("accuracy", "label gap", "fit label gap", "score gap", "AUC", "seconds")
 _PLAIN, _CALIBRATED, _THRESHOLDS, _REDUCTION = (
     "logistic regression",
     "calibrated",
@@ -50,19 +59,24 @@ _LINEAR = {
     for kind, interactions in (("", True), (", blind", False))
     for name, criterion in (("linear, one threshold", "weak"), ("linear", "strong"))
 }
-_FAIRLEARN = (_THRESHOLDS, _REDUCTION)
-_METHODS = (_PLAIN, _CALIBRATED, *_LINEAR, *_FAIRLEARN)
-# Setting, seconds, decisions of the rows of training and of test: positive for 1.
-_Outcome = tuple[float | None, float, np.ndarray, np.ndarray]
+_METHODS = (_PLAIN, _CALIBRATED, *_LINEAR, _THRESHOLDS, _REDUCTION, *_peers.PEERS)
+_MODULES = dict.fromkeys((_THRESHOLDS, _REDUCTION), "fairlearn") | _peers.MODULES
+# What a method is held against, at the same kappa.
+_BLIND = "linear, one threshold, blind"
+_AWARE = (_peers.ERROR_PARITY, _peers.XIAN, _peers.XIAN_CALIBRATED)
+_PAIRS = dict.fromkeys(_AWARE, _peers.CALIBRATED)
+_PAIRS |= dict.fromkeys((_peers.XIAN_BLIND, _peers.XIAN_LOGISTIC), _BLIND)
 
 
 def outcomes(
-    split: Split, method: str, condition: str, kappas: Sequence[float]
-) -> Iterator[_Outcome]:
+    split: Split, method: str, condition: str | None, kappas: Sequence[float]
+) -> Iterator[_peers.Outcome]:
     """Fit a method with each of its settings."""
     train_groups = {"sensitive_features": split.codes}
     new = {"sensitive_features": split.codes_test}
-    if method == _PLAIN:
+    if method in _peers.PEERS:
+        yield from _peers.outcomes(split, method, condition, kappas)
+    elif method == _PLAIN:
         took, model = timed(logistic().fit, split.X, split.y)
         yield None, took, *map(model.decision_function, (split.X, split.X_test))
     elif method == _THRESHOLDS:
@@ -70,7 +84,7 @@ def outcomes(
 
         model = ThresholdOptimizer(
             estimator=logistic(),
-            constraints=_WORDS[condition],
+            constraints=_peers.CONSTRAINTS[condition],
             predict_method="predict_proba",
         )
         took, _ = timed(lambda: model.fit(split.X, split.y, **train_groups))
@@ -115,22 +129,28 @@ def outcomes(
 
 
 def run(
-    split: Split, method: str, condition: str, kappas: Sequence[float]
+    split: Split, method: str, condition: str | None, kappas: Sequence[float]
 ) -> list[dict[str, Any]]:
     """Measure all that a method gives on a split."""
     records = []
     for kappa, took, fitted, test in outcomes(split, method, condition, kappas):
         test_options = {"sensitive_features": split.codes_test, "y_true": split.y_test}
-        of_fit = {"sensitive_features": split.codes, "y_true": split.y}
+        rows = slice(len(split.y) - len(fitted), None)  # all, or those held out
+        of_fit = {"sensitive_features": split.codes[rows], "y_true": split.y[rows]}
+        is_score = len(np.unique(test)) > 2
         values = (
             float(np.mean((test > 0) == split.y_test)),
             partial_parity_gap(test, threshold=0.0, given=condition, **test_options),
             partial_parity_gap(fitted, threshold=0.0, given=condition, **of_fit),
-            partial_parity_gap(test, given=condition, **test_options),
+            partial_parity_gap(test, given=condition, **test_options)
+            if is_score
+            else np.nan,
+            float(roc_auc_score(split.y_test, test)) if is_score else np.nan,
             took,
         )
         names = {
             "data": split.name,
+            "split": split.number,
             "given": condition,
             "method": method,
             "kappa": kappa,
@@ -151,15 +171,48 @@ def tables(runs: list[dict[str, Any]]) -> list[Table]:
         for method, kappa in dict.fromkeys((o["method"], o["kappa"]) for o in panel):
             repeats = [o for o in panel if (o["method"], o["kappa"]) == (method, kappa)]
             means = {key: np.mean([one[key] for one in repeats]) for key in _COLUMNS}
-            cells = [f"{means[key]:.4f}" for key in _COLUMNS[:-1]]
+            cells = [
+                EMPTY if np.isnan(means[key]) else f"{means[key]:.4f}"
+                for key in _COLUMNS[:-1]
+            ]
             cells.append(f"{means['seconds']:.2f}")
             table.add(method, EMPTY if kappa is None else f"{kappa:g}", *cells)
         table.notes = [
-            f"Means over {len(repeats)} split(s). Labels of fairlearn's methods are "
-            "drawn, and have no other threshold."
+            f"Means over {len(repeats)} split(s). Labels of fairlearn's methods and "
+            "of error-parity are drawn, and have no other threshold."
         ]
-        made.append(table)
+        made += [table, *_paired(table.title, panel)]
     return made
+
+
+def _paired(title: str, panel: list[dict[str, Any]]) -> list[Table]:
+    """Give a table of differences from ours, with standard errors over the splits."""
+    runs = {(one["method"], one["kappa"], one["split"]): one for one in panel}
+    columns = ("accuracy", "label gap", "score gap")
+    table = Table(f"{title}: differences", "|".join(("method", "kappa", *columns)))
+    for method, kappa in dict.fromkeys((o["method"], o["kappa"]) for o in panel):
+        pairs = [
+            (one, runs[ours])
+            for one in panel
+            if (one["method"], one["kappa"]) == (method, kappa)
+            and (ours := (_PAIRS.get(method), kappa, one["split"])) in runs
+        ]
+        if len(pairs) < 2:
+            continue
+        more = np.array([[one[c] - ours[c] for c in columns] for one, ours in pairs])
+        errors = more.std(axis=0, ddof=1) / np.sqrt(len(pairs))
+        cells = zip(more.mean(axis=0), errors, strict=True)
+        table.add(
+            method,
+            f"{kappa:g}",
+            *(EMPTY if np.isnan(m) else f"{m:+.4f} ± {e:.4f}" for m, e in cells),
+        )
+    table.notes = [
+        f"Means and standard errors over {len({key[2] for key in runs})} "
+        f"splits. Methods that know the group less {_peers.CALIBRATED}, blind ones "
+        f"less {_BLIND}."
+    ]
+    return [table] if table.rows else []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -172,11 +225,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--methods", type=among(methods, ";"), default=methods, **method_help
     )
     command.option("--kappas", type=among(kappas), default=kappas, help="of these")
+    command.option(
+        "--given", type=among(_GIVEN), default=["positive", "label"], help="or all"
+    )
     command.option("--splits", type=at_least(1), default=3, help="random splits (3)")
     options = command.parse(arguments)
-    if importlib.util.find_spec("fairlearn") is None:
-        command.skip("fairlearn is not installed.")
-        options.methods = [m for m in options.methods if m not in _FAIRLEARN]
+    missing = {
+        module
+        for module in map(_MODULES.get, options.methods)
+        if module and importlib.util.find_spec(module) is None
+    }
+    for module in sorted(missing):
+        command.skip(f"{module} is not installed.")
+    chosen = [m for m in options.methods if _MODULES.get(m) not in missing]
     kappas = [0.05] if options.quick else list(map(float, options.kappas))
     runs: list[dict[str, Any]] = []
     for name in options.data:
@@ -186,8 +247,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except OSError as error:
                 command.skip(f"{name}: {error}")
                 break
-            for condition in _GIVEN:
-                for method in options.methods:
+            for condition in map(_GIVEN.get, options.given):
+                for method in chosen:
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # gaps are in the table
                         took, new = timed(run, split, method, condition, kappas)

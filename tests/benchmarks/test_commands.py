@@ -1,8 +1,11 @@
 """What all commands of the tables do: options, missing data, files, and cells."""
 
+import importlib.util
 import json
 import re
 import shutil
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +24,7 @@ CLASSIFICATION, REGRESSION = "partial_fairness", "fair_regression"
         (PCA, ["--rows", "bank,lfw"], ["bank_marketing/bank.csv not found", "lfw42/"]),
         (CLASSIFICATION, ["--data", "law,a9a"], ["law school: ", "a9a: a9a/"]),
         ("equal_opportunity", ["--data", "census"], ["census: census-adult/"]),
+        ("equal_opportunity", ["--data", "a9a"], ["postprocess is not installed"]),
         (
             REGRESSION,
             ["--data", "law,compas-plain"],
@@ -68,6 +72,44 @@ def test_equal_opportunity(load_tables, cells, capsys):
     assert len(rows) == 4
     for _, kappa, _, _, gap, *_ in rows:  # what is promised of the rows of training
         assert float(gap) <= 1.05 * float(kappa)
+
+
+def test_peers_of_fair_calibration(load_tables, cells, capsys, monkeypatch):
+    """A peer that changes nothing is as accurate as the classifier inside."""
+    shapes = []
+
+    class PostProcessor:
+        def __init__(self, n_classes, n_groups, *, pred_ay_fn, **settings):
+            self.probabilities = pred_ay_fn
+
+        def fit(self, rows, **settings):
+            shapes.append(rows.shape)
+            return self
+
+        def predict_score(self, rows):  # risks
+            joint = self.probabilities(rows)
+            np.testing.assert_allclose(joint.sum(axis=(1, 2)), 1.0)
+            return 1.0 - joint.sum(axis=1)
+
+    peer = importlib.util.module_from_spec(ModuleSpec("postprocess", None))
+    peer.PostProcessor = PostProcessor
+    monkeypatch.setitem(sys.modules, "postprocess", peer)
+    tables = load_tables(script="equal_opportunity").script
+    methods = "boosting;calibrated boosting;Xian and Zhao;Xian and Zhao, blind, LR"
+    how = ["--quick", "--data", "law", "--splits", "2", "--methods", methods]
+    assert tables.main([*how, "--given", "all,label"]) == 0
+    assert shapes == [(525, 2, 2)] * 8  # half of the rows of training
+    text = capsys.readouterr().out
+    assert "law, demographic parity" in text
+    inside, *_ = cells(text, "boosting")
+    rows = [row for row in cells(text, "Xian and Zhao") if len(row) == len(inside)]
+    accuracies = [row[2] for row in rows if "blind" not in row[0]]
+    assert accuracies == [inside[2]] * 2  # for either criterion
+    differences = [row for row in cells(text, "Xian and Zhao") if len(row) == 5]
+    assert len(differences) == 2
+    for _, _, accuracy, gap, _ in differences:
+        assert "±" in accuracy
+        assert float(gap.split()[0]) > 0
 
 
 def test_numbers_and_rows(load_tables):
