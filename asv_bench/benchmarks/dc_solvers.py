@@ -67,10 +67,10 @@ class Inner:
     def setup(self, n, method):
         self.problem = ParityOfHinges(2000, n)
         solution = solve(self.problem, method)
+        # The bundle proves the residual, of which the violation is a part. Switching
+        # subgradients may end infeasible: track_violation says by how much.
         if method == "bundle" and not solution.converged:
             raise RuntimeError(solution.message)
-        if solution.infeasibility > RESIDUAL:
-            raise RuntimeError(f"violation {solution.infeasibility:.1e}")
 
     def time_solve(self, n, method):
         solve(self.problem, method)
@@ -80,6 +80,9 @@ class Inner:
 
     def track_residual(self, n, method):
         return solve(self.problem, method).kkt_residual
+
+    def track_violation(self, n, method):
+        return solve(self.problem, method).infeasibility
 
     def track_objective(self, n, method):
         return solve(self.problem, method).objective
