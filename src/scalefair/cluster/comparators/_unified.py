@@ -21,7 +21,6 @@ from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._fair_spectral import FairSpectralClustering
 from scalefair.cluster._solvers import FairProblem
 from scalefair.cluster.comparators._base import TEXTS, Clustering, GraphComparator, Mask
-from scalefair.linalg._dual import inverse_root
 
 Array = NDArray[np.float64]
 
@@ -294,7 +293,8 @@ def descend_embedding(H: Array, A: sparse.csr_array, B: Array, Q: Array) -> Arra
         for _ in range(40):
             X = H - length * gradient
             X -= Q @ (Q.T @ X)  # fair, whatever was rounded
-            trial = X @ inverse_root(X.T @ X).matrix
+            values, V = np.linalg.eigh(X.T @ X)
+            trial: Array = X @ ((V / np.sqrt(values)) @ V.T)  # its polar factor
             A_trial = A @ trial
             trial_value = _value(trial, A_trial, B)
             if trial_value <= value - 1e-4 * length * squared_norm:
