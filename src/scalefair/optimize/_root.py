@@ -25,7 +25,7 @@ class ConcaveSearch:
     1. where the inverse of the derivative, a cubic through the last two points, or else
        the Newton step, has its zero, if the last step at least halved the derivative;
     2. else the crossing of the quadratic models at the two ends, which converges
-       to a kink quadratically, or that cubic through the ends;
+       to a kink quadratically;
     3. else the middle, also whenever three steps have not halved the bracket.
 
     Parameters
@@ -119,8 +119,7 @@ class ConcaveSearch:
             points = [_inverse_cubic(last, sample), _newton_step(sample)]
         stalled = len(self._widths) > 3 and self._widths[-1] > self._widths[-4] / 2
         if not stalled and self._lower_end is not None and self._upper_end is not None:
-            ends = self._lower_end, self._upper_end
-            points += [_model_crossing(*ends), _inverse_cubic(*ends)]
+            points.append(_model_crossing(self._lower_end, self._upper_end))
         # 3. The first one inside the bracket, else its middle.
         middle = (self.lower + self.upper) / 2
         self.x = next((x for x in points if self.lower < x < self.upper), middle)
