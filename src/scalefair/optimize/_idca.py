@@ -192,19 +192,15 @@ class _BundleStep:
     ) -> tuple[_Certificate, OraclePoint]:
         """Solve a subproblem; return what it proves, and the next centre."""
         solved, new = self.solver.solve(centre, calls, self.inertia)
-        # 1. Residuals by the subgradients at two points, of the new or the old one.
         lam, model = solved.multipliers, self.solver.model
-        proved = [
-            (residual_at(x, lam, hat), x)
-            for x, hat in ((new, new), (centre, new), (centre, centre))
-        ]
-        # 2. Residuals by the combination of cuts that solved the model.
+        # 1. Residual of the new point, by its own subgradients.
+        residual, point = residual_at(new, lam, new), new
+        # 2. Residual of the centre, by the combination of cuts that solved the model:
+        #    a subgradient of the weighted plus parts there, up to the cuts' error.
         norm = float(np.linalg.norm(model.aggregate + model.shift))
-        for hat in (new, centre):
-            error = model.error(hat)
-            residual = residual_of_aggregate(centre, lam, hat, norm, error)
-            proved.append((residual, centre))
-        residual, point = min(proved, key=lambda pair: pair[0].value)
+        other = residual_of_aggregate(centre, lam, centre, norm, model.error)
+        if other.value < residual.value:
+            residual, point = other, centre
         self._adapt(centre, new, solved.n_calls)
         return (residual, lam, point), new
 

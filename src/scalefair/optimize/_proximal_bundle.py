@@ -318,10 +318,10 @@ class CutModel:
         np.maximum.at(bounds, self.owners, self.heights + self.rows @ d)
         return bounds
 
-    def error(self, point: OraclePoint) -> float:
-        """Weighted height of the plus parts above the cuts at a point."""
-        heights = self.offsets + self.slopes @ (point.x - self.centre.x)
-        return float(self.weights @ (point.plus[self.owners] - heights))
+    @property
+    def error(self) -> float:
+        """Weighted height of the plus parts above the cuts at the centre."""
+        return float(self.weights @ (self.centre.plus[self.owners] - self.offsets))
 
     def _sigma(self, weights: Array) -> float:
         return 1.0 + float(weights[self.owners > 0].sum())

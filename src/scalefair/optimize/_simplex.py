@@ -249,18 +249,18 @@ class _LevelSearch:
         self.upper_bound = min(self.upper_bound, self.best.value + float(heights.max()))
 
     def level_point(self) -> Array:
-        """Nearest point at which all linear bounds close their share of the gap."""
+        """Nearest point where all linear bounds are above the level, 0.7 of the gap.
+
+        The best point itself if rounding leaves none.
+        """
         slopes = np.array(self.slopes)
         heights = np.array(self.offsets) - self.best.value + slopes @ self.best.x
-        share = 0.7
-        for _ in range(4):
-            d = _least_distance_step(slopes, share * self.gap - heights, self.best.x)
-            if d is not None:
-                x: Array = np.maximum(self.best.x + d, 0.0)
-                x /= x.sum()
-                return x
-            share /= 2  # the upper bound may be too high by rounding
-        return self.best.x
+        d = _least_distance_step(slopes, 0.7 * self.gap - heights, self.best.x)
+        if d is None:
+            return self.best.x
+        x: Array = np.maximum(self.best.x + d, 0.0)
+        x /= x.sum()
+        return x
 
 
 def _least_distance_step(slopes: Array, rises: Array, x: Array) -> Array | None:
