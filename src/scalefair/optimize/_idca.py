@@ -334,14 +334,10 @@ class _SwitchingStep:
     def iterate(
         self, centre: OraclePoint, calls: int
     ) -> tuple[_Certificate, OraclePoint]:
-        """Solve a subproblem; return the smaller residual, and the next centre."""
-        solved, new = self.solve(centre, calls)
+        """Solve a subproblem; return the new point's residual, and the next centre."""
+        _, new = self.solve(centre, calls)
         self.is_stuck = new is centre
-        residual, multipliers = least_residual(new, new)
-        other = residual_at(centre, solved.multipliers, new)
-        if other.value < residual.value:
-            return (other, solved.multipliers, centre), new
-        return (residual, multipliers, new), new
+        return (*least_residual(new, new), new), new
 
 
 @documented(**TEXTS)
@@ -418,6 +414,6 @@ def direct_switching_subgradient(
             break
         length = (allowed if is_feasible else point.infeasibility) / square
         point = oracle(point.x - length * slope)
-    residual, multipliers = least_residual(best, best)
     advice = f"after {t} steps change eps, raise max_iter or use idca."
-    return _result((residual, multipliers, best), oracle, history, t, tol, advice)
+    certificate = (*least_residual(best, best), best)
+    return _result(certificate, oracle, history, t, tol, advice)

@@ -274,9 +274,7 @@ def _least_distance_step(slopes: Array, rises: Array, x: Array) -> Array | None:
     norms = np.linalg.norm(rows, axis=1)
     norms[norms == 0] = 1.0
     bounds = bounds / norms
-    unit = float(bounds.max())
-    if unit <= 0:
-        return np.zeros(x.size)
+    unit = float(bounds.max())  # positive: the value at x is below the level
     # Least distance programming as nonnegative least squares: d is the residual of
     # E u = (0, ..., 0, 1), divided by its last entry.
     E = np.vstack([(rows / norms[:, None]).T, bounds / unit])
