@@ -66,23 +66,26 @@ class Inner:
 
     def setup(self, n, method):
         self.problem = ParityOfHinges(2000, n)
-        solution = solve(self.problem, method)
-        if method == "bundle" and not solution.converged:
-            raise RuntimeError(solution.message)
-        if solution.infeasibility > RESIDUAL:
-            raise RuntimeError(f"violation {solution.infeasibility:.1e}")
+        self.solution = solve(self.problem, method)
+        # The bundle proves the residual, of which the violation is a part. Switching
+        # subgradients may end infeasible: track_violation says by how much.
+        if method == "bundle" and not self.solution.converged:
+            raise RuntimeError(self.solution.message)
 
     def time_solve(self, n, method):
         solve(self.problem, method)
 
     def track_calls(self, n, method):
-        return solve(self.problem, method).n_calls
+        return self.solution.n_calls
 
     def track_residual(self, n, method):
-        return solve(self.problem, method).kkt_residual
+        return self.solution.kkt_residual
+
+    def track_violation(self, n, method):
+        return self.solution.infeasibility
 
     def track_objective(self, n, method):
-        return solve(self.problem, method).objective
+        return self.solution.objective
 
 
 Inner.track_calls.unit = "oracle calls"

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.interpolate import CubicHermiteSpline
 
 from scalefair.optimize import ConcaveSearch
 
@@ -41,17 +40,6 @@ def test_derivative_whose_inverse_is_cubic():
     visited = _run(function, ConcaveSearch(), tol=1e-12)  # that of np.roots
     assert len(visited) == 3
     assert visited[-1] == pytest.approx(0.4, abs=1e-12)
-
-
-def test_cubic_between_ends_whose_models_do_not_cross():
-    slopes, curvatures = np.array([-0.1457, 0.2166]), np.array([-0.51, -3.46])
-    search = ConcaveSearch()
-    search.update(0.0, slopes[0], curvatures[0])
-    x = search.x
-    inverse = CubicHermiteSpline(slopes, [0.5, x], 1 / curvatures)
-    rise = slopes[1] * x - slopes[0] * 0.5 - inverse.integrate(*slopes)
-    search.update(rise, slopes[1], curvatures[1])
-    assert search.x == pytest.approx(float(inverse(0)), abs=1e-14)
 
 
 def test_kink_of_two_parabolas_in_few_steps():

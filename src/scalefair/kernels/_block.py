@@ -151,6 +151,7 @@ def _thin_gram(X, Y, partial, size):
 
 @cached_njit()
 def _thin_gram_chunk(X, Y, out):
+    """Add the outer products of the rows x_i and y_i to `out`, which stays in cache."""
     for i in range(X.shape[0]):
         for q in range(X.shape[1]):
             x = X[i, q]
@@ -168,9 +169,10 @@ def _update(out, L, C, subtract, size):
         _update_chunk(out[start:stop], L[start:stop], C, subtract)
 
 
-# Explicit loops: assignments to slices are compiled slowly.
+# Explicit loops, here and below: assignments to slices are compiled slowly.
 @cached_njit(nogil=True)
 def _update_chunk(out, L, C, subtract):
+    """Overwrite a chunk, which may be `L` itself: the product is made aside."""
     product = np.dot(L, C)
     for i in range(out.shape[0]):
         if subtract:
@@ -191,8 +193,10 @@ def _deflate(X, q, squares, size):
         _deflate_chunk(X[start:stop], q, squares[start:stop])
 
 
+# Sums of rows may be reordered, into those of the lanes of a vector register.
 @cached_njit(nogil=True, fastmath={"reassoc"})
 def _deflate_chunk(X, q, squares):
+    """Project the rows of a chunk, in one pass over its memory."""
     for i in range(X.shape[0]):
         # x <- x - (x^T q) q, and the squared norm of the result.
         projection = square = 0.0
@@ -216,6 +220,7 @@ def _rotate_ritz(X, AX, S, values, squares, size):
 
 @cached_njit()
 def _rotate_ritz_chunk(X, AX, S, values, squares):
+    """Overwrite a chunk; add the squares of its residuals to those of the columns."""
     rotated = np.dot(X, S)  # Ritz vectors
     residual = np.dot(AX, S)  # less theta_c times the Ritz vector, below
     for i in range(X.shape[0]):
@@ -226,6 +231,7 @@ def _rotate_ritz_chunk(X, AX, S, values, squares):
 
 
 def _flat(X):
+    """Entries of a C-contiguous array as a vector, without a copy."""
     return read_only(X).reshape(-1)
 
 
@@ -290,5 +296,6 @@ def _rows_combine(rows, coefficients, out, size):
 
 @parallel(lambda out, a, X, b, Y: 0.2 * X.size)
 def _combine(out, a, X, b, Y):
+    """Linear combination of two arrays, entry by entry."""
     for c in numba.prange(out.shape[0]):
         out[c] = a * X[c] + b * Y[c]

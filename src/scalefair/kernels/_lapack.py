@@ -128,6 +128,7 @@ def _solve(solve, A, k):
 @cache
 def _routine(module, name, n_integers):
     """Return a routine of SciPy by its pointer; None if its integers are not int."""
+    # SciPy exports its routines to Cython as capsules, named by their C signature.
     capsule = module.__pyx_capi__[name]
     api = ctypes.pythonapi
     api.PyCapsule_GetName.restype = ctypes.c_char_p
@@ -137,6 +138,7 @@ def _routine(module, name, n_integers):
     signature = api.PyCapsule_GetName(capsule)
     if signature.count(b"int *") != n_integers:
         return None
+    # Calls by ctypes release the interpreter's lock, unlike those of SciPy's wrappers.
     address = api.PyCapsule_GetPointer(capsule, signature)
     n_pointers = signature.count(b"*")
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_pointers)(address)

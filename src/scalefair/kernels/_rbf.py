@@ -80,6 +80,10 @@ def rbf_columns(P: FloatArray, Q: FloatArray, out: FloatArray) -> None:
 # Two coordinates of four points at a time: fewer loads and stores for each difference.
 @cached_njit(nogil=True, fastmath={"contract"})
 def _squared_distances(P, Q, i, T):
+    """Overwrite four rows T with the squared distances of points i to i + 3 of P to Q.
+
+    Coordinates are rows of P and Q.
+    """
     d = P.shape[0]
     m = T.shape[1]
     for i_row in range(T.shape[0]):
@@ -162,6 +166,7 @@ def _kernel_tile(P, Q, T):
 
 @cached_njit(nogil=True)
 def _add(out, product, alpha):
+    """Overwrite `out` with ``out + alpha product``; slices are compiled slowly."""
     for i in range(out.shape[0]):
         for c in range(out.shape[1]):
             out[i, c] += alpha * product[i, c]
@@ -197,6 +202,7 @@ def _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer):
     blas=True,
 )
 def _round(n_workers, *arguments):
+    """Share the pairs of one round among the threads."""
     for worker in numba.prange(n_workers):
         _worker_pairs(np.int64(worker), *arguments)
 
@@ -219,6 +225,7 @@ def _worker_pairs(
 
 @parallel(lambda P, Q, out, n_workers: out.size * (2 + 0.3 * P.shape[1]))
 def _columns(P, Q, out, n_workers):
+    """Share the rows of tiles among the threads."""
     for worker in numba.prange(n_workers):
         _worker_columns(P, Q, out, np.int64(worker), n_workers)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.linalg import LinearOperator
 
 import scalefair.linalg._base as base
 from scalefair import kernels
@@ -137,9 +136,16 @@ def dc_admm(
     base.check_count("max_iter", max_iter, 1)
     constraints = base.as_block(F, n, "F")
     base.check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
-    Q, MQ = _constraint_bases(operator, constraints, shift)
-    rank = Q.shape[1]
+    # Orthonormal bases of the span of F, and of that of M F, which H avoids.
+    U, s, _ = np.linalg.svd(constraints, full_matrices=False)
+    rank = int((s > n * EPS * s.max(initial=0.0)).sum())
     base.check_complement(k, n, rank)
+    Q = np.ascontiguousarray(U[:, :rank])
+    MQ = np.empty_like(Q)
+    if rank:  # else no product
+        apply_block(operator, Q, MQ, shift=shift)
+        check_product(MQ)
+        MQ = np.ascontiguousarray(np.linalg.qr(MQ)[0])
     V = random_generator(check_random_state(random_state)).standard_normal((n, k))
     V /= np.sqrt(n)
     objective = EnergyDual(operator, shift, k)
@@ -163,12 +169,19 @@ def dc_admm(
         kernels.block_subtract(next_Y, Q, violation)
         # 3. Multiplier step, equation (13).
         C += alpha * violation
-        # 4. Residuals of the splitting, and of H in the constrained problem.
+        # 4. Residuals of the splitting.
         primal_residual = float(np.linalg.norm(violation))
         Y -= next_Y
         dual_residual = alpha * float(np.linalg.norm(Y))
         Y = next_Y
-        H, residuals = _ritz_residuals(objective, MQ, B)
+        # 5. Ritz vectors of P M^2 in the span of H, and their relative residuals; the
+        #    memory of B is free.
+        H = objective.H.copy()
+        apply_block(operator, MH, B, shift=shift)
+        kernels.block_subtract(B, MQ, kernels.block_gram(MQ, B))
+        values, S = base.eigh_descending(kernels.block_gram(H, B))
+        residuals = kernels.rotate_ritz(H, B, S, values)
+        residuals /= max(float(np.abs(values).max()), TINY)
         residual = float(residuals.max())
         F_MH, F_H = (kernels.block_gram(constraints, X) for X in (MH, objective.H))
         records.append(
@@ -187,7 +200,7 @@ def dc_admm(
             callback(n_iter, residual)
         if residual <= tol:
             break
-        # 5. Penalty, equation (16), with the paper's factors 10 and 2 (appendix B).
+        # 6. Penalty, equation (16), with the paper's factors 10 and 2 (appendix B).
         if primal_residual > 10 * dual_residual:
             alpha *= 2
         elif dual_residual > 10 * primal_residual:
@@ -217,32 +230,3 @@ def dc_admm(
         converged=residual <= tol,
         message=message,
     )
-
-
-def _constraint_bases(
-    operator: LinearOperator, F: Array, shift: float
-) -> tuple[Array, Array]:
-    """Orthonormal bases of the span of F, and of that of M F, which H avoids."""
-    U, s, _ = np.linalg.svd(F, full_matrices=False)
-    rank = int((s > len(F) * EPS * s.max(initial=0.0)).sum())
-    Q = np.ascontiguousarray(U[:, :rank])
-    MQ = np.empty_like(Q)
-    if rank:  # else no product
-        apply_block(operator, Q, MQ, shift=shift)
-        check_product(MQ)
-    return Q, np.ascontiguousarray(np.linalg.qr(MQ)[0])
-
-
-def _ritz_residuals(
-    objective: EnergyDual, MQ: Array, work: Array
-) -> tuple[Array, Array]:
-    """Ritz vectors of M^2 in the span of H, and residuals of the constrained problem.
-
-    The residuals are relative to the largest Ritz value; `work` is overwritten.
-    """
-    H = objective.H.copy()
-    apply_block(objective.A, objective.MH, work, shift=objective.shift)
-    kernels.block_subtract(work, MQ, kernels.block_gram(MQ, work))
-    values, S = base.eigh_descending(kernels.block_gram(H, work))
-    residuals = kernels.rotate_ritz(H, work, S, values)
-    return H, residuals / max(float(np.abs(values).max()), TINY)

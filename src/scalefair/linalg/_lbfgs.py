@@ -101,7 +101,8 @@ class _Memory:
         self.m = n_pairs + 1
         self.rows = np.zeros((2 * self.m + 2, math.prod(shape)))
         self.shape = shape
-        self.current = 2 * self.m  # row of the gradient
+        # Rows of the gradient, and of that at the other end of the last step.
+        self.current, self.other = 2 * self.m, 2 * self.m + 1
         self.products = np.zeros((2 * self.m + 2,) * 2)
         self.order: list[int] = []  # slots from the oldest pair to the newest
         self.slot = 0
@@ -114,20 +115,20 @@ class _Memory:
 
     def next_gradient(self) -> Array:
         """Return the block for the gradient at the next point."""
-        self.current = 4 * self.m + 1 - self.current
+        self.current, self.other = self.other, self.current
         return self.gradient
 
     def direction(self) -> Array:
         """Quasi-Newton direction (two-loop recursion), in a free slot."""
         G, m = self.products, self.m
-        # The recursion on coefficients q of the rows: q = g, then H g.
+        # Algorithm 7.4 on coefficients q of the rows: q = g, then H g.
         q = np.zeros(len(self.rows))
         q[self.current] = 1.0
         weights = {}
         for i in reversed(self.order):
             weights[i] = (G[i] @ q) / G[i, m + i]
             q[m + i] -= weights[i]
-        if self.order:  # initial Hessian: s.y / y.y of the newest pair
+        if self.order:  # initial Hessian (7.20): s.y / y.y of the newest pair
             i = self.order[-1]
             q *= G[i, m + i] / G[m + i, m + i]
         for i in self.order:
@@ -140,8 +141,7 @@ class _Memory:
     def store(self, t: float) -> None:
         """Complete the pair of the last direction; keep it if ``s.y > 0``."""
         s, y, rows = self.slot, self.m + self.slot, self.rows
-        previous = 4 * self.m + 1 - self.current
-        kernels.combine(rows[y], 1 / t, rows[self.current], -1 / t, rows[previous])
+        kernels.combine(rows[y], 1 / t, rows[self.current], -1 / t, rows[self.other])
         self.order = self.order[2 - self.m :]  # the oldest makes way
         self.measure([s, y])
         curvature = self.products[s, y]

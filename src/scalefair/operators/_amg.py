@@ -94,6 +94,8 @@ class AMGPreconditioner(SymmetricBlockOperator):
     def __init__(
         self, A: Any, *, candidate: Any = None, dtype: Any = np.float64
     ) -> None:
+        from pyamg.aggregation import fit_candidates
+
         A = _as_matrix(A)
         n = A.shape[0]
         super().__init__(dtype, n)
@@ -112,11 +114,13 @@ class AMGPreconditioner(SymmetricBlockOperator):
         while A.shape[0] > MAX_COARSE_SIZE:
             # Step 1: aggregates, and a prolongator P.
             inverse_diagonal, omega = _jacobi(A, b, unit)
-            T, coarse_b = _tentative(A, b, inverse_diagonal)
-            if not 0 < T.shape[1] < A.shape[0]:
+            aggregates = _aggregates(A, inverse_diagonal)
+            if aggregates.nnz == 0:  # no strong entry
                 break
+            # Columns of T are orthonormal, and b = T R where nodes are in an aggregate.
+            T, R = fit_candidates(aggregates, b[:, None])
             jacobi = omega * inverse_diagonal
-            P = _prolongator(A, T, jacobi)
+            P = _prolongator(A, sparse.csr_array(T), jacobi)
             # Step 2: the additive form of the cycle, with (I - omega D^{-1} A) P.
             S = _smoother(A, jacobi, self.dtype)
             smoothed = P - sparse.diags_array(jacobi) @ (A @ P)
@@ -124,7 +128,7 @@ class AMGPreconditioner(SymmetricBlockOperator):
             self.levels.append((S, smoothed, sparse.csr_array(smoothed.T)))
             n_cycle_entries += S.nnz + 2 * smoothed.nnz
             # Step 3: the Galerkin product is the matrix of the next level.
-            A, b = sparse.csr_array(P.T @ (A @ P)), coarse_b
+            A, b = sparse.csr_array(P.T @ (A @ P)), R[:, 0]
             self.level_sizes.append(A.shape[0])
         self.coarsest, size = _invert(A, b, unit, self.dtype)
         self.operator_complexity = (n_cycle_entries + size) / n_entries
@@ -236,37 +240,16 @@ def _jacobi(A: sparse.csr_array, b: Array, unit: float) -> tuple[Array, float]:
 def _aggregates(A: sparse.csr_array, inverse_diagonal: Array) -> sparse.csr_array:
     """Node by aggregate indicator; nodes without a strong neighbour are in none."""
     from pyamg.aggregation import standard_aggregation
+    from pyamg.strength import classical_strength_of_connection
 
-    # c_ij = |a_ij| / sqrt(a_ii a_jj) is strong if it is at least the threshold times
-    # the smaller one of max_k c_ik and max_k c_jk.
-    scale = np.sqrt(inverse_diagonal)
-    coupling = np.abs(A.data) * np.repeat(scale, np.diff(A.indptr)) * scale[A.indices]
-    rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
-    coupling[rows == A.indices] = 0.0
-    strongest = np.zeros(A.shape[0])
-    np.maximum.at(strongest, rows, coupling)
-    threshold = np.minimum(strongest[rows], strongest[A.indices])
-    strong = (coupling > 0) & (coupling >= STRENGTH_THRESHOLD * threshold)
-    C = sparse.csr_array(
-        (coupling[strong], (rows[strong], A.indices[strong])), shape=A.shape
-    )
-    # pyamg's aggregation takes 32-bit indices.
-    C.indices, C.indptr = C.indices.astype(np.int32), C.indptr.astype(np.int32)
-    if C.nnz == 0:
-        return sparse.csr_array((A.shape[0], 0), dtype=np.float64)
-    indicator, _ = standard_aggregation(sparse.csr_matrix(C))  # all that 5.2 takes
-    return sparse.csr_array(indicator, dtype=np.float64)
-
-
-def _tentative(
-    A: sparse.csr_array, b: Array, inverse_diagonal: Array
-) -> tuple[sparse.csr_array, Array]:
-    """Prolongator with orthonormal columns whose span contains b, and b in it."""
-    T = _aggregates(A, inverse_diagonal)
-    nodes = np.repeat(np.arange(A.shape[0]), np.diff(T.indptr))
-    coarse_b = np.sqrt(np.bincount(T.indices, b[nodes] ** 2, minlength=T.shape[1]))
-    T.data = b[nodes] / coarse_b[T.indices]
-    return T, coarse_b
+    # Entries of D^{-1/2} A D^{-1/2} that are strong in their row or in their column.
+    # pyamg takes 32-bit indices, and before 5.3 no sparse arrays.
+    root = sparse.diags_array(np.sqrt(inverse_diagonal))
+    scaled = sparse.csr_matrix(root @ A @ root)
+    scaled.indices = scaled.indices.astype(np.int32)
+    scaled.indptr = scaled.indptr.astype(np.int32)
+    C = classical_strength_of_connection(scaled, STRENGTH_THRESHOLD)
+    return standard_aggregation(sparse.csr_matrix(C + C.T))[0]
 
 
 def _prolongator(

@@ -124,7 +124,8 @@ def augmented_lagrangian(
 
     References
     ----------
-    .. [1] Nocedal & Wright, "Numerical Optimization" (2006), section 17.3.
+    .. [1] Nocedal & Wright, "Numerical Optimization" (2006), sections 17.3
+       and 17.4.
 
     Examples
     --------
@@ -149,6 +150,7 @@ def augmented_lagrangian(
     lam = np.zeros(m) if multipliers is None else as_multipliers(multipliers, m)
     last, n_calls = (x, value), 1  # the last evaluation, and their number
 
+    # The search ends where it has evaluated: that value is not computed again.
     def value_at(v: Array) -> ConstrainedValue:
         nonlocal last, n_calls
         if not np.array_equal(v, last[0]):

@@ -95,8 +95,24 @@ def minimax_on_fantope(
     >>> round(solution.value, 6), solution.weights.round(6)
     (0.75, array([0.75, 0.25]))
     """
+    A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if A.ndim != 3 or A.shape[1] != A.shape[2] or b.shape != A.shape[:1] or not b.size:
+        raise ValueError(
+            "A must be (G, n, n), G at least 1, with one number in b per matrix, got "
+            f"shapes {A.shape} and {b.shape}."
+        )
+    if not (isinstance(k, Integral) and 1 <= k < A.shape[1]):
+        raise ValueError(
+            f"k={k} must be an integer from 1 to n - 1 = {A.shape[1] - 1}."
+        )
+    moderate = (np.abs(A) <= MAX_ENTRY).all(axis=(1, 2)) & (np.abs(b) <= MAX_ENTRY)
+    if not moderate.all():
+        raise ValueError(
+            f"A and b must be finite and no larger than {MAX_ENTRY:g}, got NaN, "
+            f"infinity or more in matrix {int(np.argmin(moderate))} or its number in b."
+        )
+    A = (A + A.transpose(0, 2, 1)) / 2
     # 1. Matrices of order one; smaller gaps than `floor` are rounding.
-    A, b = _check_problem(A, b, k)
     scale = float(np.sqrt((A * A).sum(axis=(1, 2))).max())
     scale = scale if scale > 0 else 1.0
     A, b = A / scale, b / scale
@@ -138,26 +154,6 @@ def minimax_on_fantope(
         converged=converged,
         message=message,
     )
-
-
-def _check_problem(A: ArrayLike, b: ArrayLike, k: int) -> tuple[Array, Array]:
-    A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if A.ndim != 3 or A.shape[1] != A.shape[2] or b.shape != A.shape[:1] or not b.size:
-        raise ValueError(
-            "A must be (G, n, n), G at least 1, with one number in b per matrix, got "
-            f"shapes {A.shape} and {b.shape}."
-        )
-    if not (isinstance(k, Integral) and 1 <= k < A.shape[1]):
-        raise ValueError(
-            f"k={k} must be an integer from 1 to n - 1 = {A.shape[1] - 1}."
-        )
-    moderate = (np.abs(A) <= MAX_ENTRY).all(axis=(1, 2)) & (np.abs(b) <= MAX_ENTRY)
-    if not moderate.all():
-        raise ValueError(
-            f"A and b must be finite and no larger than {MAX_ENTRY:g}, got NaN, "
-            f"infinity or more in matrix {int(np.argmin(moderate))} or its number in b."
-        )
-    return (A + A.transpose(0, 2, 1)) / 2, b
 
 
 def _certify(A: Array, b: Array, k: int, W: Array, weights: Array) -> FantopeResult:

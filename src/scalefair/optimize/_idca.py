@@ -192,19 +192,15 @@ class _BundleStep:
     ) -> tuple[_Certificate, OraclePoint]:
         """Solve a subproblem; return what it proves, and the next centre."""
         solved, new = self.solver.solve(centre, calls, self.inertia)
-        # 1. Residuals by the subgradients at two points, of the new or the old one.
         lam, model = solved.multipliers, self.solver.model
-        proved = [
-            (residual_at(x, lam, hat), x)
-            for x, hat in ((new, new), (centre, new), (centre, centre))
-        ]
-        # 2. Residuals by the combination of cuts that solved the model.
+        # 1. Residual of the new point, by its own subgradients.
+        residual, point = residual_at(new, lam, new), new
+        # 2. Residual of the centre, by the combination of cuts that solved the model:
+        #    a subgradient of the weighted plus parts there, up to the cuts' error.
         norm = float(np.linalg.norm(model.aggregate + model.shift))
-        for hat in (new, centre):
-            error = model.error(hat)
-            residual = residual_of_aggregate(centre, lam, hat, norm, error)
-            proved.append((residual, centre))
-        residual, point = min(proved, key=lambda pair: pair[0].value)
+        other = residual_of_aggregate(centre, lam, centre, norm, model.error)
+        if other.value < residual.value:
+            residual, point = other, centre
         self._adapt(centre, new, solved.n_calls)
         return (residual, lam, point), new
 
@@ -338,14 +334,10 @@ class _SwitchingStep:
     def iterate(
         self, centre: OraclePoint, calls: int
     ) -> tuple[_Certificate, OraclePoint]:
-        """Solve a subproblem; return the smaller residual, and the next centre."""
-        solved, new = self.solve(centre, calls)
+        """Solve a subproblem; return the new point's residual, and the next centre."""
+        _, new = self.solve(centre, calls)
         self.is_stuck = new is centre
-        residual, multipliers = least_residual(new, new)
-        other = residual_at(centre, solved.multipliers, new)
-        if other.value < residual.value:
-            return (other, solved.multipliers, centre), new
-        return (residual, multipliers, new), new
+        return (*least_residual(new, new), new), new
 
 
 @documented(**TEXTS)
@@ -422,6 +414,6 @@ def direct_switching_subgradient(
             break
         length = (allowed if is_feasible else point.infeasibility) / square
         point = oracle(point.x - length * slope)
-    residual, multipliers = least_residual(best, best)
     advice = f"after {t} steps change eps, raise max_iter or use idca."
-    return _result((residual, multipliers, best), oracle, history, t, tol, advice)
+    certificate = (*least_residual(best, best), best)
+    return _result(certificate, oracle, history, t, tol, advice)

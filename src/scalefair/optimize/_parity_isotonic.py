@@ -157,7 +157,16 @@ def parity_isotonic_regression(
     0.4 [1.0, 1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0, 0.0]
     0.6 [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     """
-    samples = _check_samples(y, scores, chains, sample_weight)
+    targets, heights, codes = map(column_or_1d, (y, scores, chains))
+    check_consistent_length(targets, heights, codes)
+    for name, values in (("y", targets), ("scores", heights)):
+        assert_all_finite(values, input_name=name)
+    weights = _check_sample_weight(sample_weight, targets, dtype=np.float64)
+    if codes.size == 0 or codes.dtype.kind not in "iu" or codes.min() < 0:
+        raise ValueError("chains must be numbers 0, 1, ..., at least one of them.")
+    if not (weights > 0).all():
+        raise ValueError("sample_weight must be positive: leave out the others.")
+    samples = targets.astype(float), heights.astype(float), codes.astype(int), weights
     return _Chains(*samples, interval, levels_of).solve(kappa)
 
 
@@ -332,22 +341,6 @@ class _Chains:
         is_new = np.diff(cuts, axis=0, prepend=bounds[:1]).any(axis=1)
         is_kept = (is_allowed & is_new) | is_block_end
         return cuts[is_kept], steps[is_kept] // STEPS_PER_BLOCK
-
-
-def _check_samples(
-    y: Any, scores: Any, chains: Any, sample_weight: Any
-) -> tuple[Array, Array, Indices, Array]:
-    """Return targets, scores, chains (as int64) and weights."""
-    y, scores, codes = map(column_or_1d, (y, scores, chains))
-    check_consistent_length(y, scores, codes)
-    for name, values in (("y", y), ("scores", scores)):
-        assert_all_finite(values, input_name=name)
-    weights = _check_sample_weight(sample_weight, y, dtype=np.float64)
-    if codes.size == 0 or codes.dtype.kind not in "iu" or codes.min() < 0:
-        raise ValueError("chains must be numbers 0, 1, ..., at least one of them.")
-    if not (weights > 0).all():
-        raise ValueError("sample_weight must be positive: leave out the others.")
-    return y.astype(np.float64), scores.astype(np.float64), codes.astype(int), weights
 
 
 def _check_conditions(

@@ -318,10 +318,10 @@ class CutModel:
         np.maximum.at(bounds, self.owners, self.heights + self.rows @ d)
         return bounds
 
-    def error(self, point: OraclePoint) -> float:
-        """Weighted height of the plus parts above the cuts at a point."""
-        heights = self.offsets + self.slopes @ (point.x - self.centre.x)
-        return float(self.weights @ (point.plus[self.owners] - heights))
+    @property
+    def error(self) -> float:
+        """Weighted height of the plus parts above the cuts at the centre."""
+        return float(self.weights @ (self.centre.plus[self.owners] - self.offsets))
 
     def _sigma(self, weights: Array) -> float:
         return 1.0 + float(weights[self.owners > 0].sum())
@@ -345,19 +345,21 @@ class CutModel:
         for _ in range(30):  # some five are taken
             # 2. Maximiser of the second-order model: a quadratic program.
             target, predicted = self._newton_target(weights)
-            # 3. Line search: at least a tenth of the predicted increase.
-            length = 1.0
+            # 3. Line search: at least a tenth of the predicted increase, less what
+            #    rounding can hide. The dual is steep for small mu: without the last
+            #    steps, which it cannot see, the constraints would be violated.
+            size = np.abs(self.heights) @ weights
+            size += weights @ np.abs(self.gram) @ weights / (2 * self.mu)
+            rounding, length = 4 * EPS * float(size), 1.0
             for _ in range(30):
                 trial = weights + length * (target - weights)
                 gain = self.dual(trial) - value
-                if gain >= 0.1 * length * predicted:
+                if gain >= 0.1 * length * predicted - rounding:
                     break
                 length /= 2
-            else:
-                break  # rounding
             weights, value = trial, value + gain
             prox = float(self.heights @ weights) - value
-            if predicted <= 1e-3 * prox or predicted <= 4 * EPS * abs(value):
+            if predicted <= max(1e-3 * prox, rounding):
                 break
         self.weights = weights
         self.lower_bound = max(self.lower_bound, self.dual(weights))

@@ -25,7 +25,7 @@ class ConcaveSearch:
     1. where the inverse of the derivative, a cubic through the last two points, or else
        the Newton step, has its zero, if the last step at least halved the derivative;
     2. else the crossing of the quadratic models at the two ends, which converges
-       to a kink quadratically, or that cubic through the ends;
+       to a kink quadratically;
     3. else the middle, also whenever three steps have not halved the bracket.
 
     Parameters
@@ -116,11 +116,10 @@ class ConcaveSearch:
         if last is None:
             points = [_newton_step(sample)]
         elif abs(slope) <= abs(last.slope) / 2:
-            points = [_interpolated(last, sample), _newton_step(sample)]
+            points = [_inverse_cubic(last, sample), _newton_step(sample)]
         stalled = len(self._widths) > 3 and self._widths[-1] > self._widths[-4] / 2
         if not stalled and self._lower_end is not None and self._upper_end is not None:
-            ends = self._lower_end, self._upper_end
-            points += [_crossing(*ends), _interpolated(*ends)]
+            points.append(_model_crossing(self._lower_end, self._upper_end))
         # 3. The first one inside the bracket, else its middle.
         middle = (self.lower + self.upper) / 2
         self.x = next((x for x in points if self.lower < x < self.upper), middle)
@@ -132,8 +131,11 @@ def _newton_step(sample: _Quadratic) -> float:
     return math.nan
 
 
-def _interpolated(a: _Quadratic, b: _Quadratic) -> float:
-    """Zero of the slope: x as the cubic in it that both samples determine, or NaN."""
+def _inverse_cubic(a: _Quadratic, b: _Quadratic) -> float:
+    """Zero of the slope by inverse cubic Hermite interpolation, or NaN.
+
+    x is the cubic in the slope with the values and derivatives 1 / curvature of both.
+    """
     rise = b.slope - a.slope
     if rise == 0 or not (a.curvature < 0 and b.curvature < 0):
         return math.nan
@@ -142,7 +144,7 @@ def _interpolated(a: _Quadratic, b: _Quadratic) -> float:
     return a.x + (b.x - a.x) * u * u * (3 - 2 * u) + rise * u * (1 - u) * bend
 
 
-def _crossing(lower: _Quadratic, upper: _Quadratic) -> float:
+def _model_crossing(lower: _Quadratic, upper: _Quadratic) -> float:
     """Point between the two where their quadratic models agree, or NaN."""
     w = upper.x - lower.x
     a = (lower.curvature - upper.curvature) / 2

@@ -57,7 +57,7 @@ def maximize_on_simplex(
     of their minimum, a linear program, is the upper bound reported. The next point is
 
     1. the maximiser of the second-order model at the best point, if there is a
-       Hessian and as long as these Newton steps halve the bound of one linear function;
+       Hessian and the bound of its linear function has halved since the last such step;
     2. else the point nearest to the best one at which the linear bounds close a
        fixed share of the gap (level bundle method [1]_).
 
@@ -112,21 +112,15 @@ def maximize_on_simplex(
             f"x0 must hold {n} nonnegative numbers that are not all zero, got {x0!r}."
         )
     search = _LevelSearch(oracle, x / x.sum(), tol, atol)
-    # After a failed Newton step come `wait` level steps, then twice as many, up to 8.
-    wait, n_level_steps, newton = 1, 0, True
+    newton_gap = np.inf  # a Newton step is due where the vertex gap is no larger
     reason = f"max_iter={max_iter} reached; raise max_iter"
     while not search.certified and len(search.slopes) < max_iter:
         best = search.best
-        if newton and best.hessian is not None:
+        if best.hessian is not None and best.vertex_gap <= newton_gap:
             # 1. Maximiser of the second-order model at the best point.
+            newton_gap = best.vertex_gap / 2
             Q = -best.hessian
             x = maximize_quadratic_on_simplex(best.slope + Q @ best.x, Q, x0=best.x)
-            point = search.visit(x)
-            newton = point is search.best and point.vertex_gap <= best.vertex_gap / 2
-            if newton:
-                wait = 1
-            else:
-                wait, n_level_steps = min(2 * wait, 8), 0
         else:
             # 2. The upper bound of the linear bounds, and a level step.
             search.bound_from_model()
@@ -136,9 +130,7 @@ def maximize_on_simplex(
             if np.array_equal(x, best.x):
                 reason = "rounding stopped progress; raise tol"
                 break
-            search.visit(x)
-            n_level_steps += 1
-            newton = n_level_steps >= wait
+        search.visit(x)
     if not search.certified:
         search.bound_from_model()
     message = "The gap is within the tolerance."
@@ -192,16 +184,14 @@ class _LevelSearch:
     def certified(self) -> bool:
         return bool(self.gap <= self.allowed)
 
-    def visit(self, x: Array) -> _SimplexPoint:
-        point = self._evaluate(x)
-        best = self.best
+    def visit(self, x: Array) -> None:
+        point, best = self._evaluate(x), self.best
         # Of values that are equal to rounding the one with the flatter bound is better.
         if (point.value, -point.vertex_gap) > (best.value, -best.vertex_gap) or (
             point.vertex_gap < best.vertex_gap / 2
             and point.value >= best.value - 4 * EPS * abs(best.value)
         ):
             self.best = point
-        return point
 
     def _evaluate(self, x: Array) -> _SimplexPoint:
         value, slope, hessian = self.oracle(x)
@@ -259,21 +249,21 @@ class _LevelSearch:
         self.upper_bound = min(self.upper_bound, self.best.value + float(heights.max()))
 
     def level_point(self) -> Array:
-        """Nearest point at which all linear bounds close their share of the gap."""
+        """Nearest point where all linear bounds are above the level, 0.7 of the gap.
+
+        The best point itself if rounding leaves none.
+        """
         slopes = np.array(self.slopes)
         heights = np.array(self.offsets) - self.best.value + slopes @ self.best.x
-        share = 0.7
-        for _ in range(4):
-            d = _least_step(slopes, share * self.gap - heights, self.best.x)
-            if d is not None:
-                x: Array = np.maximum(self.best.x + d, 0.0)
-                x /= x.sum()
-                return x
-            share /= 2  # the upper bound may be too high by rounding
-        return self.best.x
+        d = _least_distance_step(slopes, 0.7 * self.gap - heights, self.best.x)
+        if d is None:
+            return self.best.x
+        x: Array = np.maximum(self.best.x + d, 0.0)
+        x /= x.sum()
+        return x
 
 
-def _least_step(slopes: Array, rises: Array, x: Array) -> Array | None:
+def _least_distance_step(slopes: Array, rises: Array, x: Array) -> Array | None:
     """Shortest d, or None, with ``slopes @ d >= rises`` and x + d on the simplex.
 
     By nonnegative least squares (Lawson & Hanson (1974), chapter 23).
@@ -284,10 +274,8 @@ def _least_step(slopes: Array, rises: Array, x: Array) -> Array | None:
     norms = np.linalg.norm(rows, axis=1)
     norms[norms == 0] = 1.0
     bounds = bounds / norms
-    unit = float(bounds.max())
-    if unit <= 0:
-        return np.zeros(x.size)
-    # The least distance problem as nonnegative least squares: d is the residual of
+    unit = float(bounds.max())  # positive: the value at x is below the level
+    # Least distance programming as nonnegative least squares: d is the residual of
     # E u = (0, ..., 0, 1), divided by its last entry.
     E = np.vstack([(rows / norms[:, None]).T, bounds / unit])
     target = np.append(np.zeros(x.size), 1.0)
@@ -352,20 +340,44 @@ def maximize_quadratic_on_simplex(
         )
     if not (np.isfinite(linear).all() and np.isfinite(Q).all()):
         raise ValueError("c and Q must be finite, they hold NaN or infinity.")
-    share = _indicator(subset, linear.size)
-    x = _first_point(linear, Q, share, x0)
-    # Only the differences of the entries with a common sum matter.
-    linear = linear - share * linear[share > 0].max()
+    # 1. The weights of the sum: ones in `subset`.
+    indicator = np.ones(linear.size)
+    if subset is not None:
+        chosen = np.asarray(subset)
+        if chosen.shape != indicator.shape or chosen.dtype != bool or not chosen.any():
+            raise ValueError(
+                f"subset must be {linear.size} booleans, one per entry of c, some of "
+                f"them True, got {subset}."
+            )
+        indicator = chosen.astype(np.float64)
+    # 2. The start, scaled to the sum, or the best vertex.
+    x = np.zeros(linear.size)
+    if x0 is not None:
+        x = np.maximum(np.asarray(x0, dtype=np.float64), 0.0)
+        if x.shape != linear.shape or not np.isfinite(x).all():
+            raise ValueError(
+                f"x0 must hold {linear.size} finite numbers, one per entry of c, got "
+                f"{x0}."
+            )
+    total = float(x @ indicator)
+    if total > 0:
+        x[indicator > 0] /= total
+    else:
+        vertices = np.where(indicator > 0, linear - Q.diagonal() / 2, -np.inf)
+        x = (np.arange(x.size) == vertices.argmax()).astype(np.float64)
+    # 3. Units: only the differences of the entries with a common sum matter.
+    linear = linear - indicator * linear[indicator > 0].max()
     scale = float(max(np.abs(linear).max(), np.abs(Q).max(), TINY))
     linear, Q = linear / scale, Q / scale
+    # 4. Primal active-set method (Nocedal & Wright 2006, algorithm 16.3).
+    # Invariant: x >= 0 with sum 1 over `subset`, and zero but for the free entries.
     free = x > 0
     smallest = np.inf  # residual of the free entries after the last full steps
-    # Primal active-set method. On the free entries the optimality conditions are
-    # solved. An entry that would become negative on the way is fixed at zero; at the
-    # end of a full step the one with the largest multiplier of the wrong sign is freed.
     for _ in range(20 * linear.size + 20):
+        # 4.1 Step to the maximum over the free entries.
         active = np.flatnonzero(free)
-        d = _newton_step(active, linear - Q @ x, Q, share[active])
+        d = _newton_step(active, linear - Q @ x, Q, indicator[active])
+        # 4.2 An entry that would become negative on the way is fixed at zero (16.41).
         falling = d < 0
         lengths = x[active][falling] / -d[falling]  # of steps to zero
         if lengths.size and lengths.min() < 1.0:
@@ -374,65 +386,36 @@ def maximize_quadratic_on_simplex(
             x[blocking], free[blocking] = 0.0, False
             smallest = np.inf
             continue
+        # 4.3 A full step: repeat it while it lowers the residual of the free entries.
         x[active] += d
         gradient = linear - Q @ x
-        excess = gradient - (gradient @ (share * x)) * share
+        excess = gradient - (gradient @ (indicator * x)) * indicator
         residual = float(np.abs(excess[active]).max())
         if residual > 4 * EPS and residual < smallest / 2:
             smallest = residual
             continue
+        # 4.4 Free the entry with the largest multiplier of the wrong sign, if any.
         excess[active] = -np.inf
         if excess.max() <= max(4 * EPS, residual):
             break
         free[excess.argmax()] = True
         smallest = np.inf
     x = np.maximum(x, 0.0)
-    x[share > 0] /= x @ share
-    return x
-
-
-def _indicator(subset: ArrayLike | None, n: int) -> Array:
-    """Ones at the entries whose sum is 1."""
-    if subset is None:
-        return np.ones(n)
-    chosen = np.asarray(subset)
-    if chosen.shape != (n,) or chosen.dtype != np.bool_ or not chosen.any():
-        raise ValueError(
-            f"subset must be {n} booleans, one per entry of c, some of them True, "
-            f"got {subset}."
-        )
-    return chosen.astype(np.float64)
-
-
-def _first_point(linear: Array, Q: Array, share: Array, x0: ArrayLike | None) -> Array:
-    if x0 is not None:
-        x = np.maximum(np.asarray(x0, dtype=np.float64), 0.0)
-        if x.shape != linear.shape or not np.isfinite(x).all():
-            raise ValueError(
-                f"x0 must hold {linear.size} finite numbers, one per entry of c, got "
-                f"{x0}."
-            )
-        total = float(x @ share)
-        if total > 0:
-            x[share > 0] /= total
-            return x
-    x = np.zeros(linear.size)
-    vertices = np.where(share > 0, linear - Q.diagonal() / 2, -np.inf)
-    x[np.argmax(vertices)] = 1.0
+    x[indicator > 0] /= x @ indicator
     return x
 
 
 def _newton_step(
-    active: NDArray[np.intp], gradient: Array, Q: Array, share: Array
+    active: NDArray[np.intp], gradient: Array, Q: Array, indicator: Array
 ) -> Array:
-    """Step to the maximum over the free entries that keeps the sum."""
+    """Step to the maximum over the free entries that keeps the sum (16.39)."""
     size = active.size
     K = np.zeros((size + 1, size + 1))
     K[:size, :size] = Q[np.ix_(active, active)]
     # A proximal term for singular systems: steps repeat until it is of no effect.
     K[np.arange(size), np.arange(size)] += 1e-13
-    K[size, :size] = K[:size, size] = share
+    K[size, :size] = K[:size, size] = indicator
     d: Array
     d = np.linalg.solve(K, np.append(gradient[active], 0.0))[:size]
-    d -= share * ((d @ share) / share.sum())
+    d -= indicator * ((d @ indicator) / indicator.sum())
     return d

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import polar
 from scipy.sparse.linalg import LinearOperator, cg
+from sklearn.preprocessing import normalize
 from sklearn.utils._param_validation import Interval
 
 from scalefair._docs import documented
@@ -291,7 +292,9 @@ def descend_embedding(H: Array, A: sparse.csr_array, B: Array, Q: Array) -> Arra
         length = min(length, 10.0 / float(np.sqrt(squared_norm)))
         for _ in range(40):
             X = H - length * gradient
-            trial = _polar_factor(X - Q @ (Q.T @ X))  # fair, whatever was rounded
+            X -= Q @ (Q.T @ X)  # fair, whatever was rounded
+            values, V = np.linalg.eigh(X.T @ X)
+            trial: Array = X @ ((V / np.sqrt(values)) @ V.T)  # its polar factor
             A_trial = A @ trial
             trial_value = _value(trial, A_trial, B)
             if trial_value <= value - 1e-4 * length * squared_norm:
@@ -324,13 +327,6 @@ def _gradient(H: Array, AH: Array, B: Array, Q: Array) -> Array:
     G -= Q @ (Q.T @ G)
     inner = H.T @ G
     return G - H @ ((inner + inner.T) / 2.0)
-
-
-def _polar_factor(X: Array) -> Array:
-    """X (X'X)^{-1/2}: the closest block with orthonormal columns, of the same span."""
-    values, V = np.linalg.eigh(X.T @ X)
-    H: Array = X @ ((V / np.sqrt(values)) @ V.T)
-    return H
 
 
 @dataclass(frozen=True)
@@ -369,10 +365,7 @@ def candidate_pairs(W: sparse.csr_array, n_neighbors: int) -> CandidatePairs:
     # Step 1: rows of unit length.
     X = _top_entries(W, n_candidates)
     X = sparse.csr_array(X.maximum(X.T))
-    X.data /= W.data.max()
-    X = sparse.csr_array(X + sparse.eye_array(n))
-    norms = np.sqrt((X * X) @ np.ones(n))
-    X.data /= np.repeat(norms, np.diff(X.indptr))
+    X = normalize(sparse.csr_array(X / W.data.max() + sparse.eye_array(n)))
     # Step 2: their products, in blocks of rows, of which the largest stay.
     XT = sparse.csr_array(X.T)
     blocks = []

@@ -184,7 +184,9 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
             if objective < best_objective:
                 best_objective, best_v = objective, v.copy()
                 self.surrogate_gap_ = gap
-            stopped = self.tol > 0 and _stalled(history, self.tol)
+            if self.tol > 0 and len(history) % PATIENCE == 0:
+                newest = min(history[-PATIENCE:])
+                stopped = min(history[:-PATIENCE], default=np.inf) - newest < self.tol
             if stopped or step == self.max_iter:
                 break
             # Step 3: a subgradient step; the next evaluation checks for overflow.
@@ -249,10 +251,3 @@ def weak_penalty(low: float, high: float) -> Penalty:
 def _first_largest(values: Array) -> int:
     # The first of those that are equal to rounding: rounding does not choose.
     return int(np.argmax(values.ravel() >= values.max() - ROUNDING))
-
-
-def _stalled(history: list[float], tol: float) -> bool:
-    """Whether the objective stagnates; checked once in `PATIENCE` steps."""
-    if len(history) <= PATIENCE or len(history) % PATIENCE:
-        return False
-    return min(history[:-PATIENCE]) - min(history[-PATIENCE:]) < tol
