@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
 from functools import partial
 from itertools import combinations
 from operator import itemgetter
@@ -30,6 +29,8 @@ from scalefair.cli import _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._encoder import encoded, feature_names
 from scalefair.cli._options import ReadOptions
+from scalefair.cli._report import Facts
+from scalefair.cli._rows import Parts
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
@@ -194,7 +195,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         runs, scores = {}, {}
         for name, classifier in models.items():
             runs[name], scores[name] = _measure(classifier, model, X, parts)
-        source: dict[str, Any] = {"n_features": X["train"].shape[1]}
+        source: Facts = {"n_features": X["train"].shape[1]}
         for name, part in parts.items():
             source[name] = {
                 **_run.describe_rows(part, X[name]),
@@ -231,7 +232,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
 
 
 def _score_figures(
-    model: Any, parts: Mapping[str, _rows.Rows], scores: Mapping[str, Any]
+    model: Any, parts: Parts, scores: Facts
 ) -> list[_report.ReportFigure]:
     """Return densities of the scores of each model, for the groups of each part."""
 
@@ -262,10 +263,7 @@ def _score_figures(
 
 
 def _add_facts(
-    report: _report.Report,
-    model: Any,
-    runs: Mapping[str, dict[str, Any]],
-    options: Mapping[str, Any],
+    report: _report.Report, model: Any, runs: dict[str, Facts], options: Facts
 ) -> None:
     """Add title, facts and tables."""
     content = report.content
@@ -290,10 +288,12 @@ def _add_facts(
         gap = f"weak_{gap}"
     measured = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
     report.title = f"{titles[gap].capitalize()} {measured}"
-    report.tables = _report.part_tables(content, _COLUMNS)
-    caption = "Pairs of groups with the largest gaps"
-    pairs = content.get("pairs", [])
-    report.tables.append(_report.ReportTable(caption, pairs, _PAIR_COLUMNS))
+    caption, pairs = "Pairs of groups with the largest gaps", content.get("pairs", [])
+    report.tables = [
+        *_report.part_tables(content, _COLUMNS),
+        _report.ReportTable(caption, pairs, _PAIR_COLUMNS),
+        _report.history_table(content.get("history")),
+    ]
 
 
 def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
@@ -327,7 +327,7 @@ def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
     return FairCalibratedClassifier(estimator, target=target, cv=folds, **options)
 
 
-def _fit_unfair(model: Any, X: Any, roles: dict[str, Any]) -> Any:
+def _fit_unfair(model: Any, X: Any, roles: Facts) -> Any:
     """Return a classifier like the fitted model, but without fairness."""
     if hasattr(model, "estimator_"):
         return model.estimator_
@@ -352,14 +352,12 @@ def _check_labels(rows: _rows.Rows) -> None:
         )
 
 
-def _measure(
-    model: Any, fair: Any, X: Mapping[str, Any], parts: Mapping[str, _rows.Rows]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _measure(model: Any, fair: Any, X: Facts, parts: Parts) -> tuple[Facts, Facts]:
     """Return accuracy, gaps and rates of groups on each part of the rows; and scores.
 
     Interval, threshold and compared rows are those of the fair model.
     """
-    facts: dict[str, Any] = {}
+    facts: Facts = {}
     if hasattr(model, "converged_"):
         facts["converged"] = model.converged_
     scores = {}
@@ -410,9 +408,7 @@ def _gap(
     )
 
 
-def _largest_pairs(
-    model: Any, parts: Mapping[str, _rows.Rows], scores: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def _largest_pairs(model: Any, parts: Parts, scores: Facts) -> list[Facts]:
     """Return the pairs with the largest gaps, of attributes of more than two groups.
 
     The gap is the one that the model bounds: of a calibrated one that of rows scored by
@@ -422,12 +418,12 @@ def _largest_pairs(
     is_weak = not is_calibrated and model.criterion == "weak"
     threshold = model.threshold if is_weak else None
     # 1. The gap of each pair.
-    train, records = parts["train"], list[dict[str, Any]]()
+    train, records = parts["train"], list[Facts]()
     for attribute, groups in _report.by_attribute(train.sensitive_features).items():
         names, codes = np.unique(groups, return_inverse=True)
         pairs = combinations(range(len(names)), 2) if len(names) > 2 else ()
         for i, j in pairs:
-            record: dict[str, Any] = {"attribute": attribute} if attribute else {}
+            record: Facts = {"attribute": attribute} if attribute else {}
             record |= {"group": names[i], "other": names[j]}
             if is_calibrated:
                 record["gap"] = model.partial_parity_gaps_[i, j]

@@ -22,6 +22,7 @@ from scalefair.cli import _report, _run
 from scalefair.cli._encoder import encode, fit_encoder
 from scalefair.cli._errors import Failure, print_notes, warn
 from scalefair.cli._options import ReadOptions
+from scalefair.cli._report import Facts
 from scalefair.cli._rows import find_role_columns, read_rows, type_values
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, load_graph
@@ -75,7 +76,7 @@ _OPTIONS = [
     opt.option("Files", "--model", "model_file", type=opt.PATH, help=_MODEL),
 ]
 Labels = dict[str, NDArray[Any]]
-Runs = dict[str, dict[str, Any]]
+Runs = dict[str, Facts]
 FAIR, UNFAIR = "fair", "without fairness"
 _MEASURES = {
     "balance_mean": ("average balance", ".3f"),
@@ -231,7 +232,7 @@ def run_both(
 
 def _cluster_without_fairness(
     model: FairSpectralClustering,
-) -> tuple[NDArray[Any], dict[str, Any]]:
+) -> tuple[NDArray[Any], Facts]:
     """Cluster the same nodes by the same affinity with plain spectral clustering."""
     # The solver of solver="chebyshev"; all find the same subspace.
     from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
@@ -256,9 +257,7 @@ def _cluster_without_fairness(
     return labels, {"converged": result.converged}
 
 
-def measure_clusters(
-    labels: NDArray[Any], groups: Any, matrix: Any = None
-) -> dict[str, Any]:
+def measure_clusters(labels: NDArray[Any], groups: Any, matrix: Any = None) -> Facts:
     """Return balance and cut of a clustering, and the composition of its clusters."""
     kept, attributes = labels != -1, _report.by_attribute(groups)
     tables = {
@@ -314,6 +313,7 @@ def add_clusters(
         **{name: (name, ",d") for name in names},
     }
     for name, run in runs.items():
+        report.tables.append(_report.history_table(run.get("history"), f", {name}"))
         records = [
             entry | dict(zip(names, entry["groups"].values(), strict=True))
             for entry in run["clusters"]

@@ -18,6 +18,7 @@ from scalefair.cli import _options as opt
 from scalefair.cli import _report, _rows, _run
 from scalefair.cli._encoder import encoded
 from scalefair.cli._options import ReadOptions
+from scalefair.cli._report import Facts
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader, row_blocks
 
@@ -136,9 +137,7 @@ def pca(data: Path, **options: Any) -> None:
     _run.finish(report, outputs, writers, show=show, converged=model.converged_)
 
 
-def _make_report(
-    model: Any, plain: Any, content: dict[str, Any], source: str
-) -> _report.Report:
+def _make_report(model: Any, plain: Any, content: Facts, source: str) -> _report.Report:
     """Return the report: title, facts, a table of the groups, and perhaps a figure."""
     # 1. Facts and table.
     values = {
@@ -177,7 +176,7 @@ def _make_report(
     return report
 
 
-def _compare(model: Any, plain: Any, counts: Any, attributes: Any) -> dict[str, Any]:
+def _compare(model: Any, plain: Any, counts: Any, attributes: Any) -> Facts:
     """Return losses and errors of groups, and of all rows; of PCA as well if known."""
     errors: dict[str, float] = {}
     frame = pandas.DataFrame({"group": _groups(model), "n_rows": counts})
@@ -204,13 +203,13 @@ def _groups(model: Any) -> Any:
     return np.concatenate([groups.astype(np.str_) for groups in as_list(model.groups_)])
 
 
-def _arrays(model: Any, encoder: Any, n: int) -> dict[str, Any]:
+def _arrays(model: Any, encoder: Any, n: int) -> Facts:
     """Return the arrays of the output, in units of the columns; none is pickled."""
     steps = encoder
     if isinstance(encoder, Pipeline):  # of a table, whose features are all numbers
         steps = encoder[-1].named_transformers_["numbers"]
     # Attributes of imputer and scaler, whose names differ.
-    fitted: dict[str, Any] = {}
+    fitted: Facts = {}
     for step in steps if isinstance(steps, Pipeline) else [steps]:
         fitted |= vars(getattr(step, "estimator", step))
     scale = fitted.get("scale_", np.ones(n))

@@ -25,6 +25,7 @@ from scalefair.cli import _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._encoder import note_unknown
 from scalefair.cli._options import ReadOptions
+from scalefair.cli._report import Facts
 from scalefair.files import reading
 from scalefair.files._matrices import rows_format
 from scalefair.files._tables import as_strings
@@ -226,7 +227,7 @@ def regress(
     roles = {"y": y["train"], "sensitive_features": rows.sensitive_features}
     seconds["fit"] = _run.fit(fair, rows.X, path=model_file, show=show, **roles)
     # 3. Measure each part of the rows, and write report and model.
-    source: dict[str, Any] = {"model": str(model_file), "n_features": rows.X.shape[1]}
+    source: Facts = {"model": str(model_file), "n_features": rows.X.shape[1]}
     content = {
         **_report.describe_run("regress", parameters),
         "input": source,
@@ -283,7 +284,7 @@ def _as_numbers(rows: _rows.Rows) -> NDArray[np.float64]:
     return y
 
 
-def _describe_fit(model: Any) -> dict[str, Any]:
+def _describe_fit(model: Any) -> Facts:
     """Return which layer was changed, and the gaps before and after."""
     layers = model.unfairness_by_layer_
     facts = {name: getattr(model, f"{name}_") for name in (*_FITTED, *_GAPS)}
@@ -301,11 +302,11 @@ def _describe_fit(model: Any) -> dict[str, Any]:
 
 def _measure(
     groups: Any, y: NDArray[np.float64], predictions: dict[str, NDArray[Any]]
-) -> dict[str, Any]:
+) -> Facts:
     """Return errors and distances of the groups' predictions, before and after."""
     centre, variance = y.mean(), y.var()
-    columns: dict[str, Any] = {"mean_target": y, "square": (y - centre) ** 2}
-    facts: dict[str, Any] = {}
+    columns: Facts = {"mean_target": y, "square": (y - centre) ** 2}
+    facts: Facts = {}
     for when, values in predictions.items():
         columns |= {f"mean_{when}": values, f"mse_{when}": (values - y) ** 2}
         facts[f"mse_{when}"] = columns[f"mse_{when}"].mean()

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
+from numbers import Real
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,6 +25,8 @@ from numpy.typing import NDArray
 import scalefair
 from scalefair.cli._errors import messages, printable, warn
 
+# What a report says, by name: values, nested facts, and lists of records.
+Facts = dict[str, Any]
 # Groups in a figure: as many as it has colours.
 MAX_FIGURE_GROUPS = 7
 # Bytes of a figure of lines: a picture of pixels has fewer than a larger one.
@@ -68,7 +71,7 @@ class Report:
     """Results of a command: `content` is the JSON, the others are for readers."""
 
     command: str
-    content: dict[str, Any]
+    content: Facts
     title: str
     source: str = ""
     facts: list[tuple[str, str]] = field(default_factory=list)
@@ -118,10 +121,9 @@ class Report:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number, of Python or NumPy."""
-    if isinstance(value, (float, np.floating)):
-        return math.isfinite(value)
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    """Return whether a value is a finite number, of Python or NumPy."""
+    is_real = isinstance(value, Real) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
 
 
 def as_text(value: Any, spec: str = "") -> str:
@@ -175,38 +177,24 @@ def _render(report: Report) -> str:
     return _CONTROLS.sub("\ufffd", page)
 
 
-def _describe(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the facts and the histories of each part of a report, with captions."""
-    single = {k: v for k, v in content.items() if k == "history" or type(v) is not dict}
-    parts = {k: v for k, v in content.items() if k not in single}
+def _describe(content: Facts) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the facts of each part of a report, with a caption."""
+    parts = {k: v for k, v in content.items() if type(v) is dict and k != "history"}
+    single = {k: v for k, v in content.items() if k not in parts}
     for name, part in {**parts, "other values": single}.items():
-        items = list(_flatten(part))
-        if facts := [item for item in items if not isinstance(item[1], ReportTable)]:
+        if facts := list(_flatten(part)):
             yield name.replace("_", " ").capitalize(), facts
-        yield from (item for item in items if isinstance(item[1], ReportTable))
 
 
-def _flatten(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested facts with their names; histories as tables, no other records."""
+def _flatten(facts: Facts, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested facts with their names; records and histories have tables."""
     for name, value in facts.items():
-        if name == "history" and (steps := _steps(value)):
-            columns = {key: (key, "") for step in steps for key in step}
-            part = f", {prefix.rstrip(': ')}" if prefix else ""
-            yield name, ReportTable(f"History of the solver{part}", steps, columns)
-        elif isinstance(value, dict):
+        if name == "history":
+            continue
+        if isinstance(value, dict):
             yield from _flatten(value, f"{prefix}{name}: ")
         elif not (isinstance(value, list) and any(type(v) is dict for v in value)):
             yield f"{prefix}{name}", value
-
-
-def _steps(history: Any) -> list[dict[str, Any]]:
-    """Return the steps of a history: a list of them, or a dict of columns."""
-    if isinstance(history, dict) and len({len(c) for c in history.values()}) == 1:
-        rows = zip(*history.values(), strict=True)
-        history = [dict(zip(history, row, strict=True)) for row in rows]
-    steps = history if isinstance(history, list) else []
-    records = [step for step in steps if isinstance(step, dict)]
-    return [{"step": i, **step} for i, step in enumerate(records, start=1)]
 
 
 def _draw(figures: list[ReportFigure]) -> Iterator[dict[str, str]]:
@@ -235,7 +223,7 @@ def draw(
     figure: ReportFigure,
     file: BinaryIO,
     format: str = "png",
-    metadata: dict[str, Any] | None = None,
+    metadata: Facts | None = None,
 ) -> None:
     """Draw a figure to a file."""
     import matplotlib
@@ -259,7 +247,7 @@ GROUP_COLUMNS = {
 }
 
 
-def describe_run(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def describe_run(command: str, parameters: Mapping[str, Any]) -> Facts:
     """Return command, versions and parameters of a run, and its messages so far."""
     # JSON has no infinity: write what the option takes.
     infinite = {k: "inf" for k, v in parameters.items() if v == math.inf}
@@ -280,7 +268,7 @@ def by_attribute(groups: Any) -> dict[str, NDArray[Any]]:
     return {str(name): groups[name].to_numpy() for name in groups}
 
 
-def count_values(values: Any) -> dict[str, Any]:
+def count_values(values: Any) -> Facts:
     """Return how often each value occurs, of a frame for each column."""
     if isinstance(values, pandas.DataFrame):
         return {k: count_values(column) for k, column in by_attribute(values).items()}
@@ -288,7 +276,7 @@ def count_values(values: Any) -> dict[str, Any]:
     return {str(n): int(c) for n, c in zip(names, counts, strict=True)}
 
 
-def group_means(frame: pandas.DataFrame, groups: Any) -> list[dict[str, Any]]:
+def group_means(frame: pandas.DataFrame, groups: Any) -> list[Facts]:
     """Return the number of rows of each group, and the means of the columns."""
     if isinstance(groups, pandas.DataFrame):
         return [
@@ -300,7 +288,7 @@ def group_means(frame: pandas.DataFrame, groups: Any) -> list[dict[str, Any]]:
     table = by_group.mean()
     table.insert(0, "n_rows", by_group.size())
     table.insert(0, "group", table.index.astype(str))
-    records: list[dict[str, Any]] = table.to_dict("records")
+    records: list[Facts] = table.to_dict("records")
     return records
 
 
@@ -318,7 +306,7 @@ def iterations(n_iter: int) -> str:
     return "1 iteration" if n_iter == 1 else f"{n_iter:,} iterations"
 
 
-def parts_of(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def parts_of(content: Mapping[str, Any]) -> dict[str, Facts]:
     """Return what was measured on the train rows, and on the test rows if any."""
     return {name: content[name] for name in ("train", "test") if name in content}
 
@@ -337,6 +325,13 @@ def part_tables(
         ReportTable(f"Groups in the {name} rows", part["groups"], columns or {}, True)
         for name, part in parts_of(content).items()
     ]
+
+
+def history_table(history: Any, name: str = "") -> ReportTable:
+    """Return a table of the steps of a solver, from a list of them or from columns."""
+    steps = pandas.DataFrame(history)
+    steps.insert(0, "step", range(1, len(steps) + 1))
+    return ReportTable(f"History of the solver{name}", steps.to_dict("records"))
 
 
 def choose_groups(

@@ -79,6 +79,9 @@ class Rows:
         return len(self.ids)
 
 
+Parts = Mapping[str, Rows]  # "train", and perhaps "test"
+
+
 def read_rows(
     path: Path,
     options: ReadOptions,

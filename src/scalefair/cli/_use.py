@@ -23,6 +23,7 @@ from scalefair.cli import _report, _rows, _run
 from scalefair.cli._encoder import encode
 from scalefair.cli._errors import Failure, print_notes
 from scalefair.cli._options import ReadOptions
+from scalefair.cli._report import Facts
 from scalefair.files import _matrices as matrices
 from scalefair.files import reading
 from scalefair.files._graphs import load_graph, read_new_nodes
@@ -149,7 +150,7 @@ def predict(
     _run.finish(report, outputs, {"output": write}, show=show)
 
 
-def _load_components(path: Path) -> dict[str, Any]:
+def _load_components(path: Path) -> Facts:
     """Return an output of pca as a saved model, whose encoder projects rows."""
     from sklearn.preprocessing import FunctionTransformer
 
@@ -167,8 +168,8 @@ def _load_components(path: Path) -> dict[str, Any]:
 
 
 def _apply_saved(
-    saved: dict[str, Any], model_file: Path, path: Path, overrides: dict[str, Any]
-) -> tuple[Any, dict[str, Any]]:
+    saved: Facts, model_file: Path, path: Path, overrides: Facts
+) -> tuple[Any, Facts]:
     """Return rows, and scores, labels or coordinates by a model of a command."""
     from scalefair.cli import _cluster
 
@@ -221,7 +222,7 @@ def _apply_saved(
 
 
 def _saved_read_options(
-    saved: dict[str, Any], model: Any, path: Path, overrides: dict[str, Any]
+    saved: Facts, model: Any, path: Path, overrides: Facts
 ) -> ReadOptions:
     """Return the options of the model's own rows, as far as they apply to others."""
     is_clustering, is_of_graph = "clustering" in saved, "nodes" in saved
@@ -332,16 +333,14 @@ def _cut(path: Path, rows: _rows.Rows, labels: Any, options: ReadOptions) -> flo
     return float(metrics.normalized_cut_score(graph.matrix, labels[positions]))
 
 
-def _measure_scores(
-    rows: _rows.Rows, column: str, options: dict[str, Any]
-) -> dict[str, Any]:
+def _measure_scores(rows: _rows.Rows, column: str, options: Facts) -> Facts:
     """Return gaps of the groups; with a target accuracy, or the error."""
     if not is_numeric_dtype(rows.X[column]):
         raise Failure(f"{rows.path}: column {column} holds words; scores are numbers.")
     scores, target = rows.X[column].to_numpy(np.float64), rows.target
     groups, threshold = rows.sensitive_features, options["threshold"]
     # Combinations of columns are one attribute already.
-    measures: dict[str, Any] = {
+    measures: Facts = {
         "ks": metrics.statistical_parity_ks(
             scores, sensitive_features=groups, attributes="each"
         )
@@ -349,7 +348,7 @@ def _measure_scores(
     classes = np.unique([0, 1] if target is None else target)
     if options["given"] is not None and (target is None or len(classes) != 2):
         raise click.UsageError("--given needs a --target of two labels.")
-    by_row: dict[str, Any] = {}
+    by_row: Facts = {}
     if len(classes) == 2:
         gap = partial(
             metrics.partial_parity_gap,
