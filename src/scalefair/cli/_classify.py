@@ -1,7 +1,5 @@
 """``scalefair classify``: a classifier that is fair within a range of ranks."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from functools import partial
@@ -25,12 +23,9 @@ from sklearn.preprocessing import StandardScaler
 from scalefair import metrics
 from scalefair._memory import peak_memory
 from scalefair._messages import format_distinct, listed
-from scalefair.cli import _errors, _report, _rows, _run
+from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli._encoder import encoded, feature_names
-from scalefair.cli._options import ReadOptions
 from scalefair.cli._report import Facts
-from scalefair.cli._rows import Parts
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
@@ -162,7 +157,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     with_baseline, standardize = map(options.pop, ("baseline", "standardize"))
     start = time.perf_counter()
     folder = outputs["output"].resolve().parent
-    read_options = ReadOptions.take(options, folder=folder)
+    read_options = opt.ReadOptions.take(options, folder=folder)
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
     if options["method"] == "linear" and options["kappa"] == 0:
         raise click.UsageError("--kappa 0 applies to --method calibrated only.")
@@ -172,7 +167,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     if "test" in parts:
         _rows.refuse_unknown(parts["test"], "target", "label", rows)
     seconds = {"read": time.perf_counter() - start}
-    with encoded(
+    with _encoder.encoded(
         parts,
         show=show,
         standardize=standardize,
@@ -220,7 +215,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     saved = {
         "classifier": model,
         "encoder": encoder,
-        "feature_names": feature_names(encoder, rows),
+        "feature_names": _encoder.feature_names(encoder, rows),
         "classes": model.classes_,
         "groups": model.groups_,
         **_run.describe_columns(rows, read_options),
@@ -232,7 +227,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
 
 
 def _score_figures(
-    model: Any, parts: Parts, scores: Facts
+    model: Any, parts: _rows.Parts, scores: Facts
 ) -> list[_report.ReportFigure]:
     """Return densities of the scores of each model, for the groups of each part."""
 
@@ -352,7 +347,9 @@ def _check_labels(rows: _rows.Rows) -> None:
         )
 
 
-def _measure(model: Any, fair: Any, X: Facts, parts: Parts) -> tuple[Facts, Facts]:
+def _measure(
+    model: Any, fair: Any, X: Facts, parts: _rows.Parts
+) -> tuple[Facts, Facts]:
     """Return accuracy, gaps and rates of groups on each part of the rows; and scores.
 
     Interval, threshold and compared rows are those of the fair model.
@@ -374,13 +371,14 @@ def _measure(model: Any, fair: Any, X: Facts, parts: Parts) -> tuple[Facts, Fact
         frame = pandas.DataFrame({"positive_rate": rows.target == model.classes_[1]})
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
-        thresholds = (None, getattr(fair, "threshold", 0.0))
-        try:
-            gaps = [_gap(fair, scores[name], rows, threshold=x) for x in thresholds]
-        except ValueError as error:  # a group may lack a label in other rows
-            raise _errors.Failure(f"{rows.path}: {error}") from error
-        values = (frame["accuracy"].mean(), *gaps)
-        facts[name] = dict(zip(_MEASURES, values, strict=True))
+        gaps = _report.parity_gaps(
+            rows,
+            scores[name],
+            threshold=getattr(fair, "threshold", 0.0),
+            interval=fair.interval,
+            given=fair.given,
+        )
+        facts[name] = {"accuracy": frame["accuracy"].mean(), **gaps}
         if hasattr(model, "null_gap"):
             facts[name]["null_gap"] = model.null_gap(rows.n_rows)
         facts[name]["groups"] = _report.group_means(frame, groups)
@@ -391,24 +389,22 @@ def _gap(
     fair: Any,
     scores: NDArray[Any],
     rows: _rows.Rows,
-    groups: Any = None,
-    selected: Any = slice(None),
-    threshold: float | None = None,
+    groups: NDArray[Any],
+    selected: NDArray[np.bool_],
+    threshold: float | None,
 ) -> float:
-    """Return the gap of scores that a model bounds, for all rows or those selected."""
-    groups = rows.sensitive_features if groups is None else groups[selected]
+    """Return the gap of scores that a model bounds, for the selected rows."""
     return metrics.partial_parity_gap(
         scores[selected],
-        sensitive_features=groups,
+        sensitive_features=groups[selected],
         interval=fair.interval,
         threshold=threshold,
         y_true=rows.target[selected],
         given=fair.given,
-        attributes="each",
     )
 
 
-def _largest_pairs(model: Any, parts: Parts, scores: Facts) -> list[Facts]:
+def _largest_pairs(model: Any, parts: _rows.Parts, scores: Facts) -> list[Facts]:
     """Return the pairs with the largest gaps, of attributes of more than two groups.
 
     The gap is the one that the model bounds: of a calibrated one that of rows scored by

@@ -1,7 +1,5 @@
 """``scalefair describe``: how a file is understood, and commands that could take it."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from contextlib import suppress
@@ -47,6 +45,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     Roles are proposals: a column of few values may hold groups, one of two values the
     target. Cells that do not fit are told, and all else goes on.
     """
+    # 1. Look at the file, and at each of its columns.
     outputs, show = _run.take_outputs(options, table)
     roles = {name: options.pop(name) for name in ROLES}
     frame, facts, damaged = _look_at(table, svmlight, FileOptions(**options))
@@ -54,6 +53,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     has_ids = facts.get("header") and frame.columns[0].lower() in ID_NAMES | {""}
     if columns and has_ids:
         columns[0]["role"] = "id"
+    # 2. Roles that the options name, and what could be done with the others.
     names = [*frame]
     chosen = find_role_columns(table, names, ReadOptions(**roles))
     for role, role_columns in chosen.items():
@@ -61,6 +61,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
             if column["column"] in role_columns:
                 column["role"] = role
     commands = _propose_commands(table, columns, facts, **roles)
+    # 3. The report; commands are shown on one line each, to be copied.
     content = {
         **_report.describe_run("describe", roles),
         "input": {"table": str(table), **facts},
@@ -76,7 +77,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     report.tables = [all_columns, _report.ReportTable("Commands", commands)]
     _run.finish(report, outputs, {}, show=show)
     if show:
-        for command in commands:  # on one line, to be copied
+        for command in commands:
             click.echo(_errors.printable(command["line"]))
 
 
@@ -125,6 +126,7 @@ def _look_at(
 
 
 def _describe_sparse(X: Any) -> Facts:
+    """Return the size of a matrix whose columns are too many to be described."""
     return {"n_rows": X.shape[0], "n_columns": X.shape[1], "stored_values": X.nnz}
 
 
@@ -153,6 +155,7 @@ def _describe_graph(path: Path, frame: pandas.DataFrame) -> Facts:
 
 def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
     """Return type, values and possible role of a column."""
+    # 1. Its values, with some examples or the range of numbers.
     counts = values.dropna().value_counts()
     n_distinct, has_unique_values = len(counts), len(counts) == len(values)
     # Groups and categories have at most so many values.
@@ -170,7 +173,7 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
         kind = "true/false"
     may_be_ids = has_unique_values and n_distinct > max_categories
     is_text = n_distinct > _rows.MAX_CATEGORIES or may_be_ids
-    # The first role that is possible.
+    # 2. The first role that is possible.
     roles = {
         "to be corrected": is_damaged,
         "empty": n_distinct == 0,

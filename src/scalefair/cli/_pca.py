@@ -1,7 +1,5 @@
 """``scalefair pca``: fair principal components of the rows in a file."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
@@ -14,10 +12,8 @@ from sklearn.pipeline import Pipeline
 from scalefair._groups import as_list
 from scalefair._memory import peak_memory
 from scalefair._rounding import ROUNDING
+from scalefair.cli import _encoder, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli import _report, _rows, _run
-from scalefair.cli._encoder import encoded
-from scalefair.cli._options import ReadOptions
 from scalefair.cli._report import Facts
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader, row_blocks
@@ -79,13 +75,13 @@ def pca(data: Path, **options: Any) -> None:
     standardize = options.pop("standardize")
     start = time.perf_counter()
     folder = outputs["output"].resolve().parent
-    read_options = ReadOptions.take(options, folder=folder)
+    read_options = opt.ReadOptions.take(options, folder=folder)
     rows = _rows.read_rows(data, read_options, strings="refuse")
     seconds = {"read": time.perf_counter() - start}
     model = FairPCA(**options)
     impute = read_options.missing == "impute"
     parts = {data.name: rows}
-    with encoded(parts, show=show, standardize=standardize, impute=impute) as (
+    with _encoder.encoded(parts, show=show, standardize=standardize, impute=impute) as (
         encoder,
         features,
     ):
@@ -103,9 +99,10 @@ def pca(data: Path, **options: Any) -> None:
                 centering=options["centering"],
             )
         # 2. Sizes of the groups of all attributes, and the attribute of each.
+        by_attribute = _report.by_attribute(groups)
         sizes = {
-            attribute: np.unique(values, return_counts=True)[1]
-            for attribute, values in _report.by_attribute(groups).items()
+            name: np.unique(x, return_counts=True)[1]
+            for name, x in by_attribute.items()
         }
         counts = np.concatenate([*sizes.values()])
         attributes = np.repeat([*sizes], [len(n) for n in sizes.values()])

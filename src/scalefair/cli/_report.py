@@ -1,7 +1,5 @@
 """The results of a command, shown as a page of HTML, as JSON, or on a terminal."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
@@ -23,14 +21,13 @@ import pandas
 from numpy.typing import NDArray
 
 import scalefair
-from scalefair.cli._errors import messages, printable, warn
+from scalefair.cli._errors import Failure, messages, printable, warn
+from scalefair.metrics import partial_parity_gap
 
 # What a report says, by name: values, nested facts, and lists of records.
 Facts = dict[str, Any]
 # Groups in a figure: as many as it has colours.
 MAX_FIGURE_GROUPS = 7
-# Bytes of a figure of lines: a picture of pixels has fewer than a larger one.
-MAX_SVG_BYTES = 300_000
 # Characters that are not allowed in HTML, not even escaped.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -203,15 +200,12 @@ def _draw(figures: list[ReportFigure]) -> Iterator[dict[str, str]]:
         yield {"text": 'Figures need matplotlib: pip install "scalefair[plot]".'}
         return
     for figure in figures:
-        # Lines if they are few, else pixels; the picture is in the page itself.
-        file, media_type = io.BytesIO(), "svg+xml"
+        file = io.BytesIO()
         try:
-            draw(figure, file, format="svg", metadata={"Date": None})
-            if file.tell() > MAX_SVG_BYTES:
-                file, media_type = io.BytesIO(), "png"
-                draw(figure, file)
+            draw(figure, file)
+            # The picture is in the page itself.
             encoded = base64.b64encode(file.getvalue()).decode()
-            address = f"data:image/{media_type};base64,{encoded}"
+            address = f"data:image/png;base64,{encoded}"
             yield {"src": address, "alt": figure.alt, "text": figure.caption}
         except Exception as error:
             message = f"a figure could not be drawn: {type(error).__name__}: {error}"
@@ -219,23 +213,15 @@ def _draw(figures: list[ReportFigure]) -> Iterator[dict[str, str]]:
             yield {"text": f"{message} ({figure.caption})"}
 
 
-def draw(
-    figure: ReportFigure,
-    file: BinaryIO,
-    format: str = "png",
-    metadata: Facts | None = None,
-) -> None:
-    """Draw a figure to a file."""
-    import matplotlib
+def draw(figure: ReportFigure, file: BinaryIO) -> None:
+    """Draw a figure to a file, as a picture of pixels (png)."""
     from matplotlib.figure import Figure
 
-    # With a fixed salt the same report gives the same bytes.
-    fixed_salt = matplotlib.rc_context({"svg.hashsalt": "scalefair"})
-    with fixed_salt, warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # letters that the font has not
         canvas = Figure(figsize=figure.size, layout="constrained")
         figure.plot(canvas)
-        canvas.savefig(file, format=format, dpi=150, metadata=metadata)
+        canvas.savefig(file, format="png", dpi=150)
 
 
 # --- Parts of reports that several commands have -------------------------------------
@@ -290,6 +276,21 @@ def group_means(frame: pandas.DataFrame, groups: Any) -> list[Facts]:
     table.insert(0, "group", table.index.astype(str))
     records: list[Facts] = table.to_dict("records")
     return records
+
+
+def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) -> Facts:
+    """Return the gaps of the scores of groups, at all thresholds and at one.
+
+    `compared` has the interval of ranks, and which labels are given.
+    """
+    groups = rows.sensitive_features
+    gap = partial(partial_parity_gap, scores, sensitive_features=groups, **compared)
+    gap = partial(gap, y_true=rows.target, attributes="each")
+    try:
+        gaps = {"partial_parity_gap": gap()}
+    except ValueError as error:  # a group may lack a label
+        raise Failure(f"{rows.path}: {error}") from error
+    return {**gaps, "weak_partial_parity_gap": gap(threshold=threshold)}
 
 
 def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:

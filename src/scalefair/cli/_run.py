@@ -1,7 +1,5 @@
 """A run of a command: it checks its outputs, fits an estimator, and writes files."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Delimited text: encoding, delimiter, decimal mark, header and records of a file."""
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import csv
@@ -136,6 +134,12 @@ def with_decimal_point(cell: str) -> str:
 def quote(text: str) -> str:
     """Quote a text for a message; a long one is cut."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def split_cells(text: str) -> list[str]:
+    """Return the values between the commas of a text; one with a comma is quoted."""
+    cells = next(csv.reader([text], skipinitialspace=True), [])
+    return [cell.strip() for cell in cells]
 
 
 def first_duplicate(names: Sequence[str]) -> str:

@@ -1,8 +1,5 @@
 """A value for each row or node, in a file of its own: groups, labels, scores."""
 
-from __future__ import annotations
-
-import csv
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from scalefair._messages import listed
 from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._source import FileError
 from scalefair.files._tables import TableFile, as_strings
-from scalefair.files._text import FileOptions, is_number
+from scalefair.files._text import FileOptions, is_number, split_cells
 
 # Names that a header gives to a column of ids, and to one of values.
 ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
@@ -136,10 +133,8 @@ def _read_columns(
     table: TableFile, column: str, units: Any, by_row: bool
 ) -> tuple[pandas.Series | None, pandas.DataFrame]:
     """Read columns of a table with others; and ids, or row numbers as ids."""
-    names = [column]
-    if column not in table.names:
-        names = next(csv.reader([column], skipinitialspace=True))
-    columns = [table.find(name.strip(), f"{table.path}:{column}") for name in names]
+    names = [column] if column in table.names else split_cells(column)
+    columns = [table.find(name, f"{table.path}:{column}") for name in names]
     if not units.named:
         return None, table.read(columns, columns)
     # The first column has the ids if it is called so, or has all ids of the units.
