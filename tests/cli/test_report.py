@@ -173,7 +173,7 @@ def test_whatever_is_inserted_is_text():
     # The title twice, command, file, warning, fact and table in their places, figure;
     # the content's name as a caption, and the rest of it.
     n_pictures = len(Reader(text).all("img"))
-    assert Reader(text).text().count(SAFE) == 2 + 2 + 1 + 2 + 3 + n_pictures + 5
+    assert Reader(text).text().count(SAFE) == 2 + 2 + 1 + 2 + 3 + n_pictures + 3
     assert [attrs["alt"] for attrs in Reader(text).all("img")] == [SAFE] * n_pictures
 
 

@@ -128,11 +128,8 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
         rows = read_rows(data, read_options, strings="refuse")
         impute = read_options.missing == "impute"
         encoder = _encoder.fit_encoder(rows, standardize=standardize, impute=impute)
-        X, ids, groups = (
-            _encoder.encode(encoder, rows),
-            rows.ids,
-            rows.sensitive_features,
-        )
+        X = _encoder.encode(encoder, rows)
+        ids, groups = rows.ids, rows.sensitive_features
         if sparse.issparse(X) and options["affinity"] != "nearest_neighbors":
             raise Failure(f"{data}: --affinity {options['affinity']} takes dense rows.")
         groups_key = "groups_file" if "groups" in rows.from_files else "groups_column"
@@ -323,12 +320,14 @@ def add_clusters(
         **{name: (name, ",d") for name in names},
     }
     for name, run in runs.items():
-        report.tables.append(_report.history_table(run.get("history"), f", {name}"))
         records = [
             entry | dict(zip(names, entry["groups"].values(), strict=True))
             for entry in run["clusters"]
         ]
-        report.tables.append(_report.ReportTable(f"Clusters, {name}", records, columns))
+        report.tables += [
+            _report.ReportTable(f"Clusters, {name}", records, columns),
+            _report.history_table(run.get("history"), f", {name}"),
+        ]
 
     # 3. A figure; more groups or clusters make bars too thin to be told apart.
     def plot(figure: Any) -> None:

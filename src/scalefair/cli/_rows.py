@@ -187,7 +187,10 @@ def type_role(
     if training is not None:
         kinds = training.kinds.get(role) or getattr(training, role).dtype.kind
     if len(kinds) != frame.shape[1]:
-        raise Failure(f"{source}: TRAIN has its groups in other columns.")
+        raise Failure(
+            f"{source}: has {frame.shape[1]} column(s) of groups, and TRAIN has "
+            f"{len(kinds)}."
+        )
     columns = zip(frame, kinds, strict=True)
     values = {name: parse_values(frame[name], kind) for name, kind in columns}
     rows.kinds[role] = "".join(column.dtype.kind for column in values.values())
