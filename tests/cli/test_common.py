@@ -18,12 +18,13 @@ import pandas as pd
 import pytest
 import rich
 from click.testing import CliRunner
+from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
 import scalefair
 from scalefair.cli import _options as opt
 from scalefair.cli import _run, main
-from scalefair.cli._encoder import describe_passes, watch_passes
+from scalefair.cli._encoder import describe_passes, map_blocks, watch_passes
 from scalefair.cli._errors import (
     NOT_CONVERGED,
     Commands,
@@ -36,7 +37,7 @@ from scalefair.cli._errors import (
 from scalefair.cli._options import Finite, option, shared
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
-from scalefair.files import FileError, NpyReader
+from scalefair.files import FileError, NpyReader, NpzReader
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import ExplainableSVDRegressor
 
@@ -506,6 +507,15 @@ def test_passes_over_files(tmp_path, capsys, monkeypatch, show):
     assert describe_passes(reader) == expected
     assert describe_passes(in_memory) == {}
     assert in_memory["progress"].tolist() == [0.0]
+
+
+def test_a_pass_over_changed_rows_reads_the_file_once(tmp_path, monkeypatch):
+    """A block by itself takes all of a compressed file that is before it."""
+    path = tmp_path / "x.npz"
+    sparse.save_npz(path, sparse.eye_array(4, format="csr"))
+    changed = map_blocks(NpzReader(path, max_bytes=1), lambda block: 2 * block)
+    monkeypatch.delattr(NpzReader, "block")
+    assert [block.sum() for block in changed.blocks()] == [2] * 4
 
 
 def test_silence_unless_asked_for(monkeypatch):

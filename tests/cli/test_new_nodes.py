@@ -210,9 +210,8 @@ def test_several_attributes(clusters):
         actual = clusters.labels(friends, "--groups", groups)
         assert actual == {"x": expected.item()}
     one = clusters.write("x.csv", ["x,g0"])
-    clusters.fails(
-        clusters.predict(friends, "--groups", one), "--groups has 1 attribute"
-    )
+    result = clusters.predict(friends, "--groups", one)
+    clusters.fails(result, one, "has 1 column(s) of groups, and TRAIN has 2")
 
 
 def test_the_summary_on_a_terminal(clusters, on_a_terminal):

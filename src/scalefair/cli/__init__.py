@@ -1,7 +1,5 @@
 """The ``scalefair`` command line: a module for each command, imported when it runs."""
 
-from __future__ import annotations
-
 import click
 
 import scalefair

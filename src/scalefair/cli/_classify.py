@@ -1,10 +1,7 @@
 """``scalefair classify``: a classifier that is fair within a range of ranks."""
 
-from __future__ import annotations
-
 import time
 import warnings
-from collections.abc import Mapping
 from functools import partial
 from itertools import combinations
 from operator import itemgetter
@@ -26,10 +23,9 @@ from sklearn.preprocessing import StandardScaler
 from scalefair import metrics
 from scalefair._memory import peak_memory
 from scalefair._messages import format_distinct, listed
-from scalefair.cli import _errors, _report, _rows, _run
+from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli._encoder import encoded, feature_names
-from scalefair.cli._options import ReadOptions
+from scalefair.cli._report import Facts
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
@@ -161,7 +157,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     with_baseline, standardize = map(options.pop, ("baseline", "standardize"))
     start = time.perf_counter()
     folder = outputs["output"].resolve().parent
-    read_options = ReadOptions.take(options, folder=folder)
+    read_options = opt.ReadOptions.take(options, folder=folder)
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
     if options["method"] == "linear" and options["kappa"] == 0:
         raise click.UsageError("--kappa 0 applies to --method calibrated only.")
@@ -171,7 +167,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     if "test" in parts:
         _rows.refuse_unknown(parts["test"], "target", "label", rows)
     seconds = {"read": time.perf_counter() - start}
-    with encoded(
+    with _encoder.encoded(
         parts,
         show=show,
         standardize=standardize,
@@ -194,7 +190,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         runs, scores = {}, {}
         for name, classifier in models.items():
             runs[name], scores[name] = _measure(classifier, model, X, parts)
-        source: dict[str, Any] = {"n_features": X["train"].shape[1]}
+        source: Facts = {"n_features": X["train"].shape[1]}
         for name, part in parts.items():
             source[name] = {
                 **_run.describe_rows(part, X[name]),
@@ -219,7 +215,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     saved = {
         "classifier": model,
         "encoder": encoder,
-        "feature_names": feature_names(encoder, rows),
+        "feature_names": _encoder.feature_names(encoder, rows),
         "classes": model.classes_,
         "groups": model.groups_,
         **_run.describe_columns(rows, read_options),
@@ -231,7 +227,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
 
 
 def _score_figures(
-    model: Any, parts: Mapping[str, _rows.Rows], scores: Mapping[str, Any]
+    model: Any, parts: _rows.Parts, scores: Facts
 ) -> list[_report.ReportFigure]:
     """Return densities of the scores of each model, for the groups of each part."""
 
@@ -262,10 +258,7 @@ def _score_figures(
 
 
 def _add_facts(
-    report: _report.Report,
-    model: Any,
-    runs: Mapping[str, dict[str, Any]],
-    options: Mapping[str, Any],
+    report: _report.Report, model: Any, runs: dict[str, Facts], options: Facts
 ) -> None:
     """Add title, facts and tables."""
     content = report.content
@@ -290,10 +283,12 @@ def _add_facts(
         gap = f"weak_{gap}"
     measured = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
     report.title = f"{titles[gap].capitalize()} {measured}"
-    report.tables = _report.part_tables(content, _COLUMNS)
-    caption = "Pairs of groups with the largest gaps"
-    pairs = content.get("pairs", [])
-    report.tables.append(_report.ReportTable(caption, pairs, _PAIR_COLUMNS))
+    caption, pairs = "Pairs of groups with the largest gaps", content.get("pairs", [])
+    report.tables = [
+        *_report.part_tables(content, _COLUMNS),
+        _report.ReportTable(caption, pairs, _PAIR_COLUMNS),
+        _report.history_table(content.get("history")),
+    ]
 
 
 def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
@@ -327,7 +322,7 @@ def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
     return FairCalibratedClassifier(estimator, target=target, cv=folds, **options)
 
 
-def _fit_unfair(model: Any, X: Any, roles: dict[str, Any]) -> Any:
+def _fit_unfair(model: Any, X: Any, roles: Facts) -> Any:
     """Return a classifier like the fitted model, but without fairness."""
     if hasattr(model, "estimator_"):
         return model.estimator_
@@ -353,13 +348,13 @@ def _check_labels(rows: _rows.Rows) -> None:
 
 
 def _measure(
-    model: Any, fair: Any, X: Mapping[str, Any], parts: Mapping[str, _rows.Rows]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    model: Any, fair: Any, X: Facts, parts: _rows.Parts
+) -> tuple[Facts, Facts]:
     """Return accuracy, gaps and rates of groups on each part of the rows; and scores.
 
     Interval, threshold and compared rows are those of the fair model.
     """
-    facts: dict[str, Any] = {}
+    facts: Facts = {}
     if hasattr(model, "converged_"):
         facts["converged"] = model.converged_
     scores = {}
@@ -376,13 +371,14 @@ def _measure(
         frame = pandas.DataFrame({"positive_rate": rows.target == model.classes_[1]})
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
-        thresholds = (None, getattr(fair, "threshold", 0.0))
-        try:
-            gaps = [_gap(fair, scores[name], rows, threshold=x) for x in thresholds]
-        except ValueError as error:  # a group may lack a label in other rows
-            raise _errors.Failure(f"{rows.path}: {error}") from error
-        values = (frame["accuracy"].mean(), *gaps)
-        facts[name] = dict(zip(_MEASURES, values, strict=True))
+        gaps = _report.parity_gaps(
+            rows,
+            scores[name],
+            threshold=getattr(fair, "threshold", 0.0),
+            interval=fair.interval,
+            given=fair.given,
+        )
+        facts[name] = {"accuracy": frame["accuracy"].mean(), **gaps}
         if hasattr(model, "null_gap"):
             facts[name]["null_gap"] = model.null_gap(rows.n_rows)
         facts[name]["groups"] = _report.group_means(frame, groups)
@@ -393,26 +389,22 @@ def _gap(
     fair: Any,
     scores: NDArray[Any],
     rows: _rows.Rows,
-    groups: Any = None,
-    selected: Any = slice(None),
-    threshold: float | None = None,
+    groups: NDArray[Any],
+    selected: NDArray[np.bool_],
+    threshold: float | None,
 ) -> float:
-    """Return the gap of scores that a model bounds, for all rows or those selected."""
-    groups = rows.sensitive_features if groups is None else groups[selected]
+    """Return the gap of scores that a model bounds, for the selected rows."""
     return metrics.partial_parity_gap(
         scores[selected],
-        sensitive_features=groups,
+        sensitive_features=groups[selected],
         interval=fair.interval,
         threshold=threshold,
         y_true=rows.target[selected],
         given=fair.given,
-        attributes="each",
     )
 
 
-def _largest_pairs(
-    model: Any, parts: Mapping[str, _rows.Rows], scores: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def _largest_pairs(model: Any, parts: _rows.Parts, scores: Facts) -> list[Facts]:
     """Return the pairs with the largest gaps, of attributes of more than two groups.
 
     The gap is the one that the model bounds: of a calibrated one that of rows scored by
@@ -422,12 +414,12 @@ def _largest_pairs(
     is_weak = not is_calibrated and model.criterion == "weak"
     threshold = model.threshold if is_weak else None
     # 1. The gap of each pair.
-    train, records = parts["train"], list[dict[str, Any]]()
+    train, records = parts["train"], list[Facts]()
     for attribute, groups in _report.by_attribute(train.sensitive_features).items():
         names, codes = np.unique(groups, return_inverse=True)
         pairs = combinations(range(len(names)), 2) if len(names) > 2 else ()
         for i, j in pairs:
-            record: dict[str, Any] = {"attribute": attribute} if attribute else {}
+            record: Facts = {"attribute": attribute} if attribute else {}
             record |= {"group": names[i], "other": names[j]}
             if is_calibrated:
                 record["gap"] = model.partial_parity_gaps_[i, j]

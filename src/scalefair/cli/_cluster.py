@@ -1,7 +1,5 @@
 """``scalefair cluster``: fair clusters of a graph, or of rows, in a file."""
 
-from __future__ import annotations
-
 import sys
 import time
 from functools import partial
@@ -17,12 +15,11 @@ from scipy import sparse
 
 from scalefair._memory import peak_memory, reset_peak_memory
 from scalefair._messages import listed
+from scalefair.cli import _encoder, _report, _run
 from scalefair.cli import _options as opt
-from scalefair.cli import _report, _run
-from scalefair.cli._encoder import encode, fit_encoder
 from scalefair.cli._errors import Failure, print_notes, warn
-from scalefair.cli._options import ReadOptions
-from scalefair.cli._rows import find_role_columns, read_rows, type_values
+from scalefair.cli._report import Facts
+from scalefair.cli._rows import Rows, find_role_columns, read_rows, type_role
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, load_graph
 from scalefair.metrics import balance_score, normalized_cut_score
@@ -75,7 +72,7 @@ _OPTIONS = [
     opt.option("Files", "--model", "model_file", type=opt.PATH, help=_MODEL),
 ]
 Labels = dict[str, NDArray[Any]]
-Runs = dict[str, dict[str, Any]]
+Runs = dict[str, Facts]
 FAIR, UNFAIR = "fair", "without fairness"
 _MEASURES = {
     "balance_mean": ("average balance", ".3f"),
@@ -104,13 +101,14 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     options = opt.parameters_in_force(ctx, options, _CONDITIONS)
     outputs, show = _run.take_outputs(options, data, output="", model=".joblib")
     baseline = options.pop("baseline")
-    read_options = ReadOptions.take(options, memory_limit=sys.maxsize)
+    read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)
     parameters, standardize = dict(options), options.pop("standardize", False)
     # 1. Read a graph, or rows; and what report and model say of them.
     start = time.perf_counter()
     if options["affinity"] == "precomputed":
         graph = load_graph(data, read_options)
-        groups = read_groups(graph, read_options)
+        nodes = read_groups(graph, read_options)
+        groups = nodes.sensitive_features
         X, ids = graph.matrix, graph.ids
         source = {
             "graph": str(data),
@@ -120,12 +118,18 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
         }
         names = ("attributes", "directed", "weights")
         saved_options = {name: getattr(read_options, name) for name in names}
-        saved = {"nodes": ids, "named": graph.named, "reading": saved_options}
+        saved = {
+            "nodes": ids,
+            "named": graph.named,
+            "kinds": nodes.kinds,
+            "reading": saved_options,
+        }
     else:
         rows = read_rows(data, read_options, strings="refuse")
         impute = read_options.missing == "impute"
-        encoder = fit_encoder(rows, standardize=standardize, impute=impute)
-        X, ids, groups = encode(encoder, rows), rows.ids, rows.sensitive_features
+        encoder = _encoder.fit_encoder(rows, standardize=standardize, impute=impute)
+        X = _encoder.encode(encoder, rows)
+        ids, groups = rows.ids, rows.sensitive_features
         if sparse.issparse(X) and options["affinity"] != "nearest_neighbors":
             raise Failure(f"{data}: --affinity {options['affinity']} takes dense rows.")
         groups_key = "groups_file" if "groups" in rows.from_files else "groups_column"
@@ -162,33 +166,33 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     _run.finish(report, outputs, writers, show=show, converged=model.converged_)
 
 
-def read_groups(graph: Graph, options: ReadOptions, kind: str | None = None) -> Any:
-    """Read groups of nodes, if there are any, of a kind of dtype or any."""
+def read_groups(
+    graph: Graph, options: opt.ReadOptions, training: Rows | None = None
+) -> Rows:
+    """Return the nodes as rows without features, with their groups if there are any."""
     print_notes(graph)
+    nodes = Rows(graph.path, None, [], graph.ids, named=graph.named)
     if options.groups is None:
-        return None
+        return nodes
+    nodes.sources["groups"] = options.groups
     # 1. Attributes of the nodes, if the graph has some of these names, else a file.
     columns = None
     if graph.nodes is not None:
-        source = f"the nodes of {graph.path}"
-        columns = find_role_columns(source, list(graph.nodes), options).get("groups")
+        source, names = f"the nodes of {graph.path}", list(graph.nodes)
+        columns = find_role_columns(source, names, options).get("groups")
     if graph.nodes is None or not columns:
-        values = options.read_values("groups", graph)
+        nodes.groups = options.read_values("groups", graph)
     else:
-        values = graph.nodes[columns]
-        if missing := graph.ids[values.isna().any(axis=1)].tolist():
+        nodes.groups = graph.nodes[columns]
+        if missing := graph.ids[nodes.groups.isna().any(axis=1)].tolist():
             raise Failure(
                 f"{graph.path}: {len(missing)} node(s) have no "
                 f"{' or '.join(columns)}: {listed(missing)}. Give each one."
             )
-    # 2. Strings become their types; several columns are joined, or each by itself.
-    if isinstance(values, np.ndarray):
-        return values
-    kinds = [kind] if values.shape[1] == 1 else [None] * values.shape[1]
-    groups, _, attributes = type_values(
-        values, options.groups, kinds, options.attributes
-    )
-    return groups if attributes is None else attributes
+    # 2. Strings become their types.
+    if isinstance(nodes.groups, pandas.DataFrame):
+        type_role(nodes, "groups", options, training)
+    return nodes
 
 
 def run_both(
@@ -231,7 +235,7 @@ def run_both(
 
 def _cluster_without_fairness(
     model: FairSpectralClustering,
-) -> tuple[NDArray[Any], dict[str, Any]]:
+) -> tuple[NDArray[Any], Facts]:
     """Cluster the same nodes by the same affinity with plain spectral clustering."""
     # The solver of solver="chebyshev"; all find the same subspace.
     from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
@@ -256,10 +260,9 @@ def _cluster_without_fairness(
     return labels, {"converged": result.converged}
 
 
-def measure_clusters(
-    labels: NDArray[Any], groups: Any, matrix: Any = None
-) -> dict[str, Any]:
+def measure_clusters(labels: NDArray[Any], groups: Any, matrix: Any = None) -> Facts:
     """Return balance and cut of a clustering, and the composition of its clusters."""
+    # 1. How many of each group are in each cluster.
     kept, attributes = labels != -1, _report.by_attribute(groups)
     tables = {
         attribute: pandas.crosstab(labels[kept], values[kept])
@@ -271,6 +274,7 @@ def measure_clusters(
         for attribute, table in tables.items()
         for group in table
     ]
+    # 2. Balance and cut.
     balances = balance_score(
         labels, sensitive_features=groups, average=None, attributes="each"
     )
@@ -297,6 +301,7 @@ def add_clusters(
     report: _report.Report, runs: Runs, labels: Labels, groups: Any
 ) -> None:
     """Add title, measures, tables and a figure of one or two clusterings."""
+    # 1. Measures of the first clustering, beside those of the other one.
     (_, main), *baselines = runs.items()
     for key, (title, spec) in _MEASURES.items():
         if key in main:
@@ -306,6 +311,7 @@ def add_clusters(
     span = f"{sizes.min():,d} to {sizes.max():,d}, median {np.median(sizes):,.0f}"
     report.facts.append(("cluster sizes", span))
     report.title = f"Clusters: average balance {dict(report.facts)['average balance']}"
+    # 2. A table of the clusters, and one of the steps of the solver.
     names = [f"group {g}" for g in main["clusters"][0]["groups"]]
     columns = {
         "label": ("cluster", ""),
@@ -318,8 +324,12 @@ def add_clusters(
             entry | dict(zip(names, entry["groups"].values(), strict=True))
             for entry in run["clusters"]
         ]
-        report.tables.append(_report.ReportTable(f"Clusters, {name}", records, columns))
+        report.tables += [
+            _report.ReportTable(f"Clusters, {name}", records, columns),
+            _report.history_table(run.get("history"), f", {name}"),
+        ]
 
+    # 3. A figure; more groups or clusters make bars too thin to be told apart.
     def plot(figure: Any) -> None:
         from scalefair.plotting import ClusterCompositionDisplay
 
@@ -335,7 +345,6 @@ def add_clusters(
             )
 
     caption = "Share of each group in each cluster; dashed: in the population."
-    # More groups or clusters make bars too thin to be told apart.
     if len(names) <= 28 and len(records) <= 200:
         height = 2.2 + 2 * len(_report.by_attribute(groups))
         size, alt = (5.0 + 4 * len(labels), height), f"{report.title}. {caption}"

@@ -1,7 +1,5 @@
 """``scalefair data``: public data sets in files that the other commands read."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 from collections.abc import Iterator
@@ -56,6 +54,7 @@ def data(
     and group (and test.csv), as the other commands read them; about.txt says what the
     data are, where they come from and under which licence.
     """
+    # 1. Without a name, a line for each data set.
     fetchers = {
         fetcher.removeprefix("fetch_").replace("_", "-"): getattr(datasets, fetcher)
         for fetcher in datasets.__all__
@@ -64,7 +63,7 @@ def data(
     if name is None:
         if output_dir is not None:
             raise click.UsageError("--output-dir goes with the NAME of a data set.")
-        # A line each: the name, and the first line of the docstring of its fetcher.
+        # It has the name, and the first line of the docstring of the fetcher.
         for name, fetch in fetchers.items() if not quiet else ():
             summary = (inspect.getdoc(fetch) or "").partition("\n")[0]
             summary = summary.removeprefix("Load ").removesuffix(".")
@@ -74,6 +73,7 @@ def data(
         close = difflib.get_close_matches(name, fetchers, n=1)
         hint = f"did you mean {close[0]}?" if close else "`scalefair data` lists them."
         raise click.UsageError(f"there is no data set {name}: {hint}")
+    # 2. Fetch the one of this name, and write its files.
     folder = Path(name) if output_dir is None else output_dir
     check_folder(folder, ["about.txt", "graph.npz", "rows.csv"])
     try:

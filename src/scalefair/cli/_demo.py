@@ -1,7 +1,5 @@
 """``scalefair demo``: what fairness costs and brings on a planted graph."""
 
-from __future__ import annotations
-
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,6 +55,7 @@ def demo(
     are groups are looser than the others. The output folder gets labels.csv,
     report.json, the same as a page in report.html and, with matplotlib, figure.png.
     """
+    # 1. A graph in which groups hide clusters.
     table, *pages, picture = _run.check_folder(output_dir, _FILES)
     say = bool if quiet else click.echo
     say("generating a block model: {n_nodes:,} nodes ...".format_map(sizes))
@@ -69,7 +68,7 @@ def demo(
         data = make_fair_sbm(probabilities=weights, cohesion=cohesion, **sizes)
     except ValueError as error:
         raise click.UsageError(opt.translate(str(error), ctx)) from error
-    # Compile the kernels of the timed runs, on a graph that is large enough.
+    # 2. Compile the kernels of the timed runs, on a graph that is large enough.
     say("compiling kernels (takes time in a first run only) ...")
     small = make_fair_sbm(
         1000, n_clusters=4, n_groups=2, average_degree=30, random_state=0
@@ -77,6 +76,7 @@ def demo(
     FairSpectralClustering(
         4, solver="chebyshev", random_state=0, connected_components="largest"
     ).fit(small.graph, sensitive_features=small.sensitive_features)
+    # 3. Cluster with and without fairness, and compare with the planted clusters.
     W, groups = data.graph, data.sensitive_features
     say(f"clustering {W.nnz:,} stored entries into {k}, with and without fairness ...")
     tol = 1e-4
@@ -99,6 +99,7 @@ def demo(
         records.append({**run, "method": name})
         if run["peak_memory_is_of_this_run"]:
             records[-1]["megabytes"] = run["peak_memory_bytes"] / 1e6
+    # 4. Report, labels and figure.
     n_left_out = int((~kept).sum())
     content = describe_run("demo", {**sizes, "tol": tol})
     content["input"] = {

@@ -1,7 +1,5 @@
 """``scalefair describe``: how a file is understood, and commands that could take it."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from contextlib import suppress
@@ -16,6 +14,7 @@ from scipy.sparse import csgraph
 from scalefair.cli import _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._options import ROLES, ReadOptions
+from scalefair.cli._report import Facts
 from scalefair.cli._rows import find_role_columns, split_names
 from scalefair.files import FileError, read_graph
 from scalefair.files import _matrices as matrices
@@ -46,6 +45,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     Roles are proposals: a column of few values may hold groups, one of two values the
     target. Cells that do not fit are told, and all else goes on.
     """
+    # 1. Look at the file, and at each of its columns.
     outputs, show = _run.take_outputs(options, table)
     roles = {name: options.pop(name) for name in ROLES}
     frame, facts, damaged = _look_at(table, svmlight, FileOptions(**options))
@@ -53,6 +53,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     has_ids = facts.get("header") and frame.columns[0].lower() in ID_NAMES | {""}
     if columns and has_ids:
         columns[0]["role"] = "id"
+    # 2. Roles that the options name, and what could be done with the others.
     names = [*frame]
     chosen = find_role_columns(table, names, ReadOptions(**roles))
     for role, role_columns in chosen.items():
@@ -60,6 +61,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
             if column["column"] in role_columns:
                 column["role"] = role
     commands = _propose_commands(table, columns, facts, **roles)
+    # 3. The report; commands are shown on one line each, to be copied.
     content = {
         **_report.describe_run("describe", roles),
         "input": {"table": str(table), **facts},
@@ -75,32 +77,31 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     report.tables = [all_columns, _report.ReportTable("Commands", commands)]
     _run.finish(report, outputs, {}, show=show)
     if show:
-        for command in commands:  # on one line, to be copied
+        for command in commands:
             click.echo(_errors.printable(command["line"]))
 
 
 def _look_at(
     path: Path, svmlight: bool, options: FileOptions
-) -> tuple[pandas.DataFrame, dict[str, Any], list[str]]:
+) -> tuple[pandas.DataFrame, Facts, list[str]]:
     """Return columns of a file, facts about it, and which columns are damaged."""
     is_market = ".mtx" in path.suffixes
     file_kind = "mtx" if is_market else matrices.rows_format(path, svmlight)
-    frame, X = pandas.DataFrame(), None
-    layout: dict[str, Any] = {}
+    frame, facts = pandas.DataFrame(), Facts()
     damaged: list[str] = []
     # 1. The columns, as far as they have names or are few.
     if file_kind == "npy":
         frame = pandas.DataFrame(matrices.read_dense(path)).rename(columns="x{}".format)
     elif file_kind == "npz":
-        X = matrices.read_sparse(path, "value")
+        facts = _describe_sparse(matrices.read_sparse(path, "value"))
     elif file_kind == "svmlight":
         X, labels, _ = matrices.read_svmlight(path)
-        frame = pandas.DataFrame({"label": labels})
+        frame, facts = pandas.DataFrame({"label": labels}), _describe_sparse(X)
     elif file_kind == "table":
         table = TableFile(path, options)
         is_large = ReadOptions().exceeds_memory(path, is_text=True)
         n_rows = MAX_DESCRIBED_ROWS if is_large else None
-        frame, layout = table.read_raw(table.names, n_rows=n_rows), table.layout
+        frame, facts = table.read_raw(table.names, n_rows=n_rows), table.layout
         # One by one, so that a damaged column does not hide the others.
         for name in table.names:
             try:
@@ -111,49 +112,50 @@ def _look_at(
         _errors.print_notes(table)
         if is_large:
             _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")
-        file_kind = "text" if layout else "parquet"
+        file_kind = "text" if facts else "parquet"
     # 2. Its size, also as a graph: a square matrix, or two columns of the same things.
-    shape = frame.shape if X is None else X.shape
-    facts = {"format": file_kind, **layout, "n_rows": shape[0], "n_columns": shape[1]}
-    if X is not None:
-        facts["stored_values"] = X.nnz
+    size = dict(zip(("n_rows", "n_columns"), frame.shape, strict=True))
+    facts = {"format": file_kind, **size, **facts}
     if is_market:
         facts |= _describe_graph(path, frame)
         facts["n_rows"] = facts["n_columns"] = facts["nodes"]
-    elif shape[0] == shape[1] or _may_be_edges(frame, shape[1]):
+    elif facts["n_rows"] == facts["n_columns"] or _may_be_edges(frame):
         with suppress(FileError):  # it is no graph
             facts |= _describe_graph(path, frame)
     return frame, facts, damaged
 
 
-def _may_be_edges(frame: pandas.DataFrame, n_columns: int) -> bool:
+def _describe_sparse(X: Any) -> Facts:
+    """Return the size of a matrix whose columns are too many to be described."""
+    return {"n_rows": X.shape[0], "n_columns": X.shape[1], "stored_values": X.nnz}
+
+
+def _may_be_edges(frame: pandas.DataFrame) -> bool:
     """Return whether the first two of two or three columns name the same things."""
-    if n_columns not in (2, 3) or frame.shape[1] < 2:
+    if frame.shape[1] not in (2, 3):
         return False
     sources, targets = (set(frame.iloc[:, j].dropna()) for j in (0, 1))
     return bool(sources & targets) and len(sources) < len(frame)
 
 
-def _describe_graph(path: Path, frame: pandas.DataFrame) -> dict[str, Any]:
-    """Return the size of a graph, if the file is one."""
-    has_times = (
-        frame.shape[1] == 3 and _may_be_edges(frame, 3) and are_times(frame.iloc[:, 2])
-    )
+def _describe_graph(path: Path, frame: pandas.DataFrame) -> Facts:
+    """Return the size of a graph; raise a FileError if the file is none."""
+    may_have_times = frame.shape[1] == 3 and _may_be_edges(frame)
+    has_times = may_have_times and are_times(frame.iloc[:, 2])
     graph = read_graph(path, weights=False if has_times else None)
     n_components, _ = csgraph.connected_components(graph.matrix, directed=False)
-    facts: dict[str, Any] = {}
-    if has_times:
-        facts["third_column"] = "looks like a time, no weight: --no-weights"
+    time = {"third_column": "looks like a time, no weight: --no-weights"}
     return {
-        **facts,
+        **(time if has_times else {}),
         "nodes": len(graph.ids),
         "edges": graph.n_edges,
         "components_of_the_graph": n_components,
     }
 
 
-def _describe_column(values: pandas.Series, is_damaged: bool) -> dict[str, Any]:
+def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
     """Return type, values and possible role of a column."""
+    # 1. Its values, with some examples or the range of numbers.
     counts = values.dropna().value_counts()
     n_distinct, has_unique_values = len(counts), len(counts) == len(values)
     # Groups and categories have at most so many values.
@@ -171,7 +173,7 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> dict[str, Any]:
         kind = "true/false"
     may_be_ids = has_unique_values and n_distinct > max_categories
     is_text = n_distinct > _rows.MAX_CATEGORIES or may_be_ids
-    # The first role that is possible.
+    # 2. The first role that is possible.
     roles = {
         "to be corrected": is_damaged,
         "empty": n_distinct == 0,
@@ -194,30 +196,18 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> dict[str, Any]:
 
 def _propose_commands(
     path: Path,
-    columns: list[dict[str, Any]],
-    facts: dict[str, Any],
+    columns: list[Facts],
+    facts: Facts,
     target: str | None,
     groups: str | None,
-) -> list[dict[str, Any]]:
+) -> list[Facts]:
     """Return for each command what to type; columns it cannot take are dropped."""
     names = ["column", "type", "missing", "distinct", "role"]
     table = pandas.DataFrame(columns, columns=names).set_index("column")
     table["numeric"] = table["type"].str.endswith("numbers")
     table["usable"] = ~table["role"].isin(_UNUSABLE_ROLES)
-    # 1. Columns for the roles that the options do not name.
-    group_columns = [] if groups is None else split_names(groups, list(table.index))
-    label = target
-    if target is None:
-        may_be_target = table["role"].str.contains("target")
-        label = _propose_target(table, may_be_target, group_columns)
-    if groups is None:
-        groups = _propose_groups(table, [label])
-        group_columns = [] if groups is None else [groups]
-    number = target
-    if target is None:
-        is_number = table["numeric"] & table["usable"]
-        number = _propose_target(table, is_number, group_columns)
-    # 2. Each command, columns with a role in it, whether it takes strings, and its end.
+    label, number, groups, group_columns = _propose_roles(table, target, groups)
+    # 1. Each command, columns with a role in it, whether it takes strings, and its end.
     file, label_option, number_option = str(path), [], []
     if facts["format"] != "svmlight":  # its lines start with the target
         label_option = ["--target", label or "targets.csv"]
@@ -233,7 +223,7 @@ def _propose_commands(
         (["classify", file, *label_option], [label], True, "-o model.joblib"),
         (["regress", "MODEL", file, *number_option], [number], True, "-o fair.joblib"),
     ]
-    # 3. The line of each command that has features: columns without a role.
+    # 2. The line of each command that has features: columns without a role.
     commands = []
     for command, targets, takes_strings, ending in proposals:
         is_feature = ~table.index.isin([*targets, *group_columns])
@@ -256,19 +246,24 @@ def _propose_commands(
     return commands
 
 
-def _propose_target(
-    table: pandas.DataFrame, is_possible: pandas.Series, excluded: list[str]
-) -> str | None:
-    """Return the last possible column whose name is not that of groups."""
-    for name in reversed(table.index[is_possible]):
-        if name not in excluded and name.lower() not in _SENSITIVE_NAMES:
-            return str(name)
-    return None
+def _propose_roles(
+    table: pandas.DataFrame, target: str | None, groups: str | None
+) -> tuple[str | None, str | None, str | None, list[str]]:
+    """Return a label, a number to predict, the groups, and the columns of these.
 
-
-def _propose_groups(table: pandas.DataFrame, excluded: list[Any]) -> str | None:
-    """Return a column of groups: one with a name of groups, else the first."""
-    possible = table.index[table["role"].str.contains("groups")]
-    names = [name for name in possible if name not in excluded]
-    sensitive = [name for name in names if name.lower() in _SENSITIVE_NAMES]
-    return next(iter(sensitive + names), None)
+    A target is the last column that it can be, and has no name of groups.
+    """
+    sensitive = [name for name in table.index if name.lower() in _SENSITIVE_NAMES]
+    group_columns = [] if groups is None else split_names(groups, list(table.index))
+    may_be_label = table["role"].str.contains("target")
+    labels = table.index[may_be_label & ~table.index.isin(sensitive + group_columns)]
+    label = target or next(reversed(labels), None)
+    if groups is None:
+        possible = table.index[table["role"].str.contains("groups")]
+        names = [name for name in possible if name != label]
+        names.sort(key=lambda name: name not in sensitive)  # these come first
+        groups = names[0] if names else None
+        group_columns = [groups] if groups else []
+    is_number = table["numeric"] & table["usable"]
+    numbers = table.index[is_number & ~table.index.isin(sensitive + group_columns)]
+    return label, target or next(reversed(numbers), None), groups, group_columns

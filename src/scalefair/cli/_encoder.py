@@ -1,7 +1,5 @@
 """Features of rows, perhaps in blocks: numbers, and strings that are encoded."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -80,21 +78,26 @@ class MappedReader(RowReader):
         start = int(self.lengths[:number].sum())
         return self._change(self._source[start : start + int(self.lengths[number])])
 
+    def blocks(self) -> Iterator[Any]:
+        """Iterate over the blocks; a pass reads a compressed source only once."""
+        is_reader = isinstance(self._source, RowReader)
+        blocks = self._source.blocks() if is_reader else iterate_blocks(self._source)
+        yield from map(self._change, blocks)
+
 
 class _PassCounter:
     """Counts the passes of a reader, and shows the progress of each."""
 
     def __init__(self, name: str, bar: Any) -> None:
         self.n_passes, self._name, self._bar = 0, name, bar
-        self._task = bar.add_task("", total=None, visible=False)
+        self._task = bar.add_task(name, visible=False)
 
     def __call__(self, number: int, n_blocks: int) -> None:
+        """Show that a block was read; the first one starts a pass."""
         if number == 1:
             self.n_passes += 1
-            description = f"{self._name}, pass {self.n_passes}"
-            self._bar.reset(
-                self._task, total=n_blocks, description=description, visible=True
-            )
+            name = f"{self._name}, pass {self.n_passes}"
+            self._bar.reset(self._task, total=n_blocks, description=name, visible=True)
         self._bar.update(self._task, completed=number)
 
 
@@ -189,7 +192,7 @@ def fit_encoder(
     if impute:
         string_steps.insert(0, SimpleImputer(strategy="most_frequent"))
     # 3. Both are put together. Saved models have these names of steps.
-    columns = {"columns": rows.names, "words": strings}
+    columns = {"columns": rows.names, "strings": strings}
     transformers: list[tuple[str, Any, list[str]]] = []
     if numbers:
         transformer = make_pipeline(*number_steps) if number_steps else "passthrough"

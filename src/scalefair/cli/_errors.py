@@ -1,7 +1,5 @@
 """The ends of a command: each error is one line on stderr, and an exit code."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal
@@ -124,16 +122,23 @@ def print_notes(source: Any) -> None:
 
 
 def _context_data() -> dict[str, Any]:
+    """Return what the run has stored; nothing is kept outside of a run."""
     context = click.get_current_context(silent=True)
     return {} if context is None else context.meta
 
 
 def _interrupted(ctx: click.Context) -> str:
+    """Return the message of an interrupt."""
     written = "the results had been" if ctx.meta.get(_WRITTEN) else "nothing"
     return f"interrupted, {written} written"
 
 
 def _as_failure(error: BaseException) -> Failure:
+    """Return the message of an exception, and its exit code.
+
+    Files, memory and missing packages are for the user to mend; what else was not
+    foreseen is a bug.
+    """
     if isinstance(error, (ValueError, ImportError)):
         from scalefair.files import FileError  # not for --help
 
@@ -173,6 +178,7 @@ def _prompt_interrupts(ctx: click.Context) -> Iterator[None]:
     ):
         yield  # the caller handles signals in another way
         return
+    # 1. The socket to which Python writes the numbers of signals, and who reads it.
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     ended = threading.Event()
@@ -184,6 +190,7 @@ def _prompt_interrupts(ctx: click.Context) -> Iterator[None]:
                     if not ended.is_set():
                         _end_process(f"error: {_interrupted(ctx)}\n")
 
+    # 2. Run the command, and put everything back.
     watcher = threading.Thread(target=watch, daemon=True)
     previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     watcher.start()
@@ -199,6 +206,7 @@ def _prompt_interrupts(ctx: click.Context) -> Iterator[None]:
 
 
 def _end_process(line: str) -> None:
+    """End the process at once, with a line on stderr and without unfinished files."""
     remove_unfinished()
     if sys.stdout.isatty():
         os.write(sys.stdout.fileno(), b"\x1b[?25h\n")  # a progress bar hid the cursor

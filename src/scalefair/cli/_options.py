@@ -1,8 +1,5 @@
 """Options of the commands: parameters of an estimator, and those about files."""
 
-from __future__ import annotations
-
-import csv
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +15,7 @@ from click.core import ParameterSource
 from scalefair._groups import check_interval
 from scalefair._memory import array_limit
 from scalefair.cli._errors import EXIT_CODES, note, store_debug
-from scalefair.files._text import FileOptions
+from scalefair.files._text import FileOptions, split_cells
 from scalefair.files._values import read_values
 
 # Sections of the help that come after those of the estimator, in this order.
@@ -90,8 +87,7 @@ def ranks(value: str) -> tuple[float, float]:
 
 def split_values(_: Any, __: Any, texts: Sequence[str]) -> list[str]:
     """Return the values of a repeatable option, each one or several, with commas."""
-    rows = csv.reader(texts, skipinitialspace=True)
-    return [value.strip() for row in rows for value in row]
+    return [value for text in texts for value in split_cells(text)]
 
 
 # --- Options and commands of click ---------------------------------------------------
@@ -187,6 +183,7 @@ def estimator_options(
     `sections` lists the parameters, such as ``"tol n_clusters,-k"`` with an alias;
     `changes` has attributes of an option that differ from the estimator's.
     """
+    # 1. What the estimator says of its parameters.
     signature = inspect.signature(estimator)
     constraints = vars(estimator)["_parameter_constraints"]
     parameters = [
@@ -195,6 +192,7 @@ def estimator_options(
         for names in text.split()
     ]
     helps = _read_docs(estimator, [name for _, name, *_ in parameters])
+    # 2. An option of each, with what differs from it.
     options = []
     for section, name, *aliases in parameters:
         spelling = _spell(name)
@@ -219,33 +217,30 @@ def _type_of(constraints: Sequence[Any], default: Any) -> dict[str, Any]:
     """Return the type of an option, from the constraints of scikit-learn."""
     from sklearn.utils._param_validation import Interval, StrOptions
 
-    choices = [x for x in constraints if isinstance(x, StrOptions)]
-    intervals = [x for x in constraints if isinstance(x, Interval)]
     if "random_state" in constraints:
         text = "Seed; the same seed gives the same result."
         return {"type": Count(0, 2**32 - 1), "default": 0, "help": text}
-    if intervals and issubclass(intervals[0].type, Integral):
-        return {"type": Count(intervals[0].left)}
-    if intervals:
-        interval = intervals[0]
+    interval = next((x for x in constraints if isinstance(x, Interval)), None)
+    options = next((x.options for x in constraints if isinstance(x, StrOptions)), ())
+    choices = sorted(options, key=lambda name: (name != default, name))
+    if interval is not None and issubclass(interval.type, Integral):
+        return {"type": Count(interval.left)}
+    if interval is not None:
         number = Finite(
             -inf if interval.left is None else interval.left,
             inf if interval.right is None else interval.right,
-            sorted(choices[0].options) if choices else (),
+            choices,
             min_open=interval.closed not in ("left", "both"),
             max_open=interval.closed not in ("right", "both"),
         )
         return {"type": number}
-    if choices:
-        # The default comes first.
-        names = sorted(choices[0].options, key=lambda name: (name != default, name))
-        if None not in constraints:
-            return {"type": click.Choice(names)}
-        return {"type": click.Choice([*names, "none"]), "callback": _none_as_none}
-    return {}
+    if choices and None in constraints:
+        return {"type": click.Choice([*choices, "none"]), "callback": _none_as_none}
+    return {"type": click.Choice(choices)} if choices else {}
 
 
 def _none_as_none(_: Any, __: Any, value: str) -> str | None:
+    """Return None for the choice "none": choices of click are strings."""
     return None if value == "none" else value
 
 
@@ -300,6 +295,7 @@ def _use_spellings(text: str, spellings: Mapping[str, str]) -> str:
 
 
 def _spell(name: str) -> str:
+    """Return the option of a parameter: ``--max-iter`` for ``max_iter``."""
     return "--" + name.replace("_", "-")
 
 
@@ -347,10 +343,7 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "groups": ({**_SOURCE, "required": True}, GROUPS_HELP),
     },
     "Columns": {
-        "group-column": (
-            _COLUMN,
-            "Column of the FILE of groups, as in FILE:COLUMN.",
-        ),
+        "group-column": (_COLUMN, "Column of the FILE of groups, as in FILE:COLUMN."),
         "keep-groups": (_FLAG, "Keep the column of the groups as a feature."),
         "categorical": (_COLUMNS, "Column whose numbers are codes; repeatable."),
         "standardize": (
@@ -371,14 +364,8 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         ),
     },
     "Files": {
-        "groups-header": (
-            EITHER,
-            "Whether their file has a header.",
-        ),
-        "target-header": (
-            EITHER,
-            "Whether its file has a header.",
-        ),
+        "groups-header": (EITHER, "Whether their file has a header."),
+        "target-header": (EITHER, "Whether its file has a header."),
         "header": (
             EITHER,
             "Whether a text file starts with a header; without one columns go by "
@@ -390,10 +377,7 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
             "[default: as recognised]",
         ),
         "decimal": (_CHARACTER, "Decimal mark of a text file."),
-        "skip-lines": (
-            value(Count(0), 0),
-            "Lines of a text file to pass over first.",
-        ),
+        "skip-lines": (value(Count(0), 0), "Lines of a text file to pass over first."),
         "encoding": (
             {"metavar": "NAME"},
             "Of text files, such as cp1252.  [default: utf-8, or as a mark at their "
@@ -445,7 +429,7 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
             {"is_flag": True, "default": None},
             "Nothing on stdout, or progress and a summary.  "
             "[default: --verbose on a terminal only]",
-        ),
+        )
     },
 }
 _OPTIONS_BY_NAME = {

@@ -1,7 +1,5 @@
 """``scalefair pca``: fair principal components of the rows in a file."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
@@ -14,10 +12,9 @@ from sklearn.pipeline import Pipeline
 from scalefair._groups import as_list
 from scalefair._memory import peak_memory
 from scalefair._rounding import ROUNDING
+from scalefair.cli import _encoder, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli import _report, _rows, _run
-from scalefair.cli._encoder import encoded
-from scalefair.cli._options import ReadOptions
+from scalefair.cli._report import Facts
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader, row_blocks
 
@@ -78,13 +75,13 @@ def pca(data: Path, **options: Any) -> None:
     standardize = options.pop("standardize")
     start = time.perf_counter()
     folder = outputs["output"].resolve().parent
-    read_options = ReadOptions.take(options, folder=folder)
+    read_options = opt.ReadOptions.take(options, folder=folder)
     rows = _rows.read_rows(data, read_options, strings="refuse")
     seconds = {"read": time.perf_counter() - start}
     model = FairPCA(**options)
     impute = read_options.missing == "impute"
     parts = {data.name: rows}
-    with encoded(parts, show=show, standardize=standardize, impute=impute) as (
+    with _encoder.encoded(parts, show=show, standardize=standardize, impute=impute) as (
         encoder,
         features,
     ):
@@ -102,9 +99,10 @@ def pca(data: Path, **options: Any) -> None:
                 centering=options["centering"],
             )
         # 2. Sizes of the groups of all attributes, and the attribute of each.
+        by_attribute = _report.by_attribute(groups)
         sizes = {
-            attribute: np.unique(values, return_counts=True)[1]
-            for attribute, values in _report.by_attribute(groups).items()
+            name: np.unique(x, return_counts=True)[1]
+            for name, x in by_attribute.items()
         }
         counts = np.concatenate([*sizes.values()])
         attributes = np.repeat([*sizes], [len(n) for n in sizes.values()])
@@ -136,9 +134,7 @@ def pca(data: Path, **options: Any) -> None:
     _run.finish(report, outputs, writers, show=show, converged=model.converged_)
 
 
-def _make_report(
-    model: Any, plain: Any, content: dict[str, Any], source: str
-) -> _report.Report:
+def _make_report(model: Any, plain: Any, content: Facts, source: str) -> _report.Report:
     """Return the report: title, facts, a table of the groups, and perhaps a figure."""
     # 1. Facts and table.
     values = {
@@ -177,7 +173,7 @@ def _make_report(
     return report
 
 
-def _compare(model: Any, plain: Any, counts: Any, attributes: Any) -> dict[str, Any]:
+def _compare(model: Any, plain: Any, counts: Any, attributes: Any) -> Facts:
     """Return losses and errors of groups, and of all rows; of PCA as well if known."""
     errors: dict[str, float] = {}
     frame = pandas.DataFrame({"group": _groups(model), "n_rows": counts})
@@ -204,13 +200,13 @@ def _groups(model: Any) -> Any:
     return np.concatenate([groups.astype(np.str_) for groups in as_list(model.groups_)])
 
 
-def _arrays(model: Any, encoder: Any, n: int) -> dict[str, Any]:
+def _arrays(model: Any, encoder: Any, n: int) -> Facts:
     """Return the arrays of the output, in units of the columns; none is pickled."""
     steps = encoder
     if isinstance(encoder, Pipeline):  # of a table, whose features are all numbers
         steps = encoder[-1].named_transformers_["numbers"]
     # Attributes of imputer and scaler, whose names differ.
-    fitted: dict[str, Any] = {}
+    fitted: Facts = {}
     for step in steps if isinstance(steps, Pipeline) else [steps]:
         fitted |= vars(getattr(step, "estimator", step))
     scale = fitted.get("scale_", np.ones(n))

@@ -1,7 +1,5 @@
 """``scalefair regress``: a saved regressor made fair in one of its layers."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 import time
@@ -21,10 +19,9 @@ from sklearn.utils import gen_batches
 
 from scalefair._memory import peak_memory
 from scalefair._messages import listed
-from scalefair.cli import _errors, _report, _rows, _run
+from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli._encoder import note_unknown
-from scalefair.cli._options import ReadOptions
+from scalefair.cli._report import Facts
 from scalefair.files import reading
 from scalefair.files._matrices import rows_format
 from scalefair.files._tables import as_strings
@@ -83,9 +80,10 @@ def load_model(path: Path) -> Any:
 
 
 def read_for_model(
-    model: Any, path: Path, options: ReadOptions, training: _rows.Rows | None = None
+    model: Any, path: Path, options: opt.ReadOptions, training: _rows.Rows | None = None
 ) -> _rows.Rows:
     """Read rows as a saved estimator takes them: columns by name, or of numbers."""
+    # 1. A model finds its columns by name if it was fitted to named ones.
     columns = list(getattr(model, "feature_names_in_", ())) or None
     has_names, rows_kind = columns is not None, rows_format(path, options.svmlight)
     if options.missing == "impute" or (has_names and options.drop):
@@ -106,19 +104,21 @@ def read_for_model(
         columns=columns,
         keep_missing=options.missing == "error",
     )
-    # Strings get the spelling of the model's categories, or are booleans.
+    # 2. Strings get the spelling of the model's categories, or are booleans.
     categories = _categories(model) if rows.string_columns else {}
     for name in rows.string_columns:
         values = rows.X[name].where(rows.X[name].notna(), np.nan)
         if spellings := categories.get(name):
             values = values.fillna(spellings.get("?", np.nan))
             vocabulary = sorted({*spellings, *spellings.values()})
-            note_unknown(rows.path, values, vocabulary, "the model does not know")
+            _encoder.note_unknown(
+                rows.path, values, vocabulary, "the model does not know"
+            )
             values = values.replace(spellings)
         elif values.dropna().isin(_BOOLEANS).all():  # as pandas reads them
             values = values.map(_BOOLEANS)
         rows.X[name] = values
-    # Names of columns are for models that know them.
+    # 3. Names of columns are for models that know them.
     if rows_kind == "table" and not has_names:
         rows.X = rows.X.to_numpy(np.float64)
     n_missing = getattr(model, "n_features_in_", 0) - rows.X.shape[1]
@@ -207,7 +207,7 @@ def regress(
     outputs, show = _run.take_outputs(options, model_file, train, output=".joblib")
     # 1. Read the model and its rows, which it takes in memory.
     start = time.perf_counter()
-    read_options = ReadOptions.take(options, memory_limit=sys.maxsize)
+    read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)
     parameters = opt.parameters_in_force(ctx, options, _CONDITIONS)
     model = load_model(model_file)
     if not hasattr(model, "predict") or hasattr(model, "classes_"):
@@ -226,7 +226,7 @@ def regress(
     roles = {"y": y["train"], "sensitive_features": rows.sensitive_features}
     seconds["fit"] = _run.fit(fair, rows.X, path=model_file, show=show, **roles)
     # 3. Measure each part of the rows, and write report and model.
-    source: dict[str, Any] = {"model": str(model_file), "n_features": rows.X.shape[1]}
+    source: Facts = {"model": str(model_file), "n_features": rows.X.shape[1]}
     content = {
         **_report.describe_run("regress", parameters),
         "input": source,
@@ -271,6 +271,7 @@ def regress(
 
 
 def _as_numbers(rows: _rows.Rows) -> NDArray[np.float64]:
+    """Return the target as finite numbers."""
     target = pandas.Series(rows.target)
     y: NDArray[np.float64] = pandas.to_numeric(target, errors="coerce").to_numpy(float)
     invalid = np.flatnonzero(~np.isfinite(y))
@@ -283,7 +284,7 @@ def _as_numbers(rows: _rows.Rows) -> NDArray[np.float64]:
     return y
 
 
-def _describe_fit(model: Any) -> dict[str, Any]:
+def _describe_fit(model: Any) -> Facts:
     """Return which layer was changed, and the gaps before and after."""
     layers = model.unfairness_by_layer_
     facts = {name: getattr(model, f"{name}_") for name in (*_FITTED, *_GAPS)}
@@ -301,11 +302,11 @@ def _describe_fit(model: Any) -> dict[str, Any]:
 
 def _measure(
     groups: Any, y: NDArray[np.float64], predictions: dict[str, NDArray[Any]]
-) -> dict[str, Any]:
+) -> Facts:
     """Return errors and distances of the groups' predictions, before and after."""
     centre, variance = y.mean(), y.var()
-    columns: dict[str, Any] = {"mean_target": y, "square": (y - centre) ** 2}
-    facts: dict[str, Any] = {}
+    columns: Facts = {"mean_target": y, "square": (y - centre) ** 2}
+    facts: Facts = {}
     for when, values in predictions.items():
         columns |= {f"mean_{when}": values, f"mse_{when}": (values - y) ** 2}
         facts[f"mse_{when}"] = columns[f"mse_{when}"].mean()
@@ -329,6 +330,7 @@ def _explained(error: float, variance: float) -> float | None:
 
 def _add_facts(report: _report.Report) -> None:
     """Add title, facts and tables."""
+    # 1. The layer, and how much its gaps have changed.
     content, facts = report.content, report.facts
     n_outputs, n_inputs = content["layer_shape"]
     layer = f"{content['layer_name']}, {n_inputs} inputs, {n_outputs} outputs"
@@ -340,7 +342,7 @@ def _add_facts(report: _report.Report) -> None:
         facts.append((title, template.format(**content)))
         if refit := content["last_layer"]:
             facts.append((f"{title}, refit", template.format(**refit)))
-    # The title is about the rows of the test, if there are any.
+    # 2. The predictions; the title is about the rows of the test, if there are any.
     part, measures = [*_report.parts_of(content).items()][-1]
     changes = []
     for key, title in _MEASURES.items():

@@ -1,7 +1,5 @@
 """The results of a command, shown as a page of HTML, as JSON, or on a terminal."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
@@ -14,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
+from numbers import Real
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,12 +21,13 @@ import pandas
 from numpy.typing import NDArray
 
 import scalefair
-from scalefair.cli._errors import messages, printable, warn
+from scalefair.cli._errors import Failure, messages, printable, warn
+from scalefair.metrics import partial_parity_gap
 
+# What a report says, by name: values, nested facts, and lists of records.
+Facts = dict[str, Any]
 # Groups in a figure: as many as it has colours.
 MAX_FIGURE_GROUPS = 7
-# Bytes of a figure of lines: a picture of pixels has fewer than a larger one.
-MAX_SVG_BYTES = 300_000
 # Characters that are not allowed in HTML, not even escaped.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -68,7 +68,7 @@ class Report:
     """Results of a command: `content` is the JSON, the others are for readers."""
 
     command: str
-    content: dict[str, Any]
+    content: Facts
     title: str
     source: str = ""
     facts: list[tuple[str, str]] = field(default_factory=list)
@@ -118,10 +118,9 @@ class Report:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number, of Python or NumPy."""
-    if isinstance(value, (float, np.floating)):
-        return math.isfinite(value)
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    """Return whether a value is a finite number, of Python or NumPy."""
+    is_real = isinstance(value, Real) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
 
 
 def as_text(value: Any, spec: str = "") -> str:
@@ -175,38 +174,24 @@ def _render(report: Report) -> str:
     return _CONTROLS.sub("\ufffd", page)
 
 
-def _describe(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the facts and the histories of each part of a report, with captions."""
-    single = {k: v for k, v in content.items() if k == "history" or type(v) is not dict}
-    parts = {k: v for k, v in content.items() if k not in single}
+def _describe(content: Facts) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the facts of each part of a report, with a caption."""
+    parts = {k: v for k, v in content.items() if type(v) is dict and k != "history"}
+    single = {k: v for k, v in content.items() if k not in parts}
     for name, part in {**parts, "other values": single}.items():
-        items = list(_flatten(part))
-        if facts := [item for item in items if not isinstance(item[1], ReportTable)]:
+        if facts := list(_flatten(part)):
             yield name.replace("_", " ").capitalize(), facts
-        yield from (item for item in items if isinstance(item[1], ReportTable))
 
 
-def _flatten(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested facts with their names; histories as tables, no other records."""
+def _flatten(facts: Facts, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested facts with their names; records and histories have tables."""
     for name, value in facts.items():
-        if name == "history" and (steps := _steps(value)):
-            columns = {key: (key, "") for step in steps for key in step}
-            part = f", {prefix.rstrip(': ')}" if prefix else ""
-            yield name, ReportTable(f"History of the solver{part}", steps, columns)
-        elif isinstance(value, dict):
+        if name == "history":
+            continue
+        if isinstance(value, dict):
             yield from _flatten(value, f"{prefix}{name}: ")
         elif not (isinstance(value, list) and any(type(v) is dict for v in value)):
             yield f"{prefix}{name}", value
-
-
-def _steps(history: Any) -> list[dict[str, Any]]:
-    """Return the steps of a history: a list of them, or a dict of columns."""
-    if isinstance(history, dict) and len({len(c) for c in history.values()}) == 1:
-        rows = zip(*history.values(), strict=True)
-        history = [dict(zip(history, row, strict=True)) for row in rows]
-    steps = history if isinstance(history, list) else []
-    records = [step for step in steps if isinstance(step, dict)]
-    return [{"step": i, **step} for i, step in enumerate(records, start=1)]
 
 
 def _draw(figures: list[ReportFigure]) -> Iterator[dict[str, str]]:
@@ -215,15 +200,12 @@ def _draw(figures: list[ReportFigure]) -> Iterator[dict[str, str]]:
         yield {"text": 'Figures need matplotlib: pip install "scalefair[plot]".'}
         return
     for figure in figures:
-        # Lines if they are few, else pixels; the picture is in the page itself.
-        file, media_type = io.BytesIO(), "svg+xml"
+        file = io.BytesIO()
         try:
-            draw(figure, file, format="svg", metadata={"Date": None})
-            if file.tell() > MAX_SVG_BYTES:
-                file, media_type = io.BytesIO(), "png"
-                draw(figure, file)
+            draw(figure, file)
+            # The picture is in the page itself.
             encoded = base64.b64encode(file.getvalue()).decode()
-            address = f"data:image/{media_type};base64,{encoded}"
+            address = f"data:image/png;base64,{encoded}"
             yield {"src": address, "alt": figure.alt, "text": figure.caption}
         except Exception as error:
             message = f"a figure could not be drawn: {type(error).__name__}: {error}"
@@ -231,23 +213,15 @@ def _draw(figures: list[ReportFigure]) -> Iterator[dict[str, str]]:
             yield {"text": f"{message} ({figure.caption})"}
 
 
-def draw(
-    figure: ReportFigure,
-    file: BinaryIO,
-    format: str = "png",
-    metadata: dict[str, Any] | None = None,
-) -> None:
-    """Draw a figure to a file."""
-    import matplotlib
+def draw(figure: ReportFigure, file: BinaryIO) -> None:
+    """Draw a figure to a file, as a picture of pixels (png)."""
     from matplotlib.figure import Figure
 
-    # With a fixed salt the same report gives the same bytes.
-    fixed_salt = matplotlib.rc_context({"svg.hashsalt": "scalefair"})
-    with fixed_salt, warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # letters that the font has not
         canvas = Figure(figsize=figure.size, layout="constrained")
         figure.plot(canvas)
-        canvas.savefig(file, format=format, dpi=150, metadata=metadata)
+        canvas.savefig(file, format="png", dpi=150)
 
 
 # --- Parts of reports that several commands have -------------------------------------
@@ -259,7 +233,7 @@ GROUP_COLUMNS = {
 }
 
 
-def describe_run(command: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def describe_run(command: str, parameters: Mapping[str, Any]) -> Facts:
     """Return command, versions and parameters of a run, and its messages so far."""
     # JSON has no infinity: write what the option takes.
     infinite = {k: "inf" for k, v in parameters.items() if v == math.inf}
@@ -280,7 +254,7 @@ def by_attribute(groups: Any) -> dict[str, NDArray[Any]]:
     return {str(name): groups[name].to_numpy() for name in groups}
 
 
-def count_values(values: Any) -> dict[str, Any]:
+def count_values(values: Any) -> Facts:
     """Return how often each value occurs, of a frame for each column."""
     if isinstance(values, pandas.DataFrame):
         return {k: count_values(column) for k, column in by_attribute(values).items()}
@@ -288,7 +262,7 @@ def count_values(values: Any) -> dict[str, Any]:
     return {str(n): int(c) for n, c in zip(names, counts, strict=True)}
 
 
-def group_means(frame: pandas.DataFrame, groups: Any) -> list[dict[str, Any]]:
+def group_means(frame: pandas.DataFrame, groups: Any) -> list[Facts]:
     """Return the number of rows of each group, and the means of the columns."""
     if isinstance(groups, pandas.DataFrame):
         return [
@@ -300,8 +274,23 @@ def group_means(frame: pandas.DataFrame, groups: Any) -> list[dict[str, Any]]:
     table = by_group.mean()
     table.insert(0, "n_rows", by_group.size())
     table.insert(0, "group", table.index.astype(str))
-    records: list[dict[str, Any]] = table.to_dict("records")
+    records: list[Facts] = table.to_dict("records")
     return records
+
+
+def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) -> Facts:
+    """Return the gaps of the scores of groups, at all thresholds and at one.
+
+    `compared` has the interval of ranks, and which labels are given.
+    """
+    groups = rows.sensitive_features
+    gap = partial(partial_parity_gap, scores, sensitive_features=groups, **compared)
+    gap = partial(gap, y_true=rows.target, attributes="each")
+    try:
+        gaps = {"partial_parity_gap": gap()}
+    except ValueError as error:  # a group may lack a label
+        raise Failure(f"{rows.path}: {error}") from error
+    return {**gaps, "weak_partial_parity_gap": gap(threshold=threshold)}
 
 
 def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:
@@ -318,7 +307,7 @@ def iterations(n_iter: int) -> str:
     return "1 iteration" if n_iter == 1 else f"{n_iter:,} iterations"
 
 
-def parts_of(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def parts_of(content: Mapping[str, Any]) -> dict[str, Facts]:
     """Return what was measured on the train rows, and on the test rows if any."""
     return {name: content[name] for name in ("train", "test") if name in content}
 
@@ -337,6 +326,13 @@ def part_tables(
         ReportTable(f"Groups in the {name} rows", part["groups"], columns or {}, True)
         for name, part in parts_of(content).items()
     ]
+
+
+def history_table(history: Any, name: str = "") -> ReportTable:
+    """Return a table of the steps of a solver, from a list of them or from columns."""
+    steps = pandas.DataFrame(history)
+    steps.insert(0, "step", range(1, len(steps) + 1))
+    return ReportTable(f"History of the solver{name}", steps.to_dict("records"))
 
 
 def choose_groups(

@@ -3,9 +3,6 @@
 `read_rows` finds the columns of each role, reads them, and checks what was read.
 """
 
-from __future__ import annotations
-
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -29,6 +26,7 @@ from scalefair.files import NpyReader, NpzReader, SvmlightReader
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._source import BLOCK_BYTES
 from scalefair.files._tables import TableFile
+from scalefair.files._text import split_cells
 from scalefair.files._values import ID_NAMES, find_source, parse_values
 
 # More groups, or categories of a column, are rather ids or free text.
@@ -77,6 +75,16 @@ class Rows:
     def n_rows(self) -> int:
         """Number of rows."""
         return len(self.ids)
+
+    def keep(self, selected: NDArray[np.bool_]) -> None:
+        """Drop the rows of a table that are not selected."""
+        self.X = self.X[selected].reset_index(drop=True)
+        for name in ("ids", *ROLES):
+            if (values := getattr(self, name)) is not None:
+                setattr(self, name, values[selected])
+
+
+Parts = Mapping[str, Rows]  # "train", and perhaps "test"
 
 
 def read_rows(
@@ -133,7 +141,9 @@ def read_rows(
             names = listed(sorted(new_strings))
             raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
     # 5. Strings of target and groups become their types.
-    _type_roles(rows, options, training)
+    for role in ROLES:
+        if isinstance(getattr(rows, role), pandas.DataFrame):
+            type_role(rows, role, options, training)
     if rows.groups is not None:
         _check_groups(rows, training)
     return rows
@@ -163,59 +173,43 @@ def read_parts(
 # --- Groups and targets --------------------------------------------------------------
 
 
-def _type_roles(rows: Rows, options: ReadOptions, training: Rows | None) -> None:
-    """Make frames of strings vectors: of numbers, or strings, or names of groups."""
-    for role in ROLES:
-        values = getattr(rows, role)
-        if not isinstance(values, pandas.DataFrame):
-            continue
-        kinds: Any = [
-            "U" if name in options.categorical else None for name in values.columns
-        ]
-        if training is not None:  # the same types as there
-            kinds = training.kinds.get(role) or getattr(training, role).dtype.kind
-        if len(kinds) != values.shape[1]:
-            raise Failure(
-                f"{rows.sources[role]}: TRAIN has its groups in other columns."
-            )
-        vector, rows.kinds[role], rows.attributes = type_values(
-            values,
-            rows.sources[role],
-            kinds,
-            options.attributes,
-            warns=training is None or training.n_rows > 0,
-        )
-        setattr(rows, role, vector)
+def type_role(
+    rows: Rows, role: str, options: ReadOptions, training: Rows | None = None
+) -> None:
+    """Make the strings of a role a vector: of numbers, or strings, or names of groups.
 
-
-def type_values(
-    frame: pandas.DataFrame,
-    source: str,
-    kinds: Sequence[str | None],
-    attributes: str,
-    warns: bool = True,
-) -> tuple[NDArray[Any], str, pandas.DataFrame | None]:
-    """Return values of a role, their kinds of dtypes, and perhaps attributes.
-
-    Several columns become names of combinations; the columns, of the same types, are
-    the attributes if `attributes` is "each".
+    Several columns become names of combinations; if each is compared by itself they are
+    the attributes as well.
     """
+    frame, source = getattr(rows, role), rows.sources[role]
+    # 1. Each column has the type that it has in the rows for training, or its own.
+    kinds: Any = ["U" if name in options.categorical else None for name in frame]
+    if training is not None:
+        kinds = training.kinds.get(role) or getattr(training, role).dtype.kind
+    if len(kinds) != frame.shape[1]:
+        raise Failure(
+            f"{source}: has {frame.shape[1]} column(s) of groups, and TRAIN has "
+            f"{len(kinds)}."
+        )
     columns = zip(frame, kinds, strict=True)
     values = {name: parse_values(frame[name], kind) for name, kind in columns}
-    kinds = "".join(column.dtype.kind for column in values.values())
+    rows.kinds[role] = "".join(column.dtype.kind for column in values.values())
     if len(values) == 1:
-        return values.popitem()[1], kinds, None
+        setattr(rows, role, values.popitem()[1])
+        return
+    # 2. Combinations of several columns.
     table = pandas.DataFrame(values)
     try:
         names, codes = encode_groups(table, len(frame), warn=False)
     except ValueError as error:  # a column holds no groups
         message = translate(str(error), click.get_current_context(silent=True))
         raise Failure(f"{source}: {message}") from error
-    if attributes == "each":
-        return names[codes], kinds, table
-    if warns and (message := few_rows(names, np.bincount(codes))):
+    setattr(rows, role, names[codes])
+    is_saved = training is not None and training.n_rows == 0
+    if options.attributes == "each":
+        rows.attributes = table
+    elif not is_saved and (message := few_rows(names, np.bincount(codes))):
         warn(f"{source}: {message}")
-    return names[codes], kinds, None
 
 
 def _check_groups(rows: Rows, training: Rows | None) -> None:
@@ -247,11 +241,7 @@ def refuse_unknown(rows: Any, role: str, name: str, training: Any) -> None:
 
 def split_names(value: str, names: Sequence[str]) -> list[str]:
     """Return the columns that an option names: one, or several between commas."""
-    if value in names:
-        return [value]
-    # As in a file, a name that has a comma is quoted.
-    cells = next(csv.reader([value], skipinitialspace=True), [])
-    return list(dict.fromkeys(cell.strip() for cell in cells))
+    return [value] if value in names else list(dict.fromkeys(split_cells(value)))
 
 
 def find_role_columns(
@@ -281,6 +271,7 @@ def find_role_columns(
 
 
 def _describe_columns(kind: str, names: Sequence[str]) -> str:
+    """Return a kind with names for messages: "columns sex, race"."""
     plural = "s" if len(names) > 1 else ""
     return f"{kind}{plural} {listed(names)}"
 
@@ -353,6 +344,7 @@ def _find_features(
     columns: Sequence[str] | None,
 ) -> list[str]:
     """Return the columns that are features: those of a model, or all without a role."""
+    # 1. Options, and a model, may ask for columns that are not there.
     if columns is None and options.keep_groups and "groups" not in roles:
         raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
     required: Sequence[str] = options.drop if columns is None else columns
@@ -361,7 +353,7 @@ def _find_features(
             f"{path}: lacks {len(missing)} of the {len(required)} columns wanted: "
             f"{listed(missing)}. Check the header, or --drop."
         )
-    # Without a model these are the columns that have no role and are not dropped.
+    # 2. Without a model these are the columns that have no role and are not dropped.
     if columns is None:
         excluded = {*chain(ids, *roles.values())}
         if options.keep_groups:
@@ -390,7 +382,7 @@ def _parse_ids(table: TableFile, strings: pandas.Series) -> NDArray[Any]:
 def _check_strings(rows: Rows, strings: str) -> None:
     """Refuse or drop features that are strings, or check that they are categories."""
     columns = rows.string_columns
-    # A model of numbers takes the others; a graph or a PCA takes numbers only.
+    # 1. A model of numbers takes the others; a graph or a PCA takes numbers only.
     if strings == "drop" and columns:
         note(f"{rows.path}: columns of words were left out: {listed(columns)}.")
         rows.names = [name for name in rows.names if name not in columns]
@@ -400,6 +392,7 @@ def _check_strings(rows: Rows, strings: str) -> None:
             f"{rows.path}: {len(columns)} column(s) do not hold numbers. Leave them "
             f"out with {_drop_options(columns)}, or encode them."
         )
+    # 2. A column of ids or free text would make a feature of each string.
     for name in columns if strings == "encode" else ():
         if (n_distinct := rows.X[name].nunique()) > MAX_CATEGORIES:
             raise Failure(
@@ -409,6 +402,7 @@ def _check_strings(rows: Rows, strings: str) -> None:
 
 
 def _drop_options(names: Sequence[str]) -> str:
+    """Return the options that leave out columns, for messages."""
     return listed(f"--drop {name!r}" for name in names).replace(", --drop", " --drop")
 
 
@@ -416,32 +410,28 @@ def _treat_missing(
     rows: Rows, table: TableFile, policy: str, keep_missing: bool, is_training: bool
 ) -> None:
     """Refuse rows with missing values, drop them, or leave features to be imputed."""
-    roles = [rows.target, rows.groups]
-    frames = [role for role in roles if isinstance(role, pandas.DataFrame)]
-    role_columns = [frame[name] for frame in frames for name in frame]
+    role_columns = _role_columns(rows)
     features = [] if keep_missing else [rows.X[name] for name in rows.names]
     columns = [x for x in [*role_columns, *features] if x.hasnans]
     if not columns:
         return
     is_missing = pandas.DataFrame({column.name: column.isna() for column in columns})
-    counts = listed(f"{name} ({n:,})" for name, n in is_missing.sum().items())
-    is_incomplete = is_missing.any(axis=1).to_numpy()
     # 1. Refuse them.
+    counts = listed(f"{name} ({n:,})" for name, n in is_missing.sum().items())
     if policy == "error" or (policy == "impute" and rows.is_stored):
-        row = int(is_incomplete.argmax())
-        name = is_missing.columns[is_missing.iloc[row].argmax()]
+        row, column = np.argwhere(is_missing)[0]
+        location = table.locate(int(row), is_missing.columns[column])
         raise Failure(
             f"{rows.path}: values are missing in {is_missing.shape[1]} column(s): "
-            f"{counts}; first at {table.locate(row, name)}. Pass --missing drop to "
-            "leave out rows, or impute to fill in features (in memory only), or --drop "
-            "the columns."
+            f"{counts}; first at {location}. Pass --missing drop to leave out rows, or "
+            "impute to fill in features (in memory only), or --drop the columns."
         )
     # 2. Which rows are dropped: groups and targets are not imputed.
+    is_incomplete = is_missing.any(axis=1).to_numpy()
     is_dropped = is_incomplete
     if policy == "impute":
-        is_dropped = np.zeros(rows.n_rows, dtype=bool)
-        for column in role_columns:
-            is_dropped |= column.isna().to_numpy()
+        is_in_role = is_missing.filter([column.name for column in role_columns])
+        is_dropped = is_in_role.any(axis=1).to_numpy()
     empty = list(is_missing.columns[is_missing.all()])
     if is_dropped.all() or (empty and is_training):
         remedy = f", with {_drop_options(empty)}" if empty else ""
@@ -456,10 +446,13 @@ def _treat_missing(
     if (is_incomplete & ~is_dropped).any():
         done.append("features were filled in")
     note(f"{rows.path}: {' and '.join(done)}. Missing values: {counts}.")
-    rows.X = rows.X[~is_dropped].reset_index(drop=True)
-    for name in ("ids", *ROLES):
-        if getattr(rows, name) is not None:
-            setattr(rows, name, getattr(rows, name)[~is_dropped])
+    rows.keep(~is_dropped)
+
+
+def _role_columns(rows: Rows) -> list[pandas.Series]:
+    """Return the columns of strings that are target or groups."""
+    frames = [x for x in (rows.target, rows.groups) if isinstance(x, pandas.DataFrame)]
+    return [frame[name] for frame in frames for name in frame]
 
 
 # --- Matrices ------------------------------------------------------------------------
@@ -496,14 +489,13 @@ def _read_matrix(
     rows = Rows(path, X, features, np.arange(m), n_columns=n, zero_based=zero_based)
     rows.has_header = False
     if labels is not None:
-        _set_role(rows, "target", pandas.DataFrame(labels), f"the labels of {path}")
+        _set_role(rows, "target", pandas.DataFrame(labels), "the labels")
     for role, chosen in columns.items():
         positions = [names.index(name) for name in chosen]
         # The product with an identity matrix is dense, also if the rows are sparse.
         dense = [x[:, positions] @ np.eye(len(positions)) for x in iterate_blocks(X)]
         values = pandas.DataFrame(np.concatenate(dense), columns=chosen)
-        source = f"{_describe_columns('feature', chosen)} of {path}"
-        _set_role(rows, role, values, source)
+        _set_role(rows, role, values, _describe_columns("feature", chosen))
     if len(features) < n:
         kept = np.flatnonzero(np.isin(names, features))
         rows.X = map_blocks(X, lambda block: block[:, kept])
@@ -537,6 +529,7 @@ def _open_matrix(
 
 def _set_role(rows: Rows, role: str, values: pandas.DataFrame, source: str) -> None:
     """Set the values of a role: integers if all are, a vector if it has one column."""
+    rows.sources[role] = source = f"{source} of {rows.path}"
     infinite = np.argwhere(~np.isfinite(values))
     if infinite.size:
         row = f"row {infinite[0, 0]} (counted from 0)"
@@ -544,4 +537,3 @@ def _set_role(rows: Rows, role: str, values: pandas.DataFrame, source: str) -> N
     integers = values.astype(np.int64)
     values = integers.where(integers == values, values)
     setattr(rows, role, values if values.shape[1] > 1 else values.to_numpy()[:, 0])
-    rows.sources[role] = source

@@ -1,7 +1,5 @@
 """A run of a command: it checks its outputs, fits an estimator, and writes files."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -22,7 +20,7 @@ from scalefair import _writing
 from scalefair.cli._encoder import describe_passes
 from scalefair.cli._errors import NOT_CONVERGED, Failure, mark_written, warn
 from scalefair.cli._options import translate
-from scalefair.cli._report import count_values
+from scalefair.cli._report import Facts, count_values
 from scalefair.files import FileError
 from scalefair.files._values import find_source
 
@@ -200,7 +198,7 @@ def library_warnings() -> Iterator[None]:
 # --- What reports and saved models say of rows ---------------------------------------
 
 
-def describe_rows(rows: Any, X: Any) -> dict[str, Any]:
+def describe_rows(rows: Any, X: Any) -> Facts:
     """Return what a report says of rows and of their features."""
     return {
         "rows": str(rows.path),
@@ -211,7 +209,7 @@ def describe_rows(rows: Any, X: Any) -> dict[str, Any]:
     }
 
 
-def describe_columns(rows: Any, options: Any) -> dict[str, Any]:
+def describe_columns(rows: Any, options: Any) -> Facts:
     """Return what a saved model needs to read other rows as its own were read."""
     kept = {k: v for k, v in asdict(options).items() if k not in _OPTIONS_OF_ONE_FILE}
     return {

@@ -1,7 +1,5 @@
 """``scalefair predict`` and ``scalefair evaluate``: results of models, and of any."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace
@@ -18,11 +16,10 @@ from scipy import sparse
 
 from scalefair import metrics
 from scalefair._messages import listed
+from scalefair.cli import _encoder, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli import _report, _rows, _run
-from scalefair.cli._encoder import encode
 from scalefair.cli._errors import Failure, print_notes
-from scalefair.cli._options import ReadOptions
+from scalefair.cli._report import Facts
 from scalefair.files import _matrices as matrices
 from scalefair.files import reading
 from scalefair.files._graphs import load_graph, read_new_nodes
@@ -76,8 +73,8 @@ _EVALUATE_OPTIONS = [
     *opt.shared(f"{opt.TEXT} directed weights report quiet"),
 ]
 # Entries that a saved model of rows, or of a graph, must have.
-_SAVED = {"columns", "words", "n_columns", "has_header", "zero_based", "reading"}
-_SAVED_OF_GRAPH = {"nodes", "named", "reading"}
+_SAVED = {"columns", "words", "kinds", "n_columns", "has_header", "zero_based"}
+_SAVED_OF_GRAPH = {"nodes", "named", "kinds"}
 # Options about rows of features, which do not apply to nodes.
 _ROW_OPTIONS = ["drop", "id_column", "keep_groups", "memory_limit", "missing"]
 _ROW_OPTIONS += ["svmlight"]
@@ -124,7 +121,7 @@ def predict(
     if isinstance(model, dict):
         rows, columns = _apply_saved(model, model_file, table, overrides)
     else:
-        rows = _regress.read_for_model(model, table, ReadOptions(**overrides))
+        rows = _regress.read_for_model(model, table, opt.ReadOptions(**overrides))
         methods = {"prediction": "predict"}
         if hasattr(model, "decision_function") and len(model.classes_) == 2:
             methods = {"score": "decision_function", **methods}
@@ -149,7 +146,7 @@ def predict(
     _run.finish(report, outputs, {"output": write}, show=show)
 
 
-def _load_components(path: Path) -> dict[str, Any]:
+def _load_components(path: Path) -> Facts:
     """Return an output of pca as a saved model, whose encoder projects rows."""
     from sklearn.preprocessing import FunctionTransformer
 
@@ -167,14 +164,14 @@ def _load_components(path: Path) -> dict[str, Any]:
 
 
 def _apply_saved(
-    saved: dict[str, Any], model_file: Path, path: Path, overrides: dict[str, Any]
-) -> tuple[Any, dict[str, Any]]:
+    saved: Facts, model_file: Path, path: Path, overrides: Facts
+) -> tuple[Any, Facts]:
     """Return rows, and scores, labels or coordinates by a model of a command."""
     from scalefair.cli import _cluster
 
     is_clustering, is_of_graph = "clustering" in saved, "nodes" in saved
     entries = _SAVED_OF_GRAPH if is_of_graph else _SAVED
-    if missing := entries - saved.keys():
+    if missing := {*entries, "reading"} - saved.keys():
         raise Failure(
             f"{model_file}: is no model of this version of scalefair (it has no "
             f"{min(missing)}). Train it again."
@@ -184,32 +181,25 @@ def _apply_saved(
     if isinstance(groups, list):  # of several attributes
         groups = np.concatenate(groups)
     options = _saved_read_options(saved, model, path, overrides)
+    # Rows without data say of which types the model's own rows were.
+    training = _rows.Rows(model_file, None, [], np.arange(0), kinds=saved["kinds"])
+    training.groups, training.target = groups, saved.get("classes")
     with _run.estimator_errors(path):
         rows: Any
         # 1. Nodes that are new to a graph: weights of edges to its nodes.
         if is_of_graph:
             rows = read_new_nodes(path, saved["nodes"], saved["named"], options)
-            X = rows.matrix
-            groups = _cluster.read_groups(rows, options, groups.dtype.kind)
-        # 2. Or rows, read as those of the model: names, types, values of groups and
-        #    target are those of rows without data.
+            nodes = _cluster.read_groups(rows, options, training)
+            X, groups = rows.matrix, nodes.sensitive_features
+        # 2. Or rows with features, of numbers or strings.
         else:
-            names = list(saved["columns"])
-            frame = pandas.DataFrame(columns=names, dtype=float)
-            training = _rows.Rows(
-                model_file,
-                frame.astype(dict.fromkeys(saved["words"], object)),
-                names,
-                np.arange(0),
-                groups=groups,
-                target=saved.get("classes"),
-                kinds=saved.get("kinds", {}),
-                n_columns=saved["n_columns"],
-                has_header=saved["has_header"],
-                zero_based=saved["zero_based"],
-            )
+            for name in ("n_columns", "has_header", "zero_based"):
+                setattr(training, name, saved[name])
+            training.names = list(saved["columns"])
+            frame = pandas.DataFrame(columns=training.names, dtype=float)
+            training.X = frame.astype(dict.fromkeys(saved["words"], object))
             rows = _rows.read_rows(path, options, training=training)
-            X, groups = encode(saved["encoder"], rows), rows.sensitive_features
+            X, groups = _encoder.encode(saved["encoder"], rows), rows.sensitive_features
         # 3. What the model says of them.
         if is_clustering:
             return rows, {"label": model.predict(X, sensitive_features=groups)}
@@ -221,8 +211,8 @@ def _apply_saved(
 
 
 def _saved_read_options(
-    saved: dict[str, Any], model: Any, path: Path, overrides: dict[str, Any]
-) -> ReadOptions:
+    saved: Facts, model: Any, path: Path, overrides: Facts
+) -> opt.ReadOptions:
     """Return the options of the model's own rows, as far as they apply to others."""
     is_clustering, is_of_graph = "clustering" in saved, "nodes" in saved
     options = dict(saved["reading"])
@@ -250,7 +240,7 @@ def _saved_read_options(
         options["groups"] = None
     if is_clustering:  # it takes rows in memory
         options["memory_limit"] = sys.maxsize
-    read_options = ReadOptions(**{**options, **overrides})
+    read_options = opt.ReadOptions(**{**options, **overrides})
     if needs_groups and read_options.groups is None:
         raise click.UsageError(_run.NEEDS_GROUPS)
     return read_options
@@ -268,7 +258,7 @@ def evaluate(result: Path, **options: Any) -> None:
     outputs, show = _run.take_outputs(options, result, options["graph"])
     content = _report.describe_run("evaluate", options)
     # 1. Which column holds labels, or scores.
-    read_options = ReadOptions.take(options)
+    read_options = opt.ReadOptions.take(options)
     names = TableFile(result, read_options).names
     if names[0] == "row" and read_options.id_column is None:
         read_options = replace(read_options, id_column="row")  # as predict writes it
@@ -317,7 +307,7 @@ def evaluate(result: Path, **options: Any) -> None:
     _run.finish(report, outputs, {}, show=show)
 
 
-def _cut(path: Path, rows: _rows.Rows, labels: Any, options: ReadOptions) -> float:
+def _cut(path: Path, rows: _rows.Rows, labels: Any, options: opt.ReadOptions) -> float:
     """Return the normalized cut of a graph, whose nodes have labels by their ids."""
     edges = FileOptions(directed=options.directed, weights=options.weights)
     graph = load_graph(path, edges)
@@ -332,16 +322,15 @@ def _cut(path: Path, rows: _rows.Rows, labels: Any, options: ReadOptions) -> flo
     return float(metrics.normalized_cut_score(graph.matrix, labels[positions]))
 
 
-def _measure_scores(
-    rows: _rows.Rows, column: str, options: dict[str, Any]
-) -> dict[str, Any]:
+def _measure_scores(rows: _rows.Rows, column: str, options: Facts) -> Facts:
     """Return gaps of the groups; with a target accuracy, or the error."""
     if not is_numeric_dtype(rows.X[column]):
         raise Failure(f"{rows.path}: column {column} holds words; scores are numbers.")
+    # 1. The distance of the groups' scores, whatever they predict.
     scores, target = rows.X[column].to_numpy(np.float64), rows.target
     groups, threshold = rows.sensitive_features, options["threshold"]
     # Combinations of columns are one attribute already.
-    measures: dict[str, Any] = {
+    measures: Facts = {
         "ks": metrics.statistical_parity_ks(
             scores, sensitive_features=groups, attributes="each"
         )
@@ -349,22 +338,11 @@ def _measure_scores(
     classes = np.unique([0, 1] if target is None else target)
     if options["given"] is not None and (target is None or len(classes) != 2):
         raise click.UsageError("--given needs a --target of two labels.")
-    by_row: dict[str, Any] = {}
+    # 2. Of two classes the gaps and rates of decisions, else errors.
+    by_row: Facts = {}
     if len(classes) == 2:
-        gap = partial(
-            metrics.partial_parity_gap,
-            scores,
-            sensitive_features=groups,
-            attributes="each",
-            interval=options["interval"],
-            y_true=target,
-            given=options["given"],
-        )
-        try:
-            measures["partial_parity_gap"] = gap()
-        except ValueError as error:
-            raise Failure(f"{rows.path}: {error}") from error
-        measures["weak_partial_parity_gap"] = gap(threshold=threshold)
+        compared = {name: options[name] for name in ("interval", "given")}
+        measures |= _report.parity_gaps(rows, scores, threshold=threshold, **compared)
         by_row["selection_rate"] = scores > threshold
         if target is not None:
             predicted = classes[by_row["selection_rate"] * 1]

@@ -1,7 +1,5 @@
 """Graphs in files: matrices in several formats, lists of edges, GML and its like."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -132,6 +130,8 @@ def read_graph(
 
 def load_graph(path: Path, options: FileOptions) -> Graph:
     """Read a graph: see `read_graph`."""
+    # 1. Languages for graphs; else a matrix in a format of its own, edges as text, or a
+    #    matrix as text.
     format_name = file_format(path)
     with reading(path, "a file"), open_bytes(path) as file:
         start = _LANGUAGE.match(file.read(4096))
@@ -147,6 +147,7 @@ def load_graph(path: Path, options: FileOptions) -> Graph:
         matrix, notes = _check_square(path, table.read().to_numpy()), table.notes
         n_nodes = matrix.shape[0]
         notes.append(f"{path}: was taken for a matrix of weights of {n_nodes} nodes.")
+    # 2. Weights, and directions, of a matrix.
     if options.weights is False:
         matrix = sparse.csr_array(matrix != 0).astype(np.float64)
     # Without an option for directions the estimator checks the symmetry.
@@ -158,10 +159,7 @@ def load_graph(path: Path, options: FileOptions) -> Graph:
 
 
 def read_new_nodes(
-    path: Path,
-    ids: NDArray[Any],
-    named: bool,
-    options: FileOptions | None = None,
+    path: Path, ids: NDArray[Any], named: bool, options: FileOptions | None = None
 ) -> Graph:
     """Read weights of new nodes, in rows, to those of a graph that has `ids`.
 
@@ -186,6 +184,7 @@ def read_new_nodes(
         raise FileError(
             f"{path}: is text of {len(table.names)} columns, not {formats}."
         )
+    # 1. Which nodes of the list are new, and which are those of the graph.
     verbatim = ids.dtype.kind not in "iu"
     graph = _read_edges(table, options, verbatim)
     positions = pandas.Index(ids.astype(np.str_)).get_indexer(graph.ids.astype(np.str_))
@@ -195,7 +194,7 @@ def read_new_nodes(
             f"{path}: has {new.size} new nodes and {old.size} of the {n_nodes} nodes "
             "of the fit; needed are edges between both. Check the ids."
         )
-    # Columns of the file's nodes become columns of the graph's nodes.
+    # 2. Columns of the file's nodes become columns of the graph's nodes.
     shape = positions.size, n_nodes
     selection = sparse.csr_array((np.ones(old.size), (old, positions[old])), shape)
     matrix = sparse.csr_array(graph.matrix[new] @ selection)
@@ -223,6 +222,7 @@ def _read_edges(
     table: TableFile, options: FileOptions, verbatim: bool = False
 ) -> Graph:
     """Read edges; ids are integers if all are and not `verbatim`, else strings."""
+    # 1. Ids: strings, as they are spelled, unless all are integers.
     ends, weight_column = table.names[:2], table.names[2:]
     table.id_columns = ends
     frame = table.read_raw(table.names, ends if verbatim else ())
@@ -235,6 +235,7 @@ def _read_edges(
     if missing.size:
         row, end = missing[0].tolist()
         raise FileError(f"{table.locate(row, ends[end])}: a node id is empty.")
+    # 2. Nodes are numbered as the list first names them.
     codes, ids = pandas.factorize(frame[ends].to_numpy().ravel())
     if ids.dtype.kind not in "iu":
         ids = ids.astype(np.str_)
@@ -312,6 +313,7 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
             f"{path}: {language} files need NetworkX: pip install networkx. Or convert "
             "the file to lines `source target [weight]`."
         ) from error
+    # 1. Let NetworkX parse the text.
     with reading(path, f"a {language} file"):
         with open_bytes(path) as file:
             text = file.read().decode(options.encoding or "utf-8-sig")
@@ -328,6 +330,7 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
                 G = networkx.parse_pajek(text.splitlines())
         except networkx.NetworkXException as error:
             raise ValueError(one_line(error)) from error
+    # 2. Ids of the nodes, numbered in their order, and the edges between these numbers.
     index = {node: i for i, node in enumerate(G)}
     edges = [(index[u], index[v], w) for u, v, w in G.edges(data="weight", default=1)]
     if not edges:

@@ -1,7 +1,5 @@
 """Matrices in the formats of NumPy, SciPy, Matrix Market and svmlight, all checked."""
 
-from __future__ import annotations
-
 import io
 import math
 import os
@@ -19,7 +17,7 @@ from scipy import sparse
 from scalefair._entries import not_finite
 from scalefair._memory import require_memory
 from scalefair._messages import listed
-from scalefair.files._source import FileError, reading
+from scalefair.files._source import FileError, one_line, reading
 from scalefair.files._text import is_number, open_bytes, quote
 
 # First bytes of the formats.
@@ -172,9 +170,18 @@ def parse_svmlight(
 
     try:
         X, labels = load_svmlight_file(io.BytesIO(text), zero_based=True)
-    except (ValueError, OverflowError) as error:
-        fault = _find_fault(text, n_lines_before) or f": {error}"
-        raise FileError(f"{path}{fault}.") from error
+    except (ValueError, OverflowError):
+        # The first line that cannot be parsed by itself, and the reason.
+        for number, line in enumerate(text.split(b"\n"), n_lines_before + 1):
+            try:
+                load_svmlight_file(io.BytesIO(line), zero_based=True)
+            except (ValueError, OverflowError) as error:
+                raise FileError(
+                    f"{path}:{number}: {quote(line.decode('utf-8', 'replace'))} is "
+                    f"wrong ({one_line(error)}). A line is `label number:value ...` "
+                    "with rising numbers."
+                ) from error
+        raise
     return X, labels
 
 
@@ -183,28 +190,6 @@ def counts_from_zero(path: Any, lowest: int, zero_based: bool | None) -> bool:
     if lowest == 0 and zero_based is False:
         raise FileError(f"{path}: has a feature 0, but features should count from 1.")
     return lowest == 0 if zero_based is None else zero_based
-
-
-def _find_fault(text: bytes, n_lines_before: int) -> str:
-    """Return the number of the first line that cannot be parsed, and the reason."""
-    lines = text.decode("utf-8", "replace").split("\n")
-    for number, line in enumerate(lines, n_lines_before + 1):
-        label, *cells = line.split("#")[0].split() or ["0"]
-        fault = "" if is_number(label) else f"the label {quote(label)}"
-        last = -1  # index of the cell before
-        for cell in cells:
-            index, _, value = cell.partition(":")
-            if index != "qid" and not (index.isdecimal() and is_number(value)):
-                fault = fault or quote(cell)
-            elif index != "qid" and int(index) <= last:
-                fault = fault or f"feature {index} after feature {last}"
-            last = int(index) if index.isdecimal() else last
-        if fault:
-            return (
-                f":{number}: {fault} is wrong. A line is `label number:value ...` with "
-                "rising numbers"
-            )
-    return ""
 
 
 # --- Arrays in files and in archives -------------------------------------------------

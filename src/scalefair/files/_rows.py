@@ -1,7 +1,5 @@
 """Rows in files of NumPy, SciPy, svmlight and parquet, read a block at a time."""
 
-from __future__ import annotations
-
 import copy
 import os
 import struct
@@ -245,11 +243,13 @@ class ParquetReader(RowReader):
                 f"{path}: has no column {listed(missing, repr)}. It has "
                 f"{listed(types, repr)}."
             )
-        is_numeric = [tests.is_integer, tests.is_floating, tests.is_boolean]
-        is_numeric.append(tests.is_decimal)
-        not_numeric = [
-            name for name in names if not any(test(types[name]) for test in is_numeric)
-        ]
+        kinds = (
+            tests.is_integer,
+            tests.is_floating,
+            tests.is_boolean,
+            tests.is_decimal,
+        )
+        not_numeric = [x for x in names if not any(kind(types[x]) for kind in kinds)]
         if not_numeric:
             raise FileError(
                 f"{path}: {len(not_numeric)} column(s) do not hold numbers: "
@@ -326,6 +326,7 @@ class _CsrFile:
     """Rows in one file, in blocks of `lengths` rows."""
 
     def __init__(self, path: AnyPath, max_bytes: int) -> None:
+        # 1. The headers of the arrays, which must fit each other.
         self.source = SourceFile(path, "a CSR matrix saved by scipy.sparse.save_npz")
         with self.source.opened() as file, zipfile.ZipFile(file) as archive:
             m, self.n_features = _read_shape(archive, self.source.path)
@@ -338,8 +339,8 @@ class _CsrFile:
                 if (dtype := self._headers[name].dtype).kind not in kinds:
                     raise ValueError(f"its {name} are of the type {dtype}")
         self.dtype = block_type(data.dtype)
-        # Row pointers take no more than the groups of the rows: they are read at once,
-        # unless an archive claims more of them than there is memory.
+        # 2. Row pointers take no more than the groups of the rows: they are read at
+        #    once, unless an archive claims more of them than there is memory.
         n_bytes = 3 * indptr.dtype.itemsize * m
         require_memory(n_bytes, f"the row pointers of {path}", "Use a part of it.")
         with self._open() as arrays:
@@ -352,6 +353,7 @@ class _CsrFile:
             max_row_entries = max(self.n_features, max_bytes // entry_bytes)
             if np.diff(pointers).max(initial=0) > max_row_entries:
                 raise ValueError("a row has more entries than there are columns")
+        # 3. The blocks: their first rows, and first entries.
         bounds = np.array(sparse_bounds(pointers, entry_bytes, max_bytes), np.int64)
         self.lengths, self._starts = np.diff(bounds), bounds[:-1]
         self._entries = pointers[bounds].astype(np.int64)
@@ -370,6 +372,7 @@ class _CsrFile:
     def _read(
         self, number: int, arrays: dict[str, _ReadNumbers], dtype: np.dtype
     ) -> Any:
+        """Read a block from open arrays, with equal columns of a row added up."""
         start, length = int(self._starts[number]), int(self.lengths[number])
         first, stop = self._entries[number : number + 2].tolist()
         # The first pointer was read as the last one of the block before.
@@ -440,6 +443,7 @@ def _read_numbers(
 
 
 def _read_shape(archive: zipfile.ZipFile, path: str) -> tuple[int, int]:
+    """Return rows and columns of the CSR matrix in an archive."""
     stored = read_member(archive, "format").item()
     name = stored.decode("ascii", "replace") if isinstance(stored, bytes) else stored
     if name != "csr":
@@ -491,7 +495,7 @@ class SvmlightReader(RowReader):
         zero_based: bool | Literal["auto"] = "auto",
         max_bytes: int = BLOCK_BYTES,
     ) -> None:
-        # A character makes at most 8 bytes: two of them may be a row, four an entry.
+        # 1. A character makes at most 8 bytes: two of them may be a row, four an entry.
         size = max(1, check_max_bytes(max_bytes) // 8)
         if zero_based not in (True, False, "auto"):
             raise ValueError(
@@ -499,6 +503,7 @@ class SvmlightReader(RowReader):
             )
         self._source = SourceFile(path, "in svmlight format")
         name = self._source.path
+        # 2. Parse all lines: what is kept are the labels, and where blocks start.
         labels, self.nnz, min_index, max_index = [], 0, 1, 0
         # Position, length and number of lines before it, of the text of each block.
         self._ranges: list[tuple[int, int, int]] = []
@@ -524,6 +529,7 @@ class SvmlightReader(RowReader):
             raise FileError(f"{name}: has no rows.")
         self.labels = np.concatenate(labels)
         self.lengths = np.array([len(y) for y in labels], np.int64)
+        # 3. The features, of which the first may be 0 or 1.
         is_zero_based = None if zero_based == "auto" else bool(zero_based)
         self.zero_based = counts_from_zero(name, min_index, is_zero_based)
         n_present = max_index + self.zero_based

@@ -1,7 +1,5 @@
 """Files that readers open again in each pass, and the errors of reading them."""
 
-from __future__ import annotations
-
 import csv
 import lzma
 import math
@@ -126,6 +124,7 @@ class SourceFile:
             self._check(file)
 
     def _check(self, file: BinaryIO) -> None:
+        """Raise if the file is not the one that its reader was made for."""
         identity = self._identity
         if identity != _identity(file)[: len(identity)]:
             raise FileError(

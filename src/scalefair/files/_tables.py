@@ -1,7 +1,5 @@
 """Tables of named columns, of numbers or of strings, in delimited text or parquet."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -130,10 +128,12 @@ class TableFile:
 
         The first rows tell which columns have numbers; strings become categories.
         """
+        # 1. Which columns have numbers.
         sample = self.convert(self.read_raw(columns, strings, SAMPLE_ROWS), strings)
         numbers = [name for name in columns if is_numeric_dtype(sample[name])]
         strings = [name for name in columns if name not in numbers]
         categories: dict[str, list[Any]] = {name: [] for name in strings}
+        # 2. Numbers go to the file piece by piece, row after row.
         n_rows, piece_rows = 0, max(1, PIECE_NUMBERS // max(1, len(columns)))
         with tempfile.TemporaryFile(dir=folder) as file:
             for piece in self._pieces(columns, strings, piece_rows):
@@ -147,6 +147,7 @@ class TableFile:
                 for name in strings:
                     categories[name].append(frame[name].astype("category"))
                 n_rows += len(frame)
+            # 3. A frame of the mapped file, and of the strings in memory.
             stored = pandas.DataFrame(index=range(n_rows))
             if numbers:  # the map remains valid when the file is closed
                 X = np.memmap(file, np.float64, "r+", shape=(n_rows, len(numbers)))
@@ -186,6 +187,8 @@ class TableFile:
         strings: Collection[str],
         n_rows: int | None,
     ) -> Generator[pandas.DataFrame]:
+        """Yield columns of a text as pandas reads them; errors name a line of it."""
+        # 1. How pandas is to read the text.
         missing = {
             j: [""] if name in self.id_columns else list(self._missing)
             for j, name in enumerate(self.names)
@@ -206,6 +209,7 @@ class TableFile:
             "chunksize": n_rows,
             **FLOAT_OPTIONS,
         }
+        # 2. The rows below what is skipped, in pieces.
         with (
             reading(self.path, "a table"),
             open_text(self.path, layout.encoding) as file,
@@ -226,13 +230,13 @@ class TableFile:
                 layout.check_records()  # its message has the line
                 raise
             finally:
-                note = (
-                    f"{self.path}: {getattr(text, 'n_comments', 0)} line(s) between "
-                    "the edges start with # or %, and were taken for comments."
-                )
-                # A table may be read twice.
-                if layout.of_edges and text.n_comments and note not in self.notes:
-                    self.notes.append(note)
+                if layout.of_edges and text.n_comments:
+                    note = (
+                        f"{self.path}: {text.n_comments} line(s) between the edges "
+                        "start with # or %, and were taken for comments."
+                    )
+                    if note not in self.notes:  # a table may be read twice
+                        self.notes.append(note)
 
     # --- Types ---
 
@@ -265,7 +269,7 @@ class TableFile:
         self, strings: pandas.Series, start: int, must_be_numbers: bool
     ) -> pandas.Series:
         """Return numbers if all strings are, the strings if few are, else raise."""
-        # Each distinct string is parsed once.
+        # 1. Parse each distinct string once.
         codes, distinct = pandas.factorize(strings)
         is_present, cells = codes >= 0, list(distinct)
         if self.layout.get("decimal") == ",":
@@ -276,8 +280,8 @@ class TableFile:
         if n_numbers == n_values:
             values = np.array([*map(float, cells), np.nan])[codes]
             return pandas.Series(values, name=strings.name)
+        # 2. Where four of five values are numbers a string is a mistake.
         name = str(strings.name)
-        # Where four of five values are numbers a string is a mistake.
         if must_be_numbers or n_numbers >= 0.8 * n_values:
             invalid = np.flatnonzero(is_present & ~is_numeric)
             more = f" (and {invalid.size - 1} more)" if invalid.size > 1 else ""
@@ -297,7 +301,7 @@ def read_table(
     path: str | Path,
     *,
     columns: Sequence[str] | None = None,
-    words: Collection[str] = (),
+    strings: Collection[str] = (),
     **options: Any,
 ) -> pandas.DataFrame:
     r"""Read a table as the commands of ``scalefair`` understand it.
@@ -311,8 +315,8 @@ def read_table(
         Delimited text, packed or not, or parquet; ``-`` is the standard input.
     columns : sequence of str or None, default=None
         Columns that are read, in this order; by default all.
-    words : collection of str, default=()
-        Columns of words, whatever they look like.
+    strings : collection of str, default=()
+        Columns of strings, whatever they look like.
     **options
         Lists of what else means missing, as ``na_values=["-", "-200"]``; of text
         ``header``, ``delimiter``, ``decimal``, ``skip_lines`` and ``encoding``.
@@ -338,10 +342,10 @@ def read_table(
     0  31.0  female
     1   NaN    male
     """
-    return TableFile(Path(path), FileOptions(**options)).read(columns, words)
+    return TableFile(Path(path), FileOptions(**options)).read(columns, strings)
 
 
-def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
+def clean_table(X: Any, columns: Sequence[str], strings: Collection[str]) -> Any:
     """Convert the rows that a saved model is given, as its own rows were.
 
     Parameters
@@ -350,7 +354,7 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
         The rows.
     columns : sequence of str
         Names of the columns.
-    words : collection of str
+    strings : collection of str
         Those that become stripped strings; the others become floats.
 
     Returns
@@ -369,7 +373,7 @@ def clean_table(X: Any, columns: Sequence[str], words: Collection[str]) -> Any:
         X = pandas.DataFrame(np.asarray(X, dtype=object), columns=list(columns))
     cleaned = {}
     for name in columns:
-        values = as_strings(X[name]) if name in words else X[name].astype(np.float64)
+        values = as_strings(X[name]) if name in strings else X[name].astype(np.float64)
         cleaned[name] = values.where(values.notna(), np.nan).to_numpy()
     return pandas.DataFrame(cleaned)
 
@@ -392,5 +396,6 @@ def as_strings(
 
 @contextmanager
 def _open_parquet(path: Path) -> Iterator[Any]:
+    """Open a table, which may come from the standard input."""
     with reading(path, "a parquet file"), open_bytes(path) as file:
         yield open_parquet(path, file)

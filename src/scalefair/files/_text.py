@@ -1,7 +1,5 @@
 """Delimited text: encoding, delimiter, decimal mark, header and records of a file."""
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import csv
@@ -13,7 +11,7 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice, pairwise
+from itertools import chain, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -138,6 +136,12 @@ def quote(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
+def split_cells(text: str) -> list[str]:
+    """Return the values between the commas of a text; one with a comma is quoted."""
+    cells = next(csv.reader([text], skipinitialspace=True), [])
+    return [cell.strip() for cell in cells]
+
+
 def first_duplicate(names: Sequence[str]) -> str:
     """Return the first name that occurs twice, quoted, or an empty string."""
     return next((repr(name) for name in names if names.count(name) > 1), "")
@@ -227,41 +231,26 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
     notes: list[str] = []
     encoding = _detect_encoding(path, options.encoding, notes)
     n_skipped, first_line = _find_first_record(path, encoding, options.skip_lines)
-    delimiter = options.delimiter
-    if delimiter is None:
-        delimiter = next((mark for mark in "\t;,|" if mark in first_line), None)
-    delimiter = _DELIMITERS.get(str(delimiter), delimiter)
-    if len(delimiter or " ") != 1 or options.decimal not in (None, ".", ","):
-        raise FileError(
-            f"{path}: a delimiter is one character, tab or space, and a decimal mark a "
-            f"point or a comma, not {delimiter!r} and {options.decimal!r}."
-        )
+    delimiter = _choose_delimiter(path, options, first_line)
     layout = Layout(path, encoding, n_skipped, delimiter, of_edges, notes)
-    # 2. The decimal mark: a comma if some numbers have one, and none a point.
+    # 2. Its first records, and the decimal mark in them.
     numbered = list(islice(layout.records(), LAYOUT_RECORDS))
     line_number, first = numbered[0]
     missing = options.na_values
     records = [["" if c in missing else c for c in cells] for _, cells in numbered]
-    decimal = options.decimal or "."
-    if options.decimal is None and delimiter != ",":
-        cells = list(chain(*records[1:]))
-        with_comma = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
-        if with_comma and not any("." in cell and is_number(cell) for cell in cells):
-            decimal = ","
-            assumed = f"decimal commas were assumed, as in {with_comma[0]}"
-            notes.append(f"{path}: {assumed}; else pass --decimal.")
+    decimal = options.decimal or _detect_decimal(layout, records[1:])
     if decimal == ",":
         records = [[with_decimal_point(cell) for cell in cells] for cells in records]
     # 3. The header, whose names differ.
-    has_header = options.header
+    has_header, is_doubtful = options.header, False
     if has_header is None:
         has_header, is_doubtful = _is_header(records, of_edges)
-        if is_doubtful:
-            decision = "data; if it is a header, pass --header"
-            if has_header:
-                decision = "the header; else pass --no-header"
-            line = quote(",".join(first))
-            notes.append(f"{path}: the first line, {line}, was taken for {decision}.")
+    if is_doubtful:
+        decision = "data; if it is a header, pass --header"
+        if has_header:
+            decision = "the header; else pass --no-header"
+        line = quote(",".join(first))
+        notes.append(f"{path}: the first line, {line}, was taken for {decision}.")
     names = [" ".join(name.split()) for name in first] if has_header else None
     if names and len(records) == 1:
         raise FileError(f"{path}: has no rows below the header on line {line_number}.")
@@ -291,6 +280,20 @@ def _detect_encoding(path: Path, encoding: str | None, notes: list[str]) -> str:
     return encoding or "utf-8"
 
 
+def _choose_delimiter(path: Path, options: FileOptions, line: str) -> str | None:
+    """Return the delimiter of the options, or that of a line: None for white space."""
+    delimiter = options.delimiter
+    if delimiter is None:
+        delimiter = next((mark for mark in "\t;,|" if mark in line), None)
+    delimiter = _DELIMITERS.get(str(delimiter), delimiter)
+    if len(delimiter or " ") != 1 or options.decimal not in (None, ".", ","):
+        raise FileError(
+            f"{path}: a delimiter is one character, tab or space, and a decimal mark a "
+            f"point or a comma, not {delimiter!r} and {options.decimal!r}."
+        )
+    return delimiter
+
+
 def _find_first_record(path: Path, encoding: str, skip_lines: int) -> tuple[int, str]:
     """Return the number of lines before the first record, and its line."""
     lines = enumerate(islice(_lines(path, encoding), skip_lines, None), skip_lines)
@@ -305,43 +308,69 @@ def _find_first_record(path: Path, encoding: str, skip_lines: int) -> tuple[int,
     raise FileError(f"{path}: is empty: it has no rows.")
 
 
+def _detect_decimal(layout: Layout, records: list[list[str]]) -> str:
+    """Return the decimal mark: a comma if some numbers have one, and none a point."""
+    cells = list(chain(*records))
+    with_comma = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
+    has_points = any("." in cell and is_number(cell) for cell in cells)
+    if layout.delimiter == "," or has_points or not with_comma:
+        return "."
+    assumed = f"decimal commas were assumed, as in {with_comma[0]}"
+    layout.notes.append(f"{layout.path}: {assumed}; else pass --decimal.")
+    return ","
+
+
 def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     """Return whether the first record is a header, and whether that is doubtful."""
-    first, body = records[0], records[1:]
-    # 1. The cells of the first record, and the values below each, without missing ones.
-    numbers = [j for j, cell in enumerate(first) if is_number(cell)]
-    names = [j for j in range(len(first)) if first[j] not in MISSING]
-    names = [j for j in names if j not in numbers]
-    columns = [
-        [cells[j] for cells in body if j < len(cells) and cells[j] not in MISSING]
-        for j in range(len(first))
-    ]
-    of_numbers = [bool(cells) and all(map(is_number, cells)) for cells in columns]
+    # 1. Its cells, each with the values below it, of numbers and of names.
+    first, columns = records[0], _columns(records)
+    numbers = [column for column in columns if is_number(column[0])]
+    names = [x for x in columns if x[0] not in MISSING and not is_number(x[0])]
     # 2. Signs of a header: a name above a column of numbers; names that do not come
     #    again; names that differ, of which only the first, of an index, may be empty.
-    is_above_numbers = any(of_numbers[j] for j in names)
-    has_new_name = bool(names) and all(first[j] not in columns[j] for j in names)
+    is_above_numbers = any(_are_numbers(cells) for _, cells in names)
+    has_new_name = bool(names) and all(name not in cells for name, cells in names)
     can_be_names = len(set(first)) == len(first) and all(first[1:])
     if of_edges:
         # Names above names are rather two nodes. A number is a node, or a weight.
         is_known = " ".join(first[:2]).lower() in _EDGE_HEADERS
-        if is_known or (is_above_numbers and not numbers):
-            return True, False
-        return False, can_be_names and has_new_name and not numbers
+        is_header = is_known or (is_above_numbers and not numbers)
+        may_be_header = can_be_names and has_new_name and not numbers
+        return is_header, may_be_header and not is_header
     if is_above_numbers:
         return True, bool(numbers)
     if not can_be_names:
         return False, False
     if not numbers:
-        return True, not any(of_numbers)
-    # 3. Whole numbers may be names, such as years, if two of three signs hold: they
-    #    count up, all cells below are fractions, a name beside them is new.
-    labels = [first[j] for j in numbers]
-    counts_up = above_fractions = False
-    if all(label.isdecimal() for label in labels):
-        counts_up = {int(b) - int(a) for a, b in pairwise(labels)} == {1}
-        cells_below = chain(*(columns[j] for j in numbers))
-        above_fractions = not any(cell.isdecimal() for cell in cells_below)
-        if counts_up + above_fractions + has_new_name > 1:
-            return True, True
-    return False, counts_up or (has_new_name and len(body) > 2)
+        return True, not any(_are_numbers(cells) for _, cells in columns)
+    return _are_years(numbers, has_new_name)
+
+
+def _columns(records: list[list[str]]) -> list[tuple[str, list[str]]]:
+    """Return the first cell of each column, and those below that are not missing."""
+    return [
+        (first, [cell for cell in below if cell not in MISSING])
+        for first, *below in zip_longest(*records, fillvalue="")
+    ]
+
+
+def _are_numbers(cells: list[str]) -> bool:
+    return bool(cells) and all(map(is_number, cells))
+
+
+def _are_years(
+    columns: list[tuple[str, list[str]]], has_new_name: bool
+) -> tuple[bool, bool]:
+    """Return whether numbers are names, such as years, and whether that is doubtful.
+
+    They are if two of three signs hold: they count up, all cells below are fractions, a
+    name beside them is new.
+    """
+    labels = [label for label, _ in columns]
+    are_whole = all(label.isdecimal() for label in labels)
+    counts_up = are_whole and {int(b) - int(a) for a, b in pairwise(labels)} == {1}
+    is_whole_below = any(cell.isdecimal() for _, cells in columns for cell in cells)
+    if are_whole and counts_up + (not is_whole_below) + has_new_name > 1:
+        return True, True
+    n_records = max(len(cells) for _, cells in columns)
+    return False, counts_up or (has_new_name and n_records > 2)

@@ -1,8 +1,5 @@
 """A value for each row or node, in a file of its own: groups, labels, scores."""
 
-from __future__ import annotations
-
-import csv
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from scalefair._messages import listed
 from scalefair.files._matrices import file_format, read_dense
 from scalefair.files._source import FileError
 from scalefair.files._tables import TableFile, as_strings
-from scalefair.files._text import FileOptions, is_number
+from scalefair.files._text import FileOptions, is_number, split_cells
 
 # Names that a header gives to a column of ids, and to one of values.
 ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
@@ -53,17 +50,10 @@ def read_values(
     notes of what was assumed.
     """
     path, column = find_source(source)
-    n_units, unit = len(units.ids), units.unit
-    table, keys = None, None
+    array, table, keys = None, None, None
     # 1. The values, and the ids if the file has them.
     if file_format(path) == "npy":
-        array = read_dense(path)
-        is_wide = array.ndim == 2 and role == "group" and array.shape[1] > 1
-        if not (is_wide or array.ndim == 1) or array.dtype.kind not in "biufmMSU":
-            raise FileError(
-                f"{path}: expected one {role} per {unit}, numbers or strings, found "
-                f"shape {array.shape} and dtype {array.dtype}."
-            )
+        array = _read_array(path, units, role)
         values = _name_columns(pandas.DataFrame(array))
     else:
         # Without a column `_read_lines` itself finds the header.
@@ -75,11 +65,6 @@ def read_values(
         else:
             keys, values = _read_lines(table, units, role, header)
     notes = [] if table is None else table.notes
-    if keys is None and not units.ordered:
-        raise FileError(
-            f"{path}: has {role}s without ids, but the nodes of an edge list have no "
-            f"order. Write lines `id,{role}`."
-        )
     # 2. No value may be missing.
     missing = np.flatnonzero(values.isna().any(axis=1))
     if missing.size:
@@ -87,44 +72,69 @@ def read_values(
         location = table.locate(row) if table else f"{path}: position {row}"
         raise FileError(
             f"{location}: {missing.size} {role}(s) are missing, the first here. Give "
-            f"each {unit} a {role}."
+            f"each {units.unit} a {role}."
         )
     # 3. A value for each unit: by its id, or by the order of the rows.
     if table is not None and keys is not None:
         values = values.loc[_match_ids(table, keys, values, units, role)]
-    elif len(values) != n_units:
-        is_longer = len(values) == n_units + 1
-        hint = " If the first is a header, say so." if is_longer else ""
+    else:
+        _check_order(path, len(values), units, role)
+    if array is not None and array.ndim == 1:
+        return array, notes
+    # 4. Combinations of columns are the groups.
+    if values.shape[1] > 1 and table is not None and joint and not column:
+        notes.append(_describe_combinations(path, values, units))
+    return values, notes
+
+
+def _read_array(path: Path, units: Any, role: str) -> NDArray[Any]:
+    """Read a vector, or of groups a matrix of several columns."""
+    array = read_dense(path)
+    is_wide = array.ndim == 2 and role == "group" and array.shape[1] > 1
+    if not (is_wide or array.ndim == 1) or array.dtype.kind not in "biufmMSU":
         raise FileError(
-            f"{path}: has {len(values)} {role}s for the {n_units} {unit}s of "
+            f"{path}: expected one {role} per {units.unit}, numbers or strings, found "
+            f"shape {array.shape} and dtype {array.dtype}."
+        )
+    return array
+
+
+def _check_order(path: Path, n_values: int, units: Any, role: str) -> None:
+    """Raise unless values without ids are as many as the units, which have an order."""
+    if not units.ordered:
+        raise FileError(
+            f"{path}: has {role}s without ids, but the nodes of an edge list have no "
+            f"order. Write lines `id,{role}`."
+        )
+    unit, n_units = units.unit, len(units.ids)
+    if n_values != n_units:
+        hint = " If the first is a header, say so." if n_values == n_units + 1 else ""
+        raise FileError(
+            f"{path}: has {n_values} {role}s for the {n_units} {unit}s of "
             f"{units.path}; give one per {unit}, in the order of the rows.{hint}"
         )
-    if table is None and values.shape[1] == 1:
-        return array, notes
-    # 4. Combinations of columns are the groups, unless most have one unit.
-    if values.shape[1] > 1 and table is not None and joint and not column:
-        spelling, n_groups = f"{path}:COLUMN", len(values.drop_duplicates())
-        combinations = f"{n_groups} combinations of {listed(values)}"
-        if 2 * n_groups > n_units > 2 * values.shape[1]:
-            raise FileError(
-                f"{path}: the {n_units} {unit}s would have {combinations} for groups, "
-                f"most of one {unit}. Name the column that holds the groups, as in "
-                f"{spelling}."
-            )
-        notes.append(
-            f"{path}: the {combinations} are the groups; for one pass {spelling}."
+
+
+def _describe_combinations(path: Path, values: pandas.DataFrame, units: Any) -> str:
+    """Return a note of groups that are combinations; raise if most have one unit."""
+    spelling, n_groups = f"{path}:COLUMN", len(values.drop_duplicates())
+    combinations = f"{n_groups} combinations of {listed(values)}"
+    unit, n_units = units.unit, len(units.ids)
+    if 2 * n_groups > n_units > 2 * values.shape[1]:
+        raise FileError(
+            f"{path}: the {n_units} {unit}s would have {combinations} for groups, "
+            f"most of one {unit}. Name the column that holds the groups, as in "
+            f"{spelling}."
         )
-    return values, notes
+    return f"{path}: the {combinations} are the groups; for one pass {spelling}."
 
 
 def _read_columns(
     table: TableFile, column: str, units: Any, by_row: bool
 ) -> tuple[pandas.Series | None, pandas.DataFrame]:
     """Read columns of a table with others; and ids, or row numbers as ids."""
-    names = [column]
-    if column not in table.names:
-        names = next(csv.reader([column], skipinitialspace=True))
-    columns = [table.find(name.strip(), f"{table.path}:{column}") for name in names]
+    names = [column] if column in table.names else split_cells(column)
+    columns = [table.find(name, f"{table.path}:{column}") for name in names]
     if not units.named:
         return None, table.read(columns, columns)
     # The first column has the ids if it is called so, or has all ids of the units.
