@@ -122,13 +122,21 @@ def label_scatter(
 
 
 def first_means(
-    X: FloatArray, codes: IntArray, n_codes: int, limit: int
+    X: FloatArray,
+    codes: IntArray,
+    n_codes: int,
+    limit: int,
+    weights: Float64Array | None = None,
 ) -> tuple[Float64Array, IntArray]:
     """Return the means of the first `limit` rows of each code, and their counts.
 
-    The mean of a code without rows is zero.
+    The mean of a code without rows is zero. Rows of weight 0 are left out.
     """
-    return _first_means(strided_table(X), X.shape[1], codes, n_codes, limit)
+    if weights is not None:  # as rows of another code
+        codes = np.where(weights > 0, codes, n_codes)
+    arguments = X.shape[1], codes, n_codes + (weights is not None), limit
+    means, counts = _first_means(strided_table(X), *arguments)
+    return means[:n_codes], counts[:n_codes]
 
 
 def gather_shifted(

@@ -38,10 +38,10 @@ from scalefair.kernels import (
     csr_rows_matmat,
     dense_rows_gram,
     dense_rows_matmat,
+    first_means,
 )
 from scalefair.operators._base import Array, Block
 from scalefair.streaming import PartitionedRows, Parts
-from scalefair.streaming._blocks import members_by_code, typical_rows
 
 # Rows of a tile: their products with 30 vectors, 4 MB in float64, stay in the cache
 # while the transpose gathers them at random.
@@ -73,7 +73,7 @@ class DenseRows:
         weights = self._weights
         counts = np.bincount(self._codes, weights, minlength=self._n_codes)[:, None]
         # Rows are shifted by the mean of a few of them: a large mean costs no digits.
-        shifts, _ = typical_rows(self._X, self._codes, self._n_codes, weights)
+        shifts, _ = first_means(self._X, self._codes, self._n_codes, 16, weights)
         sums, squares = np.zeros_like(shifts), np.zeros(self._n_codes)
         step = max(64, 2**18 // self._X.shape[1])  # blocks that fit the cache
         with ignore_fp_warnings():
@@ -82,7 +82,10 @@ class DenseRows:
                 codes = self._codes[part]
                 Z = self._X[part] - shifts[codes]
                 entries = np.ones(len(Z)) if weights is None else weights[part]
-                members = members_by_code(codes, self._n_codes, entries)
+                members = sparse.csr_array(
+                    (entries, (codes, np.arange(len(Z)))),
+                    shape=(self._n_codes, len(Z)),
+                )
                 sums += members @ Z
                 squares += members @ np.einsum("ij,ij->i", Z, Z)
             offsets = sums / np.where(counts > 0, counts, 1)

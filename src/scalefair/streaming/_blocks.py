@@ -180,7 +180,7 @@ def _accumulate_dense(
         block_weights = None if weights is None else weights[part]
         if not sums.has_shift.all():  # some labels may occur for the first time
             # Any typical value will do as a shift: here the mean of at most 16 rows.
-            means, counts = typical_rows(block, labels, n_labels, block_weights)
+            means, counts = first_means(block, labels, n_labels, 16, block_weights)
             new = (counts > 0) & ~sums.has_shift
             sums.shifts[new] = means[new]
             sums.has_shift |= new
@@ -196,7 +196,9 @@ def _accumulate_dense(
             counts, totals = _add_by_blas(rows, labels, shifts, sums.scatters)
         if block_weights is not None:
             counts = np.bincount(labels, block_weights, minlength=n_labels)
-            totals = members_by_code(labels, n_labels, np.sqrt(block_weights)) @ rows
+            entries = np.sqrt(block_weights), (labels, np.arange(len(rows)))
+            members = sparse.csr_array(entries, shape=(n_labels, len(rows)))
+            totals = members @ rows
         sums.counts += counts
         sums.sums += totals
         if not np.isfinite(sums.sums).all():
@@ -218,29 +220,6 @@ def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
             is_single = part.dtype == np.float32 and part.dtype.isnative
             dtype = np.float32 if is_single else np.float64
             yield rows.start + start, part.astype(dtype, copy=False)
-
-
-def typical_rows(
-    block: NDArray[np.floating],
-    codes: NDArray[Any],
-    n_codes: int,
-    weights: Weights = None,
-) -> tuple[NDArray[np.float64], NDArray[np.integer]]:
-    """Return the mean of at most 16 rows of each code, and their counts."""
-    if weights is None:
-        return first_means(block, codes, n_codes, 16)
-    # Rows of weight 0, which may hold anything, have a code of their own.
-    codes = np.where(weights > 0, codes, n_codes)
-    means, counts = first_means(block, codes, n_codes + 1, 16)
-    return means[:-1], counts[:-1]
-
-
-def members_by_code(
-    codes: NDArray[np.integer], n_codes: int, weights: NDArray[np.float64]
-) -> sparse.csr_array:
-    """Return the matrix that adds up the rows of each code, weighted."""
-    entries = weights, (codes, np.arange(len(codes)))
-    return sparse.csr_array(entries, shape=(n_codes, len(codes)))
 
 
 def _add_by_blas(
