@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import r2_score
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -19,12 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
-from scalefair._groups import GroupCodes, as_list, squeeze_single
-from scalefair._messages import listed
+from scalefair._groups import as_list, squeeze_single
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
-from scalefair.metrics import null_parity_gap, statistical_parity_ks
 from scalefair.postprocessing._fair_layer import FairLayer, check_memory, fair_layer
+from scalefair.postprocessing._fit_data import ChangedModel, FitData, warn_of_groups
 from scalefair.postprocessing._hosts import (
     find_host,
     fitted_estimator,
@@ -580,7 +577,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         for groups, n_rows, bounded in zip(*attributes, strict=True):
             # 1. Groups without a gap above noise; 2. groups of too few rows to tell.
             ignored = ~bounded & has_floor
-            _warn_of_groups(
+            warn_of_groups(
                 groups,
                 n_rows,
                 ignored,
@@ -588,7 +585,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
                 "they are: too few rows to tell, or no difference. Merge groups, or "
                 "pass noise_floor=False.",
             )
-            _warn_of_groups(
+            warn_of_groups(
                 groups,
                 n_rows,
                 ~ignored & (n_rows < n_outputs),
@@ -602,139 +599,3 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         with np.errstate(over="ignore"):
             mean, covariance = (reductions**power).tolist()
         return mean, covariance
-
-
-class Scores(NamedTuple):
-    """How fair and how accurate predictions are, on the rows of `fit`."""
-
-    distance: float  # KS distance of the groups' predictions; nan if there are none
-    r2: Any  # by group; None without targets
-    errors: NDArray[np.float64] | None  # (N,), squared
-
-
-class ChangedModel(NamedTuple):
-    """A model with a changed layer, or only the last one fitted again."""
-
-    host: LayerHost
-    change: FairLayer
-    refit: LastLayer | None
-    scores: Scores
-
-
-@dataclass(frozen=True)
-class FitData:
-    """Rows and targets of `fit`."""
-
-    rows: ModelRows  # of the unchanged model
-    codes: NDArray[Any]  # (N,), or (N, k) of k attributes
-    weights: NDArray[np.float64] | None  # (N,); None if all are 1
-    targets: NDArray[np.float64] | None
-    has_predictions: bool
-
-    @cached_property
-    def sizes(self) -> list[NDArray[Any]]:
-        """Rows of each group, of each attribute; of weighted rows those in effect."""
-        return [_rows_in_effect(self.weights, codes) for codes in self._columns]
-
-    @property
-    def _columns(self) -> NDArray[Any]:
-        """Codes of each attribute, (k, N)."""
-        return self.codes.reshape(len(self.codes), -1).T
-
-    @property
-    def columns_of_targets(self) -> NDArray[np.float64]:
-        """Targets as columns, (N, k)."""
-        assert self.targets is not None
-        return self.targets.reshape(len(self.targets), -1)
-
-    @cached_property
-    def last_layer_moments(self) -> Moments:
-        """Moments of the last layer's inputs in the unchanged model."""
-        return self.rows.moments(self.rows.host.n_layers - 1)
-
-    def fit_bias(self, change: FairLayer, moments: Moments) -> LastLayer:
-        """Fit the bias of a changed last layer, given moments of its inputs."""
-        # The mean residual is zero: b = mean(y) - W mean(x).
-        means = np.average(self.columns_of_targets, axis=0, weights=self.weights)
-        bias = means - change.weight @ as_list(moments)[0].mean
-        gaps = change.gaps_after
-        return LastLayer(change.weight, bias, gaps, gaps, change.converged)
-
-    def scores(self, host: LayerHost) -> Scores:
-        """Scores of a model's predictions."""
-        if not self.has_predictions:
-            return Scores(float("nan"), None, None)
-        outputs = replace(self.rows, host=host).outputs()
-        groups = self.codes.view(GroupCodes)
-        distance = max(
-            statistical_parity_ks(
-                column,
-                sensitive_features=groups,
-                sample_weight=self.weights,
-                attributes="each",
-            )
-            for column in outputs.T
-        )
-        if self.targets is None:
-            return Scores(distance, None, None)
-        y, r2 = self.columns_of_targets, []
-        has_weight = True if self.weights is None else self.weights > 0
-        for codes in self._columns:
-            by_group = []
-            for code in np.unique(codes):
-                rows = np.flatnonzero((codes == code) & has_weight)
-                weights = None if self.weights is None else self.weights[rows]
-                # R2 needs two rows.
-                score = np.nan
-                if len(rows) > 1:
-                    score = r2_score(y[rows], outputs[rows], sample_weight=weights)
-                by_group.append(score)
-            r2.append(np.array(by_group))
-        errors = ((outputs - y) ** 2).sum(axis=1)
-        return Scores(distance, squeeze_single(r2), errors)
-
-    def is_as_good(
-        self, instead: Scores, changed: Scores, max_distance: float | None
-    ) -> bool:
-        """Whether a change of the last layer instead does as well as one of the layer.
-
-        Its error is smaller by two standard errors, and its distance is not larger by
-        more than sampling noise, nor than a distance that the other keeps.
-        """
-        assert instead.errors is not None
-        assert changed.errors is not None
-        gains = changed.errors - instead.errors
-        gain = float(np.average(gains, weights=self.weights))
-        variance = float(np.average((gains - gain) ** 2, weights=self.weights))
-        (n_rows,) = _rows_in_effect(self.weights, np.zeros(len(gains), np.int64))
-        if not gain > 2 * np.sqrt(variance / n_rows):
-            return False
-        limit = changed.distance + null_parity_gap(self.sizes)
-        if max_distance is not None:
-            limit = min(limit, max(changed.distance, max_distance))
-        return instead.distance <= limit
-
-
-def _rows_in_effect(
-    weights: NDArray[np.float64] | None, codes: NDArray[np.integer]
-) -> NDArray[Any]:
-    """Rows of each group; of weighted rows ``(sum w)^2 / sum w^2``."""
-    if weights is None:
-        return np.bincount(codes)
-    weights = weights / weights.max()  # squares could overflow
-    squares = np.bincount(codes, weights**2)
-    sizes: NDArray[Any] = np.bincount(codes, weights) ** 2 / squares
-    return sizes
-
-
-def _warn_of_groups(
-    groups: NDArray[Any],
-    n_rows: NDArray[Any],
-    chosen: NDArray[np.bool_],
-    remark: str,
-) -> None:
-    """Warn of the chosen groups, named with their numbers of rows."""
-    if chosen.any():
-        named = zip(groups[chosen], n_rows[chosen], strict=True)
-        listed_groups = listed(f"{group!s} ({n:,.0f} rows)" for group, n in named)
-        warn_user(f"{listed_groups}: {remark}")
