@@ -15,6 +15,7 @@ from scalefair._entries import check_array
 from scalefair._groups import compared_attributes
 from scalefair.cluster._assignment_dual import DualSolution, maximise_dual
 from scalefair.cluster._base import check_weights, relative_weights
+from scalefair.cluster._fair_sets import MAX_SET_SIZE, FairSet
 from scalefair.cluster._share_bounds import (
     ShareBounds,
     cheapest_counts,
@@ -23,11 +24,10 @@ from scalefair.cluster._share_bounds import (
     round_counts,
     round_sizes,
 )
+from scalefair.cluster._weighted_rows import round_weighted
 from scalefair.kernels import (
     best_columns,
-    largest_fair_set,
     min_cost_flow,
-    round_minima,
     share_ties,
     single_blas_thread,
 )
@@ -38,8 +38,6 @@ Ints = NDArray[np.int64]
 # Sizes of clusters are searched until the gap to the lower bound is this part of the
 # cost; more than five times that is worth another start, or an integer program.
 GAP = 1e-3
-# Rows up to which the best set of rows of a small cluster is searched exactly.
-MAX_SET_SIZE = 600
 # Rows by which the size of a cluster changes at most in one step of the search.
 SIZE_WINDOW = 12
 # Rows x clusters x kinds up to which an integer program takes about a second at most.
@@ -379,10 +377,15 @@ class AssignmentProblem:
         cells = self.kinds * k + labels
         return np.bincount(cells, self.row_weights, c * k).reshape(c, k)
 
+    def sizes(self, labels: Ints) -> NDArray[Any]:
+        """Rows of each cluster, or their weight if more than one row is asked for."""
+        weights = self.row_weights if self.min_size > 1 else None
+        return np.bincount(labels, weights, self.C.shape[1])
+
     def solve(self) -> tuple[Ints, Array, float, str, DualSolution]:
         """Return labels, prices of groups, lower bound, a message, and the dual."""
         if self.row_weights is not None:
-            return self._round_weighted(self.row_weights)
+            return round_weighted(self, self._dual(np.ones(self.C.shape[1], bool)))
         bounds, is_simple = self.bounds, self.search_sizes and self.bounds.is_box
         # Step 1: lower bounds, and a flow from the best one, or from both.
         relaxations = self._relaxations()
@@ -423,56 +426,6 @@ class AssignmentProblem:
         )
         return best.labels, prices, lower_bound, message, dual
 
-    def _round_weighted(
-        self, row_weights: Array
-    ) -> tuple[Ints, Array, float, str, DualSolution]:
-        """Solve the problem for weighted rows: no flow moves one row for another."""
-        # Step 1: the dual for half a row beyond the shares: the other half is left for
-        # rounding. Its prices are of use for a whole row, too, as a lower bound.
-        (n, k), bounds = self.C.shape, self.bounds
-        dual = self._dual(np.ones(k, dtype=bool))
-        values = self._best_columns(dual.prices)[1]
-        lower_bound = float(row_weights @ values - 2 * dual.multipliers.sum())
-        # Step 2: whole rows, the heaviest first, so that light ones even out the sums.
-        groups = np.nonzero(bounds.members.T)[1].reshape(-1, bounds.n_attributes)
-        order, labels = np.argsort(-row_weights, kind="stable"), np.empty(n, np.int64)
-        round_minima(
-            self.C,
-            row_weights,
-            groups[self.kinds],
-            2 * bounds.group_constraints @ dual.interior,
-            dual.temperature,
-            order,
-            labels,
-        )
-        self._fill(labels, row_weights)
-        message = "Lower bound from a dual, whose shares of weighted rows are rounded."
-        prices = 2 * bounds.group_constraints @ dual.multipliers
-        return labels, prices, lower_bound, message, dual
-
-    def sizes(self, labels: Ints) -> NDArray[Any]:
-        """Rows of each cluster, or their weight if more than one row is asked for."""
-        weights = self.row_weights if self.min_size > 1 else None
-        return np.bincount(labels, weights, self.C.shape[1])
-
-    def _fill(self, labels: Ints, row_weights: Array) -> None:
-        """Bring the cheapest rows of each kind to clusters that are too small."""
-        weights, sizes = self.count(labels), self.sizes(labels)
-        needed = self.bounds.sizes / self.bounds.sizes.sum() * self.min_size
-        for j in np.flatnonzero(sizes < self.min_size):
-            costs = self.C[:, j] - self.C[np.arange(len(labels)), labels]
-            for s in np.argsort(-needed, kind="stable"):
-                rows = np.arange(*self.offsets[s : s + 2])
-                for i in rows[np.argsort(costs[rows], kind="stable")]:
-                    if weights[s, j] >= needed[s] or (self.min_size == sizes[j] == 1):
-                        break
-                    a, size = labels[i], row_weights[i] if self.min_size > 1 else 1
-                    if sizes[a] - size >= self.min_size:  # it must not be too small
-                        labels[i] = j
-                        weights[s, j] += row_weights[i]
-                        sizes[a] -= size
-                        sizes[j] += size
-
     def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> FlowSolution:
         """Solve the problem for fixed sizes; prices and counts are the start."""
         if self.bounds.is_box:
@@ -496,7 +449,7 @@ class AssignmentProblem:
         """Cheapest labels with counts within bounds, by default just the target."""
         target, prices = target.copy(), prices.copy()
         low, high = (target.copy() if x is None else x for x in (low, high))
-        labels, values = self._best_columns(prices)
+        labels, values = self.best_columns(prices)
         rounding = 1e-14 * float(np.abs(values).max())
         share_ties(self.C, self.kinds, prices, target, labels, values, rounding)
         n_paths = min_cost_flow(self.C, self.kinds, prices, low, high, target, labels)
@@ -535,7 +488,7 @@ class AssignmentProblem:
         row; of a small one the best set is searched.
         """
         dual = self._dual(is_in)
-        values = self._best_columns(dual.prices)[1]
+        values = self.best_columns(dual.prices)[1]
         sets = {
             j: FairSet.best(self, j, values, max_sizes[j])
             for j in np.flatnonzero(is_small).tolist()
@@ -572,7 +525,7 @@ class AssignmentProblem:
         multipliers[:, is_in] = dual.multipliers
         return replace(dual, multipliers=multipliers, prices=prices, counts=counts)
 
-    def _best_columns(self, prices: Array) -> tuple[Ints, Array]:
+    def best_columns(self, prices: Array) -> tuple[Ints, Array]:
         """Cluster of each row by its priced costs, and the smallest of these."""
         labels, minima = np.empty(len(self.C), np.int64), np.empty(len(self.C))
         best_columns(self.C, self.kinds, prices, labels, minima)
@@ -612,55 +565,3 @@ class AssignmentProblem:
             best_sizes[cluster] += change
             position -= change
         return best_sizes
-
-
-@dataclass(frozen=True)
-class FairSet:
-    """The rows of which one cluster gains most, with counts within the bounds."""
-
-    gain: float  # an upper bound for sets of any size
-    is_exact: bool  # whether this set has it
-    rows: Ints
-    counts: Ints  # (h,)
-    prices: Array  # (h,): between the gains of the last row in and the first one out
-
-    @classmethod
-    def best(
-        cls, problem: AssignmentProblem, cluster: int, values: Array, max_size: int
-    ) -> FairSet:
-        """Find the set for gains ``values - C[:, cluster]``, of few rows."""
-        bounds, offsets, n = problem.bounds, problem.offsets, len(problem.C)
-        h = len(offsets) - 1
-        max_size = max(min(max_size, MAX_SET_SIZE, n), problem.min_size)
-        # Step 1: the largest gains of each group, falling.
-        gains, rows = np.full((h, max_size + 1), -np.inf), []
-        for s in range(h):
-            part = slice(offsets[s], offsets[s + 1])
-            group_gains = values[part] - problem.C[part, cluster]
-            m = min(max_size + 1, len(group_gains))
-            top = np.argpartition(-group_gains, m - 1)[:m]
-            top = top[np.argsort(-group_gains[top], kind="stable")]
-            gains[s, :m] = group_gains[top]
-            rows.append(offsets[s] + top)
-        # Step 2: the best set of at most `max_size` rows.
-        low, high = bounds.counts(np.arange(1, max_size + 1))
-        counts = np.zeros(h, np.int64)
-        gain = largest_fair_set(gains, low, high, problem.min_size, counts)
-        groups, is_exact = np.arange(h), True
-        if max_size < n:
-            # Step 3: larger sets gain at most a tangent of the concave sums of gains.
-            shares = (bounds.lower + bounds.upper) / 2
-            tangent = np.rint(max_size * shares).astype(np.int64)
-            tangent = np.minimum(np.minimum(tangent, bounds.sizes - 1), max_size)
-            slopes = gains[groups, tangent]
-            intercept = sum(gains[s, : tangent[s]].sum() for s in range(h))
-            intercept -= tangent @ slopes
-            row_gain, rounding_gain = bounds.best_mix(slopes)
-            size = n if row_gain > 0 else max_size + 1
-            larger_gain = float(intercept + size * row_gain + rounding_gain)
-            gain, is_exact = max(gain, larger_gain), gain >= larger_gain
-        first_out = gains[groups, counts]
-        last_in = np.where(counts > 0, gains[groups, counts - 1], first_out)
-        prices = np.where(np.isfinite(first_out), (first_out + last_in) / 2, last_in)
-        members = np.concatenate([r[:m] for r, m in zip(rows, counts, strict=True)])
-        return cls(gain, is_exact, members, counts, prices)

@@ -43,17 +43,17 @@ Ints = NDArray[np.int64]
 START_SAMPLE_ROWS = 5_000
 
 
-class GroupedRows(NamedTuple):
+class KMeansRows(NamedTuple):
     """Rows, the codes of their groups, and their weights in units of the mean."""
 
     X: Array
     codes: Ints  # (n, n_attributes)
     weights: Array | None  # None: all equal
 
-    def select(self, rows: NDArray[Any], weights: Array | None) -> GroupedRows:
+    def select(self, rows: NDArray[Any], weights: Array | None) -> KMeansRows:
         """Select rows, of weights > 0."""
         weights = relative_weights(weights, rows)
-        return GroupedRows(self.X[rows], self.codes[rows], weights)
+        return KMeansRows(self.X[rows], self.codes[rows], weights)
 
     def means(self, labels: NDArray[np.integer]) -> Array:
         """Means of the clusters."""
@@ -222,7 +222,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         self.groups_ = fitted_groups(compared)
         codes = np.column_stack([attribute.codes for attribute in compared])
         weights = check_weights(sample_weight, compared)
-        rows = GroupedRows(checked, codes, None)
+        rows = KMeansRows(checked, codes, None)
         if weights is not None:
             counted = weights > 0
             rows = rows.select(counted, weights)
@@ -291,7 +291,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         return labels
 
     def _start(
-        self, rows: GroupedRows, ratio: float, rng: np.random.RandomState
+        self, rows: KMeansRows, ratio: float, rng: np.random.RandomState
     ) -> tuple[Array, FairAssignment]:
         """Return centres and assignment of the best start, on a sample of the rows."""
         n, k, codes = len(rows.X), self.n_clusters, rows.codes
@@ -330,7 +330,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
 
     def _iterate(
         self,
-        rows: GroupedRows,
+        rows: KMeansRows,
         ratio: float,
         centres: Array,
         start: FairAssignment | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -26,29 +25,22 @@ from scalefair.cluster._base import (
     GraphClustering,
     check_square,
     check_weights,
-    checked_affinity,
     cluster_balances,
     kept_groups,
     refuse_negative,
-    relative_weights,
     submatrix,
-    suboperator,
     warn_of_balance,
     warn_of_sizes,
 )
 from scalefair.cluster._fair_assignment import FairAssignment, assign_rows
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
-from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
 from scalefair.cluster._new_nodes import NystroemExtension, predict_labels
+from scalefair.cluster._node_affinity import normalized_affinity
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
 from scalefair.operators import (
-    NormalizedAffinity,
-    NormalizedOperator,
-    NystroemKernel,
     PartitionedMatrix,
-    RBFKernel,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
@@ -240,6 +232,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     True
     """
 
+    affinity_matrix_: Any
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GraphClustering._parameter_constraints,
         "solver": [StrOptions({"auto", *SOLVERS})],
@@ -378,7 +371,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         rng = check_random_state(self.random_state)
         # Step 1: the normalised affinity of the nodes to cluster, and their groups.
         with progress.task("affinity"):
-            normalized, kept = self._normalized(W, rng, weights)
+            normalized, kept = normalized_affinity(self, W, rng, weights)
         compared = [
             Attribute(name, *kept_groups(groups, codes, kept, name=name))
             for name, groups, codes in compared
@@ -519,65 +512,6 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         if hasattr(self, "feature_names_in_"):  # of an earlier fit
             del self.feature_names_in_
         return W
-
-    def _normalized(
-        self, W: Any, rng: np.random.RandomState, weights: Array | None
-    ) -> tuple[NormalizedAffinity | NormalizedOperator, NDArray[np.bool_]]:
-        """Set the affinity of all nodes; return that of the kept ones, normalised."""
-        self.affinity_error_: float | None = None
-        self.neighbors_: str | None = None
-        self.neighbors_recall_: float | None = None
-        if isinstance(W, LinearOperator) or self.affinity.startswith("rbf"):
-            # All nodes: the components of an operator cannot be seen.
-            kept = np.ones(W.shape[0], dtype=bool) if weights is None else weights > 0
-            return self._normalized_operator(W, rng, kept, weights), kept
-        if self.affinity == "nearest_neighbors":
-            # A copy of the generator: the solver's start depends on no search.
-            graph = neighbors_graph(W, self.n_neighbors, self.neighbors, deepcopy(rng))
-            self.affinity_matrix_ = graph.affinity
-            self.neighbors_, self.neighbors_recall_ = graph.neighbors, graph.recall
-            self._search = W, graph.search
-        elif self.affinity == "precomputed_nearest_neighbors":
-            self.affinity_matrix_ = stored_neighbors(W, self.n_neighbors)
-        else:
-            self.affinity_matrix_ = checked_affinity(W)
-        kept = self._kept_nodes(self.affinity_matrix_, weights)
-        normalized = NormalizedAffinity(
-            submatrix(self.affinity_matrix_, kept),
-            regularization=self.regularization,
-            sample_weight=relative_weights(weights, kept),
-        )
-        return normalized, kept
-
-    def _normalized_operator(
-        self,
-        W: Any,
-        rng: np.random.RandomState,
-        kept: NDArray[np.bool_],
-        weights: Array | None,
-    ) -> NormalizedOperator:
-        """Normalise an operator, or a kernel of rows."""
-        if self.affinity == "rbf":
-            W = RBFKernel(W, gamma=self.gamma)
-        elif self.affinity == "rbf_nystroem":
-            W = NystroemKernel(
-                W, gamma=self.gamma, n_landmarks=self.n_landmarks, random_state=rng
-            )
-            self.affinity_error_ = W.frobenius_error
-        check_square(W.shape)
-        self.affinity_matrix_ = W
-        try:
-            return NormalizedOperator(
-                suboperator(W, kept),
-                regularization=self.regularization,
-                sample_weight=relative_weights(weights, kept),
-                dtype=np.float64,
-            )
-        except ValueError as error:
-            if self.affinity != "rbf_nystroem":
-                raise
-            remedy = "Or raise n_landmarks or lower gamma: the kernel is too coarse."
-            raise ValueError(f"{error} {remedy}") from error
 
     def _assign(
         self,

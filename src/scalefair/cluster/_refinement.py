@@ -191,14 +191,13 @@ def refine_labels(
     limits, totals = (bounds.lower[:c], bounds.upper[:c]), (counts, volumes, inner)
     if bounds.n_attributes > 1:
         limits = np.full(c, np.inf), np.full(c, np.inf)
-    sizes = np.ones(1) if weights is None else weights
-    nodes = kinds, sizes, int(weights is not None)
     order = rng.permutation(n)
     cut_after, n_passes = refine(
         graph,
         tau / n,
         degrees,
-        nodes,
+        kinds,
+        weights,
         limits,
         min_size,
         order,

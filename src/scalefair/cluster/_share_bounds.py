@@ -131,8 +131,8 @@ class ShareBounds:
     def excess(self, counts: NDArray[Any]) -> float:
         """Largest number of rows by which counts (c, k) of kinds are beyond a bound."""
         if counts.dtype.kind == "f":  # weights
-            beyond = (self.constraints.T @ counts - 1).max(initial=0.0)
-            return float(beyond) if beyond > ROUNDING * counts.sum() else 0.0
+            excess = float((self.constraints.T @ counts).max()) - 1
+            return excess if excess > ROUNDING * counts.sum() else 0.0
         low, high = self.counts(counts.sum(axis=0))
         group_counts = self.members @ counts
         pair_excess = np.ceil(self.pairs @ group_counts - MILP_MARGIN).max(initial=0)

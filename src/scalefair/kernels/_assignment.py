@@ -107,7 +107,7 @@ def _smoothed_chunk(C, row_weights, prices, temperature, count, curvature):
 def round_minima(
     C: Float64Array,
     row_weights: Float64Array,
-    groups: IntArray,
+    sets: IntArray,
     prices: Float64Array,
     temperature: float,
     order: IntArray,
@@ -115,9 +115,9 @@ def round_minima(
 ) -> None:
     """Give each row one column, with sums near those of the smoothed minima.
 
-    A row, by whose `groups` (n, m) it pays a sum of `prices` (h, k), has shares of the
-    columns there (`smoothed_minima`). It goes whole to that in which sums of shares
-    have run ahead most of the rows given to it so far, counted by groups: errors are
+    A row pays the sum of the `prices` (h, k) of its `sets` (n, m), at which it has
+    shares of the columns (`smoothed_minima`). It goes whole to that in which sums of
+    shares, by sets, have run ahead most of the rows given to it so far: errors are
     carried from row to row in their `order`, and stay below a few rows. Overwrites
     `labels`.
     """
@@ -128,7 +128,7 @@ def round_minima(
         minimum, total = np.inf, 0.0
         for j in range(k):
             shares[j] = C[i, j]
-            for s in groups[i]:
+            for s in sets[i]:
                 shares[j] += prices[s, j]
             minimum = min(minimum, shares[j])
         for j in range(k):
@@ -136,16 +136,16 @@ def round_minima(
             shares[j] = math.exp(-exponent) if exponent < 16.0 else 0.0
             total += shares[j]
         # Step 2: the column that is the most behind.
-        best, most = -1, -np.inf
+        best, largest_lead = -1, -np.inf
         for j in range(k):
             if shares[j] > 0.0:
                 lead = 0.0
-                for s in groups[i]:
+                for s in sets[i]:
                     ahead[s, j] += row_weights[i] * shares[j] / total
                     lead += ahead[s, j]
-                if lead > most:
-                    best, most = j, lead
-        for s in groups[i]:
+                if lead > largest_lead:
+                    best, largest_lead = j, lead
+        for s in sets[i]:
             ahead[s, best] -= row_weights[i]
         labels[i] = best
 
