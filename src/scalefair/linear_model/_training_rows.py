@@ -71,14 +71,14 @@ class LabeledRows:
         weights: Array | None = None,
     ) -> LabeledRows:
         """Return rows with the attributes that are compared, each by itself."""
-        for _, groups, codes in compared:
-            check_group_weights(weights, groups, codes)
         if weights is not None and np.ptp(signs[weights > 0]) == 0:
             lost = classes.tolist()[int(signs[weights > 0][0] < 0)]
             raise ValueError(
                 f"sample_weight is 0 for all rows of the class {lost!r}: there is "
                 "nothing to tell apart."
             )
+        for _, groups, codes in compared:
+            check_group_weights(weights, groups, codes)
         names, all_groups, columns = map(list, zip(*compared, strict=True))
         codes, members = columns[0], np.arange(len(all_groups[0]))[:, None]
         if len(columns) > 1:
