@@ -244,10 +244,10 @@ def _aggregates(A: sparse.csr_array, inverse_diagonal: Array) -> sparse.csr_arra
 
     # Entries of D^{-1/2} A D^{-1/2} that are strong in their row or in their column.
     # pyamg takes 32-bit indices, and before 5.3 no sparse arrays.
-    root = sparse.diags_array(np.sqrt(inverse_diagonal))
-    scaled = sparse.csr_matrix(root @ A @ root)
-    scaled.indices = scaled.indices.astype(np.int32)
-    scaled.indptr = scaled.indptr.astype(np.int32)
+    root = np.sqrt(inverse_diagonal)
+    data = A.data * np.repeat(root, np.diff(A.indptr)) * root[A.indices]
+    indices, indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
+    scaled = sparse.csr_matrix((data, indices, indptr), shape=A.shape)
     C = classical_strength_of_connection(scaled, STRENGTH_THRESHOLD)
     return standard_aggregation(sparse.csr_matrix(C + C.T))[0]
 

@@ -350,13 +350,12 @@ class CutModel:
             #    steps, which it cannot see, the constraints would be violated.
             size = np.abs(self.heights) @ weights
             size += weights @ np.abs(self.gram) @ weights / (2 * self.mu)
-            rounding, length = 4 * EPS * float(size), 1.0
-            for _ in range(30):
+            rounding = 4 * EPS * float(size)
+            length, trial, gain = 1.0, target, self.dual(target) - value
+            while gain < 0.1 * length * predicted - rounding:
+                length /= 2
                 trial = weights + length * (target - weights)
                 gain = self.dual(trial) - value
-                if gain >= 0.1 * length * predicted - rounding:
-                    break
-                length /= 2
             weights, value = trial, value + gain
             prox = float(self.heights @ weights) - value
             if predicted <= max(1e-3 * prox, rounding):
