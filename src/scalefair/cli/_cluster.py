@@ -190,8 +190,7 @@ def read_groups(
                 f"{' or '.join(columns)}: {listed(missing)}. Give each one."
             )
     # 2. Strings become their types.
-    if isinstance(nodes.groups, pandas.DataFrame):
-        type_role(nodes, "groups", options, training)
+    type_role(nodes, "groups", options, training)
     return nodes
 
 

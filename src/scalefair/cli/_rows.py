@@ -142,8 +142,7 @@ def read_rows(
             raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
     # 5. Strings of target and groups become their types.
     for role in ROLES:
-        if isinstance(getattr(rows, role), pandas.DataFrame):
-            type_role(rows, role, options, training)
+        type_role(rows, role, options, training)
     if rows.groups is not None:
         _check_groups(rows, training)
     return rows
@@ -181,7 +180,9 @@ def type_role(
     Several columns become names of combinations; if each is compared by itself they are
     the attributes as well.
     """
-    frame, source = getattr(rows, role), rows.sources[role]
+    if not isinstance(frame := getattr(rows, role), pandas.DataFrame):
+        return  # there is none, or it has its type
+    source = rows.sources[role]
     # 1. Each column has the type that it has in the rows for training, or its own.
     kinds: Any = ["U" if name in options.categorical else None for name in frame]
     if training is not None:
