@@ -499,11 +499,10 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
     def _may_leave_layer(self, data: FitData) -> bool:
         """Whether a change of the last layer instead is compared."""
         # Infinite reductions are wanted whatever they cost.
-        reductions = np.array([self.mean_reduction, self.covariance_reduction])
         return bool(
             self.method == "direct"
             and self.noise_floor
-            and np.isfinite(reductions).all()
+            and np.isfinite(self._reductions(1.0)).all()
             and data.targets is not None
             and data.has_predictions
             and self.layer_ < data.rows.host.n_layers - 1
