@@ -183,9 +183,9 @@ def refine_labels(
     tau = regularization * degrees.mean()
     degrees += tau if weights is None else tau * weights
     cells = np.bincount(kinds * k + refined, weights, c * k)
-    counts: NDArray[np.float64] = cells.reshape(c, k).astype(np.float64)
+    counts: NDArray[Any] = cells.reshape(c, k)
     volumes = np.bincount(refined, degrees, k).astype(np.float64)
-    inner += tau / n * counts.sum(axis=0) ** 2
+    inner += tau / n * counts.sum(axis=0).astype(np.float64) ** 2
     cut_before = float((1 - inner / volumes).sum())
     # Step 4: local search.
     limits, totals = (bounds.lower[:c], bounds.upper[:c]), (counts, volumes, inner)

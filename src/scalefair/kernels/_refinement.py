@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scalefair._rounding import ROUNDING
 from scalefair._threads import cached_njit
@@ -50,7 +51,7 @@ def refine(
     min_size: float,
     order: IntArray,
     labels: IntArray,
-    totals: tuple[Float64Array, Float64Array, Float64Array],
+    totals: tuple[NDArray[Any], Float64Array, Float64Array],
     max_iter: int,
 ) -> tuple[float, int]:
     """Move nodes, or let two of a kind change places, where the normalised cut falls.
@@ -90,7 +91,7 @@ def refine(
         if not active[i]:
             continue
         active[i] = visit < n
-        a, s, size, less = labels[i], kinds[i], 1.0, 0.0
+        a, s, size, less = labels[i], kinds[i], 1, 0
         if node_sizes is not None:
             size = node_sizes[i]
         # Step 2: weights of the edges to each cluster, of those that there are.
@@ -142,7 +143,7 @@ def refine(
                 )
                 if exchange_gain > best_gain:
                     if node_sizes is not None and not (
-                        less == 0.0 or _fits(counts, bounds, sizes, s, a, b, less)
+                        less == 0 or _fits(counts, bounds, sizes, s, a, b, less)
                     ):
                         continue
                     best_gain, best_cluster, best_partner = exchange_gain, b, j
@@ -158,7 +159,7 @@ def refine(
         else:
             change_a, change_b = _exchange(graph, labels, i, j, links)
             difference -= degrees[j]
-            size = 0.0
+            size = 0
             if node_sizes is not None:
                 size = node_sizes[i] - node_sizes[j]
             inner[a] += change_a - constant * size * (2 * sizes[a] - size)
@@ -227,7 +228,7 @@ def _fits(counts, bounds, sizes, s, a, b, moved):
     for r in range(counts.shape[0]):
         for cluster, change in ((a, -moved), (b, moved)):
             size = sizes[cluster] + change
-            count = counts[r, cluster] + (change if r == s else 0.0)
+            count = counts[r, cluster] + (change if r == s else 0)
             if count + 1 <= lower[r] * size * (1 + ROUNDING):
                 return False
             if count - 1 >= upper[r] * size * (1 - ROUNDING):
