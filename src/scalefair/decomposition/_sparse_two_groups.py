@@ -446,10 +446,8 @@ class _SharedSubspace:
         values, Y = np.linalg.eigh(np.tensordot(w, self.projected, axes=1))
         values, self.Y = values[::-1], np.ascontiguousarray(Y.T[::-1])
         self.leading = self.Y[:r] @ self.basis
-        self.residuals = self.space.residuals(self.leading, w, values[:r])
-        squares = (self.residuals[0] * self.residuals[self.space.dual_block]).sum(
-            axis=1
-        )
+        self.residuals = R = self.space.residuals(self.leading, w, values[:r])
+        squares = (R[0] * R[self.space.dual_block]).sum(axis=1)
         self.norms = norms = np.sqrt(np.maximum(squares, 0.0))
         # 3. Error of the sum of eigenvalues: residual**2 / gap, at most the residual.
         #    The residuals are nearly orthogonal to the next few eigenvectors, too: the

@@ -243,6 +243,7 @@ def _fits(counts, bounds, sizes, s, a, b, moved):
         for cluster, change in ((a, -moved), (b, moved)):
             size = sizes[cluster] + change
             count = counts[r, cluster] + (change if r == s else 0.0)
+            # A count that is 1 outside up to rounding is refused.
             if count + 1 <= lower[r] * size * (1 + ROUNDING):
                 return False
             if count - 1 >= upper[r] * size * (1 - ROUNDING):

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 # Largest target: the squares of its covariances, fourth powers, must not overflow.
 MAX_TARGET = 1e70
-# Ridge of plain least squares, relative to the mean eigenvalue of the second moment.
+# Ridge of plain least squares, relative to the mean eigenvalue of the inputs' scatter.
 # The inputs were trained on the same targets, and a smaller ridge fits more of what
 # differs between groups, so that cross-validation compares larger ones only.
 MIN_RIDGE = 1e-2
@@ -91,8 +91,7 @@ def refit_last_layer(
     cross-validation), "least_squares" (the smallest ridge) or "gradient": ridges shrink
     towards the old weight, gradient steps start there. Reductions above 1 bound the
     gaps, relative to those of this fit; the result is then the weight within the bounds
-    whose squared error with the ridge is smallest.
-    `sizes` are those of `LayerMoments`.
+    whose squared error with the ridge is smallest. `sizes` are those of `LayerMoments`.
     """
     # 1. Moments of the inputs, for the gaps, and the scatter S of inputs and targets.
     n = weight.shape[1]
