@@ -153,7 +153,7 @@ def test_a_lost_worker_between_products(client, tmp_path):
     reader = open_rows(tmp_path / "X.npy", max_bytes=2**14)
     rows = PartitionedRows.of(reader.delayed())
     assert len(rows.parts) > 3
-    _, codes = rows.encode(groups, name="groups", what="group")
+    _, codes = rows.encode(groups, name="groups", noun="group")
     C = GroupCovariance(rows, codes, [0.5, 0.5])
     V = np.random.default_rng(1).standard_normal((12, 2))
     before = C @ V

@@ -76,7 +76,7 @@ def test_products(centering, weights, X, codes, rows):
 
 
 def test_encoded_codes_and_other_weights(X, codes, rows):
-    _, parts = rows.encode(codes, name="codes", what="code")
+    _, parts = rows.encode(codes, name="codes", noun="code")
     remote = GroupCovariance(rows, parts, np.ones(G)).with_weights([0, 1, 0])
     local = GroupCovariance(X, codes, [0, 1, 0])
     np.testing.assert_allclose(remote @ np.eye(N), local @ np.eye(N), atol=1e-9)
@@ -92,7 +92,7 @@ def test_kept_parts_tell_their_size(X, codes):
 def test_a_group_without_rows(rows, codes):
     with pytest.raises(ValueError, match="Group 3 has no row"):
         GroupCovariance(rows, codes, np.ones(G + 1))
-    _, parts = rows.encode(codes, name="codes", what="code")
+    _, parts = rows.encode(codes, name="codes", noun="code")
     with pytest.raises(ValueError, match="Group 3 has no row"):
         GroupCovariance(rows, parts, np.ones(G + 1))
 

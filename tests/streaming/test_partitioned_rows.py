@@ -210,7 +210,7 @@ def test_bad_groups_are_named(make, message, X, groups):
 def test_codes_are_small(groups, X):
     rows = PartitionedRows.of(blocks(X))
     for values in (groups, blocks(groups)):
-        distinct, codes = rows.encode(values, name="g", what="group")
+        distinct, codes = rows.encode(values, name="g", noun="group")
         codes = np.concatenate(codes.gather())
         assert codes.dtype == np.int8
         assert np.array_equal(distinct[codes], groups)

@@ -61,12 +61,12 @@ def threads_of(part):
 def test_functions_take_shared_and_own_arguments(make):
     parts = make()
     numbers = parts.like(range(len(VALUES)))
-    values = parts.map(weighted, 2, 0.5, each=[numbers]).gather()
+    values = parts.map(weighted, 2, 0.5, aligned=[numbers]).gather()
     assert values == [2 * v + 0.5 + 100 * i for i, v in enumerate(VALUES)]
     # A shared list is not taken apart; columns of another length are refused.
     assert make([1, 2]).map(operator.mul, [7]).gather() == [[7], [7, 7]]
     with pytest.raises(ValueError, match="zip"):
-        make([1, 2]).map(operator.add, each=[make([1])]).gather()
+        make([1, 2]).map(operator.add, aligned=[make([1])]).gather()
 
 
 @both

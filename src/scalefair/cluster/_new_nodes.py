@@ -1,9 +1,10 @@
 """Nodes that come after a fit: their rows of the embedding, and their clusters.
 
-The embedding solves ``H Lambda = M H - Q Q^T M H``, Q an orthonormal basis of the
-constraints. Read row by row it gives the row of any node from its own weights, degree
-and group, and from the rows of the nodes it has weights to (Bengio et al. 2004, here
-with constraints): a node of the fit gets its own row, to the solver's residual.
+The embedding H (n, k) solves ``H Lambda = M H - Q Q^T M H``, where Q is an orthonormal
+basis of the constraints' columns F (n, h). Row i of the right-hand side needs only the
+weights, degree and groups of node i, and the rows of the nodes it has weights to: the
+Nyström extension evaluates it for new nodes (Bengio et al. 2004, without constraints).
+A node of the fit gets its own row, to the solver's residual.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ Codes = Sequence[NDArray[np.int64]]  # of each attribute, the group of each node
 
 @dataclass(frozen=True)
 class NystroemExtension:
-    """What the rows and clusters of new nodes take besides the embedding."""
+    """The part of a fit, besides the embedding, that rows and clusters depend on."""
 
     scale: Array  # (n,): d^{-1/2}, with weights (w / d)^{1/2}; 0 for nodes left out
     weights: Array | None  # (n,): of the nodes; None: all 1
     tau: float  # what the regularisation adds to every degree
-    shifts: list[Array]  # of each attribute (h, k): what a group's rows are moved by
+    shifts: list[Array]  # of each attribute (n_groups, k): parts of d^{1/2} Q Q^T M H
     centres: Array  # (c, k)
     clusters: NDArray[np.integer]  # (c,): the labels of the centres
-    prices: Array | None  # (h, c): of fair labels
+    prices: Array | None  # (h, c): of the groups of all attributes; for fair labels
 
     @classmethod
     def of(
@@ -54,17 +55,20 @@ class NystroemExtension:
         prices: Array | None,
     ) -> NystroemExtension:
         """Compute it from the solution H of a problem; this takes a product with Q."""
-        # Step 1: Q Q^T M H = F S. All columns of F depend: S is the shortest solution.
+        # Step 1: Q Q^T M H = F S, that is Q^T F S = Q^T M H. The columns of F are
+        # linearly dependent: take the solution of minimum norm.
         Q, F = problem.Q, problem.F
         MQ = np.ascontiguousarray(problem.affinity @ Q)
         S: Any = np.linalg.lstsq(block_gram(Q, F), block_gram(MQ, H), rcond=None)[0]
-        # Step 2: row i of F S is d_i^{-1/2} (S_group - z^T S), for each attribute.
+        # Step 2: row i of F S is a sum over the attributes of d_i^{-1/2} (S_g - z^T S),
+        # g the group of node i and z the shares of the groups.
         shifts: list[Array] = []
         stop = 0
         for codes in problem.group_codes.reshape(problem.n, -1).T:
             start, stop = stop, stop + int(codes.max()) + 1
             shares = problem.shares[start:stop]
             shifts.append(np.asarray(S[start:stop] - shares @ S[start:stop]))
+        # Step 3: scales and weights of all nodes, zero for those left out.
         scale, weights = np.zeros(kept.size), None
         scale[kept] = problem.affinity.inv_sqrt_degrees
         if problem.weights is not None:
@@ -80,17 +84,18 @@ class NystroemExtension:
         eigenvalues: Array,
         codes: Codes,
     ) -> tuple[Array, Array]:
-        """Rows of new nodes as k-means takes them, and their sums of weights.
+        """Rows (m, k) of new nodes as k-means takes them, and their sums of weights.
 
-        `multiply` multiplies a block by the weights of the new nodes.
+        `multiply` multiplies a block by W, the weights (m, n) of the new nodes.
         """
-        copies = self.scale > 0 if self.weights is None else self.weights
+        node_weights = self.scale > 0 if self.weights is None else self.weights
         R = H * self.scale[:, None]
         # Row d^{-1} (W R + tau / n 1 1^T R - shift) / lambda of D^{-1/2} H.
         with ignore_fp_warnings():
-            sums = multiply(np.column_stack([R, copies]))
+            sums = multiply(np.column_stack([R, node_weights]))
             rows, weights = sums[:, :-1], sums[:, -1]
-            rows = rows + (self.tau / copies.sum()) * R.sum(axis=0)
+            rows = rows + (self.tau / node_weights.sum()) * R.sum(axis=0)
+            # Without codes the shift is its mean over the population, which is 0.
             for shift, groups in zip(self.shifts, codes, strict=False):
                 rows -= shift[groups]
             degrees = np.where(weights + self.tau > 0, weights + self.tau, 1)
@@ -106,7 +111,9 @@ class NystroemExtension:
         """Labels of the nearest centres, at the prices of the fair assignment."""
         costs = squared_distances(rows, self.centres)
         if self.prices is not None:
-            if self.tau > 0:  # rows count by their degrees
+            # k-means of unit rows (tau > 0) weighs squared distances by the degrees,
+            # relative to their mean: so do the costs that prices are added to.
+            if self.tau > 0:
                 is_kept = self.scale > 0
                 degrees = self.scale[is_kept] ** -2.0
                 if self.weights is not None:
@@ -130,7 +137,7 @@ def predict_labels(
             'solver="admm" gives no eigenvectors, from which the rows of new nodes '
             'could come. Fit with another solver, such as "auto".'
         )
-    # Step 1: rows are divided by eigenvalues: of none may a tenth be noise.
+    # Step 1: rows are divided by the eigenvalues. Refuse relative residuals above 0.1.
     eigenvalues, residuals = model.eigenvalues_, model.residuals_
     noise = np.maximum(residuals, ROUNDING)
     is_noisy = noise > 0.1 * np.abs(eigenvalues)
@@ -142,13 +149,14 @@ def predict_labels(
             f"{eigenvalues[worst]:.1e}, residual {residuals[worst]:.1e}): lower tol or "
             "n_clusters."
         )
-    # Step 2: rows of the embedding, and the centres at which they cost least.
+    # Step 2: rows of the embedding, and the centres of least cost.
     codes = _encode_new_groups(model, sensitive_features, X.shape[0])
     rows, weights = extension.embed(
         new_affinity(model, X), model.embedding_, eigenvalues, codes
     )
     labels = extension.assign(rows, weights, codes)
-    # Step 3: nodes that nothing links to those of the fit.
+    # Step 3: isolated nodes. The regularisation links all nodes; but if only the
+    # largest component is clustered, nodes without weights to it are not part of it.
     if model.connected_components != "largest":
         weights = weights + extension.tau
     isolated = np.flatnonzero(~(weights > 0))
@@ -179,7 +187,7 @@ def new_affinity(model: Any, X: Any) -> Callable[[Array], Array]:
 
 
 def _encode_new_groups(model: Any, sensitive_features: Any, n: int) -> Codes:
-    """Group of each new node, of each attribute; of none if they are not needed."""
+    """Group of each new node, for each attribute; an empty list if none are passed."""
     if sensitive_features is not None:
         compared = compared_attributes(
             sensitive_features, n, model.attributes, warn=False

@@ -86,11 +86,12 @@ def make_biased_rows(
     # 1. Coefficients, and the mean of each group along their signs.
     rng = random_generator(random_state)
     coef = rng.standard_normal(n_features)
-    # The scores have standard deviation 2 within a group.
+    # Within a group the scores have variance density |coef|^2, up to the shifts: 2^2.
     coef *= 2.0 / np.sqrt(density * (coef @ coef))
     expected_scores = bias * (np.linspace(0, 1, n_groups) - 0.5)
+    # Stored entries of mean delta sign(coef) add delta density sum |coef| to a score.
     deltas = expected_scores / (density * np.abs(coef).sum())
-    means = deltas[:, None] * np.sign(coef)  # of the stored entries
+    means = deltas[:, None] * np.sign(coef)  # (n_groups, n_features)
     # 2. Groups and rows.
     groups = rng.integers(0, n_groups, size=n_samples)
     groups[:n_groups] = np.arange(n_groups)  # none is empty
@@ -139,10 +140,11 @@ def _sparse_rows(
 
 
 def _draw_cells(n_cells: int, density: float, rng: np.random.Generator) -> Ints:
-    """Draw each cell with probability `density`; return the numbers of those drawn."""
+    """Draw each cell with probability `density` < 1; return the numbers, sorted."""
     # The distance to the next cell drawn is geometric: an exponential rounded up.
     rate = -np.log1p(-density)
     expected = n_cells * density
+    # Six standard deviations more than expected: one round is enough as a rule.
     size = int(expected + 6 * np.sqrt(expected)) + 16
     cells = np.empty(0, np.int64)
     last = -1
@@ -225,7 +227,7 @@ def make_group_gaussians(
             raise ValueError(f"{name} must be nonnegative and finite, got {number}.")
     rng = random_generator(random_state)
     n = n_features
-    # Matrices R_g with covariance R_g.T @ R_g.
+    # 1. Matrices R_g = Lambda_g^(1/2) Q_g^T: the covariance is R_g^T R_g.
     roots = np.empty((shares.size, n, n))
     basis, _ = np.linalg.qr(rng.standard_normal((n, n)))
     deviations = np.exp(-np.arange(n) / decay)
@@ -234,6 +236,7 @@ def make_group_gaussians(
         axes, _ = np.linalg.qr(basis + tilt * noise)
         factors = np.exp(spread * rng.standard_normal(n))
         root[...] = (deviations * factors)[:, None] * axes.T
+    # 2. Groups, and standard normal rows times the R_g of their group.
     groups = common.draw_groups(n_samples, shares, rng)
     X = rng.standard_normal((n_samples, n))
     for rows in gen_batches(n_samples, _BATCH_SIZE):
@@ -477,7 +480,7 @@ def _draw_topics(
     groups: Ints, n_groups: int, n_topics: int, rng: np.random.Generator
 ) -> Ints:
     """Draw the main and the second topic of each document, shape (n_samples, 2)."""
-    # Frequencies 1 / rank**0.5, times factors of the group: log-normal, deviation 1.
+    # Frequencies 1 / rank**0.5, times log-normal factors of the group.
     base = np.arange(1, n_topics + 1) ** -0.5
     topics = np.empty((groups.size, 2), np.int64)
     for g in range(n_groups):
@@ -491,11 +494,14 @@ def _draw_topics(
 def _word_distributions(
     n_features: int, n_topics: int, rng: np.random.Generator
 ) -> Floats:
-    """Return cumulative probabilities of the words in each topic, then in common."""
-    # The offset flattens the law, as the removal of stop words does.
-    common = 1 / (np.arange(n_features) + 10.0)
-    distributions = np.tile(common, (n_topics + 1, 1))
-    # Topics multiply it by log-normal factors of deviation 2.
+    """Return cumulative probabilities of words, shape (n_topics + 1, n_features).
+
+    The last row is the distribution that all topics have in common.
+    """
+    # Zipf-Mandelbrot: the offset flattens the law, as to remove stop words does.
+    zipf = 1 / (np.arange(n_features) + 10.0)
+    distributions = np.tile(zipf, (n_topics + 1, 1))
+    # Topics multiply it by log-normal factors, whose logarithms have deviation 2.
     distributions[:-1] *= np.exp(2.0 * rng.standard_normal((n_topics, n_features)))
     np.cumsum(distributions, axis=1, out=distributions)
     distributions /= distributions[:, -1:]
@@ -510,10 +516,11 @@ def _draw_lengths(
     def round_up(lengths: Floats) -> Ints:
         return np.maximum(np.rint(lengths), 1).astype(np.int64)
 
-    # Lengths are log-normal with deviation 0.5, relative to their mean.
+    # Lengths relative to their mean are log-normal: deviation 0.5 of the logarithm.
     n = topics.shape[0]
     relative = np.exp(0.5 * rng.standard_normal(n) - 0.5**2 / 2)
-    # Fit the mean to a sample of documents, up to a hundredth.
+    # Words repeat, so that lengths have to be larger than `n_distinct`: fit their mean
+    # to a sample of documents by fixed-point iteration, up to a hundredth.
     pilot = rng.choice(n, size=min(n, 2000), replace=False)
     mean = n_distinct
     for _ in range(8):
@@ -531,12 +538,12 @@ def _draw_counts(
 ) -> sparse.csr_array:
     """Draw the words of each document, and count them."""
     rows = np.repeat(np.arange(lengths.size, dtype=np.int32), lengths)
-    # Half of the words are common ones, 0.35 from the main and 0.15 from the second
-    # topic.
+    # Of the words 0.5 are from the common distribution, 0.35 from the main topic and
+    # 0.15 from the second one.
     choice = rng.random(rows.size)
     source = topics[rows, (choice > 0.5 + 0.5 * 0.7) * 1]
     source[choice < 0.5] = distributions.shape[0] - 1
-    # Draw the words of one distribution after the other, by its inverse.
+    # Draw the words of one distribution after the other, by inverse transform sampling.
     order = np.argsort(source, kind="stable")
     ends = np.cumsum(np.bincount(source, minlength=distributions.shape[0]))
     columns = np.empty(rows.size, np.int32)

@@ -335,13 +335,13 @@ def _cells(
     more += [] if weights is None else [weights]
     cells: Any
     if isinstance(first, Parts):
-        parts = first.map(_combined, sizes, each=more).persist()
+        parts = first.map(_combined, sizes, aligned=more).persist()
         tables = parts.map(_table).gather()
         table, labels = np.unique(np.concatenate(tables), axis=0, return_inverse=True)
         # The combinations of all parts, and the labels of those of each part.
         cuts = np.cumsum([len(part) for part in tables])[:-1]
         part_labels = parts.like(np.split(labels.ravel(), cuts))
-        cells = parts.map(_relabelled, each=[part_labels]).persist()
+        cells = parts.map(_relabelled, aligned=[part_labels]).persist()
     else:
         cells, table = _combined(first, sizes, *more)
     is_member = [

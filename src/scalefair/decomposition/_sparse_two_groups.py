@@ -1,8 +1,10 @@
 """Fair PCA of two groups of sparse rows, by Lanczos runs that share their products.
 
-A vector x of features is held as rows of several *blocks*. Linear combinations act on
-all blocks, and inner products with other x, C_A x and C_B x follow without another
-product. With Z the centred rows, sorted by group, the blocks are
+The algorithm, `_SharedSubspace`, maximises the dual in a growing subspace of feature
+vectors x. Each x is stored together with linear images of it, as *blocks*: linear
+combinations act on all blocks alike, and inner products with other x, C_A x and C_B x
+need no further product. k vectors are an array (n_blocks, k, size). With Z the centred
+rows, sorted by group, the blocks are
 
 - of `FeatureSpace`: x, C_A x, C_B x;
 - of `SampleSpace`: y and Z x, where x = Z^T y. All eigenvectors of t C_A + (1-t) C_B
@@ -40,7 +42,7 @@ MAX_RUNS = 6
 MAX_PRODUCTS = 5000
 # Most blocks of residuals added to the basis after a run.
 MAX_BLOCKS = 12
-# Eigenvectors behind the wanted ones that the basis nearly contains.
+# Eigenvectors behind the r leading ones that the basis nearly contains.
 GAP_OFFSET = 5
 # Relative error of the groups' sums of eigenvalues at which the dual is first solved.
 START_TOL = 1e-6
@@ -73,8 +75,8 @@ def solve_by_lanczos(
 class FeatureSpace:
     """Vectors of features, and their products with both covariances."""
 
-    depth = 3  # number of blocks
-    paired = 0  # x^T x' are inner products of block 0 with this one
+    n_blocks = 3
+    dual_block = 0  # x^T x' is the inner product of block 0 of x with this one of x'
 
     def __init__(self, C: GroupCovariance) -> None:
         self.C, self.size = C, C.shape[0]
@@ -87,15 +89,15 @@ class FeatureSpace:
         """Weights of the products that `multiply` writes."""
         return weights
 
-    def image(self, blocks: Array, groups: Groups, weights: Array) -> Array:
-        """Return the vectors of Lanczos for those of `blocks`, up to their lengths."""
+    def lanczos_vectors(self, blocks: Array, groups: Groups, weights: Array) -> Array:
+        """Return the vectors that Lanczos iterates for those in `blocks`, unscaled."""
         x: Array = blocks[0]
         return x
 
     def ritz_blocks(
         self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
     ) -> Array:
-        """Blocks, or the first only, of the k leading Ritz vectors."""
+        """Blocks of the k leading Ritz vectors; of one group the first block only."""
         vectors = run.leading(k)[None]
         if len(groups) == 1:
             return vectors
@@ -110,7 +112,7 @@ class FeatureSpace:
         return blocks
 
     def projected(self, blocks: Array, other: Array) -> Array:
-        """Inner products through both covariances."""
+        """Inner products x^T C_g x' for both groups, shape (2, k, k')."""
         return np.array([blocks[0] @ products.T for products in other[1:]])
 
     def residuals(self, blocks: Array, weights: Array, values: Array) -> Array:
@@ -134,7 +136,7 @@ class SampleSpace:
     with y = D^(1/2) z.
     """
 
-    depth, paired = 2, 1
+    n_blocks, dual_block = 2, 1
 
     def __init__(
         self,
@@ -168,7 +170,7 @@ class SampleSpace:
         self.columns = {groups: rows.T for groups, rows in self.rows.items()}
 
     def multiply(self, z: Array, out: Array, groups: Groups, weights: Array) -> None:
-        """Write the product of Lanczos first, and last that with the rows."""
+        """Write D^(1/2) Z Z^T D^(1/2) z first, and Z Z^T D^(1/2) z last."""
         scale, part = self._scale(groups, weights), self.slices[groups]
         out[-1] = 0.0
         out[-1, part] = self._gram(scale[part] * z[part], groups)
@@ -178,8 +180,8 @@ class SampleSpace:
         """Weights of the products that `multiply` writes: the first alone."""
         return np.eye(1, len(weights)).ravel()
 
-    def image(self, blocks: Array, groups: Groups, weights: Array) -> Array:
-        """Vectors z = D^(1/2) Z x of Lanczos, up to their lengths."""
+    def lanczos_vectors(self, blocks: Array, groups: Groups, weights: Array) -> Array:
+        """Vectors z = D^(1/2) Z x that Lanczos iterates, unscaled."""
         z: Array = blocks[1] * self._scale(groups, weights)
         return z
 
@@ -235,6 +237,7 @@ class SampleSpace:
 
     def _gram(self, y: Array, groups: Groups) -> Array:
         """Z Z^T y, of rows of the groups; of one vector, or of several as columns."""
+        # Products with the rows, then with minus the centres.
         q = self.rows[groups] @ self._features(y, groups)
         m = len(y)
         product: Array = q[:m] + q[m:][self.centre[self.slices[groups]]]
@@ -271,10 +274,12 @@ class _SharedSubspace:
         self.n_restart = 2 * r + 20  # vectors that are kept when the basis is full
         # Those kept, those of two runs, and a block of residuals.
         self.capacity = self.n_restart + 2 * self.n_ritz + r
-        self.size = 0
+        self.size = 0  # of the basis
         self.projected = np.empty((2, 0, 0))  # both covariances in the basis
-        self.Y = np.empty((0, 0))  # Ritz vectors of H(t), rows of coefficients
-        self.weights = np.full(2, 0.5)
+        # Ritz vectors of H(t), rows of coefficients, by decreasing eigenvalue. Of the
+        # first r `leading` has the blocks, `residuals` and `norms` the residuals.
+        self.Y = np.empty((0, 0))
+        self.weights = np.full(2, 0.5)  # t and 1 - t
         self.n_products = self.n_runs = 0
 
     @property
@@ -288,9 +293,13 @@ class _SharedSubspace:
         return SUM_TOL_RATIO * self.tol * self.scale
 
     def start(self) -> bool:
-        """Solve each group's own eigenproblem; return whether both are accurate."""
+        """Solve each group's own eigenproblem; return whether both are accurate.
+
+        `best` are the groups' sums of the r largest eigenvalues, from which losses are
+        counted.
+        """
         # 1. Roughly, for a first basis.
-        self.blocks = np.empty((self.space.depth, self.capacity, self.space.size))
+        self.blocks = np.empty((self.space.n_blocks, self.capacity, self.space.size))
         runs = []
         for g in (0, 1):
             run = self.lanczos((g,), np.ones(1), self.basis)
@@ -302,7 +311,7 @@ class _SharedSubspace:
         # 2. The dual in the basis shows how large the losses are, and thus how
         #    accurate the sums have to be.
         self.best = np.array([run.values[: self.r].sum() for run in runs])
-        self.reduce()
+        self.rayleigh_ritz()
         self.add_residuals(3, 0.01 * self.scale)
         # 3. The sums to that accuracy, without a vector that is missed.
         for run in runs:
@@ -324,7 +333,7 @@ class _SharedSubspace:
         k = min(self.n_ritz, len(run.values))
         # 2. They join the span, and t moves to the maximiser there.
         self.append(self.space.ritz_blocks(run, k, (0, 1), weights))
-        self.reduce()
+        self.rayleigh_ritz()
         self.n_products += run.n_products
         # 3. Blocks of residuals at the new t join the span until the dual is accurate.
         self.add_residuals(MAX_BLOCKS, self.sum_tol)
@@ -336,19 +345,20 @@ class _SharedSubspace:
             if self.error <= max(error, self.sum_tol) or not self.norms.all():
                 break
             self.append(self.residuals / self.norms[:, None])
-            self.reduce()
+            self.rayleigh_ritz()
 
     def lanczos(
         self, groups: Groups, weights: Array, vectors: Array
     ) -> ThickRestartLanczos:
-        """Lanczos from a random sum of `vectors`, the blocks of Ritz vectors."""
+        """Lanczos from a random sum of `vectors`, blocks of Ritz vectors, or noise."""
         space = self.space
         start = self.rng.standard_normal(space.size)
         if vectors.shape[1]:
-            # A little noise: the sum may be orthogonal to an eigenvector.
+            # A sum of all approximate eigenvectors, with random signs, and some noise:
+            # it may be orthogonal to an eigenvector.
             start *= 1e-3 / np.linalg.norm(start)
-            image = space.image(vectors, groups, weights)
-            total = self.rng.choice([-1.0, 1.0], len(image)) @ image
+            approximate = space.lanczos_vectors(vectors, groups, weights)
+            total = self.rng.choice([-1.0, 1.0], len(approximate)) @ approximate
             start += total / (np.linalg.norm(total) or 1.0)
         return ThickRestartLanczos(
             partial(space.multiply, groups=groups, weights=weights),
@@ -384,7 +394,10 @@ class _SharedSubspace:
         return has_larger_eigenvalue(multiply, vectors, threshold, self.rng)
 
     def append(self, new: Array) -> None:
-        """Add the components outside the basis of new blocks, or of their vectors."""
+        """Extend the basis by new blocks; the later ones may be missing.
+
+        Invariant: x^T x' = I in the basis, and `projected` has its x^T C_g x'.
+        """
         space = self.space
         # 1. A full basis shrinks to the leading Ritz vectors of H(t).
         if self.size + new.shape[1] > self.capacity:
@@ -393,15 +406,16 @@ class _SharedSubspace:
                 rows[: len(Y)] = Y @ rows[: self.size]
             self.size = len(Y)
             self.projected = Y @ self.projected @ Y.T
-        # 2. Orthogonalise against the basis, and drop what depends on it.
+        # 2. Orthogonalise against the basis and among each other, by the eigenvectors
+        #    of the Gram matrix; drop directions that depend on the others.
         basis, k = self.basis, self.size
-        new = new - (new[0] @ basis[space.paired].T) @ basis[: len(new)]
-        squares, Z = np.linalg.eigh(new[0] @ new[space.paired].T)
+        new = new - (new[0] @ basis[space.dual_block].T) @ basis[: len(new)]
+        squares, Z = np.linalg.eigh(new[0] @ new[space.dual_block].T)
         is_independent = squares > 100 * EPS
         Z = Z[:, is_independent] / np.sqrt(squares[is_independent])
-        # 3. Multiply by both covariances.
+        # 3. Compute the missing blocks, by products with both covariances.
         new = Z.T @ new
-        if len(new) < space.depth:
+        if len(new) < space.n_blocks:
             new = space.complete(new[0])
         self.n_products += new.shape[1]
         self.size = size = k + new.shape[1]
@@ -413,8 +427,8 @@ class _SharedSubspace:
         projected[:, k:, :k] = projected[:, :k, k:].transpose(0, 2, 1)
         self.projected = (projected + projected.transpose(0, 2, 1)) / 2
 
-    def reduce(self) -> None:
-        """Solve the problem in the span; estimate the error of the dual there."""
+    def rayleigh_ritz(self) -> None:
+        """Solve the problem in the span of the basis; estimate the dual's error."""
         r = self.r
         # 1. Weights that maximise the dual in the span.
         self.reduced = solve_two_groups(
@@ -432,25 +446,26 @@ class _SharedSubspace:
         values, Y = np.linalg.eigh(np.tensordot(w, self.projected, axes=1))
         values, self.Y = values[::-1], np.ascontiguousarray(Y.T[::-1])
         self.leading = self.Y[:r] @ self.basis
-        self.residuals = self.space.residuals(self.leading, w, values[:r])
-        squares = (self.residuals[0] * self.residuals[self.space.paired]).sum(axis=1)
+        self.residuals = R = self.space.residuals(self.leading, w, values[:r])
+        squares = (R[0] * R[self.space.dual_block]).sum(axis=1)
         self.norms = norms = np.sqrt(np.maximum(squares, 0.0))
-        # 3. Error of the sum of eigenvalues: residual**2 / gap. The residuals are
-        #    nearly orthogonal to the next few eigenvectors, too: the gap that counts
-        #    lies behind these.
+        # 3. Error of the sum of eigenvalues: residual**2 / gap, at most the residual.
+        #    The residuals are nearly orthogonal to the next few eigenvectors, too: the
+        #    gap that counts lies behind these.
         next_value = values[min(r + GAP_OFFSET, len(values) - 1)]
         gaps = np.maximum(values[:r] - next_value, TINY)
         self.error = float(np.minimum(norms * (norms / gaps), norms).sum())
 
     def result(self) -> FairBasis:
-        """Compress exactly onto the leading vectors, and solve there."""
+        """Compress the covariances onto the leading Ritz vectors, and solve there."""
         V = self.space.expand(self.Y[: self.n_ritz] @ self.basis)
         # Orthonormal up to the products' errors, which Cholesky's factor removes.
         L = np.linalg.cholesky(V.T @ V)
         V = np.ascontiguousarray(solve_triangular(L, V.T, lower=True).T)
         C = self.space.C.compress(V)
         self.n_products += 1
-        # The derivative, the difference of the losses, to a hundredth of the tolerance.
+        # The dual's derivative, the difference of the losses, may be a hundredth of the
+        # tolerance.
         reduced = solve_two_groups(
             C, self.r, best=self.best, tol=0.01 * self.tol, weights0=self.weights
         )

@@ -27,8 +27,8 @@ _Array = TypeVar("_Array", bound=np.ndarray[Any, Any])
 # Entries up to which an array is converted to the type that is compiled first: the
 # conversion takes microseconds, the compilation for another type seconds.
 SMALL_SIZE = 2**14
-# Rows of a block, or entries of long rows, in a chunk. 2048 rows of 64 doubles are
-# 1 MiB, and fit the second-level cache.
+# Rows of a tall block in a chunk, or entries of each long row. 2048 rows of 64 doubles
+# are 1 MiB, and fit the second-level cache.
 CHUNK_SIZE = 2048
 # Chunks, a few for each thread, so that threads end at about the same time.
 MAX_CHUNKS = 64
@@ -79,7 +79,7 @@ def strided_table(X: FloatArray) -> StridedTable:
         X = X.copy()
     strides = [stride // X.itemsize for stride in X.strides]
     extents = [step * (size - 1) for step, size in zip(strides, X.shape, strict=True)]
-    # Reverse the axes with negative strides: the first entry then comes first.
+    # Reverse axes with negative strides: the view starts at the lowest address.
     forward = X[tuple(slice(None, None, -1 if step < 0 else 1) for step in strides)]
     memory = np.lib.stride_tricks.as_strided(
         forward,
@@ -87,6 +87,7 @@ def strided_table(X: FloatArray) -> StridedTable:
         (X.itemsize,),
         writeable=False,
     )
+    # Entry (0, 0) is at the far end of the reversed axes.
     return memory, -sum(min(extent, 0) for extent in extents), *strides
 
 
@@ -94,7 +95,9 @@ def row_chunks(table: RowTable, n_rows: int, n_partial: int) -> IntArray:
     """Return the bounds of chunks of rows, which depend on the sizes alone.
 
     Each chunk has `n_partial` partial sums. There are fewer chunks if the sums would
-    take too much memory, or more time than the entries of the rows.
+    take too much memory, or more time than the entries of the rows. Chunk c has the
+    rows from ``bounds[c]`` to ``bounds[c + 1]``. As threads do not count, sums are the
+    same for any number of them.
     """
     indptr, _, data = table
     n_entries = data.size if data.ndim == 2 else int(indptr[-1] - indptr[0])
@@ -114,7 +117,8 @@ def _bounds(n_rows, n_chunks):
 def row_weight(weights, i):
     """Return the weight of a row within a kernel: 1 if `weights` is None.
 
-    Numba compiles kernels anew for None: rows without weights cost no product.
+    Numba compiles kernels anew for None: rows without weights cost no product. Kernels
+    get this from `_choose_row_weight`, Python never calls it.
     """
     raise NotImplementedError
 

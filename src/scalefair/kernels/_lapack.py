@@ -1,9 +1,12 @@
-"""BLAS and LAPACK without the interpreter's lock.
+"""BLAS and LAPACK without the interpreter's lock (GIL).
 
 SciPy's functions hold the lock: for seconds no other thread runs, and interrupts wait.
-NumPy's release it, but compute all eigenvectors. NumPy also has a BLAS of its own. For
-30 ms after a call the threads of one BLAS spin on the processors that those of the
-other need, so that all long calls go to SciPy's.
+NumPy's release it, but compute all eigenvectors, and use another copy of BLAS. For 30
+ms after a call the threads of one copy spin on the processors that those of the other
+need. Long calls therefore go to SciPy's copy, by pointers to its routines.
+
+Work is estimated in nanoseconds on one thread: a factor per operation, times their
+number.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from scipy.linalg import LinAlgError, blas, cython_blas, cython_lapack, eigh
 
 from scalefair._threads import long_blas_call
 
-# Nanoseconds of work below which NumPy's functions are faster than a call by pointers.
+# Work in ns below which NumPy's functions are faster than a call by pointers.
 MIN_POINTER_CALL_NS = 2e5
 
 
@@ -31,7 +34,7 @@ def add_gram(X: NDArray[np.float64], C: NDArray[np.float64]) -> None:
         return
     m, n = np.array([[X.shape[0]], [X.shape[1]]], np.intc)
     one = np.ones(1)
-    arrays = [n, m, one, X, n, one, C, n]
+    arrays = [n, m, one, X, n, one, C, n]  # N, K, ALPHA, A, LDA, BETA, C, LDC
     with long_blas_call(0.03 * X.size * X.shape[1]):
         multiply(b"U", b"N", *(array.ctypes.data for array in arrays))
 
@@ -54,6 +57,7 @@ def matmul(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64
         M = np.ascontiguousarray(M if is_by_rows else M.T)
         factors += [M, np.array([M.shape[1]], np.intc)]
     sizes = list(np.array([[n], [m], [depth]], np.intc))
+    # M, N, K, ALPHA, A, LDA, B, LDB, BETA, C, LDC
     arrays = [*sizes, one, *factors, zero, out, sizes[0]]
     with long_blas_call(work):
         multiply(*transposes, *(array.ctypes.data for array in arrays))
@@ -91,24 +95,25 @@ def _eigh(A, k):
     diagonal = A.diagonal().copy()
     with long_blas_call(work):
         if solve is not None and work > MIN_POINTER_CALL_NS:
-            values, vectors = _solve(solve, A, k)
+            values, vectors = _syevr(solve, A, k)
         elif k == 0:
             return np.linalg.eigvalsh(A), A[:, :0]
         else:
             bounds = n - k, n - 1
             values, vectors = eigh(A, subset_by_index=bounds, check_finite=False)
         if values.size < k:
-            # LAPACK's bisection may miss eigenvalues that are equal up to rounding.
-            # It has left the lower triangle as it was, but for the diagonal.
+            # LAPACK's bisection may miss eigenvalues that are equal up to rounding. It
+            # has overwritten the diagonal and the other triangle, but not the lower one
+            # of the rows, which NumPy reads.
             np.fill_diagonal(A, diagonal)
             values, vectors = np.linalg.eigh(A)
-    return values[-k:], vectors[:, -k:]
+    return values[-k:], vectors[:, -k:]  # all values for k = 0: -0 is the start
 
 
-def _solve(solve, A, k):
-    """Call LAPACK's syevr."""
+def _syevr(solve, A, k):
+    """Call LAPACK's syevr by its pointer, for the last k eigenpairs or all values."""
     n, n_pairs = len(A), k or len(A)
-    # Vectors or not, a range of indices or all, and the triangle that is read.
+    # JOBZ: vectors or not. RANGE: by indices or all. UPLO: the triangle that is read.
     job, subset, triangle = (b"V", b"I", b"L") if k else (b"N", b"A", b"L")
     values, vectors = np.empty(n, A.dtype), np.empty((k, n), A.dtype)
     support = np.empty(2 * n_pairs, np.intc)
@@ -117,7 +122,9 @@ def _solve(solve, A, k):
     # Workspaces: (64 + 6) n numbers, for blocks of 64 columns, and 10 n integers.
     n_work, n_iwork = np.array([[70 * n], [10 * n]], np.intc)
     work, iwork = np.empty(70 * n, A.dtype), np.empty(10 * n, np.intc)
+    # N, A, LDA, VL, VU, IL, IU, ABSTOL, M, W, Z
     arrays = [size, A, size, zero, zero, first, size, zero, n_computed, values, vectors]
+    # LDZ, ISUPPZ, WORK, LWORK, IWORK, LIWORK, INFO
     arrays += [size, support, work, n_work, iwork, n_iwork, info]
     solve(job, subset, triangle, *(array.ctypes.data for array in arrays))
     if info[0]:
@@ -127,7 +134,11 @@ def _solve(solve, A, k):
 
 @cache
 def _routine(module, name, n_integers):
-    """Return a routine of SciPy by its pointer; None if its integers are not int."""
+    """Return a routine of SciPy by its pointer.
+
+    None if not all of its `n_integers` integer arguments have the type int: a build
+    with 64-bit integers.
+    """
     # SciPy exports its routines to Cython as capsules, named by their C signature.
     capsule = module.__pyx_capi__[name]
     api = ctypes.pythonapi

@@ -1,7 +1,11 @@
-"""Local search over the clusters of nodes: they lower a normalised cut one by one.
+"""Local search on cluster labels: move one node after the other, or exchange two.
 
-`refine` keeps counts of groups in bounds; `indicator_sweep`, of a comparator, adds a
-penalty for them to the cut.
+`refine` lowers the normalised cut and keeps counts of groups within bounds.
+`indicator_sweep`, for a comparator, adds a penalty for the counts to the cut instead.
+
+In both, i and j are nodes and a and b their clusters. A node's kind is its combination
+of groups. `links` are the weights of node i to each cluster, without its loop, and a
+cluster's inner weight counts every edge twice and loops once.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from scalefair._rounding import ROUNDING
 from scalefair._threads import cached_njit
 from scalefair.kernels._arrays import Float64Array, IntArray
 
-# Partners for an exchange that are kept of each kind and ordered pair of clusters.
+# Candidates for an exchange, stored for each kind and ordered pair of clusters.
 N_PARTNERS = 6
 
 
@@ -54,35 +58,38 @@ def refine(
     totals: tuple[NDArray[Any], Float64Array, Float64Array],
     max_iter: int,
 ) -> tuple[float, int]:
-    """Move nodes, or let two of a kind change places, where the normalised cut falls.
+    """Move nodes, or exchange two of a kind, while the normalised cut decreases.
 
     The cut is ``sum_l 1 - inner_l / volumes_l`` for the weights of a symmetric `graph`
     (see `degrees_and_inner_weights`) plus a `constant` in every entry, whose row sums
-    are the `degrees`. Each node counts 1, or as its `node_sizes` say: the weights of
-    the graph contain them, and the constant is times those of both nodes. (Without any
-    a kernel is compiled that knows of none: it takes .8 of the time.) `totals` are the
-    counts (n_kinds, k), the volumes (k,) and the inner weights (k,). A node moves only
-    if all counts of both clusters stay less than 1 beyond the lower and upper `bounds`
-    times its size, and the cluster that it leaves keeps `min_size`; two of a kind and
-    size that change places change no count.
-    Passes visit the nodes in `order`: all in the first two, so that every node
-    meets its partners, then those next to a change. One that lowers the cut by less
-    than 1 / 2000 of it is the last. Overwrites `labels` and `totals`, and returns the
-    cut and the number of passes.
+    are the `degrees`. Each node counts 1, or as its `node_sizes` say: the graph's
+    weights are multiplied by the sizes of both nodes already, the constant is here.
+    (For None Numba compiles a kernel without sizes, which takes .8 of the time.)
+    `totals` are the counts (n_kinds, k), the volumes (k,) and the inner weights (k,).
+    A node moves only if the cluster that it leaves keeps `min_size`, and the counts of
+    both clusters stay less than 1 outside the lower and upper `bounds` (n_kinds,) times
+    their sizes. To exchange two nodes of a kind and size changes no count.
+
+    Passes visit the nodes in `order`. The first two visit all: the first one fills the
+    lists of partners, the second one uses them. Later ones visit nodes that changed,
+    and their neighbours. A pass that lowers the cut by less than 1 / 2000 is the last.
+    Overwrites `labels` and `totals`; returns the cut and the number of passes.
     """
     indptr, indices = graph[0], graph[1]
     counts, volumes, inner = totals
     n, (n_kinds, k) = len(degrees), counts.shape
     sizes = counts.sum(axis=0)
-    # Nodes [s, a, b] of kind s in a that would gain most, or lose least, by going to b.
+    # partners[s, a, b]: nodes of kind s in a with the largest gains, when they were
+    # visited, of a move to b; -1 for none. Gains are decreases of the cut.
     partners = np.full((n_kinds, k, k, N_PARTNERS), -1)
     partner_gains = np.full((n_kinds, k, k, N_PARTNERS), -np.inf)
+    # links[b] is valid for the present visit if last_visit[b] is its number.
     links, adjacent, last_visit = np.zeros(k), np.empty(k, np.int64), np.full(k, -1)
     active = np.ones(n, np.bool_)
     cut = (1 - inner / volumes).sum()
     previous_cut = cut
     for visit in range(max_iter * n):
-        # Step 1: at the end of a pass, from the second on, see what it has brought.
+        # Step 1: after each pass from the second on, test how much the cut decreased.
         if visit % n == 0 and visit >= 2 * n:
             if previous_cut - cut <= 5e-4 * cut:
                 return cut, visit // n
@@ -90,21 +97,23 @@ def refine(
         i = order[visit % n]
         if not active[i]:
             continue
-        active[i] = visit < n
-        a, s, size, less = labels[i], kinds[i], 1, 0
+        active[i] = visit < n  # the second pass visits all nodes again
+        a, s, size, excess = labels[i], kinds[i], 1, 0
         if node_sizes is not None:
             size = node_sizes[i]
-        # Step 2: weights of the edges to each cluster, of those that there are.
+        # Step 2: weights of the edges to each adjacent cluster. What the constant adds,
+        # constant * size * sizes[b], is not stored.
         n_adjacent, loop = _link_clusters(
             graph, labels, i, visit, links, adjacent, last_visit
         )
         loop += constant * size * size
-        # Step 3: the best move or exchange. The cut must fall by more than its
-        # rounding, or nodes could cycle.
+        # Step 3: the best move or exchange with an adjacent cluster. The cut must
+        # decrease by more than its rounding, or nodes could cycle.
         best_gain, best_cluster, best_partner = ROUNDING, -1, -1
         volume_without = volumes[a] - degrees[i]
-        without = sizes[a] - size
-        inner_without = inner[a] - 2 * (links[a] + constant * size * without) - loop
+        size_without = sizes[a] - size
+        links_within = links[a] + constant * size * size_without
+        inner_without = inner[a] - 2 * links_within - loop
         for f in range(n_adjacent if volume_without > 0.0 else 0):
             b = adjacent[f]
             if b == a:
@@ -118,24 +127,26 @@ def refine(
             )
             if (
                 gain > best_gain
-                and without >= min_size
+                and size_without >= min_size
                 and _fits(counts, bounds, sizes, s, a, b, size)
             ):
                 best_gain, best_cluster, best_partner = gain, b, -1
             for c in range(N_PARTNERS):
                 j = partners[s, b, a, c]
-                # An exchange gains about the sum of two moves: most are not looked at.
+                # An exchange gains about the sum of two moves. Only if that is large
+                # compute the exact gain, in a pass over the edges of j.
                 if j < 0 or gain + partner_gains[s, b, a, c] <= best_gain:
                     continue
-                if labels[j] != b:
+                if labels[j] != b:  # it moved since: free its place
                     partners[s, b, a, c], partner_gains[s, b, a, c] = -1, -np.inf
                     continue
                 change_a, change_b = _exchange(graph, labels, i, j, links)
                 difference = degrees[i] - degrees[j]
                 if node_sizes is not None:
-                    less = size - node_sizes[j]
-                    change_a -= constant * less * (2 * sizes[a] - less)
-                    change_b += constant * less * (2 * sizes[b] + less)
+                    # The part of the constant, constant * sizes^2, changes as well.
+                    excess = size - node_sizes[j]
+                    change_a -= constant * excess * (2 * sizes[a] - excess)
+                    change_b += constant * excess * (2 * sizes[b] + excess)
                 exchange_gain = (
                     (inner[a] + change_a) / (volumes[a] - difference)
                     + (inner[b] + change_b) / (volumes[b] + difference)
@@ -143,14 +154,15 @@ def refine(
                 )
                 if exchange_gain > best_gain:
                     if node_sizes is not None and not (
-                        less == 0 or _fits(counts, bounds, sizes, s, a, b, less)
+                        excess == 0 or _fits(counts, bounds, sizes, s, a, b, excess)
                     ):
                         continue
                     best_gain, best_cluster, best_partner = exchange_gain, b, j
             _keep_partner(partners, partner_gains, s, a, b, i, gain)
         if best_cluster < 0:
             continue
-        # Step 4: carry it out; all neighbours are visited in the next pass.
+        # Step 4: update labels and totals; neighbours are visited in the next pass.
+        # `size` and `difference` become what a loses and b gains in size and volume.
         b, j, cut = best_cluster, best_partner, cut - best_gain
         difference = degrees[i]
         if j < 0:
@@ -177,12 +189,12 @@ def refine(
     return cut, max_iter
 
 
-# Inlined: as a call it takes a tenth of the time of all.
+# Inlined: the call alone takes a tenth of the time of `refine`.
 @cached_njit(nogil=True, inline="always")
 def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
-    """Weights of node i's edges by clusters; how many there are, and its loop.
+    """Write the weights of node i to clusters; return their number and its loop.
 
-    `links` are valid for the clusters listed in `adjacent`, and that of the node.
+    `links` are valid for the first clusters in `adjacent`, and for the node's own.
     """
     indptr, indices, data, stride = graph
     links[labels[i]] = 0.0
@@ -202,7 +214,7 @@ def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
 
 @cached_njit(nogil=True)
 def _keep_partner(partners, gains, s, a, b, i, gain):
-    """Put a node into a list of partners, in the place of the least useful one."""
+    """Put node i of a into the partners for b if it gains more than the worst one."""
     worst = 0
     for c in range(N_PARTNERS):
         if partners[s, a, b, c] == i:
@@ -223,12 +235,16 @@ def _activate(indptr, indices, i, active):
 
 @cached_njit(nogil=True)
 def _fits(counts, bounds, sizes, s, a, b, moved):
-    """Whether counts stay less than 1 beyond bounds if so much of a kind moves to b."""
+    """Whether counts stay less than 1 outside the bounds if `moved` of kind s go to b.
+
+    The size of each cluster changes, and with it the bounds of all kinds.
+    """
     lower, upper = bounds
     for r in range(counts.shape[0]):
         for cluster, change in ((a, -moved), (b, moved)):
             size = sizes[cluster] + change
             count = counts[r, cluster] + (change if r == s else 0)
+            # A count that is 1 outside up to rounding is refused.
             if count + 1 <= lower[r] * size * (1 + ROUNDING):
                 return False
             if count - 1 >= upper[r] * size * (1 - ROUNDING):
@@ -238,7 +254,7 @@ def _fits(counts, bounds, sizes, s, a, b, moved):
 
 @cached_njit(nogil=True)
 def _exchange(graph, labels, i, j, links):
-    """Return the changes of the weights inside of a and of b if i and j exchange."""
+    """Return the changes of the inner weights of a and b if i and j exchange."""
     indptr, indices, data, stride = graph
     a, b = labels[i], labels[j]
     # Weights of j to a without i and to b without j, of the edge (i, j), and of loops.
@@ -274,29 +290,27 @@ def indicator_sweep(
     """Give each node, in the order given, the cluster where the objective is least.
 
     The objective is the sum over the clusters of
-    ``1 - inside / volumes + penalty_weight * |counts / size - shares|^2``, for a
-    symmetric `graph` (see `degrees_and_inner_weights`) with row sums `degrees`. The
-    `totals` are inside, which counts every edge twice and loops once, volumes, and
-    counts (k, h) of members by kind. Labels and totals are updated in place. A row with
-    m entries takes O(m + k) operations: two terms of the sum change, and they follow
-    from running totals. The last node of a cluster stays. Rows are visited one after
-    the other, whatever the number of threads. Returns how many nodes moved.
+    ``1 - inner / volumes + penalty_weight * |counts / size - shares|^2``, for a
+    symmetric `graph` (see `degrees_and_inner_weights`) with row sums `degrees`, and
+    `shares` (n_kinds,). The `totals` are the inner weights (k,), the volumes (k,) and
+    the counts (k, n_kinds). Labels and totals are updated in place. A row with m
+    entries takes O(m + k) operations: a move changes two terms of the sum, which follow
+    from the totals. The last node of a cluster stays. Returns how many nodes moved.
     """
     indptr, indices, data, stride = graph
-    inside, volumes, counts = totals
+    inner, volumes, counts = totals
     k = len(volumes)
-    # Sizes, |counts|^2 and counts . shares of the clusters.
+    # Of each cluster: size, |counts|^2 and counts . shares.
     sizes, squares = counts.sum(axis=1), (counts**2).sum(axis=1)
     products = (counts * shares).sum(axis=1)
-    sums = inside, volumes, counts, sizes, squares, products
-    # A move must lower the objective by more than its rounding, or rows could cycle.
+    sums = inner, volumes, counts, sizes, squares, products
+    # A move must lower the objective by more than its rounding, or nodes could cycle.
     min_gain = 10 * ROUNDING * (1.0 + penalty_weight)
     links = np.zeros(k)
-    # Terms of the objective, less their constant: 1 + penalty_weight |shares|^2.
     terms = np.empty(k)
     for c in range(k):
         terms[c] = _term(
-            (inside[c], volumes[c], sizes[c], squares[c], products[c]), penalty_weight
+            (inner[c], volumes[c], sizes[c], squares[c], products[c]), penalty_weight
         )
     n_moves = 0
     for i in order:
@@ -312,7 +326,7 @@ def indicator_sweep(
             else:
                 links[labels[indices[e]]] += data[e * stride]
         node = degrees[i], loop, kinds[i], shares[kinds[i]]
-        # Step 2: change of the terms of a, which the node leaves, and b, its best goal.
+        # Step 2: the cluster b for which the terms of a and b decrease most.
         leave = _totals_after(sums, a, -1, node, links)
         leave_change = _term(leave, penalty_weight) - terms[a]
         best_change, best = -min_gain, a
@@ -328,7 +342,7 @@ def indicator_sweep(
             labels[i] = best
             join = _totals_after(sums, best, 1, node, links)
             for c, after, change in ((a, leave, -1), (best, join, 1)):
-                inside[c], volumes[c], sizes[c], squares[c], products[c] = after
+                inner[c], volumes[c], sizes[c], squares[c], products[c] = after
                 counts[c, kinds[i]] += change
                 terms[c] = _term(after, penalty_weight)
     return n_moves
@@ -337,10 +351,10 @@ def indicator_sweep(
 @cached_njit()
 def _totals_after(sums, c, sign, node, links):
     """Totals of cluster c if a node joins it (sign 1) or leaves it (-1)."""
-    inside, volumes, counts, sizes, squares, products = sums
+    inner, volumes, counts, sizes, squares, products = sums
     degree, loop, kind, share = node
     return (
-        inside[c] + sign * (2.0 * links[c] + loop),
+        inner[c] + sign * (2.0 * links[c] + loop),
         volumes[c] + sign * degree,
         sizes[c] + sign,
         # (m + sign)^2 - m^2, m the members of the node's kind
@@ -351,7 +365,8 @@ def _totals_after(sums, c, sign, node, links):
 
 @cached_njit()
 def _term(totals, penalty_weight):
-    inside, volume, size, square, product = totals
+    """Term of a cluster, excess its constant 1 + penalty_weight |shares|^2."""
+    inner, volume, size, square, product = totals
     deviation = (square - 2.0 * size * product) / (size * size)
     # Rounding can leave no volume when weights differ by 16 orders of magnitude.
-    return penalty_weight * deviation - (inside / volume if volume > 0 else 0.0)
+    return penalty_weight * deviation - (inner / volume if volume > 0 else 0.0)

@@ -304,7 +304,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         if is_partitioned(X):
             check_is_fitted(self)
             X = self._check_rows(X, reset=False)
-            labels, codes = X.encode(y, name="y", what="label")
+            labels, codes = X.encode(y, name="y", noun="label")
             y = labels[np.concatenate(codes.gather())]
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(
@@ -396,7 +396,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
             *weights,
             shape=shape,
             dtype=real if dtype is None else dtype,
-            each=codes,
+            aligned=codes,
         )
         return outputs
 

@@ -301,7 +301,7 @@ class PartitionedTraining:
                 f"loss={options['loss']!r} compares pairs of rows and cannot be added "
                 'up over partitions: use "logistic", "hinge" or "squared".'
             )
-        classes, labels = rows.encode(y, name="y", what="label")
+        classes, labels = rows.encode(y, name="y", noun="label")
         encode_labels(classes)
         columns: list[Any] = rows.compared_attributes(
             sensitive_features, attributes, warn=False
@@ -326,9 +326,9 @@ class PartitionedTraining:
             dtype,
             len(self.labels.members),
             self.labels.oracle_options(options),
-            each=[labels, codes, *weight_parts],
+            aligned=[labels, codes, *weight_parts],
         ).persist()
-        spreads = rows.map(_spread, dtype, each=weight_parts)
+        spreads = rows.map(_spread, dtype, aligned=weight_parts)
         units = FeatureUnits.of(spreads.reduce(_merge_spreads))
         layout = self.labels.layout(rows.shape[1], options["interactions"], units)
         self.oracle = PartitionedOracle(
@@ -379,7 +379,7 @@ class PartitionedTraining:
         within = [p - start for p, start in zip(by_part, starts, strict=True)]
         columns = [self.rows.parts.like(within)]
         blocks = self.rows.map(
-            _rows_of_part, real_type(self.rows), each=columns
+            _rows_of_part, real_type(self.rows), aligned=columns
         ).gather()
         if self.rows.is_sparse:
             return sparse.vstack(blocks, format="csr")

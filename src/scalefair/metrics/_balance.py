@@ -1,4 +1,4 @@
-"""Balance of groups among clusters, from the table of how they meet."""
+"""Balance of groups among clusters, from their contingency table."""
 
 from __future__ import annotations
 
@@ -204,19 +204,20 @@ def group_proportions(
 
 
 class AssignedSamples(NamedTuple):
-    """The samples that are in a cluster: -1 is none, and weight 0 is no sample."""
+    """The samples that are in a cluster: label not -1, and weight not 0."""
 
-    is_assigned: NDArray[np.bool_]  # for each sample, the rest for the assigned ones
-    codes: NDArray[np.int64]  # of their clusters
-    weights: NDArray[np.float64] | None  # None: all are 1
-    clusters: NDArray[Any]  # sorted
+    is_assigned: NDArray[np.bool_]  # (n_samples,)
+    codes: NDArray[np.int64]  # (n_assigned,): index of the cluster
+    weights: NDArray[np.float64] | None  # (n_assigned,); None: all are 1
+    clusters: NDArray[Any]  # sorted labels
 
 
 def encode_clusters(
     labels: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> AssignedSamples:
-    """Return the clusters, and which samples are in them."""
+    """Encode the labels of the assigned samples; raise ValueError if there are none."""
     labels = check_values(labels, name="labels", noun="cluster label")
+    # Strings, booleans and unsigned integers are not compared with -1.
     can_be_negative = labels.dtype.kind in "ifO"
     assigned = labels != -1 if can_be_negative else np.ones(len(labels), dtype=bool)
     weights = check_sample_weight(sample_weight, len(labels))
@@ -247,7 +248,8 @@ def _contingency(
     for name, groups, codes in compared_attributes(
         sensitive_features, len(assigned), attributes
     ):
-        # Positions in the flat table: no sort as in scikit-learn's contingency_matrix.
+        # Positions in the flattened table. No sort, unlike scikit-learn's
+        # contingency_matrix: both are encoded already.
         cells = cluster_codes * len(groups) + codes[assigned]
         n_cells = len(clusters) * len(groups)
         counts = np.bincount(cells, weights, minlength=n_cells)

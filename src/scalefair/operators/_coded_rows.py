@@ -348,7 +348,7 @@ class DistributedRows:
             rows.dtype,
         )
         columns = [codes] if weights is None else [codes, weights]
-        self._parts = rows.map(_code_part, each=columns).persist()
+        self._parts = rows.map(_code_part, aligned=columns).persist()
         self._moments: _Moments = self._parts.map(_moments, n_codes).reduce(_merge)
         if not np.isfinite(self._moments.scatter).all():
             raise ValueError(

@@ -86,7 +86,7 @@ class PartitionedMatrix(SymmetricBlockOperator):
     ) -> None:
         if self._columns:
             rows = self._parts.like(X[columns] for columns in self._columns)
-            blocks = self._parts.map(_multiply, each=[rows])
+            blocks = self._parts.map(_multiply, aligned=[rows])
         else:
             blocks = self._parts.map(_multiply, X)
         product = np.concatenate(blocks.gather())

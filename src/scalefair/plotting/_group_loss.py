@@ -27,10 +27,10 @@ legend : bool, default=True
 """
     + _draw.TEXTS["line_options"],
 }
-# Of the methods; the first is the one that the others are compared with.
+# Styles of the methods. The others are compared with the first one.
 _DASHES = ((0, (4, 2)), "-", ":", "-.")
 _GREYS = ("black", "0.6", "0.35", "0.75")
-# Points, of the lines of the first to the last group.
+# Line widths in points, of the first and of the last group.
 _LINE_WIDTHS = (5.0, 1.6)
 
 
@@ -208,22 +208,22 @@ class GroupLossDisplay:
     ) -> GroupLossDisplay:
         """Fit every method for every number of components to moments of attributes."""
         try:
-            sizes = sorted({operator.index(r) for r in n_components})
+            ranks = sorted({operator.index(r) for r in n_components})
         except TypeError:
             raise ValueError(
                 f"n_components must be whole numbers, such as range(1, 6), got "
                 f"{n_components!r}."
             ) from None
-        if not sizes:
+        if not ranks:
             raise ValueError("n_components is empty: give at least one number.")
         counts = moments[0].counts  # the groups of every attribute have all rows
         shares = counts / counts.sum()
         losses: dict[str, Any] = {name: [] for name in methods}
         errors: dict[str, Any] = {name: [] for name in methods}
         for name, method in methods.items():
-            for r in sizes:
-                parameters = {"n_components": r, "centering": centering}
-                parameters = {**method.get_params(), **parameters}
+            for r in ranks:
+                replaced = {"n_components": r, "centering": centering}
+                parameters = {**method.get_params(), **replaced}
                 fit = type(method).from_moments(moments, **parameters)
                 # The total error is the mean over the groups of the first attribute.
                 error = np.hstack(fit.group_reconstruction_errors_)[: len(counts)]
@@ -234,7 +234,7 @@ class GroupLossDisplay:
                 losses[name].append(np.where(loss > rounding, loss, 0.0))
                 errors[name].append(error if error > rounding else 0.0)
         groups = np.concatenate([m.groups.astype(object) for m in moments])
-        return cls(sizes, losses=losses, total_errors=errors, groups=groups)
+        return cls(ranks, losses=losses, total_errors=errors, groups=groups)
 
     def plot(
         self, axes: Any = None, *, legend: bool = True, **line_kwargs: Any
@@ -257,7 +257,6 @@ class GroupLossDisplay:
                 f"{axes.size}."
             )
         # 1. Losses to the left, a line for each method and group; errors to the right.
-        # Lines of equal losses coincide: wide ones show under narrow ones.
         widths = np.linspace(*_LINE_WIDTHS, self.groups.size)
         groups = [
             {"color": _draw.color(g), "marker": _draw.MARKERS[g % len(_draw.MARKERS)]}
@@ -309,9 +308,9 @@ class GroupLossDisplay:
         return self
 
     def _describe_change(self, name: str, base: NDArray[Any]) -> str:
-        """Return the largest increase of the error by a method, or least decrease."""
+        """Describe the largest relative increase of the error, or least decrease."""
         errors, rounding = self.total_errors[name], ROUNDING * base.max()
-        # Relative to a base of 0 any error is infinite, and a zero does not count.
+        # Relative to a base of 0 any error is infinite, and 0 is left out (-inf).
         change = np.where(errors > rounding, np.inf, -np.inf)
         is_positive = base > rounding
         change[is_positive] = errors[is_positive] / base[is_positive] - 1
@@ -334,7 +333,11 @@ def _maxima(measure: str, values: Mapping[str, NDArray[Any]]) -> str:
 
 
 def _method_style(i: int, width: float) -> dict[str, Any]:
-    """Return the style of a line; of the first method it is dashed, open and on top."""
+    """Return the style of a line.
+
+    The first method is dashed, with open markers and on top, so that lines of other
+    methods that coincide with it show.
+    """
     width = width if i else _LINE_WIDTHS[1]
     style = {
         "linestyle": _DASHES[i % len(_DASHES)],

@@ -330,7 +330,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             scorer = Scorer.build(self, self.estimator_, rows)
             groups, part_codes = rows.encode(sensitive_features, warn=False)
             args = _map_part, self, scorer, known_codes(groups, self.groups_)
-            outputs: Array = rows.rowwise(*args, each=[part_codes])
+            outputs: Array = rows.rowwise(*args, aligned=[part_codes])
             return outputs
         # First the scores: the estimator knows best what is wrong with X.
         scores = Scorer.build(self, self.estimator_, None).score(X)
@@ -426,7 +426,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         """
         if is_partitioned(X):
             X = PartitionedRows.of(X, persist=False)
-            labels, codes = X.encode(y, name="y", what="label")
+            labels, codes = X.encode(y, name="y", noun="label")
             y = labels[np.concatenate(codes.gather())]
         predicted = np.asarray(self.predict(X, sensitive_features=sensitive_features))
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))

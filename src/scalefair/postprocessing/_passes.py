@@ -93,7 +93,7 @@ def training_rows(
     # Codes of several attributes side by side, where the rows are.
     codes, *more_codes = (attribute.codes for attribute in compared)
     if more_codes and is_partitioned(X):
-        codes = codes.map(_stack_columns, each=more_codes).persist()
+        codes = codes.map(_stack_columns, aligned=more_codes).persist()
     elif more_codes:
         codes = _stack_columns(codes, *more_codes)
     return GroupedRows(X, codes, fitted_groups(compared), n_rows, weights)
@@ -119,10 +119,10 @@ class RowsInMemory:
         self.parts = LocalParts([X].__iter__, 1)
 
     def map(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
+        self, function: Callable[..., Any], *args: Any, aligned: Sequence[Parts] = ()
     ) -> Parts:
-        """Call the function with the rows and the only part of each collection."""
-        return self.parts.map(function, *args, each=each)
+        """Call the function with the rows and the only part of each of `aligned`."""
+        return self.parts.map(function, *args, aligned=aligned)
 
     def split(self, values: NDArray[Any]) -> Parts:
         """Return values of the rows as one part."""
@@ -185,7 +185,9 @@ class ModelRows:
         validate = isinstance(self.X, PartitionedRows)
         names = column_names(self.host, self.X)
         drawn = [self.X.split(is_drawn)]
-        blocks = self.X.map(_take_rows, self.host, names, validate, each=drawn).gather()
+        blocks = self.X.map(
+            _take_rows, self.host, names, validate, aligned=drawn
+        ).gather()
         # 3. All in one. Rows in memory are one block, of any type that the model takes.
         X = blocks[0]
         if validate:
@@ -222,7 +224,7 @@ class ModelRows:
         columns = self._codes_and_weights
         if targets is not None:
             columns.append(self.X.split(targets.reshape(len(targets), -1)))
-        parts = self._map(_layer_moments, layer, self.cache, by_part=columns)
+        parts = self._map(_layer_moments, layer, self.cache, aligned=columns)
         totals = parts.reduce(GroupMoments._merge_each)
         # Names of the groups instead of their codes.
         moments: Moments = squeeze_single(
@@ -236,7 +238,7 @@ class ModelRows:
     def outputs(self) -> NDArray[Any]:
         """Predictions for all rows, shape (N, k); a cache takes a linear last layer."""
         if self.cache is None:
-            parts = self._map(_outputs, by_part=[]).gather()
+            parts = self._map(_outputs, aligned=[]).gather()
         else:
             (layer, cached), last = self.cache, self.host.n_layers - 1
             weight, bias = self.host.weight(last).T, self.host.bias(last)
@@ -252,7 +254,7 @@ class ModelRows:
         None stands for layers that cannot be post-processed, or have more than 5,000
         inputs and as many outputs.
         """
-        parts = self._map(_all_layer_moments, by_part=self._codes_and_weights)
+        parts = self._map(_all_layer_moments, aligned=self._codes_and_weights)
         layers: list[LayerUnfairness | None] = []
         for layer, moments in enumerate(parts.reduce(_merge_by_layer)):
             if moments is None:
@@ -276,15 +278,15 @@ class ModelRows:
         return self.batch_size or choose_batch_size(self.host)
 
     def _map(
-        self, function: Callable[..., Any], *args: Any, by_part: Sequence[Parts]
+        self, function: Callable[..., Any], *args: Any, aligned: Sequence[Parts]
     ) -> Parts:
         """``function(host, rows, batch_size, *args, ...)`` of every part.
 
-        The last arguments are the part's share of each collection in `by_part`.
+        The last arguments are the part's share of each collection in `aligned`.
         """
         names = column_names(self.host, self.X)
         args = function, self.host, names, self._batch_size, *args
-        return self.X.map(_in_part, *args, each=by_part)
+        return self.X.map(_in_part, *args, aligned=aligned)
 
 
 def predictions(

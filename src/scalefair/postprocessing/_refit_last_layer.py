@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 # Largest target: the squares of its covariances, fourth powers, must not overflow.
 MAX_TARGET = 1e70
-# Ridge of plain least squares, relative to the mean eigenvalue of the second moment.
+# Ridge of plain least squares, relative to the mean eigenvalue of the inputs' scatter.
 # The inputs were trained on the same targets, and a smaller ridge fits more of what
 # differs between groups, so that cross-validation compares larger ones only.
 MIN_RIDGE = 1e-2
@@ -31,7 +31,7 @@ def checked_targets(y: Any, n_rows: int, host: LayerHost) -> Array:
     A ValueError tells what is wrong with them, or that the model has other outputs.
     """
     if isinstance(y, (list, tuple, np.ndarray)) and is_partitioned(y):
-        dask = import_module("dask")  # it made what is in the list
+        dask = import_module("dask")  # imported already: the blocks are Dask's
         blocks = y.ravel() if isinstance(y, np.ndarray) else y
         # Futures have to be made delayed values to be computed.
         blocks = dask.compute(*[dask.delayed(block) for block in blocks])
@@ -87,11 +87,13 @@ def refit_last_layer(
 ) -> LastLayer:
     """Fit the last layer from the moments of rows ``[a, y]``, its inputs and targets.
 
-    By "ridge", "least_squares" or "gradient", in the first two cases with a ridge
-    towards the old weight. Bounds, if reductions are above 1, are those of the fitted
-    weight's gaps; the weight is the one within them with the smallest squared error.
-    `sizes` are those of `LayerMoments`.
+    The rows have n + k entries, the old `weight` is (k, n). `kind` is "ridge" (by
+    cross-validation), "least_squares" (the smallest ridge) or "gradient": ridges shrink
+    towards the old weight, gradient steps start there. Reductions above 1 bound the
+    gaps, relative to those of this fit; the result is then the weight within the bounds
+    whose squared error with the ridge is smallest. `sizes` are those of `LayerMoments`.
     """
+    # 1. Moments of the inputs, for the gaps, and the scatter S of inputs and targets.
     n = weight.shape[1]
     attributes = as_list(moments)
     inputs = LayerMoments(
@@ -101,42 +103,52 @@ def refit_last_layer(
         ],
         sizes,
     )
-    total = attributes[0]
-    S, weight_sum = _total_scatter(total), float(total.counts.sum())
-    n_rows = weight_sum
-    if sizes is not None:  # rows in effect: of a group W^2 / n is its sum of w^2
-        n_rows = weight_sum**2 / float((total.counts**2 / sizes[0]).sum())
+    moments_of_all = attributes[0]  # the groups of any attribute have all rows
+    S, counts = _total_scatter(moments_of_all), moments_of_all.counts
+    weight_sum = n_rows = float(counts.sum())
+    if sizes is not None:
+        # Kish's effective number of rows (sum w)^2 / sum w^2; the sizes of groups are
+        # such numbers too: sum w^2 of a group is counts^2 / sizes.
+        n_rows = weight_sum**2 / float((counts**2 / sizes[0]).sum())
+    # 2. Normal equations (W - W_old)(S_aa + ridge I) = S_ya - W_old S_aa, in the
+    #    eigenvectors of S_aa.
     values, vectors = np.linalg.eigh(S[:n, :n])
     values = np.maximum(values, 0.0)
-    # Normal equations for w - w_old: (S + ridge I)(w - w_old) = cross - S w_old.
     cross = (S[n:, :n] - weight @ S[:n, :n]) @ vectors
+    # 3. The ridge.
     ridge = MIN_RIDGE * float(values.mean())
     if kind == "ridge":
-        step = np.hstack([-weight, np.eye(len(weight))])
-        residual = float(((step @ S) * step).sum())
+        # The old weight's residuals are [-W_old, I] [a, y].
+        residual_map = np.hstack([-weight, np.eye(len(weight))])
+        residual = float(((residual_map @ S) * residual_map).sum())
         ridge = _cross_validated_ridge(values, (cross**2).sum(axis=0), residual, n_rows)
-    # Inputs that hardly vary relative to their mean squares keep the old weight.
-    mean_square = values.sum() + weight_sum * float(total.mean[:n] @ total.mean[:n])
-    smallest = 1e-6 * float(mean_square) / n
-    ridge = max(ridge, smallest) or 1.0
-    inverse = 1 / (values + ridge)
+    # Inputs that hardly vary relative to their mean squares keep the old weight. If all
+    # inputs are 0, any ridge has this effect.
+    mean = moments_of_all.mean
+    mean_square = values.sum() + weight_sum * float(mean[:n] @ mean[:n])
+    min_ridge = 1e-6 * float(mean_square) / n
+    ridge = max(ridge, min_ridge) or 1.0
+    # 4. The fit without bounds.
+    filters = 1 / (values + ridge)
     if kind == "gradient":
-        # Fifty epochs in batches of 256 rows.
+        # As many steps as fifty epochs in batches of 256 rows.
         n_steps = 50 * max(1, int(n_rows) // 256)
-        largest = max(float(values.max()), smallest) or 1.0
-        inverse = _gradient_steps(values, largest, n_steps)
-    fitted = weight + (cross * inverse) @ vectors.T
+        largest = max(float(values.max()), min_ridge) or 1.0
+        filters = _landweber_filters(values, largest, n_steps)
+    fitted = weight + (cross * filters) @ vectors.T
+    # 5. The smallest change dW within the bounds, in the norm
+    #    |dW (S_aa + ridge I)^(1/2)|: by its square the error with the ridge grows.
     bounds = GapBounds.build(fitted, inputs, reductions, noise_floor)
     converged = True
     if np.isfinite(bounds.limits).any():
-        # The smallest change of the ridge's objective: a small problem, solved well.
-        sizes = np.sqrt(values + ridge)
-        whitened, root = (fitted @ vectors) * sizes, vectors / sizes
+        scales = np.sqrt(values + ridge)
+        whitened, root = (fitted @ vectors) * scales, vectors / scales
+        # The problem is small: a tighter tolerance than the default costs little.
         solution = meet_bounds(fitted, whitened, root, inputs, bounds, tol=1e-4)
         fitted, converged = solution.weight, solution.converged
     return LastLayer(
         weight=fitted,
-        bias=total.mean[n:] - fitted @ total.mean[:n],
+        bias=mean[n:] - fitted @ mean[:n],
         gaps_before=inputs.gaps(weight),
         gaps_after=inputs.gaps(fitted),
         converged=converged,
@@ -148,10 +160,13 @@ def _cross_validated_ridge(
 ) -> float:
     """Ridge of the least generalised cross-validation error (Golub, Heath, Wahba 1979).
 
-    Given the eigenvalues of S, the squares of (cross - S w_old) along the eigenvectors,
-    and the sum of squared residuals of the old weight with the best bias.
+    `values` v_i are the eigenvalues of S_aa, `squares` c_i the squared right-hand side
+    of the normal equations along the eigenvectors, and `residual` is the sum of squared
+    residuals of the old weight with the best bias.
     """
-    # |y - A w|^2 / (N - 1 - df)^2, df = sum_i v_i / (v_i + ridge)
+    # Minimise RSS / (N - 1 - df)^2 over ten ridges a decade, where s_i is
+    # v_i / (v_i + ridge), df = sum_i s_i (1 more for the bias), and
+    # RSS = residual - sum_i (2 - s_i) c_i / (v_i + ridge).
     ridges = np.geomspace(MIN_RIDGE, 1e6, 81)[:, None] * (float(values.mean()) or 1.0)
     shrinkage = values / (values + ridges)
     residuals = residual - ((2 - shrinkage) * squares / (values + ridges)).sum(axis=1)
@@ -161,16 +176,18 @@ def _cross_validated_ridge(
 
 def _total_scatter(moments: GroupMoments) -> Array:
     """Sum of ``(x - mean)(x - mean)^T`` over the rows of all groups."""
+    # Within the groups, and between their means.
     offsets = moments.means - moments.mean
     between = (moments.counts[:, None] * offsets).T @ offsets
     total: Array = moments.scatters.sum(axis=0) + between
     return total
 
 
-def _gradient_steps(values: Array, largest: float, n_steps: int) -> Array:
-    """Inverse of the values that so many gradient steps of length 1 / largest reach.
+def _landweber_filters(values: Array, largest: float, n_steps: int) -> Array:
+    """Return what replaces 1 / v after gradient steps of length 1 / largest.
 
-    That is (1 - (1 - v / largest)^n_steps) / v, or n_steps / largest where v is zero.
+    Landweber's filter: (1 - (1 - v / largest)^n_steps) / v, and its limit
+    n_steps / largest at v = 0.
     """
     ratio = np.minimum(values / largest, 1.0)
     with np.errstate(divide="ignore"):

@@ -191,7 +191,7 @@ def _encode(
         # Labels and codes are gathered, features are not.
         X = PartitionedRows.of(X, persist=False)
         check_features(model, X, reset=True)
-        classes, label_parts = X.encode(y, name="y", what="label")
+        classes, label_parts = X.encode(y, name="y", noun="label")
         check_classification_targets(classes)
         model.classes_ = _check_two_classes(classes)
         model.groups_, code_parts = X.encode(sensitive_features)

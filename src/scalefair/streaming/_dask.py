@@ -52,17 +52,17 @@ class DaskParts(Parts):
         return len(self._keys)
 
     def map(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] = ()
+        self, function: Callable[..., Any], *args: Any, aligned: Sequence[Any] = ()
     ) -> DaskParts:
         task_type, ref, data = _node_types()
         graph = self._graph.copy()
-        for column in each:
+        for column in aligned:
             graph.update(column._graph)
         name = f"{getattr(function, '__name__', 'part')}-{uuid4().hex}"
         shared = f"shared-{name}"
         graph[shared] = data(shared, args)  # sent once, whatever the number of tasks
         run = functools.partial(_run, function)
-        columns = zip(self._keys, *(column._keys for column in each), strict=True)
+        columns = zip(self._keys, *(column._keys for column in aligned), strict=True)
         keys = [(name, i) for i in range(len(self))]
         for key, (part, *values) in zip(keys, columns, strict=True):
             graph[key] = task_type(key, run, ref(part), ref(shared), *map(ref, values))

@@ -178,7 +178,7 @@ class GroupMoments:
         sizes = [len(attribute.groups) for attribute in compared]
         moments: list[GroupMoments]
         if isinstance(X, PartitionedRows):
-            parts = X.map(_of_each_in_part, sizes, each=columns)
+            parts = X.map(_of_each_in_part, sizes, aligned=columns)
             moments = parts.reduce(cls._merge_each)
         elif len(compared) == 1:  # all groups occur: they need no search
             _, groups, codes = compared[0]

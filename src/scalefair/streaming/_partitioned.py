@@ -156,7 +156,7 @@ def is_partitioned(X: Any) -> bool:
     Parameters
     ----------
     X : object
-        Whatever it is.
+        Any object.
 
     Returns
     -------
@@ -226,35 +226,35 @@ class PartitionedRows:
             fields = X.n_features, X.dtype, X.is_sparse, X.nnz, X.feature_names
             return cls(X.parts(), X.lengths, *fields)
         parts = dask_rows(X)
-        parts = parts.map(_checked_part, each=[parts.like(range(len(parts)))])
+        parts = parts.map(_checked_part, aligned=[parts.like(range(len(parts)))])
         if persist:
             parts = parts.persist()
         if persist or not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
-            described = parts.map(_PartSummary.of).gather()
-        else:  # of a Dask array of known shape, without computing
+            summaries = parts.map(_PartSummary.of).gather()
+        else:  # a Dask array of known shape: nothing is computed, nnz is a bound
             n, is_sparse = X.shape[1], sparse.issparse(X._meta)
-            described = [
+            summaries = [
                 _PartSummary(m, n, m * n, X.dtype, is_sparse) for m in X.chunks[0]
             ]
-        lengths = [part.n_rows for part in described]
+        lengths = [part.n_rows for part in summaries]
         nonempty = np.flatnonzero(lengths).tolist()
         if not nonempty:
             raise ValueError("X has no rows in any partition.")
         # All parts must have the same columns, and be dense or sparse.
-        first = described[nonempty[0]]
+        first = summaries[nonempty[0]]
         for i in nonempty:
-            if described[i].kind != first.kind:
+            if summaries[i].kind != first.kind:
                 raise ValueError(
-                    f"Partition {i} of X has {described[i].kind}, partition "
+                    f"Partition {i} of X has {summaries[i].kind}, partition "
                     f"{nonempty[0]} has {first.kind}: all must have the same."
                 )
         return cls(
             parts.select(nonempty),
             np.array([lengths[i] for i in nonempty], np.int64),
             first.n_columns,
-            np.result_type(*{described[i].dtype for i in nonempty}),
+            np.result_type(*{summaries[i].dtype for i in nonempty}),
             first.is_sparse,
-            sum(described[i].nnz for i in nonempty),
+            sum(summaries[i].nnz for i in nonempty),
             column_names(X),
             lengths,
         )
@@ -276,16 +276,16 @@ class PartitionedRows:
         return [i for i, length in enumerate(lengths) if length]
 
     def map(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Parts] = ()
+        self, function: Callable[..., Any], *args: Any, aligned: Sequence[Parts] = ()
     ) -> Parts:
-        """Return the parts ``function(rows, *args, *one of each)``; errors name it.
+        """Return the parts ``function(rows, *args, *values)``; errors name the part.
 
         Parameters
         ----------
         function, *args : object
             As of `Parts.map`.
-        each : sequence of Parts
-            Columns as `split` or `encode` return them.
+        aligned : sequence of Parts
+            Cut as the rows are, as by `split` or `encode`: `values` are of the part.
 
         Returns
         -------
@@ -295,7 +295,7 @@ class PartitionedRows:
         starts, lengths = self.starts.tolist(), self.lengths.tolist()
         locations = self.parts.like(zip(self._numbers, starts, lengths, strict=True))
         run = functools.partial(_call_at_location, function, len(args))
-        return self.parts.map(run, *args, each=[locations, *each])
+        return self.parts.map(run, *args, aligned=[locations, *aligned])
 
     def rowwise(
         self,
@@ -303,7 +303,7 @@ class PartitionedRows:
         *args: Any,
         shape: tuple[int, ...] = (),
         dtype: DTypeLike = np.float64,
-        each: Sequence[Parts] = (),
+        aligned: Sequence[Parts] = (),
     ) -> Any:
         """Return what a function gives for each row, in the order of the rows.
 
@@ -313,7 +313,7 @@ class PartitionedRows:
             As for `map`; the function returns an array with an entry for each row.
         shape, dtype : tuple of int, and dtype
             Shape and type of one entry, numbers in float64 by default.
-        each : sequence of Parts
+        aligned : sequence of Parts
             As for `map`.
 
         Returns
@@ -321,7 +321,7 @@ class PartitionedRows:
         {ndarray, dask.array.Array} of shape (m,) + shape
             For a Dask collection a Dask array, not computed yet.
         """
-        values = self.map(function, *args, each=each)
+        values = self.map(function, *args, aligned=aligned)
         return values.stack(self.lengths.tolist(), shape, dtype)
 
     def split(self, values: NDArray[Any]) -> Parts:
@@ -344,7 +344,7 @@ class PartitionedRows:
         values: Any,
         *,
         name: str = "sensitive_features",
-        what: str = "group",
+        noun: str = "group",
         warn: bool = True,
     ) -> tuple[Any, Parts]:
         """Return the distinct values of a column, and the index of each row's.
@@ -355,8 +355,9 @@ class PartitionedRows:
             One for each row. Collections of unknown chunks must be cut as `X` is.
             Groups may have several columns, (m, n_attributes): each combination that
             occurs is one.
-        name, what : str
-            Name of the column and of one value, for messages; groups by default.
+        name, noun : str
+            Name of the column and of one value, for messages. Only a "group" may have
+            several columns.
         warn : bool, default=True
             Whether the user is warned of combinations of few rows.
 
@@ -367,7 +368,7 @@ class PartitionedRows:
         codes : Parts
             Indices of shape (n_rows of the part,), in a small type of integers.
         """
-        ((_, distinct, codes),) = self._encode(values, name, what, "joint", warn)
+        ((_, distinct, codes),) = self._encode(values, name, noun, "joint", warn)
         return distinct, codes
 
     def compared_attributes(
@@ -410,6 +411,7 @@ class PartitionedRows:
             lengths = self._dask_lengths
             column = dask_column(sample_weight, lengths, "sample_weight")
             values = column.map(np.asarray).gather()
+            # Rows of a reader have other parts: their total is checked below.
             for i, (part, n_rows) in enumerate(
                 zip(values, lengths or [], strict=False)
             ):
@@ -426,42 +428,43 @@ class PartitionedRows:
         return list(self._input_lengths or self.lengths)
 
     def _encode(
-        self, values: Any, name: str, kind: str, attributes: str, warn: bool
+        self, values: Any, name: str, noun: str, attributes: str, warn: bool
     ) -> list[Attribute]:
         """Attributes with codes that are cut as the rows are."""
         n_rows = self.shape[0]
         if is_dask(values):
-            encoded = self._encode_collection(values, name, kind, attributes, warn)
-        elif kind == "group":
+            encoded = self._encode_collection(values, name, noun, attributes, warn)
+        elif noun == "group":
             encoded = compared_attributes(values, n_rows, attributes, warn=warn)
         else:
-            values = check_values(values, name=name, noun=kind)
+            values = check_values(values, name=name, noun=noun)
             encoded = [Attribute(name, *encode_values(values, name=name))]
-        # Cut the codes as the rows are, which are where the rows are from now on.
         n_values = len(encoded[0].codes)
         if n_values != n_rows:
             raise ValueError(
-                f"{name} must have one {kind} per sample, got {n_values} {kind}s for "
+                f"{name} must have one {noun} per sample, got {n_values} {noun}s for "
                 f"{n_rows} samples."
             )
+        # Cut as the rows are, and kept by the same workers.
         return [
             Attribute(name, groups, self.split(_small_codes(groups, codes)).persist())
             for name, groups, codes in encoded
         ]
 
     def _encode_collection(
-        self, values: Any, name: str, kind: str, attributes: str, warn: bool
+        self, values: Any, name: str, noun: str, attributes: str, warn: bool
     ) -> list[Attribute]:
         """Attributes of a Dask collection, with codes in the memory of this process."""
-        # 1. Encode each part by itself: values stay where they are.
+        # 1. Encode each part by itself: values stay where they are. If X is a Dask
+        #    collection, too, lengths are compared.
         lengths = self._dask_lengths
-        parts = dask_column(values, lengths, name, several=kind == "group")
+        parts = dask_column(values, lengths, name, several=noun == "group")
         locations = [(i, None) for i in range(len(parts))]
         if lengths is not None:
             parts = parts.select(self._numbers)
             locations = list(zip(self._numbers, self.lengths.tolist(), strict=True))
         encoded_parts = parts.map(
-            _encode_part, name, kind, attributes, each=[parts.like(locations)]
+            _encode_part, name, noun, attributes, aligned=[parts.like(locations)]
         ).gather()
         # 2. All parts must have the same columns.
         names = encoded_parts[0][0]
@@ -472,7 +475,7 @@ class PartitionedRows:
                     f"and {listed(other_names, repr)} in another: all must have the "
                     "same."
                 )
-        # 3. Codes by the values of all parts.
+        # 3. Map the codes of each part to the values of all parts.
         encoded = []
         for column in zip(*(columns for _, columns in encoded_parts), strict=True):
             distinct = np.concatenate([part.groups for part in column])
@@ -482,7 +485,7 @@ class PartitionedRows:
                 for _, groups, part_codes in column
             ]
             encoded.append(Attribute(column[0].name, distinct, np.concatenate(codes)))
-        if kind == "group":
+        if noun == "group":
             check_are_groups(encoded)
         if warn and len(names) > len(encoded):  # combinations of several columns
             _, groups, codes = encoded[0]
@@ -542,35 +545,35 @@ def _checked_part(block: Any, number: int) -> Any:
 
 
 def _encode_part(
-    values: Any, name: str, kind: str, attributes: str, location: tuple[int, int | None]
+    values: Any, name: str, noun: str, attributes: str, location: tuple[int, int | None]
 ) -> tuple[list[str], list[Attribute]]:
     """Encode the values of a part by themselves; names of all columns come first."""
     number, n_rows = location
     names: list[str] = []
     with _naming_partition(number):
-        if kind == "group":
+        if noun == "group":
             encoded = encode_attributes(values)
             names = [attribute.name for attribute in encoded]
             if attributes == "joint":
                 encoded = [Attribute(name, *join_attributes(encoded))]
         else:
-            values = check_values(values, name=name, noun=kind)
+            values = check_values(values, name=name, noun=noun)
             encoded = [Attribute(name, *encode_values(values, name=name))]
-    _check_length(len(encoded[0].codes), n_rows, number, name, kind)
+    _check_length(len(encoded[0].codes), n_rows, number, name, noun)
     return names, [a._replace(codes=_small_codes(a.groups, a.codes)) for a in encoded]
 
 
 def _check_length(
-    n_values: int, n_rows: int | None, number: int, name: str, kind: str
+    n_values: int, n_rows: int | None, number: int, name: str, noun: str
 ) -> None:
     """Raise a ValueError for a partition that has not one value for each row."""
     if n_rows is not None and n_values != n_rows:
         raise ValueError(
-            f"Partition {number} of {name} has {n_values} {kind}s for {n_rows} "
+            f"Partition {number} of {name} has {n_values} {noun}s for {n_rows} "
             "rows of X."
         )
 
 
 def _small_codes(groups: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
-    """Codes of groups in a small type of integers."""
+    """Codes in the smallest signed type that holds the number of groups."""
     return codes.astype(np.min_scalar_type(-max(len(groups), 1)))

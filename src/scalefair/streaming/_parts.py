@@ -30,9 +30,9 @@ class Parts(ABC):
 
     @abstractmethod
     def map(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] = ()
+        self, function: Callable[..., Any], *args: Any, aligned: Sequence[Any] = ()
     ) -> Parts:
-        """Return the parts ``function(part, *args, *[column[i] for column in each])``.
+        """Return the parts ``function(part, *args, *[other[i] for other in aligned])``.
 
         Parameters
         ----------
@@ -40,13 +40,13 @@ class Parts(ABC):
             Of the module level, to be sent to other processes when a result is wanted.
         *args : object
             The same for all parts.
-        each : sequence of Parts
-            Columns, of the same class and number of parts.
+        aligned : sequence of Parts
+            Of the same class and number of parts; part i of each goes to part i.
         """
 
     @abstractmethod
     def like(self, values: Iterable[Any]) -> Parts:
-        """Return parts of this class with these values, for example columns of `map`.
+        """Return parts of this class with these values, to be `aligned` in `map`.
 
         Parameters
         ----------
@@ -124,9 +124,9 @@ class LocalParts(Parts):
         return iter(self._read())
 
     def map(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] = ()
+        self, function: Callable[..., Any], *args: Any, aligned: Sequence[Any] = ()
     ) -> LocalParts:
-        read = functools.partial(_mapped, self, function, args, each)
+        read = functools.partial(_mapped, self, function, args, aligned)
         return LocalParts(read, self._n_parts, self._progress)
 
     def like(self, values: Iterable[Any]) -> LocalParts:
@@ -163,8 +163,8 @@ def _mapped(
     parts: LocalParts,
     function: Callable[..., Any],
     args: tuple[Any, ...],
-    columns: Sequence[Any],
+    aligned: Sequence[Any],
 ) -> Iterator[Any]:
     """Call a function on the parts as they are read."""
-    for part, *values in zip(parts, *columns, strict=True):
+    for part, *values in zip(parts, *aligned, strict=True):
         yield function(part, *args, *values)
