@@ -144,7 +144,7 @@ def test_rows_in_parts_and_moments_are_rows_in_memory(tmp_path, monkeypatch):
     assert_as_expected(FairPCA.from_moments(pca.moments_, n_components=R))
     monkeypatch.setattr(_moments, "MAX_JOINT_BYTES", 0)  # of many combinations
     many = groups.assign(id=np.arange(len(X)) % 40, other=np.arange(len(X)) // 10)
-    by_attribute = GroupMoments._of_each(X, encode_attributes(many))
+    by_attribute = GroupMoments._by_attribute(X, encode_attributes(many))
     for name, moments in zip(many, by_attribute, strict=True):
         alone = GroupMoments.from_data(X, many[name])
         np.testing.assert_array_equal(moments.scatters, alone.scatters)

@@ -28,7 +28,7 @@ W = RNG.standard_normal((3, 4))
 
 
 def moments_of(*names):
-    moments = GroupMoments._compared(X, PEOPLE[list(names)], "each")
+    moments = GroupMoments._from_attributes(X, PEOPLE[list(names)], "each")
     return moments if len(moments) > 1 else moments[0]
 
 

@@ -74,7 +74,7 @@ def fetch_bank_marketing(
     return _table_bunch(columns, groups, table.integers("y"))
 
 
-_CALL_NUMBERS = (
+_CALL_NUMERIC = (
     "age duration campaign pdays previous emp.var.rate cons.price.idx cons.conf.idx "
     "euribor3m nr.employed"
 )
@@ -121,7 +121,7 @@ def fetch_bank_additional(files: Files, *, preprocess: bool = True) -> Bunch:
     fetch_bank_marketing : The calls as the papers on fair PCA use them.
     """
     table = files.table("bank-additional-full.csv", sep=";")
-    columns = {name: table.numbers(name) for name in _CALL_NUMBERS.split()}
+    columns = {name: table.numbers(name) for name in _CALL_NUMERIC.split()}
     age = columns["age"]
     if preprocess:
         columns = {name: standardise(x) for name, x in columns.items()}
@@ -133,7 +133,8 @@ def fetch_bank_additional(files: Files, *, preprocess: bool = True) -> Bunch:
     return _table_bunch(columns, groups, is_deposit.astype(np.int64))
 
 
-# Columns that share one unit, and in the multi-group papers one standard deviation.
+# Columns that share one unit, and in the multi-group papers one standard deviation:
+# five by themselves, then three quantities in each of six months.
 _CREDIT_BLOCKS = [
     *(["EDUCATION"], ["SEX"], ["LIMIT_BAL"], ["MARRIAGE"], ["AGE"]),
     *([f"{name}{i}" for i in range(1, 7)] for name in ("PAY_", "BILL_AMT", "PAY_AMT")),
@@ -166,7 +167,7 @@ def fetch_credit_default(
     check_option("n_groups", n_groups, (2, 3, 4, 6))
     table = files.table("default_degree.csv", header=2)
     blocks = _CREDIT_BLOCKS
-    if n_groups == 2:  # each column by itself, the default one of them
+    if n_groups == 2:  # each column by itself, without EDUCATION, and the default
         blocks = [[name] for block in blocks[1:] for name in block] + [[_DEFAULT]]
     columns: Columns = {}
     for names in blocks:
@@ -176,13 +177,15 @@ def fetch_credit_default(
         elif preprocess:
             block = block / (block.std(ddof=1) or 1.0)
         columns |= dict(zip(names, block.T, strict=True))
-    # Groups by education, and by sex for four and six.
+    # Groups by education, 3 being high school. For four and six groups also by sex; of
+    # four, high school is among the others.
     education = table.integers("EDUCATION")
-    school = np.where((education == 3) & (n_groups != 4), "high school", "other")
-    groups = np.where(education <= 2, "college", school)
     if n_groups == 2:
         groups = np.where(education <= 1, "graduate school", "other")
-    elif n_groups != 3:
+    else:
+        school = np.where((education == 3) & (n_groups != 4), "high school", "other")
+        groups = np.where(education <= 2, "college", school)
+    if n_groups >= 4:
         sex = np.where(table.integers("SEX") == 1, "man, ", "woman, ")
         groups = np.char.add(sex, groups)
     return _table_bunch(columns, groups, table.integers(_DEFAULT))
@@ -190,7 +193,7 @@ def fetch_credit_default(
 
 # -- Law students, and defendants ----------------------------------------------------
 
-_GRADES = "decile1b decile3 lsat ugpa zfygpa zgpa fulltime fam_inc male tier"
+_LAW_FEATURES = "decile1b decile3 lsat ugpa zfygpa zgpa fulltime fam_inc male tier"
 
 
 @fetcher("lsac-law-school")
@@ -211,7 +214,7 @@ def fetch_law_school(files: Files, *, preprocess: bool = True) -> Bunch:
         - target : ndarray of int, shape (20798,), 1 if the student passed the exam
     """
     table = files.table("law_school_clean.csv")
-    columns = {name: table.numbers(name) for name in _GRADES.split()}
+    columns = {name: table.numbers(name) for name in _LAW_FEATURES.split()}
     if preprocess:
         columns = {name: standardise(x) for name, x in columns.items()}
     groups = table.categories("race", ("Non-White", "White"))
@@ -328,8 +331,9 @@ def fetch_compas(
 
 # -- Incomes of the census, as binary features ---------------------------------------
 
-# The 123 columns in order. Numbers of the census are cut into ranges.
-_COLUMNS = """
+# The 123 columns in order: each attribute with its categories. Numbers of the census
+# are cut into ranges.
+_A9A_COLUMNS = """
 age: 17-25 26-32 33-40 41-49 50-90
 workclass: Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov
   Without-pay Never-worked
@@ -369,11 +373,12 @@ def fetch_a9a(files: Files) -> Bunch:
         - data_test, target_test, sensitive_features_test : of the 16,281 test rows
         - feature_names : list of str, such as "workclass=Private"
     """
-    attributes = re.findall(r"(\S+):([^:]*)(?=\n)", _COLUMNS)
+    # A name and a colon, then categories up to the line of the next name.
+    attributes = re.findall(r"(\S+):([^:]*)(?=\n)", _A9A_COLUMNS)
     names = [
         f"{name}={c}" for name, categories in attributes for c in categories.split()
     ]
-    train, test = (_read(files.path(name), names) for name in ("a9a", "a9a.t"))
+    train, test = (_read_a9a(files.path(name), names) for name in ("a9a", "a9a.t"))
     return Bunch(
         data=train[0],
         target=train[1],
@@ -385,7 +390,7 @@ def fetch_a9a(files: Files) -> Bunch:
     )
 
 
-def _read(path: Path, names: list[str]) -> tuple[sparse.csr_array, Ints, Strings]:
+def _read_a9a(path: Path, names: list[str]) -> tuple[sparse.csr_array, Ints, Strings]:
     """Return rows, target and groups of one file."""
     with reading(path, PUBLISHED):
         X, labels = load_svmlight_file(str(path), n_features=len(names))
@@ -536,6 +541,7 @@ def symmetric_graph(
                 f"an edge names node {nodes[is_unknown][0]}, but the nodes are "
                 f"numbered 0 to {n_nodes - 1}."
             )
+    # Each edge in both directions.
     is_no_loop = source != target
     index_type = sparse.get_index_dtype(maxval=max(n_nodes, 2 * source.size))
     ends = [nodes[is_no_loop].astype(index_type) for nodes in (source, target)]

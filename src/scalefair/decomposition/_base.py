@@ -49,6 +49,7 @@ from scalefair.streaming import (
 Array = NDArray[np.float64]
 Counts = NDArray[Any]  # rows of each group, or sums of their weights
 
+# The method that an error message recommends for a single group.
 _WITHOUT_GROUPS = "sklearn.decomposition.PCA"
 
 TEXTS = {
@@ -296,25 +297,25 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _fit_rows(self, X: Any, compared: list[Attribute], weights: Any) -> str | None:
         """Fit checked rows; return a warning for the user, if any."""
-        return self._fit_moments(GroupMoments._of_each(X, compared, weights))
+        return self._fit_moments(GroupMoments._by_attribute(X, compared, weights))
 
     def _fit_moments(self, by_attribute: list[GroupMoments]) -> str | None:
         """Fit the moments of each attribute; return a warning for the user, if any."""
+        # There are no rows, so no codes either: neither function below reads them.
         compared = [
-            Attribute(f"{j}", moments.groups, moments.counts)
+            Attribute(f"{j}", moments.groups, codes=None)
             for j, moments in enumerate(by_attribute)
         ]
         check_compared(compared, _WITHOUT_GROUPS)
         self.groups_, self.mean_ = fitted_groups(compared), by_attribute[0].mean
-        # Covariances of all groups, one attribute at a time: no second copy of all.
         counts = np.concatenate([moments.counts for moments in by_attribute])
         if len(by_attribute) == 1:
             C = by_attribute[0].covariances(self.centering)
         else:
-            C, start = np.empty((len(counts), *by_attribute[0].scatters.shape[1:])), 0
-            for moments in by_attribute:
-                stop = start + len(moments.counts)
-                C[start:stop], start = moments.covariances(self.centering), stop
+            # One attribute at a time: never a second copy of all covariances.
+            C = np.empty((len(counts), *by_attribute[0].scatters.shape[1:]))
+            for moments, part in zip(by_attribute, self._by_attribute(C), strict=True):
+                part[...] = moments.covariances(self.centering)
         return self._fit_basis(C, counts)
 
     @abstractmethod
@@ -339,20 +340,22 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         traces: Array,
         best: Array,
     ) -> Array:
-        """Store the columns of an orthonormal basis, rotated to the axes of PCA.
+        """Store an orthonormal basis U (n, r), rotated to the axes of PCA.
 
-        Of each group: `compressed` is ``basis.T @ C_g @ basis``, `counts` its rows,
+        Of each group: `compressed` (G, r, r) is ``U.T @ C_g @ U``, `counts` its rows,
         `traces` those of C_g, `best` the sums of C_g's r largest eigenvalues. Returns
-        the losses.
+        the losses (G,).
         """
-        # 1. Principal axes for all rows in the span of the basis, largest first.
+        # 1. Eigenvectors of U.T @ C @ U, with C the mean covariance of all rows. The
+        # losses are those of the span: a rotation leaves them as they are.
         shares = counts / counts.sum()
         values, axes = np.linalg.eigh(np.tensordot(shares, compressed, axes=1))
-        components = (basis @ axes).T[::-1]
+        components = (basis @ axes).T[::-1]  # largest first
         # 2. Signs as scikit-learn's: the entry largest in modulus is positive.
         peaks = np.abs(components).argmax(axis=1)
         components *= np.sign(components[np.arange(len(peaks)), peaks])[:, None]
-        # 3. Losses and errors. Both are sums of squares: negative values are rounding.
+        # 3. Losses best - Tr(U.T C_g U) and errors Tr(C_g) - Tr(U.T C_g U). Both are
+        # >= 0: negative values are rounding.
         captured = np.trace(compressed, axis1=1, axis2=2)
         self.components_ = np.ascontiguousarray(components)
         self.explained_variance_ = np.maximum(values[::-1], 0.0)
@@ -364,7 +367,7 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
 
 def _joined(column: Any) -> NDArray[Any]:
-    """Codes or weights of all rows, also of rows in parts."""
+    """Codes or weights of all rows, the parts of partitioned rows concatenated."""
     return np.concatenate(column.gather()) if isinstance(column, Parts) else column
 
 
@@ -375,6 +378,7 @@ def _project(X: Any, mean: Array, components: Array) -> NDArray[Any]:
     with ignore_fp_warnings():
         for rows, block in row_blocks(X):
             if sparse.issparse(block):
+                # Subtracting first would fill in the zeros.
                 scores[rows] = block @ components - offset
             else:  # subtract first: a large mean would cancel
                 scores[rows] = (block - mean) @ components

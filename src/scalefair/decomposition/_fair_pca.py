@@ -236,7 +236,7 @@ class FairPCA(BaseGroupPCA):
         is_first = "moments_" not in fitted
         X = self._check_rows(X, reset=is_first)
         self._check_rank(X.shape[1])
-        moments = GroupMoments._compared(
+        moments = GroupMoments._from_attributes(
             X, sensitive_features, self.attributes, sample_weight
         )
         if not is_first:
@@ -267,7 +267,9 @@ class FairPCA(BaseGroupPCA):
         if cheaper == "gram" and sparse.issparse(X):
             n_bytes = 8 * n_groups * X.shape[1] ** 2
             if n_bytes <= X.data.nbytes + X.indices.nbytes:
-                return super()._fit_moments(GroupMoments._of_each(X, compared, weights))
+                return super()._fit_moments(
+                    GroupMoments._by_attribute(X, compared, weights)
+                )
         # 2. Products with the rows, by an operator for any weights of the groups.
         operator: GroupCovariance | OverlappingCovariance
         codes = compared[0].codes

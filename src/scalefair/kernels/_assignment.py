@@ -1,4 +1,9 @@
-"""Rows assigned to columns: at prices, by a min-cost flow, to their nearest centres."""
+"""Assignment of rows to columns: dual functions, a min-cost flow, nearest centres.
+
+Row i of kind s in column j costs ``C[i, j] + prices[s, j]``. The kind is the group of
+the row, or its combination of groups; the prices are multipliers of the constraints on
+the counts (h, k) of the h kinds in the k columns.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +18,11 @@ from scalefair._rounding import TINY
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import Float64Array, IntArray, read_only
 
-# Cheapest moves that are kept of each group between two columns: when these are used
-# up, the rows are searched again.
+# Cheapest moves that are kept of each kind between two columns. More of them take more
+# memory; fewer are used up sooner, and then all rows are searched again.
 N_KEPT_MOVES = 32
+# Shares exp(-x) of a row for x from here on, below 1.2e-7, are left out.
+MAX_EXPONENT = 16.0
 # Sums over centres are formed in at most this many parts of the rows, whatever the
 # number of threads, and added in their order: the last digits are always the same.
 N_PARTS = 64
@@ -59,7 +66,8 @@ def smoothed_minima(
 def _smoothed_chunk(C, row_weights, prices, temperature, count, curvature):
     """Sum of smoothed minima of rows of one kind; overwrites its derivatives."""
     n_columns = C.shape[1]
-    weights, active = np.empty(n_columns), np.empty(n_columns, np.int64)
+    costs, shares = np.empty(n_columns), np.empty(n_columns)
+    active = np.empty(n_columns, np.int64)  # columns with a share, in order
     count[:] = 0.0
     curvature[:] = 0.0
     total = 0.0
@@ -68,34 +76,35 @@ def _smoothed_chunk(C, row_weights, prices, temperature, count, curvature):
         # Step 1: the plain minimum.
         best, minimum = 0, np.inf
         for j in range(n_columns):
-            weights[j] = C[i, j] + prices[j]
-            if weights[j] < minimum:
-                best, minimum = j, weights[j]
+            costs[j] = C[i, j] + prices[j]
+            if costs[j] < minimum:
+                best, minimum = j, costs[j]
         total += row_weight * minimum
-        # Step 2: weights exp(-(value - minimum) / t), those below 1e-7 left out.
-        n_active, sum_of_weights = 0, 0.0
+        # Step 2: shares exp(-(cost - minimum) / t), divided by their sum. They are at
+        # most 1: none overflows.
+        n_active, sum_of_shares = 0, 0.0
         if temperature > 0.0:
             for j in range(n_columns):
-                exponent = (weights[j] - minimum) / temperature
-                if exponent < 16.0:
-                    weights[j] = math.exp(-exponent)
-                    sum_of_weights += weights[j]
+                exponent = (costs[j] - minimum) / temperature
+                if exponent < MAX_EXPONENT:
+                    shares[j] = math.exp(-exponent)
+                    sum_of_shares += shares[j]
                     active[n_active] = j
                     n_active += 1
         if n_active < 2:
             count[best] += row_weight
             continue
-        total -= row_weight * temperature * math.log(sum_of_weights)
+        total -= row_weight * temperature * math.log(sum_of_shares)
         for e in range(n_active):
-            weights[active[e]] /= sum_of_weights
+            shares[active[e]] /= sum_of_shares
         # Step 3: gradient q, minus the Hessian (diag(q) - q q') / t, lower half.
         for e in range(n_active):
             a = active[e]
-            share = row_weight * weights[a]
-            count[a] += share
-            curvature[a, a] += share
+            weight = row_weight * shares[a]
+            count[a] += weight
+            curvature[a, a] += weight
             for f in range(e + 1):
-                curvature[a, active[f]] -= share * weights[active[f]]
+                curvature[a, active[f]] -= weight * shares[active[f]]
     for a in range(n_columns):
         for b in range(a + 1):
             curvature[a, b] /= max(temperature, TINY)
@@ -115,16 +124,16 @@ def round_minima(
 ) -> None:
     """Give each row one column, with sums near those of the smoothed minima.
 
-    A row pays the sum of the `prices` (h, k) of its `sets` (n, m), at which it has
-    shares of the columns (`smoothed_minima`). It goes whole to that in which sums of
-    shares, by sets, have run ahead most of the rows given to it so far: errors are
-    carried from row to row in their `order`, and stay below a few rows. Overwrites
-    `labels`.
+    Error diffusion. A row belongs to `sets` (n, m) and pays the sum of their `prices`
+    (h, k), at which it has shares of the columns (`smoothed_minima`). The deficit of a
+    set in a column is the sum of its shares so far minus the rows given. In their
+    `order`, each row goes to the column with the largest deficit, summed over its sets:
+    deficits stay below a few rows. Overwrites `labels`.
     """
     k = C.shape[1]
-    ahead, shares = np.zeros(prices.shape), np.empty(k)
+    deficits, shares = np.zeros(prices.shape), np.empty(k)
     for i in order:
-        # Step 1: the shares, those below 1e-7 left out.
+        # Step 1: the shares, up to the factor `total`, from the costs.
         minimum, total = np.inf, 0.0
         for j in range(k):
             shares[j] = C[i, j]
@@ -133,20 +142,20 @@ def round_minima(
             minimum = min(minimum, shares[j])
         for j in range(k):
             exponent = (shares[j] - minimum) / max(temperature, TINY)
-            shares[j] = math.exp(-exponent) if exponent < 16.0 else 0.0
+            shares[j] = math.exp(-exponent) if exponent < MAX_EXPONENT else 0.0
             total += shares[j]
-        # Step 2: the column that is the most behind.
-        best, largest_lead = -1, -np.inf
+        # Step 2: the column with the largest deficit, this row's shares included.
+        best, largest = -1, -np.inf
         for j in range(k):
             if shares[j] > 0.0:
-                lead = 0.0
+                deficit = 0.0
                 for s in sets[i]:
-                    ahead[s, j] += row_weights[i] * shares[j] / total
-                    lead += ahead[s, j]
-                if lead > largest_lead:
-                    best, largest_lead = j, lead
+                    deficits[s, j] += row_weights[i] * shares[j] / total
+                    deficit += deficits[s, j]
+                if deficit > largest:
+                    best, largest = j, deficit
         for s in sets[i]:
-            ahead[s, best] -= row_weights[i]
+            deficits[s, best] -= row_weights[i]
         labels[i] = best
 
 
@@ -205,12 +214,13 @@ def share_ties(
 def largest_fair_set(
     gains: Float64Array, low: IntArray, high: IntArray, min_size: int, counts: IntArray
 ) -> float:
-    """Most that `min_size` rows or more gain if their counts are within bounds.
+    """Largest gain of a set of at least `min_size` rows with counts within bounds.
 
-    `gains` (h, m + 1) are those of the rows of each group, falling, -inf where there is
-    none; `low` and `high` (h, m) bound the counts by the size of the set, from 1.
-    Overwrites `counts` (h,) with those of the best set. Exact: for each size sums of
-    falling gains are concave, so the next largest gain is always the one to add.
+    `gains` (h, m + 1) are those of the rows of each group in decreasing order, -inf
+    after the last row. Column ``size - 1`` of `low` and `high` (h, m) bounds the counts
+    in a set of that size. Overwrites `counts` (h,) with those of the best set. Exact:
+    sums of decreasing gains are concave, so that for each size the greedy choice, the
+    next largest gain, is optimal.
     """
     h, m = low.shape
     best, chosen = -np.inf, np.empty(h, np.int64)
@@ -230,7 +240,7 @@ def largest_fair_set(
                     r < 0 or gains[s, chosen[s]] > gains[r, chosen[r]]
                 ):
                     r = s
-            if r < 0:
+            if r < 0:  # no set of this size is within the bounds
                 break
             value += gains[r, chosen[r]]
             chosen[r] += 1
@@ -265,15 +275,17 @@ def min_cost_flow(
     number of paths, -1 if there is none from a surplus to a deficit.
     """
     (h, k), n = prices.shape, C.shape[0]
-    # Rows of each (kind, column), in doubly linked lists.
+    # Rows of each (kind, column), in doubly linked lists: the first row of each list,
+    # and of each row the next and the previous one, -1 for none.
     rows = np.full((h, k), -1), np.full(n, -1), np.full(n, -1)
     counts = np.zeros((h, k), np.int64)
     for i in range(n):
         counts[kinds[i], labels[i]] += 1
         _push(i, kinds[i], labels[i], rows)
-    # Of each kind from a to b, the cheapest moves: costs, rows, how many there are (-1:
-    # not searched yet), and what all other moves cost at least.
-    # In all they take 128 MiB at most: fewer are kept of many columns.
+    # Of each kind from a to b, the cheapest moves in a sorted list: costs, rows, the
+    # length of the list (-1: not searched yet), and `floor`, a lower bound on the costs
+    # of all moves that are not in it. Of many columns fewer are kept: costs and rows
+    # take 128 MiB at most, but for lists of two.
     n_kept = max(2, min(N_KEPT_MOVES, 2**23 // (h * k * k)))
     moves = (
         np.empty((h, k, k, n_kept)),
@@ -315,7 +327,8 @@ def min_cost_flow(
             counts[s, a] -= 1
             counts[s, b] += 1
             _offer_moves(C, i, s, b, moves)
-        # Step 4: prices that keep all reduced lengths >= 0 (their equation 9.7).
+        # Step 4: prices that keep all reduced lengths >= 0, and make those on the path
+        # zero. Nodes that the search did not finish are at least as far as the end.
         for v in range(h * k):
             prices[v // k, v % k] -= min(distance[v], distance[end])
         n_paths += 1
@@ -327,7 +340,8 @@ def _shortest_path(
 ):
     """Dijkstra's algorithm from a surplus to the nearest deficit, -1 if none.
 
-    It stops there: of many columns few are visited.
+    It stops there: of many columns few are visited. Reduced lengths are negative by
+    rounding only, and cut off at zero.
     """
     (h, k), (distance, parent) = prices.shape, paths
     done = np.zeros(h * k, np.bool_)
@@ -372,7 +386,8 @@ def _cheapest_move(C, s, a, b, labels, rows, moves):
     first, after, _ = rows
     n_moves, floor = moves[2], moves[3]
     costs, movers = moves[0][s, a, b], moves[1][s, a, b]
-    # Step 1: drop rows at the head that have left a since they were listed.
+    # Step 1: drop rows at the head that have left a since they were listed. Others in
+    # the list may have left, too: only the head is used.
     while n_moves[s, a, b] > 0 and labels[movers[0]] != a:
         n_moves[s, a, b] -= 1
         for e in range(n_moves[s, a, b]):
@@ -402,7 +417,7 @@ def _offer_moves(C, i, s, b, moves):
         if j == b or size == -1 or value >= floor[s, b, j]:
             continue
         costs, movers = moves[0][s, b, j], moves[1][s, b, j]
-        if (movers[:size] == i).any():  # it had left and is back
+        if (movers[:size] == i).any():  # it left and is back: its entry is still there
             continue
         if size == len(costs):  # the last one drops out, or the row itself
             floor[s, b, j] = max(value, costs[size - 1])
@@ -413,7 +428,7 @@ def _offer_moves(C, i, s, b, moves):
 
 @cached_njit(nogil=True)
 def _insert(costs, movers, size, cost, row):
-    """Insert into a sorted list, of which the last drops out; return its new size."""
+    """Insert into a sorted list, the last drops out of a full one; return the size."""
     position = min(size, len(costs) - 1)
     while position > 0 and costs[position - 1] > cost:
         costs[position], movers[position] = costs[position - 1], movers[position - 1]
@@ -470,8 +485,8 @@ def nearest_centres(
     blas=True,
 )
 def _nearest(rows, centres, squares, sums, counts, losses):
+    """Share the parts of the rows among the threads; pieces stay in the cache."""
     n, n_parts = rows[0].shape[0], sums.shape[0]
-    # Parts by sizes alone, each with sums of its own; pieces that stay in the cache.
     for part in numba.prange(n_parts):
         end = n * (part + 1) // n_parts
         for start in range(n * part // n_parts, end, ROWS_PER_PRODUCT):
@@ -482,10 +497,11 @@ def _nearest(rows, centres, squares, sums, counts, losses):
 
 @cached_njit(nogil=True, fastmath={"reassoc"})
 def _nearest_chunk(rows, centres, squares, start, stop, totals):
+    """Label rows `start` to `stop`, and add them to the totals of their part."""
     X, weights = rows[0][start:stop], rows[1][start:stop]
     labels, distances = rows[2][start:stop], rows[3][start:stop]
     (sums, counts, losses), n = totals, stop - start
-    # Step 1: two smallest of |c|^2 - 2 c'x, the distances but for |x|^2.
+    # Step 1: the two smallest of |c|^2 - 2 c'x, the squared distances less |x|^2.
     products = np.dot(centres, X.T)
     minima, second_minima = np.full(n, np.inf), np.full(n, np.inf)
     best = np.zeros(n, np.int64)
@@ -504,7 +520,7 @@ def _nearest_chunk(rows, centres, squares, start, stop, totals):
             square += X[i, c] * X[i, c]
             sums[j, c] += weight * X[i, c]
         labels[i] = j
-        distances[i] = max(minima[i] + square, 0.0)
+        distances[i] = max(minima[i] + square, 0.0)  # below zero is rounding
         counts[j] += weight
         losses[j] += weight * (second_minima[i] - minima[i])
 
@@ -529,6 +545,7 @@ def capped_distances(
 
 @parallel(lambda X, centres, *_: X.size + centres.size * len(X) * 0.2)
 def _capped(X, centres, caps, weights, out, sums):
+    """Share the parts of the rows among the threads."""
     n, n_parts = X.shape[0], sums.shape[0]
     for part in numba.prange(n_parts):
         first, end = n * part // n_parts, n * (part + 1) // n_parts
@@ -537,6 +554,7 @@ def _capped(X, centres, caps, weights, out, sums):
 
 @cached_njit(nogil=True, fastmath={"reassoc"})
 def _capped_part(X, centres, caps, weights, out, sums, first, end):
+    """Overwrite the columns `first` to `end` of `out`, and add up its rows."""
     for i in range(first, end):
         for j in range(centres.shape[0]):
             square = 0.0

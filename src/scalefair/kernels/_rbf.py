@@ -1,5 +1,8 @@
 """Product of a Gaussian kernel matrix with a dense block of vectors.
 
+The caller scales the features, ``p = sqrt(gamma / log(2)) x``, so that the kernel
+``exp(-gamma |x_i - x_j|^2)`` is :math:`2^{-|p_i - p_j|^2}`: powers of two are cheap.
+
 The matrix is not stored: it is computed tile by tile. Each tile is used for two
 products, one for its rows and one, transposed, for its columns. Pairs of row blocks are
 scheduled in rounds, as in a round-robin tournament: the pairs of a round share no
@@ -25,9 +28,9 @@ TILE_POINTS = 256
 
 
 def rbf_tiles(points: FloatArray) -> FloatArray:
-    """Cut points of shape (n, d) into blocks of 256, (n_blocks, d, 256).
+    """Cut points (n, d) into blocks of 256, transposed: (n_blocks, d, 256).
 
-    Zeros after the last point.
+    The last block is filled up with zeros.
     """
     n, d = points.shape
     tiles = np.zeros((-(-n // TILE_POINTS), d, TILE_POINTS), points.dtype)
@@ -63,8 +66,9 @@ def rbf_matmat(
     n_workers = numba.get_num_threads()
     tile_buffers = np.empty((n_workers, TILE_POINTS**2), X.dtype)
     product_buffers = np.empty((n_workers, TILE_POINTS * X.shape[1]), X.dtype)
+    # First beta out - alpha shift X, to which the pairs of blocks are added.
     if beta == 0:
-        out.fill(0)
+        out.fill(0)  # it may hold NaN
     combine(out, beta, out, -alpha * shift, X)
     X = read_only(X)
     for r in range(n_rounds):
@@ -113,16 +117,18 @@ def _squared_distances(P, Q, i, T):
             T[3, j] += (P[f, i + 3] - p) ** 2
 
 
-# 2^-t = 2^f 2^i with the integer i nearest to -t and f = -t - i. The sum of -t and a
-# large number has i in its last bits: shifted to the position of the exponent, they
-# multiply 2^f. This is compiled to vector instructions, unlike calls of exp.
+# 2^-t = 2^f 2^i with the integer i nearest to -t and f = -t - i. In the sum of -t and
+# 1.5 * 2^nmant (nmant bits of the mantissa) the last bit is worth one, so that the sum
+# is rounded to i, and has i in its last bits. Shifted to the position of the exponent,
+# and added to the bits of 2^f, they multiply it by 2^i. This is compiled to vector
+# instructions, unlike calls of exp.
 def _power_of_two(t):
     """Overwrite ``t >= 0`` with ``2**-t``, to about one unit in the last place."""
     raise NotImplementedError
 
 
 def _make_power(real, integer, n_terms):
-    """Return `_power_of_two` for one type."""
+    """Return `_power_of_two` for one type and the integer type of the same size."""
     info = np.finfo(real)
     smallest_exponent = real(info.minexp)
     mantissa_bits = integer(info.nmant)
@@ -140,7 +146,7 @@ def _make_power(real, integer, n_terms):
             for k in range(1, n_terms):  # Horner's rule for 2^f
                 power = real(power * f + coefficients[k])
             mantissa = real(power)
-            exponent = integer(z.view(integer) << mantissa_bits)
+            exponent = integer(z.view(integer) << mantissa_bits)  # i, the rest is lost
             bits = integer(mantissa.view(integer) + exponent)
             t[j] = bits.view(real) if s > smallest_exponent else 0
 
@@ -174,7 +180,7 @@ def _add(out, product, alpha):
 
 @cached_njit(nogil=True)
 def _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer):
-    """Add to `out` the products of a tile of the kernel and of its transpose."""
+    """Add to `out` the products of the tile (row, column) and of its transpose."""
     n, k = X.shape
     i0, j0 = row * TILE_POINTS, column * TILE_POINTS
     i1, j1 = min(n, i0 + TILE_POINTS), min(n, j0 + TILE_POINTS)
@@ -214,12 +220,13 @@ def _worker_pairs(
     """Add the products of every n-th pair of round r, of n threads."""
     buffers = tile_buffers[worker], product_buffers[worker]
     n_pairs = (n_rounds + 1) // 2
-    # Pairs are (s + p, s - p) modulo n_rounds, 2 s = r: block s is paired with itself.
-    itself = (r * n_pairs) % n_rounds
+    # The blocks of a pair add up to r modulo n_rounds. The centre s, with 2 s = r, is
+    # paired with itself; the others are (s + p, s - p). 2 n_pairs = 1: s = r n_pairs.
+    centre = (r * n_pairs) % n_rounds
     for p in range(worker, n_pairs, tile_buffers.shape[0]):
-        row = (itself + p) % n_rounds
-        column = (itself - p) % n_rounds
-        if max(row, column) < tiles.shape[0]:
+        row = (centre + p) % n_rounds
+        column = (centre - p) % n_rounds
+        if max(row, column) < tiles.shape[0]:  # neither is the empty block
             _add_pair(tiles, row, column, X, out, alpha, *buffers)
 
 

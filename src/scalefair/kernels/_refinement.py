@@ -365,7 +365,7 @@ def _totals_after(sums, c, sign, node, links):
 
 @cached_njit()
 def _term(totals, penalty_weight):
-    """Term of a cluster, excess its constant 1 + penalty_weight |shares|^2."""
+    """Term of a cluster, less its constant 1 + penalty_weight |shares|^2."""
     inner, volume, size, square, product = totals
     deviation = (square - 2.0 * size * product) / (size * size)
     # Rounding can leave no volume when weights differ by 16 orders of magnitude.

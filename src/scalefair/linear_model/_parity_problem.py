@@ -1,4 +1,10 @@
-"""Partial demographic parity as a problem with differences of convex functions."""
+"""Partial demographic parity as a problem with differences of convex functions.
+
+The rate S_k(theta) of set k is the share of its scores above the threshold theta,
+smoothed by a ramp or a sigmoid of some width: S_k = S_plus - S_minus, both convex.
+Problems (13) and (17) of He, Huang, Yao and Lin bound the differences of rates within
+the interval (alpha, beta) of ranks by the slack kappa (beta - alpha).
+"""
 
 from __future__ import annotations
 
@@ -26,16 +32,24 @@ RateWeights = Callable[[Array], Array]
 
 
 def thresholds_of_zero(rates: Array, surrogate: str) -> Array:
-    """Thresholds above which scores of zero have the rates."""
+    """Thresholds theta of width 1 at which scores of zero have the rates.
+
+    They solve ramp(-theta) = rate with ramp(t) = clip(t + 1/2, 0, 1), or
+    1 / (1 + exp(theta)) = rate for the sigmoid.
+    """
     if surrogate == "ramp":
         return 0.5 - rates
     return np.log1p(-rates) - np.log(rates)
 
 
 class ParityProblem(DCProblem):
-    """Differences of convex functions of v: the weights, then free thresholds."""
+    """Differences of convex functions of v: the weights, then free thresholds.
 
-    n_thresholds = 1  # ranks of each family of sets
+    The objective comes first, then the constraints ``<= 0``. The sets of a family are
+    compared with each other, at thresholds of the family.
+    """
+
+    n_thresholds = 1  # of each family, one for each rank
 
     def __init__(
         self,
@@ -46,7 +60,7 @@ class ParityProblem(DCProblem):
         constant: float,
     ) -> None:
         self.oracle = oracle
-        self.constant = constant  # the best score if all rows have the same
+        self.constant = constant  # best score that is the same for all rows
         self.interval = interval
         self.n_families = oracle.compared.n_families
         self.n_sets = oracle.compared.n_sets
@@ -54,11 +68,14 @@ class ParityProblem(DCProblem):
         self._set_surrogate(kappa, 1.0)
 
     def _set_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> None:
-        self.kappa, self.width = kappa, width  # bound and width, in scores
-        self.slack = kappa * (self.interval[1] - self.interval[0])
+        self.kappa, self.width = kappa, width  # the width is in units of the scores
+        self.slack = kappa * (self.interval[1] - self.interval[0])  # of the rates
 
     def with_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> Self:
-        """Return the problem with another bound and width, and other ranks if any."""
+        """Return the problem with another kappa and width, and `n_ranks` if not 0.
+
+        The weak criterion has no ranks.
+        """
         other = copy(self)
         other._set_surrogate(kappa, width, n_ranks)
         return other
@@ -106,7 +123,10 @@ class ParityProblem(DCProblem):
         return v[: self.oracle.n_weights]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
-        """Return variables with the weights, and thresholds that fit them."""
+        """Return variables with the weights, and thresholds that fit them.
+
+        The free thresholds are searched from `theta`; a fixed one is no variable.
+        """
         return w
 
     def plus(self, v: Array) -> Part:
@@ -138,7 +158,7 @@ class ParityProblem(DCProblem):
         )
 
     def smoothed(self, v: Array, corner: float) -> ConstrainedValue:
-        """Objective and constraints with the corners of the surrogate rounded."""
+        """Objective and constraints, the corners of a ramp rounded over +-`corner`."""
         value = self._value(v, corner)
         objective, gradient = value.convex_objective(self.weights(v), self.ridge)
         objective -= value.concave_loss
@@ -162,9 +182,11 @@ class ParityProblem(DCProblem):
 
 
 class StrongParity(ParityProblem):
-    """Problem (13): rates at free thresholds lie between ranks p and p + slack."""
+    """Problem (13): p <= S_k(theta_p) <= p + slack at free thresholds theta_p.
 
-    # Each family of sets has thresholds of its own, one family after the other.
+    The ranks p are equally spaced in [alpha, beta - slack). Thresholds are those of one
+    family of sets after the other. Rates are (n_sets, n_thresholds).
+    """
 
     def __init__(self, *common: Any, n_thresholds: int, surrogate: str) -> None:
         self.n_thresholds = n_thresholds
@@ -174,8 +196,8 @@ class StrongParity(ParityProblem):
     def _set_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> None:
         super()._set_surrogate(kappa, width)
         self.n_thresholds = n_ranks or self.n_thresholds
-        low, end = self.interval[0], self.interval[1] - self.slack
-        self.ranks = np.linspace(low, end, self.n_thresholds, endpoint=False)
+        alpha, end = self.interval[0], self.interval[1] - self.slack
+        self.ranks = np.linspace(alpha, end, self.n_thresholds, endpoint=False)
         n_free = self.n_families * self.n_thresholds
         self.n_variables = self.oracle.n_weights + n_free
         self.n_constraints = 2 * self.n_sets * self.n_thresholds
@@ -190,8 +212,8 @@ class StrongParity(ParityProblem):
         return v[self.oracle.n_weights :]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
-        # Step 1: the aim. The middle of the highest and the lowest rate of a family
-        # is to be the middle of the bounds of the rank.
+        # Step 1: the targets. At the threshold of a rank the middle of the highest and
+        # the lowest rate of a family is to be the middle of [p, p + slack].
         targets = self.ranks + self.slack / 2
         # Thresholds for other ranks may be those of one family, the same for all.
         n_ranks = targets.size
@@ -201,6 +223,8 @@ class StrongParity(ParityProblem):
         theta = np.broadcast_to(theta, (self.n_families, n_ranks))
         tables = [np.empty((2, 0)) for _ in theta]  # rates and thresholds of a family
         first_set, extension = self.oracle.compared.first, 1.0
+        # The middle may jump over a target. Then the steps end at their limit, and the
+        # thresholds may violate constraints.
         for _ in range(60):
             # Step 2: the rates at the thresholds.
             value = self.oracle.evaluate(w, theta.ravel(), width=self.width)
@@ -212,9 +236,9 @@ class StrongParity(ParityProblem):
                 np.abs(middle - targets).max() <= 0.05 * self.slack
             ):
                 break
-            # Step 3: rates fall in the threshold. All that were evaluated make a
-            # table, which is inverted by interpolation; its ends are extended by steps
-            # that double.
+            # Step 3: interpolate. Rates fall in the threshold: a table of all that were
+            # evaluated, sorted by rate, is inverted at the targets. For a target beyond
+            # its ends the threshold goes beyond, by steps that double.
             guesses = []
             for family, points in enumerate(zip(middle, theta, strict=True)):
                 table = np.hstack([tables[family], points])
@@ -231,7 +255,8 @@ class StrongParity(ParityProblem):
         plus, minus, n = value.plus, value.minus, self.n_variables
         plus_gradient = value.plus_gradient.reshape(-1, n)
         minus_gradient = value.minus_gradient.reshape(-1, n)
-        # S_minus - (S_plus - p) <= 0, and S_plus - (S_minus + p + slack) <= 0
+        # Each constraint is a difference of convex parts:
+        # S_minus - (S_plus - p) <= 0, and S_plus - (S_minus + p + slack) <= 0.
         return (
             np.append(minus, plus),
             [minus_gradient, plus_gradient],
@@ -240,7 +265,7 @@ class StrongParity(ParityProblem):
         )
 
     def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
-        below = self.ranks - rates
+        below = self.ranks - rates  # p - S <= 0, then S - p - slack <= 0
         constraints = np.append(below, -below - self.slack)
 
         def rate_weights(multipliers: Array) -> Array:
@@ -252,7 +277,11 @@ class StrongParity(ParityProblem):
 
 
 class WeakParity(ParityProblem):
-    """Problem (17): rates at one fixed threshold, cut to the interval, are close."""
+    """Problem (17): A_k - A_other <= slack for each ordered pair of a family.
+
+    A_k = min(S_k, beta) - min(S_k, alpha) is the rate at one fixed threshold, cut to
+    the interval.
+    """
 
     def __init__(self, *common: Any, threshold: float) -> None:
         super().__init__(*common)
@@ -279,7 +308,7 @@ class WeakParity(ParityProblem):
         plus_gradient = value.plus_gradient[:, 0, :n]
         minus_gradient = value.minus_gradient[:, 0, :n]
 
-        def upper(bound: float) -> tuple[Array, Array]:
+        def maximum(bound: float) -> tuple[Array, Array]:
             """M_k(a) = max(S_minus + a, S_plus), so that min(S, a) = S_plus + a - M."""
             is_minus = minus + bound > plus
             return (
@@ -287,7 +316,9 @@ class WeakParity(ParityProblem):
                 np.where(is_minus[:, None], minus_gradient, plus_gradient),
             )
 
-        (low, low_gradient), (high, high_gradient) = map(upper, self.interval)
+        # A_k = beta - alpha + M_k(alpha) - M_k(beta): the constraint of a pair is
+        # M_k(alpha) + M_other(beta) - (M_k(beta) + M_other(alpha) + slack) <= 0.
+        (low, low_gradient), (high, high_gradient) = map(maximum, self.interval)
         k, other = self.pairs.T
         return (
             low[k] + high[other],
@@ -299,29 +330,30 @@ class WeakParity(ParityProblem):
     def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
         low, high = self.interval
         rate = rates[:, 0]
-        within = np.clip(rate, low, high)  # min(S, beta) - min(S, alpha) + alpha
+        within = np.clip(rate, low, high)  # A + alpha
         k, other = self.pairs.T
 
         def rate_weights(multipliers: Array) -> Array:
             weights = np.zeros(rate.size)
             np.add.at(weights, k, multipliers)
             np.subtract.at(weights, other, multipliers)
+            # The clipped rate is constant outside of the interval.
             return np.where((rate > low) & (rate < high), weights, 0.0)[:, None]
 
         return within[k] - within[other] - self.slack, rate_weights
 
 
 def violation_at(problem: ParityProblem, v: Array) -> float:
-    """Largest violation of a constraint."""
+    """Largest value of a constraint, negative if all are inactive."""
     (plus, _), (minus, _) = problem.evaluate(v)
     return float((plus - minus)[1:].max())
 
 
 def with_slack(problem: ParityProblem, v: Array, slack: float) -> tuple[Any, Array]:
-    """Raise the bound until no constraint is violated or active, by some slack.
+    """Raise kappa until all constraints are below zero, by about `slack`.
 
-    Return the problem and variables inside. At a point without feasible directions
-    the multipliers may be unbounded.
+    Return the problem, and variables strictly inside: at a point without feasible
+    directions the multipliers may be unbounded.
     """
     length = problem.interval[1] - problem.interval[0]
     while (violation := violation_at(problem, v)) >= 0 and problem.kappa < 1:

@@ -1,4 +1,8 @@
-"""Weights of features in any units, and of all groups as one vector."""
+"""Units of the features, and the weights of all groups as one vector.
+
+A row of weights is n coefficients and an intercept, (n + 1,). The optimiser sees them
+in standardized units and in one vector w; users see them in units of the features.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ CONSTANT_RTOL = 1e-10
 
 
 def effective_sizes(weights: Array, codes: NDArray[Any], n_codes: int = 1) -> Array:
-    """Rows of equal weights with as much noise, of each code [Kish 1965]; 0 if none."""
+    """Effective sample size (sum w)^2 / sum w^2 of each code [Kish 1965], 0 if none."""
     weights = weights / weights.max()  # squares do not underflow
     total = np.bincount(codes, weights, minlength=n_codes)
     squares = np.bincount(codes, weights**2, minlength=n_codes)
@@ -30,9 +34,10 @@ def effective_sizes(weights: Array, codes: NDArray[Any], n_codes: int = 1) -> Ar
 
 
 class ColumnSpread(NamedTuple):
-    """Weight of rows; of each column mean, deviation, least and largest entry."""
+    """Weight of rows; of each column mean, standard deviation, minimum and maximum.
 
-    # Deviations are never squared as they are, so that none overflows.
+    Deviations are not variances, so that large entries do not overflow.
+    """
 
     n_rows: float  # the sum of their weights
     mean: Array
@@ -43,7 +48,8 @@ class ColumnSpread(NamedTuple):
     def merge(self, other: ColumnSpread) -> ColumnSpread:
         """Return the spread of the rows of both."""
         # Chan, Golub, LeVeque: the variance of both is the mean of the variances plus
-        # share * other_share * (difference of the means)^2.
+        # share * other_share * (difference of the means)^2. `hypot` adds squares that
+        # would overflow.
         n_rows = self.n_rows + other.n_rows
         share, other_share = self.n_rows / n_rows, other.n_rows / n_rows
         with ignore_fp_warnings():
@@ -60,7 +66,10 @@ class ColumnSpread(NamedTuple):
         )
 
     def scale(self) -> Array:
-        """Distance of two values, else the deviation [Gelman 2008], 0 if constant."""
+        """Return the unit of each column, 0 for a constant one.
+
+        For two values it is their distance, otherwise the deviation [Gelman 2008].
+        """
         with ignore_fp_warnings():
             distance = self.high - self.low
         if not (all_finite(distance) and all_finite(self.deviation)):
@@ -68,16 +77,16 @@ class ColumnSpread(NamedTuple):
                 "X has features whose values lie too far apart to be subtracted from "
                 "each other: rescale its features."
             )
-        largest = np.maximum(self.high, -self.low)
+        largest_entry = np.maximum(self.high, -self.low)
         # Weights of a deviation below 1e-290 would overflow.
-        varies = self.deviation > np.maximum(CONSTANT_RTOL * largest, 1e-290)
+        varies = self.deviation > np.maximum(CONSTANT_RTOL * largest_entry, 1e-290)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            part = (self.mean - self.low) / distance
+            # Bhatia and Davis: variance <= (mean - low) (high - mean), with equality
+            # for two values only. The tolerance is for the rounding of the variance.
             variance = (self.deviation / distance) ** 2
-            # Bhatia and Davis: no variance is larger, and only two values reach it.
-            # The tolerance is for the rounding of the variance.
-            largest = part * (self.high - self.mean) / distance
-            two_values = np.abs(largest - variance) <= 1e-9 * largest
+            bound = (self.mean - self.low) / distance
+            bound = bound * (self.high - self.mean) / distance
+            two_values = np.abs(bound - variance) <= 1e-9 * bound
         return np.where(varies, np.where(two_values, distance, self.deviation), 0.0)
 
 
@@ -96,12 +105,13 @@ def column_spread(X: Any, weights: Array | None = None) -> ColumnSpread:
 
 
 def _spread_of_block(X: Any, weights: Array | None) -> ColumnSpread:
-    # Step 1: least and largest entry of each column; those not stored are zero.
+    """Spread of rows (m, n), all with a weight."""
+    # Step 1: minimum and maximum of each column; entries not stored are zero.
     m, n = X.shape
     total = m if weights is None else float(weights.sum())
     if sparse.issparse(X):
-        stored = np.bincount(X.indices, minlength=n)
-        low = np.where(stored < m, 0.0, np.inf)
+        n_stored = np.bincount(X.indices, minlength=n)
+        low = np.where(n_stored < m, 0.0, np.inf)
         high = -low
         np.minimum.at(low, X.indices, X.data)
         np.maximum.at(high, X.indices, X.data)
@@ -113,15 +123,16 @@ def _spread_of_block(X: Any, weights: Array | None) -> ColumnSpread:
     unit[unit == 0] = 1.0
     if sparse.issparse(X):
         values = X.data / unit[X.indices]
-        of_entries: Any = 1.0
+        entry_weights: Any = 1.0
+        stored_weight = n_stored
         if weights is not None:
-            of_entries = np.repeat(weights, np.diff(X.indptr))
-            stored = np.bincount(X.indices, of_entries, minlength=n)
-        mean = np.bincount(X.indices, of_entries * values, minlength=n) / total
+            entry_weights = np.repeat(weights, np.diff(X.indptr))
+            stored_weight = np.bincount(X.indices, entry_weights, minlength=n)
+        mean = np.bincount(X.indices, entry_weights * values, minlength=n) / total
         values -= mean[X.indices]
-        # Entries that are not stored deviate by the mean.
-        square = np.maximum(total - stored, 0.0) * mean**2  # below zero is rounding
-        square += np.bincount(X.indices, of_entries * values**2, minlength=n)
+        # Entries that are not stored deviate by the mean; weights < 0 are rounding.
+        square = np.maximum(total - stored_weight, 0.0) * mean**2
+        square += np.bincount(X.indices, entry_weights * values**2, minlength=n)
     else:
         values = X / unit
         mean = np.average(values, axis=0, weights=weights)
@@ -133,13 +144,15 @@ def _spread_of_block(X: Any, weights: Array | None) -> ColumnSpread:
 
 
 class FeatureUnits(NamedTuple):
-    """Conversion of weights between standardized features and the features as given."""
+    """Conversion of weights between standardized features and the features as given.
 
-    # Scores take coefficient / scale, and an intercept less centre times that.
-    # (n,) each, 0 for a constant column, which gets no weight.
-    centre: Array  # means
-    scale: Array  # units, those of `ColumnSpread`
-    factor: Array  # one over them
+    The standardized features are ``(x - centre) * factor``. All of (n,), and 0 for a
+    constant column, which gets no weight.
+    """
+
+    centre: Array  # mean
+    scale: Array  # unit, `ColumnSpread.scale`
+    factor: Array  # 1 / scale
 
     @classmethod
     def identity(cls, n: int) -> FeatureUnits:
@@ -165,7 +178,10 @@ class FeatureUnits(NamedTuple):
         return np.append(rows[..., :-1] * self.scale, intercept, axis=-1)
 
     def pull_back(self, gradients: Array) -> Array:
-        """Adjoint of `restore`: gradients in standardized weights, (..., n + 1)."""
+        """Adjoint of `restore`: gradients in standardized weights, (..., n + 1).
+
+        From those in the weights of the features as given.
+        """
         pulled = np.empty_like(gradients)
         np.multiply(gradients[..., -1:], self.centre, out=pulled[..., :-1])
         np.subtract(gradients[..., :-1], pulled[..., :-1], out=pulled[..., :-1])
@@ -175,14 +191,17 @@ class FeatureUnits(NamedTuple):
 
 
 class WeightLayout(NamedTuple):
-    """Rows of n coefficients and their intercept, as one vector in `units`."""
+    """Rows of weights, a shared one and those of groups, as one vector in `units`.
+
+    The weights of a group are a sum of such rows. The samples of a group are divided
+    into cells, such as by label: cell c is of group ``c // cells_per_group``.
+    """
 
     n_features: int
-    # Rows that are added up for each group, (n_groups, n_rows): see `group_members`.
+    # 1 for the rows of weights that a group adds up, (n_groups, n_rows): see
+    # `group_members`.
     members: sparse.csr_array
     units: FeatureUnits
-    # Parts of the rows that a group is divided into, one after the other: sums over
-    # rows are those of such cells, whose weights are those of their group.
     cells_per_group: int = 1
 
     @property
@@ -192,7 +211,7 @@ class WeightLayout(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows, and coefficients with the intercept."""
+        """Shape of the rows of weights, (n_rows, n + 1)."""
         return int(self.members.shape[1]), self.n_features + 1
 
     @property
@@ -206,24 +225,24 @@ class WeightLayout(NamedTuple):
         return math.prod(self.shape)
 
     def rows(self, w: Array) -> Array:
-        """Rows of coefficients and intercept of the features as given, (?, n + 1)."""
+        """Rows of weights of the features as given, (n_rows, n + 1), from w."""
         return self.units.restore(np.reshape(w, self.shape))
 
     def parameters(self, rows: Array) -> Array:
-        """Parameters of such rows."""
+        """Vector w of rows of weights of the features as given."""
         return self.units.standardize(rows).ravel()
 
     def effective(self, w: Array) -> Array:
-        """Coefficients and intercept of each cell, (n_cells, n + 1)."""
+        """Weights of each cell, those of its group, (n_cells, n + 1), from w."""
         return np.repeat(self.of_groups(self.rows(w)), self.cells_per_group, axis=0)
 
     def of_groups(self, rows: Array) -> Array:
-        """Weights of each group: the sum of the shared row and those of the group."""
+        """Weights of each group, (n_groups, n + 1): sums of rows of weights."""
         effective: Array = self.members @ rows
         return effective
 
     def lift(self, gradient: Array) -> Array:
-        """Gradients in w from those of each cell: the adjoint of `effective`."""
+        """Gradient in w from those in the standardized weights of each cell."""
         cells = gradient.reshape(self.n_groups, self.cells_per_group, -1)
         with ignore_fp_warnings():
             lifted: Array = self.members.T @ cells.sum(axis=1)
@@ -237,7 +256,8 @@ def group_members(codes: NDArray[Any], n_groups: Sequence[int]) -> sparse.csr_ar
     by all; each group of an attribute but its first one has a row of its own.
     """
     n, n_attributes = codes.shape
-    # First row of each attribute; its group 0 has none.
+    # Group g > 0 of attribute a has the row offsets[a] + g: row 0 and the n_groups - 1
+    # rows of each earlier attribute come before.
     offsets = np.cumsum([0, *n_groups])[:n_attributes] - np.arange(n_attributes)
     group, attribute = np.nonzero(codes)
     i = np.append(np.arange(n), group)
@@ -251,7 +271,8 @@ def ridge_factors(
 ) -> Array:
     """Penalty of each weight, (n_rows, n + 1): 0 for the intercepts.
 
-    That of what groups add to the shared weights, row 0, is another one if given.
+    Row 0, the shared weights, has `alpha`; what groups add has `interaction_alpha`, by
+    default `alpha` too.
     """
     factors = np.full(layout.shape, float(alpha))
     if interaction_alpha is not None:

@@ -185,7 +185,7 @@ def moment_gaps(
         check_group_weights(weights, groups, codes)
     gaps = []
     options = rows, sensitive_features, attributes, weights
-    for moments in GroupMoments._compared(*options):
+    for moments in GroupMoments._from_attributes(*options):
         covariances = moments.scatters / moments.counts[:, None, None]
         gaps.append((_spread(moments.means), _spread(covariances)))
     mean_gaps, covariance_gaps = zip(*gaps, strict=True)

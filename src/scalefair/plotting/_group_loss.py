@@ -155,7 +155,7 @@ class GroupLossDisplay:
         """
         if methods is None:
             methods = {"PCA": GroupPCA(), "FairPCA": FairPCA()}
-        moments = GroupMoments._compared(
+        moments = GroupMoments._from_attributes(
             X, sensitive_features, attributes, sample_weight
         )
         display = cls._from_moments(moments, n_components, centering, methods)

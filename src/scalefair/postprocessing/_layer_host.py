@@ -25,11 +25,12 @@ class LayerHost(ABC):
 
     A layer maps n inputs to m outputs, ``inputs @ weight.T + bias``. `estimator` is
     what the user gave: the `model` with the layers, or a Pipeline that ends in it,
-    whose steps before it are the `transformers`.
+    whose steps before it are the `transformers`. A subclass defines the layers, and
+    either `forward_from` or both `inputs` and `inputs_by_layer`.
     """
 
-    layer_names: list[str]
-    # Whether the inputs of a later layer can be computed from those of a layer.
+    layer_names: list[str]  # set by the subclass, one for each layer
+    # Whether `forward_from` computes the inputs of a later layer from those of a layer.
     can_resume = True
 
     def __init__(
@@ -108,7 +109,7 @@ class LayerHost(ABC):
     def _first_inputs(self, X_batch: Any) -> Any:
         """Return transformed rows, checked as the predict of the model does."""
         X_batch = self.transform(X_batch)
-        if not hasattr(self.model, "__sklearn_tags__"):
+        if not hasattr(self.model, "__sklearn_tags__"):  # not scikit-learn's
             return X_batch
         options = {"accept_sparse": ["csr", "csc"], "ensure_min_samples": 0}
         return validate_data(self.model, X_batch, reset=False, **options)
@@ -125,10 +126,11 @@ class LayerHost(ABC):
     def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
         """Yield the inputs of layer after layer, from one pass of the rows.
 
-        None stands for a layer whose inputs are not rows of samples.
+        None stands for a layer whose inputs are not rows of samples, as there may be in
+        a module of PyTorch.
         """
         A = self._first_inputs(X_batch)
-        for layer in range(self.n_layers):
+        for layer in range(self.n_layers):  # each from the one before it
             A = self.forward_from(A, max(layer - 1, 0), layer)
             yield _to_dense_float(A)
 
@@ -183,6 +185,7 @@ def is_linear_output(
 ) -> bool:
     """Whether the outputs are ``A @ weight.T + bias``, to half of the digits."""
     expected = A @ weight.T + bias
+    # Rounding errors are relative to the sums of moduli: the terms may cancel.
     scale = np.abs(A) @ np.abs(weight.T) + np.abs(bias)
     rtol = np.sqrt(np.finfo(np.result_type(np.float32, outputs)).eps)
     return outputs.shape == expected.shape and bool(

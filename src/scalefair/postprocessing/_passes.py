@@ -438,7 +438,7 @@ def _add_moments(
     groups = codes[rows].view(GroupCodes)
     compared = compared_attributes(groups, len(groups), "each", warn=False)
     try:
-        moments = GroupMoments._of_each(
+        moments = GroupMoments._by_attribute(
             A, compared, None if weights is None else weights[rows]
         )
         return moments if total is None else GroupMoments._merge_each(total, moments)

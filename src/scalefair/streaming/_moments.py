@@ -28,16 +28,17 @@ from scalefair.streaming._partitioned import PartitionedRows, is_partitioned
 
 _FORMAT = "scalefair group moments 1"
 _ARRAYS = ["groups", "counts", "means", "scatters"]
-# Bytes of the scatter matrices of combinations of attributes, unless those of the
-# groups take half as much. If they took more, rows are read once for each attribute.
+# Largest size of the scatter matrices of all combinations of attributes, or twice the
+# size of those of the groups if that is larger. Beyond it rows are read once for each
+# attribute.
 MAX_JOINT_BYTES = 2**28
 
 
 class GroupMoments:
     """Counts, means and scatter matrices of the rows of each group.
 
-    Of rows read once, in blocks; `update` and `merge` combine those of different rows
-    exactly. Takes G n^2 numbers in float64, and one block.
+    Rows are read once, in blocks; `update` and `merge` combine the moments of different
+    rows exactly, but for rounding. Takes G n^2 numbers in float64, and one block.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ class GroupMoments:
                 raise ValueError(f"{name} must be finite, got NaN or infinity.")
 
     @classmethod
-    def _keep(cls, *arrays: NDArray[Any]) -> GroupMoments:
+    def _from_valid(cls, *arrays: NDArray[Any]) -> GroupMoments:
         """Return moments of valid arrays, without checks and copies."""
         moments = cls.__new__(cls)
         moments.groups, moments.counts, moments.means, moments.scatters = arrays
@@ -120,12 +121,15 @@ class GroupMoments:
         codes: NDArray[np.integer],
         weights: NDArray[np.float64] | None,
     ) -> GroupMoments:
-        """Moments of groups that all occur; those without weight are left out."""
+        """Moments of rows with codes (m,); all groups occur in the codes.
+
+        Groups without weight are left out.
+        """
         arrays = groups, *accumulate(X, codes, len(groups), weights).to_moments()
         has_weight = arrays[1] > 0
         if not has_weight.all():
             arrays = tuple(array[has_weight] for array in arrays)
-        return cls._keep(*arrays)
+        return cls._from_valid(*arrays)
 
     @classmethod
     def from_data(
@@ -148,13 +152,13 @@ class GroupMoments:
         GroupMoments
             Moments of the groups that occur.
         """
-        return cls._compared(X, groups, "joint", sample_weight)[0]
+        return cls._from_attributes(X, groups, "joint", sample_weight)[0]
 
     @classmethod
-    def _compared(
+    def _from_attributes(
         cls, X: Any, groups: Any, attributes: str, sample_weight: Any = None
     ) -> list[GroupMoments]:
-        """`from_data`, for each attribute by itself if `attributes` is "each"."""
+        """`from_data`, of each attribute by itself if `attributes` is "each"."""
         if is_partitioned(X):
             X = PartitionedRows.of(X)
             compared = X.compared_attributes(groups, attributes, warn=False)
@@ -163,31 +167,32 @@ class GroupMoments:
             X = check_rows(X)
             compared = compared_attributes(groups, X.shape[0], attributes, warn=False)
             weights = check_sample_weight(sample_weight, X.shape[0])
-        return cls._of_each(X, compared, weights)
+        return cls._by_attribute(X, compared, weights)
 
     @classmethod
-    def _of_each(
+    def _by_attribute(
         cls, X: Any, compared: Sequence[Attribute], weights: Any = None
     ) -> list[GroupMoments]:
-        """Moments of the groups of each attribute.
+        """Moments of the groups of each attribute, of checked codes and weights.
 
-        Codes and weights are cut as the rows are.
+        Those of rows in parts are in parts, too.
         """
         columns = [attribute.codes for attribute in compared]
         columns += [] if weights is None else [weights]
         sizes = [len(attribute.groups) for attribute in compared]
         moments: list[GroupMoments]
         if isinstance(X, PartitionedRows):
-            parts = X.map(_of_each_in_part, sizes, aligned=columns)
+            parts = X.map(_moments_of_part, sizes, aligned=columns)
             moments = parts.reduce(cls._merge_each)
         elif len(compared) == 1:  # all groups occur: they need no search
             _, groups, codes = compared[0]
             return [cls._of_codes(check_rows(X), groups, codes, weights)]
         else:
-            moments = _of_each_in_part(check_rows(X), sizes, *columns)
-        # New objects: those from other processes may be read-only.
+            moments = _moments_of_part(check_rows(X), sizes, *columns)
+        # Groups by name, of which the moments have the codes. These are new objects:
+        # moments from other processes may be read-only.
         return [
-            cls._keep(groups[m.groups], m.counts, m.means, m.scatters)
+            cls._from_valid(groups[m.groups], m.counts, m.means, m.scatters)
             for m, (_, groups, _) in zip(moments, compared, strict=True)
         ]
 
@@ -235,13 +240,15 @@ class GroupMoments:
                 f"The groups so far are of type {self.groups.dtype}, those to add of "
                 f"type {other.groups.dtype}. Convert them to one type."
             )
+        # 1. The moments of this object, with zeros for new groups.
         groups = np.union1d(self.groups, other.groups)
         index = np.searchsorted(groups, self.groups)
         counts = np.zeros(len(groups), np.result_type(self.counts, other.counts))
         means, scatters = np.zeros((len(groups), n)), np.zeros((len(groups), n, n))
         counts[index], means[index] = self.counts, self.means
         scatters[index] = self.scatters
-        # Chan, Golub & LeVeque (1983), equations (2.1), for every group.
+        # 2. Add each group of the other (Chan, Golub & LeVeque 1983, equations (2.1)):
+        # scatters, and that between both means, n_a n_b / (n_a + n_b) |difference|^2.
         with ignore_fp_warnings():
             for j, code in enumerate(np.searchsorted(groups, other.groups)):
                 count = other.counts[j]
@@ -254,7 +261,7 @@ class GroupMoments:
                 counts[code] = total
         if not all_finite(np.diagonal(scatters, axis1=1, axis2=2)):
             raise ValueError(SQUARES_OVERFLOW)
-        return GroupMoments._keep(groups, counts, means, scatters)
+        return GroupMoments._from_valid(groups, counts, means, scatters)
 
     @staticmethod
     def _merge_each(
@@ -352,24 +359,27 @@ class GroupMoments:
         return cls(**arrays)
 
 
-def _of_each_in_part(
+def _moments_of_part(
     X: Any, sizes: list[int], *columns: NDArray[Any]
 ) -> list[GroupMoments]:
     """Moments of the codes that occur in a part, for each of several attributes.
 
-    The columns are the codes of each attribute, and perhaps weights. Rows are read
-    once, for the combinations of codes that occur (cells). A group is a union of cells.
+    The columns are the codes of each attribute, with `sizes` groups, and perhaps
+    weights. Rows are read once if there is memory for the moments of each combination
+    of codes that occurs (a cell): a group is a union of cells.
     """
     codes, weights = columns[: len(sizes)], None
     if len(columns) > len(sizes):
         weights = columns[-1]
     if len(codes) > 1:
+        # A cell is named by one of its rows, in which its codes are looked up.
         rows, cells = combinations(codes, sizes)
-        square = 8 * X.shape[1] ** 2
-        if len(rows) * square <= max(MAX_JOINT_BYTES, 2 * sum(sizes) * square):
+        scatter_bytes = 8 * X.shape[1] ** 2
+        max_bytes = max(MAX_JOINT_BYTES, 2 * sum(sizes) * scatter_bytes)
+        if len(rows) * scatter_bytes <= max_bytes:
             joint = GroupMoments._of_codes(X, rows, cells, weights)
-            return [_united(joint, attribute_codes) for attribute_codes in codes]
-    # One attribute, or more combinations than there is room for.
+            return [_unite_cells(joint, column[joint.groups]) for column in codes]
+    # One attribute, or too many combinations: read the rows for each attribute.
     moments = []
     for attribute_codes in codes:
         present, local = encode_values(attribute_codes, name="codes")
@@ -377,28 +387,28 @@ def _of_each_in_part(
     return moments
 
 
-def _united(joint: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
-    """Moments of the unions of groups, named by a row each, with equal codes."""
-    counts, means, scatters = joint.counts, joint.means, joint.scatters
-    groups, codes = encode_values(codes[joint.groups], name="codes")
-    sizes = np.bincount(codes, counts).astype(counts.dtype)
-    shares = counts / sizes[codes]
-    centres = np.zeros((len(groups), means.shape[1]))
-    np.add.at(centres, codes, shares[:, None] * means)
-    sums = np.zeros((len(groups), *scatters.shape[1:]))
-    # Scatter of a union: those of its groups, and that of their means.
+def _unite_cells(cells: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
+    """Moments of the unions of cells with equal codes, one code for each cell."""
+    groups, codes = encode_values(codes, name="codes")
+    # 1. Counts are added; means are averaged by the share of each cell in its union.
+    counts = np.bincount(codes, cells.counts).astype(cells.counts.dtype)
+    shares = cells.counts / counts[codes]
+    means = np.zeros((len(groups), cells.n_features))
+    np.add.at(means, codes, shares[:, None] * cells.means)
+    # 2. The scatter of a union is that within its cells and that between their means.
+    scatters = np.zeros((len(groups), *cells.scatters.shape[1:]))
     with ignore_fp_warnings():
-        offsets = np.sqrt(counts)[:, None] * (means - centres[codes])
-        for code, scatter, offset in zip(codes, scatters, offsets, strict=True):
-            sums[code] += scatter
-            sums[code] += np.outer(offset, offset)
-    if not all_finite(np.diagonal(sums, axis1=1, axis2=2)):
+        offsets = np.sqrt(cells.counts)[:, None] * (cells.means - means[codes])
+        for code, within, offset in zip(codes, cells.scatters, offsets, strict=True):
+            scatters[code] += within
+            scatters[code] += np.outer(offset, offset)
+    if not all_finite(np.diagonal(scatters, axis1=1, axis2=2)):
         raise ValueError(SQUARES_OVERFLOW)
-    return GroupMoments._keep(groups, sizes, centres, sums)
+    return GroupMoments._from_valid(groups, counts, means, scatters)
 
 
 def _kind(groups: NDArray[Any]) -> str:
     """Kind of values that can be compared with each other."""
     if groups.dtype.kind == "O" and all(isinstance(group, str) for group in groups):
-        return "U"  # as a list of strings is kept
+        return "U"  # NumPy's kind of a list of strings
     return "number" if groups.dtype.kind in "iuf" else groups.dtype.kind

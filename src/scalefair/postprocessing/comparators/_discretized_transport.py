@@ -145,16 +145,17 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
         n_bins = self.n_bins if high > low else 1  # constant values: one empty interval
         self.bin_edges_ = np.linspace(low, high, n_bins + 1)
         self.bin_centers_ = (self.bin_edges_[:-1] + self.bin_edges_[1:]) / 2
-        # Histogram of each group.
+        # 1. Histogram of each group: rows are counted by group and bin.
         n_groups = len(self.groups_)
         cells = codes * n_bins + self._assign_bins(values)[0]
         counts = np.bincount(cells, minlength=n_groups * n_bins)
         counts = counts.reshape(n_groups, n_bins)
         self.distributions_ = counts / counts.sum(axis=1, keepdims=True)
+        # 2. The nearest histograms that nearly agree. Costs are in squares of bins.
         self.moved_distributions_, self.barycenter_, cost = solve_parity_program(
             self.distributions_, self.group_shares_, self.tolerance
         )
-        self.transport_cost_ = cost * ((high - low) / n_bins) ** 2  # from bins
+        self.transport_cost_ = cost * ((high - low) / n_bins) ** 2
 
     def _moved(self, scores: Array, codes: Codes, random_state: RandomState) -> Array:
         bins, positions = self._assign_bins(scores)
@@ -203,7 +204,10 @@ def _check_bounds(bounds: Any, values: Array) -> tuple[float, float]:
 
 
 def _cumulative(distribution: Array) -> Array:
-    """Return partial sums that are exactly one from the last bin with mass on."""
+    """Return partial sums that are exactly one from the last bin with mass on.
+
+    With rounding below one, a level near one would be mapped to a bin without mass.
+    """
     sums = np.minimum(np.cumsum(distribution), 1.0)
     sums[np.flatnonzero(distribution)[-1] :] = 1.0
     return sums
@@ -216,8 +220,11 @@ def _quantile_bins(target: Array, levels: Array) -> NDArray[np.intp]:
 
 
 def _mean_map(source: Array, target: Array, centers: Array) -> Array:
-    """Return the mean centre that each bin is moved to, in the order of the scores."""
-    # The coupling of two cumulative distributions that keeps the order.
+    """Return the mean centre that each bin is moved to by the coupling in order.
+
+    `source` and `target` (k,) are cumulative distributions.
+    """
+    # The mass from bin i to bin j is the overlap of their intervals of levels.
     upper = np.minimum(source[:, None], target)
     below = np.concatenate([[0.0], source[:-1]])[:, None]
     lower = np.maximum(below, np.concatenate([[0.0], target[:-1]]))
@@ -233,9 +240,10 @@ def _mean_map(source: Array, target: Array, centers: Array) -> Array:
 def solve_parity_program(
     distributions: Array, shares: Array, tolerance: float = 0.0
 ) -> tuple[Array, Array, float]:
-    """Move distributions r_g (G, k) on bins so that they differ little, at low cost.
+    """Move distributions r_g (G, k) on k bins so that they differ little, at low cost.
 
-    The Kolmogorov-Smirnov distances of the moved ones are at most `tolerance`, alpha:
+    The Kolmogorov-Smirnov distances of the moved ones are at most `tolerance`, alpha,
+    with the `shares` p_g (G,) of the groups:
 
         min  sum_g p_g sum_ij gamma_gij (i - j)^2
         over couplings gamma_g >= 0 and the barycentre q,
@@ -243,7 +251,8 @@ def solve_parity_program(
 
     Returns the moved distributions, the barycentre (k,) and the mean cost.
     """
-    # 1. Unknowns: gamma, q and the deviations d_g = cum(gamma_g^T 1 - q). Costs are
+    # 1. Unknowns: gamma, q and the deviations d_g = cum(gamma_g^T 1 - q). With d_g as
+    # unknowns the equalities stay sparse: cumulative sums would fill them. Costs are
     # squares of bins: the smallest is 1, far above the solver's absolute tolerance.
     n_groups, n_bins = distributions.shape
     n_couplings = n_groups * n_bins**2
@@ -286,6 +295,6 @@ def solve_parity_program(
 
 
 def _normalize(distributions: Array) -> Array:
-    """Set masses within the solver's tolerance to zero; make rows add up to one."""
+    """Set masses at the solver's rounding level to zero; make rows add up to one."""
     masses = np.where(distributions > 1e-9, distributions, 0.0)
     return np.asarray(masses / masses.sum(axis=-1, keepdims=True))
