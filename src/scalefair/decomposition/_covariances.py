@@ -44,8 +44,8 @@ class FormedCovariances:
     def __init__(self, arrays: Array, r: int, rng: Random) -> None:
         self.arrays, self.r, self.rng = arrays, r, rng
         self.n_groups, self.n_features, _ = arrays.shape
-        # Filtering a block takes some 30 products, 60 n^2 r operations; LAPACK takes a
-        # few n^3, more if there are few components.
+        # Filtering takes some 30 products with a block, less time than LAPACK if the
+        # block is narrow.
         self.is_filtered = 40 * r <= self.n_features
 
     def start(self, tol: float) -> LeadingEigenvectors:
@@ -225,7 +225,7 @@ def has_larger_eigenvalue(
 
     deflated = LinearOperator((n, n), matvec=multiply_deflated, dtype=np.float64)
     bounds = spectral_bounds(deflated, n_steps=N_CHECK_STEPS, random_state=rng)
-    return not bounds.nodes[-1] <= threshold  # the largest Ritz value; NaN is larger
+    return not bounds.nodes[-1] <= threshold  # the largest Ritz value, or NaN
 
 
 def _filtered(
@@ -263,8 +263,8 @@ class OverlappingCovariance(SymmetricBlockOperator):
     """Weighted sum of the covariances of the groups of several attributes.
 
     A cell has the rows of one combination of groups, and a group is a union of cells:
-    its covariance about the mean of all rows is the mean of theirs. About the group's
-    own mean, at an offset o from that of all rows, it is less by o o^T.
+    its covariance about the mean of all rows is the mean of theirs, by numbers of rows.
+    About the group's own mean, at an offset o from that of all, it is less by o o^T.
     """
 
     def __init__(
@@ -322,11 +322,11 @@ def _number_cells(
     codes, has_weights = [first, *more[: len(sizes) - 1]], len(more) == len(sizes)
     if has_weights:
         rows, cells = np.flatnonzero(more[-1]), np.zeros(len(first), np.int64)
-        first_rows, cells[rows] = combinations([c[rows] for c in codes], sizes)
-        first_rows = rows[first_rows]
+        row_of_cell, cells[rows] = combinations([c[rows] for c in codes], sizes)
+        row_of_cell = rows[row_of_cell]
     else:
-        first_rows, cells = combinations(codes, sizes)
-    return cells, np.column_stack([column[first_rows] for column in codes])
+        row_of_cell, cells = combinations(codes, sizes)
+    return cells, np.column_stack([column[row_of_cell] for column in codes])
 
 
 def _cell_codes(numbered: Any) -> Any:
