@@ -67,7 +67,7 @@ class _GaussianKernel(TypedOperator):
             self._mean: Array = X.mean(axis=0)
 
     def _points(self, X: Any) -> Array:
-        """Return centred features times the root of gamma / log 2: e^-t = 2^(-t/log 2)."""
+        """Return centred features times sqrt(gamma / log 2): powers of 2, not of e."""
         with ignore_fp_warnings():
             points: Array = _check_features(X) - self._mean
             points *= math.sqrt(self.gamma / math.log(2))
