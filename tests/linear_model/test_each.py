@@ -177,7 +177,7 @@ def test_gaps_of_each_attribute_by_itself():
         with pytest.raises(ValueError, match='attributes must be "joint" or "each"'):
             gap(*given, sensitive_features=attributes, attributes="both")
         one = attributes.assign(sex="f")
-        with pytest.raises(ValueError, match="Column sex .* has only one group"):
+        with pytest.raises(ValueError, match=r"Column sex .* has only one group"):
             gap(*given, sensitive_features=one, attributes="each")
 
 

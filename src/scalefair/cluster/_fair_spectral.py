@@ -39,9 +39,7 @@ from scalefair.cluster._node_affinity import normalized_affinity
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
-from scalefair.operators import (
-    PartitionedMatrix,
-)
+from scalefair.operators import PartitionedMatrix
 from scalefair.streaming import PartitionedRows, is_partitioned
 
 Array = NDArray[np.float64]
@@ -102,8 +100,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         How neighbours are found (``"nearest_neighbors"``).
 
         - ``"exact"``: by scikit-learn; the time grows with the square of the rows.
-        - ``"approximate"``: of dense rows by faiss (extra "neighbors"), as many of
-          whose lists are searched as a recall of 0.99 needs; exact if that is half
+        - ``"approximate"``: of dense rows by faiss (extra "neighbors"). It searches
+          as many inverted lists as a recall of 0.99 needs; exact if these are half
           of all. Memory: 8 bytes per value of the rows and 12 per neighbour.
         - ``"auto"``: approximate for 20,000 dense rows or more, where faiss is
           installed and the system is not macOS.
@@ -369,7 +367,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         compared = compared_attributes(sensitive_features, W.shape[0], self.attributes)
         weights = check_weights(sample_weight, compared)
         rng = check_random_state(self.random_state)
-        # Step 1: the normalised affinity of the nodes to cluster, and their groups.
+        # Step 1: M for the clustered nodes (`kept`, a mask of all nodes), and their
+        # groups, renumbered: nodes left out may have been all of a group.
         with progress.task("affinity"):
             normalized, kept = normalized_affinity(self, W, rng, weights)
         compared = [
@@ -382,7 +381,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             codes = np.column_stack([attribute.codes for attribute in compared])
         problem = FairProblem(normalized, codes, self.n_clusters)
         self._check_n_clusters(problem)
-        # Step 2: the fair embedding.
+        # Step 2: the fair embedding H, (n_kept, n_clusters).
         with progress.task("eigenvectors", self.n_clusters) as callback:
             options = SolverOptions(self.tol, self.max_iter, self.dtype, rng, callback)
             self.solver_, result = solve(self.solver, problem, options)
@@ -392,7 +391,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 f"{result.message}",
                 ConvergenceWarning,
             )
-        # Step 3: labels.
+        # Step 3: round the embedding to labels.
         H = result.vectors
         with progress.task("labels"):
             labels, centres, clusters, prices = self._assign(problem, H, kept, rng)
@@ -404,19 +403,22 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.converged_ = result.converged
         self.fairness_violation_ = problem.violation(H)
         self.history_ = result.history
+        # Step 4: what `predict` needs. It takes eigenvectors, "admm" gives none.
         self._extension = None
-        if self.solver_ != "admm":  # which gives no eigenvectors
+        if self.solver_ != "admm":
             self._extension = NystroemExtension.of(
                 problem, H, kept, centres, clusters, prices
             )
+        # Step 5: balance of each attribute (row) in each cluster (column).
         codes = codes.reshape(problem.n, -1)
         balance = cluster_balances(codes, labels, problem.weights)
         self.balance_ = balance.min(axis=0)
         self.minimum_balance_ = float(balance.min())
         warn_of_sizes(labels, self.n_clusters, self.regularization, problem.weights)
-        # "admm" solves another problem, and an embedding on its way promises nothing.
-        promises_balance = self.converged_ and self.solver_ != "admm"
-        if self.assign_labels == "kmeans" and promises_balance:
+        # Imbalance is a surprise only if H solves the fair problem: not before
+        # convergence, which has its own warning, and not by "admm".
+        is_fair_embedding = self.converged_ and self.solver_ != "admm"
+        if self.assign_labels == "kmeans" and is_fair_embedding:
             warn_of_balance(labels, codes, balance, problem.weights)
         progress.close()
         return self
@@ -520,17 +522,21 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         kept: NDArray[np.bool_],
         rng: np.random.RandomState,
     ) -> tuple[NDArray[np.int32], Array, NDArray[np.integer], Array | None]:
-        """Labels from the rows of the embedding; centres, their labels and prices."""
+        """Return the labels, and the k-means centres with their labels and prices.
+
+        Prices, (n_groups, k), are those of the fair assignment; None for k-means.
+        """
         self.assignment_: FairAssignment | None = None
         self.refinement_: RefinedPartition | None = None
-        # Step 1: k-means.
+        # Step 1: k-means on the rows. It may leave a cluster without nodes.
         rows, weights = embedding_rows(H, problem.affinity)
         options: dict[str, Any] = {"n_init": self.n_init, "random_state": rng}
         labels = embedding_kmeans(rows, self.n_clusters, weights=weights, **options)
         centres = cluster_means(rows, labels, weights)
         if self.assign_labels == "kmeans":
             return labels, centres, np.unique(labels), None
-        # Step 2: the fair assignment to its centres.
+        # Step 2: the fair assignment to the centres. Regularisation is there to avoid
+        # tiny clusters: with it the assignment makes none either.
         k, codes = len(centres), problem.group_codes.reshape(problem.n, -1)
         min_size = 1 if problem.affinity.tau == 0 else smallest_size(problem.n, k)
         self.assignment_ = assign_rows(
@@ -543,7 +549,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             row_weights=problem.weights,
         )
         labels = self.assignment_.labels
-        # Step 3: refinement on the graph.
+        # Step 3: refinement, which needs the entries of the graph.
         if self.refine and sparse.issparse(self.affinity_matrix_):
             self.refinement_ = refine_labels(
                 submatrix(self.affinity_matrix_, kept),
@@ -558,7 +564,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         return labels, centres, np.arange(k), self.assignment_.prices
 
     def _check_n_clusters(self, problem: FairProblem) -> None:
-        n, rank = problem.Q.shape
+        """Refuse more eigenvectors than the null space of F^T has dimensions."""
+        n, rank = problem.Q.shape  # Q spans the columns of F
         limit = min(n - 1, n - rank)
         if self.n_clusters > limit:
             raise ValueError(

@@ -19,19 +19,20 @@ from scalefair.streaming import Parts
 Array = NDArray[np.float64]
 Random = np.random.RandomState
 
-# Extra vectors of a filtered block, as a fraction of the wanted ones: the filter works
-# on the gap behind the block.
+# Extra vectors of a filtered block, as a fraction of the wanted ones: the filter
+# converges by the gap between the wanted eigenvalues and those outside of the block.
 BUFFER_RATIO = 0.3
-# Most wanted vectors for which sparse rows are multiplied by one vector at a time.
+# Most wanted vectors for which sparse rows are multiplied by one vector at a time, by
+# ARPACK.
 MAX_ARPACK_RANK = 40
-# Lanczos steps that look for missed eigenvectors.
+# Lanczos steps that look for eigenvectors that ARPACK missed.
 N_CHECK_STEPS = 8
 
 
 class LeadingEigenvectors(NamedTuple):
     """Leading eigenvectors (columns) of one matrix or of several, and the cost."""
 
-    vectors: Array
+    vectors: Array  # (n, r) or some more columns; of several matrices a basis
     total: Any  # sum of the r largest eigenvalues: a float, or one of each matrix, (G,)
     n_products: int
     message: str  # empty if converged
@@ -43,7 +44,8 @@ class FormedCovariances:
     def __init__(self, arrays: Array, r: int, rng: Random) -> None:
         self.arrays, self.r, self.rng = arrays, r, rng
         self.n_groups, self.n_features, _ = arrays.shape
-        # Filtering a block takes some 30 products, LAPACK more for few components.
+        # Filtering takes some 30 products with a block, less time than LAPACK if the
+        # block is narrow.
         self.is_filtered = 40 * r <= self.n_features
 
     def start(self, tol: float) -> LeadingEigenvectors:
@@ -57,9 +59,10 @@ class FormedCovariances:
             return _joined(
                 [first, *(_filtered(C_g, r, vectors, tol, self.rng) for C_g in C[1:])]
             )
-        # Eigenvectors of the mean, in single precision.
+        # Eigenvectors of the mean. Single precision will do for a start; the largest
+        # entry of a semidefinite matrix, 1 after the scaling, is on its diagonal.
         mean = C.mean(axis=0)
-        mean /= float(mean.diagonal().max()) or 1.0  # the largest entry
+        mean /= float(mean.diagonal().max()) or 1.0
         trial = leading_eigh(mean.astype(np.float32), size, overwrite=True)[1]
         basis = orthonormal_span([trial.astype(np.float64)])
         return LeadingEigenvectors(basis, top_sums(C, r), self.n_groups + 1, "")
@@ -96,7 +99,8 @@ class CovarianceOperators:
 
     def start(self, tol: float) -> LeadingEigenvectors:
         """Return each group's sum of eigenvalues to `tol`, and a first subspace."""
-        # ARPACK's additional vectors cost little.
+        # The weights that single out a group are a row of the identity. ARPACK's
+        # additional vectors cost little.
         k, units = self.r + max(10, self.r // 2), np.eye(self.n_groups)
         return _joined([self._leading(unit, k, None, tol) for unit in units])
 
@@ -176,6 +180,7 @@ def arpack_leading(
     H: LinearOperator, r: int, k: int, tol: float, rng: Random
 ) -> LeadingEigenvectors | None:
     """Return `k` eigenvectors by ARPACK, `r` of them wanted; None if it failed."""
+    # 1. Lanczos by ARPACK, with the products counted.
     n_products = 0
 
     def multiply(x: Array) -> Array:
@@ -192,7 +197,8 @@ def arpack_leading(
     except ArpackError:  # also when it does not converge
         return None
     values, vectors = values[::-1], vectors[:, ::-1]
-    # ARPACK may miss one of several equal eigenvalues.
+    # 2. ARPACK may miss one of several equal eigenvalues: look for one above the last
+    # with the eigenvectors deflated.
     threshold = values[-1] + 10 * tol * values[0]
     if has_larger_eigenvalue(multiply, vectors.T, threshold, rng):
         return None
@@ -206,7 +212,10 @@ def has_larger_eigenvalue(
     threshold: float,
     rng: Random,
 ) -> bool:
-    """Whether Lanczos finds an eigenvalue above `threshold` with `rows` deflated."""
+    """Whether Lanczos finds an eigenvalue above `threshold` with `rows` deflated.
+
+    `rows` are orthonormal.
+    """
     n = rows.shape[1]
 
     def multiply_deflated(x: Array) -> Array:
@@ -216,7 +225,7 @@ def has_larger_eigenvalue(
 
     deflated = LinearOperator((n, n), matvec=multiply_deflated, dtype=np.float64)
     bounds = spectral_bounds(deflated, n_steps=N_CHECK_STEPS, random_state=rng)
-    return not bounds.nodes[-1] <= threshold
+    return not bounds.nodes[-1] <= threshold  # the largest Ritz value, or NaN
 
 
 def _filtered(
@@ -253,9 +262,9 @@ def _joined(groups: list[LeadingEigenvectors]) -> LeadingEigenvectors:
 class OverlappingCovariance(SymmetricBlockOperator):
     """Weighted sum of the covariances of the groups of several attributes.
 
-    Groups are unions of the combinations of attributes, whose covariances about the
-    mean of all rows are added up; about its own mean that of a group is less by the
-    outer product of the difference of both.
+    A cell has the rows of one combination of groups, and a group is a union of cells:
+    its covariance about the mean of all rows is the mean of theirs, by numbers of rows.
+    About the group's own mean, at an offset o from that of all, it is less by o o^T.
     """
 
     def __init__(
@@ -267,12 +276,12 @@ class OverlappingCovariance(SymmetricBlockOperator):
         C = GroupCovariance(X, cells, ones, sample_weight=weights)
         self._cells, self.gathers_rows, self.mean = C, C.gathers_rows, C.mean
         self.counts = is_member @ C.counts
-        # C_g is the sum of those of its cells, weighted by their shares of its rows.
+        # (G, n_cells): shares of the cells in the rows of each group.
         self._shares = is_member * C.counts / self.counts[:, None]
         self.group_traces = self._shares @ C.group_traces
         self._offsets = self._shares @ (C.means - C.mean)
         if centering == "global":
-            self._offsets = self._offsets[:0]
+            self._offsets = self._offsets[:0]  # nothing is subtracted
         else:
             self.group_traces -= (self._offsets**2).sum(axis=1)
         self.weights = np.full(len(is_member), 1 / len(is_member))
@@ -295,57 +304,65 @@ class OverlappingCovariance(SymmetricBlockOperator):
     def compress(self, V: Array) -> Array:
         """Return ``V.T @ C_g @ V`` of every group."""
         grams = np.tensordot(self._shares, self._cells.compress(V), axes=1)
+        # No offsets with global centering: the loop is empty.
         for gram, offset in zip(grams, self._offsets @ V, strict=False):
             gram -= np.outer(offset, offset)
         return grams
 
 
-def _combined(
+def _number_cells(
     first: NDArray[Any], sizes: list[int], *more: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return each row's combination of codes, and the codes of those that occur.
+    """Return the cell of each row, and the codes of each cell, (n_cells, n_attributes).
 
-    After the codes of all attributes may come weights; a row without weight may have
-    any combination.
+    Arguments are the codes of the first attribute, the numbers of groups, the codes of
+    the other attributes and, if there are any, weights. Rows of weight 0 have no cell
+    of their own, and go to cell 0.
     """
-    codes = [first, *more[: len(sizes) - 1]]
-    if len(more) < len(sizes):
-        row, cells = combinations(codes, sizes)
+    codes, has_weights = [first, *more[: len(sizes) - 1]], len(more) == len(sizes)
+    if has_weights:
+        rows, cells = np.flatnonzero(more[-1]), np.zeros(len(first), np.int64)
+        row_of_cell, cells[rows] = combinations([c[rows] for c in codes], sizes)
+        row_of_cell = rows[row_of_cell]
     else:
-        weighted, cells = np.flatnonzero(more[-1]), np.zeros(len(first), np.int64)
-        row, cells[weighted] = combinations([c[weighted] for c in codes], sizes)
-        row = weighted[row]
-    return cells, np.column_stack([column[row] for column in codes])
+        row_of_cell, cells = combinations(codes, sizes)
+    return cells, np.column_stack([column[row_of_cell] for column in codes])
 
 
-def _table(combined: Any) -> Any:
-    return combined[1]
+def _cell_codes(numbered: Any) -> Any:
+    return numbered[1]
 
 
-def _relabelled(combined: Any, labels: NDArray[Any]) -> Any:
-    return labels[combined[0]] if labels.size else combined[0]
+def _renumber(numbered: Any, new_numbers: NDArray[Any]) -> Any:
+    """Cells of the rows of a part in new numbers, none if no row has a weight."""
+    return new_numbers[numbered[0]] if new_numbers.size else numbered[0]
 
 
 def _cells(
     compared: Sequence[Attribute], weights: Any
 ) -> tuple[Any, NDArray[np.int64]]:
-    """Return each row's combination, and 1 where a group (row) has it (column)."""
+    """Return the cell of each row, and 1 where a cell belongs to a group.
+
+    The second has shape (G, n_cells), groups of all attributes one after the other.
+    """
     sizes = [len(attribute.groups) for attribute in compared]
     first, *more = (attribute.codes for attribute in compared)
     more += [] if weights is None else [weights]
     cells: Any
     if isinstance(first, Parts):
-        parts = first.map(_combined, sizes, aligned=more).persist()
-        tables = parts.map(_table).gather()
-        table, labels = np.unique(np.concatenate(tables), axis=0, return_inverse=True)
-        # The combinations of all parts, and the labels of those of each part.
-        cuts = np.cumsum([len(part) for part in tables])[:-1]
-        part_labels = parts.like(np.split(labels.ravel(), cuts))
-        cells = parts.map(_relabelled, aligned=[part_labels]).persist()
+        # Number the cells of each part, those of all parts, and then each part's again.
+        numbered = first.map(_number_cells, sizes, aligned=more).persist()
+        by_part = numbered.map(_cell_codes).gather()
+        cell_codes, numbers = np.unique(
+            np.concatenate(by_part), axis=0, return_inverse=True
+        )
+        cuts = np.cumsum([len(codes) for codes in by_part])[:-1]
+        new_numbers = numbered.like(np.split(numbers.ravel(), cuts))
+        cells = numbered.map(_renumber, aligned=[new_numbers]).persist()
     else:
-        cells, table = _combined(first, sizes, *more)
+        cells, cell_codes = _number_cells(first, sizes, *more)
     is_member = [
         np.equal.outer(np.arange(size), column)
-        for size, column in zip(sizes, table.T, strict=True)
+        for size, column in zip(sizes, cell_codes.T, strict=True)
     ]
     return cells, np.concatenate(is_member).astype(np.int64)

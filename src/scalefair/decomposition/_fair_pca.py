@@ -33,8 +33,6 @@ from scalefair.streaming import GroupMoments
 MAX_MOMENT_BYTES = 2 * 2**30
 # Block products of a matrix-free solution with two groups.
 N_BLOCK_PRODUCTS = 100
-
-
 # Attributes that are computed when one of them is first read after `partial_fit`.
 SOLVED_ATTRIBUTES = (
     "components_",
@@ -52,7 +50,7 @@ SOLVED_ATTRIBUTES = (
 
 @documented(**TEXTS)
 class FairPCA(BaseGroupPCA):
-    r"""Principal component analysis in which no group pays more than it must.
+    r"""Principal component analysis that minimises the largest loss of a group.
 
     The loss of a group under an orthonormal basis U of `n_components` columns is its
     reconstruction error per sample, minus that under its own best basis:
@@ -184,7 +182,8 @@ class FairPCA(BaseGroupPCA):
         self.random_state = random_state
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for an attribute that the instance lacks.
+        # Called only for an attribute that the instance lacks. After `partial_fit` the
+        # problem is solved here; `_fit_moments` sets all SOLVED_ATTRIBUTES.
         if name not in SOLVED_ATTRIBUTES:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         check_is_fitted(self, "moments_")
@@ -252,6 +251,7 @@ class FairPCA(BaseGroupPCA):
         self.moments_ = squeeze_single(moments)
         self.groups_ = squeeze_single([attribute.groups for attribute in moments])
         self.mean_, self.solver_ = moments[0].mean, "gram"
+        # Forget the solution for the rows before: `__getattr__` solves anew.
         for name in SOLVED_ATTRIBUTES:
             fitted.pop(name, None)
         return self
@@ -262,8 +262,9 @@ class FairPCA(BaseGroupPCA):
         self.solver_ = cheaper if self.solver == "auto" else self.solver
         if self.solver_ == "gram":
             return super()._fit_rows(X, compared, weights)
-        self.__dict__.pop("moments_", None)
-        # 1. Covariances that take less memory and less time than products with rows.
+        self.__dict__.pop("moments_", None)  # of an earlier fit
+        # 1. Covariances, if they take less memory and less time than sparse rows. The
+        # base class does not store the moments.
         if cheaper == "gram" and sparse.issparse(X):
             n_bytes = 8 * n_groups * X.shape[1] ** 2
             if n_bytes <= X.data.nbytes + X.indices.nbytes:
@@ -284,7 +285,7 @@ class FairPCA(BaseGroupPCA):
                 sample_weight=weights,
             )
         self.groups_, self.mean_ = fitted_groups(compared), operator.mean
-        # 3. Two groups of sparse rows: Lanczos, unless it does not apply or fails.
+        # 3. Two groups of sparse rows: Lanczos. Otherwise, or if it fails, subspaces.
         solution = None
         if sparse.issparse(X) and len(compared) == 1 and n_groups == 2:
             solution = solve_by_lanczos(
@@ -317,9 +318,10 @@ class FairPCA(BaseGroupPCA):
         largest = float(losses.max())
         self.dual_weights_ = self._by_attribute(solution.weights)
         self.duality_gap_ = max(largest - solution.dual_value, 0.0)
-        # Largest over smallest loss of the groups with positive weight.
+        # Largest over smallest loss of the groups with positive weight. The others lose
+        # less by complementary slackness. Weights add up to 1.
         active = losses[solution.weights > 1e-6]
-        self.fairness_ratio_gap_ = 0.0  # nobody loses anything
+        self.fairness_ratio_gap_ = 0.0  # losses of 0
         if active.max() > solution.rounding:
             ratio = active.max() / active.min() if active.min() > 0 else np.inf
             self.fairness_ratio_gap_ = float(ratio - 1)
@@ -350,14 +352,15 @@ def choose_solver(X: Any, r: int, n_groups: int) -> str:
     # Moments, and two matrices for the eigensolver.
     if 8 * (n_groups + 2) * n * n > MAX_MOMENT_BYTES:
         return "matrix_free"
-    # Times in units of an operation of a dense second moment. One with a sparse entry
+    # Times, in units of an operation of a dense second moment: one with a sparse entry
     # takes ten, one of a dense block product two, an eigendecomposition 10 n^3.
     if is_sparse:
         n_stored, unit = float(X.nnz), 10.0
-        formed = n_stored**2 / m * unit  # the square of the entries of each row
+        moment_time = n_stored**2 / m * unit  # the squared number of entries of a row
     else:
         n_stored, unit = float(m * n), 2.0
-        formed = n_stored * n
-    product = 4 * n_stored * (r + buffer_size(r)) * unit
-    is_formed = formed + 10.0 * n**3 <= N_BLOCK_PRODUCTS * product
-    return "gram" if is_formed else "matrix_free"
+        moment_time = n_stored * n
+    # A product with X and one with its transpose: two operations for an entry in each.
+    product_time = 4 * n_stored * (r + buffer_size(r)) * unit
+    is_gram = moment_time + 10.0 * n**3 <= N_BLOCK_PRODUCTS * product_time
+    return "gram" if is_gram else "matrix_free"

@@ -143,7 +143,7 @@ def orient(vectors: Array) -> Array:
     """Give each column the sign that makes its entry largest in modulus positive."""
     top, bottom = vectors.max(axis=0), -vectors.min(axis=0)
     signs = np.where(top >= bottom, 1.0, -1.0)
-    for j in np.flatnonzero(top == bottom):  # a draw: the first entry decides
+    for j in np.flatnonzero(top == bottom):  # a tie: the first such entry decides
         signs[j] = np.sign(vectors[np.abs(vectors[:, j]).argmax(), j]) or 1.0
     vectors *= signs
     return vectors
@@ -192,19 +192,21 @@ def dense_eigh(
     """
     operator, _, deflated = as_problem(A, k, orthogonal_to=orthogonal_to)
     n, r = deflated.shape
-    # The symmetric part, from one product with the identity.
+    # 1. The symmetric part, from one product with the identity.
     matrix: Array = checked_product(operator, np.eye(n, dtype=operator.dtype))
     check_scale(float(np.abs(matrix).max()))
     matrix = (matrix + matrix.T) / 2
+    # 2. Leading eigenvectors, in coordinates of the complement of a deflated subspace.
     if r == 0:
         values, vectors = leading_eigh(matrix, k)
     else:
-        # Z spans the complement of the subspace that is left out.
+        # Some 4 n^3 operations take one thread 0.3 n^3 nanoseconds.
         with long_blas_call(0.3 * n**3):
-            Z = qr(deflated)[0][:, r:]
+            Z = qr(deflated)[0][:, r:]  # orthonormal basis of the complement
             reduced = Z.T @ matrix @ Z
         values, vectors = leading_eigh(reduced, k, overwrite=True)
         vectors = Z @ vectors
+    # 3. Residuals in A itself: they show it if the subspace was not invariant.
     vectors = orient(vectors)
     residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
     message = "Dense eigen-decomposition."
@@ -221,7 +223,10 @@ def stop_message(
     limit_remedy: str = "",
     stagnation_remedy: str = "",
 ) -> str:
-    """How an iteration ended, with remedies if it did not converge."""
+    """How an iteration ended, with remedies if it did not converge.
+
+    `steps` names what `n_iter` counts, in the plural; remedies continue the sentence.
+    """
     if converged:
         return f"Converged in {n_iter} {steps}."
     if n_iter >= max_iter:
@@ -276,6 +281,7 @@ def as_problem(
     if orthogonal_to is not None:
         deflated = as_block(orthogonal_to, n, "orthogonal_to")
         check_complement(k, n, deflated.shape[1])
+        # About the square root of the precision in which the basis was computed.
         single = np.asarray(orthogonal_to).dtype == np.float32
         check_orthonormal(deflated, "orthogonal_to", 1e-4 if single else 1e-8)
     return operator, start, deflated
@@ -306,7 +312,11 @@ def buffer_size(n_buffer: int | None, k: int) -> int:
 
 
 def check_scale(norm: float, name: str = "operator") -> None:
-    """Refuse a norm for which squares of residuals may overflow or underflow."""
+    """Refuse a norm for which squares of residuals may overflow or underflow.
+
+    float64 ranges from about 1e-308 to 1e308. The limits leave room for a residual of
+    1e-14 times the norm and for sums over the rows.
+    """
     if norm != 0 and not 1e-140 <= norm <= 1e150:
         raise ValueError(
             f"The {name} has a norm of about {norm:.1e}, too far from 1: the squares "

@@ -3,7 +3,9 @@
 The constraints bound a surrogate of the gap. It underestimates the gap between sampled
 ranks and within the width of its ramp. `GapSolver.meet_gap` narrows the ramp and then
 lowers the surrogate's bound in proportion, until the measured gap is at most kappa.
-The solution that is returned is chosen by its measured gap.
+The solution that is returned is chosen by its measured gap. An augmented Lagrangian
+solves the problems, with the corners of the ramp rounded. The DC algorithm certifies
+the solution: it computes the nearly-KKT residual.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from scalefair.optimize import (
     idca,
 )
 
-# Part of the ramp's width, to both sides of its corners, over which they are rounded.
+# Width of the rounding to either side of the ramp's corners, as a part of its width.
 CORNER_RATIO = 0.05
 # Width of the narrow ramp, as a part of the spread of the scores between the ranks.
 NARROW_RATIO = 1 / 16
@@ -45,7 +47,7 @@ NARROW_RATIO = 1 / 16
 MAX_SURROGATES = 6
 # The bound is lowered for a measured gap of this part of kappa.
 TARGET_RATIO = 0.95
-# Subgradient steps of one subproblem, of the paper.
+# Subgradient steps of one subproblem, as in the paper.
 SUBGRADIENT_STEPS = 150
 
 
@@ -58,9 +60,9 @@ class Solution:
     multipliers: Array | None
     objective: float
     infeasibility: float
-    gap: float
-    kappa: float  # bound on the measured gap; that of the surrogate may be lower
-    certificate: DCResult | None = None
+    gap: float  # measured
+    kappa: float  # bound on the measured gap; problem.kappa bounds the surrogate's
+    certificate: DCResult | None = None  # of the DC algorithm, if it has run
 
     @property
     def weights(self) -> Array:
@@ -72,7 +74,10 @@ class Solution:
 
     @property
     def is_flat(self) -> bool:
-        """Whether the scores are no better than constant ones, though gaps count."""
+        """Whether the scores are no better than constant ones, as far as chance tells.
+
+        Never with kappa = 1: without a constraint that is the features' fault.
+        """
         constant = self.problem.constant_objective
         gain_by_chance = max(1e-3 * constant, self.problem.gain_by_chance)
         return self.kappa < 1 and self.objective > constant - gain_by_chance
@@ -85,18 +90,21 @@ class Solution:
 
 
 def best_solution(solutions: Sequence[Solution], tol: float) -> Solution:
-    """Return the fair solution of least loss, or the fairest one of some use."""
+    """Return the fair solution of least loss; without one, the fairest.
 
-    def rank(solution: Solution) -> tuple[bool, bool, float, float]:
+    Last come solutions that are not accepted; before them, unfair flat ones.
+    """
+
+    def sort_key(solution: Solution) -> tuple[bool, bool, float, float]:
         is_unfair = solution.gap > solution.kappa
         return (
             not solution.is_accepted(tol),
             is_unfair and solution.is_flat,
-            max(solution.gap, solution.kappa),
+            max(solution.gap, solution.kappa),  # the same for all fair ones
             solution.objective,
         )
 
-    return min(solutions, key=rank)
+    return min(solutions, key=sort_key)
 
 
 @dataclass
@@ -149,7 +157,10 @@ class GapSolver:
         )
 
     def start_from(self, solution: Solution, weights: Array) -> Solution:
-        """Return weights with the surrogate of a solution for other rows or kappa."""
+        """Return weights with the surrogate of a solution for other rows or kappa.
+
+        Its bound keeps its ratio to kappa.
+        """
         return self.start_at(
             self.kappa * solution.problem.kappa / solution.kappa,
             solution.problem.width,
@@ -164,10 +175,12 @@ class GapSolver:
         """Solve the problem of a surrogate with rounded corners, from any point."""
         problem = self.problem if start is None else start.problem
         n_ranks = problem.n_thresholds
-        # The surrogate allows a gap of the distance between two ranks.
+        # Between two ranks the gap is free, up to their distance of 1 / n_ranks: a
+        # narrow ramp takes so many ranks that this is at most kappa.
         if width < problem.width:
             n_ranks *= math.ceil(1 / (self.kappa * n_ranks))
         problem = problem.with_surrogate(bound, width, n_ranks)
+        # Multipliers are those of the same constraints, or zero.
         x, multipliers = problem.start(), None
         if start is not None:
             x = problem.with_thresholds(start.weights, start.thresholds)
@@ -181,6 +194,7 @@ class GapSolver:
                 multipliers=multipliers,
                 tol=0.1 * self.tol,  # The corners add to the violation.
                 stationarity=0.5 * self.tol,
+                # The next surrogate, or the DC algorithm, goes on from here.
                 settled=1e-3,
                 max_iter=20,
                 max_inner=80,
@@ -198,6 +212,7 @@ class GapSolver:
             if violation_at(problem, x) > self.tol:
                 x = problem.start()
             n_calls = self.n_calls
+            # 1. The DC algorithm, with the chosen solver of its subproblems.
             options: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter}
             if self.inner_solver == "direct":
                 options["max_iter"] *= SUBGRADIENT_STEPS
@@ -211,6 +226,7 @@ class GapSolver:
             replace(record, n_calls=record.n_calls + n_calls)
             for record in result.history
         ]
+        # 2. What to do if it did not converge.
         remedy = "Raise max_iter, or take a larger kappa"
         if self.inner_solver != "bundle":
             remedy = 'Take inner_solver="bundle"'
@@ -218,6 +234,7 @@ class GapSolver:
             remedy = "No step improves it: take a larger kappa"
         residual = max(result.kkt_residual, result.infeasibility)
         if residual < 1:  # A larger one says nothing of the solution.
+            # A tenth more than the residual, which is rounded.
             remedy += f"; tol={1.1 * residual:.2g} would accept the solution"
         certificate = replace(
             result,
@@ -227,7 +244,7 @@ class GapSolver:
         return replace(self._solution(problem, result), certificate=certificate)
 
     def solve_fixed(self, start: Solution | None) -> Solution:
-        """Solve the solver's problem as it is."""
+        """Solve the problem with its own surrogate; the gap is measured only."""
         problem = self.problem
         if start is None:
             x = problem.start()
@@ -247,10 +264,11 @@ class GapSolver:
         # Step 1: the first surrogate.
         solutions: list[Solution] = []
         if start is None:
-            current = self._solve_useful()
+            current = self._solve_accepted()
             solutions.append(current)
         else:
             solutions.append(start)
+            # A start with a gap just below kappa has little to gain.
             is_tight = 0.9 * self.kappa <= start.gap <= self.kappa
             if is_nested or not (is_tight and start.is_accepted(self.tol)):
                 problem = start.problem
@@ -284,8 +302,8 @@ class GapSolver:
             self.kappa,
         )
 
-    def _solve_useful(self) -> Solution:
-        """Solve from zero; double the bound until the scores are not all alike."""
+    def _solve_accepted(self) -> Solution:
+        """Solve from zero; double the bound until the solution is accepted."""
         if not self.smooth:
             return self.certify(self.problem, self.problem.start())
         bound = self.kappa
@@ -303,6 +321,7 @@ class GapSolver:
                 break
             bound, width = current.problem.kappa, current.problem.width
             if not solutions and width == 1:
+                # The width of the paper: narrow it once, before the bound is lowered.
                 bound = max(bound, self.kappa)
                 width = min(NARROW_RATIO * self._spread(current), width)
             else:
@@ -318,7 +337,9 @@ class GapSolver:
     def _spread(self, solution: Solution) -> float:
         """Difference of the scores at the ends of the interval of ranks."""
         low, high = solution.problem.interval
-        ends = [max(1 - high, 0.02), min(1 - low, 0.98)]  # without outliers
+        # Levels of quantiles: rank p is that of the share p from the highest score.
+        # The outermost 2 % are left out, as outliers.
+        ends = [max(1 - high, 0.02), min(1 - low, 0.98)]
         scores = solution.problem.oracle.quantiles(solution.weights, ends)
         return max(float(np.ptp(scores)), 1e-3)
 
@@ -327,35 +348,39 @@ class GapSolver:
     ) -> Solution:
         """Bisect the segments to unfair solutions of less loss; keep the gap.
 
-        Losses are convex, so that they fall on the way. Gaps are measured.
+        A convex loss that is less at the unfair end is less all the way. Gaps need not
+        be monotone: they are measured.
         """
         best = fair
         for unfair in solutions:
             if unfair.gap <= self.kappa or unfair.objective >= fair.objective:
                 continue
-            low, high = 0.0, 1.0  # parts of the way: fair, and unfair
+            # Invariant: the point at `low` is fair, that at `high` is not.
+            low, high = 0.0, 1.0
             for _ in range(5):
-                part = (low + high) / 2
-                weights = (1 - part) * fair.weights + part * unfair.weights
+                middle = (low + high) / 2
+                weights = (1 - middle) * fair.weights + middle * unfair.weights
                 gap = self.measure(weights)
                 if gap > self.kappa:
-                    high = part
+                    high = middle
                     continue
-                low = part
+                low = middle
                 x = fair.x.copy()
                 x[: weights.size] = weights
                 objective = fair.problem.smoothed(x, CORNER_RATIO).objective
                 if objective < best.objective:
                     best = replace(fair, x=x, objective=objective, gap=gap)
         if best is not fair:
+            # Thresholds were those of the fair end: fit them to the new scores.
             x = best.problem.with_thresholds(best.weights, best.thresholds)
             best = replace(best, x=x, certificate=None)
         return best
 
     def _certified(self, solution: Solution) -> Solution:
-        """Return the certified solution of a problem that has this one inside.
+        """Raise the bound until the solution is strictly feasible, and certify that.
 
-        The weights stay if the certified ones have a larger gap than kappa and these.
+        Weights whose gap exceeds both kappa and this solution's are not taken: its own
+        stay, with the certificate of the problem.
         """
         problem, x = with_slack(solution.problem, solution.x, 0.1 * self.tol)
         certified = self.certify(problem, x)
@@ -371,7 +396,7 @@ class GapSolver:
         )
 
     def _recorded(self, solution: Solution) -> Solution:
-        """Return the solution with a record of everything that was solved."""
+        """Return the solution with the history and calls of all problems solved."""
         assert solution.certificate is not None
         history = list(self._records)
         certificate = replace(
@@ -405,6 +430,7 @@ def warn_unfinished(
             "kappa, or fewer groups; if that changes nothing, the features say nothing "
             "of the labels."
         )
+    # A twentieth more than kappa is documented as accepted.
     if solution.gap > 1.05 * solution.kappa:
         noise = null_parity_gap(list(rows.set_sizes), interval=interval)
         tie = max(
@@ -439,13 +465,17 @@ def _largest_tie(
     interval: tuple[float, float],
     weights: Array | None = None,
 ) -> float:
-    """Largest share of a set's rows within the interval that have one score."""
+    """Largest share of a set's rows within the interval that have one score.
+
+    `sets` has the set of each row, -1 for rows that are not compared.
+    """
     largest = 0.0
     for code in np.unique(sets[sets >= 0]):
         members = sets == code
-        levels = np.unique(-scores[members], return_inverse=True)[1]
-        counts = np.bincount(levels, None if weights is None else weights[members])
+        # Distinct scores from the highest on, and the rows (by weight) of each.
+        ties = np.unique(-scores[members], return_inverse=True)[1]
+        counts = np.bincount(ties, None if weights is None else weights[members])
         ranks = np.append(0.0, np.cumsum(counts) / counts.sum())
-        within = np.diff(np.clip(ranks, *interval)) / (interval[1] - interval[0])
-        largest = max(largest, float(within.max()))
+        shares = np.diff(np.clip(ranks, *interval)) / (interval[1] - interval[0])
+        largest = max(largest, float(shares.max()))
     return largest

@@ -270,6 +270,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             oracle = rows.oracle(**self._oracle_options())
         rows.warn_few()
         problem = self._problem(oracle, rows)
+        # Of many rows in parts solve nested samples first, ever larger ones, each from
+        # the solution of the one before.
         last: Solution | None = None
         if self._is_auto_start and not self._can_warm_start(problem):
             for sample in samples:
@@ -285,7 +287,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         interval = check_interval(self.interval)
         interaction_alpha = self.interaction_alpha
         if interaction_alpha is None:
-            # A normal prior of deviation 1/4 of coefficients that groups add.
+            # A normal prior of deviation 1/4 of coefficients that groups add: its
+            # precision, divided by the rows, as the objective is a mean.
             prior = 1 / (0.25**2 * oracle.n_effective)
             interaction_alpha = max(self.alpha, prior) if self.alpha else 0.0
         ridge = ridge_factors(oracle.layout, self.alpha, interaction_alpha)
@@ -314,23 +317,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         """Solve a problem from another's solution, the given start, or the last fit."""
         kappa, width = float(self.kappa), self.surrogate_width
         is_auto = isinstance(width, str)
-
-        def solver(problem: ParityProblem) -> GapSolver:
-            def measure(w: Array) -> float:
-                return self._gap(problem.oracle.scores(w), rows)
-
-            return GapSolver(
-                problem,
-                kappa,
-                measure,
-                inner_solver=self.inner_solver,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                smooth=self._is_auto_start,
-            )
-
         # Step 1: the point to start from, if there is one.
-        full = solver(problem if is_auto else problem.with_surrogate(kappa, width))
+        if not is_auto:
+            problem = problem.with_surrogate(kappa, width)
+        full = self._gap_solver(problem, rows)
         layout, start = problem.oracle.layout, None
         if last is not None:
             start = full.start_from(last, last.weights)
@@ -340,8 +330,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             width = self.surrogate_width_ if is_auto else width
             start = full.start_at(bound, width, w, self.thresholds_.ravel())
         elif not isinstance(self.start, str):
-            w, thresholds = check_start(full.problem, self.start, self.tol)
-            start = full.start_at(kappa, full.problem.width, w, thresholds)
+            w, thresholds = check_start(problem, self.start, self.tol)
+            start = full.start_at(kappa, problem.width, w, thresholds)
         # Step 2: the solution for a fixed surrogate, or for the measured gap.
         if not is_auto:
             return full.solve_fixed(start)
@@ -349,19 +339,37 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         if solution.gap <= kappa or not full.smooth or layout.shape[0] == 1:
             return solution
         # Step 3: weights of the model without interactions are weights of this one. If
-        # that model has a smaller gap, the search starts again from its solution.
-        smaller = solver(self._problem(problem.oracle.without_interactions(), rows))
+        # that model has a smaller gap, the search starts again from its solution, with
+        # nothing (rows of zeros) added to the shared weights.
+        smaller_problem = self._problem(problem.oracle.without_interactions(), rows)
+        smaller = self._gap_solver(smaller_problem, rows)
         nested = smaller.meet_gap(None)
         if nested.gap < solution.gap and not nested.is_flat:
-            shared = np.zeros(layout.shape)
-            shared[0] = smaller.problem.oracle.layout.rows(nested.weights)[0]
-            start = full.start_from(nested, layout.parameters(shared))
+            embedded = np.zeros(layout.shape)
+            embedded[0] = smaller_problem.oracle.layout.rows(nested.weights)[0]
+            start = full.start_from(nested, layout.parameters(embedded))
             again = full.meet_gap(start, is_nested=True)
             solution = best_solution([solution, again], self.tol)
         assert solution.certificate is not None
         n_calls = full.n_calls + smaller.n_calls
         certificate = replace(solution.certificate, n_calls=n_calls)
         return replace(solution, certificate=certificate)
+
+    def _gap_solver(self, problem: ParityProblem, rows: LabeledRows) -> GapSolver:
+        """Return the solver of a problem that measures the gap on its rows."""
+
+        def measure(w: Array) -> float:
+            return self._gap(problem.oracle.scores(w), rows)
+
+        return GapSolver(
+            problem,
+            float(self.kappa),
+            measure,
+            inner_solver=self.inner_solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            smooth=self._is_auto_start,
+        )
 
     def _can_warm_start(self, problem: ParityProblem) -> bool:
         if not (self.warm_start and hasattr(self, "_kappa_ratio")):
@@ -379,7 +387,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             shift = most_accurate_shift(scores, rows.signs, rows.weights)
             scores = scores + shift
             thresholds = thresholds + shift
-            w[problem.oracle.n_features] += shift
+            w[problem.oracle.n_features] += shift  # the shared intercept
         self._store_weights(problem.oracle.layout.rows(w))
         if self.criterion == "strong":
             # Axes of length one, of labels and of attributes, are left out.
@@ -391,7 +399,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.partial_parity_gap_ = self._gap(scores, rows)
         self.surrogate_kappa_ = problem.kappa
         self.surrogate_width_ = problem.width
-        self._kappa_ratio = problem.kappa / solution.kappa
+        self._kappa_ratio = problem.kappa / solution.kappa  # for a warm start
         self.objective_ = solution.objective
         self.infeasibility_ = solution.infeasibility
         self.kkt_residual_ = certificate.kkt_residual
@@ -431,7 +439,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 def most_accurate_shift(
     scores: Array, signs: Array, weights: Array | None = None
 ) -> float:
-    """Return the least shift after which most signs of the scores are right."""
+    """Return the least shift after which most signs of the scores are right.
+
+    `signs` are the labels, -1 and 1.
+    """
     # The weight of right signs as a function of the cut is a random walk, whose
     # maximum follows the noise: it is averaged over neighbouring cuts first.
     # Step 1: rows in the order of their scores.
@@ -440,8 +451,10 @@ def most_accurate_shift(
     order = np.argsort(scores, kind="stable")
     order = order[weights[order] > 0]
     ordered, weights = scores[order], weights[order]
-    # Step 2: the weight of right signs if the i lowest scores become negative, up to a
-    # constant, linear between the cuts; its mean over 1 % of the weight to either side.
+    # Step 2: gain[i] is the weight of right signs if the i lowest scores, of weight
+    # below[i], become negative, less that if none does. It is linear between the cuts.
+    # Its mean over 1 % of the weight to either side is a difference of integrals;
+    # area[i] is the integral up to cut i.
     below = np.append(0.0, np.cumsum(weights))
     gain = np.append(0.0, np.cumsum(-signs[order] * weights))
     half_window = 0.01 * below[-1]
@@ -454,21 +467,25 @@ def most_accurate_shift(
 
     gain = integral(below + half_window) - integral(below - half_window)
     gain /= 2 * half_window
-    # Step 3: the best cuts between different scores; that of zero if it is one.
+    # Step 3: the best cuts between different scores; no shift if that at zero is one.
     distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
     current = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
     is_best = gain >= gain[distinct].max() - ROUNDING * below[-1]
     if is_best[current]:
         return 0.0
     best = np.flatnonzero(distinct & is_best)
-    # Step 4: of several the one with the least shift.
+    # Step 4: of several the one with the least shift. A cut is halfway between the
+    # scores at its sides; those at the ends are at a distance of 1.
     padded = np.concatenate([[ordered[0] - 2.0], ordered, [ordered[-1] + 2.0]])
     cuts = (padded[best] + padded[best + 1]) / 2
     return float(-cuts[np.abs(cuts).argmin()])
 
 
 def best_constant(signs: Array, loss: str, weights: Array | None = None) -> float:
-    """Return the score with the least mean loss if all rows have the same."""
+    """Return the score with the least mean loss if all rows have the same.
+
+    With the mean label 2 p - 1 the logistic one is log(p / (1 - p)).
+    """
     mean = float(np.average(signs, weights=weights))
     if loss == "logistic":
         return float(np.log1p(mean) - np.log1p(-mean))

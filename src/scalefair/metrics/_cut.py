@@ -39,21 +39,21 @@ def normalized_cut_score(
     W : sparse matrix, sparse array, ndarray or LinearOperator, shape (n, n)
         Symmetric up to rounding, nonnegative, finite edge weights. A sparse `W` is
         never made dense. An operator, such as a kernel, is multiplied by one vector
-        per cluster, in blocks of 256 MB; symmetry and sign of its entries, which
-        cannot be seen, are the caller's business. Self-loops count once in the volume
-        and never in the cut. Or an undirected graph of NetworkX or igraph.
+        per cluster, in blocks of 256 MB; symmetry and sign of its entries are not
+        checked. Self-loops count once in the volume and never in the cut. Or an
+        undirected graph of NetworkX or igraph.
     labels : array-like of shape (n,)
         Cluster of each node. The cut is that of the subgraph of the assigned nodes:
         edges to a node labelled -1 count neither in the cut nor in the volume.
     regularization : float, default=0.0
         Multiple of the mean degree that is spread over the edges of each node to all:
         the cut that `regularization` of
-        :class:`scalefair.cluster.FairSpectralClustering` relaxes [2]_, in which a
-        cluster of a few nodes is dear. Then isolated nodes are welcome.
+        :class:`scalefair.cluster.FairSpectralClustering` relaxes [2]_, in which
+        clusters of a few nodes cost much. Isolated nodes are then allowed.
     sample_weight : array-like of shape (n,), default=None
         Weights :math:`w_i` of the nodes: an edge counts :math:`w_i w_{ij} w_j`. A node
         of weight 2 is two nodes with its edges, joined to each other as it is to
-        itself; one of weight 0 is none. None counts each node once.
+        itself; one of weight 0 does not count. None counts each node once.
 
     Returns
     -------
@@ -94,8 +94,8 @@ def normalized_cut_score(
             f"labels must give one cluster per node: W has {W.shape[0]} nodes, "
             f"labels has length {len(assigned)}."
         )
-    # 1. Column l of H has the weights of the nodes in cluster l; nodes that are not
-    # assigned have no entry.
+    # 1. Cut and volume of each cluster. Column l of H has the weights of the nodes in
+    # cluster l; nodes that are not assigned have no entry.
     values = np.ones(codes.size) if weights is None else weights
     entries = values, (np.flatnonzero(assigned), codes)
     H = sparse.csc_array(entries, shape=(W.shape[0], clusters.shape[0]))
@@ -105,15 +105,16 @@ def normalized_cut_score(
         raise ValueError(
             f"regularization must be a finite number >= 0, got {regularization!r}."
         )
-    # 2. With regularization every node has an edge of weight tau / n to every node,
-    # itself included.
+    # 2. With regularization every node has an edge of weight tau / s to every node,
+    # itself included, s the sum of all weights. A cluster of the size (sum of weights)
+    # s_l gets the volume s_l s tau / s, of which s_l (s - s_l) tau / s is in the cut.
     if regularization > 0:
         sizes = np.bincount(codes, weights)
         with ignore_fp_warnings():
             tau = regularization * volume.sum() / sizes.sum()
             cut += tau * sizes * (1 - sizes / sizes.sum())
             volume += tau * sizes
-    # 3. Volumes are positive. Only operators have negative ones.
+    # 3. Volumes must be positive. Only operators can have negative ones.
     for wrong, problem in (
         (
             ~np.isfinite(volume),
@@ -140,7 +141,8 @@ def _cut_and_volume(W: Any, H: sparse.csc_array) -> tuple[Array, Array]:
     width = max(1, MAX_BLOCK_SIZE // n) if is_operator else n_clusters
     for block in gen_batches(n_clusters, width):
         part = H[:, block].toarray() if is_operator else H[:, block]
-        # Entry (k, l) is the weight of the edges from cluster k to cluster l.
+        # H^T W H, (n_clusters, block): entry (k, l) is the weight of the edges between
+        # cluster k and cluster l of the block.
         links = sparse.coo_array(H.T @ (W @ part))
         volume[block] = links.sum(axis=0)
         # The edges inside of a cluster are left out, not subtracted from the volume: a
@@ -172,7 +174,8 @@ def _check_affinity(W: Any) -> Any:
             f"W must have finite weights >= 0, but that at row {entries.row[first]}, "
             f"column {entries.col[first]} is {entries.data[first]}."
         )
-    # Rounding may make w_ij and w_ji differ, by 100 units in the last place in float32.
+    # Rounding may make w_ij and w_ji differ: allow 100 units in the last place of the
+    # largest weight, and never less than 1e-8 of it.
     skew = abs(W - W.T)
     tolerance = 100 * float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
     if W.size and skew.max() > max(1e-8, tolerance) * W.max():

@@ -54,7 +54,7 @@ B : ndarray of shape (n, k)
 
 
 class _GaussianKernel(TypedOperator):
-    """Points of a kernel: features less their mean, in the unit of ``2**-distance``."""
+    """Base of both kernels: points p with ``K_ij = 2**-|p_i - p_j|^2`` of features."""
 
     def __init__(self, X: Any, gamma: float | None, dtype: Any) -> None:
         X = _check_features(X)
@@ -63,12 +63,13 @@ class _GaussianKernel(TypedOperator):
         if not 0 < self.gamma < math.inf:
             raise ValueError(f"gamma must be positive and finite, got {self.gamma}.")
         with ignore_fp_warnings():
-            self._middle: Array = X.mean(axis=0)  # subtracted, for float32
+            # Subtracted from all features: float32 has few digits for a large mean.
+            self._mean: Array = X.mean(axis=0)
 
     def _points(self, X: Any) -> Array:
-        """Points of features, whose kernel is ``2**-squared_distance``."""
+        """Return centred features times sqrt(gamma / log 2): powers of 2, not of e."""
         with ignore_fp_warnings():
-            points: Array = _check_features(X) - self._middle
+            points: Array = _check_features(X) - self._mean
             points *= math.sqrt(self.gamma / math.log(2))
         return points
 
@@ -112,6 +113,8 @@ class RBFKernel(_GaussianKernel):
         self, X: Any, *, gamma: float | None = None, dtype: Any = np.float64
     ) -> None:
         super().__init__(X, gamma, dtype)
+        # Float64 points in tiles, (n_tiles, d, 256), padded by zeros; `_tiles` has the
+        # type of the products.
         self._exact_tiles = rbf_tiles(self._points(X))
         self._set_type()
 
@@ -144,6 +147,8 @@ class RBFKernel(_GaussianKernel):
         """
         queries = self._points(points)
         out = np.zeros((len(queries), B.shape[1]))
+        # For a tile of queries at a time, (rows of K at them)^T times rows of B, summed
+        # over chunks of the x_j.
         block_size = self._exact_tiles.shape[2]
         for start in range(0, len(queries), block_size):
             block = slice(start, start + block_size)
@@ -244,6 +249,7 @@ class NystroemKernel(_GaussianKernel):
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
     ) -> None:
+        # alpha (Z Z^T - shift I) X + beta out
         put_sum(X, out, -alpha * shift, beta)
         block_subtract(out, self.factor, -alpha * block_gram(self.factor, X))
 
@@ -265,8 +271,8 @@ class NystroemKernel(_GaussianKernel):
         Z: Any = self.factor.astype(np.float64, copy=False)
         out = np.empty((len(queries), B.shape[1]))
         with single_blas_thread():
-            # A row z of the factor satisfies Z_L z = k_L, L the landmarks, so that
-            # z^T Z^T B = k_L^T (Z_L^T)^+ Z^T B.
+            # A row z of the factor satisfies Z_L z = k_L, L the landmarks and k_L the
+            # kernel at them, so that z^T Z^T B = k_L^T (Z_L^T)^+ Z^T B.
             coefficients = np.linalg.pinv(Z[self.landmarks].T) @ block_gram(Z, B)
             tiles = rbf_tiles(queries)
             for rows, K in _kernel_columns(tiles, len(out), self._landmark_points):
@@ -277,7 +283,11 @@ class NystroemKernel(_GaussianKernel):
 def _pivoted_cholesky(
     points: Array, max_rank: int, rng: np.random.RandomState
 ) -> tuple[Array, NDArray[np.int64], float]:
-    """Factor Z of the kernel K, the landmarks, and trace(K - Z Z^T) / trace(K)."""
+    """Factor Z of the kernel K, the landmarks, and trace(K - Z Z^T) / trace(K).
+
+    Block variant of the algorithm of Chen et al. Invariant: Z[:, :rank] Z[:, :rank]^T
+    agrees with K in the rows and columns of the landmarks, up to pivots of 1e-12.
+    """
     n = len(points)
     tiles = rbf_tiles(points)
     Z = np.empty((n, max_rank))
@@ -286,22 +296,23 @@ def _pivoted_cholesky(
     landmarks: list[NDArray[np.int64]] = []
     rank = 0
     while rank < max_rank and diagonal.sum() > n * ROUNDING:
-        # Draw half of the landmarks by the diagonal of the residual of K, half by that
-        # of the normalised kernel.
+        # 1. Draw half of the landmarks by the diagonal of the residual of K, half by
+        # that of the normalised kernel. Landmarks drawn before have probability 0.
         size = min(LANDMARK_BLOCK, max_rank - rank)
         normalized = diagonal / degrees
         probability = (diagonal / diagonal.sum() + normalized / normalized.sum()) / 2
         drawn = np.unique(rng.choice(n, size=size, p=probability))
+        # 2. Whiten the residual A at the landmarks: T^T A T = I, but for zero columns.
         Z_drawn = Z[drawn, :rank]
         whitening = _whiten(points[drawn], Z_drawn)
         n_pivots = whitening.any(axis=0).sum()
-        # New columns of Z: the residual columns of K at the landmarks, whitened.
+        # 3. New columns of Z: the residual columns of K at the landmarks, whitened.
         for rows, columns in _kernel_columns(tiles, n, points[drawn]):
             block_subtract(columns, np.ascontiguousarray(Z[rows, :rank]), Z_drawn.T)
             block_rotate(columns, whitening)
             Z[rows, rank : rank + n_pivots] = columns[:, :n_pivots]
             diagonal[rows] -= np.square(columns).sum(axis=1)
-        np.maximum(diagonal, 0, out=diagonal)
+        np.maximum(diagonal, 0, out=diagonal)  # rounding
         diagonal[drawn] = 0
         landmarks.append(drawn)
         rank += n_pivots
@@ -311,16 +322,19 @@ def _pivoted_cholesky(
 
 
 def _kernel_columns(
-    tiles: NDArray[np.floating[Any]], n: int, drawn: Array
+    tiles: NDArray[np.floating[Any]], n: int, centres: Array
 ) -> Iterator[tuple[slice, Array]]:
-    """Columns of the kernel at the drawn points, a chunk of rows at a time."""
-    drawn_tiles, width = rbf_tiles(drawn), tiles.shape[2]
+    """Columns of the kernel at the centres, a chunk of rows at a time.
+
+    Rows are those of the n tiled points; a chunk is (rows, len(centres)).
+    """
+    centre_tiles, width = rbf_tiles(centres), tiles.shape[2]
     # 64 tiles are 16384 rows: a chunk of 50 columns takes 6.5 MB.
     for first in range(0, len(tiles), 64):
         chunk, start = tiles[first : first + 64], first * width
         rows = slice(start, min(n, start + len(chunk) * width))
-        columns = np.empty((rows.stop - start, len(drawn)))
-        rbf_columns(chunk, drawn_tiles, columns)
+        columns = np.empty((rows.stop - start, len(centres)))
+        rbf_columns(chunk, centre_tiles, columns)
         yield rows, columns
 
 

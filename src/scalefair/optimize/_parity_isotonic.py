@@ -19,9 +19,10 @@ Indices = NDArray[np.integer]
 # Cuts up to which three chains under two conditions are compared exactly. A split costs
 # the product of the numbers of cuts and of levels: quadratic, if every cut is a level.
 MAX_EXACT_CUTS = 100_000
-# Levels of the rarer condition at which more cuts are compared.
+# With more cuts, levels of the rarer condition on a regular grid.
 N_GRID_LEVELS = 1000
-# Steps of a block: more of them add noise to the gap, and hardly any order.
+# Steps of a block. Four rank as well as 32 (docs/fair_calibration.md), and the cuts
+# between more of them add noise to the gap.
 STEPS_PER_BLOCK = 4
 
 
@@ -157,16 +158,16 @@ def parity_isotonic_regression(
     0.4 [1.0, 1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0, 0.0]
     0.6 [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     """
-    targets, heights, codes = map(column_or_1d, (y, scores, chains))
-    check_consistent_length(targets, heights, codes)
-    for name, values in (("y", targets), ("scores", heights)):
+    targets, ranking, codes = map(column_or_1d, (y, scores, chains))
+    check_consistent_length(targets, ranking, codes)
+    for name, values in (("y", targets), ("scores", ranking)):
         assert_all_finite(values, input_name=name)
     weights = _check_sample_weight(sample_weight, targets, dtype=np.float64)
     if codes.size == 0 or codes.dtype.kind not in "iu" or codes.min() < 0:
         raise ValueError("chains must be numbers 0, 1, ..., at least one of them.")
     if not (weights > 0).all():
         raise ValueError("sample_weight must be positive: leave out the others.")
-    samples = targets.astype(float), heights.astype(float), codes.astype(int), weights
+    samples = targets.astype(float), ranking.astype(float), codes.astype(int), weights
     return _Chains(*samples, interval, levels_of).solve(kappa)
 
 
@@ -174,7 +175,10 @@ class _Chains:
     """Chains of cuts: samples sorted by chain and decreasing score, ties added up.
 
     A chain of n different scores has n + 1 cuts, before the first, between any two and
-    after the last. The cuts of all chains are numbered one after the other.
+    after the last. The cuts of all chains are numbered one after the other: those of
+    chain k are starts[k] to ends[k]. A joint cut, one cut of each chain, has the
+    samples of larger scores above it. `weights`, and `sums` of w (y - centre), are over
+    the samples of one score just above a cut: 0 at starts.
     """
 
     def __init__(
@@ -195,10 +199,11 @@ class _Chains:
         if not sizes.all():
             raise ValueError(f"chains: none has the number {int(np.argmin(sizes))}.")
         is_compared, counts = _check_conditions(levels_of, codes, sizes.size)
-        # Share that one sample makes, (n_conditions, n_chains); at most all.
+        # Level that one sample makes, (n_conditions, n_chains): no level exceeds 1.
         self.resolutions = np.minimum(1 / (counts * (high - low)), 1.0)
 
-        # Number the cuts: one before each chain, one after the last of equal scores.
+        # 1. Number the cuts: one before each chain, one after the last of equal scores.
+        # `cut_below` of a sample counts the distinct scores and the starts before it.
         self.order = np.lexsort((-scores, codes))
         scores, codes = scores[self.order], codes[self.order]
         is_first = np.append(True, codes[1:] != codes[:-1])
@@ -209,40 +214,44 @@ class _Chains:
         self.ends = np.append(self.starts[1:], n_cuts) - 1
         self.chain_of = np.repeat(np.arange(sizes.size), self.ends - self.starts + 1)
 
+        # 2. Sums over the samples between a cut and the one before it.
         def sum_ties(values: Array) -> NDArray[Any]:
             return np.bincount(self.cut_below, values[self.order], n_cuts)
 
         self.weights = sum_ties(weights)
         self.centre = np.average(y, weights=weights)  # centred sums round less
         self.sums = sum_ties(weights * (y - self.centre))
+        # 3. A limit for each cut, halfway between the scores above and below it. No
+        # number lies between adjacent floats: take the lower one. Scores above a cut
+        # are larger than its limit.
         score_above = np.full(n_cuts, np.inf)
         score_above[self.cut_below] = scores
-        # A limit for each cut, halfway between the scores above and below it. No number
-        # lies between adjacent floats: take the lower one. Scores above a cut are
-        # larger than its limit.
         score_below = np.append(score_above[1:], 0.0)
         with np.errstate(invalid="ignore"):  # the ends are set below
             middle = score_above / 2 + score_below / 2
         self.limits: Array = np.where(middle < score_above, middle, score_below)
         self.limits[self.starts], self.limits[self.ends] = np.inf, -np.inf
 
-        # Levels A_k of the cuts, (n_conditions, n_cuts): from 0 to 1 in each chain.
-        ranks = np.cumsum([sum_ties(weights * rows) for rows in is_compared], axis=1)
-        ranks -= ranks[:, self.starts][:, self.chain_of]
-        ranks /= ranks[:, self.ends][:, self.chain_of]
-        self.levels = np.clip((ranks - low) / (high - low), 0.0, 1.0)
+        # 4. Shares P_k above the cuts and levels A_k, (n_conditions, n_cuts). In each
+        # chain both rise from 0 to 1, which rounding must not change.
+        shares = np.cumsum([sum_ties(weights * rows) for rows in is_compared], axis=1)
+        shares -= shares[:, self.starts][:, self.chain_of]
+        shares /= shares[:, self.ends][:, self.chain_of]
+        self.levels = np.clip((shares - low) / (high - low), 0.0, 1.0)
         self.levels[:, self.ends] = 1.0
 
     def solve(self, kappa: float) -> ParityIsotonicResult:
         """Split the samples into blocks, each fitted by its mean."""
         if not 0 <= kappa <= 1:
             raise ValueError(f"kappa must be from 0 to 1, got kappa={kappa!r}.")
-        allowed = np.maximum(kappa, self.resolutions)  # (n_conditions, n_chains)
+        # 1. What each chain allows, (n_conditions, n_chains), and each pair.
+        allowed = np.maximum(kappa, self.resolutions)
         kappas = (allowed[:, :, None] + allowed[:, None]).max(axis=0) / 2
         np.fill_diagonal(kappas, 0.0)
 
-        # A joint cut is allowed if, for each condition, some level is within half of
-        # what each chain allows of its cut's level.
+        # 2. A joint cut is allowed if, for each condition, some level is within half of
+        # what each chain allows of its cut's level: if the ranges of levels, from
+        # `enter` to `leave`, of its cuts intersect. Split at the allowed ones.
         radius = allowed[:, self.chain_of] / 2 + ROUNDING
         enter, leave = self._merge_conditions(
             self.levels - radius, self.levels + radius
@@ -254,7 +263,7 @@ class _Chains:
         values = means + self.centre
         bounds = np.vstack([self.starts, lower_cuts])  # (n_blocks + 1, n_chains)
 
-        # The block that lies above each cut, and the value of each sample.
+        # 3. The block that lies above each cut, and the value of each sample.
         block_of = np.empty(self.weights.size, np.int64)
         for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
             lengths = np.diff(bounds[:, k])
@@ -263,7 +272,8 @@ class _Chains:
         fitted = np.empty(self.order.size)
         fitted[self.order] = values[block_of[self.cut_below]]
 
-        # The gaps are those at the cuts between steps, which include the blocks' ends.
+        # 4. Steps within the blocks. The gaps are measured at the cuts between steps,
+        # which include the ends of the blocks.
         lower_cuts, blocks = self._divide_blocks(bounds, block_of, enter, leave)
         cuts = np.vstack([self.starts, lower_cuts])
         levels = self.levels[:, cuts]  # (n_conditions, n_steps + 1, n_chains)
@@ -291,9 +301,9 @@ class _Chains:
             return enter[:1], leave[:1]
         if self.starts.size == 2:
             # Each condition allows a cut of the first chain a range of cuts of the
-            # second. The ranges intersect in one, of positions in the second chain:
-            # these are the levels of a single condition.
-            n = self.starts[1]
+            # second, and all conditions the intersection, again a range. So positions
+            # in the second chain serve as the levels of a single condition.
+            n = self.starts[1]  # cuts of the first chain
             lowest = [
                 np.searchsorted(second[n:], first[:n])
                 for first, second in zip(enter, leave, strict=True)
@@ -306,7 +316,8 @@ class _Chains:
             enter = np.append(np.max(lowest, axis=0), positions)[None]
             leave = np.append(np.min(highest, axis=0), positions)[None]
         elif enter.shape[1] > MAX_EXACT_CUTS:
-            # Ranges that meet at a level of the grid: a few cuts are lost.
+            # Ranges must intersect at a level of the grid: intersections between two
+            # levels are lost. The kernel sweeps the first condition, the rarer one.
             enter[0] = np.ceil(enter[0] * N_GRID_LEVELS) / N_GRID_LEVELS
             leave[0] = np.floor(leave[0] * N_GRID_LEVELS) / N_GRID_LEVELS
         return enter, leave
@@ -314,18 +325,17 @@ class _Chains:
     def _divide_blocks(
         self, bounds: Indices, block_of: Indices, enter: Array, leave: Array
     ) -> tuple[Indices, Indices]:
-        """Divide blocks into steps, at those of three cuts each that are allowed.
+        """Divide blocks into steps of equal weight in each chain, where allowed.
 
-        The cuts are at a quarter, a half and three quarters of the block's weight in
-        each chain. Returns the lower cuts of the steps, and their blocks.
+        Returns the lower cuts of the steps, (n_steps, n_chains), and their blocks.
         """
-        # Position of each cut: b to b + 1 in block b, by the weight above it.
+        # 1. Position of each cut: from b to b + 1 in block b, by the weight above it.
         weight_above = np.cumsum(self.weights)
         top = weight_above[bounds[block_of, self.chain_of]]
         bottom = weight_above[bounds[block_of + 1, self.chain_of]]
         positions = block_of + (weight_above - top) / (bottom - top)
 
-        # The last cut of a chain at or above each step's end.
+        # 2. The last cut of a chain at or above each step's end.
         n_steps = STEPS_PER_BLOCK * (len(bounds) - 1)
         steps = np.arange(n_steps)
         cuts = np.empty((n_steps, self.starts.size), np.int64)
@@ -336,7 +346,7 @@ class _Chains:
         is_block_end = (steps + 1) % STEPS_PER_BLOCK == 0
         cuts[is_block_end] = bounds[1:]
 
-        # Keep the cuts that are allowed and not the same as the cut before.
+        # 3. Keep the cuts that are allowed and not the same as the cut before.
         is_allowed = (enter[:, cuts].max(axis=2) <= leave[:, cuts].min(axis=2)).all(0)
         is_new = np.diff(cuts, axis=0, prepend=bounds[:1]).any(axis=1)
         is_kept = (is_allowed & is_new) | is_block_end
@@ -357,8 +367,7 @@ def _check_conditions(
             f"levels_of must be booleans of shape {codes.shape}, or with a column for "
             f"each condition, got {rows.dtype} of shape {rows.shape}."
         )
-    # One row for each condition.
-    is_compared = np.atleast_2d(rows.T)
+    is_compared = np.atleast_2d(rows.T)  # one row for each condition
     if len(is_compared) > 2 and n_chains > 2:
         raise ValueError(
             f"levels_of has {len(is_compared)} conditions: {n_chains} chains take at "
@@ -373,6 +382,6 @@ def _check_conditions(
             f"levels_of: chain {chain} has no sample of condition {condition}, so no "
             "share of it is above a value."
         )
-    # The rarest first: a grid of levels, if there is one, is that of its levels.
+    # The rarest first: the kernel sweeps the levels of the first, which are the fewest.
     order = np.argsort(counts.sum(axis=1), kind="stable")
     return is_compared[order], counts[order]

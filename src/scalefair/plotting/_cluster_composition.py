@@ -15,6 +15,7 @@ from scalefair._groups import check_compared, check_values, compared_attributes
 from scalefair.metrics import group_proportions
 from scalefair.plotting import _draw, _inputs
 
+# Patterns of the bars of further groups, when the palette starts again.
 _HATCHES = ("", "///", "...", "xxx")
 
 _NAME = """\
@@ -25,6 +26,7 @@ _TEXTS = {
     "name": _NAME,
     "options": "\n".join(_draw.TEXTS[key] for key in ("ax", "legend", "bar_options")),
 }
+# The same options with `name`, before `legend` as in the signatures.
 _TEXTS["named"] = _TEXTS["options"].replace("legend :", f"{_NAME}\nlegend :", 1)
 
 
@@ -88,7 +90,7 @@ class ClusterCompositionDisplay:
     ) -> None:
         self.clusters = np.asarray(clusters)
         self.groups = np.asarray(groups)
-        # Each attribute has two groups or more; together they have all groups.
+        # 1. Each attribute has two groups or more; together they have all groups.
         n_clusters, n_groups = self.clusters.size, self.groups.size
         self.attributes = {"": n_groups} if attributes is None else dict(attributes)
         sizes = list(self.attributes.values())
@@ -102,8 +104,9 @@ class ClusterCompositionDisplay:
             proportions, "proportions", (n_clusters, n_groups)
         )
         self.population = _inputs.as_array(population, "population", (n_groups,))
+        # 2. The balance of a cluster, smallest over largest share of an attribute's
+        # groups, is the lowest of the attributes.
         if average_balance is None:
-            # The balance of a cluster is the lowest of the attributes.
             starts = np.cumsum([0, *sizes[:-1]])
             smallest = np.minimum.reduceat(self.proportions, starts, axis=1)
             largest = np.maximum.reduceat(self.proportions, starts, axis=1)
@@ -141,13 +144,15 @@ class ClusterCompositionDisplay:
         labels = check_values(labels, name="labels", noun="cluster label")
         compared = compared_attributes(sensitive_features, len(labels), attributes)
         check_compared(compared, "the sizes of the clusters")
-        # Shares among the assigned samples, attribute by attribute.
+        # 1. The samples that count: assigned to a cluster, with a weight.
         is_assigned = labels != -1
         weights = check_sample_weight(sample_weight, len(labels))
         if weights is not None:
             is_assigned = is_assigned & (weights > 0)
             weights = weights[is_assigned]
         labels = labels[is_assigned]
+        # 2. Shares in each cluster and in the population, attribute by attribute: of
+        # the groups that are present among these samples.
         proportions, population, present = [], [], {}
         for attribute, groups, codes in compared:
             features = groups[codes[is_assigned]]
@@ -218,7 +223,7 @@ class ClusterCompositionDisplay:
         %(options)s
         """
         ax = _draw.make_axes(self, ax)
-        # Sort by the most overrepresented group, then by its excess.
+        # 1. Sort by the most overrepresented group, then by its excess.
         excess = self.proportions - self.population
         order = np.lexsort((-excess.max(axis=1), excess.argmax(axis=1)))
         n, k = len(order), len(self.attributes)
@@ -227,8 +232,8 @@ class ClusterCompositionDisplay:
         self.bars_: list[Any] = []
         self.lines_: list[Any] = []
         handles: list[Any] = []
-        # Stacks have height 1 and a distance of 0.1. Those of the first attribute are
-        # at the top.
+        # 2. Bars: a stack of height 1 for each attribute, the first at the top, with a
+        # distance of 0.1 between them.
         bottoms = 1.1 * np.arange(k)[::-1]
         for bottom, (name, size) in zip(bottoms, self.attributes.items(), strict=True):
             first = len(self.bars_)
@@ -247,6 +252,7 @@ class ClusterCompositionDisplay:
                 }
                 self.bars_.append(ax.bar(range(n), shares, **options))
                 tops = tops + shares
+            # Lines between the groups of the population, at none of the stack's ends.
             for height in self.population[first : first + size - 1].cumsum():
                 line = ax.axhline(
                     bottom + height, color="black", linewidth=1.4, linestyle=(0, (5, 3))
@@ -254,6 +260,7 @@ class ClusterCompositionDisplay:
                 self.lines_.append(line)
             # The legend has the order of the stack, whose last group is at the top.
             handles += [_draw.literal(name)] * (k > 1) + self.bars_[first:][::-1]
+        # 3. Legend, axes and title.
         self.lines_[0].set_label("share in the population")
         if legend:
             handles.append(self.lines_[0])
@@ -267,7 +274,8 @@ class ClusterCompositionDisplay:
             x_label = "cluster"
             names = list(map(_draw.literal, self.clusters[order]))
             ax.set_xticks(range(n), names)
-            if n * (1 + max(map(len, names))) > 36:  # letters that fit side by side
+            # About 36 letters fit side by side, spaces included: else slant the names.
+            if n * (1 + max(map(len, names))) > 36:
                 for text in ax.get_xticklabels():
                     text.set(rotation=40, ha="right", rotation_mode="anchor")
         _draw.labels(ax, x_label, "share of each group")
