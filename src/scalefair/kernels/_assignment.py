@@ -22,7 +22,7 @@ from scalefair.kernels._arrays import Float64Array, IntArray, read_only
 # memory; fewer are used up sooner, and then all rows are searched again.
 N_KEPT_MOVES = 32
 # Shares exp(-x) of a row for x from here on, below 1.2e-7, are left out.
-MAX_EXPONENT = 16.0
+CUTOFF_EXPONENT = 16.0
 # Sums over centres are formed in at most this many parts of the rows, whatever the
 # number of threads, and added in their order: the last digits are always the same.
 N_PARTS = 64
@@ -86,7 +86,7 @@ def _smoothed_chunk(C, row_weights, prices, temperature, count, curvature):
         if temperature > 0.0:
             for j in range(n_columns):
                 exponent = (costs[j] - minimum) / temperature
-                if exponent < MAX_EXPONENT:
+                if exponent < CUTOFF_EXPONENT:
                     shares[j] = math.exp(-exponent)
                     sum_of_shares += shares[j]
                     active[n_active] = j
@@ -142,7 +142,7 @@ def round_minima(
             minimum = min(minimum, shares[j])
         for j in range(k):
             exponent = (shares[j] - minimum) / max(temperature, TINY)
-            shares[j] = math.exp(-exponent) if exponent < MAX_EXPONENT else 0.0
+            shares[j] = math.exp(-exponent) if exponent < CUTOFF_EXPONENT else 0.0
             total += shares[j]
         # Step 2: the column with the largest deficit, this row's shares included.
         best, largest = -1, -np.inf
