@@ -158,7 +158,7 @@ class ParityProblem(DCProblem):
         )
 
     def smoothed(self, v: Array, corner: float) -> ConstrainedValue:
-        """Objective and constraints, the corners of a ramp rounded over +-`corner`."""
+        """Objective and constraints, corners of ramps rounded over +-corner * width."""
         value = self._value(v, corner)
         objective, gradient = value.convex_objective(self.weights(v), self.ridge)
         objective -= value.concave_loss
