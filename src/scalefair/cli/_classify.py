@@ -177,6 +177,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         # 1. Fit the fair classifier and perhaps one without fairness.
         model = _make_classifier(X["train"], train, **options)
         roles = {"y": rows.target, "sensitive_features": rows.sensitive_features}
+        roles["sample_weight"] = rows.weight
         seconds["fit"] = _run.fit(model, X["train"], path=train, show=show, **roles)
         if options["kappa"] == 0:
             _errors.note(
@@ -231,14 +232,13 @@ def _score_figures(
 ) -> list[_report.ReportFigure]:
     """Return densities of the scores of each model, for the groups of each part."""
 
-    def plot(figure: Any, part: str, selected: Any, groups: Any) -> None:
+    def plot(figure: Any, part: str, selected: Any, **roles: Any) -> None:
         from scalefair.plotting import ScoreDensityDisplay
 
         axes = figure.subplots(1, len(scores), squeeze=False)[0]
         for ax, (name, values) in zip(axes, scores.items(), strict=True):
             ScoreDensityDisplay.from_predictions(
                 values[part][selected],
-                sensitive_features=groups,
                 interval=model.interval,
                 threshold=0.0,
                 y_true=parts[part].target[selected],
@@ -246,6 +246,7 @@ def _score_figures(
                 ax=ax,
                 name=name,
                 legend=ax is axes[-1],
+                **roles,
             )
 
     low, high = model.interval
@@ -277,6 +278,7 @@ def _add_facts(
         values["n_iter"] = _report.iterations(model.n_iter_)
         values["kkt_residual"] = format_distinct(model.kkt_residual_, model.tol)
     report.facts += _report.fill(_FACTS, values)
+    report.facts += _report.weight_facts(content["input"])
     # 3. The gap that was bounded, and tables of the groups and of their pairs.
     gap = "partial_parity_gap"
     if options.get("criterion") == "weak":
@@ -378,10 +380,11 @@ def _measure(
             interval=fair.interval,
             given=fair.given,
         )
-        facts[name] = {"accuracy": frame["accuracy"].mean(), **gaps}
+        accuracy = np.average(frame["accuracy"], weights=rows.weight)
+        facts[name] = {"accuracy": accuracy, **gaps}
         if hasattr(model, "null_gap"):
-            facts[name]["null_gap"] = model.null_gap(rows.n_rows)
-        facts[name]["groups"] = _report.group_means(frame, groups)
+            facts[name]["null_gap"] = model.null_gap(rows.effective_size())
+        facts[name]["groups"] = _report.group_means(frame, groups, rows.weight)
     return facts, scores
 
 
@@ -401,6 +404,7 @@ def _gap(
         threshold=threshold,
         y_true=rows.target[selected],
         given=fair.given,
+        sample_weight=rows.weights_of(selected),
     )
 
 
@@ -446,8 +450,9 @@ def _largest_pairs(model: Any, parts: _rows.Parts, scores: Facts) -> list[Facts]
             compared = (scores[part], rows, groups, members[0] | members[1], threshold)
             record["test_gap"] = _gap(model, *compared)
         if is_calibrated:
-            record["null_gap"] = model.null_gap(rows.n_rows, pair)
+            record["null_gap"] = model.null_gap(rows.effective_size(), pair)
         elif not is_weak:
-            sizes = [[(m & k).sum() for m in members] for k in kinds[model.given]]
+            size = rows.effective_size
+            sizes = [[size(m & k) for m in members] for k in kinds[model.given]]
             record["null_gap"] = metrics.null_parity_gap(sizes, interval=interval)
     return records

@@ -19,7 +19,13 @@ from scalefair.cli import _encoder, _report, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, print_notes, warn
 from scalefair.cli._report import Facts
-from scalefair.cli._rows import Rows, find_role_columns, read_rows, type_role
+from scalefair.cli._rows import (
+    Rows,
+    find_role_columns,
+    read_rows,
+    type_role,
+    type_weights,
+)
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, load_graph
 from scalefair.metrics import balance_score, normalized_cut_score
@@ -82,6 +88,7 @@ _MEASURES = {
 _FACTS = {
     "nodes": "{n_nodes:,}, {n_edges:,} edges",
     "rows": "{n_rows:,}, {n_features:,} features",
+    "weights": _report.WEIGHTS,
     "left out": "{n_nodes_left_out:,}",
     "neighbours": "{neighbors}, recall {neighbors_recall:.4f}",
     "solver": "{solver}, {fit:.1f} s",
@@ -108,8 +115,7 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     if options["affinity"] == "precomputed":
         graph = load_graph(data, read_options)
         nodes = read_groups(graph, read_options)
-        groups = nodes.sensitive_features
-        X, ids = graph.matrix, graph.ids
+        X, ids, clustered = graph.matrix, graph.ids, nodes
         source = {
             "graph": str(data),
             "groups_file": str(read_options.groups),
@@ -129,7 +135,7 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
         impute = read_options.missing == "impute"
         encoder = _encoder.fit_encoder(rows, standardize=standardize, impute=impute)
         X = _encoder.encode(encoder, rows)
-        ids, groups = rows.ids, rows.sensitive_features
+        ids, clustered = rows.ids, rows
         if sparse.issparse(X) and options["affinity"] != "nearest_neighbors":
             raise Failure(f"{data}: --affinity {options['affinity']} takes dense rows.")
         groups_key = "groups_file" if "groups" in rows.from_files else "groups_column"
@@ -143,9 +149,13 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     seconds = {"read": time.perf_counter() - start}
     # 2. Cluster, perhaps also without fairness.
     model = FairSpectralClustering(**options)
-    labels, runs = run_both(model, X, groups, path=data, show=show, baseline=baseline)
+    groups, weights = clustered.sensitive_features, clustered.weight
+    labels, runs = run_both(
+        model, X, groups, weights, path=data, show=show, baseline=baseline
+    )
     unit = "rows" if "rows" in source else "nodes"
     source[f"n_{unit}_left_out"] = int((model.labels_ < 0).sum())
+    source |= _run.describe_weights(clustered)
     seconds["fit"] = runs[FAIR]["seconds"]
     # 3. Write report, labels and model.
     content = {
@@ -154,9 +164,10 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
         **{**runs[FAIR], "seconds": seconds},
         **({"baseline": runs[UNFAIR]} if baseline else {}),
     }
-    facts = _report.fill(_FACTS, {**content, **source, **seconds})
+    values = {"n_rows": len(ids), **content, **source, **seconds}
+    facts = _report.fill(_FACTS, values)
     report = _report.Report("cluster", content, "", str(data), facts)
-    add_clusters(report, runs, labels, groups)
+    add_clusters(report, runs, labels, groups, weights)
     columns = {"id": ids, "label": model.labels_}
     saved |= {"clustering": model, "groups": model.groups_}
     writers = {
@@ -169,28 +180,32 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
 def read_groups(
     graph: Graph, options: opt.ReadOptions, training: Rows | None = None
 ) -> Rows:
-    """Return the nodes as rows without features, with their groups if there are any."""
+    """Return nodes as rows without features, with groups and weights if any."""
     print_notes(graph)
     nodes = Rows(graph.path, None, [], graph.ids, named=graph.named)
-    if options.groups is None:
-        return nodes
-    nodes.sources["groups"] = options.groups
     # 1. Attributes of the nodes, if the graph has some of these names, else a file.
-    columns = None
-    if graph.nodes is not None:
-        source, names = f"the nodes of {graph.path}", list(graph.nodes)
-        columns = find_role_columns(source, names, options).get("groups")
-    if graph.nodes is None or not columns:
-        nodes.groups = options.read_values("groups", graph)
-    else:
-        nodes.groups = graph.nodes[columns]
-        if missing := graph.ids[nodes.groups.isna().any(axis=1)].tolist():
+    columns, table = {}, graph.nodes
+    if table is not None:
+        source = f"the nodes of {graph.path}"
+        columns = find_role_columns(source, list(table), options)
+    for role in ("groups", "weight"):
+        if (value := getattr(options, role)) is None:
+            continue
+        nodes.sources[role] = value
+        if table is None or role not in columns:
+            setattr(nodes, role, options.read_values(role, graph))
+            continue
+        attributes = table[columns[role]]
+        if missing := graph.ids[attributes.isna().any(axis=1)].tolist():
             raise Failure(
                 f"{graph.path}: {len(missing)} node(s) have no "
-                f"{' or '.join(columns)}: {listed(missing)}. Give each one."
+                f"{' or '.join(columns[role])}: {listed(missing)}. Give each one."
             )
+        setattr(nodes, role, attributes)
     # 2. Strings become their types.
     type_role(nodes, "groups", options, training)
+    if nodes.weight is not None:
+        type_weights(nodes)
     return nodes
 
 
@@ -198,6 +213,7 @@ def run_both(
     model: FairSpectralClustering,
     X: Any,
     groups: Any,
+    weights: Any = None,
     *,
     baseline: bool,
     path: Path | str,
@@ -209,7 +225,8 @@ def run_both(
     for name in (FAIR, UNFAIR) if baseline else (FAIR,):
         was_reset, start = reset_peak_memory(), time.perf_counter()
         if name == FAIR:
-            _run.fit(model, X, sensitive_features=groups, path=path, show=show)
+            roles = {"sensitive_features": groups, "sample_weight": weights}
+            _run.fit(model, X, path=path, show=show, **roles)
             labels[name] = model.labels_
             # Results of affinity, solver and assignment that are not None.
             facts = {k: getattr(model, f"{k}_") for k in _FITTED.split()}
@@ -221,22 +238,23 @@ def run_both(
                 }
             facts = {k: value for k, value in facts.items() if value is not None}
         else:
-            labels[name], facts = _cluster_without_fairness(model)
+            labels[name], facts = _cluster_without_fairness(model, weights)
         runs[name] = {
             "seconds": time.perf_counter() - start,
             "peak_memory_bytes": peak_memory(),
             "peak_memory_is_of_this_run": was_reset,
             **facts,
-            **measure_clusters(labels[name], groups, model.affinity_matrix_),
+            **measure_clusters(labels[name], groups, weights, model.affinity_matrix_),
         }
     return labels, runs
 
 
 def _cluster_without_fairness(
-    model: FairSpectralClustering,
+    model: FairSpectralClustering, weights: Any
 ) -> tuple[NDArray[Any], Facts]:
     """Cluster the same nodes by the same affinity with plain spectral clustering."""
     # The solver of solver="chebyshev"; all find the same subspace.
+    from scalefair.cluster._base import relative_weights
     from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
     from scalefair.linalg import chebyshev
     from scalefair.operators import NormalizedAffinity, NormalizedOperator
@@ -245,28 +263,38 @@ def _cluster_without_fairness(
     kept, W, seed = model.labels_ >= 0, model.affinity_matrix_, model.random_state
     W = W if kept.all() else W[kept][:, kept]
     normalized: Any = NormalizedAffinity if sparse.issparse(W) else NormalizedOperator
-    operator = normalized(W, regularization=model.regularization)
+    operator = normalized(
+        W,
+        regularization=model.regularization,
+        sample_weight=relative_weights(weights, kept),
+    )
     # 2. Its leading eigenvectors, and k-means of their rows.
     k = model.n_clusters
     result = chebyshev(operator, k, tol=model.tol, random_state=seed)
-    rows, weights = embedding_rows(result.vectors, operator)
+    rows, row_weights = embedding_rows(result.vectors, operator)
     labels = np.full(kept.size, -1)
     labels[kept] = embedding_kmeans(
-        rows, k, weights=weights, n_init=model.n_init, random_state=seed
+        rows, k, weights=row_weights, n_init=model.n_init, random_state=seed
     )
     if not result.converged:
         warn("Clustering without fairness did not converge: raise --tol.")
     return labels, {"converged": result.converged}
 
 
-def measure_clusters(labels: NDArray[Any], groups: Any, matrix: Any = None) -> Facts:
+def measure_clusters(
+    labels: NDArray[Any], groups: Any, weights: Any, matrix: Any = None
+) -> Facts:
     """Return balance and cut of a clustering, and the composition of its clusters."""
-    # 1. How many of each group are in each cluster.
-    kept, attributes = labels != -1, _report.by_attribute(groups)
+    # 1. How many of each group, or how much weight, are in each cluster.
+    kept, counted = labels != -1, Facts()
+    if weights is not None:
+        kept &= weights > 0
+        counted = {"values": weights[kept], "aggfunc": "sum"}
     tables = {
-        attribute: pandas.crosstab(labels[kept], values[kept])
-        for attribute, values in attributes.items()
+        attribute: pandas.crosstab(labels[kept], values[kept], **counted).fillna(0)
+        for attribute, values in _report.by_attribute(groups).items()
     }
+    sizes = next(iter(tables.values())).sum(axis=1)
     counts = pandas.concat(tables.values(), axis=1)
     counts.columns = [
         f"{attribute} {group}" if attribute else group
@@ -275,29 +303,40 @@ def measure_clusters(labels: NDArray[Any], groups: Any, matrix: Any = None) -> F
     ]
     # 2. Balance and cut.
     balances = balance_score(
-        labels, sensitive_features=groups, average=None, attributes="each"
+        labels,
+        sensitive_features=groups,
+        average=None,
+        sample_weight=weights,
+        attributes="each",
     )
     facts = {"balance_mean": balances.mean(), "balance_min": balances.min()}
     if matrix is not None:
         # Regularised, a cluster may have no edges, and no cut.
-        degrees = matrix @ kept.astype(np.float64)
+        degrees = matrix @ (kept * (1.0 if weights is None else weights))
         if set(labels[kept]) == set(labels[kept & (degrees > 0)]):
-            facts["normalized_cut"] = normalized_cut_score(matrix, labels)
+            facts["normalized_cut"] = normalized_cut_score(
+                matrix, labels, sample_weight=weights
+            )
     facts["clusters"] = [
         {
             "label": label,
-            # A row counts once for each attribute.
-            "size": row.sum() // len(attributes),
+            "size": size,
             "balance": balance,
             "groups": dict(row),
         }
-        for balance, (label, row) in zip(balances, counts.iterrows(), strict=True)
+        for balance, size, (label, row) in zip(
+            balances, sizes, counts.iterrows(), strict=True
+        )
     ]
     return facts
 
 
 def add_clusters(
-    report: _report.Report, runs: Runs, labels: Labels, groups: Any
+    report: _report.Report,
+    runs: Runs,
+    labels: Labels,
+    groups: Any,
+    weights: Any = None,
 ) -> None:
     """Add title, measures, tables and a figure of one or two clusterings."""
     # 1. Measures of the first clustering, beside those of the other one.
@@ -307,16 +346,16 @@ def add_clusters(
             compared = [f" ({run[key]:{spec}} {name})" for name, run in baselines]
             report.facts.append((title, f"{main[key]:{spec}}{''.join(compared)}"))
     sizes = np.array([entry["size"] for entry in main["clusters"]])
-    span = f"{sizes.min():,d} to {sizes.max():,d}, median {np.median(sizes):,.0f}"
+    span = f"{sizes.min():,.0f} to {sizes.max():,.0f}, median {np.median(sizes):,.0f}"
     report.facts.append(("cluster sizes", span))
     report.title = f"Clusters: average balance {dict(report.facts)['average balance']}"
     # 2. A table of the clusters, and one of the steps of the solver.
     names = [f"group {g}" for g in main["clusters"][0]["groups"]]
     columns = {
         "label": ("cluster", ""),
-        "size": ("size", ",d"),
+        "size": ("size", ",.0f"),
         "balance": ("balance", ".3f"),
-        **{name: (name, ",d") for name in names},
+        **{name: (name, ",.0f") for name in names},
     }
     for name, run in runs.items():
         records = [
@@ -337,6 +376,7 @@ def add_clusters(
             ClusterCompositionDisplay.from_predictions(
                 labels[name],
                 sensitive_features=groups,
+                sample_weight=weights,
                 attributes="each",
                 ax=ax,
                 name=name,

@@ -216,8 +216,10 @@ def _fit_scaler(rows: Any, numbers: list[str]) -> Any:
     is_sparse = X.is_sparse if isinstance(X, RowReader) else sparse.issparse(X)
     scaler = StandardScaler(with_mean=not is_sparse)
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
+        start = 0
         for block in iterate_blocks(X):
-            scaler.partial_fit(block)
+            weights = rows.weights_of(slice(start, start := start + block.shape[0]))
+            scaler.partial_fit(block, sample_weight=weights)
     if not (is_finite := np.isfinite(scaler.var_)).all():
         name = numbers[is_finite.argmin()]
         raise Failure(f"{rows.path}: column {name} cannot be standardized: too large.")

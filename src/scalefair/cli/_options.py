@@ -273,7 +273,8 @@ def translate(message: str, ctx: click.Context | None) -> str:
     if "directed" in spellings:
         symmetrise = "for example with (W + W.T) / 2 or W.maximum(W.T)"
         message = message.replace(symmetrise, "with --directed sum or --directed max")
-    return _use_spellings(message, {"sensitive_features": "--groups", **spellings})
+    roles = {"sensitive_features": "--groups", "sample_weight": "--weight"}
+    return _use_spellings(message, {**roles, **spellings})
 
 
 def _use_spellings(text: str, spellings: Mapping[str, str]) -> str:
@@ -345,6 +346,11 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "Columns": {
         "group-column": (_COLUMN, "Column of the FILE of groups, as in FILE:COLUMN."),
         "keep-groups": (_FLAG, "Keep the column of the groups as a feature."),
+        "weight": (
+            _SOURCE,
+            "Column with the weight of each row or node, of a survey or how often it "
+            "counts, then no feature; or a file of weights.",
+        ),
         "categorical": (_COLUMNS, "Column whose numbers are codes; repeatable."),
         "standardize": (
             _FLAG,
@@ -366,6 +372,7 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "Files": {
         "groups-header": (EITHER, "Whether their file has a header."),
         "target-header": (EITHER, "Whether its file has a header."),
+        "weight-header": (EITHER, "Whether the file of weights has a header."),
         "header": (
             EITHER,
             "Whether a text file starts with a header; without one columns go by "
@@ -394,7 +401,7 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         ),
         "weights": (
             EITHER,
-            "Whether a third column holds weights of edges.  "
+            "Whether a third column holds weights of edges (of nodes: --weight).  "
             "[default: yes; if it looks like a time an error]",
         ),
         "svmlight": (
@@ -418,6 +425,7 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         ),
         "test-target": (_SOURCE, "Their target.  [default: as above]"),
         "test-groups": (_SOURCE, "Their groups.  [default: as above]"),
+        "test-weight": (_SOURCE, "Their weights.  [default: as above]"),
         "baseline": (
             EITHER,
             "Compute the same without fairness, to compare.  "
@@ -447,9 +455,10 @@ def shared(names: str) -> list[Any]:
 # Names of the options of files of rows.
 TEXT = "header delimiter decimal skip-lines encoding na-values"
 INPUT = f"drop id-column missing {TEXT}"
-GROUPS = "groups group-column keep-groups groups-header"
+WEIGHT = "weight weight-header"
+GROUPS = f"groups group-column keep-groups groups-header {WEIGHT}"
 ROLE_OPTIONS = f"target target-header {GROUPS} categorical"
-TEST = "test test-target test-groups"
+TEST = "test test-target test-groups test-weight"
 
 
 def output_option(content: str) -> Any:
@@ -461,7 +470,7 @@ def output_option(content: str) -> Any:
 # --- What the options say about files -----------------------------------------------
 
 # What columns, or files, may hold besides features.
-ROLES = ("target", "groups")
+ROLES = ("target", "groups", "weight")
 
 
 @dataclass(frozen=True)
@@ -471,6 +480,7 @@ class ReadOptions(FileOptions):
     groups: str | None = None
     attributes: str = "joint"
     target: str | None = None
+    weight: str | None = None
     id_column: str | None = None
     drop: Sequence[str] = ()
     categorical: Sequence[str] = ()
@@ -479,9 +489,11 @@ class ReadOptions(FileOptions):
     svmlight: bool = False
     target_header: bool | None = None
     groups_header: bool | None = None
+    weight_header: bool | None = None
     test_file: Path | None = None
     test_target: str | None = None
     test_groups: str | None = None
+    test_weight: str | None = None
     memory_limit: int | None = None
     folder: Path = Path()  # of temporary files
 

@@ -57,6 +57,7 @@ _ARRAYS = ["components", "explained_variance", "duality_gap"]
 _GROUP_ARRAYS = ["group_losses", "dual_weights", "group_reconstruction_errors"]
 _FACTS = {
     "rows": "{n_rows:,}",
+    "weights": _report.WEIGHTS,
     "features": "{n_features:,}",
     "components": "{r}",
     "error per row": "{reconstruction_error:.4g}",
@@ -89,7 +90,12 @@ def pca(data: Path, **options: Any) -> None:
         X = features[data.name]
         groups = rows.sensitive_features
         seconds["fit"] = _run.fit(
-            model, X, path=data, show=show, sensitive_features=groups
+            model,
+            X,
+            path=data,
+            show=show,
+            sensitive_features=groups,
+            sample_weight=rows.weight,
         )
         plain = None
         if hasattr(model, "moments_"):
@@ -98,21 +104,21 @@ def pca(data: Path, **options: Any) -> None:
                 n_components=options["n_components"],
                 centering=options["centering"],
             )
-        # 2. Sizes of the groups of all attributes, and the attribute of each.
-        by_attribute = _report.by_attribute(groups)
-        sizes = {
-            name: np.unique(x, return_counts=True)[1]
-            for name, x in by_attribute.items()
+        # 2. Sizes and weights of the groups of all attributes, the attribute of each.
+        codes = {
+            name: np.unique(x, return_inverse=True)[1]
+            for name, x in _report.by_attribute(groups).items()
         }
-        counts = np.concatenate([*sizes.values()])
-        attributes = np.repeat([*sizes], [len(n) for n in sizes.values()])
+        counts = np.concatenate([np.bincount(x) for x in codes.values()])
+        totals = [np.bincount(x, rows.weight) for x in codes.values()]
+        attributes = np.repeat([*codes], [len(n) for n in totals])
         # 3. The report, and the arrays of the output.
         content = {
             **_report.describe_run("pca", {**options, "standardize": standardize}),
             "input": {**_run.describe_rows(rows, X), "n_features": X.shape[1]},
             "seconds": seconds,
             **{name: getattr(model, f"{name}_") for name in _FITTED.split()},
-            **_compare(model, plain, counts, attributes),
+            **_compare(model, plain, counts, np.concatenate(totals), attributes),
             "peak_memory_bytes": peak_memory(),
         }
         arrays = {
@@ -173,7 +179,9 @@ def _make_report(model: Any, plain: Any, content: Facts, source: str) -> _report
     return report
 
 
-def _compare(model: Any, plain: Any, counts: Any, attributes: Any) -> Facts:
+def _compare(
+    model: Any, plain: Any, counts: Any, totals: Any, attributes: Any
+) -> Facts:
     """Return losses and errors of groups, and of all rows; of PCA as well if known."""
     errors: dict[str, float] = {}
     frame = pandas.DataFrame({"group": _groups(model), "n_rows": counts})
@@ -184,7 +192,7 @@ def _compare(model: Any, plain: Any, counts: Any, attributes: Any) -> Facts:
             group_errors = np.hstack(fitted.group_reconstruction_errors_)
             frame[f"{prefix}loss"] = np.hstack(fitted.group_losses_)
             frame[f"{prefix}reconstruction_error"] = group_errors
-            error = group_errors @ counts / counts.sum()
+            error = group_errors @ totals / totals.sum()
             errors[f"{prefix}reconstruction_error"] = error
     frame["dual_weight"] = np.hstack(model.dual_weights_)
     pca_error = errors.get("pca_reconstruction_error", 0.0)

@@ -224,6 +224,7 @@ def regress(
     with _run.library_warnings():
         before = {k: predict(model, model_file, part) for k, part in parts.items()}
     roles = {"y": y["train"], "sensitive_features": rows.sensitive_features}
+    roles["sample_weight"] = rows.weight
     seconds["fit"] = _run.fit(fair, rows.X, path=model_file, show=show, **roles)
     # 3. Measure each part of the rows, and write report and model.
     source: Facts = {"model": str(model_file), "n_features": rows.X.shape[1]}
@@ -244,21 +245,20 @@ def regress(
                 **_run.describe_rows(part, part.X),
                 "target_from": part.sources["target"],
             }
-            groups = part.sensitive_features
-            content[name] = _measure(groups, y[name], predictions[name])
+            content[name] = _measure(part, y[name], predictions[name])
     content |= {"seconds": seconds, "peak_memory_bytes": peak_memory()}
     _add_facts(report)
 
-    def plot(figure: Any, part: str, selected: Any, groups: Any) -> None:
+    def plot(figure: Any, part: str, selected: Any, **roles: Any) -> None:
         """Draw densities of the predictions of groups, before and after the change."""
         from scalefair.plotting import OutputDensityDisplay
 
         OutputDensityDisplay.from_predictions(
             {when: values[selected] for when, values in predictions[part].items()},
-            sensitive_features=groups,
             output_name="prediction",
             kind="histogram",
             ax=figure.subplots(1, 2, sharex=True, sharey=True),
+            **roles,
         )
 
     caption = (
@@ -301,20 +301,26 @@ def _describe_fit(model: Any) -> Facts:
 
 
 def _measure(
-    groups: Any, y: NDArray[np.float64], predictions: dict[str, NDArray[Any]]
+    rows: _rows.Rows, y: NDArray[np.float64], predictions: dict[str, NDArray[Any]]
 ) -> Facts:
     """Return errors and distances of the groups' predictions, before and after."""
-    centre, variance = y.mean(), y.var()
+    mean = partial(np.average, weights=rows.weight)
+    centre = mean(y)
+    variance = mean((y - centre) ** 2)
     columns: Facts = {"mean_target": y, "square": (y - centre) ** 2}
     facts: Facts = {}
     for when, values in predictions.items():
         columns |= {f"mean_{when}": values, f"mse_{when}": (values - y) ** 2}
-        facts[f"mse_{when}"] = columns[f"mse_{when}"].mean()
+        facts[f"mse_{when}"] = mean(columns[f"mse_{when}"])
         facts[f"r2_{when}"] = _explained(facts[f"mse_{when}"], variance)
         facts[f"ks_{when}"] = statistical_parity_ks(
-            values, sensitive_features=groups, attributes="each"
+            values,
+            sensitive_features=rows.sensitive_features,
+            sample_weight=rows.weight,
+            attributes="each",
         )
-    records = _report.group_means(pandas.DataFrame(columns), groups)
+    frame = pandas.DataFrame(columns)
+    records = _report.group_means(frame, rows.sensitive_features, rows.weight)
     for record in records:
         # The variance within the group.
         variance = record.pop("square") - (record["mean_target"] - centre) ** 2
@@ -334,7 +340,7 @@ def _add_facts(report: _report.Report) -> None:
     content, facts = report.content, report.facts
     n_outputs, n_inputs = content["layer_shape"]
     layer = f"{content['layer_name']}, {n_inputs} inputs, {n_outputs} outputs"
-    facts.append(("layer", layer))
+    facts += [("layer", layer), *_report.weight_facts(content["input"])]
     facts.append(("output change", f"{content['output_change']:.2%}"))
     for gap in ("mean_gap", "covariance_gap"):
         title = gap.replace("_", " ")

@@ -26,6 +26,8 @@ from scalefair.metrics import partial_parity_gap
 
 # What a report says, by name: values, nested facts, and lists of records.
 Facts = dict[str, Any]
+# What a report says of weighted rows.
+WEIGHTS = "{weights_from}, effective rows {effective_rows:,.0f} of {n_rows:,}"
 # Groups in a figure: as many as it has colours.
 MAX_FIGURE_GROUPS = 7
 # Characters that are not allowed in HTML, not even escaped.
@@ -262,16 +264,21 @@ def count_values(values: Any) -> Facts:
     return {str(n): int(c) for n, c in zip(names, counts, strict=True)}
 
 
-def group_means(frame: pandas.DataFrame, groups: Any) -> list[Facts]:
-    """Return the number of rows of each group, and the means of the columns."""
+def group_means(
+    frame: pandas.DataFrame, groups: Any, weights: NDArray[np.float64] | None
+) -> list[Facts]:
+    """Return the number of rows of each group, and weighted means of the columns."""
     if isinstance(groups, pandas.DataFrame):
         return [
             {"attribute": name, **record}
             for name, column in by_attribute(groups).items()
-            for record in group_means(frame, column)
+            for record in group_means(frame, column, weights)
         ]
     by_group = frame.groupby(groups)
     table = by_group.mean()
+    if weights is not None:
+        totals = pandas.Series(weights).groupby(groups).sum()
+        table = frame.mul(weights, axis=0).groupby(groups).sum().div(totals, axis=0)
     table.insert(0, "n_rows", by_group.size())
     table.insert(0, "group", table.index.astype(str))
     records: list[Facts] = table.to_dict("records")
@@ -285,7 +292,8 @@ def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) ->
     """
     groups = rows.sensitive_features
     gap = partial(partial_parity_gap, scores, sensitive_features=groups, **compared)
-    gap = partial(gap, y_true=rows.target, attributes="each")
+    roles = {"y_true": rows.target, "sample_weight": rows.weight}
+    gap = partial(gap, **roles, attributes="each")
     try:
         gaps = {"partial_parity_gap": gap()}
     except ValueError as error:  # a group may lack a label
@@ -316,6 +324,12 @@ def by_part(content: Mapping[str, Any], template: str) -> str:
     """Fill ``"{accuracy:.4f}"`` for each part: ``0.9123 (train), 0.9001 (test)``."""
     parts = parts_of(content).items()
     return ", ".join(f"{template.format_map(part)} ({name})" for name, part in parts)
+
+
+def weight_facts(source: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the fact that tells the weights of the parts, if there are some."""
+    weighted = {k: x for k, x in parts_of(source).items() if "weights_from" in x}
+    return [("weights", by_part(weighted, WEIGHTS))] if weighted else []
 
 
 def part_tables(
@@ -367,13 +381,15 @@ def group_figures(
 ) -> list[ReportFigure]:
     """Return a figure of the groups, for each part of the rows and each attribute.
 
-    They are drawn by ``plot(figure, part=..., selected=..., groups=...)``.
+    They are drawn by ``plot(figure, part=..., selected=..., **roles)``.
     """
     figures = []
     for part, rows in parts.items():
         for attribute, groups in by_attribute(rows.sensitive_features).items():
             selected, names, remark = choose_groups(groups)
-            draw_part = partial(plot, part=part, selected=selected, groups=names)
+            roles = {"sensitive_features": names}
+            roles["sample_weight"] = rows.weights_of(selected)
+            draw_part = partial(plot, part=part, selected=selected, **roles)
             of_attribute = f" of {attribute}" if attribute else ""
             text = caption.format(part=part, of_attribute=of_attribute) + remark
             figures.append(ReportFigure(draw_part, size, text, text))

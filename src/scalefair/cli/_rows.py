@@ -5,7 +5,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, combinations
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +17,12 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
-from scalefair._groups import encode_groups, few_rows
+from scalefair._groups import (
+    check_group_weights,
+    compared_attributes,
+    encode_groups,
+    few_rows,
+)
 from scalefair._memory import array_limit
 from scalefair._messages import listed
 from scalefair.cli._encoder import check_finite, iterate_blocks, map_blocks
@@ -37,7 +43,7 @@ MAX_CATEGORIES = 1000
 class Rows:
     """Rows as they were read: `X` is a frame of a table, else a matrix or a reader.
 
-    Target and groups are frames of strings at first, then vectors; `attributes` is a
+    Target, groups and weights are frames at first, then vectors; `attributes` is a
     frame of the columns of groups if these are compared each by itself.
     """
 
@@ -49,6 +55,7 @@ class Rows:
     groups: Any = None
     attributes: pandas.DataFrame | None = None
     target: Any = None
+    weight: Any = None
     sources: dict[str, str] = field(default_factory=dict)  # of the roles, in messages
     kinds: dict[str, str] = field(default_factory=dict)  # of dtypes, by role
     n_columns: int = 0  # of the file
@@ -76,6 +83,17 @@ class Rows:
         """Number of rows."""
         return len(self.ids)
 
+    def weights_of(self, selected: Any) -> NDArray[np.float64] | None:
+        """Weights of some rows, None if rows have no weights."""
+        return None if self.weight is None else self.weight[selected]
+
+    def effective_size(self, selected: Any = ...) -> float:
+        """Return how many rows of equal weights have means of the same variance."""
+        if self.weight is None:
+            return len(self.ids[selected])
+        weights = self.weight[selected] / self.weight.max()
+        return float(weights.sum() ** 2 / (weights @ weights or 1.0))
+
     def keep(self, selected: NDArray[np.bool_]) -> None:
         """Drop the rows of a table that are not selected."""
         self.X = self.X[selected].reset_index(drop=True)
@@ -96,7 +114,7 @@ def read_rows(
     columns: Sequence[str] | None = None,
     keep_missing: bool = False,
 ) -> Rows:
-    """Read rows, and the groups and targets that the options name.
+    """Read rows, and the groups, targets and weights that the options name.
 
     `training` are the rows of a model, without data if the model was saved; `columns`
     are its features. Features that are strings are checked to be categories
@@ -104,6 +122,8 @@ def read_rows(
     """
     # 1. Rows for training and others must have the same format.
     rows_kind = rows_format(path, options.svmlight)
+    if options.weight is not None and options.missing == "impute":
+        raise click.UsageError("--missing impute takes no --weight: drop the rows.")
     if training is not None:
         columns = training.names if columns is None else columns
         is_saved = training.n_rows == 0
@@ -115,7 +135,7 @@ def read_rows(
         rows, table = _read_table(path, options, training, columns)
     else:
         rows = _read_matrix(path, rows_kind, options, training)
-    # 3. Targets and groups that are in files of their own.
+    # 3. Targets, groups and weights that are in files of their own.
     for role in ROLES:
         source = getattr(options, role)
         if source is not None and getattr(rows, role) is None:
@@ -140,11 +160,13 @@ def read_rows(
         if strings == "encode" and new_strings:
             names = listed(sorted(new_strings))
             raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
-    # 5. Strings of target and groups become their types.
-    for role in ROLES:
+    # 5. Strings of target and groups become their types, and weights numbers.
+    for role in ("target", "groups"):
         type_role(rows, role, options, training)
     if rows.groups is not None:
         _check_groups(rows, training)
+    if rows.weight is not None:
+        type_weights(rows)
     return rows
 
 
@@ -156,7 +178,8 @@ def read_parts(
     roles = {role: getattr(options, f"test_{role}") for role in ROLES}
     test_roles: dict[str, Any] = {k: v for k, v in roles.items() if v is not None}
     if test_roles and options.test_file is None:
-        raise click.UsageError("--test-target and --test-groups apply with --test.")
+        names = listed(f"--test-{role}" for role in test_roles)
+        raise click.UsageError(f"Options that apply with --test only: {names}.")
     train = read(path, options)
     if train.target is None:
         raise click.UsageError("Missing option '--target'.")
@@ -169,7 +192,7 @@ def read_parts(
     return {"train": train, "test": test}
 
 
-# --- Groups and targets --------------------------------------------------------------
+# --- Groups, targets and weights -----------------------------------------------------
 
 
 def type_role(
@@ -228,6 +251,28 @@ def _check_groups(rows: Rows, training: Rows | None) -> None:
         refuse_unknown(rows, "groups", "group", training)
 
 
+def type_weights(rows: Rows) -> None:
+    """Make the weights a vector of numbers of at least 0, not all 0 in a group."""
+    values, source = pandas.DataFrame(rows.weight).iloc[:, 0], rows.sources["weight"]
+    numbers = pandas.to_numeric(values, errors="coerce")
+    wrong = np.flatnonzero(~numbers.between(0, inf, inclusive="left"))
+    if wrong.size:
+        name = rows.ids[wrong[0]]
+        row = f"id {name}" if rows.named else f"row {name} (counted from 0)"
+        raise Failure(
+            f"{source}: the weight of {row} is {values.iloc[wrong[0]]!r}, not a finite "
+            "number of at least 0. Correct it, or leave the row out."
+        )
+    rows.weight = numbers.to_numpy(np.float64)
+    compared = compared_attributes(rows.sensitive_features, rows.n_rows, "each")
+    try:
+        for _, groups, codes in compared:
+            check_group_weights(rows.weight, groups, codes)
+    except ValueError as error:
+        message = translate(str(error), click.get_current_context(silent=True))
+        raise Failure(f"{source}: {message}") from error
+
+
 def refuse_unknown(rows: Any, role: str, name: str, training: Any) -> None:
     """Refuse groups or labels, called `name`, that did not occur in training."""
     vocabulary = np.unique(getattr(training, role)).tolist()
@@ -248,7 +293,7 @@ def split_names(value: str, names: Sequence[str]) -> list[str]:
 def find_role_columns(
     source: Any, names: Sequence[str], options: ReadOptions
 ) -> dict[str, list[str]]:
-    """Return which columns of a source hold target and groups.
+    """Return which columns of a source hold target, groups and weights.
 
     An option that names no column must name a file.
     """
@@ -256,7 +301,7 @@ def find_role_columns(
     for role in ROLES:
         if (value := getattr(options, role)) is None:
             continue
-        chosen = [value] if role == "target" else split_names(value, names)
+        chosen = split_names(value, names) if role == "groups" else [value]
         missing = [name for name in chosen if name not in names]
         # A column comes before a file of the same name.
         if not missing:
@@ -266,8 +311,9 @@ def find_role_columns(
                 f"{listed(missing)}: neither a column of {source} (columns: "
                 f"{listed(names)}) nor a file. Check --{role}, or pass FILE:COLUMN."
             )
-    if {*columns.get("target", ())} & {*columns.get("groups", ())}:
-        raise click.UsageError("--target and --groups name the same column.")
+    for role, other in combinations(columns, 2):
+        if {*columns[role]} & {*columns[other]}:
+            raise click.UsageError(f"--{role} and --{other} name the same column.")
     return columns
 
 
@@ -286,7 +332,7 @@ def _read_table(
     training: Rows | None,
     columns: Sequence[str] | None,
 ) -> tuple[Rows, TableFile]:
-    """Read a table; target and groups are frames of strings, if columns of it."""
+    """Read a table; roles are frames, of strings but weights, if columns of it."""
     table = TableFile(path, options)
     print_notes(table)
     # 1. The columns of each role, ids (of the option, or a first column that is named
@@ -304,7 +350,7 @@ def _read_table(
     if training is not None:
         categorical |= {*training.string_columns}
     strings = {table.find(name, "--categorical") for name in categorical}
-    strings |= {*role_columns}
+    strings |= {*role_columns} - {*roles.get("weight", ())}
     # 3. The frame, on disk if the memory is small.
     all_columns = list(dict.fromkeys([*features, *role_columns]))
     table.id_columns = ids
@@ -361,8 +407,10 @@ def _find_features(
             excluded -= {*roles["groups"]}
         excluded |= {*options.drop}
         columns = [name for name in names if name not in excluded]
-    if {*roles.get("target", ())} & {*columns}:
-        raise Failure(f"{path}: --target {options.target} is a feature of the model.")
+    for role in ("target", "weight"):
+        if {*roles.get(role, ())} & {*columns}:
+            name = getattr(options, role)
+            raise Failure(f"{path}: --{role} {name} is a feature of the model.")
     if not columns:
         raise Failure(f"{path}: no column is left as a feature. Check --drop.")
     return list(columns)
@@ -451,8 +499,9 @@ def _treat_missing(
 
 
 def _role_columns(rows: Rows) -> list[pandas.Series]:
-    """Return the columns of strings that are target or groups."""
-    frames = [x for x in (rows.target, rows.groups) if isinstance(x, pandas.DataFrame)]
+    """Return the columns of a table that are target, groups or weights."""
+    values = [getattr(rows, role) for role in ROLES]
+    frames = [x for x in values if isinstance(x, pandas.DataFrame)]
     return [frame[name] for frame in frames for name in frame]
 
 

@@ -19,7 +19,7 @@ import scalefair
 from scalefair import _writing
 from scalefair.cli._encoder import describe_passes
 from scalefair.cli._errors import NOT_CONVERGED, Failure, mark_written, warn
-from scalefair.cli._options import translate
+from scalefair.cli._options import ROLES, translate
 from scalefair.cli._report import Facts, count_values
 from scalefair.files import FileError
 from scalefair.files._values import find_source
@@ -29,6 +29,7 @@ STDOUT = Path("-")
 # Options about one file, which do not hold for others that a model is applied to.
 _OPTIONS_OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
 _OPTIONS_OF_ONE_FILE |= {"encoding", "test_file", "test_target", "test_groups"}
+_OPTIONS_OF_ONE_FILE |= {"weight", "weight_header", "test_weight"}
 Writers = Mapping[Path, Callable[[BinaryIO], object]]
 
 
@@ -44,7 +45,7 @@ def take_outputs(
     checked before any work is done.
     """
     # 1. The files that are read, which must not be written.
-    roles = ("groups", "target", "test_file", "test_target", "test_groups")
+    roles = [*ROLES, "test_file", *(f"test_{role}" for role in ROLES)]
     named = filter(None, [*inputs, *map(options.get, roles)])
     sources = [find_source(source)[0] for source in named]
     # 2. The files to be written, by option.
@@ -206,7 +207,16 @@ def describe_rows(rows: Any, X: Any) -> Facts:
         "n_rows": rows.n_rows,
         "groups_from": rows.sources.get("groups", ""),
         "groups": count_values(rows.sensitive_features),
+        **describe_weights(rows),
     }
+
+
+def describe_weights(rows: Any) -> Facts:
+    """Return where the weights of rows are from, and of how many rows they make."""
+    if rows.weight is None:
+        return {}
+    size = rows.effective_size()
+    return {"weights_from": rows.sources["weight"], "effective_rows": size}
 
 
 def describe_columns(rows: Any, options: Any) -> Facts:

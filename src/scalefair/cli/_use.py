@@ -70,6 +70,7 @@ _MEASURE_OPTIONS = {
 _EVALUATE_OPTIONS = [
     *opt.option_table("Measures", _MEASURE_OPTIONS),
     *opt.shared("groups keep-groups target-header id-column missing"),
+    *opt.shared(opt.WEIGHT),
     *opt.shared(f"{opt.TEXT} directed weights report quiet"),
 ]
 # Entries that a saved model of rows, or of a graph, must have.
@@ -283,16 +284,19 @@ def evaluate(result: Path, **options: Any) -> None:
         kind: column,
         "groups": _report.count_values(groups),
         "n_rows": rows.n_rows,
+        **_run.describe_weights(rows),
     }
     # 3. Measures of the labels, or of the scores.
     report = _report.Report("evaluate", content, "", f"{result}, column {column}")
+    report.facts = _report.fill({"weights": _report.WEIGHTS}, content["input"])
     if kind == "labels":
         labels = parse_values(rows.X[column])
-        measures = _cluster.measure_clusters(labels, groups)
+        measures = _cluster.measure_clusters(labels, groups, rows.weight)
         if options["graph"] is not None:
             cut = _cut(options["graph"], rows, labels, read_options)
             measures["normalized_cut"] = cut
-        _cluster.add_clusters(report, {"result": measures}, {"result": labels}, groups)
+        runs = {"result": measures}
+        _cluster.add_clusters(report, runs, {"result": labels}, groups, rows.weight)
     else:
         measures = _measure_scores(rows, column, options)
         titles = {key: title for key, title in _MEASURES.items() if key in measures}
@@ -319,7 +323,9 @@ def _cut(path: Path, rows: _rows.Rows, labels: Any, options: opt.ReadOptions) ->
             f"{rows.path}: {without.size:,} nodes of {path} have no label, such as "
             f"{without[0]}. Each needs a line `id,label`."
         )
-    return float(metrics.normalized_cut_score(graph.matrix, labels[positions]))
+    weights = rows.weights_of(positions)
+    cut = metrics.normalized_cut_score
+    return float(cut(graph.matrix, labels[positions], sample_weight=weights))
 
 
 def _measure_scores(rows: _rows.Rows, column: str, options: Facts) -> Facts:
@@ -332,7 +338,10 @@ def _measure_scores(rows: _rows.Rows, column: str, options: Facts) -> Facts:
     # Combinations of columns are one attribute already.
     measures: Facts = {
         "ks": metrics.statistical_parity_ks(
-            scores, sensitive_features=groups, attributes="each"
+            scores,
+            sensitive_features=groups,
+            sample_weight=rows.weight,
+            attributes="each",
         )
     }
     classes = np.unique([0, 1] if target is None else target)
@@ -353,6 +362,8 @@ def _measure_scores(rows: _rows.Rows, column: str, options: Facts) -> Facts:
         by_row["mse"] = (scores - target) ** 2
     else:
         raise Failure(f"{rows.sources['target']}: is neither numbers nor two classes.")
-    measures |= {name: values.mean() for name, values in by_row.items()}
-    measures["groups"] = _report.group_means(pandas.DataFrame(by_row), groups)
+    mean = partial(np.average, weights=rows.weight)
+    measures |= {name: mean(values) for name, values in by_row.items()}
+    frame = pandas.DataFrame(by_row)
+    measures["groups"] = _report.group_means(frame, groups, rows.weight)
     return measures

@@ -17,7 +17,7 @@ from scalefair.files._text import FileOptions, is_number, split_cells
 # Names that a header gives to a column of ids, and to one of values.
 ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
 _VALUE_NAMES = {"group", "groups", "sensitive_feature", "sensitive_features", "label"}
-_VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "y", ""}
+_VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "weight", "y", ""}
 
 
 def find_source(source: str | Path) -> tuple[Path, str]:
@@ -219,10 +219,10 @@ def _match_ids(
     # 2. Ids of no unit: of rows by number they are errors, else they are passed over.
     unknown = np.flatnonzero(positions < 0)
     if unknown.size and not units.named:
-        row = values.index[unknown[0]]
+        row, option = values.index[unknown[0]], "groups" if role == "group" else role
         raise FileError(
             f"{table.locate(row)}: {keys[row]!r} is no row of {units.path}, 0 to "
-            f"{len(index) - 1}. If the line is a header, pass --{role}s-header."
+            f"{len(index) - 1}. If the line is a header, pass --{option}-header."
         )
     if unknown.size:
         reason = "" if units.ordered else " (nodes without an edge cannot be clustered)"
