@@ -48,7 +48,7 @@ GAPS = ["mean_gap_before", "covariance_gap_before", "mean_gap_after", "train"]
         ("cluster", CUT_LINE, CUT[:3], 1e-9),
         # The solver stops at a tolerance. The penalty of what groups add is given: by
         # default it is of effective rows.
-        ("classify", CLASSIFY, ["objective", "train", "baseline"], 1e-3),
+        ("classify", CLASSIFY, ["objective", "train", "baseline"], 1e-6),
         # Exact changes of a layer (without a noise floor, which is of effective rows).
         ("regress", "--method explainable_svd", GAPS, 1e-6),
     ],
@@ -189,11 +189,18 @@ def test_a_weight_is_no_feature_and_may_be_missing(components):
     content = components.done(*line, message="1 of 120 rows were left out")
     assert content["input"]["n_rows"] == content["input"]["effective_rows"] == 119
     assert components.arrays()["columns"].tolist() == components.names
-    # The same weights in an array.
+
+
+def test_an_array_of_weights_of_rows_in_blocks(components):
     weights = components.folder / "w.npy"
-    np.save(weights, np.full(120, 2.0))
-    content = components.done(components.npy, "--weight", weights, **components.files)
-    assert content["input"]["weights_from"] == str(weights)
+    np.save(weights, 1 + np.arange(120) % 3)
+    line = (components.npy, "--weight", weights, "--standardize")
+    expected = components.done(*line, **components.files)
+    assert expected["input"]["weights_from"] == str(weights)
+    content = components.done(*line, "--memory-limit", "2kB", **components.files)
+    assert content["input"]["n_blocks"] > 2
+    for name in PCA:
+        np.testing.assert_allclose(content[name], expected[name], rtol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["pca", "cluster", "classify", "regress", "evaluate"])
