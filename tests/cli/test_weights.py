@@ -207,4 +207,6 @@ def test_an_array_of_weights_of_rows_in_blocks(components):
 def test_the_option_is_in_the_help(components, name):
     text = components.invoke(name, "--help").output
     assert "--weight COLUMN|FILE" in text
+    describe = components.invoke("describe", "--help").output
+    assert "--weight" not in describe
     assert ("--test-weight" in text) == (name in ("classify", "regress"))

@@ -32,7 +32,8 @@ from scalefair.metrics import balance_score, normalized_cut_score
 
 _EPILOG = """\b
 DATA is a graph: edges `source target [weight]`, or a matrix. With another
---affinity than precomputed it is rows. Labels of -1: left out by --components.
+--affinity than precomputed it is rows. Labels of -1: left out by --components,
+or of weight 0.
 \b
 Solvers: chebyshev, the fastest as a rule; lobpcg, with multigrid, for grids;
 lanczos (s-FSC); nullspace, dense and exact (o-FSC).
