@@ -42,8 +42,9 @@ def at_once(X):
     return sparse.vstack(list(X.blocks())) if X.is_sparse else np.vstack([*X.blocks()])
 
 
-def fit_quickly(model, X, y, *, sensitive_features):
+def fit_quickly(model, X, y, *, sensitive_features, sample_weight=None):
     """Weights of an unconstrained model: what is fitted is for others to test."""
+    assert sample_weight is None
     rows = model._check_training(at_once(X), y, sensitive_features)
     plain = LogisticRegression().fit(rows.X, rows.signs)
     weights = np.zeros((len(rows.groups) if model.interactions else 1, X.shape[1] + 1))

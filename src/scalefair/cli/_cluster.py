@@ -32,7 +32,8 @@ from scalefair.metrics import balance_score, normalized_cut_score
 
 _EPILOG = """\b
 DATA is a graph: edges `source target [weight]`, or a matrix. With another
---affinity than precomputed it is rows. Labels of -1: left out by --components.
+--affinity than precomputed it is rows. Labels of -1: left out by --components,
+or of weight 0.
 \b
 Solvers: chebyshev, the fastest as a rule; lobpcg, with multigrid, for grids;
 lanczos (s-FSC); nullspace, dense and exact (o-FSC).
@@ -254,7 +255,6 @@ def _cluster_without_fairness(
 ) -> tuple[NDArray[Any], Facts]:
     """Cluster the same nodes by the same affinity with plain spectral clustering."""
     # The solver of solver="chebyshev"; all find the same subspace.
-    from scalefair.cluster._base import relative_weights
     from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
     from scalefair.linalg import chebyshev
     from scalefair.operators import NormalizedAffinity, NormalizedOperator
@@ -263,11 +263,9 @@ def _cluster_without_fairness(
     kept, W, seed = model.labels_ >= 0, model.affinity_matrix_, model.random_state
     W = W if kept.all() else W[kept][:, kept]
     normalized: Any = NormalizedAffinity if sparse.issparse(W) else NormalizedOperator
-    operator = normalized(
-        W,
-        regularization=model.regularization,
-        sample_weight=relative_weights(weights, kept),
-    )
+    if weights is not None:
+        weights = weights[kept] / weights[kept].mean()
+    operator = normalized(W, regularization=model.regularization, sample_weight=weights)
     # 2. Its leading eigenvectors, and k-means of their rows.
     k = model.n_clusters
     result = chebyshev(operator, k, tol=model.tol, random_state=seed)

@@ -13,7 +13,7 @@ from scipy.sparse import csgraph
 
 from scalefair.cli import _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli._options import ROLES, ReadOptions
+from scalefair.cli._options import ReadOptions
 from scalefair.cli._report import Facts
 from scalefair.cli._rows import find_role_columns, split_names
 from scalefair.files import FileError, read_graph
@@ -23,10 +23,11 @@ from scalefair.files._tables import TableFile
 from scalefair.files._text import FileOptions
 from scalefair.files._values import ID_NAMES
 
+_ROLES = ("target", "groups")
 _DESCRIBE_OPTIONS = [
     *(
         opt.option("Columns", f"--{role}", metavar="COLUMN", help=f"The {role}.")
-        for role in ROLES
+        for role in _ROLES
     ),
     *opt.shared(f"{opt.TEXT} svmlight report"),
     opt.option("Files", "--quiet", is_flag=True, help="Print nothing."),
@@ -47,7 +48,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     """
     # 1. Look at the file, and at each of its columns.
     outputs, show = _run.take_outputs(options, table)
-    roles = {name: options.pop(name) for name in ROLES}
+    roles = {name: options.pop(name) for name in _ROLES}
     frame, facts, damaged = _look_at(table, svmlight, FileOptions(**options))
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
     has_ids = facts.get("header") and frame.columns[0].lower() in ID_NAMES | {""}
