@@ -18,9 +18,9 @@ PYTHONS = nox.project.python_versions({"project": PROJECT})
 NIGHTLY = "https://pypi.anaconda.org/scientific-python-nightly-wheels/simple"
 
 
-def _install(session: nox.Session, *what: str) -> None:
+def _install(session: nox.Session, *packages: str) -> None:
     """Install into the session's environment, or with --no-venv into the one here."""
-    session.run("python", "-m", "pip", "install", "--quiet", *what)
+    session.run("python", "-m", "pip", "install", "--quiet", *packages)
 
 
 @nox.session(python=PYTHONS)
@@ -133,8 +133,8 @@ def bench(session: nox.Session) -> None:
     session.run("asv", "check", "--environment", "existing:python")
     options = "--quick", "--show-stderr", "--environment", "existing:python"
     command = "asv", "run", *options, "--bench", "parts.Graph"
-    if "failed" in (found := session.run(*command, silent=True) or ""):
-        session.error(found)  # asv itself ends with 0
+    if "failed" in (output := session.run(*command, silent=True) or ""):
+        session.error(output)  # asv itself ends with 0
 
 
 @nox.session
