@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from scalefair._random_state import check_random_state
-from scalefair._rounding import TINY
+from scalefair._rounding import ROUNDING, TINY
 from scalefair.kernels import (
     capped_distances,
     deflate_rows,
@@ -125,7 +125,8 @@ def _pivots(X: Array, n_pivots: int) -> list[int]:
     squares = np.einsum("ij,ij->i", X, X)
     pivots: list[int] = []
     for _ in range(n_pivots):
-        pivots.append(int(squares.argmax()))
+        # Rows of unit length tie up to rounding: the first of them, on any machine.
+        pivots.append(int((squares >= (1 - ROUNDING) * squares.max()).argmax()))
         length = math.sqrt(squares[pivots[-1]])
         deflate_rows(X, X[pivots[-1]] / (length or 1.0), squares)
     return pivots
