@@ -278,7 +278,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         sensitive_features: ArrayLike,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        r"""Change the layer so that its outputs' moments differ less by group.
+        """Change the layer so that its outputs' moments differ less by group.
 
         Parameters
         ----------
@@ -299,7 +299,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             Weights of the rows, such as those of a survey, not negative: a row of
             weight 2 counts twice, one of weight 0 not at all; None counts each once.
             The unit does not matter: noise is that of
-            :math:`(\sum w)^2 / \sum w^2` rows of a group. Weights go to the fit of an
+            ``sum(w)**2 / sum(w**2)`` rows of a group. Weights go to the fit of an
             estimator that is not fitted, too. Dask's are gathered here, 8 bytes each.
 
         Returns
