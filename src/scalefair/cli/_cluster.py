@@ -255,17 +255,22 @@ def _cluster_without_fairness(
 ) -> tuple[NDArray[Any], Facts]:
     """Cluster the same nodes by the same affinity with plain spectral clustering."""
     # The solver of solver="chebyshev"; all find the same subspace.
+    from scalefair.cluster._base import relative_weights, submatrix, suboperator
     from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
     from scalefair.linalg import chebyshev
     from scalefair.operators import NormalizedAffinity, NormalizedOperator
 
     # 1. The same affinity of the nodes that were not left out.
     kept, W, seed = model.labels_ >= 0, model.affinity_matrix_, model.random_state
-    W = W if kept.all() else W[kept][:, kept]
-    normalized: Any = NormalizedAffinity if sparse.issparse(W) else NormalizedOperator
-    if weights is not None:
-        weights = weights[kept] / weights[kept].mean()
-    operator = normalized(W, regularization=model.regularization, sample_weight=weights)
+    select: Any = suboperator
+    normalized: Any = NormalizedOperator
+    if sparse.issparse(W):
+        select, normalized = submatrix, NormalizedAffinity
+    operator = normalized(
+        select(W, kept),
+        regularization=model.regularization,
+        sample_weight=relative_weights(weights, kept),
+    )
     # 2. Its leading eigenvectors, and k-means of their rows.
     k = model.n_clusters
     result = chebyshev(operator, k, tol=model.tol, random_state=seed)
@@ -284,7 +289,7 @@ def measure_clusters(
 ) -> Facts:
     """Return balance and cut of a clustering, and the composition of its clusters."""
     # 1. How many of each group, or how much weight, are in each cluster.
-    kept, counted = labels != -1, Facts()
+    kept, counted = labels != -1, {}
     if weights is not None:
         kept &= weights > 0
         counted = {"values": weights[kept], "aggfunc": "sum"}
