@@ -146,9 +146,12 @@ def validate_data(
 
 
 def check_sample_weight(
-    sample_weight: Any, n_samples: int
+    sample_weight: Any, n_samples: int, *, positive: bool = False
 ) -> NDArray[np.float64] | None:
-    """Return the weights as a vector; None for None and for weights that are all 1."""
+    """Return the weights as a vector; None for None and for weights that are all 1.
+
+    Weights of 0 are refused if `positive`.
+    """
     if sample_weight is None:
         return None
     values = np.asarray(sample_weight)  # computed, of a Dask collection
@@ -166,6 +169,7 @@ def check_sample_weight(
     for fault, is_wrong in (
         ("NaN or infinite", ~np.isfinite(weights)),
         ("negative", weights < 0),
+        ("zero, of samples to be left out", (weights == 0) & positive),
     ):
         if is_wrong.any():
             first = int(np.argmax(is_wrong))

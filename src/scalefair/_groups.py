@@ -302,6 +302,19 @@ def check_group_weights(
         )
 
 
+def effective_sizes(
+    codes: NDArray[np.integer], weights: NDArray[np.float64] | None, n_codes: int = 0
+) -> NDArray[Any]:
+    """Rows of each code; of weighted ones (sum w)^2 / sum w^2 (Kish 1965)."""
+    if weights is None:
+        return np.bincount(codes, minlength=n_codes)
+    weights = weights / (weights.max(initial=0.0) or 1.0)  # no square is out of range
+    totals = np.bincount(codes, weights, n_codes)
+    squares = np.bincount(codes, weights**2, n_codes)
+    sizes: NDArray[Any] = totals**2 / np.where(squares > 0, squares, 1.0)
+    return sizes
+
+
 def known_codes(
     groups: NDArray[Any],
     seen: NDArray[Any],

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_validate
 from sklearn.utils import estimator_checks
 
-from scalefair._groups import encode_attributes
+from scalefair._groups import effective_sizes, encode_attributes
 from scalefair.linear_model import (
     PairwiseFairClassifier,
     PartiallyFairClassifier,
@@ -22,7 +22,7 @@ from scalefair.linear_model import _training_rows as training_rows
 from scalefair.linear_model._continuation import _largest_tie
 from scalefair.linear_model._partially_fair import best_constant, most_accurate_shift
 from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
-from scalefair.linear_model._weights import column_spread, effective_sizes
+from scalefair.linear_model._weights import column_spread
 from scalefair.metrics import partial_parity_gap
 from scalefair.streaming import PartitionedRows
 
@@ -206,7 +206,7 @@ def test_sizes_are_those_of_rows_with_as_much_noise():
     codes, weights = np.array([0, 0, 0, 2, 2]), np.array([1.0, 2.0, 0.0, 3.0, 3.0])
     expected = [9 / 5, 0, 2]
     for unit in (1.0, 0.1, 1e-250):
-        assert_allclose(effective_sizes(unit * weights, codes, 3), expected)
+        assert_allclose(effective_sizes(codes, unit * weights, 3), expected)
     X, y, attributes, _ = table()
     weights = np.where(attributes[:, 0] == 1, 1.0, 0.0)
     weights[np.flatnonzero(attributes[:, 0] == 0)[:40]] = np.geomspace(1, 1e6, 40)

@@ -222,7 +222,7 @@ def test_equal_scores_of_all_samples_leave_one_value():
         ({"y": [0, 1]}, r"inconsistent numbers of samples: \[2, 3, 3\]"),
         ({"y": [0, 1, np.nan]}, "Input y contains NaN"),
         ({"scores": [0, np.inf, 1]}, "Input scores contains infinity"),
-        ({"sample_weight": [1, 0, 1]}, "must be positive"),
+        ({"sample_weight": [1, 0, 1]}, "zero.*position 1"),
         ({"chains": [0, 2, 2]}, "none has the number 1"),
         ({"chains": [0.0, 1.0, 1.0]}, "must be numbers 0, 1"),
         ({"kappa": 1.5}, "kappa=1.5"),

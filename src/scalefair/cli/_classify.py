@@ -228,7 +228,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
 
 
 def _score_figures(
-    model: Any, parts: _rows.Parts, scores: Facts
+    model: Any, parts: _rows.Parts, scores: dict[str, Any]
 ) -> list[_report.ReportFigure]:
     """Return densities of the scores of each model, for the groups of each part."""
 
@@ -259,7 +259,7 @@ def _score_figures(
 
 
 def _add_facts(
-    report: _report.Report, model: Any, runs: dict[str, Facts], options: Facts
+    report: _report.Report, model: Any, runs: dict[str, Facts], options: dict[str, Any]
 ) -> None:
     """Add title, facts and tables."""
     content = report.content
@@ -324,7 +324,7 @@ def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
     return FairCalibratedClassifier(estimator, target=target, cv=folds, **options)
 
 
-def _fit_unfair(model: Any, X: Any, roles: Facts) -> Any:
+def _fit_unfair(model: Any, X: Any, roles: dict[str, Any]) -> Any:
     """Return a classifier like the fitted model, but without fairness."""
     if hasattr(model, "estimator_"):
         return model.estimator_
@@ -350,8 +350,8 @@ def _check_labels(rows: _rows.Rows) -> None:
 
 
 def _measure(
-    model: Any, fair: Any, X: Facts, parts: _rows.Parts
-) -> tuple[Facts, Facts]:
+    model: Any, fair: Any, X: dict[str, Any], parts: _rows.Parts
+) -> tuple[Facts, dict[str, Any]]:
     """Return accuracy, gaps and rates of groups on each part of the rows; and scores.
 
     Interval, threshold and compared rows are those of the fair model.
@@ -408,7 +408,9 @@ def _gap(
     )
 
 
-def _largest_pairs(model: Any, parts: _rows.Parts, scores: Facts) -> list[Facts]:
+def _largest_pairs(
+    model: Any, parts: _rows.Parts, scores: dict[str, Any]
+) -> list[Facts]:
     """Return the pairs with the largest gaps, of attributes of more than two groups.
 
     The gap is the one that the model bounds: of a calibrated one that of rows scored by

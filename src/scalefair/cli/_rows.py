@@ -20,6 +20,7 @@ from scipy import sparse
 from scalefair._groups import (
     check_group_weights,
     compared_attributes,
+    effective_sizes,
     encode_groups,
     few_rows,
 )
@@ -91,8 +92,8 @@ class Rows:
         """Return how many rows of equal weights have means of the same variance."""
         if self.weight is None:
             return len(self.ids[selected])
-        weights = self.weight[selected] / self.weight.max()
-        return float(weights.sum() ** 2 / (weights @ weights or 1.0))
+        weights = self.weight[selected]
+        return float(effective_sizes(np.zeros(len(weights), int), weights, 1)[0])
 
     def keep(self, selected: NDArray[np.bool_]) -> None:
         """Drop the rows of a table that are not selected."""

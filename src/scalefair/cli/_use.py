@@ -147,7 +147,7 @@ def predict(
     _run.finish(report, outputs, {"output": write}, show=show)
 
 
-def _load_components(path: Path) -> Facts:
+def _load_components(path: Path) -> dict[str, Any]:
     """Return an output of pca as a saved model, whose encoder projects rows."""
     from sklearn.preprocessing import FunctionTransformer
 
@@ -165,8 +165,8 @@ def _load_components(path: Path) -> Facts:
 
 
 def _apply_saved(
-    saved: Facts, model_file: Path, path: Path, overrides: Facts
-) -> tuple[Any, Facts]:
+    saved: dict[str, Any], model_file: Path, path: Path, overrides: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     """Return rows, and scores, labels or coordinates by a model of a command."""
     from scalefair.cli import _cluster
 
@@ -212,7 +212,7 @@ def _apply_saved(
 
 
 def _saved_read_options(
-    saved: Facts, model: Any, path: Path, overrides: Facts
+    saved: dict[str, Any], model: Any, path: Path, overrides: dict[str, Any]
 ) -> opt.ReadOptions:
     """Return the options of the model's own rows, as far as they apply to others."""
     is_clustering, is_of_graph = "clustering" in saved, "nodes" in saved
@@ -328,7 +328,7 @@ def _cut(path: Path, rows: _rows.Rows, labels: Any, options: opt.ReadOptions) ->
     return float(cut(graph.matrix, labels[positions], sample_weight=weights))
 
 
-def _measure_scores(rows: _rows.Rows, column: str, options: Facts) -> Facts:
+def _measure_scores(rows: _rows.Rows, column: str, options: dict[str, Any]) -> Facts:
     """Return gaps of the groups; with a target accuracy, or the error."""
     if not is_numeric_dtype(rows.X[column]):
         raise Failure(f"{rows.path}: column {column} holds words; scores are numbers.")
@@ -348,7 +348,7 @@ def _measure_scores(rows: _rows.Rows, column: str, options: Facts) -> Facts:
     if options["given"] is not None and (target is None or len(classes) != 2):
         raise click.UsageError("--given needs a --target of two labels.")
     # 2. Of two classes the gaps and rates of decisions, else errors.
-    by_row: Facts = {}
+    by_row: dict[str, Any] = {}
     if len(classes) == 2:
         compared = {name: options[name] for name in ("interval", "given")}
         measures |= _report.parity_gaps(rows, scores, threshold=threshold, **compared)

@@ -62,7 +62,7 @@ class CostRows:
     """
 
     C: Array
-    row_weights: Array  # (n,); empty: all 1
+    row_weights: Array | None  # (n,); None: all 1
     chunks: NDArray[np.int64]  # start, stop, kind
     weights: Array  # (c,)
 
@@ -77,15 +77,12 @@ class CostRows:
         """Take every step-th row of each kind."""
         sizes = -(-np.diff(offsets) // step)
         weights = np.diff(offsets) / np.maximum(sizes, 1)
-        if row_weights is None:
-            row_weights = np.empty(0)
-        elif step > 1:
-            weights = np.add.reduceat(row_weights, offsets[:-1])
         if step > 1:
             parts = [np.arange(start, stop, step) for start, stop in pairwise(offsets)]
             sample = np.concatenate(parts)
             C = C[sample]
-            if row_weights.size:
+            if row_weights is not None:
+                weights = np.add.reduceat(row_weights, offsets[:-1])
                 row_weights = row_weights[sample]
                 starts = np.append(0, np.cumsum(sizes)[:-1])
                 weights = weights / np.add.reduceat(row_weights, starts)

@@ -21,11 +21,17 @@ from scalefair._entries import (
     equal_weight,
     validate_data,
 )
-from scalefair._groups import Attribute, check_group_weights, encode_values
+from scalefair._groups import (
+    Attribute,
+    GroupCodes,
+    check_group_weights,
+    encode_values,
+)
 from scalefair._user_warnings import warn_user
 from scalefair.cluster._neighbors import with_small_indices
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.kernels import csr_is_symmetric
+from scalefair.metrics import balance_score
 
 # One cluster above this fraction of all nodes leaves hardly any structure.
 MAX_CLUSTER_FRACTION = 0.9
@@ -255,14 +261,14 @@ def cluster_balances(
 ) -> NDArray[np.float64]:
     """Balance of each cluster, or of all rows: a row for each column of codes."""
     labels = np.zeros(len(codes), np.int32) if labels is None else labels
-    balances = []
-    for groups in codes.T:
-        (k, h), cells = (int(labels.max()) + 1, int(groups.max()) + 1), groups.copy()
-        cells += labels * np.int64(h)
-        counts = np.bincount(cells, weights, k * h).reshape(k, h)
-        counts = counts[counts.any(axis=1)]
-        balances.append(counts.min(axis=1) / counts.max(axis=1))
-    return np.array(balances)
+    return np.array(
+        [
+            balance_score(
+                labels, sensitive_features=column, average=None, sample_weight=weights
+            )
+            for column in codes.T.view(GroupCodes)
+        ]
+    )
 
 
 def suboperator(W: LinearOperator, kept: NDArray[np.bool_]) -> LinearOperator:

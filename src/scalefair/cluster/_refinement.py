@@ -11,10 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._docs import documented
-from scalefair._entries import check_array, equal_weight, graph_as_matrix
+from scalefair._entries import (
+    check_array,
+    check_sample_weight,
+    equal_weight,
+    graph_as_matrix,
+)
 from scalefair._groups import compared_attributes
 from scalefair._random_state import check_random_state
-from scalefair.cluster._base import check_weights, checked_affinity, relative_weights
+from scalefair.cluster._base import checked_affinity, relative_weights
 from scalefair.cluster._share_bounds import ShareBounds, check_number, smallest_size
 from scalefair.kernels import degrees_and_inner_weights, refine
 
@@ -132,12 +137,7 @@ def refine_partition(
         raise ValueError(f"max_iter must be an integer >= 1, got {max_iter!r}.")
     compared = compared_attributes(sensitive_features, n, attributes)
     groups = np.column_stack([attribute.codes for attribute in compared])
-    weights = check_weights(sample_weight, compared)
-    if weights is not None and not weights.all():
-        raise ValueError(
-            f"sample_weight is 0 for {int((weights == 0).sum())} node(s), the first at "
-            f"position {int(weights.argmin())}: leave them out of the graph."
-        )
+    weights = check_sample_weight(sample_weight, n, positive=True)
     edges = np.bincount(codes, np.diff(W.indptr), len(clusters))
     if regularization == 0 and edges.min() == 0:
         raise ValueError(

@@ -10,8 +10,6 @@ import functools
 from typing import Any, TypeVar
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.floating]  # float64 or float32
@@ -112,19 +110,3 @@ def row_chunks(table: RowTable, n_rows: int, n_partial: int) -> IntArray:
 @functools.lru_cache(maxsize=64)
 def _bounds(n_rows, n_chunks):
     return read_only(np.linspace(0, n_rows, n_chunks + 1).astype(np.int64))
-
-
-def row_weight(weights, i):
-    """Return the weight of a row within a kernel: 1 if `weights` is None.
-
-    Numba compiles kernels anew for None: rows without weights cost no product. Kernels
-    get this from `_choose_row_weight`, Python never calls it.
-    """
-    raise NotImplementedError
-
-
-@overload(row_weight, inline="always")
-def _choose_row_weight(weights, i):
-    if isinstance(weights, types.NoneType):
-        return lambda weights, i: 1.0
-    return lambda weights, i: weights[i]

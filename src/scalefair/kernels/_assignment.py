@@ -33,7 +33,7 @@ ROWS_PER_PRODUCT = 512
 @parallel(lambda C, row_weights, chunks, prices, t, *_: C.size * (6 if t > 0 else 1))
 def smoothed_minima(
     C: Float64Array,
-    row_weights: Float64Array,
+    row_weights: Float64Array | None,
     chunks: IntArray,
     prices: Float64Array,
     temperature: float,
@@ -48,13 +48,13 @@ def smoothed_minima(
     Overwritten are, for each chunk, `values` (n_chunks,) with the sum of the minima,
     `counts` (n_chunks, k) with the gradient, the shares of the columns, and
     `curvatures` (n_chunks, k, k) with minus the Hessian. Each row counts `row_weights`
-    times, once if there are none.
+    times, once if that is None.
     """
     for c in numba.prange(chunks.shape[0]):
         start, stop, kind = chunks[c, 0], chunks[c, 1], chunks[c, 2]
         values[c] = _smoothed_chunk(
             C[start:stop],
-            row_weights[start:stop],
+            None if row_weights is None else row_weights[start:stop],
             prices[kind],
             temperature,
             counts[c],
@@ -72,7 +72,7 @@ def _smoothed_chunk(C, row_weights, prices, temperature, count, curvature):
     curvature[:] = 0.0
     total = 0.0
     for i in range(C.shape[0]):
-        row_weight = row_weights[i] if len(row_weights) > 0 else 1.0
+        row_weight = 1.0 if row_weights is None else row_weights[i]
         # Step 1: the plain minimum.
         best, minimum = 0, np.inf
         for j in range(n_columns):

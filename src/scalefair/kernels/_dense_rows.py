@@ -150,8 +150,8 @@ def gather_shifted(
 
 
 def _typed(factors, dtype):
-    """Factors of the rows for a kernel; none is an empty array."""
-    return read_only(np.empty(0, dtype) if factors is None else factors.astype(dtype))
+    """Factors of the rows for a kernel, which Numba compiles anew for None."""
+    return None if factors is None else read_only(factors.astype(dtype))
 
 
 def _cut(shape, n_partial):
@@ -266,7 +266,7 @@ def _chunk_matmat(
         for g in range(selected.shape[0]):
             for q in range(starts[g], starts[g + 1]):
                 factor = coefficients[g]
-                if factors.shape[0] > 0:
+                if factors is not None:
                     factor *= factors[rows[q]]
                 for c in range(k):
                     Y[q, c] *= factor
@@ -301,7 +301,7 @@ def _chunk_gram(
         rows, starts = _gather_codes(table, codes, start, stop, selected, centres, Z)
         # out_g <- out_g + (Z_g V)^T (Z_g V)
         np.dot(Z[: starts[-1]], V, Y[: starts[-1]])
-        if factors.shape[0] > 0:
+        if factors is not None:
             for q in range(starts[-1]):
                 for c in range(k):
                     Y[q, c] *= factors[rows[q]]

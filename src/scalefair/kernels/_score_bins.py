@@ -29,7 +29,6 @@ from scalefair.kernels._arrays import (
     IntArray,
     RowTable,
     row_chunks,
-    row_weight,
 )
 
 # Losses of a score against a label of -1 or 1.
@@ -338,7 +337,7 @@ def _add_block(table, codes, scores, slopes, weights, start, stop, edges, centre
         _add_row(indptr, indices, data, i, slopes[q], gradient[code])
         if e < 0:
             continue
-        weight = row_weight(weights, i)
+        weight = 1.0 if weights is None else weights[i]
         moments[code, e, 0] += weight
         moments[code, e, 1] += weight * h
         moments[code, e, 2] += weight * h * h

@@ -27,7 +27,7 @@ import numba
 import numpy as np
 
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import Float64Array, IntArray, row_weight
+from scalefair.kernels._arrays import Float64Array, IntArray
 
 # Rows of a chunk at least.
 CHUNK_ROWS = 2048
@@ -163,7 +163,7 @@ def _chunk_sums(
     buffer = np.empty((2, n))
     for i in range(chunks[c], chunks[c + 1]):
         _sigmoids(scores[i], theta, width, centre, factors, buffer)
-        weight = row_weight(weights, i)
+        weight = 1.0 if weights is None else weights[i]
         # Plus parts from 0 to n, minus parts from n on.
         values = out[codes[i], 0]
         slopes = out[codes[i], 1]
@@ -272,7 +272,8 @@ def _chunk_moments(
     m, n_families, n_edges = scores.shape[0], edges.shape[0], edges.shape[1]
     moments = partial[c]
     for i in range(c * m // n_chunks, (c + 1) * m // n_chunks):
-        code, weight = codes[i], row_weight(weights, i)
+        code = codes[i]
+        weight = 1.0 if weights is None else weights[i]
         for f in range(n_families):
             k = sets[f, code]
             if k < 0:

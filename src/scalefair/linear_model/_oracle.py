@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._entries import all_finite
+from scalefair._groups import effective_sizes
 from scalefair._memory import array_bytes
 from scalefair._rounding import ROUNDING
 from scalefair.kernels import (
@@ -42,7 +43,6 @@ from scalefair.linear_model._weights import (
     Array,
     FeatureUnits,
     WeightLayout,
-    effective_sizes,
     group_members,
 )
 from scalefair.streaming import Parts
@@ -149,7 +149,7 @@ class RowOracle(ABC):
         """Number of rows, or of equally weighted ones with as much noise."""
         if self.weights is None:
             return float(self.cell_sizes.sum())
-        return float(effective_sizes(self.weights, np.zeros(len(self.weights), int))[0])
+        return float(effective_sizes(np.zeros(len(self.weights), int), self.weights)[0])
 
     def quantiles(self, w: Array, shares: Array | list[float]) -> Array:
         """Return the least scores that shares of the rows do not exceed."""

@@ -22,6 +22,7 @@ from scalefair._groups import (
     check_group_weights,
     check_values,
     combinations,
+    effective_sizes,
     encode_values,
     smallest,
 )
@@ -38,7 +39,6 @@ from scalefair.linear_model._weights import (
     FeatureUnits,
     WeightLayout,
     column_spread,
-    effective_sizes,
     group_members,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
@@ -135,7 +135,7 @@ class LabeledRows:
         return [
             np.rint(
                 effective_sizes(
-                    self.weights[sets >= 0], sets[sets >= 0], family.max() + 1
+                    sets[sets >= 0], self.weights[sets >= 0], family.max() + 1
                 )
             ).astype(np.int64)
             for family, sets in zip(self.families, self.compared, strict=True)

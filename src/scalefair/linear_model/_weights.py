@@ -25,14 +25,6 @@ Array = NDArray[np.float64]
 CONSTANT_RTOL = 1e-10
 
 
-def effective_sizes(weights: Array, codes: NDArray[Any], n_codes: int = 1) -> Array:
-    """Effective sample size (sum w)^2 / sum w^2 of each code [Kish 1965], 0 if none."""
-    weights = weights / weights.max()  # squares do not underflow
-    total = np.bincount(codes, weights, minlength=n_codes)
-    squares = np.bincount(codes, weights**2, minlength=n_codes)
-    return np.divide(total**2, squares, out=np.zeros(len(total)), where=squares > 0)
-
-
 class ColumnSpread(NamedTuple):
     """Weight of rows; of each column mean, standard deviation, minimum and maximum.
 

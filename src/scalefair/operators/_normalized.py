@@ -63,16 +63,11 @@ class _Normalized(TypedOperator):
     """Degrees with the regularisation added, and its constant term in products."""
 
     def _set_weights(self, sample_weight: Any) -> None:
-        self.weights = check_sample_weight(sample_weight, self.shape[0])
+        # They are divided by.
+        self.weights = check_sample_weight(sample_weight, self.shape[0], positive=True)
         self.n_copies = float(self.shape[0])
         if self.weights is not None:
             self.n_copies = float(self.weights.sum())
-            if not self.weights.all():  # they are divided by
-                raise ValueError(
-                    f"sample_weight is 0 for {int((self.weights == 0).sum())} node(s), "
-                    f"the first at position {int(self.weights.argmin())}: leave them "
-                    "out of the affinity."
-                )
 
     def _set_degrees(self, degrees: Array, regularization: float) -> None:
         real = isinstance(regularization, Real) and math.isfinite(regularization)

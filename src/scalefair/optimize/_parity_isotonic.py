@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
-from sklearn.utils.validation import _check_sample_weight
 
+from scalefair._entries import check_sample_weight
 from scalefair._rounding import ROUNDING
 from scalefair.kernels import split_at_levels
 
@@ -162,11 +162,11 @@ def parity_isotonic_regression(
     check_consistent_length(targets, ranking, codes)
     for name, values in (("y", targets), ("scores", ranking)):
         assert_all_finite(values, input_name=name)
-    weights = _check_sample_weight(sample_weight, targets, dtype=np.float64)
+    weights = check_sample_weight(sample_weight, len(targets), positive=True)
+    if weights is None:
+        weights = np.ones(len(targets))
     if codes.size == 0 or codes.dtype.kind not in "iu" or codes.min() < 0:
         raise ValueError("chains must be numbers 0, 1, ..., at least one of them.")
-    if not (weights > 0).all():
-        raise ValueError("sample_weight must be positive: leave out the others.")
     samples = targets.astype(float), ranking.astype(float), codes.astype(int), weights
     return _Chains(*samples, interval, levels_of).solve(kappa)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import r2_score
 
-from scalefair._groups import GroupCodes, as_list, squeeze_single
+from scalefair._groups import GroupCodes, as_list, effective_sizes, squeeze_single
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
 from scalefair.metrics import null_parity_gap, statistical_parity_ks
@@ -51,7 +51,7 @@ class FitData:
     @cached_property
     def sizes(self) -> list[NDArray[Any]]:
         """Rows of each group, of each attribute; of weighted rows those in effect."""
-        return [_rows_in_effect(self.weights, codes) for codes in self._columns]
+        return [effective_sizes(codes, self.weights) for codes in self._columns]
 
     @property
     def _columns(self) -> NDArray[Any]:
@@ -123,25 +123,13 @@ class FitData:
         gains = changed.errors - instead.errors
         gain = float(np.average(gains, weights=self.weights))
         variance = float(np.average((gains - gain) ** 2, weights=self.weights))
-        (n_rows,) = _rows_in_effect(self.weights, np.zeros(len(gains), np.int64))
+        (n_rows,) = effective_sizes(np.zeros(len(gains), np.int64), self.weights)
         if not gain > 2 * np.sqrt(variance / n_rows):
             return False
         limit = changed.distance + null_parity_gap(self.sizes)
         if max_distance is not None:
             limit = min(limit, max(changed.distance, max_distance))
         return instead.distance <= limit
-
-
-def _rows_in_effect(
-    weights: NDArray[np.float64] | None, codes: NDArray[np.integer]
-) -> NDArray[Any]:
-    """Rows of each group; of weighted rows ``(sum w)^2 / sum w^2``."""
-    if weights is None:
-        return np.bincount(codes)
-    weights = weights / weights.max()  # squares could overflow
-    squares = np.bincount(codes, weights**2)
-    sizes: NDArray[Any] = np.bincount(codes, weights) ** 2 / squares
-    return sizes
 
 
 def warn_of_groups(
