@@ -166,6 +166,8 @@ def check_sample_weight(
             "sample_weight must be one-dimensional with one weight per sample, got "
             f"shape {values.shape} for {n_samples} samples."
         )
+    if not weights.any():
+        raise ValueError("sample_weight is zero for all samples: none is left.")
     for fault, is_wrong in (
         ("NaN or infinite", ~np.isfinite(weights)),
         ("negative", weights < 0),
@@ -177,8 +179,6 @@ def check_sample_weight(
                 f"sample_weight has {int(is_wrong.sum())} weight(s) that are {fault}, "
                 f"the first at position {first} ({weights[first]:g})."
             )
-    if not weights.any():
-        raise ValueError("sample_weight is zero for all samples: none is left.")
     return None if (weights == 1).all() else weights
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._entries import check_sample_weight
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
 
@@ -300,6 +301,16 @@ def check_group_weights(
             f"{empty.size} group(s): {listed(empty.tolist(), repr)}. Leave them out: "
             "they have no shares."
         )
+
+
+def check_weights(
+    sample_weight: Any, compared: Sequence[Attribute]
+) -> NDArray[np.float64] | None:
+    """Return the weights of rows, some in each group compared; None if all are 1."""
+    weights = check_sample_weight(sample_weight, len(compared[0].codes))
+    for _, groups, codes in compared:
+        check_group_weights(weights, groups, codes)
+    return weights
 
 
 def effective_sizes(

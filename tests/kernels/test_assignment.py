@@ -44,7 +44,7 @@ def chunks_of(offsets, n_parts=3):
 @pytest.mark.parametrize("temperature", [0.0, 1e-3, 0.1, 10.0])
 def test_smoothed_minima(temperature, weighted, same_bits):
     C, kinds, offsets, prices = problem()
-    row_weights = np.random.default_rng(0).gamma(1.0, size=len(C) * weighted)
+    row_weights = np.random.default_rng(0).gamma(1.0, size=len(C)) if weighted else None
     w = row_weights if weighted else np.ones(len(C))
     reduced = C + prices[kinds]
     if temperature:

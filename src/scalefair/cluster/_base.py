@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, ClassVar
@@ -17,14 +17,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._entries import (
     canonical,
-    check_sample_weight,
     equal_weight,
     validate_data,
 )
 from scalefair._groups import (
-    Attribute,
     GroupCodes,
-    check_group_weights,
     encode_values,
 )
 from scalefair._user_warnings import warn_user
@@ -205,16 +202,6 @@ class FitProgress:
         self.context.call_on_fit_task_end(
             estimator=self.estimator, reconstruction_attributes={}
         )
-
-
-def check_weights(
-    sample_weight: Any, compared: Sequence[Attribute]
-) -> NDArray[np.float64] | None:
-    """Return the weights of rows with these groups; None if all are 1."""
-    weights = check_sample_weight(sample_weight, len(compared[0].codes))
-    for _, groups, codes in compared:
-        check_group_weights(weights, groups, codes)
-    return weights
 
 
 def relative_weights(

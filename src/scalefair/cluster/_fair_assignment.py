@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
 from scalefair._entries import check_array
-from scalefair._groups import compared_attributes
+from scalefair._groups import check_weights, compared_attributes
 from scalefair.cluster._assignment_dual import DualSolution, maximise_dual
-from scalefair.cluster._base import check_weights, relative_weights
+from scalefair.cluster._base import relative_weights
 from scalefair.cluster._fair_sets import MAX_SET_SIZE, FairSet
 from scalefair.cluster._share_bounds import (
     ShareBounds,

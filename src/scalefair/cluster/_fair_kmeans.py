@@ -18,13 +18,13 @@ from scalefair._docs import documented
 from scalefair._entries import validate_data
 from scalefair._groups import (
     check_compared,
+    check_weights,
     combinations,
     compared_attributes,
     fitted_groups,
 )
 from scalefair._random_state import check_random_state
 from scalefair.cluster._base import (
-    check_weights,
     cluster_balances,
     relative_weights,
 )

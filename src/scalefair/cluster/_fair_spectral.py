@@ -16,7 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import CallbackSupportMixin, fit_context, with_callbacks
 from scalefair._docs import documented
 from scalefair._entries import graph_as_matrix
-from scalefair._groups import Attribute, compared_attributes, fitted_groups
+from scalefair._groups import (
+    Attribute,
+    check_weights,
+    compared_attributes,
+    fitted_groups,
+)
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
 from scalefair.cluster._base import (
@@ -24,7 +29,6 @@ from scalefair.cluster._base import (
     FitProgress,
     GraphClustering,
     check_square,
-    check_weights,
     cluster_balances,
     kept_groups,
     refuse_negative,

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
 from scalefair._entries import check_sample_weight
-from scalefair._groups import check_group_weights
+from scalefair._groups import check_group_weights, check_weights
 from scalefair.metrics._partial_parity import samples_by_label
 from scalefair.metrics._score_gaps import TEXTS, check_scores, encode_compared
 
@@ -105,13 +105,11 @@ def group_auc_gap(
     0.25
     """
     scores = check_scores(y_score)
-    weights = check_sample_weight(sample_weight, scores.shape[0])
     all_rows = np.ones(scores.shape[0], dtype=bool)
+    compared = encode_compared(sensitive_features, scores.shape[0], attributes)
+    weights = check_weights(sample_weight, compared)
     gaps = []
-    for _, groups, codes in encode_compared(
-        sensitive_features, scores.shape[0], attributes
-    ):
-        check_group_weights(weights, groups, codes)
+    for _, _, codes in compared:
         chances = _outranking(scores, codes, all_rows, all_rows, weights)
         gaps.append(float(np.abs(chances - 0.5).max()))
     return max(gaps)

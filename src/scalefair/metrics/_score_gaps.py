@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._entries import check_sample_weight, ignore_fp_warnings
+from scalefair._entries import ignore_fp_warnings
 from scalefair._groups import (
     Attribute,
     check_compared,
-    check_group_weights,
+    check_weights,
     compared_attributes,
 )
 from scalefair.streaming import GroupMoments
@@ -110,9 +110,7 @@ def statistical_parity_ks(
     """
     predictions = check_scores(y_pred, name="y_pred")
     compared = encode_compared(sensitive_features, predictions.shape[0], attributes)
-    weights = check_sample_weight(sample_weight, predictions.shape[0])
-    for _, groups, codes in compared:
-        check_group_weights(weights, groups, codes)
+    weights = check_weights(sample_weight, compared)
     return max(
         largest_gap(predictions, codes, weights=weights) for _, _, codes in compared
     )
@@ -180,9 +178,7 @@ def moment_gaps(
     if len(rows.shape) == 1:
         rows = np.asarray(rows)[:, None]
     compared = encode_compared(sensitive_features, rows.shape[0], attributes)
-    weights = check_sample_weight(sample_weight, rows.shape[0])
-    for _, groups, codes in compared:
-        check_group_weights(weights, groups, codes)
+    weights = check_weights(sample_weight, compared)
     gaps = []
     options = rows, sensitive_features, attributes, weights
     for moments in GroupMoments._from_attributes(*options):

@@ -11,12 +11,11 @@ import pandas
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._entries import check_sample_weight
 from scalefair._groups import (
     Attribute,
     check_compared,
-    check_group_weights,
     check_values,
+    check_weights,
     compared_attributes,
     encode_values,
 )
@@ -182,9 +181,7 @@ def check_outputs(
     n_rows = sizes.pop()
     compared = compared_attributes(sensitive_features, n_rows, attributes)
     check_compared(compared, "a figure of all rows")
-    weights = check_sample_weight(sample_weight, n_rows)
-    for _, groups, codes in compared:
-        check_group_weights(weights, groups, codes)
+    weights = check_weights(sample_weight, compared)
     return arrays, compared, weights
 
 
