@@ -109,11 +109,8 @@ def _writers(bunch: Any) -> Iterator[tuple[str, Any]]:
 def _frame(bunch: Any, suffix: str) -> pandas.DataFrame:
     """Return features, target and group of rows; `suffix` is "_test" of a test."""
     X, names = bunch[f"data{suffix}"], list(bunch.feature_names)
-    if sparse.issparse(X):
-        frame = pandas.DataFrame.sparse.from_spmatrix(X, columns=names)
-    else:
-        frame = pandas.DataFrame(X, columns=names)
-    return frame.assign(
+    X = X.toarray() if sparse.issparse(X) else X
+    return pandas.DataFrame(X, columns=names).assign(
         target=bunch[f"target{suffix}"], group=bunch[f"sensitive_features{suffix}"]
     )
 
