@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from scalefair._groups import (
     Attribute,
     check_compared,
     check_group_weights,
+    combinations,
     compared_attributes,
     encode_values,
 )
@@ -161,8 +163,12 @@ def check_group_probabilities(
             )
 
     nothing = "a row of zeros, or with no value at all, is of no group."
-    refuse(np.isnan(P), "missing", f"Fill the others of the row, too, or none: {nothing}")
-    refuse((P < 0) | (P > 1 + SUM_TOLERANCE), "below 0 or above 1", "Give probabilities.")
+    refuse(
+        np.isnan(P), "missing", f"Fill the others of the row, too, or none: {nothing}"
+    )
+    refuse(
+        (P < 0) | (P > 1 + SUM_TOLERANCE), "below 0 or above 1", "Give probabilities."
+    )
     totals = P.sum(axis=1)
     is_known = totals > 0
     wrong = is_known & (np.abs(totals - 1) > SUM_TOLERANCE)
@@ -184,3 +190,35 @@ def check_group_probabilities(
             f"{listed(groups[never].tolist(), repr)}. Leave them out."
         )
     return groups, P
+
+
+def number_cells(
+    columns: Sequence[NDArray[np.integer]],
+    sizes: Sequence[int],
+    weights: Array | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cell of each row, and the groups of each cell, (n_cells, n_attributes).
+
+    A cell is a combination of groups that occurs; `columns` are the codes in each
+    attribute, of `sizes` groups. Rows of weight 0 are in cell 0.
+    """
+    if weights is None:
+        first_row, cells = combinations(columns, sizes)
+    else:
+        rows, cells = np.flatnonzero(weights), np.zeros(len(columns[0]), np.int64)
+        first_row, cells[rows] = combinations([c[rows] for c in columns], sizes)
+        first_row = rows[first_row]
+    return cells, np.column_stack([column[first_row] for column in columns])
+
+
+def cell_members(
+    groups_of_cells: NDArray[np.int64], sizes: Sequence[int]
+) -> NDArray[np.int64]:
+    """Matrix (sum of sizes, n_cells), 1 where a group, attributes stacked, has a cell."""
+    n_cells, n_attributes = groups_of_cells.shape
+    starts = np.cumsum([0, *sizes])
+    members = np.zeros((starts[-1], n_cells), np.int64)
+    for attribute in range(n_attributes):
+        groups = starts[attribute] + groups_of_cells[:, attribute]
+        members[groups, np.arange(n_cells)] = 1
+    return members
