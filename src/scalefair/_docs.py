@@ -28,6 +28,12 @@ attributes : {"joint", "each"}, default="joint"
     Groups that are compared if `sensitive_features` has several columns. ``"joint"``:
     every combination that occurs is a group. ``"each"``: the groups of each column by
     itself; nothing is promised for combinations.""",
+    "group_probabilities": """\
+group_probabilities : array-like of shape (n_samples, n_groups), default=None
+    In place of `sensitive_features`, the probability of each sample to be of each
+    group: the columns are the groups, by name if they have names. Rows add up to 1, or
+    are 0 or missing where nothing is known. What is said of groups is then expected,
+    which is right if the probabilities are calibrated given the features.""",
     "groups_": """\
 groups_ : ndarray of shape (n_groups,)
     The groups, sorted.""",
