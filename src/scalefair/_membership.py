@@ -101,7 +101,7 @@ class Membership(NamedTuple):
         return values if self.rows is None else values[self.rows]
 
     def sums(self, values: Array, n_samples: int) -> Array:
-        """Sums over the entries of each row, of values (n_entries, ...)."""
+        """Add values (n_entries, ...) up over the entries of each row."""
         if self.rows is None:
             return values
         totals = np.zeros((n_samples, *values.shape[1:]))
@@ -214,7 +214,7 @@ def number_cells(
 def cell_members(
     groups_of_cells: NDArray[np.int64], sizes: Sequence[int]
 ) -> NDArray[np.int64]:
-    """Matrix (sum of sizes, n_cells), 1 where a group, attributes stacked, has a cell."""
+    """Matrix (sum of sizes, n_cells): 1 where a stacked group has the cell."""
     n_cells, n_attributes = groups_of_cells.shape
     starts = np.cumsum([0, *sizes])
     members = np.zeros((starts[-1], n_cells), np.int64)
