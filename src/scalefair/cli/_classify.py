@@ -26,6 +26,7 @@ from scalefair._messages import format_distinct, listed
 from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._report import Facts
+from scalefair.cli._roles import refuse_unknown
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
@@ -164,8 +165,13 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     parts = _rows.read_parts(train, read_options)
     rows = parts["train"]
     _check_labels(rows)
+    if rows.has_probabilities and options["method"] == "calibrated":
+        raise click.UsageError(
+            "--method calibrated predicts by the group of a row: it takes --groups "
+            "without holes, or pass --method linear."
+        )
     if "test" in parts:
-        _rows.refuse_unknown(parts["test"], "target", "label", rows)
+        refuse_unknown(parts["test"], "target", "label", rows)
     seconds = {"read": time.perf_counter() - start}
     with _encoder.encoded(
         parts,
@@ -176,7 +182,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     ) as (encoder, X):
         # 1. Fit the fair classifier and perhaps one without fairness.
         model = _make_classifier(X["train"], train, **options)
-        roles = {"y": rows.target, "sensitive_features": rows.sensitive_features}
+        roles = {"y": rows.target, **rows.group_arguments}
         roles["sample_weight"] = rows.weight
         seconds["fit"] = _run.fit(model, X["train"], path=train, show=show, **roles)
         if options["kappa"] == 0:
@@ -188,6 +194,8 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         if with_baseline:
             models[_UNFAIR] = _fit_unfair(model, X["train"], roles)
         # 2. Measure both on each part of the rows.
+        # Scores are of entries, a row for each group that it may be of.
+        entries = {name: part.entries() for name, part in parts.items()}
         runs, scores = {}, {}
         for name, classifier in models.items():
             runs[name], scores[name] = _measure(classifier, model, X, parts)
@@ -209,7 +217,9 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         "seconds": seconds,
         "peak_memory_bytes": peak_memory(),
     }
-    if "report" in outputs and (pairs := _largest_pairs(model, parts, scores["fair"])):
+    if "report" in outputs and (
+        pairs := _largest_pairs(model, entries, scores["fair"])
+    ):
         content["pairs"] = pairs
     report = _report.Report("classify", content, "", str(train))
     _add_facts(report, model, runs, options)
@@ -222,7 +232,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         **_run.describe_columns(rows, read_options),
     }
     writers = {"output": partial(joblib.dump, saved)}
-    report.figures = _score_figures(model, parts, scores)
+    report.figures = _score_figures(model, entries, scores)
     converged = content.get("converged", True)
     _run.finish(report, outputs, writers, show=show, converged=converged)
 
@@ -362,29 +372,34 @@ def _measure(
     scores = {}
     for name, rows in parts.items():
         # 1. Scores; scikit-learn's classifiers take no groups, and no readers.
-        groups, score = rows.sensitive_features, model.decision_function
-        if hasattr(model, "groups_"):
+        score, entries = model.decision_function, rows.entries()
+        if hasattr(model, "groups_") and not rows.has_probabilities:
+            groups = rows.sensitive_features
             scores[name] = score(X[name], sensitive_features=groups)
         elif isinstance(X[name], RowReader):
             scores[name] = np.concatenate(X[name].parts().map(score).gather())
         else:
             scores[name] = score(X[name])
         # 2. Rates of the groups, and the gaps between them.
-        frame = pandas.DataFrame({"positive_rate": rows.target == model.classes_[1]})
+        is_correct = (rows.target == model.classes_[1]) == (scores[name] > 0)
+        scores[name] = scores[name][entries.positions]
+        is_positive = entries.target == model.classes_[1]
+        frame = pandas.DataFrame({"positive_rate": is_positive})
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
         gaps = _report.parity_gaps(
-            rows,
+            entries,
             scores[name],
             threshold=getattr(fair, "threshold", 0.0),
             interval=fair.interval,
             given=fair.given,
         )
-        accuracy = np.average(frame["accuracy"], weights=rows.weight)
+        accuracy = np.average(is_correct, weights=rows.weight)
         facts[name] = {"accuracy": accuracy, **gaps}
         if hasattr(model, "null_gap"):
             facts[name]["null_gap"] = model.null_gap(rows.effective_size())
-        facts[name]["groups"] = _report.group_means(frame, groups, rows.weight)
+        groups = entries.sensitive_features
+        facts[name]["groups"] = _report.group_means(frame, groups, entries.weight)
     return facts, scores
 
 

@@ -19,13 +19,8 @@ from scalefair.cli import _encoder, _report, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, print_notes, warn
 from scalefair.cli._report import Facts
-from scalefair.cli._rows import (
-    Rows,
-    find_role_columns,
-    read_rows,
-    type_role,
-    type_weights,
-)
+from scalefair.cli._roles import type_role, type_weights
+from scalefair.cli._rows import Rows, find_role_columns, read_rows
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, load_graph
 from scalefair.metrics import balance_score, normalized_cut_score
@@ -90,6 +85,7 @@ _FACTS = {
     "nodes": "{n_nodes:,}, {n_edges:,} edges",
     "rows": "{n_rows:,}, {n_features:,} features",
     "weights": _report.WEIGHTS,
+    "groups": "{expected}",
     "left out": "{n_nodes_left_out:,}",
     "neighbours": "{neighbors}, recall {neighbors_recall:.4f}",
     "solver": "{solver}, {fit:.1f} s",
@@ -111,6 +107,8 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     baseline = options.pop("baseline")
     read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)
     parameters, standardize = dict(options), options.pop("standardize", False)
+    if read_options.missing_groups == "drop" and options["affinity"] == "precomputed":
+        raise click.UsageError("--missing-groups drop: nodes of a graph stay; ignore.")
     # 1. Read a graph, or rows; and what report and model say of them.
     start = time.perf_counter()
     if options["affinity"] == "precomputed":
@@ -150,9 +148,8 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     seconds = {"read": time.perf_counter() - start}
     # 2. Cluster, perhaps also without fairness.
     model = FairSpectralClustering(**options)
-    groups, weights = clustered.sensitive_features, clustered.weight
     labels, runs = run_both(
-        model, X, groups, weights, path=data, show=show, baseline=baseline
+        model, X, clustered, path=data, show=show, baseline=baseline
     )
     unit = "rows" if "rows" in source else "nodes"
     source[f"n_{unit}_left_out"] = int((model.labels_ < 0).sum())
@@ -161,14 +158,14 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     # 3. Write report, labels and model.
     content = {
         **_report.describe_run("cluster", parameters),
-        "input": {**source, "groups": _report.count_values(groups)},
+        "input": {**source, "groups": _report.count_groups(clustered)},
         **{**runs[FAIR], "seconds": seconds},
         **({"baseline": runs[UNFAIR]} if baseline else {}),
     }
     values = {"n_rows": len(ids), **content, **source, **seconds}
     facts = _report.fill(_FACTS, values)
     report = _report.Report("cluster", content, "", str(data), facts)
-    add_clusters(report, runs, labels, groups, weights)
+    add_clusters(report, runs, labels, clustered)
     columns = {"id": ids, "label": model.labels_}
     saved |= {"clustering": model, "groups": model.groups_}
     writers = {
@@ -197,10 +194,12 @@ def read_groups(
             setattr(nodes, role, options.read_values(role, graph))
             continue
         attributes = table[columns[role]]
-        if missing := graph.ids[attributes.isna().any(axis=1)].tolist():
+        missing = graph.ids[attributes.isna().any(axis=1)].tolist()
+        if missing and not (role == "groups" and options.may_lack_groups):
             raise Failure(
                 f"{graph.path}: {len(missing)} node(s) have no "
-                f"{' or '.join(columns[role])}: {listed(missing)}. Give each one."
+                f"{' or '.join(columns[role])}: {listed(missing)}. Give each one, or "
+                "pass --missing-groups ignore."
             )
         setattr(nodes, role, attributes)
     # 2. Strings become their types.
@@ -213,8 +212,7 @@ def read_groups(
 def run_both(
     model: FairSpectralClustering,
     X: Any,
-    groups: Any,
-    weights: Any = None,
+    rows: Rows,
     *,
     baseline: bool,
     path: Path | str,
@@ -226,7 +224,7 @@ def run_both(
     for name in (FAIR, UNFAIR) if baseline else (FAIR,):
         was_reset, start = reset_peak_memory(), time.perf_counter()
         if name == FAIR:
-            roles = {"sensitive_features": groups, "sample_weight": weights}
+            roles = {**rows.group_arguments, "sample_weight": rows.weight}
             _run.fit(model, X, path=path, show=show, **roles)
             labels[name] = model.labels_
             # Results of affinity, solver and assignment that are not None.
@@ -239,13 +237,13 @@ def run_both(
                 }
             facts = {k: value for k, value in facts.items() if value is not None}
         else:
-            labels[name], facts = _cluster_without_fairness(model, weights)
+            labels[name], facts = _cluster_without_fairness(model, rows.weight)
         runs[name] = {
             "seconds": time.perf_counter() - start,
             "peak_memory_bytes": peak_memory(),
             "peak_memory_is_of_this_run": was_reset,
             **facts,
-            **measure_clusters(labels[name], groups, weights, model.affinity_matrix_),
+            **measure_clusters(labels[name], rows, model.affinity_matrix_),
         }
     return labels, runs
 
@@ -284,17 +282,19 @@ def _cluster_without_fairness(
     return labels, {"converged": result.converged}
 
 
-def measure_clusters(
-    labels: NDArray[Any], groups: Any, weights: Any, matrix: Any = None
-) -> Facts:
+def measure_clusters(labels: NDArray[Any], rows: Rows, matrix: Any = None) -> Facts:
     """Return balance and cut of a clustering, and the composition of its clusters."""
     # 1. How many of each group, or how much weight, are in each cluster.
-    kept, counted = labels != -1, {}
-    if weights is not None:
-        kept &= weights > 0
-        counted = {"values": weights[kept], "aggfunc": "sum"}
+    entries, weights = rows.entries(), rows.weight
+    groups, entry_labels = entries.sensitive_features, labels[entries.positions]
+    kept, counted = entry_labels != -1, {}
+    if entries.weight is not None:
+        kept &= entries.weight > 0
+        counted = {"values": entries.weight[kept], "aggfunc": "sum"}
     tables = {
-        attribute: pandas.crosstab(labels[kept], values[kept], **counted).fillna(0)
+        attribute: pandas.crosstab(entry_labels[kept], values[kept], **counted).fillna(
+            0
+        )
         for attribute, values in _report.by_attribute(groups).items()
     }
     sizes = next(iter(tables.values())).sum(axis=1)
@@ -306,15 +306,16 @@ def measure_clusters(
     ]
     # 2. Balance and cut.
     balances = balance_score(
-        labels,
+        entry_labels,
         sensitive_features=groups,
         average=None,
-        sample_weight=weights,
+        sample_weight=entries.weight,
         attributes="each",
     )
     facts = {"balance_mean": balances.mean(), "balance_min": balances.min()}
     if matrix is not None:
         # Regularised, a cluster may have no edges, and no cut.
+        kept = labels != -1 if weights is None else (labels != -1) & (weights > 0)
         degrees = matrix @ (kept * (1.0 if weights is None else weights))
         if set(labels[kept]) == set(labels[kept & (degrees > 0)]):
             facts["normalized_cut"] = normalized_cut_score(
@@ -338,8 +339,7 @@ def add_clusters(
     report: _report.Report,
     runs: Runs,
     labels: Labels,
-    groups: Any,
-    weights: Any = None,
+    rows: Rows,
 ) -> None:
     """Add title, measures, tables and a figure of one or two clusterings."""
     # 1. Measures of the first clustering, beside those of the other one.
@@ -371,15 +371,17 @@ def add_clusters(
         ]
 
     # 3. A figure; more groups or clusters make bars too thin to be told apart.
+    entries = rows.entries()
+
     def plot(figure: Any) -> None:
         from scalefair.plotting import ClusterCompositionDisplay
 
         axes = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
         for ax, name in zip(axes, reversed(labels), strict=True):
             ClusterCompositionDisplay.from_predictions(
-                labels[name],
-                sensitive_features=groups,
-                sample_weight=weights,
+                labels[name][entries.positions],
+                sensitive_features=entries.sensitive_features,
+                sample_weight=entries.weight,
                 attributes="each",
                 ax=ax,
                 name=name,
@@ -388,6 +390,6 @@ def add_clusters(
 
     caption = "Share of each group in each cluster; dashed: in the population."
     if len(names) <= 28 and len(records) <= 200:
-        height = 2.2 + 2 * len(_report.by_attribute(groups))
+        height = 2.2 + 2 * len(_report.by_attribute(entries.sensitive_features))
         size, alt = (5.0 + 4 * len(labels), height), f"{report.title}. {caption}"
         report.figures.append(_report.ReportFigure(plot, size, alt, caption))

@@ -14,6 +14,7 @@ from scalefair.cli import _run
 from scalefair.cli._cluster import FAIR, UNFAIR, add_clusters, run_both
 from scalefair.cli._errors import NOT_CONVERGED
 from scalefair.cli._report import Report, ReportTable, describe_run, draw
+from scalefair.cli._rows import Rows
 from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 
@@ -79,6 +80,7 @@ def demo(
     # 3. Cluster with and without fairness, and compare with the planted clusters.
     W, groups = data.graph, data.sensitive_features
     say(f"clustering {W.nnz:,} stored entries into {k}, with and without fairness ...")
+    nodes = Rows(Path(), None, [], np.arange(W.shape[0]), groups=groups)
     tol = 1e-4
     model = FairSpectralClustering(
         k, tol=tol, random_state=seed, connected_components="largest"
@@ -86,7 +88,7 @@ def demo(
     labels, runs = run_both(
         model,
         W,
-        groups,
+        nodes,
         baseline=True,
         path="the block model",
         show=not quiet and _run.on_terminal(),
@@ -109,7 +111,7 @@ def demo(
     }
     content["methods"] = runs
     report = Report("demo", content, "")
-    add_clusters(report, runs, labels, groups)
+    add_clusters(report, runs, labels, nodes)
     report.facts = [("left out", f"{n_left_out:,} nodes outside the largest component")]
     caption = "Lower cuts are better; agreement is with the planted clusters, at most 1"
     report.tables.insert(0, ReportTable(caption, records, _COLUMNS, terminal=True))

@@ -11,7 +11,7 @@ import pandas
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.sparse import csgraph
 
-from scalefair.cli import _errors, _report, _rows, _run
+from scalefair.cli import _errors, _report, _roles, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._options import ReadOptions
 from scalefair.cli._report import Facts
@@ -173,7 +173,7 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
     elif {str(value).lower() for value in counts.index} <= {"true", "false"}:
         kind = "true/false"
     may_be_ids = has_unique_values and n_distinct > max_categories
-    is_text = n_distinct > _rows.MAX_CATEGORIES or may_be_ids
+    is_text = n_distinct > _roles.MAX_CATEGORIES or may_be_ids
     # 2. The first role that is possible.
     roles = {
         "to be corrected": is_damaged,

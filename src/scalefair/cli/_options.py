@@ -339,12 +339,28 @@ GROUPS_HELP = (
 # By section of the help and names: attributes of the option, and its help.
 _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "Required": {
-        # Not required by click: svmlight has targets itself.
+        # Not required by click: svmlight has targets itself, and there may be
+        # probabilities of groups.
         "target": (_SOURCE, "Column with what is to be predicted; or a file of it."),
-        "groups": ({**_SOURCE, "required": True}, GROUPS_HELP),
+        "groups": (_SOURCE, GROUPS_HELP),
     },
     "Columns": {
         "group-column": (_COLUMN, "Column of the FILE of groups, as in FILE:COLUMN."),
+        "group-probabilities": (
+            _SOURCE,
+            "In place of --groups, columns with the probabilities of groups, as in "
+            "p_black,p_white; or a file of them.",
+        ),
+        "missing-groups": (
+            value(click.Choice(["error", "drop", "ignore"])),
+            "Rows without a group: an error, rows left out, or rows that count for "
+            "no group.  [default: as --missing says]",
+        ),
+        "knots": (
+            value(Count(2)),
+            "Take --groups for a number, such as an age, and in place of groups the "
+            "hat functions of so many quantiles.",
+        ),
         "keep-groups": (_FLAG, "Keep the column of the groups as a feature."),
         "weight": (
             _SOURCE,
@@ -456,7 +472,8 @@ def shared(names: str) -> list[Any]:
 TEXT = "header delimiter decimal skip-lines encoding na-values"
 INPUT = f"drop id-column missing {TEXT}"
 WEIGHT = "weight weight-header"
-GROUPS = f"groups group-column keep-groups groups-header {WEIGHT}"
+GROUPS = "groups group-column group-probabilities missing-groups knots keep-groups"
+GROUPS = f"{GROUPS} groups-header {WEIGHT}"
 ROLE_OPTIONS = f"target target-header {GROUPS} categorical"
 TEST = "test test-target test-groups test-weight"
 
@@ -478,6 +495,9 @@ class ReadOptions(FileOptions):
     """The options about files of rows, by their names; saved models keep them."""
 
     groups: str | None = None
+    group_probabilities: bool = False  # whether `groups` names columns of them
+    missing_groups: str | None = None
+    knots: int | None = None
     attributes: str = "joint"
     target: str | None = None
     weight: str | None = None
@@ -505,11 +525,38 @@ class ReadOptions(FileOptions):
         """
         if column := options.pop("group_column", None):
             options["groups"] = f"{options['groups']}:{column}"
+        if "group_probabilities" in options:
+            chosen = [options["groups"], options["group_probabilities"]]
+            if None not in chosen:
+                raise click.UsageError(
+                    "--groups and --group-probabilities do not go together."
+                )
+            if chosen == [None, None]:
+                raise click.UsageError("Missing option '--groups'.")
+            options["group_probabilities"] = chosen[1] is not None
+            options["groups"] = chosen[0] or chosen[1]
         names = {entry.name for entry in fields(cls)} & options.keys()
         values |= {name: options.pop(name) for name in names}
         if "attributes" in values:  # estimators need it as well
             options["attributes"] = values["attributes"]
-        return cls(**values)
+        read_options = cls(**values)
+        if read_options.makes_probabilities and read_options.attributes == "each":
+            raise click.UsageError(
+                "--attributes each does not apply to probabilities, --knots, or "
+                "--missing-groups ignore."
+            )
+        return read_options
+
+    @property
+    def may_lack_groups(self) -> bool:
+        """Whether rows without a group count for none."""
+        return self.missing_groups == "ignore"
+
+    @property
+    def makes_probabilities(self) -> bool:
+        """Whether groups become a frame of probabilities, a column for each."""
+        is_number = self.knots is not None
+        return self.group_probabilities or self.may_lack_groups or is_number
 
     def exceeds_memory(self, path: Path, *, is_text: bool) -> bool:
         """Return whether to read a file in blocks; the standard input never."""
@@ -527,7 +574,8 @@ class ReadOptions(FileOptions):
             encoding=self.encoding,
             na_values=self.na_values,
             by_row=self.id_column == "row",  # a column that predict writes
-            joint=self.attributes == "joint",
+            joint=self.attributes == "joint" and not self.group_probabilities,
+            keep_missing=role == "groups" and self.missing_groups is not None,
         )
         for text in notes:
             note(text)

@@ -58,6 +58,7 @@ _GROUP_ARRAYS = ["group_losses", "dual_weights", "group_reconstruction_errors"]
 _FACTS = {
     "rows": "{n_rows:,}",
     "weights": _report.WEIGHTS,
+    "groups": "{expected}",
     "features": "{n_features:,}",
     "components": "{r}",
     "error per row": "{reconstruction_error:.4g}",
@@ -88,15 +89,8 @@ def pca(data: Path, **options: Any) -> None:
     ):
         # 1. Fit fair PCA and, if there is a Gram matrix of each group, PCA.
         X = features[data.name]
-        groups = rows.sensitive_features
-        seconds["fit"] = _run.fit(
-            model,
-            X,
-            path=data,
-            show=show,
-            sensitive_features=groups,
-            sample_weight=rows.weight,
-        )
+        roles = {**rows.group_arguments, "sample_weight": rows.weight}
+        seconds["fit"] = _run.fit(model, X, path=data, show=show, **roles)
         plain = None
         if hasattr(model, "moments_"):
             plain = GroupPCA.from_moments(
@@ -105,12 +99,13 @@ def pca(data: Path, **options: Any) -> None:
                 centering=options["centering"],
             )
         # 2. Sizes and weights of the groups of all attributes, the attribute of each.
+        entries = rows.entries()
         codes = {
             name: np.unique(x, return_inverse=True)[1]
-            for name, x in _report.by_attribute(groups).items()
+            for name, x in _report.by_attribute(entries.sensitive_features).items()
         }
         counts = np.concatenate([np.bincount(x) for x in codes.values()])
-        totals = [np.bincount(x, rows.weight) for x in codes.values()]
+        totals = [np.bincount(x, entries.weight) for x in codes.values()]
         attributes = np.repeat([*codes], [len(n) for n in totals])
         # 3. The report, and the arrays of the output.
         content = {

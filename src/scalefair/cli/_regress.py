@@ -223,8 +223,7 @@ def regress(
     fair = ExplainableSVDRegressor(model, **parameters)
     with _run.library_warnings():
         before = {k: predict(model, model_file, part) for k, part in parts.items()}
-    roles = {"y": y["train"], "sensitive_features": rows.sensitive_features}
-    roles["sample_weight"] = rows.weight
+    roles = {"y": y["train"], **rows.group_arguments, "sample_weight": rows.weight}
     seconds["fit"] = _run.fit(fair, rows.X, path=model_file, show=show, **roles)
     # 3. Measure each part of the rows, and write report and model.
     source: Facts = {"model": str(model_file), "n_features": rows.X.shape[1]}
@@ -246,6 +245,8 @@ def regress(
                 "target_from": part.sources["target"],
             }
             content[name] = _measure(part, y[name], predictions[name])
+    # Figures are of entries, a row for each group that it may be of.
+    entries = {name: part.entries() for name, part in parts.items()}
     content |= {"seconds": seconds, "peak_memory_bytes": peak_memory()}
     _add_facts(report)
 
@@ -254,7 +255,10 @@ def regress(
         from scalefair.plotting import OutputDensityDisplay
 
         OutputDensityDisplay.from_predictions(
-            {when: values[selected] for when, values in predictions[part].items()},
+            {
+                when: values[entries[part].positions][selected]
+                for when, values in predictions[part].items()
+            },
             output_name="prediction",
             kind="histogram",
             ax=figure.subplots(1, 2, sharex=True, sharey=True),
@@ -265,7 +269,7 @@ def regress(
         "Predictions for each group{of_attribute} before and after the change, {part} "
         "rows. Where the curves agree groups are treated alike."
     )
-    report.figures = _report.group_figures(parts, plot, (10, 3.8), caption)
+    report.figures = _report.group_figures(entries, plot, (10, 3.8), caption)
     writers = {"output": partial(joblib.dump, fair)}
     _run.finish(report, outputs, writers, show=show, converged=fair.converged_)
 
@@ -304,6 +308,7 @@ def _measure(
     rows: _rows.Rows, y: NDArray[np.float64], predictions: dict[str, NDArray[Any]]
 ) -> Facts:
     """Return errors and distances of the groups' predictions, before and after."""
+    entries = rows.entries()
     mean = partial(np.average, weights=rows.weight)
     centre = mean(y)
     variance = mean((y - centre) ** 2)
@@ -314,13 +319,14 @@ def _measure(
         facts[f"mse_{when}"] = mean(columns[f"mse_{when}"])
         facts[f"r2_{when}"] = _explained(facts[f"mse_{when}"], variance)
         facts[f"ks_{when}"] = statistical_parity_ks(
-            values,
-            sensitive_features=rows.sensitive_features,
-            sample_weight=rows.weight,
+            values[entries.positions],
+            sensitive_features=entries.sensitive_features,
+            sample_weight=entries.weight,
             attributes="each",
         )
-    frame = pandas.DataFrame(columns)
-    records = _report.group_means(frame, rows.sensitive_features, rows.weight)
+    frame = pandas.DataFrame({k: v[entries.positions] for k, v in columns.items()})
+    groups = entries.sensitive_features
+    records = _report.group_means(frame, groups, entries.weight)
     for record in records:
         # The variance within the group.
         variance = record.pop("square") - (record["mean_target"] - centre) ** 2

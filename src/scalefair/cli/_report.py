@@ -249,11 +249,23 @@ def describe_run(command: str, parameters: Mapping[str, Any]) -> Facts:
     }
 
 
+# What a report says of groups that are probabilities.
+EXPECTED = "probabilities: what is said of groups is expected"
+
+
 def by_attribute(groups: Any) -> dict[str, NDArray[Any]]:
     """Return the groups of each attribute by its name; "" if there is one."""
     if not isinstance(groups, pandas.DataFrame):
         return {"": groups}
     return {str(name): groups[name].to_numpy() for name in groups}
+
+
+def count_groups(rows: Any) -> Facts:
+    """Return how many rows each group has, or is expected to have."""
+    if rows.has_probabilities:
+        counts: Facts = rows.groups.sum().to_dict()
+        return counts
+    return count_values(rows.sensitive_features)
 
 
 def count_values(values: Any) -> Facts:
@@ -288,7 +300,8 @@ def group_means(
 def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) -> Facts:
     """Return the gaps of the scores of groups, at all thresholds and at one.
 
-    `compared` has the interval of ranks, and which labels are given.
+    `rows` and scores are of entries; `compared` has the interval of ranks, and which
+    labels are given.
     """
     groups = rows.sensitive_features
     gap = partial(partial_parity_gap, scores, sensitive_features=groups, **compared)
@@ -327,9 +340,11 @@ def by_part(content: Mapping[str, Any], template: str) -> str:
 
 
 def weight_facts(source: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the fact that tells the weights of the parts, if there are some."""
+    """Return facts of the parts: their weights, and that groups are probabilities."""
     weighted = {k: x for k, x in parts_of(source).items() if "weights_from" in x}
-    return [("weights", by_part(weighted, WEIGHTS))] if weighted else []
+    facts = [("weights", by_part(weighted, WEIGHTS))] if weighted else []
+    is_expected = any("expected" in part for part in parts_of(source).values())
+    return [*facts, *[("groups", EXPECTED)] * is_expected]
 
 
 def part_tables(

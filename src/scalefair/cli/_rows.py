@@ -6,7 +6,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
-from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,18 +16,19 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
-from scalefair._groups import (
-    check_group_weights,
-    compared_attributes,
-    effective_sizes,
-    encode_groups,
-    few_rows,
-)
+from scalefair._groups import effective_sizes
 from scalefair._memory import array_limit
 from scalefair._messages import listed
 from scalefair.cli._encoder import check_finite, iterate_blocks, map_blocks
-from scalefair.cli._errors import Failure, note, print_notes, warn
-from scalefair.cli._options import ROLES, ReadOptions, translate
+from scalefair.cli._errors import Failure, note, print_notes
+from scalefair.cli._options import ROLES, ReadOptions
+from scalefair.cli._roles import (
+    MAX_CATEGORIES,
+    check_groups,
+    treat_missing_groups,
+    type_role,
+    type_weights,
+)
 from scalefair.files import NpyReader, NpzReader, SvmlightReader
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._source import BLOCK_BYTES
@@ -36,16 +36,14 @@ from scalefair.files._tables import TableFile
 from scalefair.files._text import split_cells
 from scalefair.files._values import ID_NAMES, find_source, parse_values
 
-# More groups, or categories of a column, are rather ids or free text.
-MAX_CATEGORIES = 1000
-
 
 @dataclass
 class Rows:
     """Rows as they were read: `X` is a frame of a table, else a matrix or a reader.
 
     Target, groups and weights are frames at first, then vectors; `attributes` is a
-    frame of the columns of groups if these are compared each by itself.
+    frame of the columns of groups if these are compared each by itself. Probabilities
+    of groups stay a frame, with a column for each.
     """
 
     path: Path
@@ -63,6 +61,8 @@ class Rows:
     has_header: bool = True
     zero_based: bool = False  # the first feature of svmlight
     is_stored: bool = False  # in a temporary file
+    knots: NDArray[Any] | None = None  # of a number in place of groups
+    positions: Any = ...  # of entries: their rows
     from_files: list[str] = field(default_factory=list)  # roles
     unit: ClassVar[str] = "row"
     ordered: ClassVar[bool] = True
@@ -71,6 +71,39 @@ class Rows:
     def sensitive_features(self) -> Any:
         """Groups as estimators take them."""
         return self.groups if self.attributes is None else self.attributes
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether rows have probabilities of groups in place of a group."""
+        return isinstance(self.groups, pandas.DataFrame)
+
+    @property
+    def group_arguments(self) -> dict[str, Any]:
+        """Groups, or their probabilities, as keywords of estimators and metrics."""
+        if self.has_probabilities:
+            return {"group_probabilities": self.groups}
+        return {"sensitive_features": self.sensitive_features}
+
+    def entries(self) -> "Rows":
+        """Return an entry for each row and group that it may be of, by weight.
+
+        Without probabilities an entry is a row. Values of rows are taken for the
+        entries by their `positions`.
+        """
+        if not self.has_probabilities:
+            return self
+        weights = self.groups.to_numpy(np.float64)
+        if self.weight is not None:
+            weights = weights * self.weight[:, None]
+        rows, codes = np.nonzero(weights)
+        return replace(
+            self,
+            ids=self.ids[rows],
+            groups=self.groups.columns.to_numpy(np.str_)[codes],
+            target=None if self.target is None else self.target[rows],
+            weight=weights[rows, codes],
+            positions=rows,
+        )
 
     @property
     def string_columns(self) -> list[str]:
@@ -143,6 +176,7 @@ def read_rows(
             setattr(rows, role, options.read_values(role, rows))
             rows.sources[role] = source
             rows.from_files.append(role)
+    treat_missing_groups(rows, options)
     # 4. Values that cannot be used.
     if table is not None:
         _check_strings(rows, strings)
@@ -151,7 +185,7 @@ def read_rows(
             if is_numeric_dtype(values) and (is_infinite := np.isinf(values)).any():
                 location = table.locate(is_infinite.argmax(), name)
                 raise Failure(f"{location} is infinite.")
-        _treat_missing(rows, table, options.missing, keep_missing, training is None)
+        _treat_missing(rows, table, options, keep_missing, training is None)
     if training is not None:
         if not rows.has_header and rows.n_columns != training.n_columns:
             raise Failure(
@@ -165,7 +199,7 @@ def read_rows(
     for role in ("target", "groups"):
         type_role(rows, role, options, training)
     if rows.groups is not None:
-        _check_groups(rows, training)
+        check_groups(rows, training)
     if rows.weight is not None:
         type_weights(rows)
     return rows
@@ -193,97 +227,7 @@ def read_parts(
     return {"train": train, "test": test}
 
 
-# --- Groups, targets and weights -----------------------------------------------------
-
-
-def type_role(
-    rows: Rows, role: str, options: ReadOptions, training: Rows | None = None
-) -> None:
-    """Make the strings of a role a vector: of numbers, or strings, or names of groups.
-
-    Several columns become names of combinations; if each is compared by itself they are
-    the attributes as well.
-    """
-    if not isinstance(frame := getattr(rows, role), pandas.DataFrame):
-        return  # there is none, or it has its type
-    source = rows.sources[role]
-    # 1. Each column has the type that it has in the rows for training, or its own.
-    kinds: Any = ["U" if name in options.categorical else None for name in frame]
-    if training is not None:
-        kinds = training.kinds.get(role) or getattr(training, role).dtype.kind
-    if len(kinds) != frame.shape[1]:
-        raise Failure(
-            f"{source}: has {frame.shape[1]} column(s) of groups, and TRAIN has "
-            f"{len(kinds)}."
-        )
-    columns = zip(frame, kinds, strict=True)
-    values = {name: parse_values(frame[name], kind) for name, kind in columns}
-    rows.kinds[role] = "".join(column.dtype.kind for column in values.values())
-    if len(values) == 1:
-        setattr(rows, role, values.popitem()[1])
-        return
-    # 2. Combinations of several columns.
-    table = pandas.DataFrame(values)
-    try:
-        names, codes = encode_groups(table, len(frame), warn=False)
-    except ValueError as error:  # a column holds no groups
-        message = translate(str(error), click.get_current_context(silent=True))
-        raise Failure(f"{source}: {message}") from error
-    setattr(rows, role, names[codes])
-    is_saved = training is not None and training.n_rows == 0
-    if options.attributes == "each":
-        rows.attributes = table
-    elif not is_saved and (message := few_rows(names, np.bincount(codes))):
-        warn(f"{source}: {message}")
-
-
-def _check_groups(rows: Rows, training: Rows | None) -> None:
-    """Refuse a single group in rows for training, too many, and unknown ones."""
-    names = np.unique(rows.groups).tolist()
-    has_data = training is None or training.n_rows > 0
-    if not 1 + has_data <= len(names) <= MAX_CATEGORIES:
-        raise Failure(
-            f"{rows.sources['groups']}: has {len(names):,} group(s), such as "
-            f"{names[0]!r}; 2 to {MAX_CATEGORIES:,} can be compared. Join values, or "
-            "take others."
-        )
-    has_groups = training is not None and training.groups is not None
-    if has_groups and rows.attributes is None:
-        refuse_unknown(rows, "groups", "group", training)
-
-
-def type_weights(rows: Rows) -> None:
-    """Make the weights a vector of numbers of at least 0, not all 0 in a group."""
-    values, source = pandas.DataFrame(rows.weight).iloc[:, 0], rows.sources["weight"]
-    numbers = pandas.to_numeric(values, errors="coerce")
-    wrong = np.flatnonzero(~numbers.between(0, inf, inclusive="left"))
-    if wrong.size:
-        name = rows.ids[wrong[0]]
-        row = f"id {name}" if rows.named else f"row {name} (counted from 0)"
-        raise Failure(
-            f"{source}: the weight of {row} is {values.iloc[wrong[0]]!r}, not a finite "
-            "number of at least 0. Correct it, or leave the row out."
-        )
-    rows.weight = numbers.to_numpy(np.float64)
-    compared = compared_attributes(rows.sensitive_features, rows.n_rows, "each")
-    try:
-        for _, groups, codes in compared:
-            check_group_weights(rows.weight, groups, codes)
-    except ValueError as error:
-        message = translate(str(error), click.get_current_context(silent=True))
-        raise Failure(f"{source}: {message}") from error
-
-
-def refuse_unknown(rows: Any, role: str, name: str, training: Any) -> None:
-    """Refuse groups or labels, called `name`, that did not occur in training."""
-    vocabulary = np.unique(getattr(training, role)).tolist()
-    values = np.unique(getattr(rows, role)).tolist()
-    new = [value for value in values if value not in vocabulary]
-    if new:
-        raise Failure(
-            f"{rows.sources[role]}: the {name} {listed(new[:1], repr)} does not "
-            f"occur in TRAIN (known: {listed(vocabulary, repr)}). Leave it out."
-        )
+# --- Which columns have which role ---------------------------------------------------
 
 
 def split_names(value: str, names: Sequence[str]) -> list[str]:
@@ -457,10 +401,16 @@ def _drop_options(names: Sequence[str]) -> str:
 
 
 def _treat_missing(
-    rows: Rows, table: TableFile, policy: str, keep_missing: bool, is_training: bool
+    rows: Rows,
+    table: TableFile,
+    options: ReadOptions,
+    keep_missing: bool,
+    is_training: bool,
 ) -> None:
     """Refuse rows with missing values, drop them, or leave features to be imputed."""
-    role_columns = _role_columns(rows)
+    # Groups may be missing where that is asked for.
+    policy = options.missing
+    role_columns = _role_columns(rows, without="groups" * options.may_lack_groups)
     features = [] if keep_missing else [rows.X[name] for name in rows.names]
     columns = [x for x in [*role_columns, *features] if x.hasnans]
     if not columns:
@@ -499,9 +449,9 @@ def _treat_missing(
     rows.keep(~is_dropped)
 
 
-def _role_columns(rows: Rows) -> list[pandas.Series]:
-    """Return the columns of a table that are target, groups or weights."""
-    values = [getattr(rows, role) for role in ROLES]
+def _role_columns(rows: Rows, without: str) -> list[pandas.Series]:
+    """Return the columns of a table that are target, groups or weights, but one."""
+    values = [getattr(rows, role) for role in ROLES if role != without]
     frames = [x for x in values if isinstance(x, pandas.DataFrame)]
     return [frame[name] for frame in frames for name in frame]
 

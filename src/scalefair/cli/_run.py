@@ -20,7 +20,7 @@ from scalefair import _writing
 from scalefair.cli._encoder import describe_passes
 from scalefair.cli._errors import NOT_CONVERGED, Failure, mark_written, warn
 from scalefair.cli._options import ROLES, translate
-from scalefair.cli._report import Facts, count_values
+from scalefair.cli._report import EXPECTED, Facts, count_groups
 from scalefair.files import FileError
 from scalefair.files._values import find_source
 
@@ -206,17 +206,18 @@ def describe_rows(rows: Any, X: Any) -> Facts:
         **describe_passes(X),
         "n_rows": rows.n_rows,
         "groups_from": rows.sources.get("groups", ""),
-        "groups": count_values(rows.sensitive_features),
+        "groups": count_groups(rows),
         **describe_weights(rows),
     }
 
 
 def describe_weights(rows: Any) -> Facts:
-    """Return where the weights of rows are from, and of how many rows they make."""
-    if rows.weight is None:
-        return {}
-    size = rows.effective_size()
-    return {"weights_from": rows.sources["weight"], "effective_rows": size}
+    """Return where weights are from, and how many rows they make; and if expected."""
+    facts: Facts = {"expected": EXPECTED} if rows.has_probabilities else {}
+    if rows.weight is not None:
+        facts["weights_from"] = rows.sources["weight"]
+        facts["effective_rows"] = rows.effective_size()
+    return facts
 
 
 def describe_columns(rows: Any, options: Any) -> Facts:

@@ -69,7 +69,8 @@ _MEASURE_OPTIONS = {
 }
 _EVALUATE_OPTIONS = [
     *opt.option_table("Measures", _MEASURE_OPTIONS),
-    *opt.shared("groups keep-groups target-header id-column missing"),
+    *opt.shared("groups group-probabilities missing-groups knots keep-groups"),
+    *opt.shared("target-header id-column missing"),
     *opt.shared(opt.WEIGHT),
     *opt.shared(f"{opt.TEXT} directed weights report quiet"),
 ]
@@ -278,25 +279,25 @@ def evaluate(result: Path, **options: Any) -> None:
         columns = list(dict.fromkeys([column, "prediction"]))
     # 2. The rows with their groups, and perhaps targets.
     rows = _rows.read_rows(result, read_options, strings="keep", columns=columns)
-    groups = rows.sensitive_features
     content["input"] = {
         "result": str(result),
         kind: column,
-        "groups": _report.count_values(groups),
+        "groups": _report.count_groups(rows),
         "n_rows": rows.n_rows,
         **_run.describe_weights(rows),
     }
     # 3. Measures of the labels, or of the scores.
     report = _report.Report("evaluate", content, "", f"{result}, column {column}")
-    report.facts = _report.fill({"weights": _report.WEIGHTS}, content["input"])
+    facts = {"weights": _report.WEIGHTS, "groups": "{expected}"}
+    report.facts = _report.fill(facts, content["input"])
     if kind == "labels":
         labels = parse_values(rows.X[column])
-        measures = _cluster.measure_clusters(labels, groups, rows.weight)
+        measures = _cluster.measure_clusters(labels, rows)
         if options["graph"] is not None:
             cut = _cut(options["graph"], rows, labels, read_options)
             measures["normalized_cut"] = cut
         runs = {"result": measures}
-        _cluster.add_clusters(report, runs, {"result": labels}, groups, rows.weight)
+        _cluster.add_clusters(report, runs, {"result": labels}, rows)
     else:
         measures = _measure_scores(rows, column, options)
         titles = {key: title for key, title in _MEASURES.items() if key in measures}
@@ -333,14 +334,15 @@ def _measure_scores(rows: _rows.Rows, column: str, options: dict[str, Any]) -> F
     if not is_numeric_dtype(rows.X[column]):
         raise Failure(f"{rows.path}: column {column} holds words; scores are numbers.")
     # 1. The distance of the groups' scores, whatever they predict.
-    scores, target = rows.X[column].to_numpy(np.float64), rows.target
-    groups, threshold = rows.sensitive_features, options["threshold"]
+    entries, scores = rows.entries(), rows.X[column].to_numpy(np.float64)
+    groups, threshold = entries.sensitive_features, options["threshold"]
+    target, positions = rows.target, entries.positions
     # Combinations of columns are one attribute already.
     measures: Facts = {
         "ks": metrics.statistical_parity_ks(
-            scores,
+            scores[positions],
             sensitive_features=groups,
-            sample_weight=rows.weight,
+            sample_weight=entries.weight,
             attributes="each",
         )
     }
@@ -351,7 +353,8 @@ def _measure_scores(rows: _rows.Rows, column: str, options: dict[str, Any]) -> F
     by_row: dict[str, Any] = {}
     if len(classes) == 2:
         compared = {name: options[name] for name in ("interval", "given")}
-        measures |= _report.parity_gaps(rows, scores, threshold=threshold, **compared)
+        compared["threshold"] = threshold
+        measures |= _report.parity_gaps(entries, scores[positions], **compared)
         by_row["selection_rate"] = scores > threshold
         if target is not None:
             predicted = classes[by_row["selection_rate"] * 1]
@@ -364,6 +367,6 @@ def _measure_scores(rows: _rows.Rows, column: str, options: dict[str, Any]) -> F
         raise Failure(f"{rows.sources['target']}: is neither numbers nor two classes.")
     mean = partial(np.average, weights=rows.weight)
     measures |= {name: mean(values) for name, values in by_row.items()}
-    frame = pandas.DataFrame(by_row)
-    measures["groups"] = _report.group_means(frame, groups, rows.weight)
+    frame = pandas.DataFrame({k: v[positions] for k, v in by_row.items()})
+    measures["groups"] = _report.group_means(frame, groups, entries.weight)
     return measures

@@ -40,6 +40,7 @@ def read_values(
     na_values: Collection[str] = (),
     by_row: bool = False,
     joint: bool = True,
+    keep_missing: bool = False,
 ) -> tuple[Any, list[str]]:
     """Read a value for each unit: lines ``id,value``, a column, or an array.
 
@@ -47,7 +48,7 @@ def read_values(
     a `header` of None a first line that is of no unit is one. ``FILE:COLUMN`` is of a
     table with other columns, whose rows are matched by number if `by_row`. The result
     is a frame of strings, of groups also of several columns, or a vector as saved; and
-    notes of what was assumed.
+    notes of what was assumed. Missing values are refused unless they are kept.
     """
     path, column = find_source(source)
     array, table, keys = None, None, None
@@ -67,7 +68,7 @@ def read_values(
     notes = [] if table is None else table.notes
     # 2. No value may be missing.
     missing = np.flatnonzero(values.isna().any(axis=1))
-    if missing.size:
+    if missing.size and not keep_missing:
         row = values.index[missing[0]]
         location = table.locate(row) if table else f"{path}: position {row}"
         raise FileError(
@@ -76,7 +77,8 @@ def read_values(
         )
     # 3. A value for each unit: by its id, or by the order of the rows.
     if table is not None and keys is not None:
-        values = values.loc[_match_ids(table, keys, values, units, role)]
+        rows = _match_ids(table, keys, values, units, role, keep_missing)
+        values = values.reindex(rows)
     else:
         _check_order(path, len(values), units, role)
     if array is not None and array.ndim == 1:
@@ -204,8 +206,9 @@ def _match_ids(
     values: pandas.DataFrame,
     units: Any,
     role: str,
+    keep_missing: bool,
 ) -> pandas.Series:
-    """Return for each unit the row of the table that has its id."""
+    """Return for each unit the row of the table that has its id, or NaN."""
     # 1. Positions among the units, of ids in one spelling.
     if (is_missing := keys.isna()).any():
         raise FileError(f"{table.locate(is_missing.idxmax())}: the id is missing.")
@@ -245,7 +248,7 @@ def _match_ids(
     # 4. The row of each unit.
     rows = pandas.Series(pairs.index, pairs["key"]).reindex(index)
     without = rows.index[rows.isna()]
-    if len(without):
+    if len(without) and not keep_missing:
         raise FileError(
             f"{table.path}: {len(without)} of the {len(index)} {units.unit}s of "
             f"{units.path} have no {role}: {listed(without)}. Add a line "

@@ -1,0 +1,209 @@
+"""What columns other than features hold: groups, targets and weights."""
+
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import click
+import numpy as np
+import pandas
+
+from scalefair._groups import (
+    check_group_weights,
+    compared_attributes,
+    encode_groups,
+    few_rows,
+)
+from scalefair._membership import check_group_probabilities
+from scalefair._messages import listed
+from scalefair.cli._errors import Failure, note, warn
+from scalefair.cli._options import ReadOptions, translate
+from scalefair.files._values import parse_values
+
+# More groups, or categories of a column, are rather ids or free text.
+MAX_CATEGORIES = 1000
+
+
+def type_role(rows: Any, role: str, options: ReadOptions, training: Any = None) -> None:
+    """Make the strings of a role a vector: of numbers, or strings, or names of groups.
+
+    Several columns become names of combinations; if each is compared by itself they are
+    the attributes as well. Of groups there may be probabilities instead.
+    """
+    if role == "groups" and options.makes_probabilities and rows.groups is not None:
+        _type_probabilities(rows, options, training)
+        return
+    if not isinstance(frame := getattr(rows, role), pandas.DataFrame):
+        return  # there is none, or it has its type
+    source = rows.sources[role]
+    # 1. Each column has the type that it has in the rows for training, or its own.
+    kinds: Any = ["U" if name in options.categorical else None for name in frame]
+    if training is not None:
+        kinds = training.kinds.get(role) or getattr(training, role).dtype.kind
+    if len(kinds) != frame.shape[1]:
+        raise Failure(
+            f"{source}: has {frame.shape[1]} column(s) of groups, and TRAIN has "
+            f"{len(kinds)}."
+        )
+    columns = zip(frame, kinds, strict=True)
+    values = {name: parse_values(frame[name], kind) for name, kind in columns}
+    rows.kinds[role] = "".join(column.dtype.kind for column in values.values())
+    if len(values) == 1:
+        setattr(rows, role, values.popitem()[1])
+        return
+    # 2. Combinations of several columns.
+    table = pandas.DataFrame(values)
+    try:
+        names, codes = encode_groups(table, len(frame), warn=False)
+    except ValueError as error:  # a column holds no groups
+        message = translate(str(error), click.get_current_context(silent=True))
+        raise Failure(f"{source}: {message}") from error
+    setattr(rows, role, names[codes])
+    is_saved = training is not None and training.n_rows == 0
+    if options.attributes == "each":
+        rows.attributes = table
+    elif not is_saved and (message := few_rows(names, np.bincount(codes))):
+        warn(f"{source}: {message}")
+
+
+def _type_probabilities(rows: Any, options: ReadOptions, training: Any) -> None:
+    """Make the groups a frame of probabilities, with a column for each group."""
+    frame = pandas.DataFrame(rows.groups).reset_index(drop=True)
+    source, is_known = rows.sources["groups"], frame.notna().all(axis=1).to_numpy()
+    # 1. Columns of probabilities, hat functions of a number, or groups with holes.
+    if options.group_probabilities or options.knots is not None:
+        P = frame.apply(pandas.to_numeric, errors="coerce").astype(np.float64)
+        words = np.argwhere(P.isna() & frame.notna())
+        if words.size:
+            row, column = words[0]
+            raise Failure(
+                f"{source}: {frame.iloc[row, column]!r} in row {row} (counted from 0), "
+                f"column {frame.columns[column]}, is not a number."
+            )
+    if options.knots is not None:
+        P = _hat_functions(rows, P, options.knots, training)
+    elif not options.group_probabilities:
+        known = replace(rows, ids=rows.ids[is_known], groups=frame[is_known])
+        type_role(known, "groups", replace(options, missing_groups=None), training)
+        groups = np.full(len(frame), None, object)
+        groups[is_known] = known.groups
+        P = pandas.get_dummies(pandas.Series(groups), dtype=np.float64)
+    P.columns = P.columns.astype(str)
+    # 2. The groups of the rows for training, of which others may lack some.
+    if training is not None and isinstance(training.groups, pandas.DataFrame):
+        names = training.groups.columns
+        if new := [name for name in P if name not in names]:
+            raise Failure(f"{source}: {listed(new)} are no groups of TRAIN.")
+        present, P = P.columns[(P > 0).any()], P.reindex(columns=names, fill_value=0.0)
+    else:
+        present = P.columns
+    # 3. Rows that add up to 1, or 0.
+    try:
+        groups, values = check_group_probabilities(P[present], len(P))
+    except ValueError as error:
+        message = translate(str(error), click.get_current_context(silent=True))
+        raise Failure(f"{source}: {message}") from error
+    rows.groups = pandas.DataFrame(values, columns=groups)
+    if len(present) < P.shape[1]:
+        rows.groups = rows.groups.reindex(columns=P.columns, fill_value=0.0)
+    if not is_known.all():
+        unit = rows.unit
+        note(
+            f"{source}: {(~is_known).sum():,} of {len(P):,} {unit}s are of no known "
+            "group, and count for none."
+        )
+
+
+def _hat_functions(
+    rows: Any, frame: pandas.DataFrame, n_knots: int, training: Any
+) -> pandas.DataFrame:
+    """Hat functions of a number at its quantiles: they add up to 1, as groups do."""
+    if frame.shape[1] != 1:
+        raise click.UsageError("--knots takes --groups with one column of numbers.")
+    (name,), x = frame.columns, frame.iloc[:, 0].to_numpy()
+    rows.knots = None if training is None else training.knots
+    if rows.knots is None:
+        quantiles = np.nanquantile(x, np.linspace(0, 1, n_knots))
+        rows.knots = np.unique(quantiles)
+    if len(rows.knots) < 2:
+        raise Failure(f"{rows.sources['groups']}: has one value, {rows.knots[0]:g}.")
+    hats = [np.interp(x, rows.knots, unit) for unit in np.eye(len(rows.knots))]
+    names = [f"{name} {knot:g}" for knot in rows.knots]
+    if len(set(names)) < len(names):
+        names = [f"{name} {knot!r}" for knot in rows.knots.tolist()]
+    return pandas.DataFrame(np.column_stack(hats), columns=names)
+
+
+def treat_missing_groups(rows: Any, options: ReadOptions) -> None:
+    """Refuse rows without a group, or leave them out, as --missing-groups says."""
+    if rows.groups is None or options.missing_groups not in ("error", "drop"):
+        return
+    is_missing = pandas.DataFrame(rows.groups).isna().any(axis=1).to_numpy()
+    if not is_missing.any():
+        return
+    first = rows.ids[np.argmax(is_missing)]
+    text = f"{rows.sources['groups']}: {is_missing.sum():,} of {rows.n_rows:,} rows"
+    if options.missing_groups == "error":
+        raise Failure(
+            f"{text} have no group, the first {first}. Pass --missing-groups ignore, "
+            "to let them count for no group, or drop, to leave them out."
+        )
+    if not isinstance(rows.X, pandas.DataFrame):
+        raise Failure(f"{text} have no group: --missing-groups drop is for tables.")
+    if is_missing.all():
+        raise Failure(f"{text} have no group: none is left.")
+    note(f"{text} have no group and were left out.")
+    rows.keep(~is_missing)
+
+
+def check_groups(rows: Any, training: Any) -> None:
+    """Refuse a single group in rows for training, too many, and unknown ones."""
+    if isinstance(rows.groups, pandas.DataFrame):
+        return  # probabilities, checked when they were typed
+    names = np.unique(rows.groups).tolist()
+    has_data = training is None or training.n_rows > 0
+    if not 1 + has_data <= len(names) <= MAX_CATEGORIES:
+        raise Failure(
+            f"{rows.sources['groups']}: has {len(names):,} group(s), such as "
+            f"{names[0]!r}; 2 to {MAX_CATEGORIES:,} can be compared. Join values, or "
+            "take others."
+        )
+    has_groups = training is not None and training.groups is not None
+    if has_groups and rows.attributes is None:
+        refuse_unknown(rows, "groups", "group", training)
+
+
+def type_weights(rows: Any) -> None:
+    """Make the weights a vector of numbers of at least 0, not all 0 in a group."""
+    values, source = pandas.DataFrame(rows.weight).iloc[:, 0], rows.sources["weight"]
+    numbers = pandas.to_numeric(values, errors="coerce")
+    wrong = np.flatnonzero(~numbers.between(0, inf, inclusive="left"))
+    if wrong.size:
+        name = rows.ids[wrong[0]]
+        row = f"id {name}" if rows.named else f"row {name} (counted from 0)"
+        raise Failure(
+            f"{source}: the weight of {row} is {values.iloc[wrong[0]]!r}, not a finite "
+            "number of at least 0. Correct it, or leave the row out."
+        )
+    rows.weight = numbers.to_numpy(np.float64)
+    if isinstance(rows.groups, pandas.DataFrame):
+        return
+    compared = compared_attributes(rows.sensitive_features, rows.n_rows, "each")
+    try:
+        for _, groups, codes in compared:
+            check_group_weights(rows.weight, groups, codes)
+    except ValueError as error:
+        message = translate(str(error), click.get_current_context(silent=True))
+        raise Failure(f"{source}: {message}") from error
+
+
+def refuse_unknown(rows: Any, role: str, name: str, training: Any) -> None:
+    """Refuse groups or labels, called `name`, that did not occur in training."""
+    vocabulary = np.unique(getattr(training, role)).tolist()
+    values = np.unique(getattr(rows, role)).tolist()
+    new = [value for value in values if value not in vocabulary]
+    if new:
+        raise Failure(
+            f"{rows.sources[role]}: the {name} {listed(new[:1], repr)} does not "
+            f"occur in TRAIN (known: {listed(vocabulary, repr)}). Leave it out."
+        )
