@@ -116,3 +116,11 @@ def test_values_that_overflow_between_partitions(codes):
     X[:, 0] = np.where(np.arange(M) < 100, 1e154, -1e154)
     with pytest.raises(ValueError, match="between the partitions of X overflow"):
         GroupCovariance(PartitionedRows.of(delayed(X)), 0 * codes, np.ones(1))
+
+
+def test_whole_numbers(codes):
+    X = np.random.default_rng(2).integers(-9, 9, (M, N)).astype(np.int16)
+    weights = np.array([0.2, 0.5, 0.3])
+    C = GroupCovariance(PartitionedRows.of(Reader(X, CUTS)), codes, weights)
+    expected = GroupCovariance(X.astype(np.float64), codes, weights)
+    np.testing.assert_allclose(C @ np.eye(N), expected @ np.eye(N), rtol=1e-12)
