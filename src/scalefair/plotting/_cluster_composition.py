@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._docs import documented
 from scalefair._entries import check_sample_weight
-from scalefair._groups import check_compared, check_values, compared_attributes
+from scalefair._groups import as_list, check_values
+from scalefair._membership import Membership
 from scalefair.metrics import group_proportions
 from scalefair.plotting import _draw, _inputs
 
@@ -119,7 +120,8 @@ class ClusterCompositionDisplay:
         cls,
         labels: ArrayLike,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         attributes: str = "joint",
         ax: Any = None,
@@ -134,6 +136,7 @@ class ClusterCompositionDisplay:
         labels : array-like of shape (n_samples,)
             Cluster of each sample. Samples labelled -1 are left out.
         %(sensitive_features)s
+        %(group_probabilities)s
         %(sample_weight)s
         %(attributes)s
         %(named)s
@@ -142,33 +145,42 @@ class ClusterCompositionDisplay:
             fewer than two groups.
         """
         labels = check_values(labels, name="labels", noun="cluster label")
-        compared = compared_attributes(sensitive_features, len(labels), attributes)
-        check_compared(compared, "the sizes of the clusters")
+        members = Membership.of(
+            sensitive_features,
+            group_probabilities,
+            len(labels),
+            attributes=attributes,
+            alternative="the sizes of the clusters",
+        )
         # 1. The samples that count: assigned to a cluster, with a weight.
         is_assigned = labels != -1
         weights = check_sample_weight(sample_weight, len(labels))
         if weights is not None:
             is_assigned = is_assigned & (weights > 0)
-            weights = weights[is_assigned]
-        labels = labels[is_assigned]
-        # 2. Shares in each cluster and in the population, attribute by attribute: of
-        # the groups that are present among these samples.
-        proportions, population, present = [], [], {}
-        for attribute, groups, codes in compared:
-            features = groups[codes[is_assigned]]
-            proportions.append(
-                group_proportions(
-                    labels, sensitive_features=features, sample_weight=weights
+        # 2. Shares in each cluster and in the population, as in a single cluster,
+        # attribute by attribute: of the groups that are present among these samples.
+        proportions, population = (
+            np.hstack(
+                as_list(
+                    group_proportions(
+                        clusters,
+                        **_inputs.as_arguments(members, group_probabilities),
+                        sample_weight=weights,
+                    )
                 )
             )
-            present[attribute], members = np.unique(features, return_inverse=True)
-            counts = np.bincount(members, weights)
-            population.append(counts / counts.sum())
+            for clusters in (labels, np.where(is_assigned, 0, -1))
+        )
+        entries, compared = members.take(is_assigned), members.compared
+        present = {
+            attribute: groups[np.unique(codes[entries])]
+            for attribute, groups, codes in compared
+        }
         sizes = {attribute: len(groups) for attribute, groups in present.items()}
         display = cls(
-            np.hstack(proportions),
-            population=np.hstack(population),
-            clusters=np.unique(labels),
+            proportions,
+            population=population[0],
+            clusters=np.unique(labels[is_assigned]),
             groups=np.concatenate([g.astype(object) for g in present.values()]),
             name=name,
             attributes=sizes if len(compared) > 1 else None,
@@ -180,7 +192,8 @@ class ClusterCompositionDisplay:
         cls,
         estimator: Any,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         attributes: str | None = None,
         ax: Any = None,
@@ -195,6 +208,7 @@ class ClusterCompositionDisplay:
         estimator : estimator
             Fitted to these rows, with `labels_`.
         %(sensitive_features)s
+        %(group_probabilities)s
         %(sample_weight)s
         attributes : {"joint", "each"} or None, default=None
             As for `from_predictions`; None takes that of the estimator.
@@ -207,6 +221,7 @@ class ClusterCompositionDisplay:
         return cls.from_predictions(
             estimator.labels_,
             sensitive_features=sensitive_features,
+            group_probabilities=group_probabilities,
             sample_weight=sample_weight,
             attributes=attributes,
             ax=ax,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._groups import GroupCodes, check_interval
+from scalefair._groups import check_interval
 from scalefair.metrics import partial_parity_gap, statistical_parity_ks
 from scalefair.plotting import _draw, _inputs
 
@@ -166,7 +166,8 @@ class ScoreDensityDisplay(_DensityDisplay):
         cls,
         scores: ArrayLike,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         interval: tuple[float, float] = (0.0, 1.0),
         name: str | None = None,
@@ -187,6 +188,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         scores : array-like of shape (n_samples,)
             Score of each row.
         %(sensitive_features)s
+        %(group_probabilities)s
         %(sample_weight)s
         interval : tuple of float, default=(0.0, 1.0)
             Ranks, from the top of each group, that are marked.
@@ -196,33 +198,36 @@ class ScoreDensityDisplay(_DensityDisplay):
         """
         interval = check_interval(interval)
         models = _inputs.by_name(scores, name, "")
-        arrays, compared, weights = _inputs.check_outputs(
-            models, sensitive_features, "scores", attributes, sample_weight
+        arrays, members = _inputs.check_outputs(
+            models,
+            sensitive_features,
+            group_probabilities,
+            "scores",
+            attributes,
+            sample_weight,
         )
         if len(arrays) > 1:
             raise ValueError(f"The figure is for one model, got {list(models)}.")
         [values], [name] = arrays, models
-        # Encoded groups: small ones have been warned of already.
-        codes = np.column_stack([attribute.codes for attribute in compared])
         gap = partial_parity_gap(
             values,
-            sensitive_features=codes.view(GroupCodes),
+            **_inputs.as_arguments(members, group_probabilities),
             y_true=y_true,
             given=given,
             interval=interval,
-            sample_weight=weights,
-            attributes="each",
+            sample_weight=sample_weight,
         )
         # The groups drawn: those of each attribute, among the rows of each label.
-        names, parts = [], []
+        names, parts, compared = [], [], members.compared
         row_sets = _inputs.compared_rows(given, y_true, len(values))
+        values = members.take(values)
         for label, rows in row_sets.items():
             for attribute in compared:
                 prefix = f"{attribute.name} " if len(compared) > 1 else ""
                 for k, group in enumerate(attribute.groups.tolist()):
                     names.append(f"{prefix}{group}{label}")
-                    members = rows & (attribute.codes == k)
-                    parts.append(_inputs.select_rows(values, weights, members))
+                    drawn = members.take(rows) & (attribute.codes == k)
+                    parts.append(_inputs.select_rows(values, members.weights, drawn))
         is_plain = len(compared) == 1 and given is None
         groups = compared[0].groups if is_plain else np.array(names)
         grid, densities = _densities(parts, groups.tolist(), kind, bins)
@@ -369,7 +374,8 @@ class OutputDensityDisplay(_DensityDisplay):
         cls,
         y_pred: ArrayLike | Mapping[str, ArrayLike],
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         name: str | None = None,
         kind: str = "kde",
@@ -386,18 +392,24 @@ class OutputDensityDisplay(_DensityDisplay):
         y_pred : array-like of shape (n_samples,), or mapping of str to such
             Output for each row; or those of several regressors, by name.
         %(sensitive_features)s
+        %(group_probabilities)s
         %(sample_weight)s
         %(name)s
         %(options)s
         %(bad_rows)s
         """
         models = _inputs.by_name(y_pred, name, "")
-        outputs, [(_, groups, codes)], weights = _inputs.check_outputs(
-            models, sensitive_features, "y_pred", sample_weight=sample_weight
+        outputs, members = _inputs.check_outputs(
+            models,
+            sensitive_features,
+            group_probabilities,
+            "y_pred",
+            sample_weight=sample_weight,
         )
+        groups, codes = members.compared[0].groups, members.codes
         n_groups = len(groups)
         parts = [
-            _inputs.select_rows(values, weights, codes == g)
+            _inputs.select_rows(members.take(values), members.weights, codes == g)
             for values in outputs
             for g in range(n_groups)
         ]
@@ -413,8 +425,8 @@ class OutputDensityDisplay(_DensityDisplay):
             distances=[
                 statistical_parity_ks(
                     values,
-                    sensitive_features=codes.view(GroupCodes),
-                    sample_weight=weights,
+                    **_inputs.as_arguments(members, group_probabilities),
+                    sample_weight=sample_weight,
                 )
                 for values in outputs
             ],

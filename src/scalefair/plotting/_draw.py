@@ -40,7 +40,7 @@ TEXTS = {
     "legend": f"legend{_LEGEND}",
     "drawn": _DRAWN,
     "sensitive_features": """\
-sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
+sensitive_features : array-like of shape (n_samples,) or (n_samples, k), default=None
     Group of each row, without missing values; of k columns each combination that
     occurs. Two groups or more.""",
     "sample_weight": """\

@@ -7,10 +7,10 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 from sklearn.metrics import mean_squared_error
+from sklearn.utils.validation import _num_samples
 
 from scalefair._docs import documented
-from scalefair._entries import check_sample_weight
-from scalefair._groups import encode_groups
+from scalefair._membership import Membership
 from scalefair.metrics import statistical_parity_ks
 from scalefair.plotting import _draw, _inputs
 from scalefair.plotting._inputs import read_runs
@@ -131,7 +131,8 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         y_true: ArrayLike,
         predictions: ArrayLike | Mapping[str, ArrayLike],
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         ax: Any = None,
         legend: bool = True,
@@ -146,26 +147,29 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         predictions : array-like of shape (n_samples,), or mapping of str to such
             Predictions for each row; or those of several models, by their names.
         %(sensitive_features)s
+        %(group_probabilities)s
         %(sample_weight)s
         %(drawing)s
         %(bad_rows)s
         """
         outputs = _inputs.by_name(predictions, None, "predictions")
-        names, codes = encode_groups(sensitive_features)
-        weights = check_sample_weight(sample_weight, len(codes))
+        members = Membership.of(
+            sensitive_features,
+            group_probabilities,
+            _num_samples(y_true),
+            sample_weight=sample_weight,
+            alternative="measures of accuracy",
+        )
+        groups = _inputs.as_arguments(members, group_probabilities)
         target = _inputs.series_name(y_true)
         suffix = f" of {_draw.literal(target)}" if target else ""
         display = cls(
             {
-                key: [float(mean_squared_error(y_true, y, sample_weight=weights))]
+                key: [float(mean_squared_error(y_true, y, sample_weight=sample_weight))]
                 for key, y in outputs.items()
             },
             unfairness={
-                key: [
-                    statistical_parity_ks(
-                        y, sensitive_features=names[codes], sample_weight=weights
-                    )
-                ]
+                key: [statistical_parity_ks(y, **groups, sample_weight=sample_weight)]
                 for key, y in outputs.items()
             },
             error_name=f"mean squared error{suffix}",
@@ -179,7 +183,8 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         X: Any,
         y: ArrayLike,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         ax: Any = None,
         legend: bool = True,
@@ -195,6 +200,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         y : array-like of shape (n_samples,)
             True targets.
         %(sensitive_features)s
+        %(group_probabilities)s
         %(sample_weight)s
         %(drawing)s
         %(as_for_predictions)s
@@ -208,6 +214,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
             y,
             predictions,
             sensitive_features=sensitive_features,
+            group_probabilities=group_probabilities,
             sample_weight=sample_weight,
             ax=ax,
             legend=legend,

@@ -122,7 +122,8 @@ class GroupRateDisplay:
         cls,
         scores: ArrayLike | Mapping[str, ArrayLike],
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         interval: tuple[float, float] = (0.0, 1.0),
         kappa: float | None = None,
@@ -142,6 +143,7 @@ class GroupRateDisplay:
         scores : array-like of shape (n_samples,), or mapping of str to such
             Score of each row, high ones are selected first; or those of several models.
         %(sensitive_features)s
+        %(group_probabilities)s
         %(sample_weight)s
         %(parity)s
         name : str or None, default=None
@@ -150,9 +152,15 @@ class GroupRateDisplay:
         %(bad_rows)s
         """
         models = _inputs.by_name(scores, name, "scores")
-        arrays, compared, weights = _inputs.check_outputs(
-            models, sensitive_features, "scores", attributes, sample_weight
+        arrays, members = _inputs.check_outputs(
+            models,
+            sensitive_features,
+            group_probabilities,
+            "scores",
+            attributes,
+            sample_weight,
         )
+        compared = members.compared
         row_sets = _inputs.compared_rows(given, y_true, len(arrays[0]))
         # The two groups of each attribute, and the suffix of its curves.
         pairs = []
@@ -167,7 +175,9 @@ class GroupRateDisplay:
                 for suffix, attribute, chosen in pairs:
                     parts = [
                         _inputs.select_rows(
-                            scores, weights, rows & (attribute.codes == k)
+                            members.take(scores),
+                            members.weights,
+                            members.take(rows) & (attribute.codes == k),
                         )
                         for k in chosen
                     ]

@@ -11,14 +11,8 @@ import pandas
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._groups import (
-    Attribute,
-    check_compared,
-    check_values,
-    check_weights,
-    compared_attributes,
-    encode_values,
-)
+from scalefair._groups import GroupCodes, check_values, encode_values
+from scalefair._membership import Membership
 
 # Arrays of shape (n_points, n_repeats) by name of the method.
 Measures = dict[str, NDArray[np.float64]]
@@ -39,7 +33,8 @@ def estimator_method(
         estimator: Any,
         X: Any,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         name: str | None = None,
         **options: Any,
@@ -53,6 +48,7 @@ def estimator_method(
             of several, those by name. Each is given the groups if it takes them.
         %(X)s
         %(sensitive_features)s
+        %(group_probabilities)s
         %(sample_weight)s
         name : str or None, default=None
             Name of a single model; None takes its class.
@@ -67,6 +63,7 @@ def estimator_method(
             for key, model in models.items()
         }
         options["sensitive_features"] = sensitive_features
+        options["group_probabilities"] = group_probabilities
         return cls.from_predictions(outputs, sample_weight=sample_weight, **options)
 
     # The signature: the parameters of both, each once.
@@ -103,7 +100,9 @@ def series_name(values: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def call_method(model: Any, method: str, X: Any, sensitive_features: ArrayLike) -> Any:
+def call_method(
+    model: Any, method: str, X: Any, sensitive_features: ArrayLike | None
+) -> Any:
     """Call a method of a fitted model; it is given the groups if it takes them."""
     check_is_fitted(model)
     bound = getattr(model, method, None)
@@ -112,9 +111,16 @@ def call_method(model: Any, method: str, X: Any, sensitive_features: ArrayLike) 
             f"{type(model).__name__} has no {method}. Compute what it would return and "
             "use from_predictions."
         )
-    if "sensitive_features" in inspect.signature(bound).parameters:
-        return bound(X, sensitive_features=sensitive_features)
-    return bound(X)
+    parameter = inspect.signature(bound).parameters.get("sensitive_features")
+    if parameter is None or sensitive_features is None:
+        if parameter is not None and parameter.default is parameter.empty:
+            raise ValueError(
+                f"{method} of {type(model).__name__} takes the group of each row; "
+                "group_probabilities do not say which. Compute what it would return "
+                "and use from_predictions."
+            )
+        return bound(X)
+    return bound(X, sensitive_features=sensitive_features)
 
 
 def fill_settings(models: Iterable[Any], settings: dict[str, Any]) -> dict[str, Any]:
@@ -159,12 +165,13 @@ def compared_rows(
 
 def check_outputs(
     outputs: Mapping[str, ArrayLike],
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None,
+    group_probabilities: ArrayLike | None,
     quantity: str,
     attributes: str = "joint",
     sample_weight: ArrayLike | None = None,
-) -> tuple[list[NDArray[np.float64]], list[Attribute], Weights]:
-    """Return the outputs of each model as arrays, attributes compared, and weights."""
+) -> tuple[list[NDArray[np.float64]], Membership]:
+    """Return the outputs of each model as arrays, and which rows count for groups."""
     arrays = []
     for name, output in outputs.items():
         array = np.asarray(output, dtype=np.float64)
@@ -178,11 +185,25 @@ def check_outputs(
             f"All models must have {quantity} for the same rows, but some have "
             f"{min(sizes)} and some {max(sizes)}."
         )
-    n_rows = sizes.pop()
-    compared = compared_attributes(sensitive_features, n_rows, attributes)
-    check_compared(compared, "a figure of all rows")
-    weights = check_weights(sample_weight, compared)
-    return arrays, compared, weights
+    members = Membership.of(
+        sensitive_features,
+        group_probabilities,
+        sizes.pop(),
+        sample_weight=sample_weight,
+        attributes=attributes,
+        alternative="a figure of all rows",
+    )
+    return arrays, members
+
+
+def as_arguments(
+    members: Membership, group_probabilities: ArrayLike | None
+) -> dict[str, Any]:
+    """Return groups as arguments of metrics, of which nobody is warned again."""
+    if members.rows is not None:
+        return {"group_probabilities": group_probabilities}
+    codes = np.column_stack([attribute.codes for attribute in members.compared])
+    return {"sensitive_features": codes.view(GroupCodes), "attributes": "each"}
 
 
 def select_rows(

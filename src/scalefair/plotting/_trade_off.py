@@ -347,6 +347,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
         y: ArrayLike | None = None,
         *,
         sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         interval: tuple[float, float] | None = None,
         given: str | None = None,
@@ -373,6 +374,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
             True labels of the rows.
         sensitive_features : array-like of shape (n,) or (n, k), default=None
             Group of each of the n rows; of k columns as `attributes` says.
+        %(group_probabilities)s
         %(sample_weight)s
         interval : tuple of float or None, default=None
             Ranks, from the top of each group, that the gap is about; None takes that
@@ -401,8 +403,11 @@ class ParetoFrontDisplay(TradeOffDisplay):
             accuracies = {name: results["accuracy"]}
             fairnesses = {name: results["fairness"]}
             labels = {name: list(results["kappa"])}
-        elif y is None or sensitive_features is None:
-            raise ValueError("X needs y and sensitive_features, its labels and groups.")
+        elif y is None or (sensitive_features is None and group_probabilities is None):
+            raise ValueError(
+                "X needs y and sensitive_features, its labels and groups, or "
+                "group_probabilities."
+            )
         # Classifiers: a point for each, measured on the rows.
         else:
             paths = _as_paths(estimator, name)
@@ -411,9 +416,9 @@ class ParetoFrontDisplay(TradeOffDisplay):
                 {"interval": interval, "given": given, "attributes": attributes},
             )
             groups = sensitive_features
-            if options.get("attributes") != "each":
+            if groups is not None and options.get("attributes") != "each":
                 # Encoded here: small groups are warned of once.
-                names, codes = encode_groups(sensitive_features)
+                names, codes = encode_groups(groups)
                 groups = names[codes]
 
             def measure(model: Any) -> tuple[float, float]:
@@ -423,6 +428,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
                 gap = partial_parity_gap(
                     scores,
                     sensitive_features=groups,
+                    group_probabilities=group_probabilities,
                     y_true=y,
                     sample_weight=sample_weight,
                     **options,
