@@ -66,7 +66,7 @@ class FairAssignment:
         Largest number of rows by which a count is beyond its bound, which is rounded
         to the next whole row. 0.0: all bounds hold; always so but with
         ``attributes="each"`` and for rows of different weights, of which it is the
-        largest weight, in rows of average weight.
+        largest weight, in rows of average weight; so it is of expected rows.
     rounded : ndarray of shape (n_groups, n_centers), bool
         Where the share itself is beyond the tolerance, by less than one row: clusters
         in which no whole number, or none near, has a share within it.
@@ -78,7 +78,7 @@ class FairAssignment:
         and so may further rows be. Zero where the nearest centres meet the bounds. With
         ``attributes="each"`` those of all attributes, one after the other; a row pays
         the sum of its own, and all but a few rows are where that is least, as with
-        different weights.
+        different weights. By probabilities a row pays the expected price.
     message : str
         How the assignment was found.
     """
@@ -132,9 +132,11 @@ def fair_assignment(
         Rows, such as those of a spectral embedding.
     centers : array-like of shape (k, d)
         Centres, ``k <= n``; usually means of the clusters of k-means.
-    sensitive_features : array-like of shape (n,) or (n, k)
+    sensitive_features : array-like of shape (n,) or (n, k), default=None
         Group of each row: numbers, strings or booleans, none missing; of k columns
         see `attributes`.
+    %(group_probabilities)s
+        Bounds are on expected shares among the rows of known groups, as with weights.
     tolerance : float, default=0.1
         Largest relative deviation of a share, at least 0: 0.1 lets a group of 30 %
         have between 27 % and 33 % of a cluster; from 1 on a group may be absent.
@@ -155,6 +157,8 @@ def fair_assignment(
 
     Raises
     ------
+    TypeError
+        Unless there are either groups or probabilities.
     ValueError
         If an argument does not fit, or the distances overflow.
 
@@ -177,7 +181,9 @@ def fair_assignment(
     of the clusters that the smoothed dual gives them, for half a row beyond the bounds,
     and those of several clusters go to one each, the heaviest first: errors of the sums
     are carried from row to row. So costs are within the gap of the lower bound, and the
-    weights a few light rows from what the relaxation gives.
+    weights a few light rows from what the relaxation gives. Probabilities are treated
+    in the same way: a row counts for each group by its probability. Memory: 24 n k
+    bytes.
 
     References
     ----------

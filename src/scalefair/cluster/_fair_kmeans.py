@@ -189,8 +189,10 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         X : array-like of shape (n, n_features)
             Rows.
         %(y_ignored)s
-        sensitive_features : array-like of shape (n,) or (n, k)
+        sensitive_features : array-like of shape (n,) or (n, k), default=None
             Group of each row, at least two; of k columns see `attributes`.
+        %(group_probabilities)s
+            Bounds and balances are those of expected counts.
         sample_weight : array-like of shape (n,), default=None
             How many rows each one stands for, >= 0, not all 0 in a group. Means, cost
             and shares are weighted, and bounds hold as in `fair_assignment`, up to a
@@ -204,6 +206,8 @@ class FairKMeans(ClusterMixin, BaseEstimator):
 
         Raises
         ------
+        TypeError
+            Unless there are either groups or probabilities.
         ValueError
             If an argument does not fit, there are fewer rows with weight than
             clusters, or `min_balance` is above the balance of the population.

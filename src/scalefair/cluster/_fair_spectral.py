@@ -140,7 +140,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         population, up to one node, for ``assign_labels="fair"``.
     refine : bool, default=True
         Whether fair labels of a stored graph are refined by `refine_partition`, which
-        lowers the normalised cut and keeps the shares within the tolerance.
+        lowers the normalised cut and keeps the shares within the tolerance. Not those
+        of `group_probabilities`: their cut stays higher.
     %(connected_components)s
         All else than stored graphs is taken as connected, and so is every graph with
         `regularization`, but for ``"largest"``.
@@ -314,7 +315,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> FairSpectralClustering:
-        """Cluster the nodes of a graph, or rows of features.
+        r"""Cluster the nodes of a graph, or rows of features.
 
         Parameters
         ----------
@@ -325,10 +326,13 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             undirected graph of NetworkX or igraph, weighted by "weight" if its edges
             have that. With another `affinity` than ``"precomputed"`` rows of features.
         %(y_ignored)s
-        sensitive_features : array-like of shape (n,) or (n, k)
+        sensitive_features : array-like of shape (n,) or (n, k), default=None
             Group of each node, at least two: numbers, strings or booleans; of k columns
             see `attributes`. A Dask array, series or data frame, too. For a graph of
             NetworkX also a dict of nodes.
+        %(group_probabilities)s
+            F is :math:`D^{-1/2} (P - \rho z^T)`, :math:`\rho` 1 where something is
+            known; expected shares are bounded, and nothing is refined.
         sample_weight : array-like of shape (n,), default=None
             How many nodes each one stands for, >= 0, not all 0 in a group: so many
             copies, which keep its ties and are tied to each other as it is to itself.
@@ -344,6 +348,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
 
         Raises
         ------
+        TypeError
+            Unless there are either groups or probabilities.
         %(bad_graph)s
             If `neighbors` is given with an affinity that has no use for it, or a
             graph of distances has fewer neighbours than `n_neighbors`.
@@ -453,6 +459,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             Group of each new node, one of `groups_`. None, for
             ``assign_labels="kmeans"`` only: not known, and the part of the constraint
             is its mean over the population, which is 0.
+        group_probabilities : array-like of shape (m, n_groups), default=None
+            In place of these, the probabilities of the groups, as in `fit`; a column
+            that is 0 for all new nodes is left out.
 
         Returns
         -------
