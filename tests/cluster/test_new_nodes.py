@@ -70,7 +70,7 @@ def test_nodes_of_the_fit_get_their_own_rows(planted, solver, regularization):
         refine=False,
     )
     kept = model.labels_ >= 0
-    rows, new_rows = rows_of(model), embed(model, W, [groups])
+    rows, new_rows = rows_of(model), embed(model, W, groups[:, None])
     np.testing.assert_allclose(new_rows[kept], rows[kept], atol=1e-6 * abs(rows).max())
     labels = model.predict(W, sensitive_features=groups)
     # But for rows at which two clusters cost the same.
@@ -113,8 +113,8 @@ def test_unknown_groups_are_the_mean_over_the_population(planted):
     W, groups, _ = planted
     model = fit(W, groups)
     shares = np.bincount(groups) / groups.size
-    rows = [embed(model, W[:9], [np.full(9, s)]) for s in range(3)]
-    mean = embed(model, W[:9], [])
+    rows = [embed(model, W[:9], np.full((9, 1), s)) for s in range(3)]
+    mean = embed(model, W[:9], None)
     np.testing.assert_allclose(np.tensordot(shares, rows, 1), mean, atol=1e-12)
     assert abs(rows[0] - rows[1]).max() > 1e-3 * abs(mean).max()
 
@@ -133,7 +133,7 @@ def test_kernels(affinity, regularization):
         n_landmarks=80,
         regularization=regularization,
     )
-    rows, new_rows = rows_of(model), embed(model, X, [groups[:600]])
+    rows, new_rows = rows_of(model), embed(model, X, groups[:600, None])
     np.testing.assert_allclose(new_rows, rows, atol=1e-5 * abs(rows).max())
     labels = model.predict(new, sensitive_features=groups[600:])
     assert adjusted_rand_score(target, labels) == 1

@@ -99,7 +99,8 @@ def test_weighted_nodes_are_repeated_nodes(planted, solver, regularization, keep
     check_repeated(one, many, copies)
     # New nodes: those of the fit get their own rows, whatever they weigh.
     extension, multiply = one._extension, new_affinity(one, W)
-    rows, _ = extension.embed(multiply, one.embedding_, one.eigenvalues_, [groups])
+    codes = groups[:, None]
+    rows, _ = extension.embed(multiply, one.embedding_, one.eigenvalues_, codes)
     expected = one.embedding_ * (extension.scale / extension.weights)[:, None]
     if regularization:
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
-from scalefair.kernels import smoothed_minima
+from scalefair._rounding import ROUNDING, TINY
+from scalefair.kernels import single_blas_thread, smoothed_minima
 
 Array = NDArray[np.float64]
 
@@ -52,6 +53,22 @@ class DualSolution:
     interior: Array  # multipliers, > 0
     temperature: float
     barrier: float  # for each row
+
+
+class KindCurvature(NamedTuple):
+    """Minus the Hessian by the prices of kinds, of rows of one kind each."""
+
+    blocks: Array  # (c, k, k)
+
+    def multiply(self, V: Array) -> Array:
+        """Multiply prices (c, k)."""
+        product: Array = np.einsum("sab,sb->sa", self.blocks, V)
+        return product
+
+    def factors(self, A: Array) -> Array:
+        """Matrices B (k, c, m): ``B^T B = A^T H A`` for the block H of each cluster."""
+        factors: Array = np.sqrt(np.einsum("saa->as", self.blocks))[:, :, None] * A
+        return factors
 
 
 @dataclass(frozen=True)
@@ -95,8 +112,10 @@ class CostRows:
         ]
         return cls(np.ascontiguousarray(C), row_weights, np.array(chunks), weights)
 
-    def minima(self, prices: Array, temperature: float) -> tuple[float, Array, Array]:
-        """Sum of smoothed minima, its gradient (c, k), minus its Hessian (c, k, k)."""
+    def minima(
+        self, prices: Array, temperature: float
+    ) -> tuple[float, Array, KindCurvature]:
+        """Sum of smoothed minima, its gradient (c, k), and minus its Hessian."""
         (m, kind), (c, k) = (len(self.chunks), self.chunks[:, 2]), prices.shape
         values, counts, curvatures = np.empty(m), np.empty((m, k)), np.empty((m, k, k))
         smoothed_minima(
@@ -113,7 +132,83 @@ class CostRows:
         weights = self.weights[kind]
         merge = sparse.csr_array((weights, (kind, np.arange(m))), shape=(c, m))
         by_kind = (merge @ curvatures.reshape(m, -1)).reshape(c, k, k)
-        return float(weights @ values), merge @ counts, by_kind
+        return float(weights @ values), merge @ counts, KindCurvature(by_kind)
+
+
+class RowCurvature(NamedTuple):
+    """Minus the Hessian by the prices of kinds, of rows that are mixes of these."""
+
+    P: Array  # (m, h)
+    shares: Array  # (m, k): q of each row, which adds ``w p p^T (diag(q) - q q^T) / t``
+    weights: Array  # (m,): w / t
+
+    def multiply(self, V: Array) -> Array:
+        """Multiply prices (h, k)."""
+        U = self.shares * (self.P @ V)
+        U -= self.shares * U.sum(axis=1, keepdims=True)
+        product: Array = self.P.T @ (self.weights[:, None] * U)
+        return product
+
+    def factors(self, A: Array) -> Array:
+        """Matrices B (k, h, m): ``B^T B = A^T H A`` for the block H of each cluster."""
+        diagonal = self.weights[:, None] * self.shares * (1 - self.shares)
+        H = np.array([(self.P * d[:, None]).T @ self.P for d in diagonal.T])
+        values, vectors = np.linalg.eigh(H)
+        roots = np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.transpose(0, 2, 1)
+        factors: Array = roots @ A
+        return factors
+
+
+@dataclass(frozen=True)
+class MixedRows:
+    """Costs of rows that are mixes of kinds: row i pays ``P[i] @ prices``."""
+
+    C: Array  # (n, k): of a unit
+    P: Array  # (n, h)
+    row_weights: Array  # (n,)
+
+    @classmethod
+    def of(cls, C: Array, P: Array, row_weights: Array, step: int = 1) -> MixedRows:
+        """Take every step-th row."""
+        if step == 1:
+            return cls(C, P, row_weights)
+        total, totals = row_weights.sum(), row_weights @ P
+        C, P = np.ascontiguousarray(C[::step]), np.ascontiguousarray(P[::step])
+        row_weights = row_weights[::step] * (total / row_weights[::step].sum())
+        # The kinds get their sums again, or no prices might bound their shares
+        # (calibration, Deville and Särndal 1992).
+        A = P * row_weights[:, None]
+        change = np.linalg.lstsq(P.T @ A, totals - A.sum(axis=0), rcond=None)[0]
+        return cls(C, P, row_weights * np.maximum(1 + P @ change, 0))
+
+    def minima(
+        self, prices: Array, temperature: float
+    ) -> tuple[float, Array, RowCurvature]:
+        """Sum of smoothed minima, its gradient (h, k), and minus its Hessian."""
+        temperature = max(temperature, TINY)
+        with single_blas_thread(), np.errstate(over="ignore"):
+            shares = priced_costs(self.C, self.P, prices)
+            values = shares.min(axis=1)
+            shares -= values[:, None]
+            shares /= -temperature
+            np.exp(shares, out=shares)
+            shares[shares < ROUNDING] = 0.0
+            sums = shares.sum(axis=1)
+            values -= temperature * np.log(sums)
+            shares /= sums[:, None]
+            counts = self.P.T @ (self.row_weights[:, None] * shares)
+        # A row with one share has no curvature.
+        active = np.flatnonzero(sums > 1)
+        weights = self.row_weights[active] / temperature
+        curvature = RowCurvature(self.P[active], shares[active], weights)
+        return float(self.row_weights @ values), counts, curvature
+
+
+def priced_costs(C: Array, P: Array, prices: Array) -> Array:
+    """Costs (n, k) of rows that are mixes `P` of kinds, with the prices (h, k)."""
+    costs: Array = P @ prices
+    costs += C
+    return costs
 
 
 class StageResult(NamedTuple):
@@ -127,7 +222,7 @@ class StageResult(NamedTuple):
 
 
 def _maximise_stage(
-    rows: CostRows,
+    rows: CostRows | MixedRows,
     A: Array,
     x: Array,
     temperature: float,
@@ -139,8 +234,8 @@ def _maximise_stage(
     `x` is the start, and `spread` how far apart the costs of a row are.
     """
 
-    def evaluate(x: Array) -> tuple[float, Array, Array]:
-        """Value, counts N and curvatures H of the smoothed minima."""
+    def evaluate(x: Array) -> tuple[float, Array, KindCurvature | RowCurvature]:
+        """Value, counts N and curvature H of the smoothed minima."""
         value, N, H = rows.minima(A @ x, temperature)
         return value - x.sum() + barrier * np.log(x).sum(), N, H
 
@@ -176,17 +271,25 @@ def maximise_dual(
     A: Array,
     start: DualSolution | None = None,
     row_weights: Array | None = None,
+    P: Array | None = None,
 ) -> DualSolution:
     """Maximise the lower bound to within `RELAXATION_GAP`, or as far as it goes.
 
     `C` (n, k), k > 1, are the costs of rows sorted by kind, `offsets` (c + 1,) where
     kinds begin, `A` (c, m) the bounds: ``A^T N <= 1`` in every column of N. `start` is
     the solution for costs that differ little. With `row_weights`, of mean 1, `C` is of
-    a unit.
+    a unit. With `P` (n, c) rows are mixes of kinds, in any order.
     """
     n, k = C.shape
+
+    def every(step: int) -> CostRows | MixedRows:
+        """Take every step-th row."""
+        if P is None or row_weights is None:
+            return CostRows.of(C, offsets, step, row_weights)
+        return MixedRows.of(C, P, row_weights, step)
+
     step = -(-n // MAX_SAMPLE_ROWS) if start is None else 1
-    rows, is_sample = CostRows.of(C, offsets, step, row_weights), step > 1
+    rows, is_sample = every(step), step > 1
     # Scales of prices: how far apart the clusters of a row are, and the two nearest.
     nearest = np.partition(rows.C, 1, axis=1)
     spread = float(np.mean(rows.C.max(axis=1) - nearest[:, 0]))
@@ -219,7 +322,7 @@ def maximise_dual(
         # It lacks rows of small clusters, whose prices are far off: one stage back.
         n_stages = int(loss > RELAXATION_GAP * bound and not stage.is_stuck)
         if is_sample and (stage.is_stuck or loss <= 10 * RELAXATION_GAP * bound):
-            rows = CostRows.of(C, offsets, row_weights=row_weights)
+            rows = every(1)
             is_sample, n_stages = False, -1
         temperature *= TEMPERATURE_FACTOR**n_stages
         barrier *= BARRIER_FACTOR**n_stages
@@ -235,7 +338,11 @@ def maximise_dual(
 
 
 def _newton_direction(
-    A: Array, H: Array, x: Array, gradient: Array, barrier: float
+    A: Array,
+    H: KindCurvature | RowCurvature,
+    x: Array,
+    gradient: Array,
+    barrier: float,
 ) -> Array:
     """Solve ``(A^T H A + barrier / x^2) d = gradient`` in units of the barrier.
 
@@ -246,17 +353,16 @@ def _newton_direction(
 
     def multiply(v: Array) -> Array:
         v = v.reshape(x.shape)
-        HAv = np.einsum("sab,sb->sa", H, A @ (scale * v))
-        product: Array = v + scale * (A.T @ HAv)
+        product: Array = v + scale * (A.T @ H.multiply(A @ (scale * v)))
         return product.ravel()
 
     # Inverses of 1 + B^T B for the clusters, by the smaller side of B.
-    B = np.sqrt(np.einsum("saa->as", H))[:, :, None] * A * scale.T[:, None, :]
+    B: Array = H.factors(A) * scale.T[:, None, :]
     Bt = B.transpose(0, 2, 1)
     if c < m:
-        inverses = np.eye(m) - Bt @ np.linalg.solve(np.eye(c) + B @ Bt, B)
+        inverses: Array = np.eye(m) - Bt @ np.linalg.solve(np.eye(c) + B @ Bt, B)
     else:
-        inverses = np.linalg.inv(np.eye(m) + Bt @ B)
+        inverses = np.asarray(np.linalg.inv(np.eye(m) + Bt @ B))
 
     def precondition(v: Array) -> Array:
         columns: Array = inverses @ v.reshape(x.shape).T[:, :, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,30 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._entries import (
     canonical,
+    check_sample_weight,
     equal_weight,
     validate_data,
 )
 from scalefair._groups import (
+    Attribute,
     GroupCodes,
+    as_list,
+    check_weights,
+    compared_attributes,
     encode_values,
+    known_codes,
+    known_groups,
+    squeeze_single,
 )
+from scalefair._membership import (
+    Membership,
+    check_group_probabilities,
+    check_one_of,
+)
+from scalefair._rounding import TINY
 from scalefair._user_warnings import warn_user
 from scalefair.cluster._neighbors import with_small_indices
-from scalefair.cluster._share_bounds import smallest_size
+from scalefair.cluster._share_bounds import is_mixed, smallest_size
 from scalefair.kernels import csr_is_symmetric
 from scalefair.metrics import balance_score
 
@@ -204,6 +218,88 @@ class FitProgress:
         )
 
 
+class RowGroups(NamedTuple):
+    """Groups of rows: a code for each attribute, or a probability of each group."""
+
+    attributes: list[tuple[str, NDArray[Any]]]  # name and groups
+    values: NDArray[Any]  # integers (n, n_attributes), or floats (n, n_groups)
+
+    @classmethod
+    def of(
+        cls,
+        sensitive_features: Any,
+        group_probabilities: Any,
+        n: int,
+        attributes: str,
+        sample_weight: Any = None,
+        *,
+        warn: bool = True,
+    ) -> tuple[RowGroups, NDArray[np.float64] | None]:
+        """Check groups or probabilities, and weights, which are returned."""
+        check_one_of(sensitive_features, group_probabilities)
+        if group_probabilities is None:
+            compared = compared_attributes(sensitive_features, n, attributes, warn=warn)
+            codes = np.column_stack([attribute.codes for attribute in compared])
+            named = [(attribute.name, attribute.groups) for attribute in compared]
+            return cls(named, codes), check_weights(sample_weight, compared)
+        groups, P = check_group_probabilities(group_probabilities, n)
+        weights = check_sample_weight(sample_weight, n)
+        Membership.of_probabilities(groups, P, weights)  # refuses groups without weight
+        if (P == 1).any(axis=1).all():  # nothing is uncertain
+            P = P.argmax(axis=1)[:, None]
+        return cls([("group_probabilities", groups)], P), weights
+
+    @property
+    def groups(self) -> Any:
+        """Groups of all attributes, as `groups_` of estimators."""
+        return squeeze_single([groups for _, groups in self.attributes])
+
+    def recoded(self, seen: Any) -> NDArray[Any]:
+        """Return the values by the groups `seen`, all attributes in one count."""
+        if len(self.attributes) == 1 and not isinstance(seen, list):
+            name, groups = self.attributes[0]
+            positions = [known_codes(groups, seen, subject=f"{name} has")]
+        else:
+            named = [Attribute(*attribute, None) for attribute in self.attributes]
+            positions = known_groups(named, seen)
+        if is_mixed(self.values):
+            P = np.zeros((len(self.values), len(seen)))
+            P[:, positions[0]] = self.values
+            return P
+        starts = np.cumsum([0, *map(len, as_list(seen)[:-1])])
+        pairs = zip(positions, self.values.T, strict=True)
+        codes: NDArray[Any] = np.column_stack([p[code] for p, code in pairs]) + starts
+        return codes
+
+    def select(self, kept: NDArray[np.bool_]) -> RowGroups:
+        """Return the kept rows, and their groups, at least two."""
+        if is_mixed(self.values):
+            ((name, groups),), P = self.attributes, self.values[kept]
+            occurs = P.any(axis=0)
+            _check_two(groups[occurs], name)
+            return RowGroups([(name, groups[occurs])], P[:, occurs])
+        columns = [
+            (name, *kept_groups(groups, codes, kept, name=name))
+            for (name, groups), codes in zip(
+                self.attributes, self.values.T, strict=True
+            )
+        ]
+        codes = np.column_stack([codes for _, _, codes in columns])
+        return RowGroups([(name, groups) for name, groups, _ in columns], codes)
+
+
+def sums_of_groups(table: NDArray[Any], stacked: NDArray[Any]) -> NDArray[Any]:
+    """Rows of a `table` (n_groups, k), summed over the groups of each row.
+
+    These are codes (n, n_attributes) or probabilities (n, n_groups).
+    """
+    if is_mixed(stacked):
+        sums: NDArray[Any] = stacked @ table
+    else:
+        sums = table[stacked].sum(axis=1)
+    return sums
+
+
 def relative_weights(
     weights: NDArray[np.float64] | None, kept: NDArray[Any]
 ) -> NDArray[np.float64] | None:
@@ -232,30 +328,51 @@ def kept_groups(
     """Find the groups of the kept nodes, at least two, and the code of each node."""
     present, codes = encode_values(codes[kept], name="sensitive_features")
     groups = groups[present]
+    _check_two(groups, name)
+    return groups, codes
+
+
+def _check_two(groups: NDArray[Any], name: str) -> None:
+    """Refuse fewer than two groups."""
     if groups.size < 2:
         raise ValueError(
             f"{name} has fewer than two groups among the clustered nodes "
             f"(only {groups.tolist()[0]!r}): fairness compares groups. For one group "
             "use sklearn.cluster.SpectralClustering."
         )
-    return groups, codes
 
 
 def cluster_balances(
-    codes: NDArray[np.int64],
+    groups: NDArray[Any],
     labels: NDArray[np.integer] | None = None,
     weights: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Balance of each cluster, or of all rows: a row for each column of codes."""
-    labels = np.zeros(len(codes), np.int32) if labels is None else labels
+    """Balance of each cluster, or of all rows: a row for each column of codes.
+
+    Of probabilities that of expected counts: one row, 0 where no group is known.
+    """
+    labels = np.zeros(len(groups), np.int32) if labels is None else labels
+    if is_mixed(groups):
+        P = groups if weights is None else groups * weights[:, None]
+        counts = np.array([P[labels == c].sum(axis=0) for c in np.unique(labels)])
+        largest = np.maximum(counts.max(axis=1), TINY)
+        balances: NDArray[np.float64] = (counts.min(axis=1) / largest)[None]
+        return balances
     return np.array(
         [
             balance_score(
                 labels, sensitive_features=column, average=None, sample_weight=weights
             )
-            for column in codes.T.view(GroupCodes)
+            for column in groups.T.view(GroupCodes)
         ]
     )
+
+
+def _smallest_counts(groups: NDArray[Any]) -> NDArray[Any]:
+    """Rows of the smallest group of each attribute, (n_attributes, 1)."""
+    if is_mixed(groups):
+        return np.array([[groups.sum(axis=0).min()]])
+    return np.array([[np.bincount(codes).min()] for codes in groups.T])
 
 
 def suboperator(W: LinearOperator, kept: NDArray[np.bool_]) -> LinearOperator:
@@ -364,18 +481,19 @@ def warn_of_sizes(
 
 def warn_of_balance(
     labels: NDArray[np.integer],
-    codes: NDArray[np.int64],
+    groups: NDArray[Any],
     balance: NDArray[np.float64],
     weights: NDArray[np.float64] | None = None,
 ) -> None:
     """Warn of the least fair cluster that chance should have made fair.
 
-    `codes` has a column for each attribute, `balance` a row of the clusters' balances.
+    `groups` are codes (n, n_attributes) or probabilities, `balance` has a row of the
+    clusters' balances for each attribute.
     """
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
-    population = cluster_balances(codes, weights=weights)
-    shares = np.array([[np.bincount(x).min()] for x in codes.T]) / labels.size
+    population = cluster_balances(groups, weights=weights)
+    shares = _smallest_counts(groups) / labels.size
     is_expected = sizes * shares >= MIN_EXPECTED_COUNT
     relative_balance = np.where(is_expected, balance / population, np.inf)
     worst = np.unravel_index(relative_balance.argmin(), relative_balance.shape)

@@ -16,24 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._entries import validate_data
-from scalefair._groups import (
-    check_compared,
-    check_weights,
-    combinations,
-    compared_attributes,
-    fitted_groups,
-)
+from scalefair._groups import Attribute, check_compared, combinations
 from scalefair._random_state import check_random_state
-from scalefair.cluster._base import (
-    cluster_balances,
-    relative_weights,
-)
+from scalefair.cluster._base import RowGroups, cluster_balances, relative_weights
 from scalefair.cluster._fair_assignment import (
     FairAssignment,
     assign_rows,
     squared_distances,
 )
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
+from scalefair.cluster._share_bounds import is_mixed
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -47,13 +39,13 @@ class KMeansRows(NamedTuple):
     """Rows, the codes of their groups, and their weights in units of the mean."""
 
     X: Array
-    codes: Ints  # (n, n_attributes)
+    groups: NDArray[Any]  # codes (n, n_attributes) or probabilities (n, h)
     weights: Array | None  # None: all equal
 
     def select(self, rows: NDArray[Any], weights: Array | None) -> KMeansRows:
         """Select rows, of weights > 0."""
         weights = relative_weights(weights, rows)
-        return KMeansRows(self.X[rows], self.codes[rows], weights)
+        return KMeansRows(self.X[rows], self.groups[rows], weights)
 
     def means(self, labels: NDArray[np.integer]) -> Array:
         """Means of the clusters."""
@@ -63,7 +55,7 @@ class KMeansRows(NamedTuple):
 
     def balances(self, labels: NDArray[np.integer] | None = None) -> Array:
         """Balances of the clusters, or of all rows, by attributes."""
-        return cluster_balances(self.codes, labels, self.weights)
+        return cluster_balances(self.groups, labels, self.weights)
 
     def inertia(self, labels: NDArray[np.integer]) -> float:
         """Cost of the clusters."""
@@ -186,7 +178,8 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         X: ArrayLike,
         y: Any = None,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> FairKMeans:
         """Cluster rows.
@@ -196,8 +189,10 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         X : array-like of shape (n, n_features)
             Rows.
         %(y_ignored)s
-        sensitive_features : array-like of shape (n,) or (n, k)
+        sensitive_features : array-like of shape (n,) or (n, k), default=None
             Group of each row, at least two; of k columns see `attributes`.
+        %(group_probabilities)s
+            Bounds and balances are those of expected counts.
         sample_weight : array-like of shape (n,), default=None
             How many rows each one stands for, >= 0, not all 0 in a group. Means, cost
             and shares are weighted, and bounds hold as in `fair_assignment`, up to a
@@ -211,18 +206,21 @@ class FairKMeans(ClusterMixin, BaseEstimator):
 
         Raises
         ------
+        TypeError
+            Unless there are either groups or probabilities.
         ValueError
             If an argument does not fit, there are fewer rows with weight than
             clusters, or `min_balance` is above the balance of the population.
         """
         checked: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         n, k = len(checked), self.n_clusters
-        compared = compared_attributes(sensitive_features, n, self.attributes)
+        groups, weights = RowGroups.of(
+            sensitive_features, group_probabilities, n, self.attributes, sample_weight
+        )
+        compared = [Attribute(*attribute, None) for attribute in groups.attributes]
         check_compared(compared, "sklearn.cluster.KMeans")
-        self.groups_ = fitted_groups(compared)
-        codes = np.column_stack([attribute.codes for attribute in compared])
-        weights = check_weights(sample_weight, compared)
-        rows = KMeansRows(checked, codes, None)
+        self.groups_ = groups.groups
+        rows = KMeansRows(checked, groups.values, None)
         if weights is not None:
             counted = weights > 0
             rows = rows.select(counted, weights)
@@ -245,7 +243,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         exact = assign_rows(
             rows.X,
             rows.means(settled.labels),
-            rows.codes,
+            rows.groups,
             self.balance_tolerance,
             rows.weights,
             ratio=ratio,
@@ -294,11 +292,14 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         self, rows: KMeansRows, ratio: float, rng: np.random.RandomState
     ) -> tuple[Array, FairAssignment]:
         """Return centres and assignment of the best start, on a sample of the rows."""
-        n, k, codes = len(rows.X), self.n_clusters, rows.codes
-        # Step 1: a sample, with rows of all combinations of groups.
+        n, k, groups = len(rows.X), self.n_clusters, rows.groups
+        # Step 1: a sample, with rows of all combinations of groups, or likely ones.
         size = START_SAMPLE_ROWS * max(k, 25) // 25
         if n > size:
-            first, _ = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
+            if is_mixed(groups):
+                first = groups.argmax(axis=0)
+            else:
+                first, _ = combinations([*groups.T], (groups.max(axis=0) + 1).tolist())
             sample = np.union1d(first, rng.choice(n, size, replace=False))
             # Groups may be a little rarer in the sample: its ratio is then lower, too.
             drawn_rows = rows.select(sample, rows.weights)
@@ -306,7 +307,8 @@ class FairKMeans(ClusterMixin, BaseEstimator):
             ratio *= min(1.0, relative.min())
             rows = drawn_rows
         # Step 2: k-means of all rows, and k-means++ among the largest group.
-        X, first_codes, weights = rows.X, rows.codes[:, 0], rows.weights
+        X, groups, weights = rows.X, rows.groups, rows.weights
+        first_codes = groups.argmax(axis=1) if is_mixed(groups) else groups[:, 0]
         largest = first_codes == np.bincount(first_codes, weights).argmax()
         if largest.sum() < k:
             largest[:] = True
@@ -340,7 +342,7 @@ class FairKMeans(ClusterMixin, BaseEstimator):
         assign = partial(
             assign_rows,
             rows.X,
-            codes=rows.codes,
+            groups=rows.groups,
             tolerance=self.balance_tolerance,
             weights=rows.weights,
             ratio=ratio,

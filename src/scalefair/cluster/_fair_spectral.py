@@ -16,21 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import CallbackSupportMixin, fit_context, with_callbacks
 from scalefair._docs import documented
 from scalefair._entries import graph_as_matrix
-from scalefair._groups import (
-    Attribute,
-    check_weights,
-    compared_attributes,
-    fitted_groups,
-)
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
 from scalefair.cluster._base import (
     TEXTS,
     FitProgress,
     GraphClustering,
+    RowGroups,
     check_square,
     cluster_balances,
-    kept_groups,
     refuse_negative,
     submatrix,
     warn_of_balance,
@@ -41,7 +35,7 @@ from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding
 from scalefair.cluster._new_nodes import NystroemExtension, predict_labels
 from scalefair.cluster._node_affinity import normalized_affinity
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
-from scalefair.cluster._share_bounds import smallest_size
+from scalefair.cluster._share_bounds import is_mixed, smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
 from scalefair.operators import PartitionedMatrix
 from scalefair.streaming import PartitionedRows, is_partitioned
@@ -146,7 +140,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         population, up to one node, for ``assign_labels="fair"``.
     refine : bool, default=True
         Whether fair labels of a stored graph are refined by `refine_partition`, which
-        lowers the normalised cut and keeps the shares within the tolerance.
+        lowers the normalised cut and keeps the shares within the tolerance. Not those
+        of `group_probabilities`: their cut stays higher.
     %(connected_components)s
         All else than stored graphs is taken as connected, and so is every graph with
         `regularization`, but for ``"largest"``.
@@ -316,10 +311,11 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         W: Any,
         y: Any = None,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> FairSpectralClustering:
-        """Cluster the nodes of a graph, or rows of features.
+        r"""Cluster the nodes of a graph, or rows of features.
 
         Parameters
         ----------
@@ -330,10 +326,13 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             undirected graph of NetworkX or igraph, weighted by "weight" if its edges
             have that. With another `affinity` than ``"precomputed"`` rows of features.
         %(y_ignored)s
-        sensitive_features : array-like of shape (n,) or (n, k)
+        sensitive_features : array-like of shape (n,) or (n, k), default=None
             Group of each node, at least two: numbers, strings or booleans; of k columns
             see `attributes`. A Dask array, series or data frame, too. For a graph of
             NetworkX also a dict of nodes.
+        %(group_probabilities)s
+            F is :math:`D^{-1/2} (P - \rho z^T)`, :math:`\rho` 1 where something is
+            known; expected shares are bounded, and nothing is refined.
         sample_weight : array-like of shape (n,), default=None
             How many nodes each one stands for, >= 0, not all 0 in a group: so many
             copies, which keep its ties and are tied to each other as it is to itself.
@@ -349,6 +348,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
 
         Raises
         ------
+        TypeError
+            Unless there are either groups or probabilities.
         %(bad_graph)s
             If `neighbors` is given with an affinity that has no use for it, or a
             graph of distances has fewer neighbours than `n_neighbors`.
@@ -368,21 +369,21 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         if self.affinity == "precomputed":
             W, sensitive_features = graph_as_matrix(W, sensitive_features)
         W = self._check_input(W)
-        compared = compared_attributes(sensitive_features, W.shape[0], self.attributes)
-        weights = check_weights(sample_weight, compared)
+        node_groups, weights = RowGroups.of(
+            sensitive_features,
+            group_probabilities,
+            W.shape[0],
+            self.attributes,
+            sample_weight,
+        )
         rng = check_random_state(self.random_state)
         # Step 1: M for the clustered nodes (`kept`, a mask of all nodes), and their
         # groups, renumbered: nodes left out may have been all of a group.
         with progress.task("affinity"):
             normalized, kept = normalized_affinity(self, W, rng, weights)
-        compared = [
-            Attribute(name, *kept_groups(groups, codes, kept, name=name))
-            for name, groups, codes in compared
-        ]
-        self.groups_ = fitted_groups(compared)
-        codes = compared[0].codes
-        if len(compared) > 1:
-            codes = np.column_stack([attribute.codes for attribute in compared])
+        node_groups = node_groups.select(kept)
+        self.groups_, groups = node_groups.groups, node_groups.values
+        codes = groups[:, 0] if groups.shape[1] == 1 else groups
         problem = FairProblem(normalized, codes, self.n_clusters)
         self._check_n_clusters(problem)
         # Step 2: the fair embedding H, (n_kept, n_clusters).
@@ -414,8 +415,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 problem, H, kept, centres, clusters, prices
             )
         # Step 5: balance of each attribute (row) in each cluster (column).
-        codes = codes.reshape(problem.n, -1)
-        balance = cluster_balances(codes, labels, problem.weights)
+        balance = cluster_balances(groups, labels, problem.weights)
         self.balance_ = balance.min(axis=0)
         self.minimum_balance_ = float(balance.min())
         warn_of_sizes(labels, self.n_clusters, self.regularization, problem.weights)
@@ -423,12 +423,16 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         # convergence, which has its own warning, and not by "admm".
         is_fair_embedding = self.converged_ and self.solver_ != "admm"
         if self.assign_labels == "kmeans" and is_fair_embedding:
-            warn_of_balance(labels, codes, balance, problem.weights)
+            warn_of_balance(labels, groups, balance, problem.weights)
         progress.close()
         return self
 
     def predict(
-        self, W: Any, *, sensitive_features: ArrayLike | None = None
+        self,
+        W: Any,
+        *,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
     ) -> NDArray[np.int32]:
         """Clusters of new nodes, or new rows, without another fit.
 
@@ -455,6 +459,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             Group of each new node, one of `groups_`. None, for
             ``assign_labels="kmeans"`` only: not known, and the part of the constraint
             is its mean over the population, which is 0.
+        group_probabilities : array-like of shape (m, n_groups), default=None
+            In place of these, the probabilities of the groups, as in `fit`; a column
+            that is 0 for all new nodes is left out.
 
         Returns
         -------
@@ -489,7 +496,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         1.0
         """
         check_is_fitted(self)
-        return predict_labels(self, self._validate(W, reset=False), sensitive_features)
+        W = self._validate(W, reset=False)
+        return predict_labels(self, W, sensitive_features, group_probabilities)
 
     def _check_input(self, W: Any) -> Any:
         """Check a matrix, or take a graph in parts, as an operator."""
@@ -541,24 +549,25 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             return labels, centres, np.unique(labels), None
         # Step 2: the fair assignment to the centres. Regularisation is there to avoid
         # tiny clusters: with it the assignment makes none either.
-        k, codes = len(centres), problem.group_codes.reshape(problem.n, -1)
+        k, groups = len(centres), problem.groups.reshape(problem.n, -1)
         min_size = 1 if problem.affinity.tau == 0 else smallest_size(problem.n, k)
         self.assignment_ = assign_rows(
             rows,
             centres,
-            codes,
+            groups,
             self.balance_tolerance,
             weights,
             min_size,
             row_weights=problem.weights,
         )
         labels = self.assignment_.labels
-        # Step 3: refinement, which needs the entries of the graph.
-        if self.refine and sparse.issparse(self.affinity_matrix_):
+        # Step 3: refinement, which needs the entries of the graph, and codes.
+        is_stored = sparse.issparse(self.affinity_matrix_)
+        if self.refine and is_stored and not is_mixed(groups):
             self.refinement_ = refine_labels(
                 submatrix(self.affinity_matrix_, kept),
                 labels,
-                codes,
+                groups,
                 self.balance_tolerance,
                 self.regularization,
                 rng,

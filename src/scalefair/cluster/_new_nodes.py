@@ -9,7 +9,7 @@ A node of the fit gets its own row, to the solver's residual.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,17 +19,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._entries import canonical, ignore_fp_warnings
-from scalefair._groups import compared_attributes, known_groups
 from scalefair._rounding import ROUNDING, TINY
-from scalefair.cluster._base import refuse_negative
+from scalefair.cluster._base import RowGroups, refuse_negative, sums_of_groups
 from scalefair.cluster._fair_assignment import squared_distances
 from scalefair.cluster._kmeans import unit_rows
 from scalefair.cluster._neighbors import new_neighbors, stored_neighbors
+from scalefair.cluster._share_bounds import is_mixed
 from scalefair.cluster._solvers import FairProblem
 from scalefair.kernels import block_gram
 
 Array = NDArray[np.float64]
-Codes = Sequence[NDArray[np.int64]]  # of each attribute, the group of each node
+# Codes (m, n_attributes) that count through the groups of all attributes, or
+# probabilities (m, n_groups); None if nothing is known.
+Groups = NDArray[Any] | None
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class NystroemExtension:
     scale: Array  # (n,): d^{-1/2}, with weights (w / d)^{1/2}; 0 for nodes left out
     weights: Array | None  # (n,): of the nodes; None: all 1
     tau: float  # what the regularisation adds to every degree
-    shifts: list[Array]  # of each attribute (n_groups, k): parts of d^{1/2} Q Q^T M H
+    shifts: Array  # (h, k): parts of d^{1/2} Q Q^T M H, of groups of all attributes
     centres: Array  # (c, k)
     clusters: NDArray[np.integer]  # (c,): the labels of the centres
     prices: Array | None  # (h, c): of the groups of all attributes; for fair labels
@@ -61,13 +63,15 @@ class NystroemExtension:
         MQ = np.ascontiguousarray(problem.affinity @ Q)
         S: Any = np.linalg.lstsq(block_gram(Q, F), block_gram(MQ, H), rcond=None)[0]
         # Step 2: row i of F S is a sum over the attributes of d_i^{-1/2} (S_g - z^T S),
-        # g the group of node i and z the shares of the groups.
-        shifts: list[Array] = []
-        stop = 0
-        for codes in problem.group_codes.reshape(problem.n, -1).T:
-            start, stop = stop, stop + int(codes.max()) + 1
-            shares = problem.shares[start:stop]
-            shifts.append(np.asarray(S[start:stop] - shares @ S[start:stop]))
+        # g the group of node i and z the shares of the groups; of probabilities it is
+        # the mean over the groups.
+        sizes = [S.shape[0]]
+        if not is_mixed(problem.groups):
+            sizes = (problem.groups.reshape(problem.n, -1).max(axis=0) + 1).tolist()
+        shifts, stop = np.array(S), 0
+        for size in sizes:
+            start, stop = stop, stop + size
+            shifts[start:stop] -= problem.shares[start:stop] @ S[start:stop]
         # Step 3: scales and weights of all nodes, zero for those left out.
         scale, weights = np.zeros(kept.size), None
         scale[kept] = problem.affinity.inv_sqrt_degrees
@@ -82,7 +86,7 @@ class NystroemExtension:
         multiply: Callable[[Array], Array],
         H: Array,
         eigenvalues: Array,
-        codes: Codes,
+        groups: Groups,
     ) -> tuple[Array, Array]:
         """Rows (m, k) of new nodes as k-means takes them, and their sums of weights.
 
@@ -95,9 +99,9 @@ class NystroemExtension:
             sums = multiply(np.column_stack([R, node_weights]))
             rows, weights = sums[:, :-1], sums[:, -1]
             rows = rows + (self.tau / node_weights.sum()) * R.sum(axis=0)
-            # Without codes the shift is its mean over the population, which is 0.
-            for shift, groups in zip(self.shifts, codes, strict=False):
-                rows -= shift[groups]
+            # Without groups the shift is its mean over the population, which is 0.
+            if groups is not None:
+                rows -= sums_of_groups(self.shifts, groups)
             degrees = np.where(weights + self.tau > 0, weights + self.tau, 1)
             rows /= degrees[:, None] * eigenvalues
         if not np.isfinite(rows).all():
@@ -107,10 +111,10 @@ class NystroemExtension:
             )
         return (unit_rows(rows) if self.tau > 0 else rows), weights
 
-    def assign(self, rows: Array, weights: Array, codes: Codes) -> NDArray[np.int32]:
+    def assign(self, rows: Array, weights: Array, groups: Groups) -> NDArray[np.int32]:
         """Labels of the nearest centres, at the prices of the fair assignment."""
         costs = squared_distances(rows, self.centres)
-        if self.prices is not None:
+        if self.prices is not None and groups is not None:
             # k-means of unit rows (tau > 0) weighs squared distances by the degrees,
             # relative to their mean: so do the costs that prices are added to.
             if self.tau > 0:
@@ -119,16 +123,16 @@ class NystroemExtension:
                 if self.weights is not None:
                     degrees *= self.weights[is_kept] ** 2
                 costs *= ((weights + self.tau) / np.mean(degrees))[:, None]
-            start = 0
-            for groups, shift in zip(codes, self.shifts, strict=True):
-                costs += self.prices[start + groups]
-                start += len(shift)
+            costs += sums_of_groups(self.prices, groups)
         labels: NDArray[np.int32] = self.clusters[costs.argmin(axis=1)].astype(np.int32)
         return labels
 
 
 def predict_labels(
-    model: Any, X: Any, sensitive_features: ArrayLike | None
+    model: Any,
+    X: Any,
+    sensitive_features: ArrayLike | None,
+    group_probabilities: ArrayLike | None = None,
 ) -> NDArray[np.int32]:
     """Clusters of new nodes by a fitted `FairSpectralClustering`; X is checked."""
     extension: NystroemExtension | None = model._extension
@@ -150,11 +154,13 @@ def predict_labels(
             "n_clusters."
         )
     # Step 2: rows of the embedding, and the centres of least cost.
-    codes = _encode_new_groups(model, sensitive_features, X.shape[0])
-    rows, weights = extension.embed(
-        new_affinity(model, X), model.embedding_, eigenvalues, codes
+    groups = _encode_new_groups(
+        model, sensitive_features, group_probabilities, X.shape[0]
     )
-    labels = extension.assign(rows, weights, codes)
+    rows, weights = extension.embed(
+        new_affinity(model, X), model.embedding_, eigenvalues, groups
+    )
+    labels = extension.assign(rows, weights, groups)
     # Step 3: isolated nodes. The regularisation links all nodes; but if only the
     # largest component is clustered, nodes without weights to it are not part of it.
     if model.connected_components != "largest":
@@ -186,20 +192,19 @@ def new_affinity(model: Any, X: Any) -> Callable[[Array], Array]:
     return lambda block: np.asarray(W @ block)
 
 
-def _encode_new_groups(model: Any, sensitive_features: Any, n: int) -> Codes:
-    """Group of each new node, for each attribute; an empty list if none are passed."""
-    if sensitive_features is not None:
-        compared = compared_attributes(
-            sensitive_features, n, model.attributes, warn=False
-        )
-        positions = known_groups(compared, model.groups_)
-        return [
-            position[attribute.codes]
-            for position, attribute in zip(positions, compared, strict=True)
-        ]
-    if model.assignment_ is not None:
-        raise ValueError(
-            'Labels of assign_labels="fair" depend on groups: pass '
-            "sensitive_features, the group of each new node."
-        )
-    return []
+def _encode_new_groups(
+    model: Any, sensitive_features: Any, group_probabilities: Any, n: int
+) -> Groups:
+    """Return groups of new nodes as those that `fit` saw; None if none are passed."""
+    if sensitive_features is None and group_probabilities is None:
+        if model.assignment_ is not None:
+            raise ValueError(
+                'Labels of assign_labels="fair" depend on groups: pass '
+                "sensitive_features, the group of each new node, or "
+                "group_probabilities."
+            )
+        return None
+    new, _ = RowGroups.of(
+        sensitive_features, group_probabilities, n, model.attributes, warn=False
+    )
+    return new.recoded(model.groups_)

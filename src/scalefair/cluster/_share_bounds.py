@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.linalg import block_diag
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from scalefair._groups import combinations
+from scalefair._membership import cell_members, number_cells
 from scalefair._rounding import ROUNDING
 
 Array = NDArray[np.float64]
@@ -28,6 +28,11 @@ MILP_MARGIN = 1e-5
 def smallest_size(n: int, k: int) -> int:
     """Size below which a cluster of n nodes in k is tiny: a tenth of the average."""
     return max(1, math.ceil(0.1 * n / k))
+
+
+def is_mixed(groups: NDArray[Any]) -> bool:
+    """Whether groups of rows are probabilities (n, h), not codes (n, n_attributes)."""
+    return groups.dtype.kind == "f"
 
 
 def check_number(value: Any, name: str) -> float:
@@ -46,7 +51,8 @@ class ShareBounds:
     groups, and the bounds are on sums of their counts. With a ratio there are bounds
     ``ratio * N_sl <= N_tl`` as well, for any two groups of an attribute; of two groups
     in all that is a bound on shares. Weighted rows are not rounded: the weight of a
-    group may be one row of average weight beyond its share.
+    group may be one row of average weight beyond its share. So it is for rows that are
+    of groups with probabilities: they are mixes of kinds, which are the groups.
     """
 
     sizes: NDArray[Any]  # (c,): rows of each kind, whole, or their weights
@@ -58,29 +64,32 @@ class ShareBounds:
     @classmethod
     def of(
         cls,
-        codes: Ints,
+        groups: NDArray[Any],
         tolerance: float,
         ratio: float = 0.0,
         row_weights: Array | None = None,
     ) -> tuple[ShareBounds, Ints]:
-        """Bounds for rows with groups `codes` (n, n_attributes), and their kinds.
+        """Bounds for rows with `groups`, and their kinds; 0 for mixes of kinds.
 
-        `row_weights` have a mean of 1.
+        The groups are codes (n, n_attributes), or probabilities (n, h). `row_weights`
+        have a mean of 1.
         """
-        first, kinds = combinations([*codes.T], (codes.max(axis=0) + 1).tolist())
-        # Groups of all attributes, one after the other.
-        starts = np.append(0, np.cumsum(codes.max(axis=0) + 1))
-        groups = codes[first] + starts[:-1]
-        members = np.zeros((starts[-1], len(groups)), np.int64)
-        members[groups.T, np.arange(len(groups))] = 1
-        pairs = np.zeros((0, starts[-1]))
-        if ratio > 0 and starts[-1] > 2:
+        if is_mixed(groups):
+            n_groups, kinds = [groups.shape[1]], np.zeros(len(groups), np.int64)
+            members = np.eye(groups.shape[1], dtype=np.int64)
+            sizes = groups.sum(axis=0) if row_weights is None else row_weights @ groups
+        else:
+            n_groups = (groups.max(axis=0) + 1).tolist()
+            kinds, groups_of_kinds = number_cells([*groups.T], n_groups)
+            members = cell_members(groups_of_kinds, n_groups)
+            sizes = np.bincount(kinds, row_weights)
+        pairs = np.zeros((0, len(members)))
+        if ratio > 0 and len(members) > 2:
             blocks = []
-            for h in np.diff(starts):
+            for h in n_groups:
                 s, t = np.nonzero(~np.eye(h, dtype=bool))
                 blocks.append(ratio * np.eye(h)[s] - np.eye(h)[t])
             pairs = block_diag(*blocks)
-        sizes = np.bincount(kinds, row_weights)
         return cls(sizes, members, tolerance, ratio, pairs), kinds
 
     @property
@@ -141,9 +150,10 @@ class ShareBounds:
 
     def rounded(self, counts: NDArray[Any]) -> NDArray[np.bool_]:
         """Where counts are within the bounds, but the share beyond its limits."""
-        shares = self.members @ counts / counts.sum(axis=0)
+        group_counts, sizes = self.members @ counts, counts.sum(axis=0)
         low, high = self.lower[:, None] - ROUNDING, self.upper[:, None] + ROUNDING
-        result: NDArray[np.bool_] = (shares < low) | (shares > high)
+        result: NDArray[np.bool_] = group_counts < low * sizes
+        result |= group_counts > high * sizes
         return result
 
     @property

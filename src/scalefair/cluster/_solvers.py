@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._groups import combinations
 from scalefair._user_warnings import warn_user
+from scalefair.cluster._share_bounds import is_mixed
 from scalefair.kernels import block_gram, block_rotate, leading_eigh, long_blas_call
 from scalefair.linalg import (
     EigenResult,
@@ -55,28 +56,43 @@ class FairProblem:
     """Maximise Tr(H' M H) with H'H = I_k, F'H = 0; M the normalised affinity."""
 
     affinity: Any  # M, in float64, with its degrees
-    group_codes: NDArray[np.int64]  # (n,) or (n, n_attributes); every group occurs
+    # Codes (n,) or (n, n_attributes), or probabilities (n, h); every group occurs.
+    groups: NDArray[Any]
     k: int
 
     @property
     def n(self) -> int:
         """Number of nodes."""
-        return len(self.group_codes)
+        return len(self.groups)
 
     @cached_property
     def F(self) -> Array:
         r""":math:`F = D^{-1/2} (G - 1 z^T)`, n x h, G the indicator of the groups.
 
         With weights :math:`D^{-1/2}` is that of the affinity, and shares are weighted.
+        Of probabilities P it is :math:`D^{-1/2} (P - \rho z^T)`; :math:`\rho` is 1, and
+        0 for nodes of which no group is known: they are in no share.
         """
-        G = indicator(self.group_codes.reshape(self.n, -1))
-        F: Array = (G - self.shares) * self.affinity.inv_sqrt_degrees[:, None]
+        G, z = self.members, self.shares[None, :]
+        if is_mixed(self.groups):
+            z = G.any(axis=1, keepdims=True) * z
+        F: Array = (G - z) * self.affinity.inv_sqrt_degrees[:, None]
         return F
+
+    @property
+    def members(self) -> NDArray[Any]:
+        """Indicator G (n, h) of the groups of all attributes, or probabilities."""
+        if is_mixed(self.groups):
+            return self.groups
+        return indicator(self.groups.reshape(self.n, -1))
 
     @cached_property
     def shares(self) -> Array:
         """Shares z of the groups of all attributes, (h,)."""
-        G, weights = indicator(self.group_codes.reshape(self.n, -1)), self.weights
+        G, weights = self.members, self.weights
+        if is_mixed(G) and not G.any(axis=1).all():  # among nodes of known groups
+            known = G.any(axis=1)
+            G, weights = G[known], None if weights is None else weights[known]
         z: Array = G.mean(axis=0) if weights is None else weights @ G / weights.sum()
         return z
 
@@ -91,8 +107,11 @@ class FairProblem:
         """Orthonormal basis of the span of F, n x (h - 1) or less."""
         # The columns of one attribute add up to zero; all but one are independent.
         columns: Any = slice(-1)
-        if self.group_codes.ndim > 1:
-            columns = independent_groups(self.group_codes)
+        if is_mixed(self.groups):
+            largest = float(np.linalg.norm(self.affinity.inv_sqrt_degrees))
+            columns = _independent(self.F, largest)
+        elif self.groups.ndim > 1:
+            columns = independent_groups(self.groups)
         return np.linalg.qr(self.F[:, columns])[0]
 
     def violation(self, H: Array) -> float:
@@ -112,9 +131,15 @@ def independent_groups(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     whatever their sizes and degrees: few rows of zeros and ones, well conditioned.
     """
     G = indicator(codes[combinations([*codes.T], (codes.max(axis=0) + 1).tolist())[0]])
-    R, order = qr(G - G.mean(axis=0), mode="r", pivoting=True)
+    F = G - G.mean(axis=0)
+    return _independent(F, float(np.linalg.norm(F, axis=0).max()))
+
+
+def _independent(F: Array, largest: float) -> NDArray[np.int64]:
+    """Find columns that are a basis of the span of all; `largest` is a norm of some."""
+    R, order = qr(F, mode="r", pivoting=True)
     pivots = np.abs(np.diagonal(R))
-    return np.sort(order[: int((pivots > 1e-9 * pivots[0]).sum())])
+    return np.sort(order[: int((pivots > 1e-9 * largest).sum())])
 
 
 @dataclass(frozen=True)

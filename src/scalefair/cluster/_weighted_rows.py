@@ -1,4 +1,4 @@
-"""Whole rows of different weights, assigned by the prices of a dual."""
+"""Whole rows, of different weights or of mixed groups, assigned by a dual's prices."""
 
 from __future__ import annotations
 
@@ -23,25 +23,19 @@ def round_weighted(
     shares: the other half is left for rounding. Its prices are of use for a whole row,
     too, as a lower bound.
     """
-    bounds, weights = problem.bounds, problem.row_weights
+    bounds, weights, P = problem.bounds, problem.row_weights, problem.P
     values = problem.best_columns(dual.prices)[1]
     lower_bound = float(weights @ values - 2 * dual.multipliers.sum())
     # The heaviest rows come first, so that light ones even out the sums.
     sets = np.nonzero(bounds.members.T)[1].reshape(-1, bounds.n_attributes)
-    order, labels = (
-        np.argsort(-weights, kind="stable"),
-        np.empty(len(weights), np.int64),
-    )
+    # Mixed rows are of all groups, each by its probability.
+    sets = sets[problem.kinds] if P is None else np.tile(sets.T, (len(P), 1))
+    order, labels = np.argsort(-weights, kind="stable"), problem.C.argmin(axis=1)
+    if P is not None:  # rows of no group pay no prices
+        order = order[P[order].any(axis=1)]
     interior = 2 * bounds.group_constraints @ dual.interior
-    round_minima(
-        problem.C,
-        weights,
-        sets[problem.kinds],
-        interior,
-        dual.temperature,
-        order,
-        labels,
-    )
+    temperature = dual.temperature
+    round_minima(problem.C, weights, sets, interior, temperature, order, labels, P)
     _fill(problem, labels)
     prices = 2 * bounds.group_constraints @ dual.multipliers
     message = "Lower bound from a dual, whose shares of weighted rows are rounded."
@@ -49,9 +43,17 @@ def round_weighted(
 
 
 def _fill(problem: Any, labels: Ints) -> None:
-    """Bring the cheapest rows of each kind to clusters that are too small."""
-    min_size, counts = problem.min_size, problem.count(labels)
-    sizes, kind_sizes = problem.sizes(labels), problem.bounds.sizes
+    """Bring the cheapest rows of each kind to clusters that are too small.
+
+    Rows of mixed kinds are all alike.
+    """
+    min_size, sizes = problem.min_size, problem.sizes(labels)
+    if sizes.min() >= min_size:
+        return
+    k, c = problem.C.shape[1], len(problem.offsets) - 1
+    cells = problem.kinds * k + labels
+    counts = np.bincount(cells, problem.row_weights, c * k).reshape(c, k)
+    kind_sizes = counts.sum(axis=1)
     needed = kind_sizes / kind_sizes.sum() * min_size
     for j in np.flatnonzero(sizes < min_size):
         costs = problem.C[:, j] - problem.C[np.arange(len(labels)), labels]

@@ -121,24 +121,28 @@ def round_minima(
     temperature: float,
     order: IntArray,
     labels: IntArray,
+    parts: Float64Array | None = None,
 ) -> None:
     """Give each row one column, with sums near those of the smoothed minima.
 
-    Error diffusion. A row belongs to `sets` (n, m) and pays the sum of their `prices`
-    (h, k), at which it has shares of the columns (`smoothed_minima`). The deficit of a
-    set in a column is the sum of its shares so far minus the rows given. In their
-    `order`, each row goes to the column with the largest deficit, summed over its sets:
-    deficits stay below a few rows. Overwrites `labels`.
+    Error diffusion. A row belongs to `sets` (n, m), to each as a whole or by its
+    `parts` (n, m), and pays the sum of their `prices` (h, k), at which it has shares of
+    the columns (`smoothed_minima`). The deficit of a set in a column is the sum of its
+    shares so far minus the rows given. In their `order`, each row goes to the column
+    with the largest deficit, summed over its sets: deficits stay below a few rows.
+    Overwrites `labels`.
     """
-    k = C.shape[1]
+    k, part = C.shape[1], 1.0
     deficits, shares = np.zeros(prices.shape), np.empty(k)
     for i in order:
         # Step 1: the shares, up to the factor `total`, from the costs.
         minimum, total = np.inf, 0.0
         for j in range(k):
             shares[j] = C[i, j]
-            for s in sets[i]:
-                shares[j] += prices[s, j]
+            for e, s in enumerate(sets[i]):
+                if parts is not None:
+                    part = parts[i, e]
+                shares[j] += part * prices[s, j]
             minimum = min(minimum, shares[j])
         for j in range(k):
             exponent = (shares[j] - minimum) / max(temperature, TINY)
@@ -149,13 +153,17 @@ def round_minima(
         for j in range(k):
             if shares[j] > 0.0:
                 deficit = 0.0
-                for s in sets[i]:
-                    deficits[s, j] += row_weights[i] * shares[j] / total
-                    deficit += deficits[s, j]
+                for e, s in enumerate(sets[i]):
+                    if parts is not None:
+                        part = parts[i, e]
+                    deficits[s, j] += part * row_weights[i] * shares[j] / total
+                    deficit += part * deficits[s, j]
                 if deficit > largest:
                     best, largest = j, deficit
-        for s in sets[i]:
-            deficits[s, best] -= row_weights[i]
+        for e, s in enumerate(sets[i]):
+            if parts is not None:
+                part = parts[i, e]
+            deficits[s, best] -= part * row_weights[i]
         labels[i] = best
 
 

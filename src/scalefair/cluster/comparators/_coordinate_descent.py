@@ -192,7 +192,7 @@ class IndicatorDescent:
     ) -> None:
         self.graph = W.indptr, W.indices, W.data, 1
         self.k, self.fairness_weight = problem.k, fairness_weight
-        self.degrees, self.codes = problem.affinity.degrees, problem.group_codes
+        self.degrees, self.codes = problem.affinity.degrees, problem.groups
         self.shares = np.bincount(self.codes) / problem.n
 
     def totals(self, labels: Labels) -> tuple[Array, Array, Array]:

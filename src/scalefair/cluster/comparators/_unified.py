@@ -165,7 +165,7 @@ class UnifiedFairSpectralClustering(GraphComparator):
             connected_components="all",
             random_state=rng,
             **PAPERS_METHOD,
-        ).fit(W, sensitive_features=problem.group_codes.view(GroupCodes))
+        ).fit(W, sensitive_features=problem.groups.view(GroupCodes))
         state = Alternation(W, problem, self, start)
         history: list[float] = []
         converged = False
