@@ -27,6 +27,7 @@ from scalefair._groups import (
     fitted_groups,
     squeeze_single,
 )
+from scalefair._membership import Membership
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
@@ -438,9 +439,9 @@ def _add_moments(
     groups = codes[rows].view(GroupCodes)
     compared = compared_attributes(groups, len(groups), "each", warn=False)
     try:
-        moments = GroupMoments._by_attribute(
-            A, compared, None if weights is None else weights[rows]
-        )
+        weights = None if weights is None else weights[rows]
+        membership = Membership(compared, None, weights)
+        moments = GroupMoments._by_attribute(A, membership)
         return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
         raise ValueError(
