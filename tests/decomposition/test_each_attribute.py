@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 
 from scalefair._groups import encode_attributes
+from scalefair._membership import Membership
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _moments
@@ -144,7 +145,8 @@ def test_rows_in_parts_and_moments_are_rows_in_memory(tmp_path, monkeypatch):
     assert_as_expected(FairPCA.from_moments(pca.moments_, n_components=R))
     monkeypatch.setattr(_moments, "MAX_JOINT_BYTES", 0)  # of many combinations
     many = groups.assign(id=np.arange(len(X)) % 40, other=np.arange(len(X)) // 10)
-    by_attribute = GroupMoments._by_attribute(X, encode_attributes(many))
+    membership = Membership(encode_attributes(many), None, None)
+    by_attribute = GroupMoments._by_attribute(X, membership)
     for name, moments in zip(many, by_attribute, strict=True):
         alone = GroupMoments.from_data(X, many[name])
         np.testing.assert_array_equal(moments.scatters, alone.scatters)

@@ -24,7 +24,6 @@ from scalefair._entries import (
     all_finite,
     check_array,
     check_features,
-    check_sample_weight,
     ignore_fp_warnings,
     validate_data,
 )
@@ -33,9 +32,9 @@ from scalefair._groups import (
     as_list,
     check_compared,
     check_group_weights,
-    compared_attributes,
     fitted_groups,
 )
+from scalefair._membership import Membership
 from scalefair._rounding import EPS
 from scalefair._user_warnings import warn_user
 from scalefair.streaming import (
@@ -119,7 +118,8 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         X: Any,
         y: Any = None,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Find the subspace.
@@ -128,9 +128,13 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         ----------
         %(rows)s
         %(y_ignored)s
-        sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
+        sensitive_features : array-like or Dask collection of shape (m,) or (m, k), \
+                default=None
             Group of each row, two or more: numbers, strings or booleans, none missing.
             Of k columns each combination that occurs is a group, by default.
+        %(group_probabilities)s
+            A row counts for a group by its probability, and not at all if nothing is
+            known of its group.
         %(sample_weight)s
 
         Returns
@@ -151,19 +155,15 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         X = self._check_rows(X)
         self._check_rank(X.shape[1])
-        if isinstance(X, PartitionedRows):
-            compared = X.compared_attributes(sensitive_features, self.attributes)
-            weights: Any = X.weights(sample_weight)
-        else:
-            compared = compared_attributes(
-                sensitive_features, X.shape[0], self.attributes
-            )
-            weights = check_sample_weight(sample_weight, X.shape[0])
+        membership = GroupMoments._membership(
+            X, sensitive_features, group_probabilities, self.attributes, sample_weight
+        )
+        compared, entries, weights = membership
         check_compared(compared, _WITHOUT_GROUPS)
-        if weights is not None:
+        if weights is not None and entries is None:
             for _, groups, codes in compared:
                 check_group_weights(_joined(weights), groups, _joined(codes))
-        if warning := self._fit_rows(X, compared, weights):
+        if warning := self._fit_rows(X, membership):
             warn_user(warning, ConvergenceWarning)
         return self
 
@@ -295,9 +295,9 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 f"n_features={n_features}."
             )
 
-    def _fit_rows(self, X: Any, compared: list[Attribute], weights: Any) -> str | None:
+    def _fit_rows(self, X: Any, membership: Membership) -> str | None:
         """Fit checked rows; return a warning for the user, if any."""
-        return self._fit_moments(GroupMoments._by_attribute(X, compared, weights))
+        return self._fit_moments(GroupMoments._by_attribute(X, membership))
 
     def _fit_moments(self, by_attribute: list[GroupMoments]) -> str | None:
         """Fit the moments of each attribute; return a warning for the user, if any."""

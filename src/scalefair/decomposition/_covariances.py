@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from scalefair._groups import Attribute, combinations
+from scalefair._groups import Attribute
+from scalefair._membership import Membership, cell_members, number_cells
 from scalefair.kernels import eigenvalues, leading_eigh, matmul
 from scalefair.linalg import chebyshev, spectral_bounds
 from scalefair.operators import GroupCovariance, SymmetricBlockOperator
@@ -260,37 +262,48 @@ def _joined(groups: list[LeadingEigenvectors]) -> LeadingEigenvectors:
 
 
 class OverlappingCovariance(SymmetricBlockOperator):
-    """Weighted sum of the covariances of the groups of several attributes.
+    """Weighted sum of the covariances of groups that have rows in common.
 
-    A cell has the rows of one combination of groups, and a group is a union of cells:
-    its covariance about the mean of all rows is the mean of theirs, by numbers of rows.
-    About the group's own mean, at an offset o from that of all, it is less by o o^T.
+    A group is made of cells, in shares: its covariance about the mean of all rows is
+    the mean of theirs. About the group's own mean, at an offset o from that of all, it
+    is less by o o^T. A cell has the rows of one combination of the groups of several
+    attributes.
     """
 
-    def __init__(
-        self, X: Any, compared: Sequence[Attribute], centering: str, weights: Any
-    ) -> None:
-        cells, is_member = _cells(compared, weights)
+    def __init__(self, X: Any, membership: Membership, centering: str) -> None:
         super().__init__(np.float64, X.shape[1])
-        ones = np.ones(is_member.shape[1])
-        C = GroupCovariance(X, cells, ones, sample_weight=weights)
-        self._cells, self.gathers_rows, self.mean = C, C.gathers_rows, C.mean
-        self.counts = is_member @ C.counts
-        # (G, n_cells): shares of the cells in the rows of each group.
-        self._shares = is_member * C.counts / self.counts[:, None]
-        self.group_traces = self._shares @ C.group_traces
-        self._offsets = self._shares @ (C.means - C.mean)
+        self._set_cells(X, membership)
+        self.gathers_rows, self.mean = self._cells.gathers_rows, self._cells.mean
+        self.group_traces, self._offsets = self._moments()
         if centering == "global":
             self._offsets = self._offsets[:0]  # nothing is subtracted
         else:
             self.group_traces -= (self._offsets**2).sum(axis=1)
-        self.weights = np.full(len(is_member), 1 / len(is_member))
+        self.weights = np.full(len(self.counts), 1 / len(self.counts))
+
+    def _set_cells(self, X: Any, membership: Membership) -> None:
+        """Set the operator of the cells, their shares (G, n_cells), and counts (G,)."""
+        compared, _, weights = membership
+        cells, members = _cells(compared, weights)
+        ones = np.ones(members.shape[1])
+        self._cells = GroupCovariance(X, cells, ones, sample_weight=weights)
+        self.counts = members @ self._cells.counts
+        self._shares: Any = members * self._cells.counts / self.counts[:, None]
+
+    def _moments(self) -> tuple[Array, Array]:
+        """Traces (G,) about the mean of all rows, offsets of the means (G, n)."""
+        offsets = self._cells.means - self._cells.mean
+        return self._shares @ self._cells.group_traces, self._shares @ offsets
+
+    def _of_cells(self, weights: Array) -> GroupCovariance:
+        """Operator of weights of the cells."""
+        return self._cells.with_weights(weights)
 
     def with_weights(self, weights: Array) -> OverlappingCovariance:
         """Return the operator with other weights."""
         other = copy(self)
         other.weights = weights
-        other._cells = self._cells.with_weights(weights @ self._shares)
+        other._cells = self._of_cells(weights @ self._shares)
         return other
 
     def _apply(
@@ -301,35 +314,64 @@ class OverlappingCovariance(SymmetricBlockOperator):
             scaled = self._offsets * (alpha * self.weights)[:, None]
             out -= scaled.T @ (self._offsets @ X)
 
+    def _grams(self, V: Array) -> Array:
+        """``V.T @ C_g @ V`` of every group about the mean of all rows."""
+        grams: Array = np.tensordot(self._shares, self._cells.compress(V), axes=1)
+        return grams
+
     def compress(self, V: Array) -> Array:
         """Return ``V.T @ C_g @ V`` of every group."""
-        grams = np.tensordot(self._shares, self._cells.compress(V), axes=1)
+        grams = self._grams(V)
         # No offsets with global centering: the loop is empty.
         for gram, offset in zip(grams, self._offsets @ V, strict=False):
             gram -= np.outer(offset, offset)
         return grams
 
 
-def _number_cells(
-    first: NDArray[Any], sizes: list[int], *more: NDArray[Any]
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the cell of each row, and the codes of each cell, (n_cells, n_attributes).
+class ExpectedCovariance(OverlappingCovariance):
+    """The same of groups that are known as probabilities: a cell is a row.
 
-    Arguments are the codes of the first attribute, the numbers of groups, the codes of
-    the other attributes and, if there are any, weights. Rows of weight 0 have no cell
-    of their own, and go to cell 0.
+    Weights of groups are a weight for each row, and a product takes no longer than that
+    of one group; what is of each group takes a pass for each.
     """
-    codes, has_weights = [first, *more[: len(sizes) - 1]], len(more) == len(sizes)
-    if has_weights:
-        rows, cells = np.flatnonzero(more[-1]), np.zeros(len(first), np.int64)
-        row_of_cell, cells[rows] = combinations([c[rows] for c in codes], sizes)
-        row_of_cell = rows[row_of_cell]
-    else:
-        row_of_cell, cells = combinations(codes, sizes)
-    return cells, np.column_stack([column[row_of_cell] for column in codes])
+
+    def _set_cells(self, X: Any, membership: Membership) -> None:
+        entries, codes = np.asarray(membership.rows), membership.codes
+        A = np.ones(len(codes)) if membership.weights is None else membership.weights
+        self.counts = np.bincount(codes, A)
+        shape = len(self.counts), X.shape[0]
+        self._shares = sparse.csr_array(
+            (A / self.counts[codes], (codes, entries)), shape=shape
+        )
+        # The mean of all rows is that of the rows whose groups are known.
+        of_rows, one = np.bincount(entries, A, minlength=X.shape[0]), np.ones(1)
+        codes = np.zeros(X.shape[0], np.int64)
+        self._cells = GroupCovariance(X, codes, one, sample_weight=of_rows)
+
+    def _of_groups(self) -> Iterator[GroupCovariance]:
+        """Operators of the groups, about the mean of all rows."""
+        for group in range(len(self.counts)):
+            yield self._of_cells(self._shares[[group]].toarray()[0])
+
+    def _moments(self) -> tuple[Array, Array]:
+        moments = [(C.group_traces[0], C.means[0] - C.mean) for C in self._of_groups()]
+        traces, offsets = zip(*moments, strict=True)
+        return np.array(traces), np.array(offsets)
+
+    def _of_cells(self, weights: Array) -> GroupCovariance:
+        return self._cells.with_sample_weight(weights)
+
+    def _grams(self, V: Array) -> Array:
+        return np.concatenate([C.compress(V) for C in self._of_groups()])
 
 
-def _cell_codes(numbered: Any) -> Any:
+def _number_cells(first: Any, sizes: list[int], *more: Any) -> Any:
+    """`number_cells` of a part: codes of all attributes, and perhaps weights."""
+    n_more = len(sizes) - 1
+    return number_cells([first, *more[:n_more]], sizes, *more[n_more:])
+
+
+def _groups_of_cells(numbered: Any) -> Any:
     return numbered[1]
 
 
@@ -341,28 +383,19 @@ def _renumber(numbered: Any, new_numbers: NDArray[Any]) -> Any:
 def _cells(
     compared: Sequence[Attribute], weights: Any
 ) -> tuple[Any, NDArray[np.int64]]:
-    """Return the cell of each row, and 1 where a cell belongs to a group.
-
-    The second has shape (G, n_cells), groups of all attributes one after the other.
-    """
+    """Return the cell of each row, and 1 where a group has a cell, (G, n_cells)."""
     sizes = [len(attribute.groups) for attribute in compared]
     first, *more = (attribute.codes for attribute in compared)
-    more += [] if weights is None else [weights]
     cells: Any
-    if isinstance(first, Parts):
-        # Number the cells of each part, those of all parts, and then each part's again.
-        numbered = first.map(_number_cells, sizes, aligned=more).persist()
-        by_part = numbered.map(_cell_codes).gather()
-        cell_codes, numbers = np.unique(
-            np.concatenate(by_part), axis=0, return_inverse=True
-        )
-        cuts = np.cumsum([len(codes) for codes in by_part])[:-1]
-        new_numbers = numbered.like(np.split(numbers.ravel(), cuts))
-        cells = numbered.map(_renumber, aligned=[new_numbers]).persist()
-    else:
-        cells, cell_codes = _number_cells(first, sizes, *more)
-    is_member = [
-        np.equal.outer(np.arange(size), column)
-        for size, column in zip(sizes, cell_codes.T, strict=True)
-    ]
-    return cells, np.concatenate(is_member).astype(np.int64)
+    if not isinstance(first, Parts):
+        cells, groups = number_cells([first, *more], sizes, weights)
+        return cells, cell_members(groups, sizes)
+    # Number the cells of each part, those of all parts, and then each part's again.
+    more += [] if weights is None else [weights]
+    numbered = first.map(_number_cells, sizes, aligned=more).persist()
+    by_part = numbered.map(_groups_of_cells).gather()
+    groups, numbers = np.unique(np.concatenate(by_part), axis=0, return_inverse=True)
+    cuts = np.cumsum([len(part) for part in by_part])[:-1]
+    new_numbers = numbered.like(np.split(numbers.ravel(), cuts))
+    cells = numbered.map(_renumber, aligned=[new_numbers]).persist()
+    return cells, cell_members(groups, sizes)

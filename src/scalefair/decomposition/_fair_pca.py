@@ -14,12 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
-from scalefair._groups import Attribute, as_list, fitted_groups, squeeze_single
+from scalefair._groups import as_list, fitted_groups, known_codes, squeeze_single
+from scalefair._membership import Membership
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
 from scalefair.decomposition._base import TEXTS, Array, BaseGroupPCA, Counts
 from scalefair.decomposition._covariances import (
     CovarianceOperators,
+    ExpectedCovariance,
     FormedCovariances,
     OverlappingCovariance,
     buffer_size,
@@ -197,7 +199,8 @@ class FairPCA(BaseGroupPCA):
         X: Any,
         y: Any = None,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> FairPCA:
         """Add rows to the moments; the subspace is computed when it is needed.
@@ -209,8 +212,10 @@ class FairPCA(BaseGroupPCA):
         ----------
         %(rows)s
         %(y_ignored)s
-        sensitive_features : array-like or Dask collection of shape (m,)
+        sensitive_features : array-like or Dask collection of shape (m,), default=None
             Their groups; new ones may appear.
+        %(group_probabilities)s
+            The columns are those before; one in which all are 0 is left out.
         %(sample_weight)s
             In the unit of the weights before.
 
@@ -236,7 +241,7 @@ class FairPCA(BaseGroupPCA):
         X = self._check_rows(X, reset=is_first)
         self._check_rank(X.shape[1])
         moments = GroupMoments._from_attributes(
-            X, sensitive_features, self.attributes, sample_weight
+            X, sensitive_features, self.attributes, sample_weight, group_probabilities
         )
         if not is_first:
             before = as_list(self.moments_)
@@ -246,6 +251,9 @@ class FairPCA(BaseGroupPCA):
                     f"before had {len(before)}: give the same columns, and leave "
                     "`attributes` as it is."
                 )
+            if group_probabilities is not None:  # refuse other columns
+                groups, subject = moments[0].groups, "group_probabilities has"
+                known_codes(groups, before[0].groups, subject=subject)
             # A new object: the caller may hold the old one (`from_moments`).
             moments = GroupMoments._merge_each(before, moments)
         self.moments_ = squeeze_single(moments)
@@ -256,26 +264,27 @@ class FairPCA(BaseGroupPCA):
             fitted.pop(name, None)
         return self
 
-    def _fit_rows(self, X: Any, compared: list[Attribute], weights: Any) -> str | None:
+    def _fit_rows(self, X: Any, membership: Membership) -> str | None:
+        compared, _, weights = membership
         n_groups = sum(len(attribute.groups) for attribute in compared)
         cheaper = choose_solver(X, self.n_components, n_groups)
         self.solver_ = cheaper if self.solver == "auto" else self.solver
         if self.solver_ == "gram":
-            return super()._fit_rows(X, compared, weights)
+            return super()._fit_rows(X, membership)
         self.__dict__.pop("moments_", None)  # of an earlier fit
         # 1. Covariances, if they take less memory and less time than sparse rows. The
         # base class does not store the moments.
         if cheaper == "gram" and sparse.issparse(X):
             n_bytes = 8 * n_groups * X.shape[1] ** 2
             if n_bytes <= X.data.nbytes + X.indices.nbytes:
-                return super()._fit_moments(
-                    GroupMoments._by_attribute(X, compared, weights)
-                )
+                return super()._fit_moments(GroupMoments._by_attribute(X, membership))
         # 2. Products with the rows, by an operator for any weights of the groups.
         operator: GroupCovariance | OverlappingCovariance
         codes = compared[0].codes
-        if len(compared) > 1:
-            operator = OverlappingCovariance(X, compared, self.centering, weights)
+        if membership.rows is not None:
+            operator = ExpectedCovariance(X, membership, self.centering)
+        elif len(compared) > 1:
+            operator = OverlappingCovariance(X, membership, self.centering)
         else:
             operator = GroupCovariance(
                 X,
@@ -287,7 +296,8 @@ class FairPCA(BaseGroupPCA):
         self.groups_, self.mean_ = fitted_groups(compared), operator.mean
         # 3. Two groups of sparse rows: Lanczos. Otherwise, or if it fails, subspaces.
         solution = None
-        if sparse.issparse(X) and len(compared) == 1 and n_groups == 2:
+        is_single = isinstance(operator, GroupCovariance)
+        if is_single and sparse.issparse(X) and n_groups == 2:
             solution = solve_by_lanczos(
                 choose_space(operator, X, codes, weights),
                 self.n_components,

@@ -1,12 +1,13 @@
 """Rows of a table, each with a code g from 0 to G - 1: dense, sparse, or in parts.
 
-`GroupCovariance` uses these classes through four methods. With Z_g the rows of code g
+`GroupCovariance` uses these classes through five methods. With Z_g the rows of code g
 less ``centres[g]`` (or the only centre), they are
 
 - `add_products`: add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to a block;
 - `gram`: ``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k);
 - `moments`: means (G, n) and sums of squared distances to them (G,);
-- `astype`: the rows with stored entries no wider than a type; products convert them.
+- `astype`: the rows with stored entries no wider than a type; products convert them;
+- `with_weights`: the rows with other weights.
 
 With weights of the rows, products of Z_g with vectors are multiplied by them before Z_g
 is applied again, and sums over rows are weighted: counts are sums of weights.
@@ -68,6 +69,9 @@ class DenseRows:
 
     def astype(self, dtype: np.dtype) -> DenseRows:
         return self  # each block is converted where it is read
+
+    def with_weights(self, weights: Array) -> DenseRows:
+        return DenseRows(self._X, self._codes, self._n_codes, weights)
 
     def moments(self) -> Moments:
         weights = self._weights
@@ -135,11 +139,11 @@ class _Tile(NamedTuple):
 class _SortedRows(NamedTuple):
     """CSR arrays of the rows of one code, by length, and chunks of them."""
 
+    rows: NDArray[np.int64]
     indptr: NDArray[np.int64]
     indices: NDArray[np.uint32]
     data: np.ndarray
     bounds: NDArray[np.int64]
-    weights: Array | None
 
 
 class SparseRows:
@@ -154,6 +158,7 @@ class SparseRows:
     ) -> None:
         self._X, self._codes, self._weights = X, codes, weights
         self._by_length: dict[int, _SortedRows] = {}
+        self._sorted_weights: dict[int, Array] = {}
         self._n_codes = n_codes
 
     def __sizeof__(self) -> int:
@@ -188,6 +193,11 @@ class SparseRows:
         other._X = self._X.astype(dtype)
         other._by_length = {}
         other._tiles = [t._replace(data=t.data.astype(dtype)) for t in self._tiles]
+        return other
+
+    def with_weights(self, weights: Array) -> SparseRows:
+        other = copy(self)  # shares the rows, sorted or in tiles
+        other._weights, other._sorted_weights = weights, {}
         return other
 
     def moments(self) -> Moments:
@@ -242,10 +252,13 @@ class SparseRows:
     def product(self, v: Array, centres: Array, code: int, out: Array) -> None:
         """Overwrite `out` with ``Z_g.T @ Z_g @ v``, reading each row once."""
         rows, centre = self._sorted(code), centres[code % len(centres)]
+        if self._weights is not None and code not in self._sorted_weights:
+            self._sorted_weights[code] = self._weights[rows.rows]
+        weights = self._sorted_weights.get(code)
         partial = np.empty((rows.bounds.size - 1, v.size))
         csr = rows.indptr, rows.indices, rows.data, rows.bounds
         shift = float(centre @ v)
-        sums = csr_normal_product(*csr, shift, v, partial, rows.weights)
+        sums = csr_normal_product(*csr, shift, v, partial, weights)
         partial.sum(axis=0, out=out)
         daxpy(centre, out, a=-sums.sum())
 
@@ -260,11 +273,11 @@ class SparseRows:
             n_chunks = min(8, max(1, X.nnz // (2 * X.shape[1])))
             n_chunks = 2 ** (n_chunks.bit_length() - 1)
             self._by_length[code] = _SortedRows(
+                rows,
                 X.indptr.astype(np.int64, copy=False),
                 X.indices.astype(np.uint32, copy=False),
                 X.data,
                 _equal_work(X.indptr[1:], n_chunks),
-                None if self._weights is None else self._weights[rows],
             )
         return self._by_length[code]
 
@@ -348,18 +361,30 @@ class DistributedRows:
             rows.dtype,
         )
         columns = [codes] if weights is None else [codes, weights]
+        self._cuts = rows.starts[1:]
         self._parts = rows.map(_code_part, aligned=columns).persist()
-        self._moments: _Moments = self._parts.map(_moments, n_codes).reduce(_merge)
         if not np.isfinite(self._moments.scatter).all():
             raise ValueError(
                 "The squared differences between the partitions of X overflow: rescale "
                 "its features."
             )
 
+    @cached_property
+    def _moments(self) -> _Moments:
+        merged: _Moments = self._parts.map(_moments, self._n_codes).reduce(_merge)
+        return merged
+
     @property
     def counts(self) -> Counts:
         """Rows of each code, or their weights."""
         return self._moments.counts
+
+    def with_weights(self, weights: Array) -> DistributedRows:
+        other = copy(self)
+        other.__dict__.pop("_moments", None)
+        aligned = [self._parts.like(np.split(weights, self._cuts))]
+        other._parts = self._parts.map(_weighted, aligned=aligned).persist()
+        return other
 
     def astype(self, dtype: np.dtype) -> DistributedRows:
         if not self._is_sparse or self._dtype.itemsize <= dtype.itemsize:
@@ -395,6 +420,12 @@ def _code_part(X: Any, codes: NDArray[Any], weights: Array | None = None) -> _Co
 
 def _typed(part: _CodedPart, dtype: np.dtype) -> _CodedPart:
     return part._replace(rows=part.rows.astype(dtype))
+
+
+def _weighted(part: _CodedPart, weights: Array) -> _CodedPart:
+    rows = part.rows.with_weights(weights)
+    counts = np.bincount(rows._codes, weights, minlength=len(part.present))
+    return part._replace(rows=rows, counts=counts)
 
 
 def _moments(part: _CodedPart, n_codes: int) -> _Moments:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -137,16 +138,27 @@ class GroupCovariance(TypedOperator):
                 f"Group {int(np.argmin(self.counts))} has no {missing}: number the "
                 "groups from 0 to G - 1 without gaps, with one weight for each."
             )
-        # Step 2: means, and the variances of the groups about their centres.
-        self.means, scatter = self._rows.moments()
+        # Step 2: the means.
         self.mean = (self.counts / self.counts.sum()) @ self.means
-        self.group_traces = scatter / self.counts
-        if centering == "global":
-            self.centres = self.mean[None, :]
-            self.group_traces += ((self.means - self.mean) ** 2).sum(axis=1)
-        else:
-            self.centres = self.means
+        is_global = centering == "global"
+        self.centres = self.mean[None, :] if is_global else self.means
         self._set_type()
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        return self._rows.moments()
+
+    @property
+    def means(self) -> Array:
+        """Mean of each group."""
+        return self._moments[0]
+
+    @property
+    def group_traces(self) -> Array:
+        """Variance of each group about its centre."""
+        means, scatter = self._moments
+        between: Array = ((means - self.centres) ** 2).sum(axis=1)
+        return scatter / self.counts + between
 
     def _set_type(self) -> None:
         with ignore_fp_warnings():
@@ -200,6 +212,28 @@ class GroupCovariance(TypedOperator):
         """
         other = copy(self)
         other._set_weights(weights, self.counts.size)
+        return other
+
+    def with_sample_weight(self, sample_weight: Array) -> Self:
+        """Return the operator of rows with other weights, about the same centres.
+
+        Parameters
+        ----------
+        sample_weight : ndarray of shape (m,), float64
+            New weights, relative to their sum: sums over rows are not divided by it,
+            and `counts` are 1. Negative ones are for products only.
+
+        Returns
+        -------
+        GroupCovariance
+            A new operator, which shares the rows.
+        """
+        other = copy(self)
+        other.__dict__.pop("_moments", None)
+        other.counts = np.ones_like(self.counts)
+        other._rows = other._typed_rows = self._rows.with_weights(sample_weight)
+        if self._typed_rows is not self._rows:
+            other._typed_rows = self._typed_rows.with_weights(sample_weight)
         return other
 
     def products(

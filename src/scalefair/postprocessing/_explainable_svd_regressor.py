@@ -37,7 +37,6 @@ from scalefair.postprocessing._layer_moments import (
 from scalefair.postprocessing._passes import (
     ModelRows,
     batches,
-    gathered,
     predictions,
     training_rows,
 )
@@ -275,7 +274,8 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         X: Any,
         y: ArrayLike | None = None,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Change the layer so that its outputs' moments differ less by group.
@@ -292,9 +292,10 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             Dask's are gathered here, 8 bytes each.
         sensitive_features : array-like or Dask collection of shape (N,) or (N, k)
             Group of each row: numbers, strings or booleans, none missing, at least
-            two different ones. Of k columns each combination that occurs is a group,
-            if `attributes` does not say otherwise.
+            two. Of k columns each combination that occurs is a group, by default.
             Dask collections other than arrays must be cut as the rows are.
+        %(group_probabilities)s
+            Of rows in memory. Rows of no group count to fit `estimator` only.
         sample_weight : array-like or Dask collection of shape (N,), default=None
             Weights of the rows, such as those of a survey, not negative: a row of
             weight 2 counts twice, one of weight 0 not at all; None counts each once.
@@ -324,7 +325,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             the layer, or of the last one if that is to be refitted.
         """
         rows = training_rows(
-            self, X, sensitive_features, self.attributes, sample_weight
+            self, X, sensitive_features, group_probabilities, sample_weight
         )
         if y is None and self.refit_last is not None:
             raise ValueError(
@@ -333,7 +334,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             )
         # 1. The model, checked on few rows before the passes over all of them.
         host = find_host(
-            fitted_estimator(self.estimator, rows.X, y, self.prefit, rows.weights)
+            fitted_estimator(self.estimator, rows.X, y, self.prefit, rows.sample_weight)
         )
         host.check_finite_layers()
         model_rows = ModelRows.build(host, rows, self.batch_size)
@@ -367,9 +368,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             has_predictions = True
         except ValueError:
             self._one_prediction, has_predictions = np.zeros(()), False
-        codes = gathered(model_rows.codes)
-        weights = None if rows.weights is None else gathered(rows.weights)
-        data = FitData(model_rows, codes, weights, targets, has_predictions)
+        data = FitData.of(model_rows, targets, has_predictions)
         before = data.scores(host)
         self.ks_before_, self.r2_before_ = before.distance, before.r2
         # 5. Change and refit, with a pass for the last layer and one for predictions.
@@ -564,6 +563,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
             reductions,
             self.noise_floor,
             data.sizes,
+            data.n_rows,
         )
 
     def _warn_of_few_rows(self, name: str, sizes: list[NDArray[Any]]) -> None:

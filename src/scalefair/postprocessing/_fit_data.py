@@ -43,15 +43,38 @@ class FitData:
     """Rows and targets of `fit`."""
 
     rows: ModelRows  # of the unchanged model
-    codes: NDArray[Any]  # (N,), or (N, k) of k attributes
-    weights: NDArray[np.float64] | None  # (N,); None if all are 1
+    codes: NDArray[Any]  # (N,), or (N, k) of k attributes; of entries, if there are
+    weights: NDArray[np.float64] | None  # of these; None if all are 1
+    entries: NDArray[np.int64] | None  # their rows
     targets: NDArray[np.float64] | None
     has_predictions: bool
+
+    @classmethod
+    def of(cls, rows: ModelRows, targets: Any, has_predictions: bool) -> FitData:
+        """Gather what is known of the rows, which may be in parts."""
+        return cls(rows, *rows.gathered(), targets, has_predictions)
 
     @cached_property
     def sizes(self) -> list[NDArray[Any]]:
         """Rows of each group, of each attribute; of weighted rows those in effect."""
         return [effective_sizes(codes, self.weights) for codes in self._columns]
+
+    @cached_property
+    def row_weights(self) -> NDArray[np.float64] | None:
+        """Weights of the rows (N,), the sums of those of their entries."""
+        if self.entries is None:
+            return self.weights
+        n_rows = len(self.columns_of_targets)
+        weights = np.bincount(self.entries, self.weights, minlength=n_rows)
+        return weights.astype(np.float64, copy=False)
+
+    @property
+    def n_rows(self) -> float:
+        """Rows; of weighted ones those in effect."""
+        weights = self.row_weights
+        n_rows = len(self.codes) if weights is None else len(weights)
+        (size,) = effective_sizes(np.zeros(n_rows, np.int64), weights)
+        return float(size)
 
     @property
     def _columns(self) -> NDArray[Any]:
@@ -72,7 +95,7 @@ class FitData:
     def fit_bias(self, change: FairLayer, moments: Moments) -> LastLayer:
         """Fit the bias of a changed last layer, given moments of its inputs."""
         # The mean residual is zero: b = mean(y) - W mean(x).
-        means = np.average(self.columns_of_targets, axis=0, weights=self.weights)
+        means = np.average(self.columns_of_targets, axis=0, weights=self.row_weights)
         bias = means - change.weight @ as_list(moments)[0].mean
         gaps = change.gaps_after
         return LastLayer(change.weight, bias, gaps, gaps, change.converged)
@@ -82,6 +105,7 @@ class FitData:
         if not self.has_predictions:
             return Scores(float("nan"), None, None)
         outputs = replace(self.rows, host=host).outputs()
+        rows_of_entries = slice(None) if self.entries is None else self.entries
         groups = self.codes.view(GroupCodes)
         distance = max(
             statistical_parity_ks(
@@ -90,11 +114,12 @@ class FitData:
                 sample_weight=self.weights,
                 attributes="each",
             )
-            for column in outputs.T
+            for column in outputs[rows_of_entries].T
         )
         if self.targets is None:
             return Scores(distance, None, None)
         y, r2 = self.columns_of_targets, []
+        of_entries = y[rows_of_entries], outputs[rows_of_entries]
         has_weight = True if self.weights is None else self.weights > 0
         for codes in self._columns:
             by_group = []
@@ -104,7 +129,8 @@ class FitData:
                 # R2 needs two rows.
                 score = np.nan
                 if len(rows) > 1:
-                    score = r2_score(y[rows], outputs[rows], sample_weight=weights)
+                    values = (column[rows] for column in of_entries)
+                    score = r2_score(*values, sample_weight=weights)
                 by_group.append(score)
             r2.append(np.array(by_group))
         errors = ((outputs - y) ** 2).sum(axis=1)
@@ -121,10 +147,9 @@ class FitData:
         assert instead.errors is not None
         assert changed.errors is not None
         gains = changed.errors - instead.errors
-        gain = float(np.average(gains, weights=self.weights))
-        variance = float(np.average((gains - gain) ** 2, weights=self.weights))
-        (n_rows,) = effective_sizes(np.zeros(len(gains), np.int64), self.weights)
-        if not gain > 2 * np.sqrt(variance / n_rows):
+        gain = float(np.average(gains, weights=self.row_weights))
+        variance = float(np.average((gains - gain) ** 2, weights=self.row_weights))
+        if not gain > 2 * np.sqrt(variance / self.n_rows):
             return False
         limit = changed.distance + null_parity_gap(self.sizes)
         if max_distance is not None:

@@ -27,6 +27,7 @@ from scalefair._groups import (
     fitted_groups,
     squeeze_single,
 )
+from scalefair._membership import Membership
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
@@ -58,36 +59,42 @@ class GroupedRows(NamedTuple):
     groups: Any  # ndarray, or a list of one for each attribute
     n_rows: int
     weights: Any = None  # (n_rows,) or Parts; None if all are 1
+    # Rows of entries, of which codes and weights are then, and weights of the rows.
+    entries: NDArray[np.int64] | None = None
+    sample_weight: Any = None
 
 
 def training_rows(
     estimator: BaseEstimator,
     X: Any,
     sensitive_features: Any,
-    attributes: str = "joint",
+    group_probabilities: Any = None,
     sample_weight: Any = None,
 ) -> GroupedRows:
     """Return rows of two groups or more; set the estimator's names of features."""
     if is_partitioned(X):
+        if group_probabilities is not None:
+            raise ValueError(
+                "group_probabilities are taken of rows in memory; of rows in parts "
+                "give the most likely group of each row as sensitive_features."
+            )
         X = PartitionedRows.of(X)
         check_features(estimator, X, reset=True)
-        compared = X.compared_attributes(sensitive_features, attributes)
         n_rows = X.shape[0]
     else:
         X = validate_data(estimator, X, skip_check_array=True)
         n_rows = _num_samples(X)
-        compared = compared_attributes(sensitive_features, n_rows, attributes)
+    attributes = getattr(estimator, "attributes", "joint")
+    compared, entries, weights = GroupMoments._membership(
+        X, sensitive_features, group_probabilities, attributes, sample_weight
+    )
     if n_rows < 2:
         raise ValueError(
             f"Found {n_rows} sample(s) (n_samples={n_rows}): fairness "
             "compares groups, of at least one sample each."
         )
     check_compared(compared, "the estimator itself")
-    if is_partitioned(X):
-        weights = X.weights(sample_weight)
-    else:
-        weights = check_sample_weight(sample_weight, n_rows)
-    if weights is not None:
+    if weights is not None and entries is None:
         for _, groups, codes in compared:
             check_group_weights(gathered(weights), groups, gathered(codes))
     # Codes of several attributes side by side, where the rows are.
@@ -96,7 +103,11 @@ def training_rows(
         codes = codes.map(_stack_columns, aligned=more_codes).persist()
     elif more_codes:
         codes = _stack_columns(codes, *more_codes)
-    return GroupedRows(X, codes, fitted_groups(compared), n_rows, weights)
+    sample_weight = (
+        weights if entries is None else check_sample_weight(sample_weight, n_rows)
+    )
+    groups = fitted_groups(compared)
+    return GroupedRows(X, codes, groups, n_rows, weights, entries, sample_weight)
 
 
 def gathered(values: Any) -> NDArray[Any]:
@@ -147,18 +158,25 @@ class ModelRows:
     batch_size: int | None
     cache: CachedInputs | None = None
     weights: Parts | None = None
+    entries: Parts | None = None  # of codes and weights, their rows
 
     @classmethod
     def build(
         cls, host: LayerHost, rows: GroupedRows, batch_size: int | None
     ) -> ModelRows:
         """Check the rows as the model does, which may be in memory or in parts."""
-        X, codes, weights = rows.X, rows.codes, rows.weights
+        X, columns = rows.X, [rows.codes, rows.weights, rows.entries]
         if not isinstance(X, PartitionedRows):
             X = RowsInMemory(host.check_rows(X))
-            codes = X.split(codes)
-            weights = None if weights is None else X.split(weights)
-        return cls(host, X, codes, rows.groups, batch_size, weights=weights)
+            columns = [None if x is None else X.split(x) for x in columns]
+        codes, weights, entries = columns
+        return cls(
+            host, X, codes, rows.groups, batch_size, weights=weights, entries=entries
+        )
+
+    def gathered(self) -> tuple[NDArray[Any], Any, Any]:
+        """Codes, weights or None, rows of entries or None, of all rows."""
+        return gathered(self.codes), gathered(self.weights), gathered(self.entries)
 
     def sample(self, n_rows: int, random_state: np.random.RandomState) -> ModelRows:
         """Draw rows of each group, in memory, the same whatever the parts are.
@@ -166,17 +184,18 @@ class ModelRows:
         About as many of each, `n_rows` at most in all, in their order.
         """
         # 1. Which rows, at least two of a group: a spread needs two.
-        codes = gathered(self.codes)
-        weights = None if self.weights is None else gathered(self.weights)
+        codes, weights, entries = self.gathered()
         columns = codes.reshape(len(codes), -1).T
         sizes = [int(column.max()) + 1 for column in columns]
         n_per_group = max(n_rows // sum(sizes), 2)
-        is_drawn = np.zeros(len(codes), bool)
+        is_drawn = np.zeros(len(codes) if entries is None else entries[-1] + 1, bool)
         for column, n_groups in zip(columns, sizes, strict=True):
             for group in range(n_groups):
                 rows = np.flatnonzero(column == group)
                 if weights is not None:
                     rows = rows[weights[rows] > 0]
+                if entries is not None:
+                    rows = entries[rows]
                 if len(rows) > n_per_group:
                     rows = random_state.choice(rows, n_per_group, replace=False)
                 is_drawn[rows] = True
@@ -194,11 +213,16 @@ class ModelRows:
             is_sparse = sparse.issparse(X)
             X = sparse.vstack(blocks, format="csr") if is_sparse else np.vstack(blocks)
         sample = RowsInMemory(as_model_input(self.host, X, names))
+        chosen = is_drawn
+        if entries is not None:  # all entries of the rows, which have new numbers
+            chosen = is_drawn[entries]
+            entries = np.cumsum(is_drawn)[entries] - 1
         return replace(
             self,
             X=sample,
-            codes=sample.split(codes[is_drawn]),
-            weights=None if weights is None else sample.split(weights[is_drawn]),
+            codes=sample.split(codes[chosen]),
+            weights=None if weights is None else sample.split(weights[chosen]),
+            entries=None if entries is None else sample.split(entries[chosen]),
         )
 
     def with_cache(self, layer: int) -> ModelRows:
@@ -221,7 +245,7 @@ class ModelRows:
 
     def moments(self, layer: int, targets: NDArray[Any] | None = None) -> Moments:
         """Moments of a layer's inputs; with targets, joint ones of both."""
-        columns = self._codes_and_weights
+        columns = self._columns
         if targets is not None:
             columns.append(self.X.split(targets.reshape(len(targets), -1)))
         parts = self._map(_layer_moments, layer, self.cache, aligned=columns)
@@ -254,7 +278,7 @@ class ModelRows:
         None stands for layers that cannot be post-processed, or have more than 5,000
         inputs and as many outputs.
         """
-        parts = self._map(_all_layer_moments, aligned=self._codes_and_weights)
+        parts = self._map(_all_layer_moments, aligned=self._columns)
         layers: list[LayerUnfairness | None] = []
         for layer, moments in enumerate(parts.reduce(_merge_by_layer)):
             if moments is None:
@@ -268,10 +292,11 @@ class ModelRows:
         return layers
 
     @property
-    def _codes_and_weights(self) -> list[Parts]:
-        """Two columns; the weights of a part are None if all rows count once."""
-        weights = self.weights
-        return [self.codes, self.codes.map(_no_weights) if weights is None else weights]
+    def _columns(self) -> list[Parts]:
+        """Codes, weights or None for each part, rows of entries or None."""
+        nothing = self.codes.map(_nothing)
+        columns = self.codes, self.weights, self.entries
+        return [nothing if column is None else column for column in columns]
 
     @property
     def _batch_size(self) -> int:
@@ -339,8 +364,8 @@ def as_model_input(host: LayerHost, block: Any, names: NDArray[Any] | None) -> A
 # Functions that are sent to the parts
 
 
-def _no_weights(codes: NDArray[np.integer]) -> None:
-    """Return the weights of a part without any."""
+def _nothing(codes: NDArray[np.integer]) -> None:
+    """Return the weights of a part without any, or the rows of no entries."""
 
 
 def _in_part(
@@ -378,6 +403,7 @@ def _layer_moments(
     cache: CachedInputs | None,
     codes: NDArray[np.integer],
     weights: NDArray[np.float64] | None,
+    entries: NDArray[np.int64] | None,
     targets: NDArray[np.float64] | None = None,
 ) -> list[GroupMoments] | None:
     """Moments of a layer's inputs, or joint ones of these and the targets."""
@@ -390,7 +416,7 @@ def _layer_moments(
             A = host.forward_from(cache.A[rows], cache.layer, layer)
         if targets is not None:
             A = np.hstack([A, targets[rows]])
-        total = _add_moments(total, A, codes, weights, rows, name)
+        total = _add_moments(total, A, codes, weights, entries, rows, name)
     return total
 
 
@@ -400,6 +426,7 @@ def _all_layer_moments(
     batch_size: int,
     codes: NDArray[np.integer],
     weights: NDArray[np.float64] | None,
+    entries: NDArray[np.int64] | None,
 ) -> list[list[GroupMoments] | None]:
     """For every layer moments of the inputs, or of W times these if they are fewer."""
     totals: list[list[GroupMoments] | None] = [None] * host.n_layers
@@ -414,7 +441,8 @@ def _all_layer_moments(
             n_outputs, n_inputs = host.shape(i)
             Z = A @ host.weight(i).T if n_outputs < n_inputs else A
             name = f"layer {host.layer_names[i]!r}"
-            totals[i] = _add_moments(totals[i], Z, codes, weights, rows, name)
+            columns = codes, weights, entries
+            totals[i] = _add_moments(totals[i], Z, *columns, rows, name)
     return [None if i in omitted else total for i, total in enumerate(totals)]
 
 
@@ -431,16 +459,21 @@ def _add_moments(
     A: NDArray[Any],
     codes: NDArray[np.integer],
     weights: NDArray[np.float64] | None,
+    entries: NDArray[np.int64] | None,
     rows: slice,
     name: str,
 ) -> list[GroupMoments]:
     """Add the moments of a batch, in which groups may be missing or new."""
-    groups = codes[rows].view(GroupCodes)
+    part = rows
+    if entries is not None:
+        part = slice(*np.searchsorted(entries, [rows.start, rows.stop]).tolist())
+        entries = entries[part] - rows.start
+    groups = codes[part].view(GroupCodes)
     compared = compared_attributes(groups, len(groups), "each", warn=False)
     try:
-        moments = GroupMoments._by_attribute(
-            A, compared, None if weights is None else weights[rows]
-        )
+        weights = None if weights is None else weights[part]
+        membership = Membership(compared, entries, weights)
+        moments = GroupMoments._by_attribute(A, membership)
         return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
         raise ValueError(

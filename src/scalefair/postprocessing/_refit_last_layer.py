@@ -84,6 +84,7 @@ def refit_last_layer(
     reductions: tuple[float, float],
     noise_floor: bool,
     sizes: list[Array] | None = None,
+    n_rows: float | None = None,
 ) -> LastLayer:
     """Fit the last layer from the moments of rows ``[a, y]``, its inputs and targets.
 
@@ -91,7 +92,8 @@ def refit_last_layer(
     cross-validation), "least_squares" (the smallest ridge) or "gradient": ridges shrink
     towards the old weight, gradient steps start there. Reductions above 1 bound the
     gaps, relative to those of this fit; the result is then the weight within the bounds
-    whose squared error with the ridge is smallest. `sizes` are those of `LayerMoments`.
+    whose squared error with the ridge is smallest. `sizes` are those of `LayerMoments`,
+    `n_rows` those of all rows in effect.
     """
     # 1. Moments of the inputs, for the gaps, and the scatter S of inputs and targets.
     n = weight.shape[1]
@@ -105,11 +107,8 @@ def refit_last_layer(
     )
     moments_of_all = attributes[0]  # the groups of any attribute have all rows
     S, counts = _total_scatter(moments_of_all), moments_of_all.counts
-    weight_sum = n_rows = float(counts.sum())
-    if sizes is not None:
-        # Kish's effective number of rows (sum w)^2 / sum w^2; the sizes of groups are
-        # such numbers too: sum w^2 of a group is counts^2 / sizes.
-        n_rows = weight_sum**2 / float((counts**2 / sizes[0]).sum())
+    weight_sum = float(counts.sum())
+    n_rows = weight_sum if n_rows is None else n_rows
     # 2. Normal equations (W - W_old)(S_aa + ridge I) = S_ya - W_old S_aa, in the
     #    eigenvectors of S_aa.
     values, vectors = np.linalg.eigh(S[:n, :n])

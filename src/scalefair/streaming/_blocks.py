@@ -31,7 +31,8 @@ from scalefair.kernels import (
     sparse_gram,
 )
 
-Weights = NDArray[np.float64] | None  # of rows; None: all are 1
+Weights = NDArray[np.float64] | None  # of rows or entries; None: all are 1
+Entries = NDArray[np.int64] | None  # row of each entry, rising; None: the rows
 
 # Bytes of the scatter matrices of all labels up to which register tiles are faster than
 # BLAS: the sums of a thread fit the second-level cache.
@@ -157,37 +158,63 @@ class ShiftedSums:
 
 
 def accumulate(
-    X: Any, codes: NDArray[np.integer], n_labels: int, weights: Weights = None
+    X: Any,
+    codes: NDArray[np.integer],
+    n_labels: int,
+    weights: Weights = None,
+    entries: Entries = None,
 ) -> ShiftedSums:
-    """Return the sums of rows from `check_rows`; every label must occur."""
+    """Return the sums of rows from `check_rows`; every label must occur.
+
+    Codes and weights are of the rows, or of `entries`: a row may have several.
+    """
     sums = ShiftedSums(n_labels, X.shape[1], is_weighted=weights is not None)
     with ignore_fp_warnings():  # sums are checked after each block, and in `to_moments`
         if sparse.issparse(X) and is_cheaper_sparse(X):
-            _accumulate_sparse(X, codes, sums, weights)
+            _accumulate_sparse(X, codes, sums, weights, entries)
         else:
-            _accumulate_dense(X, codes, sums, weights)
+            _accumulate_dense(X, codes, sums, weights, entries)
     return sums
 
 
+def _entries_of_rows(
+    entries: Entries, first: int, n_rows: int
+) -> Iterator[tuple[slice, Any]]:
+    """Yield entries of consecutive rows, as many as rows at a time, and their rows.
+
+    The rows are counted from the first. Without entries the rows themselves.
+    """
+    if entries is None:
+        yield slice(first, first + n_rows), slice(None)
+        return
+    start, stop = np.searchsorted(entries, [first, first + n_rows]).tolist()
+    for begin in range(start, stop, n_rows):
+        part = slice(begin, min(begin + n_rows, stop))
+        yield part, entries[part] - first
+
+
 def _accumulate_dense(
-    X: Any, codes: NDArray[np.integer], sums: ShiftedSums, weights: Weights
+    X: Any,
+    codes: NDArray[np.integer],
+    sums: ShiftedSums,
+    weights: Weights,
+    entries: Entries,
 ) -> None:
     n_labels = len(sums.counts)
     is_tiled = sums.scatters.nbytes <= MAX_TILED_BYTES
-    for first, block in _dense_blocks(X):
-        part = slice(first, first + len(block))
-        labels = codes[part]
+    for first, block, part, indices in _dense_blocks(X, entries):
+        labels, members = codes[part], block[indices]
         block_weights = None if weights is None else weights[part]
         if not sums.has_shift.all():  # some labels may occur for the first time
             # Any typical value will do as a shift: here the mean of at most 16 rows.
-            means, counts = first_means(block, labels, n_labels, 16, block_weights)
+            means, counts = first_means(members, labels, n_labels, 16, block_weights)
             new = (counts > 0) & ~sums.has_shift
             sums.shifts[new] = means[new]
             sums.has_shift |= new
         if block_weights is None:
-            rows, shifts = block, sums.shifts
+            rows, shifts = members, sums.shifts
         else:
-            rows, shifts = block - sums.shifts[labels], np.zeros_like(sums.shifts)
+            rows, shifts = members - sums.shifts[labels], np.zeros_like(sums.shifts)
             rows *= np.sqrt(block_weights)[:, None]
         if is_tiled:
             counts, totals, scatters = label_scatter(rows, labels, shifts)
@@ -196,9 +223,8 @@ def _accumulate_dense(
             counts, totals = _add_by_blas(rows, labels, shifts, sums.scatters)
         if block_weights is not None:
             counts = np.bincount(labels, block_weights, minlength=n_labels)
-            entries = np.sqrt(block_weights), (labels, np.arange(len(rows)))
-            members = sparse.csr_array(entries, shape=(n_labels, len(rows)))
-            totals = members @ rows
+            roots = np.sqrt(block_weights), (labels, np.arange(len(rows)))
+            totals = sparse.csr_array(roots, shape=(n_labels, len(rows))) @ rows
         sums.counts += counts
         sums.sums += totals
         if not np.isfinite(sums.sums).all():
@@ -208,8 +234,13 @@ def _accumulate_dense(
             mirror_lower(scatter)
 
 
-def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
-    """Yield first rows and dense blocks in float32 or float64, as kernels take them."""
+def _dense_blocks(
+    X: Any, entries: Entries
+) -> Iterator[tuple[int, NDArray[np.floating], slice, Any]]:
+    """Yield first rows, dense blocks in float32 or float64, as kernels take them.
+
+    With them the entries, and their rows within the block.
+    """
     for rows, block in row_blocks(X, BLOCK_BYTES):
         m, n = block.shape
         # A sparse block has more rows than fit the memory once they are dense.
@@ -218,8 +249,10 @@ def _dense_blocks(X: Any) -> Iterator[tuple[int, NDArray[np.floating]]]:
             part = block[start : start + step]
             part = part.toarray() if sparse.issparse(part) else part
             is_single = part.dtype == np.float32 and part.dtype.isnative
-            dtype = np.float32 if is_single else np.float64
-            yield rows.start + start, part.astype(dtype, copy=False)
+            part = part.astype(np.float32 if is_single else np.float64, copy=False)
+            first = rows.start + start
+            for chosen, indices in _entries_of_rows(entries, first, len(part)):
+                yield first, part, chosen, indices
 
 
 def _add_by_blas(
@@ -259,16 +292,19 @@ def is_cheaper_sparse(X: Any) -> bool:
 
 
 def _accumulate_sparse(
-    X: Any, codes: NDArray[np.integer], sums: ShiftedSums, weights: Weights
+    X: Any,
+    codes: NDArray[np.integer],
+    sums: ShiftedSums,
+    weights: Weights,
+    entries: Entries,
 ) -> None:
     """Add the rows of a CSR matrix, shifted in the columns with few zeros."""
-    # Half the bytes of a dense block: the products need copies of a sparse one.
-    for rows, block in row_blocks(X, BLOCK_BYTES // 2):
-        block_codes = codes[rows]
+    for first, block, chosen, indices in _sparse_blocks(X, entries):
+        block_codes = codes[chosen]
         for code in np.unique(block_codes):
             members = np.flatnonzero(block_codes == code)
-            part = block[members]
-            part_weights = None if weights is None else weights[rows][members]
+            part = block[indices[members]]
+            part_weights = None if weights is None else weights[chosen][members]
             count = len(members) if part_weights is None else part_weights.sum()
             if not sums.has_shift[code] and count > 0:
                 # Only a nearly full column can have a mean that is large compared with
@@ -285,7 +321,18 @@ def _accumulate_sparse(
             stored = [(A.indptr, A.indices, A.data) for A in (part, part.T.tocsr())]
             sparse_gram(*stored[0], *stored[1], sums.scatters[code])
         if not np.isfinite(sums.sums).all():
-            refuse_entries(block, rows.start)
+            refuse_entries(block, first)
+
+
+def _sparse_blocks(
+    X: Any, entries: Entries
+) -> Iterator[tuple[int, Any, slice, NDArray[np.int64]]]:
+    """Yield first rows, CSR blocks, entries, and their rows within the block."""
+    # Half the bytes of a dense block: the products need copies of a sparse one.
+    for rows, block in row_blocks(X, BLOCK_BYTES // 2):
+        numbers = np.arange(block.shape[0])
+        for part, indices in _entries_of_rows(entries, rows.start, len(numbers)):
+            yield rows.start, block, part, numbers[indices]
 
 
 def _column_sums(

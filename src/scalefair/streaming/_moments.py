@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import _num_samples
 
+from scalefair._docs import documented
 from scalefair._entries import (
     SQUARES_OVERFLOW,
     all_finite,
     check_sample_weight,
     ignore_fp_warnings,
 )
-from scalefair._groups import (
-    Attribute,
-    combinations,
-    compared_attributes,
-    encode_values,
+from scalefair._groups import compared_attributes, encode_values
+from scalefair._membership import (
+    Membership,
+    check_group_probabilities,
+    check_one_of,
+    number_cells,
 )
 from scalefair._writing import write_files
 from scalefair.streaming._blocks import accumulate, check_rows
 from scalefair.streaming._partitioned import PartitionedRows, is_partitioned
+from scalefair.streaming._parts import Parts
 
 _FORMAT = "scalefair group moments 1"
 _ARRAYS = ["groups", "counts", "means", "scatters"]
@@ -34,6 +37,7 @@ _ARRAYS = ["groups", "counts", "means", "scatters"]
 MAX_JOINT_BYTES = 2**28
 
 
+@documented()
 class GroupMoments:
     """Counts, means and scatter matrices of the rows of each group.
 
@@ -50,7 +54,8 @@ class GroupMoments:
     groups : ndarray of shape (G,)
         Distinct groups, sorted.
     counts : ndarray of shape (G,), int64 or float64
-        Rows of each group; of weighted rows the sum of their weights.
+        Rows of each group; of weighted rows the sum of their weights, and of
+        probabilities that of theirs.
     means : ndarray of shape (G, n)
         Mean of the rows of each group, weighted as they are.
     scatters : ndarray of shape (G, n, n)
@@ -120,12 +125,14 @@ class GroupMoments:
         groups: NDArray[Any],
         codes: NDArray[np.integer],
         weights: NDArray[np.float64] | None,
+        entries: NDArray[np.int64] | None = None,
     ) -> GroupMoments:
-        """Moments of rows with codes (m,); all groups occur in the codes.
+        """Moments of rows or entries with these codes, in which all groups occur.
 
         Groups without weight are left out.
         """
-        arrays = groups, *accumulate(X, codes, len(groups), weights).to_moments()
+        sums = accumulate(X, codes, len(groups), weights, entries)
+        arrays = groups, *sums.to_moments()
         has_weight = arrays[1] > 0
         if not has_weight.all():
             arrays = tuple(array[has_weight] for array in arrays)
@@ -133,7 +140,12 @@ class GroupMoments:
 
     @classmethod
     def from_data(
-        cls, X: Any, groups: ArrayLike, *, sample_weight: ArrayLike | None = None
+        cls,
+        X: Any,
+        groups: ArrayLike | None = None,
+        *,
+        group_probabilities: Any = None,
+        sample_weight: ArrayLike | None = None,
     ) -> GroupMoments:
         """Return the moments of rows, read once.
 
@@ -141,8 +153,10 @@ class GroupMoments:
         ----------
         X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n)
             Rows of any real type, CSR or CSC if sparse, read block by block.
-        groups : array-like or Dask collection of shape (m,)
+        groups : array-like or Dask collection of shape (m,), default=None
             Group of each row: strings, integers, booleans.
+        %(group_probabilities)s
+            A row then counts for a group by its probability.
         sample_weight : array-like or Dask collection of shape (m,), default=None
             Weights of the rows, not negative: of weight 2 a row counts twice, of
             weight 0 it is left out. None counts each once.
@@ -152,41 +166,81 @@ class GroupMoments:
         GroupMoments
             Moments of the groups that occur.
         """
-        return cls._from_attributes(X, groups, "joint", sample_weight)[0]
+        return cls._from_attributes(
+            X, groups, "joint", sample_weight, group_probabilities
+        )[0]
 
     @classmethod
     def _from_attributes(
-        cls, X: Any, groups: Any, attributes: str, sample_weight: Any = None
+        cls,
+        X: Any,
+        groups: Any,
+        attributes: str,
+        sample_weight: Any = None,
+        group_probabilities: Any = None,
     ) -> list[GroupMoments]:
         """`from_data`, of each attribute by itself if `attributes` is "each"."""
-        if is_partitioned(X):
-            X = PartitionedRows.of(X)
-            compared = X.compared_attributes(groups, attributes, warn=False)
-            weights = X.weights(sample_weight)
+        X = PartitionedRows.of(X) if is_partitioned(X) else check_rows(X)
+        membership = cls._membership(
+            X, groups, group_probabilities, attributes, sample_weight, warn=False
+        )
+        return cls._by_attribute(X, membership)
+
+    @staticmethod
+    def _membership(
+        X: Any,
+        sensitive_features: Any,
+        group_probabilities: Any,
+        attributes: str,
+        sample_weight: Any,
+        *,
+        warn: bool = True,
+    ) -> Membership:
+        """Return groups or probabilities, and weights, of rows in memory or in parts.
+
+        Codes and weights of rows in parts are in parts, too; of probabilities the
+        entries are in memory. Groups may be without weight.
+        """
+        check_one_of(sensitive_features, group_probabilities)
+        weights: Any
+        if not isinstance(X, PartitionedRows):
+            n_rows = _num_samples(X)
+            weights = check_sample_weight(sample_weight, n_rows)
+            if group_probabilities is None:
+                compared = compared_attributes(
+                    sensitive_features, n_rows, attributes, warn=warn
+                )
+                return Membership(compared, None, weights)
         else:
-            X = check_rows(X)
-            compared = compared_attributes(groups, X.shape[0], attributes, warn=False)
-            weights = check_sample_weight(sample_weight, X.shape[0])
-        return cls._by_attribute(X, compared, weights)
+            n_rows, weights = X.shape[0], X.weights(sample_weight)
+            if group_probabilities is None:
+                compared = X.compared_attributes(
+                    sensitive_features, attributes, warn=warn
+                )
+                return Membership(compared, None, weights)
+            weights = None if weights is None else np.concatenate(weights.gather())
+        groups, P = check_group_probabilities(group_probabilities, n_rows)
+        return Membership.of_probabilities(groups, P, weights)
 
     @classmethod
-    def _by_attribute(
-        cls, X: Any, compared: Sequence[Attribute], weights: Any = None
-    ) -> list[GroupMoments]:
-        """Moments of the groups of each attribute, of checked codes and weights.
+    def _by_attribute(cls, X: Any, membership: Membership) -> list[GroupMoments]:
+        """Moments of the groups of each attribute, of a checked membership.
 
-        Those of rows in parts are in parts, too.
+        Its codes and weights are in parts if the rows are.
         """
+        compared, entries, weights = membership
         columns = [attribute.codes for attribute in compared]
         columns += [] if weights is None else [weights]
         sizes = [len(attribute.groups) for attribute in compared]
         moments: list[GroupMoments]
         if isinstance(X, PartitionedRows):
+            if entries is not None:
+                columns = _cut_entries(X, membership)
             parts = X.map(_moments_of_part, sizes, aligned=columns)
             moments = parts.reduce(cls._merge_each)
         elif len(compared) == 1:  # all groups occur: they need no search
             _, groups, codes = compared[0]
-            return [cls._of_codes(check_rows(X), groups, codes, weights)]
+            return [cls._of_codes(check_rows(X), groups, codes, weights, entries)]
         else:
             moments = _moments_of_part(check_rows(X), sizes, *columns)
         # Groups by name, of which the moments have the codes. These are new objects:
@@ -197,13 +251,18 @@ class GroupMoments:
         ]
 
     def update(
-        self, X: Any, groups: ArrayLike, *, sample_weight: ArrayLike | None = None
+        self,
+        X: Any,
+        groups: ArrayLike | None = None,
+        *,
+        group_probabilities: Any = None,
+        sample_weight: ArrayLike | None = None,
     ) -> GroupMoments:
         """Add rows, many at a time, in place; if they are refused nothing has changed.
 
         Parameters
         ----------
-        X, groups, sample_weight : array-like
+        X, groups, group_probabilities, sample_weight : array-like
             As of `from_data`; new groups may appear. Weights are in the unit of those
             before: rows without weights count 1.
 
@@ -212,7 +271,12 @@ class GroupMoments:
         GroupMoments
             Itself.
         """
-        moments = GroupMoments.from_data(X, groups, sample_weight=sample_weight)
+        moments = GroupMoments.from_data(
+            X,
+            groups,
+            group_probabilities=group_probabilities,
+            sample_weight=sample_weight,
+        )
         vars(self).update(vars(self.merge(moments)))
         return self
 
@@ -365,26 +429,38 @@ def _moments_of_part(
     """Moments of the codes that occur in a part, for each of several attributes.
 
     The columns are the codes of each attribute, with `sizes` groups, and perhaps
-    weights. Rows are read once if there is memory for the moments of each combination
-    of codes that occurs (a cell): a group is a union of cells.
+    weights, and the rows of entries. Rows are read once if there is memory for the
+    moments of each combination of codes that occurs (a cell): a group is a union of
+    cells.
     """
-    codes, weights = columns[: len(sizes)], None
-    if len(columns) > len(sizes):
-        weights = columns[-1]
+    codes = columns[: len(sizes)]
+    weights, entries, *_ = *columns[len(sizes) :], None, None
     if len(codes) > 1:
-        # A cell is named by one of its rows, in which its codes are looked up.
-        rows, cells = combinations(codes, sizes)
+        cells, groups = number_cells(codes, sizes)
         scatter_bytes = 8 * X.shape[1] ** 2
         max_bytes = max(MAX_JOINT_BYTES, 2 * sum(sizes) * scatter_bytes)
-        if len(rows) * scatter_bytes <= max_bytes:
-            joint = GroupMoments._of_codes(X, rows, cells, weights)
-            return [_unite_cells(joint, column[joint.groups]) for column in codes]
+        if len(groups) * scatter_bytes <= max_bytes:
+            numbers = np.arange(len(groups))
+            joint = GroupMoments._of_codes(X, numbers, cells, weights)
+            return [_unite_cells(joint, column[joint.groups]) for column in groups.T]
     # One attribute, or too many combinations: read the rows for each attribute.
     moments = []
     for attribute_codes in codes:
         present, local = encode_values(attribute_codes, name="codes")
-        moments.append(GroupMoments._of_codes(X, present, local, weights))
+        moments.append(GroupMoments._of_codes(X, present, local, weights, entries))
     return moments
+
+
+def _cut_entries(X: PartitionedRows, membership: Membership) -> list[Parts]:
+    """Codes, weights, and rows within the part, of the entries of each part."""
+    entries = np.asarray(membership.rows)
+    weights = (
+        np.ones(len(entries)) if membership.weights is None else membership.weights
+    )
+    cuts = np.searchsorted(entries, X.starts[1:])
+    columns = [np.split(x, cuts) for x in (membership.codes, weights, entries)]
+    columns[2] = [x - start for x, start in zip(columns[2], X.starts, strict=True)]
+    return [X.parts.like(column) for column in columns]
 
 
 def _unite_cells(cells: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:

@@ -142,7 +142,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
             If ``prefit=True`` and `estimator` is not fitted.
         """
         self._refuse_parts(X)
-        X, codes, groups, n_samples, _ = training_rows(self, X, sensitive_features)
+        X, codes, groups, n_samples, *_ = training_rows(self, X, sensitive_features)
         if y is not None:
             y = column_or_1d(y, warn=True)
             check_consistent_length(X, y)
