@@ -103,8 +103,9 @@ def check_are_groups(attributes: Sequence[Attribute]) -> None:
         if is_mixed and np.allclose(total, 1.0, atol=1e-3):
             raise ValueError(
                 f"sensitive_features has {len(attributes)} columns that add up to 1 in "
-                "every row: probabilities of groups, not groups. Give each sample one, "
-                "such as the most likely, probabilities.argmax(axis=1)."
+                "every row: probabilities of groups, not groups. Pass them as "
+                "group_probabilities=; where that is not taken, give each sample one "
+                "group, such as the most likely, probabilities.argmax(axis=1)."
             )
     # Many numbers or dates are a quantity.
     for name, groups, _ in attributes:
@@ -346,6 +347,13 @@ def known_codes(
 
 def check_values(values: ArrayLike, *, name: str, noun: str) -> NDArray[Any]:
     """Return the values as a one-dimensional array; refuse missing ones."""
+    array = as_vector(values, name=name, noun=noun)
+    _refuse_missing(is_missing(array), name, noun)
+    return array
+
+
+def as_vector(values: ArrayLike, *, name: str, noun: str) -> NDArray[Any]:
+    """Return the values as a one-dimensional array; some may be missing."""
     array = _as_array(values, name, noun)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]  # a data frame of one column
@@ -358,25 +366,30 @@ def check_values(values: ArrayLike, *, name: str, noun: str) -> NDArray[Any]:
         raise ValueError(
             f"{name} must be one-dimensional with one {noun} per sample, {got}"
         )
-    if array.dtype.kind in "biu":
-        return array  # nothing can be missing
+    return array
+
+
+def is_missing(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which values are missing: None, NaN, NaT or NA."""
     if array.dtype.kind == "O":
         import pandas
 
-        missing = pandas.isna(array)
-    else:  # NaN and NaT are the values that differ from themselves
-        missing = array != array
-    _refuse_missing(missing, name, noun)
-    return array
+        return np.asarray(pandas.isna(array))
+    # NaN and NaT are the values that differ from themselves.
+    return np.asarray(array != array)
 
 
 def _refuse_missing(missing: NDArray[np.bool_], name: str, noun: str) -> None:
     """Raise a ValueError if values are missing, with the number and the first."""
     if missing.any():
         first = int(np.flatnonzero(missing)[0])
+        remedy = (
+            "; scalefair.metrics.group_probabilities makes probabilities of groups "
+            "with holes"
+        ) * (noun == "group")
         raise ValueError(
             f"{name} has {int(missing.sum())} missing value(s) (NaN or None), the "
-            f"first at position {first}. Give each sample a {noun}, or drop it."
+            f"first at position {first}. Give each sample a {noun}, or drop it{remedy}."
         )
 
 

@@ -8,23 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._docs import documented
+from scalefair._docs import SHARED, documented
 from scalefair._entries import check_sample_weight
-from scalefair._groups import (
-    check_values,
-    compared_attributes,
-    encode_values,
-    squeeze_single,
-)
+from scalefair._groups import check_values, encode_values, squeeze_single
+from scalefair._membership import Membership
 
 _TEXTS = {
-    "labels_and_groups": """\
+    "labels_and_groups": f"""\
 labels : array-like of shape (n_samples,)
     Cluster of each sample. Samples labelled -1 are unassigned and ignored.
-sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
+sensitive_features : array-like of shape (n_samples,) or (n_samples, k), default=None
     Group of each sample: integers, strings or booleans, without missing values; of k
     columns see `attributes`. The groups are those that occur among the assigned
-    samples.""",
+    samples.
+{SHARED["group_probabilities"]}""",
     "weights": """\
 sample_weight : array-like of shape (n_samples,), default=None
     Weights of the samples, which are counted as often; None counts each once. Samples
@@ -46,7 +43,8 @@ ValueError
 def balance_score(
     labels: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     average: str | None = "mean",
     sample_weight: ArrayLike | None = None,
     attributes: str = "joint",
@@ -73,7 +71,8 @@ def balance_score(
     Returns
     -------
     balance : float or ndarray of shape (n_clusters,)
-        Balance, between 0 and 1; the array follows the sorted cluster labels.
+        Balance, between 0 and 1; the array follows the sorted cluster labels. That of
+        a cluster with nothing but rows of no group is NaN, and not in the mean.
 
     %(raises)s
 
@@ -105,23 +104,25 @@ def balance_score(
         raise ValueError(f'average must be "mean" or None, got {average!r}.')
     balances = []
     for name, counts, groups in _contingency(
-        labels, sensitive_features, sample_weight, attributes
+        labels, sensitive_features, group_probabilities, sample_weight, attributes
     ):
         if groups.shape[0] < 2:
             raise ValueError(
                 f"balance compares groups, but {name} has only one among the assigned "
                 f"samples: {groups.tolist()[0]!r}."
             )
-        balances.append(counts.min(axis=1) / counts.max(axis=1))
+        with np.errstate(invalid="ignore"):  # nothing is known of a cluster
+            balances.append(counts.min(axis=1) / counts.max(axis=1))
     balance = np.min(balances, axis=0)  # the smallest of all attributes
-    return balance if average is None else float(balance.mean())
+    return balance if average is None else float(np.nanmean(balance))
 
 
 @documented(**_TEXTS)
 def minimum_balance_score(
     labels: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     attributes: str = "joint",
 ) -> float:
@@ -149,18 +150,20 @@ def minimum_balance_score(
     balances = balance_score(
         labels,
         sensitive_features=sensitive_features,
+        group_probabilities=group_probabilities,
         average=None,
         sample_weight=sample_weight,
         attributes=attributes,
     )
-    return float(balances.min())
+    return float(np.nanmin(balances))
 
 
 @documented(**_TEXTS)
 def group_proportions(
     labels: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     attributes: str = "joint",
 ) -> Any:
@@ -180,7 +183,8 @@ def group_proportions(
     -------
     proportions : ndarray of shape (n_clusters, n_groups), or list of them
         Rows sum to one; rows follow the sorted labels (without -1), columns the
-        sorted groups. A list, one per column, for several with ``"each"``.
+        sorted groups. A list, one per column, for several with ``"each"``. NaN where
+        nothing is known of a cluster.
 
     %(raises)s
 
@@ -193,14 +197,13 @@ def group_proportions(
     >>> group_proportions([0, 0], sensitive_features=["f", "m"], sample_weight=[1, 3])
     array([[0.25, 0.75]])
     """
-    return squeeze_single(
-        [
-            counts / counts.sum(axis=1, keepdims=True)
-            for _, counts, _ in _contingency(
-                labels, sensitive_features, sample_weight, attributes
-            )
-        ]
+    tables = _contingency(
+        labels, sensitive_features, group_probabilities, sample_weight, attributes
     )
+    with np.errstate(invalid="ignore"):  # nothing is known of a cluster
+        return squeeze_single(
+            [counts / counts.sum(axis=1, keepdims=True) for _, counts, _ in tables]
+        )
 
 
 class AssignedSamples(NamedTuple):
@@ -235,24 +238,38 @@ def encode_clusters(
 
 def _contingency(
     labels: ArrayLike,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None,
+    group_probabilities: ArrayLike | None,
     sample_weight: ArrayLike | None,
     attributes: str,
 ) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
     """Yield for each attribute its name, contingency table and groups.
 
-    The table (n_clusters, n_groups) counts the assigned samples, or their weights; the
-    groups are those that occur among them.
+    The table (n_clusters, n_groups) counts the assigned samples, or their weights, of
+    probabilities as expected; the groups are those that occur among them.
     """
     assigned, cluster_codes, weights, clusters = encode_clusters(labels, sample_weight)
-    for name, groups, codes in compared_attributes(
-        sensitive_features, len(assigned), attributes
-    ):
+    members = Membership.of(
+        sensitive_features, group_probabilities, len(assigned), attributes=attributes
+    )
+    # The entries that count, and the index of their rows among the assigned ones.
+    is_counted = members.take(assigned)
+    rows = members.take(np.cumsum(assigned) - 1)[is_counted]
+    entry_weights = None if members.weights is None else members.weights[is_counted]
+    if weights is not None:
+        entry_weights = weights[rows] * (
+            1.0 if entry_weights is None else entry_weights
+        )
+    if not rows.size:
+        raise ValueError(
+            "group_probabilities are 0 or missing for all samples in clusters."
+        )
+    for name, groups, codes in members.compared:
         # Positions in the flattened table. No sort, unlike scikit-learn's
         # contingency_matrix: both are encoded already.
-        cells = cluster_codes * len(groups) + codes[assigned]
+        cells = cluster_codes[rows] * len(groups) + codes[is_counted]
         n_cells = len(clusters) * len(groups)
-        counts = np.bincount(cells, weights, minlength=n_cells)
+        counts = np.bincount(cells, entry_weights, minlength=n_cells)
         counts = counts.reshape(len(clusters), len(groups))
         is_present = counts.any(axis=0)
         yield name, counts[:, is_present], groups[is_present]

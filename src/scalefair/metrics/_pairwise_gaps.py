@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
-from scalefair._entries import check_sample_weight
-from scalefair._groups import check_group_weights, check_weights
-from scalefair.metrics._partial_parity import samples_by_label
-from scalefair.metrics._score_gaps import TEXTS, check_scores, encode_compared
+from scalefair._groups import check_group_weights
+from scalefair.metrics._partial_parity import check_group_rows, samples_by_label
+from scalefair.metrics._score_gaps import TEXTS, check_scores, compared_members
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]  # of rows, the indices of their groups
@@ -106,11 +105,12 @@ def group_auc_gap(
     """
     scores = check_scores(y_score)
     all_rows = np.ones(scores.shape[0], dtype=bool)
-    compared = encode_compared(sensitive_features, scores.shape[0], attributes)
-    weights = check_weights(sample_weight, compared)
+    members = compared_members(
+        sensitive_features, None, scores.shape[0], sample_weight, attributes
+    )
     gaps = []
-    for _, _, codes in compared:
-        chances = _outranking(scores, codes, all_rows, all_rows, weights)
+    for _, _, codes in members.compared:
+        chances = _outranking(scores, codes, all_rows, all_rows, members.weights)
         gaps.append(float(np.abs(chances - 0.5).max()))
     return max(gaps)
 
@@ -208,12 +208,14 @@ def _positive_outranks_negative(
 ) -> Iterator[Array]:
     """Yield for each attribute Pr(h_k+ > h_j-) in row k, column j."""
     scores = check_scores(y_score)
-    weights = check_sample_weight(sample_weight, scores.shape[0])
-    for _, groups, codes in encode_compared(
-        sensitive_features, scores.shape[0], attributes
-    ):
-        rows_by_kind = samples_by_label(y_true, groups, codes)
+    members = compared_members(
+        sensitive_features, None, scores.shape[0], sample_weight, attributes
+    )
+    kinds, weights = ("negative", "positive"), members.weights
+    rows_by_kind = samples_by_label(y_true, scores.shape[0], kinds)
+    for _, groups, codes in members.compared:
         for kind, rows in rows_by_kind.items():
+            check_group_rows(groups, codes[rows], kind)
             row_weights = None if weights is None else weights[rows]
             check_group_weights(row_weights, groups, codes[rows], kind)
         positive, negative = rows_by_kind["positive"], rows_by_kind["negative"]

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._docs import documented
-from scalefair._entries import check_sample_weight
+from scalefair._docs import SHARED, documented
 from scalefair._groups import (
     check_group_weights,
     check_interval,
@@ -21,15 +20,16 @@ from scalefair._messages import listed
 from scalefair.metrics._score_gaps import (
     TEXTS,
     check_scores,
-    encode_compared,
+    compared_members,
     largest_gap,
     share_above,
+    weight_matrix,
 )
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]  # of rows, the indices of their groups
 
-_INTERVAL = """\
+INTERVAL = """\
 interval : tuple of two floats, default=(0.0, 1.0)
     The ranks :math:`0 \\le \\alpha < \\beta \\le 1` to compare, 0 the top of a group:
     (0.05, 0.30) compares the members between the upper 5 % and 30 % of their group."""
@@ -38,11 +38,12 @@ _WEIGHTS = f"""\
 {TEXTS["attributes"]}"""
 _TEXTS = {
     **TEXTS,
-    "interval": _INTERVAL,
+    "interval": INTERVAL,
     "ranked_scores": f"""\
 {TEXTS["y_score"]}
 {TEXTS["sensitive_features"]}
-{_INTERVAL}""",
+{SHARED["group_probabilities"]}
+{INTERVAL}""",
     "weights_and_attributes": _WEIGHTS,
     # From the threshold on, for samples of the labels that are compared.
     "of_labels": f"""\
@@ -72,7 +73,8 @@ _KINDS = {"positive": ("positive",), "label": ("negative", "positive")}
 def partial_demographic_parity_gap(
     y_score: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     interval: tuple[float, float] = (0.0, 1.0),
     sample_weight: ArrayLike | None = None,
     attributes: str = "joint",
@@ -130,6 +132,7 @@ def partial_demographic_parity_gap(
     return partial_parity_gap(
         y_score,
         sensitive_features=sensitive_features,
+        group_probabilities=group_probabilities,
         interval=interval,
         sample_weight=sample_weight,
         attributes=attributes,
@@ -140,7 +143,8 @@ def partial_demographic_parity_gap(
 def weak_partial_demographic_parity_gap(
     y_score: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     interval: tuple[float, float] = (0.0, 1.0),
     threshold: float = 0.0,
     sample_weight: ArrayLike | None = None,
@@ -190,6 +194,7 @@ def weak_partial_demographic_parity_gap(
     return partial_parity_gap(
         y_score,
         sensitive_features=sensitive_features,
+        group_probabilities=group_probabilities,
         interval=interval,
         threshold=threshold,
         sample_weight=sample_weight,
@@ -202,7 +207,8 @@ def partial_equal_opportunity_gap(
     y_true: ArrayLike,
     y_score: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     interval: tuple[float, float] = (0.0, 1.0),
     threshold: float | None = None,
     sample_weight: ArrayLike | None = None,
@@ -217,7 +223,8 @@ def partial_equal_opportunity_gap(
     .. math:: \max_{k, k'} \max_\theta |A_{k+}(\theta) - A_{k'+}(\theta)| \in [0, 1].
 
     Ranks are those among the positive samples of a group. With the interval (0, 1) it
-    is the largest difference of true positive rates at any threshold.
+    is the largest difference of true positive rates at any threshold. Probabilities of
+    groups are to be calibrated given the label, too.
 
     Parameters
     ----------
@@ -251,6 +258,7 @@ def partial_equal_opportunity_gap(
         y_true=y_true,
         given="positive",
         sensitive_features=sensitive_features,
+        group_probabilities=group_probabilities,
         interval=interval,
         threshold=threshold,
         sample_weight=sample_weight,
@@ -263,7 +271,8 @@ def partial_equalized_odds_gap(
     y_true: ArrayLike,
     y_score: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     interval: tuple[float, float] = (0.0, 1.0),
     threshold: float | None = None,
     sample_weight: ArrayLike | None = None,
@@ -274,7 +283,8 @@ def partial_equalized_odds_gap(
     The larger one of `partial_equal_opportunity_gap` and of the same gap of the
     negative samples, whose ranks are those among the negatives of their group. With
     the interval (0, 1) it is the largest difference of true, or of false, positive
-    rates at any threshold.
+    rates at any threshold. Probabilities of groups are to be calibrated given the
+    label, too.
 
     Parameters
     ----------
@@ -305,6 +315,7 @@ def partial_equalized_odds_gap(
         y_true=y_true,
         given="label",
         sensitive_features=sensitive_features,
+        group_probabilities=group_probabilities,
         interval=interval,
         threshold=threshold,
         sample_weight=sample_weight,
@@ -316,7 +327,8 @@ def partial_equalized_odds_gap(
 def partial_parity_gap(
     y_score: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     y_true: ArrayLike | None = None,
     given: str | None = None,
     interval: tuple[float, float] = (0.0, 1.0),
@@ -332,13 +344,15 @@ def partial_parity_gap(
     ----------
     %(y_score)s
     %(sensitive_features)s
+    %(group_probabilities)s
     y_true : array-like of shape (n_samples,), default=None
         Label of each sample, of two values, the larger one positive; only, but then
         needed, with `given`.
     given : {"positive", "label"} or None, default=None
         Which samples are compared: None all (`partial_demographic_parity_gap`),
         ``"positive"`` the positive ones (`partial_equal_opportunity_gap`), ``"label"``
-        those of the same label (`partial_equalized_odds_gap`).
+        those of the same label (`partial_equalized_odds_gap`). Probabilities of groups
+        are then to be calibrated given the label, too.
     %(interval)s
     %(of_labels)s
 
@@ -355,8 +369,13 @@ def partial_parity_gap(
     """
     # 1. Check what is given.
     scores = check_scores(y_score)
-    attribute_list = encode_compared(sensitive_features, scores.shape[0], attributes)
-    weights = check_sample_weight(sample_weight, scores.shape[0])
+    members = compared_members(
+        sensitive_features,
+        group_probabilities,
+        scores.shape[0],
+        sample_weight,
+        attributes,
+    )
     alpha, beta = check_interval(interval)
     if threshold is not None and (
         not isinstance(threshold, Real) or math.isnan(threshold)
@@ -373,23 +392,24 @@ def partial_parity_gap(
                 "y_true."
             )
     # 2. The gap of each attribute among the samples of each kind: the largest counts.
-    gaps = []
-    for _, groups, codes in attribute_list:
-        rows_by_kind: dict[str, Any] = {"": slice(None)}
-        if given is not None and y_true is not None:
-            rows_by_kind = samples_by_label(y_true, groups, codes, _KINDS[given])
-        for kind, rows in rows_by_kind.items():
-            row_scores, row_codes = scores[rows], codes[rows]
-            row_weights = None if weights is None else weights[rows]
-            check_group_weights(row_weights, groups, row_codes, kind)
+    entries_by_kind: dict[str, Any] = {"": slice(None)}
+    if given is not None and y_true is not None:
+        rows_by_kind = samples_by_label(y_true, scores.shape[0], _KINDS[given])
+        entries_by_kind = {kind: members.take(m) for kind, m in rows_by_kind.items()}
+    values, gaps = members.take(scores), []
+    for _, groups, all_codes in members.compared:
+        for kind, entries in entries_by_kind.items():
+            scores, codes = values[entries], all_codes[entries]
+            weights = None if members.weights is None else members.weights[entries]
+            check_group_rows(groups, codes, kind)
+            check_group_weights(weights, groups, codes, kind)
             if threshold is None:
-                gap = largest_gap(-row_scores, row_codes, alpha, beta, row_weights)
+                gap = largest_gap(-scores, codes, alpha, beta, weights)
             else:
                 # P_k, the share of each group above the threshold, then A_k.
-                is_above = row_scores > threshold
-                counted = is_above if weights is None else is_above * row_weights
-                rates = np.bincount(row_codes, counted)
-                rates = rates / np.bincount(row_codes, row_weights)
+                is_above = scores > threshold
+                counted = is_above if weights is None else is_above * weights
+                rates = np.bincount(codes, counted) / np.bincount(codes, weights)
                 gap = float(np.ptp(share_above(rates, alpha, beta)))
             gaps.append(gap)
     return max(gaps)
@@ -397,9 +417,11 @@ def partial_parity_gap(
 
 @documented(**_TEXTS)
 def null_parity_gap(
-    group_sizes: ArrayLike | list[ArrayLike],
+    group_sizes: ArrayLike | list[ArrayLike] | None = None,
     *,
+    group_probabilities: ArrayLike | list[ArrayLike] | None = None,
     interval: tuple[float, float] = (0.0, 1.0),
+    sample_weight: ArrayLike | list[ArrayLike] | None = None,
 ) -> float:
     r"""Mean partial parity gap of fair scores, made by sampling noise alone.
 
@@ -408,25 +430,35 @@ def null_parity_gap(
 
     Parameters
     ----------
-    group_sizes : array-like of shape (n_groups,), or list of such
+    group_sizes : array-like of shape (n_groups,), or list of such, default=None
         Number of rows of each group that are compared, of
         `partial_equal_opportunity_gap` the positive ones; of weighted rows
         :math:`(\sum w)^2 / \sum w^2`. A list has the sizes of several comparisons, of
         `partial_equalized_odds_gap` those of each label: the largest gap counts.
         Where scores were fitted to :math:`n` rows and are measured on :math:`n'` new
         ones, :math:`1 / (1/n + 1/n')`.
+    group_probabilities : array-like or list of such, default=None
+        In place of sizes the probabilities (n_samples, n_groups) of the samples that
+        are compared, for groups that share samples, which differ less by chance. A
+        list has those of several comparisons.
     %(interval)s
+    sample_weight : array-like or list of such, default=None
+        Weights (n_samples,) of the samples of `group_probabilities`; a list if it is.
 
     Returns
     -------
     gap : float
         Mean of the largest difference between Brownian bridges of the variances
-        ``1 / group_sizes``. Single samples scatter by about a third of it.
+        ``1 / group_sizes``, of probabilities with the covariances :math:`\sum_i a_{ik}
+        a_{ik'}` for the shares :math:`a_{ik}` of samples in what a group weighs.
+        Single samples scatter by about a third of it.
 
     Raises
     ------
+    TypeError
+        If there is not one of sizes and probabilities, or weights go with sizes.
     ValueError
-        If a size is not positive, or the interval is none.
+        If a size is not positive, probabilities are none, or the interval is none.
 
     Examples
     --------
@@ -442,16 +474,16 @@ def null_parity_gap(
     >>> sizes, round(null_parity_gap(sizes), 2)
     (array([2., 3.]), 0.66)
     """
-    is_several = isinstance(group_sizes, list) and any(map(np.ndim, group_sizes))
-    comparisons: Any = group_sizes if is_several else [group_sizes]
-    comparisons = [np.asarray(sizes, dtype=np.float64) for sizes in comparisons]
-    if not all(sizes.ndim == 1 and (sizes > 0).all() for sizes in comparisons):
-        raise ValueError(
-            f"group_sizes must be positive numbers, one per group, got {group_sizes!r}."
-        )
+    if (group_sizes is None) == (group_probabilities is None):
+        raise TypeError("Pass one of group_sizes and group_probabilities=.")
     low, high = check_interval(interval)
-    # The rank t of a group is off by scale * B(t), with a Brownian bridge B.
-    scales_of_comparisons = [1 / np.sqrt(n) for n in comparisons if n.size > 1]
+    # The rank t of a group is off by scale * B(t), with a Brownian bridge B; of groups
+    # that share rows, by a matrix times the bridges.
+    scales_of_comparisons = (
+        _scales_of_sizes(group_sizes, sample_weight)
+        if group_probabilities is None
+        else _scales_of_probabilities(group_probabilities, sample_weight)
+    )
     if not scales_of_comparisons:
         return 0.0
     rng = np.random.default_rng(0)  # the same estimate for the same sizes
@@ -461,31 +493,64 @@ def null_parity_gap(
     for scales in scales_of_comparisons:
         # Ranks from outside that four standard deviations bring into the interval: that
         # of B is at most 1/2.
-        margin = 2 * scales.max()
+        is_apart = scales.ndim == 1
+        margin = 2 * (scales if is_apart else np.linalg.norm(scales, axis=1)).max()
         ranks = np.linspace(max(0.0, low - margin), min(1.0, high + margin), 512)
         steps = np.diff(ranks, prepend=0.0, append=1.0)
         for i in range(gaps.size):
             # Brownian bridge B(t) = W(t) - t W(1) from the increments of W.
-            increments = rng.normal(size=(scales.size, steps.size)) * np.sqrt(steps)
+            increments = rng.normal(size=(len(scales), steps.size)) * np.sqrt(steps)
             paths = np.cumsum(increments, axis=1)
             bridges = paths[:, :-1] - ranks * paths[:, -1:]
-            shares = np.clip(ranks + scales[:, None] * bridges, low, high)
+            noise = scales[:, None] * bridges if is_apart else scales @ bridges
+            shares = np.clip(ranks + noise, low, high)
             gaps[i] = max(gaps[i], np.ptp(shares, axis=0).max() / (high - low))
     return float(gaps.mean())
 
 
+def _scales_of_sizes(group_sizes: Any, sample_weight: Any) -> list[Array]:
+    """Return the standard deviations of groups of these sizes, by comparison."""
+    if sample_weight is not None:
+        raise TypeError("sample_weight goes with group_probabilities=, not with sizes.")
+    is_several = isinstance(group_sizes, list) and any(map(np.ndim, group_sizes))
+    comparisons = group_sizes if is_several else [group_sizes]
+    comparisons = [np.asarray(sizes, dtype=np.float64) for sizes in comparisons]
+    if not all(sizes.ndim == 1 and (sizes > 0).all() for sizes in comparisons):
+        raise ValueError(
+            f"group_sizes must be positive numbers, one per group, got {group_sizes!r}."
+        )
+    return [1 / np.sqrt(n) for n in comparisons if n.size > 1]
+
+
+def _scales_of_probabilities(
+    group_probabilities: Any, sample_weight: Any
+) -> list[Array]:
+    """Return roots of the covariances of groups that share rows, by comparison."""
+    tables, weights = [group_probabilities], [sample_weight]
+    is_list = isinstance(group_probabilities, list)
+    if is_list and any(np.ndim(table) == 2 for table in group_probabilities):
+        tables = group_probabilities
+        weights = [None] * len(tables) if sample_weight is None else sample_weight
+    scales = []
+    for table, row_weights in zip(tables, weights, strict=True):
+        n_rows = np.shape(table)[0]
+        members = compared_members(None, table, n_rows, row_weights)
+        shares = weight_matrix(members, n_rows)
+        shares /= shares.sum(axis=0)
+        variances, axes = np.linalg.eigh(shares.T @ shares)
+        scales.append(axes * np.sqrt(np.maximum(variances, 0.0)) @ axes.T)
+    return scales
+
+
 def samples_by_label(
-    y_true: ArrayLike,
-    groups: NDArray[Any],
-    codes: Codes,
-    kinds: tuple[str, ...] = ("negative", "positive"),
+    y_true: ArrayLike, n_samples: int, kinds: tuple[str, ...]
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return the samples of each kind; raise if a group has none."""
+    """Return the samples of each kind, "negative" or "positive"."""
     values = check_values(y_true, name="y_true", noun="label")
-    if values.shape[0] != codes.shape[0]:
+    if values.shape[0] != n_samples:
         raise ValueError(
             f"y_true and y_score must describe the same samples, got "
-            f"{values.shape[0]} labels and {codes.shape[0]} scores."
+            f"{values.shape[0]} labels and {n_samples} scores."
         )
     labels, label_codes = encode_values(values, name="y_true")
     if labels.shape[0] != 2:
@@ -493,13 +558,14 @@ def samples_by_label(
             f"y_true must hold two labels, negative and positive, but has "
             f"{labels.shape[0]}: {listed(labels.tolist(), repr)}."
         )
-    rows_by_kind = {"negative": label_codes == 0, "positive": label_codes == 1}
-    rows_by_kind = {kind: rows_by_kind[kind] for kind in kinds}
-    for kind, rows in rows_by_kind.items():
-        count = np.bincount(codes[rows], minlength=groups.shape[0])
-        if not count.all():
-            raise ValueError(
-                f"group(s) {groups[count == 0].tolist()} have no {kind} samples in "
-                f"y_true, so there is nothing to compare. Drop or merge them."
-            )
-    return rows_by_kind
+    return {kind: label_codes == (kind == "positive") for kind in kinds}
+
+
+def check_group_rows(groups: NDArray[Any], codes: Codes, kind: str) -> None:
+    """Raise a ValueError if a group has no samples of the kind, of these codes."""
+    count = np.bincount(codes, minlength=len(groups))
+    if not count.all():
+        raise ValueError(
+            f"group(s) {groups[count == 0].tolist()} have no {kind} samples in "
+            f"y_true, so there is nothing to compare. Drop or merge them."
+        )

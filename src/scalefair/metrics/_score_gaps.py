@@ -9,12 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._docs import documented
 from scalefair._entries import ignore_fp_warnings
-from scalefair._groups import (
-    Attribute,
-    check_compared,
-    check_weights,
-    compared_attributes,
-)
+from scalefair._membership import Membership
 from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
@@ -22,7 +17,7 @@ Codes = NDArray[np.int64]  # of rows, the indices of their groups
 
 TEXTS = {
     "sensitive_features": """\
-sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
+sensitive_features : array-like of shape (n_samples,) or (n_samples, k), default=None
     Group of each sample: integers, strings or booleans, without missing values; of k
     columns each combination that occurs. Two groups or more.""",
     "weights": """\
@@ -57,7 +52,8 @@ for any number of groups, never the pairs.""",
 def statistical_parity_ks(
     y_pred: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     attributes: str = "joint",
 ) -> float:
@@ -74,6 +70,7 @@ def statistical_parity_ks(
         Prediction for each sample, in any unit: only the order counts. Infinite
         predictions are allowed, NaN is not.
     %(sensitive_features)s
+    %(group_probabilities)s
     %(weights)s
     %(attributes)s
 
@@ -109,10 +106,17 @@ def statistical_parity_ks(
     0.5
     """
     predictions = check_scores(y_pred, name="y_pred")
-    compared = encode_compared(sensitive_features, predictions.shape[0], attributes)
-    weights = check_weights(sample_weight, compared)
+    members = compared_members(
+        sensitive_features,
+        group_probabilities,
+        predictions.shape[0],
+        sample_weight,
+        attributes,
+    )
+    values = members.take(predictions)
     return max(
-        largest_gap(predictions, codes, weights=weights) for _, _, codes in compared
+        largest_gap(values, codes, weights=members.weights)
+        for _, _, codes in members.compared
     )
 
 
@@ -120,7 +124,8 @@ def statistical_parity_ks(
 def moment_gaps(
     Z: Any,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     attributes: str = "joint",
 ) -> tuple[float, float]:
@@ -140,6 +145,7 @@ def moment_gaps(
         Outputs of a model or of one of its layers, a row per sample, read once;
         memory-mapped rows block by block.
     %(sensitive_features)s
+    %(group_probabilities)s
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the samples, not negative: of weight 2 a sample counts twice. None
         counts each once.
@@ -177,15 +183,35 @@ def moment_gaps(
         raise ValueError("Z must have one row per sample, got a single number.")
     if len(rows.shape) == 1:
         rows = np.asarray(rows)[:, None]
-    compared = encode_compared(sensitive_features, rows.shape[0], attributes)
-    weights = check_weights(sample_weight, compared)
+    members = compared_members(
+        sensitive_features,
+        group_probabilities,
+        rows.shape[0],
+        sample_weight,
+        attributes,
+    )
+    if members.rows is None:
+        options = rows, sensitive_features, attributes, members.weights
+        compared = [[moments] for moments in GroupMoments._from_attributes(*options)]
+    else:
+        compared = [_moments_of_entries(rows, members)]
     gaps = []
-    options = rows, sensitive_features, attributes, weights
-    for moments in GroupMoments._from_attributes(*options):
-        covariances = moments.scatters / moments.counts[:, None, None]
-        gaps.append((_spread(moments.means), _spread(covariances)))
+    for moments in compared:
+        means = np.vstack([m.means for m in moments])
+        covariances = np.vstack([m.covariances("group") for m in moments])
+        gaps.append((_spread(means), _spread(covariances)))
     mean_gaps, covariance_gaps = zip(*gaps, strict=True)
     return max(mean_gaps), max(covariance_gaps)
+
+
+def _moments_of_entries(rows: Any, members: Membership) -> list[GroupMoments]:
+    """Return the moments of each group; rows are read for each, and not repeated."""
+    weights = weight_matrix(members, rows.shape[0])
+    one_group = np.zeros(len(weights), np.int64)
+    return [
+        GroupMoments.from_data(rows, one_group, sample_weight=column)
+        for column in weights.T
+    ]
 
 
 def _spread(values: Array) -> float:
@@ -281,10 +307,27 @@ def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> Array:
     return scores
 
 
-def encode_compared(
-    sensitive_features: ArrayLike, n_samples: int, attributes: str = "joint"
-) -> list[Attribute]:
-    """Return the attributes, joint or each by itself, of two groups at least."""
-    compared = compared_attributes(sensitive_features, n_samples, attributes)
-    check_compared(compared, "measures of accuracy")
-    return compared
+def compared_members(
+    sensitive_features: ArrayLike | None,
+    group_probabilities: ArrayLike | None,
+    n_samples: int,
+    sample_weight: ArrayLike | None = None,
+    attributes: str = "joint",
+) -> Membership:
+    """Return which rows count for which of the groups compared, two at least."""
+    return Membership.of(
+        sensitive_features,
+        group_probabilities,
+        n_samples,
+        sample_weight=sample_weight,
+        attributes=attributes,
+        alternative="measures of accuracy",
+    )
+
+
+def weight_matrix(members: Membership, n_samples: int) -> Array:
+    """Return how much each row counts for each group, (n_samples, n_groups)."""
+    weights = np.zeros((n_samples, len(members.compared[0].groups)))
+    entries = 1.0 if members.weights is None else members.weights
+    weights[members.rows, members.codes] = entries
+    return weights
