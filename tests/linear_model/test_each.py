@@ -10,6 +10,7 @@ import pytest
 
 from scalefair import metrics
 from scalefair._groups import encode_attributes
+from scalefair._membership import Membership
 from scalefair.linear_model import PartiallyFairClassifier, PartiallyFairClassifierCV
 from scalefair.linear_model._parity_problem import StrongParity
 from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
@@ -112,6 +113,7 @@ def test_one_attribute_twice_is_that_attribute(interactions):
 def test_gradients_of_attributes_that_share_rows(surrogate, given):
     X, y, attributes = table(150)
     compared = encode_attributes(attributes)
+    compared = Membership(compared, None, None)
     rows = LabeledRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
     oracle = rows.oracle(surrogate=surrogate)
     ridge = ridge_factors(oracle.layout, 0.3)
@@ -233,6 +235,7 @@ def test_parts(given):
         PartitionedRows.of(chunks), y, frame, (9, 1), options, given, "each"
     )
     compared = encode_attributes(attributes)
+    compared = Membership(compared, None, None)
     rows = LabeledRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
     whole = rows.oracle(parted.oracle.layout.units, **options)
     n_sets, rng = whole.compared.n_sets, np.random.default_rng(0)

@@ -9,6 +9,7 @@ import pytest
 from sklearn.model_selection import StratifiedKFold
 
 from scalefair._groups import Attribute
+from scalefair._membership import Membership
 from scalefair.datasets import make_biased_rows
 from scalefair.linear_model import (
     PartiallyFairClassifier,
@@ -47,7 +48,7 @@ def encoded(X, y, group, given):
     codes = np.searchsorted(groups, group)
     signs = np.where(y == classes[1], 1.0, -1.0)
     compared = [Attribute("group", groups, codes)]
-    return LabeledRows.of(X, signs, classes, compared, given)
+    return LabeledRows.of(X, signs, classes, Membership(compared, None, None), given)
 
 
 def test_what_is_compared():

@@ -11,6 +11,7 @@ from sklearn.model_selection import cross_validate
 from sklearn.utils import estimator_checks
 
 from scalefair._groups import effective_sizes, encode_attributes
+from scalefair._membership import Membership
 from scalefair.linear_model import (
     PairwiseFairClassifier,
     PartiallyFairClassifier,
@@ -52,7 +53,8 @@ def repeated(weights, *columns):
 def encoded(X, y, attributes, weights=None, given=None):
     compared = encode_attributes(attributes)
     signs = np.where(y == 1, 1.0, -1.0)
-    return LabeledRows.of(X, signs, np.array([0, 1]), compared, given, weights)
+    groups = Membership(compared, None, weights)
+    return LabeledRows.of(X, signs, np.array([0, 1]), groups, given, weights)
 
 
 def classifier(**params):

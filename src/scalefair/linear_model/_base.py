@@ -22,20 +22,20 @@ from scalefair._entries import (
     canonical,
     check_array,
     check_features,
-    check_sample_weight,
     ignore_fp_warnings,
     validate_data,
 )
 from scalefair._groups import (
     as_list,
     check_interval,
-    combinations,
     compared_attributes,
     fitted_groups,
     known_groups,
 )
+from scalefair._membership import Membership, number_cells
 from scalefair.linear_model._training_rows import (
     LabeledRows,
+    check_label_weights,
     encode_labels,
     real_type,
     refuse_parts,
@@ -327,26 +327,47 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         self,
         X: Any,
         y: ArrayLike,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
+        group_probabilities: Any = None,
     ) -> LabeledRows:
         """Check and encode rows; sets `classes_`, `groups_`, `n_features_in_`."""
         refuse_parts(X, type(self).__name__)
+        if group_probabilities is not None:
+            self._check_takes_probabilities()
         types = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, order="C")
         classes, signs = encode_labels(y)
-        weights = check_sample_weight(sample_weight, X.shape[0])
+        weights = check_label_weights(sample_weight, signs, classes)
         # Smaller groups than these are warned of by `warn_few`.
-        compared = compared_attributes(
-            sensitive_features, X.shape[0], self.attributes, warn=False
+        membership = Membership.of(
+            sensitive_features,
+            group_probabilities,
+            X.shape[0],
+            sample_weight=weights,
+            attributes=self.attributes,
+            warn=False,
         )
         rows = LabeledRows.of(
-            canonical(X), signs, classes, compared, self.given, weights
+            canonical(X), signs, classes, membership, self.given, weights
         )
         rows.check_groups(self.max_groups, self.min_group_size)
         self.classes_ = classes
-        self.groups_ = fitted_groups(compared)
+        self.groups_ = fitted_groups(membership.compared)
         return rows
+
+    def _check_takes_probabilities(self) -> None:
+        """Raise a ValueError for a model in which rows need groups."""
+        if self.interactions:
+            raise ValueError(
+                "group_probabilities: a row has no group to take weights of; pass "
+                "interactions=False."
+            )
+        if self.loss in {"auc", "partial_auc"}:
+            raise ValueError(
+                f"loss={self.loss!r} compares pairs of rows and takes no "
+                'group_probabilities: use "logistic", "hinge" or "squared".'
+            )
 
     def _store_weights(self, rows: NDArray[np.float64]) -> None:
         """Store rows of coefficients, intercept last, as `coef_` has them."""
@@ -439,8 +460,7 @@ def group_scores(
         row_codes = [
             fitted[code] for fitted, code in zip(fitted_codes, codes, strict=True)
         ]
-        first_row, combination = combinations(row_codes, n_groups)
-        groups = np.column_stack([code[first_row] for code in row_codes])
+        combination, groups = number_cells(row_codes, n_groups)
     members = group_members(groups, n_groups)
     weights, shifts = ((members @ a).astype(X.dtype) for a in (coef, intercept))
     with ignore_fp_warnings():

@@ -433,8 +433,10 @@ def warn_unfinished(
     # A twentieth more than kappa is documented as accepted.
     if solution.gap > 1.05 * solution.kappa:
         noise = null_parity_gap(list(rows.set_sizes), interval=interval)
+        of_entries = rows.membership.take(scores)
         tie = max(
-            _largest_tie(scores, sets, interval, rows.weights) for sets in rows.compared
+            _largest_tie(of_entries, sets, interval, rows.membership.weights)
+            for sets in rows.compared
         )
         remedy = (
             'Take surrogate_width="auto", which tightens the surrogate.'
@@ -465,9 +467,9 @@ def _largest_tie(
     interval: tuple[float, float],
     weights: Array | None = None,
 ) -> float:
-    """Largest share of a set's rows within the interval that have one score.
+    """Largest share of a set's entries within the interval that have one score.
 
-    `sets` has the set of each row, -1 for rows that are not compared.
+    `sets` has the set of each entry, -1 for those that are not compared.
     """
     largest = 0.0
     for code in np.unique(sets[sets >= 0]):

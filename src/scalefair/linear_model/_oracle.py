@@ -145,10 +145,17 @@ class RowOracle(ABC):
         return other
 
     @property
+    def total(self) -> float:
+        """Weight of all rows, also of those in no cell."""
+        return float(
+            self.cell_sizes.sum() if self.weights is None else self.weights.sum()
+        )
+
+    @property
     def n_effective(self) -> float:
         """Number of rows, or of equally weighted ones with as much noise."""
         if self.weights is None:
-            return float(self.cell_sizes.sum())
+            return self.total
         return float(effective_sizes(np.zeros(len(self.weights), int), self.weights)[0])
 
     def quantiles(self, w: Array, shares: Array | list[float]) -> Array:
@@ -184,6 +191,8 @@ class ScoreOracle(RowOracle):
     # j, or those with ranks in `auc_interval`: a difference of convex functions.
     # Parameters are for features in `units`, None for those that they are given in.
     # With `weights` means and shares are weighted, of losses of single rows only.
+    # `entries`, of a model without interactions, are rows (rising) and weights, and
+    # `codes` those of entries: shares are of entries, losses of rows.
 
     def __init__(
         self,
@@ -201,6 +210,7 @@ class ScoreOracle(RowOracle):
         members: sparse.csr_array | None = None,
         families: Sequence[NDArray[np.int64]] | None = None,
         weights: ArrayLike | None = None,
+        entries: tuple[NDArray[np.int64], Array | None] | None = None,
     ) -> None:
         if weights is not None:
             if loss in _PAIRWISE:
@@ -219,15 +229,25 @@ class ScoreOracle(RowOracle):
         layout = WeightLayout(n, members, units, 1 + by_label)
         self._signs = np.ascontiguousarray(signs, dtype=np.float64)
         codes = np.ascontiguousarray(codes, dtype=np.int64)
+        rows, entry_weights = (None, weights) if entries is None else entries
         if by_label:
-            codes = cells_by_label(self._signs, codes)
-        sizes = np.bincount(codes, weights, minlength=layout.n_cells)
+            codes = cells_by_label(
+                self._signs if rows is None else self._signs[rows], codes
+            )
+        sizes = np.bincount(codes, entry_weights, minlength=layout.n_cells)
+        if rows is not None and weights is None:
+            weights = np.ones(X.shape[0])  # some rows may be in no cell
         super().__init__(layout, sizes, families, weights)
         self.loss = loss
         self.surrogate = surrogate
         shape = layout.n_cells, n + 1
         shares = 1 / divisors(sizes)
         self._rows = CodedRows(row_table(X), codes, shape, shares, weights)
+        self._entries = self._rows
+        if rows is not None:
+            self._entries = self._rows._replace(rows=rows, weights=entry_weights)
+            codes = np.zeros(X.shape[0], np.int64)
+            self._rows = self._rows._replace(codes=codes)
         if loss in _PAIRWISE:
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
             self._pairs = _Pairs(self._signs, interval)
@@ -242,10 +262,10 @@ class ScoreOracle(RowOracle):
         for array in self._rows.table:
             array.flags.writeable = False
         self._signs = np.require(self._signs, requirements="W")
-        codes = np.require(self._rows.codes, requirements="W")
-        if self.weights is not None:
-            self.weights = np.require(self.weights, requirements="W")
-        self._rows = self._rows._replace(codes=codes, weights=self.weights)
+        is_soft = self._entries is not self._rows
+        self._rows = self._rows.writable()
+        self.weights = self._rows.weights
+        self._entries = self._entries.writable() if is_soft else self._rows
 
     def scores(self, w: Array) -> Array:
         return row_scores(self._rows.table, self._rows.codes, self.layout.effective(w))
@@ -255,10 +275,10 @@ class ScoreOracle(RowOracle):
     ) -> OracleValue:
         self.n_calls += 1
         theta = np.asarray(theta, dtype=np.float64)
-        table, codes, shape, shares, weights = self._rows
-        total = float(divisors(self.cell_sizes.sum()))
+        table, codes, shape, shares, weights, _ = self._rows
+        total, entries = self.total or 1.0, self._entries
         compared, is_ramp = self.compared, self.surrogate == "ramp"
-        one_pass = is_ramp and compared.n_families == 1
+        one_pass = is_ramp and compared.n_families == 1 and entries is self._rows
         ramp = Ramp(theta, width, corner)
         bins = ramp.edges, ramp.centre, ramp.n_powers
         concave_loss, concave_slopes = 0.0, None
@@ -301,11 +321,9 @@ class ScoreOracle(RowOracle):
         else:
             thetas = theta.reshape(compared.n_families, -1)
             if is_ramp:
-                rates = RampFamilies(
-                    self._rows, scores, compared, thetas, width, corner
-                )
+                rates = RampFamilies(entries, scores, compared, thetas, width, corner)
             else:
-                rates = SigmoidFamilies(self._rows, scores, compared, thetas, width)
+                rates = SigmoidFamilies(entries, scores, compared, thetas, width)
         return OracleValue(
             self.layout,
             compared,
@@ -389,7 +407,7 @@ class PartitionedOracle(RowOracle):
             corner,
         )
         rates = PartitionedRates(self._oracles, self.compared, point, self.cell_sizes)
-        n_rows = self.cell_sizes.sum()
+        n_rows = self.total
         gradient = rates.loss_gradient.reshape(-1, self.n_features + 1)
         gradient = self.layout.units.pull_back(gradient).ravel() / n_rows
         loss, concave_gradient = rates.loss / n_rows, np.zeros(self.n_weights)

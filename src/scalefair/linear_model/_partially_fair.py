@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._groups import GroupCodes, check_interval
+from scalefair._membership import check_one_of
 from scalefair._random_state import check_random_state
 from scalefair._rounding import ROUNDING
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
@@ -30,7 +31,11 @@ from scalefair.linear_model._parity_problem import (
     WeakParity,
     check_start,
 )
-from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
+from scalefair.linear_model._training_rows import (
+    LabeledRows,
+    PartitionedTraining,
+    refuse_probabilities,
+)
 from scalefair.linear_model._weights import Array, ridge_factors
 from scalefair.metrics import partial_parity_gap
 from scalefair.streaming import is_partitioned
@@ -104,7 +109,12 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         with ``attributes="each"`` and several; for the weak criterion `threshold`.
     partial_parity_gap_ : float
         Gap of the criterion on the training rows, exact: not the surrogate's. With
-        ``attributes="each"`` the largest one of an attribute.
+        ``attributes="each"`` the largest one of an attribute. With
+        `group_probabilities` expected: right if they are calibrated given the features.
+    unmixed_parity_gap_ : float
+        Only with `group_probabilities`: the gap at all thresholds if the scores depend
+        on what the probabilities were made of by the group alone. Between the two gaps
+        the probabilities do not decide.
     surrogate_kappa_, surrogate_width_ : float
         Bound and width of the surrogate in the last problem, which `infeasibility_`
         and `kkt_residual_` are about; the bound leaves room to the solution.
@@ -218,7 +228,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         X: Any,
         y: ArrayLike,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> PartiallyFairClassifier:
         """Train the classifier.
@@ -233,6 +244,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
             Group of each row, at least two different ones; of k columns as `attributes`
             says.
+        %(group_probabilities)s
         %(sample_weight)s
 
         %(trained)s
@@ -251,6 +263,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         samples: Iterator[LabeledRows] = iter(())
         oracle: RowOracle
         if is_partitioned(X):
+            check_one_of(sensitive_features, group_probabilities)
+            refuse_probabilities(group_probabilities)
             training = PartitionedTraining(
                 self._check_rows(X, reset=True),
                 y,
@@ -266,7 +280,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             self.classes_ = rows.classes
             self.groups_ = rows.groups if len(rows.groups) > 1 else rows.groups[0]
         else:
-            rows = self._check_training(X, y, sensitive_features, sample_weight)
+            rows = self._check_training(
+                X, y, sensitive_features, sample_weight, group_probabilities
+            )
             oracle = rows.oracle(**self._oracle_options())
         rows.warn_few()
         problem = self._problem(oracle, rows)
@@ -397,6 +413,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         else:
             self.thresholds_ = thresholds[:1]
         self.partial_parity_gap_ = self._gap(scores, rows)
+        self.__dict__.pop("unmixed_parity_gap_", None)  # of an earlier fit
+        if rows.membership.rows is not None:
+            self.unmixed_parity_gap_ = self._unmixed_gap(scores, rows)
         self.surrogate_kappa_ = problem.kappa
         self.surrogate_width_ = problem.width
         self._kappa_ratio = problem.kappa / solution.kappa  # for a warm start
@@ -424,16 +443,37 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
     def _gap(self, scores: Array, rows: LabeledRows) -> float:
+        take = rows.membership.take
         return partial_parity_gap(
-            scores,
+            take(scores),
             sensitive_features=rows.compared_codes.view(GroupCodes),
             attributes="each",
-            y_true=rows.signs,
+            y_true=take(rows.signs),
             given=self.given,
             interval=check_interval(self.interval),
             threshold=self.threshold if self.criterion == "weak" else None,
-            sample_weight=rows.weights,
+            sample_weight=rows.membership.weights,
         )
+
+    def _unmixed_gap(self, scores: Array, rows: LabeledRows) -> float:
+        """Gap of the groups if scores depend on what is known by the group alone."""
+        by_label = {None: [rows.signs], "positive": [rows.signs > 0]}
+        by_label["label"] = [rows.signs > 0, rows.signs < 0]
+        from scalefair.metrics import unmixed_parity_gap
+
+        gaps = []
+        for is_compared in by_label[self.given]:
+            (chosen,) = np.nonzero(is_compared)
+            part = rows.take(chosen, None)
+            gaps.append(
+                unmixed_parity_gap(
+                    scores[chosen],
+                    group_probabilities=part.probabilities,
+                    interval=check_interval(self.interval),
+                    sample_weight=part.weights,
+                )
+            )
+        return float(max(gaps))
 
 
 def most_accurate_shift(

@@ -32,7 +32,8 @@ def partial_fairness_path(
     X: Any,
     y: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     kappas: ArrayLike,
     sample_weight: ArrayLike | None = None,
     **params: Any,
@@ -45,6 +46,7 @@ def partial_fairness_path(
     Parameters
     ----------
     %(rows_in_memory)s
+    %(group_probabilities)s
     kappas : array-like of shape (n_kappas,)
         Gaps allowed, in any order.
     %(sample_weight)s
@@ -76,7 +78,9 @@ def partial_fairness_path(
     first._validate_params()
     refuse_parts(X, "partial_fairness_path")
     check_interval(first.interval)
-    rows = first._check_training(X, y, sensitive_features, sample_weight)
+    rows = first._check_training(
+        X, y, sensitive_features, sample_weight, group_probabilities
+    )
     rows.warn_few()
     oracle = rows.oracle(**first._oracle_options())
     models = [clone(first).set_params(kappa=float(value)) for value in values]
@@ -142,7 +146,8 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
     estimator : PartiallyFairClassifier or None, default=None
         Classifier with the other parameters, by default those of its class.
     cv : int, cross-validation generator or iterable, default=None
-        Folds. None and numbers (None is 5) are stratified by label and group.
+        Folds. None and numbers (None is 5) are stratified by label and group, if that
+        is known.
 
     Attributes
     ----------
@@ -195,7 +200,8 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         X: Any,
         y: ArrayLike,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> PartiallyFairClassifierCV:
         """Choose the gap, and train with it.
@@ -203,6 +209,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         Parameters
         ----------
         %(rows_in_memory)s
+        %(group_probabilities)s
         %(sample_weight)s
             Folds are drawn without them, as scikit-learn does.
 
@@ -231,22 +238,21 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
             alphas = np.unique(
                 check_candidates("interaction_alphas", self.interaction_alphas)
             ).tolist()
-        rows = clone(base)._check_training(X, y, sensitive_features, sample_weight)
+        rows = clone(base)._check_training(
+            X, y, sensitive_features, sample_weight, group_probabilities
+        )
         params = base.get_params(deep=False)
         del params["kappa"], params["interaction_alpha"]
         labels = rows.classes[(rows.signs > 0).astype(np.intp)]
-        groups, weights = rows.sensitive_features, rows.weights
+        groups, weights = rows.group_arguments, rows.weights
         (X,) = indexable(X)
         # Step 1: accuracy and fairness of each candidate in each fold.
         scores = []
-        for train, test in self._folds(X, rows.signs, rows.codes):
-            held_out = replace(
-                rows,
-                X=_safe_indexing(X, test),
-                signs=rows.signs[test],
-                codes=rows.codes[test],
-                weights=None if weights is None else weights[test],
-            )
+        codes = rows.codes
+        if rows.membership.rows is not None:
+            codes = np.zeros(len(labels), np.int64)  # no row has a group
+        for train, test in self._folds(X, rows.signs, codes):
+            held_out = rows.take(np.arange(len(labels))[test], _safe_indexing(X, test))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 warnings.filterwarnings("ignore", "Gaps of groups", UserWarning)
@@ -256,7 +262,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
                     for model in partial_fairness_path(
                         _safe_indexing(X, train),
                         labels[train],
-                        sensitive_features=_safe_indexing(groups, train),
+                        **{k: _safe_indexing(v, train) for k, v in groups.items()},
                         kappas=kappas,
                         sample_weight=None if weights is None else weights[train],
                         interaction_alpha=alpha,
@@ -281,9 +287,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         self.best_estimator_ = clone(base).set_params(
             kappa=self.kappa_, interaction_alpha=self.interaction_alpha_
         )
-        self.best_estimator_.fit(
-            X, labels, sensitive_features=groups, sample_weight=weights
-        )
+        self.best_estimator_.fit(X, labels, **groups, sample_weight=weights)
         _copy_input_attributes(self.best_estimator_, self)
         return self
 
@@ -323,7 +327,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
 
 def _evaluate(model: PartiallyFairClassifier, rows: LabeledRows) -> tuple[float, float]:
     """Return accuracy and fairness on held-out rows."""
-    groups = rows.sensitive_features
+    groups = rows.group_arguments.get("sensitive_features")
     scores = model.decision_function(rows.X, sensitive_features=groups)
     is_correct = (scores > 0) == (rows.signs > 0)
     accuracy = np.average(is_correct, weights=rows.weights)

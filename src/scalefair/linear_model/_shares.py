@@ -131,42 +131,107 @@ class SmoothedRates(ABC):
 
 
 class CodedRows(NamedTuple):
-    """Rows of a table with the codes of their cells."""
+    """Rows of a table with the codes of their cells, or entries: a row in some cells.
+
+    No cell has two entries of a row.
+    """
 
     table: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # see `row_table`
-    codes: NDArray[np.int64]
+    codes: NDArray[np.int64]  # of entries
     shape: tuple[int, int]  # cells, and features with the intercept
     shares: Array  # of a row of weight 1 in the mean of its cell, (G,)
-    weights: Array | None  # of each row, None if each counts once
+    weights: Array | None  # of each entry, None if each counts once
+    # Row of each entry, rising; None: entry i is row i. Cells then share their weights:
+    # sums of rows that are for all of them are those of the first one.
+    rows: NDArray[np.int64] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the table."""
+        indptr, _, data = self.table
+        return len(data) if data.ndim == 2 else len(indptr) - 1
+
+    def of_entries(self, values: Array) -> Array:
+        """Return values of rows for each entry."""
+        return values if self.rows is None else values[self.rows]
 
     def times_weights(self, values: Array) -> Array:
-        """Return values of rows, (m, ...), times the rows' own weights."""
+        """Return values of entries, (n, ...), times the entries' own weights."""
         if self.weights is None:
             return values
         return (values.T * self.weights).T
 
     def weighted(self, weights: Array) -> Array:
         """Return sums of rows times each column of weights, for each cell."""
-        return weighted_row_sums(self.table, self.codes, weights, self.shape)
+        if self.rows is None:
+            return weighted_row_sums(self.table, self.codes, weights, self.shape)
+        return np.concatenate(
+            [
+                weighted_row_sums(self.table, codes, of_cell, shape)
+                for codes, shape, of_cell in self._cells(weights)
+            ]
+        )
+
+    def above(self, scores: Array, ramp: Ramp) -> Array:
+        """Return sums above the edges, as `score_pass` does, for each cell."""
+        no_slopes = np.zeros_like(scores)
+        bins = ramp.edges, ramp.centre, ramp.n_powers
+        if self.rows is None:
+            args = self.codes, scores, no_slopes, self.shape, *bins, self.weights
+            return bin_pass(self.table, *args)[2]
+        weights = self.times_weights(np.ones(len(self.rows)))
+        return np.concatenate(
+            [
+                bin_pass(self.table, codes, scores, no_slopes, shape, *bins, of_cell)[2]
+                for codes, shape, of_cell in self._cells(weights)
+            ]
+        )
 
     def added(self, weights: Array) -> Array:
-        """Return sums of rows times one weight each, for each cell."""
+        """Return sums of rows times one weight for each entry, for each cell."""
+        codes = self.codes
+        if self.rows is not None:
+            weights = np.bincount(self.rows, weights, self.n_rows).astype(np.float64)
+            codes = np.zeros(self.n_rows, np.int64)
         no_bins = np.empty(0), 0.0, 1  # edges, centre and powers
         gradient, _, _ = bin_pass(
-            self.table, self.codes, weights, weights, self.shape, *no_bins
+            self.table, codes, weights, weights, self.shape, *no_bins
         )
         return gradient
 
+    def writable(self) -> CodedRows:
+        """Return the rows with arrays as kernels are compiled for."""
+        codes = np.require(self.codes, requirements="W")
+        weights = self.weights
+        if weights is not None:
+            weights = np.require(weights, requirements="W")
+        return self._replace(codes=codes, weights=weights)
+
     def part(self, start: int, stop: int) -> CodedRows:
-        """Return the rows from start to stop."""
+        """Return the entries from start to stop, and their rows."""
+        first, last, rows = start, stop, self.rows
+        if rows is not None:
+            first, last = rows[start], rows[stop - 1] + 1
+            rows = rows[start:stop] - first
         indptr, indices, data = self.table
         if data.ndim == 2:
-            data = data[start:stop]
+            data = data[first:last]
         else:
-            indptr = indptr[start : stop + 1]
+            indptr = indptr[first : last + 1]
         table = indptr, indices, data
         weights = None if self.weights is None else self.weights[start:stop]
-        return self._replace(table=table, codes=self.codes[start:stop], weights=weights)
+        codes = self.codes[start:stop]
+        return self._replace(table=table, codes=codes, weights=weights, rows=rows)
+
+    def _cells(self, values: Array) -> Iterator[tuple[Any, Any, Array]]:
+        """Codes of all rows, shape, and values of entries of each cell for all rows."""
+        codes, rows = np.zeros(self.n_rows, np.int64), self.rows
+        assert rows is not None
+        for cell in range(self.shape[0]):
+            entries = np.flatnonzero(self.codes == cell)
+            of_rows = np.zeros((self.n_rows, *values.shape[1:]))
+            of_rows[rows[entries]] = values[entries]
+            yield codes, (1, self.shape[1]), of_rows
 
 
 class Ramp:
@@ -265,13 +330,14 @@ class RampFamilies(SmoothedRates):
     ) -> None:
         self.compared = compared
         self._rows, self._scores = rows, scores
+        self._entry_scores = rows.of_entries(scores)
         self._ramps = [Ramp(theta, width, corner) for theta in thetas]
         self._centres = np.array([ramp.centre for ramp in self._ramps])
         edges = np.array([ramp.edges for ramp in self._ramps])
         sizes = compared.split(compared.sizes)
         self._n_sets = max(map(len, sizes))
         moments, self._bins = family_moments(
-            scores,
+            self._entry_scores,
             rows.codes,
             compared.sets,
             self._n_sets,
@@ -292,15 +358,10 @@ class RampFamilies(SmoothedRates):
         )
 
     def slopes(self) -> list[Array]:
-        (table, codes, shape, shares, weights), slopes = self._rows, []
-        no_slopes = np.zeros_like(self._scores)
-        for ramp in self._ramps:
-            bins = ramp.edges, ramp.centre, ramp.n_powers
-            _, _, sums = bin_pass(
-                table, codes, self._scores, no_slopes, shape, *bins, weights
-            )
-            slopes.append(ramp.slopes(sums, shares))
-        return slopes
+        shares, rows = self._rows.shares, self._rows
+        return [
+            ramp.slopes(rows.above(self._scores, ramp), shares) for ramp in self._ramps
+        ]
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
         # Step 1: the derivative of the weighted sum in the score, linear in each bin.
@@ -312,9 +373,9 @@ class RampFamilies(SmoothedRates):
             lines[f, : len(w)] = ramp.derivative(w * share[:, None])
             moments = self._moments[f][:, :, : ramp.n_powers, None]
             in_score[f] = (w * ramp.slopes(moments, share)[:, :, 0]).sum(axis=0)
-        # Step 2: its value at each row, summed over families.
-        row_weights = family_slopes(
-            self._scores,
+        # Step 2: its value at each entry, summed over families.
+        entry_weights = family_slopes(
+            self._entry_scores,
             self._rows.codes,
             self.compared.sets,
             self._bins,
@@ -322,7 +383,7 @@ class RampFamilies(SmoothedRates):
             self._centres,
         )
         # Step 3: the sums of the rows with these weights.
-        return self._rows.added(self._rows.times_weights(row_weights)), in_score
+        return self._rows.added(self._rows.times_weights(entry_weights)), in_score
 
 
 class SigmoidFamilies(SmoothedRates):
@@ -361,7 +422,7 @@ class CellSigmoids:
     ) -> None:
         self._rows = rows
         self._width = width
-        self._scores = scores
+        self._scores = scores = rows.of_entries(scores)
         self._theta = theta
         sums = sigmoid_sums(
             scores, rows.codes, theta, width, rows.shape[0], rows.weights
@@ -379,14 +440,15 @@ class CellSigmoids:
     def combine(self, weights: Array) -> tuple[Array, Array]:
         """Return weighted sums of gradients, (G, n + 1), and of their ends, (2 P,)."""
         scaled = weights * self._rows.shares[:, None]
-        total = np.zeros(self._rows.shape)
-        for part, slopes in self._blocks():
-            combined = np.einsum("ip,ip->i", slopes, scaled[part.codes])
-            total += part.weighted(combined[:, None])[:, :, 0]
+        entry_weights = [
+            np.einsum("ip,ip->i", slopes, scaled[part.codes])
+            for part, slopes in self._blocks()
+        ]
+        total = self._rows.added(np.concatenate(entry_weights))
         return total, (weights * self._in_score).sum(axis=0)
 
     def _blocks(self) -> Iterator[tuple[CodedRows, Array]]:
-        """Yield blocks of rows, and their derivatives of all parts, with weights."""
+        """Yield blocks of entries, their derivatives of all parts times weights."""
         m = self._scores.shape[0]
         # Blocks of 16 MiB of derivatives.
         step = max(1, 2**21 // max(self.parts.shape[1], 1))

@@ -15,17 +15,16 @@ from sklearn.utils.random import sample_without_replacement
 from scalefair._entries import canonical, check_array, check_sample_weight
 from scalefair._groups import (
     FEW_ROWS,
-    Attribute,
     check_compared,
     check_group_count,
     check_group_sizes,
-    check_group_weights,
     check_values,
-    combinations,
+    check_weights,
     effective_sizes,
     encode_values,
     smallest,
 )
+from scalefair._membership import Membership, number_cells
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
 from scalefair.linear_model._oracle import (
@@ -33,6 +32,7 @@ from scalefair.linear_model._oracle import (
     ScoreOracle,
     cells_by_label,
 )
+from scalefair.linear_model._shares import divisors
 from scalefair.linear_model._weights import (
     Array,
     ColumnSpread,
@@ -50,15 +50,15 @@ class LabeledRows:
 
     X: Any  # (m, d), C-contiguous or canonical CSR, float64 or float32; None elsewhere
     signs: NDArray[Any]  # (m,), label of each row, -1 or +1
-    # (m,), group of each row. Of several attributes it is a combination of groups, a
-    # row of `members`, (K, A), which holds the group in each attribute.
+    # Which rows count for which groups, by entries: of hard groups one for each row.
+    membership: Membership
+    # Group of each entry. Of several attributes it is a combination of groups, a row of
+    # `members`, (K, A), which holds the group in each attribute.
     codes: NDArray[Any]
     members: NDArray[np.int64]
     classes: NDArray[Any]  # (2,), sorted; the second has the sign +1
-    groups: list[NDArray[Any]]  # of each attribute, sorted
-    names: list[str]  # of the attributes
     given: str | None = None  # "positive" or "label": which rows are compared
-    weights: Array | None = None  # (m,), None if each row counts once
+    weights: Array | None = None  # (m,) of rows, None if each counts once
 
     @classmethod
     def of(
@@ -66,32 +66,56 @@ class LabeledRows:
         X: Any,
         signs: NDArray[Any],
         classes: NDArray[Any],
-        compared: list[Attribute],
+        membership: Membership,
         given: str | None = None,
         weights: Array | None = None,
     ) -> LabeledRows:
         """Return rows with the attributes that are compared, each by itself."""
-        if weights is not None and np.ptp(signs[weights > 0]) == 0:
-            lost = classes.tolist()[int(signs[weights > 0][0] < 0)]
-            raise ValueError(
-                f"sample_weight is 0 for all rows of the class {lost!r}: there is "
-                "nothing to tell apart."
-            )
-        for _, groups, codes in compared:
-            check_group_weights(weights, groups, codes)
-        names, all_groups, columns = map(list, zip(*compared, strict=True))
-        codes, members = columns[0], np.arange(len(all_groups[0]))[:, None]
+        columns = [attribute.codes for attribute in membership.compared]
+        sizes = [len(attribute.groups) for attribute in membership.compared]
+        codes, members = columns[0], np.arange(sizes[0])[:, None]
         if len(columns) > 1:
-            first_row, codes = combinations(columns, list(map(len, all_groups)))
-            members = np.column_stack([column[first_row] for column in columns])
-        return cls(X, signs, codes, members, classes, all_groups, names, given, weights)
+            codes, members = number_cells(columns, sizes)
+        return cls(X, signs, membership, codes, members, classes, given, weights)
+
+    @property
+    def groups(self) -> list[NDArray[Any]]:
+        """Groups of each attribute, sorted."""
+        return [attribute.groups for attribute in self.membership.compared]
+
+    def take(self, rows: NDArray[np.int64], X: Any) -> LabeledRows:
+        """Return some of the rows, of features X."""
+        membership, entries, entry_rows = self.membership, rows, None
+        if membership.rows is not None:
+            first, last = (
+                np.searchsorted(membership.rows, rows, side)
+                for side in ("left", "right")
+            )
+            n_entries = last - first
+            entry_rows = np.repeat(np.arange(len(rows)), n_entries)
+            # Position of an entry among those of its row.
+            entries = np.arange(len(entry_rows))
+            entries += np.repeat(first - np.cumsum(n_entries) + n_entries, n_entries)
+        entry_weights = membership.weights
+        return replace(
+            self,
+            X=X,
+            signs=self.signs[rows],
+            membership=Membership(
+                [a._replace(codes=a.codes[entries]) for a in membership.compared],
+                entry_rows,
+                None if entry_weights is None else entry_weights[entries],
+            ),
+            codes=self.codes[entries],
+            weights=None if self.weights is None else self.weights[rows],
+        )
 
     @property
     def cells(self) -> NDArray[Any]:
-        """Cell of each row, as the oracle has them."""
+        """Cell of each entry, as the oracle has them."""
         if self.given is None:
             return self.codes
-        return cells_by_label(self.signs, self.codes)
+        return cells_by_label(self.membership.take(self.signs), self.codes)
 
     @property
     def n_cells(self) -> int:
@@ -100,8 +124,9 @@ class LabeledRows:
 
     @property
     def cell_sizes(self) -> NDArray[Any]:
-        """Rows of each cell, or their weight."""
-        return np.bincount(self.cells, self.weights, minlength=self.n_cells)
+        """Entries of each cell, or their weight."""
+        weights = self.membership.weights
+        return np.bincount(self.cells, weights, minlength=self.n_cells)
 
     @property
     def families(self) -> list[NDArray[np.int64]]:
@@ -117,7 +142,7 @@ class LabeledRows:
 
     @property
     def compared(self) -> list[NDArray[np.int64]]:
-        """For each of the `families` the set that each row belongs to, or -1."""
+        """For each of the `families` the set that each entry belongs to, or -1."""
         return [family[self.cells] for family in self.families]
 
     @property
@@ -126,7 +151,8 @@ class LabeledRows:
 
         Of weighted rows the number of rows of equal weights with as much noise.
         """
-        if self.weights is None:
+        weights = self.membership.weights
+        if weights is None:
             sizes = self.cell_sizes
             return [
                 np.bincount(family[family >= 0], sizes[family >= 0]).astype(np.int64)
@@ -134,28 +160,43 @@ class LabeledRows:
             ]
         return [
             np.rint(
-                effective_sizes(
-                    sets[sets >= 0], self.weights[sets >= 0], family.max() + 1
-                )
+                effective_sizes(sets[sets >= 0], weights[sets >= 0], family.max() + 1)
             ).astype(np.int64)
             for family, sets in zip(self.families, self.compared, strict=True)
         ]
 
     @property
-    def sensitive_features(self) -> Any:
-        """The groups as they were given: an array, or a frame of the attributes."""
-        pairs = zip(self.groups, self.members.T, strict=True)
-        columns = [groups[codes[self.codes]] for groups, codes in pairs]
-        if len(columns) == 1:
-            return columns[0]
+    def probabilities(self) -> Array | None:
+        """Probabilities of the groups, (m, h), as they were given; of hard groups None.
+
+        Rows without weight have none.
+        """
+        _, rows, weights = self.membership
+        if rows is None:
+            return None
+        P = np.zeros((len(self.signs), len(self.members)))
+        P[rows, self.codes] = 1.0 if weights is None else weights
+        return P if self.weights is None else P / divisors(self.weights)[:, None]
+
+    @property
+    def group_arguments(self) -> dict[str, Any]:
+        """The groups as arguments of `fit`: an array, or a frame."""
+        compared, P = self.membership.compared, self.probabilities
+        columns = [groups[codes] for _, groups, codes in compared]
+        if P is None and len(columns) == 1:
+            return {"sensitive_features": columns[0]}
         import pandas
 
+        if P is not None:
+            frame = pandas.DataFrame(P, columns=self.groups[0])
+            return {"group_probabilities": frame}
         frame = pandas.DataFrame(dict(enumerate(columns)))
-        return frame.set_axis(self.names, axis=1)
+        frame = frame.set_axis([name for name, *_ in compared], axis=1)
+        return {"sensitive_features": frame}
 
     @property
     def compared_codes(self) -> NDArray[np.int64]:
-        """Codes of each row's groups, as metrics take them, (m,) or (m, A)."""
+        """Codes of each entry's groups, as metrics take them, (n,) or (n, A)."""
         columns = self.members if len(self.groups) > 1 else self.members[:, 0]
         codes: NDArray[np.int64] = columns[self.codes]
         return codes
@@ -169,6 +210,10 @@ class LabeledRows:
     def oracle(self, units: FeatureUnits | None = None, **options: Any) -> ScoreOracle:
         """Return the oracle of rows in memory, by default in units of their own."""
         units = units or FeatureUnits.of(column_spread(self.X, self.weights))
+        _, entry_rows, entry_weights = self.membership
+        certain = np.arange(len(self.signs))  # an entry for each row, as of hard groups
+        if entry_rows is not None and np.array_equal(entry_rows, certain):
+            entry_rows = None
         return ScoreOracle(
             self.X,
             self.signs,
@@ -176,6 +221,7 @@ class LabeledRows:
             len(self.members),
             units=units,
             weights=self.weights,
+            entries=None if entry_rows is None else (entry_rows, entry_weights),
             **self.oracle_options(options),
         )
 
@@ -192,18 +238,12 @@ class LabeledRows:
 
     def check_groups(self, max_groups: int, min_group_size: int) -> None:
         """Raise a ValueError if the groups are none, or too small to be compared."""
-        compared = [
-            Attribute(name, groups, self.members[:, a])
-            for a, (name, groups) in enumerate(
-                zip(self.names, self.groups, strict=True)
-            )
-        ]
+        compared = self.membership.compared
         check_compared(compared, "sklearn.linear_model.LogisticRegression")
         for name, groups, _ in compared:
-            argument = "sensitive_features"
             if len(compared) > 1:
-                argument = f"Column {name} of {argument}"
-            check_group_count(len(groups), max_groups, argument)
+                name = f"Column {name} of sensitive_features"
+            check_group_count(len(groups), max_groups, name)
         sizes = np.concatenate(self.set_sizes)
         if not sizes.all():
             raise ValueError(
@@ -220,7 +260,7 @@ class LabeledRows:
         several = len(self.groups) > 1
         names = [
             repr(group) + f" of {name}" * several
-            for name, groups in zip(self.names, self.groups, strict=True)
+            for name, groups, _ in self.membership.compared
             for group in groups.tolist()
         ]
         if self.given is not None:
@@ -265,6 +305,20 @@ def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
     return classes, np.where(codes == 1, 1.0, -1.0)
 
 
+def check_label_weights(
+    sample_weight: Any, signs: NDArray[Any], classes: NDArray[Any]
+) -> Array | None:
+    """Return the weights of rows, some of each class; None if all are 1."""
+    weights = check_sample_weight(sample_weight, len(signs))
+    if weights is not None and np.ptp(signs[weights > 0]) == 0:
+        lost = classes.tolist()[int(signs[weights > 0][0] < 0)]
+        raise ValueError(
+            f"sample_weight is 0 for all rows of the class {lost!r}: there is nothing "
+            "to tell apart."
+        )
+    return weights
+
+
 def refuse_parts(X: Any, name: str) -> None:
     """Raise a TypeError for rows in parts where only rows in memory are taken."""
     if is_partitioned(X):
@@ -272,6 +326,15 @@ def refuse_parts(X: Any, name: str) -> None:
             f"{name} takes rows that are in memory, got a {type(X).__name__}. Load "
             "them, or use PartiallyFairClassifier, which takes Dask collections and "
             "readers of files."
+        )
+
+
+def refuse_probabilities(group_probabilities: Any) -> None:
+    """Raise a ValueError for probabilities of rows in parts."""
+    if group_probabilities is not None:
+        raise ValueError(
+            "group_probabilities are taken of rows in memory; load the rows in parts, "
+            "or pass sensitive_features."
         )
 
 
@@ -289,7 +352,7 @@ class PartitionedTraining:
         self,
         rows: PartitionedRows,
         y: ArrayLike,
-        sensitive_features: ArrayLike,
+        sensitive_features: Any,
         limits: tuple[int, int],
         options: dict[str, Any],
         given: str | None = None,
@@ -312,9 +375,11 @@ class PartitionedTraining:
         ]
         # Signs, groups and weights of all rows are here; features stay in their parts.
         signs = _signs(np.concatenate(labels.gather()))
-        weights = check_sample_weight(sample_weight, rows.shape[0])
+        weights = check_label_weights(sample_weight, signs, classes)
+        check_weights(weights, compared)
         self.rows = rows
-        self.labels = LabeledRows.of(None, signs, classes, compared, given, weights)
+        membership = Membership(compared, None, weights)
+        self.labels = LabeledRows.of(None, signs, classes, membership, given, weights)
         self.labels.check_groups(*limits)
         codes = columns[0].codes
         if len(columns) > 1:
@@ -364,13 +429,7 @@ class PartitionedTraining:
                 rows[: max(int(share * rows.size), MIN_CELL_ROWS)] for rows in drawn
             ]
             sample = np.sort(np.concatenate(first))
-            yield replace(
-                labels,
-                X=X[np.searchsorted(positions, sample)],
-                signs=labels.signs[sample],
-                codes=labels.codes[sample],
-                weights=None if labels.weights is None else labels.weights[sample],
-            )
+            yield labels.take(sample, X[np.searchsorted(positions, sample)])
 
     def _take_rows(self, positions: NDArray[np.int64]) -> Any:
         """Return the rows at sorted positions."""

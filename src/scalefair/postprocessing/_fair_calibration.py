@@ -16,14 +16,16 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from scalefair._decorators import available_if, fit_context
-from scalefair._docs import documented
+from scalefair._docs import SHARED, documented
 from scalefair._entries import check_features
 from scalefair._groups import check_interval, encode_groups, known_codes
+from scalefair._membership import check_one_of
 from scalefair.metrics import null_parity_gap
 from scalefair.optimize import parity_isotonic_regression
 from scalefair.postprocessing._scored_rows import (
     ScoredRows,
     Scorer,
+    break_ties,
     compared_rows,
     score_rows,
     warn_of_pairs,
@@ -39,6 +41,9 @@ X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features
     "sensitive_features": """\
 sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
     Group of each row, one of `groups_`.""",
+    "refused_probabilities": """\
+group_probabilities : None
+    Not taken: a mixture of the functions of the groups is not fair.""",
     "unseen": """\
 Raises
 ------
@@ -53,6 +58,9 @@ y : array-like or Dask collection of shape (m,)
 sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
     Group of each row: numbers, strings or booleans, none missing. Of k columns each
     combination that occurs is a group.""",
+    "group_probabilities": f"""\
+{SHARED["group_probabilities"]}
+    At prediction groups must be known, by the names of the columns.""",
     "sample_weight": """\
 sample_weight : array-like or Dask array of shape (m,), default=None
     Weights of the rows, not negative, in losses and shares. They are passed on to an
@@ -247,7 +255,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         X: Any,
         y: ArrayLike,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Fit the classifier, score rows by models that know only others, calibrate.
@@ -255,6 +264,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Parameters
         ----------
         %(fit_rows)s
+        %(group_probabilities)s
         %(sample_weight)s
 
         Returns
@@ -276,7 +286,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             If groups are so small that their gaps may exceed `kappa`, or `kappa` is
             less than `roc_distance_`.
         """
-        rows = score_rows(self, X, y, sensitive_features, sample_weight)
+        groups = sensitive_features, group_probabilities
+        rows = score_rows(self, X, y, groups, sample_weight)
         self._fit_steps(rows)
         warn_of_pairs(self, rows)
         return self
@@ -298,7 +309,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         self.partial_parity_gap_, self.partial_parity_gaps_ = result.gap, result.gaps
         # Blocks divided into steps, whose outputs differ by less than 1e-6.
         self._limits = result.fine_thresholds
-        self._outputs = _break_ties(result.values, result.fine_blocks)
+        self._outputs = break_ties(result.values, result.fine_blocks)
         # Variance of the mean of a group under each condition, 1 / n_k for rows of
         # equal weight, and the share of its rows among all: what `null_gap` needs.
         weights = is_compared * rows.weights
@@ -306,7 +317,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         squares = np.array([np.bincount(rows.codes, w) for w in weights**2])
         self._variances = squares / sums**2
         self._shares = sums / rows.weights.sum()
-        self.null_gap_ = self.null_gap(len(rows.codes))
+        self.null_gap_ = self.null_gap(rows.n_rows)
 
     def _map_scores(self, scores: Array, codes: NDArray[np.integer]) -> Array:
         """Return the outputs of the steps that hold the scores of the groups."""
@@ -321,9 +332,17 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             outputs[members] = self._outputs[step]
         return outputs
 
-    def _calibrated(self, X: Any, sensitive_features: ArrayLike) -> Array:
+    def _calibrated(
+        self, X: Any, sensitive_features: Any, group_probabilities: Any
+    ) -> Array:
         """Return the outputs of rows; for a Dask collection a lazy array."""
         check_is_fitted(self)
+        if group_probabilities is not None:
+            raise ValueError(
+                "group_probabilities are for fit only: a mixture of the groups' "
+                "outputs is not fair. Pass sensitive_features, the group of each row."
+            )
+        check_one_of(sensitive_features, None)
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=False)
             check_features(self, rows, reset=False)
@@ -338,13 +357,20 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         groups, codes = encode_groups(sensitive_features, _num_samples(X), warn=False)
         return self._map_scores(scores, known_codes(groups, self.groups_)[codes])
 
-    def decision_function(self, X: Any, *, sensitive_features: ArrayLike) -> Array:
+    def decision_function(
+        self,
+        X: Any,
+        *,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: None = None,
+    ) -> Array:
         """Return the outputs minus the threshold of the classes: 0.5, or 0.
 
         Parameters
         ----------
         %(X)s
         %(sensitive_features)s
+        %(refused_probabilities)s
 
         Returns
         -------
@@ -354,11 +380,17 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         %(unseen)s
         """
-        outputs = self._calibrated(X, sensitive_features)
+        outputs = self._calibrated(X, sensitive_features, group_probabilities)
         return outputs - 0.5 * _gives_probabilities(self)
 
     @available_if(lambda self: _gives_probabilities(self))
-    def predict_proba(self, X: Any, *, sensitive_features: ArrayLike) -> Array:
+    def predict_proba(
+        self,
+        X: Any,
+        *,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: None = None,
+    ) -> Array:
         """Return the probabilities of both classes.
 
         Not there for ``target="scores"`` and an estimator without probabilities.
@@ -367,6 +399,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         ----------
         %(X)s
         %(sensitive_features)s
+        %(refused_probabilities)s
 
         Returns
         -------
@@ -376,16 +409,25 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         %(unseen)s
         """
         # The steps of the first and last block may lie outside of [0, 1].
-        outputs = self._calibrated(X, sensitive_features).clip(0.0, 1.0)
+        outputs = self._calibrated(X, sensitive_features, group_probabilities).clip(
+            0.0, 1.0
+        )
         return np.stack([1.0 - outputs, outputs], axis=1)
 
-    def predict(self, X: Any, *, sensitive_features: ArrayLike) -> NDArray[Any]:
+    def predict(
+        self,
+        X: Any,
+        *,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: None = None,
+    ) -> NDArray[Any]:
         """Return the class of each row.
 
         Parameters
         ----------
         %(X)s
         %(sensitive_features)s
+        %(refused_probabilities)s
 
         Returns
         -------
@@ -394,8 +436,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         %(unseen)s
         """
-        threshold = 0.5 * _gives_probabilities(self)
-        is_positive = self._calibrated(X, sensitive_features) > threshold
+        outputs = self._calibrated(X, sensitive_features, group_probabilities)
+        is_positive = outputs > 0.5 * _gives_probabilities(self)
         negative, positive = self.classes_[:1], self.classes_[1:]
         labels: NDArray[Any] = np.where(is_positive, positive, negative)
         return labels
@@ -473,7 +515,8 @@ def fair_calibration_path(
     X: Any,
     y: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     kappas: ArrayLike,
     sample_weight: ArrayLike | None = None,
     **params: Any,
@@ -487,6 +530,7 @@ def fair_calibration_path(
     estimator : classifier
         As of `FairCalibratedClassifier`.
     %(fit_rows)s
+    %(group_probabilities)s
     kappas : array-like of shape (n_kappas,)
         Largest gaps on these rows, from 0 to 1, in any order.
     %(sample_weight)s
@@ -531,7 +575,8 @@ def fair_calibration_path(
         )
     first = FairCalibratedClassifier(estimator, kappa=float(values[0]), **params)
     first._validate_params()
-    rows = score_rows(first, X, y, sensitive_features, sample_weight)
+    groups = sensitive_features, group_probabilities
+    rows = score_rows(first, X, y, groups, sample_weight)
     models = [copy(first).set_params(kappa=float(kappa)) for kappa in values]
     for model in models:
         model._fit_steps(rows)
@@ -552,20 +597,3 @@ def _map_part(
 
 def _gives_probabilities(model: FairCalibratedClassifier) -> bool:
     return model.target == "labels" or hasattr(model.estimator, "predict_proba")
-
-
-def _break_ties(values: Array, blocks: NDArray[np.integer]) -> Array:
-    """Return values of the steps: those of their blocks, slightly decreasing in each.
-
-    The steps of a block are spread evenly around its value, within 1e-6 of it and not
-    halfway to a neighbouring block: the order of the blocks stays.
-    """
-    spacing = np.full(values.size + 1, 2e-6)  # below and above each block
-    spacing[1:-1] = np.minimum(spacing[1:-1], -np.diff(values))
-    half_width = 0.49 * np.minimum(spacing[:-1], spacing[1:])
-    counts = np.bincount(blocks, minlength=values.size)
-    first_step = np.cumsum(counts) - counts
-    position = np.arange(blocks.size) - first_step[blocks]
-    offsets = (counts[blocks] - 1 - 2 * position) / counts[blocks]  # within (-1, 1)
-    outputs: Array = values[blocks] + half_width[blocks] * offsets
-    return outputs

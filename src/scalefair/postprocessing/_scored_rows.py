@@ -36,9 +36,10 @@ from scalefair._groups import (
     check_group_count,
     check_group_sizes,
     check_interval,
-    encode_groups,
+    effective_sizes,
     smallest,
 )
+from scalefair._membership import Membership, check_one_of
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
 from scalefair.kernels import long_blas_call
@@ -77,12 +78,13 @@ class Scorer(NamedTuple):
 
 
 class ScoredRows(NamedTuple):
-    """Columns that calibration reads, 32 bytes per row."""
+    """Columns of entries that calibration reads, 32 bytes each; of hard groups rows."""
 
     scores: Array
     labels: Codes
     codes: Codes
     weights: Array
+    n_rows: int  # with an entry
 
     def roc_distances(self, n_groups: int, interval: tuple[float, float]) -> Array:
         """Return the Hausdorff distances between the ROC curves of the groups.
@@ -92,7 +94,7 @@ class ScoredRows(NamedTuple):
         """
         curves, (low, high) = [], interval
         for k in range(n_groups):
-            scores, labels, _, weights = (column[self.codes == k] for column in self)
+            scores, labels, _, weights = (x[self.codes == k] for x in self[:4])
             false_rates, true_rates, _ = roc_curve(
                 labels, scores, sample_weight=weights, drop_intermediate=False
             )
@@ -117,10 +119,11 @@ def compared_rows(labels: Codes, given: str | None) -> NDArray[np.bool_]:
 
 
 def score_rows(
-    model: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
+    model: Any, X: Any, y: Any, groups: tuple[Any, Any], sample_weight: Any
 ) -> ScoredRows:
     """Fit `estimator_`; return the rows, scored by models not fitted to them.
 
+    `groups` are sensitive features and probabilities of groups, one of them None.
     Sets `classes_`, `groups_`, `roc_distance_`, `n_features_in_` and, of data frames,
     `feature_names_in_`.
     """
@@ -142,14 +145,15 @@ def score_rows(
             "it."
         )
     # 1. Labels, groups and weights of the rows.
-    X, y, labels, codes = _encode(model, X, y, sensitive_features)
-    groups = Attribute("sensitive_features", model.groups_, codes)
-    check_compared([groups], "sklearn.isotonic.IsotonicRegression")
-    check_group_count(len(model.groups_), model.max_groups)
-    names, sizes = _count_compared(model, labels, codes)
+    X, y, labels, membership = _encode(model, X, y, groups)
+    check_compared(membership.compared, "sklearn.isotonic.IsotonicRegression")
+    name, model.groups_, codes = membership.compared[0]
+    check_group_count(len(model.groups_), model.max_groups, name)
+    entry_labels, entry_weights = membership.take(labels), membership.weights
+    names, sizes = _count_compared(model, entry_labels, codes, entry_weights)
     within = ", within a label," * (model.given is not None)
     check_group_sizes(names, sizes, model.min_group_size, within)
-    weights = _check_weights(model, sample_weight, labels, codes)
+    weights = _check_weights(model, sample_weight, labels, membership)
     # 2. Scores, by the fitted classifier or by those of the folds. The estimator's own
     # fit may use all threads of BLAS. If it fails on columns of strings, the error
     # names them.
@@ -170,11 +174,19 @@ def score_rows(
             if is_prefit:
                 scores = scorer.score(X)
             else:
-                fit_weights = None if sample_weight is None else weights
-                scores = _cross_fit(model, X, y, fit_weights, scorer.method)
-    has_weight = weights > 0
-    columns = scores, labels, codes, weights
-    rows = ScoredRows._make(column[has_weight] for column in columns)
+                scores = _cross_fit(model, X, y, weights, scorer.method)
+    if entry_weights is None:
+        entry_weights = np.ones(len(codes))
+    if weights is not None:
+        entry_weights = entry_weights * membership.take(weights)
+    counts = entry_weights > 0
+    rows = ScoredRows(
+        membership.take(scores)[counts],
+        entry_labels[counts],
+        codes[counts],
+        entry_weights[counts],
+        np.unique(membership.take(np.arange(len(labels)))[counts]).size,
+    )
     # 3. How well the groups' ROC curves agree: what equalized odds may cost.
     model.roc_distance_ = None
     if model.given == "label":
@@ -184,22 +196,29 @@ def score_rows(
 
 
 def _encode(
-    model: Any, X: Any, y: Any, sensitive_features: Any
-) -> tuple[Any, Any, Codes, Codes]:
-    """Return X, y as a vector, and the codes of labels and groups."""
+    model: Any, X: Any, y: Any, groups: tuple[Any, Any]
+) -> tuple[Any, Any, Codes, Membership]:
+    """Return X, y as a vector, the codes of labels, and the groups."""
     if is_partitioned(X):
+        check_one_of(*groups)
+        if groups[1] is not None:
+            raise ValueError(
+                "group_probabilities are taken of rows in memory; load the rows in "
+                "parts, or pass sensitive_features."
+            )
         # Labels and codes are gathered, features are not.
         X = PartitionedRows.of(X, persist=False)
         check_features(model, X, reset=True)
         classes, label_parts = X.encode(y, name="y", noun="label")
         check_classification_targets(classes)
         model.classes_ = _check_two_classes(classes)
-        model.groups_, code_parts = X.encode(sensitive_features)
+        distinct, code_parts = X.encode(groups[0])
         labels, codes = (
             np.concatenate(column.gather()).astype(np.int64)
             for column in (label_parts, code_parts)
         )
-        return X, y, labels, codes
+        compared = [Attribute("sensitive_features", distinct, codes)]
+        return X, y, labels, Membership(compared, None, None)
     validate_data(model, X, skip_check_array=True)
     y = column_or_1d(y, warn=True)
     assert_all_finite(y, input_name="y")
@@ -211,8 +230,7 @@ def _encode(
         )
     classes, labels = np.unique(y, return_inverse=True)
     model.classes_ = _check_two_classes(classes)
-    model.groups_, codes = encode_groups(sensitive_features, n_samples)
-    return X, y, labels, codes
+    return X, y, labels, Membership.of(*groups, n_samples)
 
 
 def _cross_fit(
@@ -247,15 +265,23 @@ def _check_two_classes(classes: NDArray[Any], name: str = "y") -> NDArray[Any]:
     return classes
 
 
-def _count_compared(model: Any, labels: Codes, codes: Codes) -> tuple[list[str], Codes]:
-    """Name the compared sets, groups or their rows of one label, and count rows."""
+def _count_compared(
+    model: Any, labels: Codes, codes: Codes, weights: Array | None
+) -> tuple[list[str], Codes]:
+    """Name the compared sets, groups or their rows of one label, and count rows.
+
+    Of weighted entries the number of rows of equal weights with as much noise.
+    """
     names, n_groups = list(map(repr, model.groups_.tolist())), len(model.groups_)
     if model.given is not None:
         compared_labels = model.classes_.tolist()[model.given == "positive" :]
         names = [f"{k} labelled {label!r}" for label in compared_labels for k in names]
     is_compared = compared_rows(labels, model.given)
-    sizes = [np.bincount(codes[rows], minlength=n_groups) for rows in is_compared]
-    return names, np.concatenate(sizes)
+    sizes = [
+        effective_sizes(codes[x], None if weights is None else weights[x], n_groups)
+        for x in is_compared
+    ]
+    return names, np.rint(np.concatenate(sizes)).astype(np.int64)
 
 
 def warn_of_pairs(model: Any, rows: ScoredRows) -> None:
@@ -270,7 +296,7 @@ def warn_of_pairs(model: Any, rows: ScoredRows) -> None:
     # One of n rows is a share of 1 / (n (high - low)): at most kappa, if n is at least
     # this. At kappa=0, where that is never so, groups of few rows are named.
     min_size = math.ceil(1 / ((kappa or 1 / FEW_ROWS) * (high - low)) - 1e-9)
-    names, sizes = _count_compared(model, rows.labels, rows.codes)
+    names, sizes = _count_compared(model, rows.labels, rows.codes, rows.weights)
     is_small = sizes < min_size
     if is_small.any():
         warn_user(
@@ -293,16 +319,16 @@ def warn_of_pairs(model: Any, rows: ScoredRows) -> None:
 
 
 def _check_weights(
-    model: Any, sample_weight: Any, labels: Codes, codes: Codes
-) -> Array:
+    model: Any, sample_weight: Any, labels: Codes, membership: Membership
+) -> Array | None:
     weights = check_sample_weight(sample_weight, len(labels))
     if weights is None:
-        return np.ones(len(labels))
-    labels, codes = labels[weights > 0], codes[weights > 0]
-    _check_two_classes(
-        model.classes_[np.unique(labels)], "y of rows that have a weight"
-    )
-    names, sizes = _count_compared(model, labels, codes)
+        return None
+    classes = model.classes_[np.unique(labels[weights > 0])]
+    _check_two_classes(classes, "y of rows that have a weight")
+    counts = membership.take(weights) > 0
+    labels, codes = membership.take(labels)[counts], membership.codes[counts]
+    names, sizes = _count_compared(model, labels, codes, None)
     if not sizes.all():
         empty = np.array(names)[sizes == 0].tolist()
         raise ValueError(
@@ -328,3 +354,20 @@ def _positive_scores(scores: Any, method: str) -> Array:
             f"at position {bad[0]}."
         )
     return positive
+
+
+def break_ties(values: Array, blocks: NDArray[np.integer]) -> Array:
+    """Return values of the steps: those of their blocks, slightly decreasing in each.
+
+    The steps of a block are spread evenly around its value, within 1e-6 of it and not
+    halfway to a neighbouring block: the order of the blocks stays.
+    """
+    spacing = np.full(values.size + 1, 2e-6)  # below and above each block
+    spacing[1:-1] = np.minimum(spacing[1:-1], -np.diff(values))
+    half_width = 0.49 * np.minimum(spacing[:-1], spacing[1:])
+    counts = np.bincount(blocks, minlength=values.size)
+    first_step = np.cumsum(counts) - counts
+    position = np.arange(blocks.size) - first_step[blocks]
+    offsets = (counts[blocks] - 1 - 2 * position) / counts[blocks]  # within (-1, 1)
+    outputs: Array = values[blocks] + half_width[blocks] * offsets
+    return outputs

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
 
 from scalefair._groups import Attribute
+from scalefair._membership import Membership
 from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import FeatureUnits, column_spread
 from scalefair.linear_model.comparators._pairwise import (
@@ -41,6 +42,7 @@ def _data(m=60, d=3, n_groups=3, seed=0):
 def _problem(X, y, groups, constraint, kappa=0.3, interactions=True, alpha=0.0):
     signs = np.where(y == 1, 1.0, -1.0)
     compared = [Attribute("group", np.unique(groups), groups)]
+    compared = Membership(compared, None, None)
     rows = LabeledRows.of(X, signs, np.array([0, 1]), compared)
     oracle = rows.oracle(interactions=interactions)
     return PairwiseProblem(rows, cell_pairs(rows, constraint), oracle, kappa, alpha)
