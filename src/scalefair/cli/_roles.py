@@ -107,10 +107,9 @@ def _type_probabilities(rows: Any, options: ReadOptions, training: Any) -> None:
     if len(present) < P.shape[1]:
         rows.groups = rows.groups.reindex(columns=P.columns, fill_value=0.0)
     if not is_known.all():
-        unit = rows.unit
         note(
-            f"{source}: {(~is_known).sum():,} of {len(P):,} {unit}s are of no known "
-            "group, and count for none."
+            f"{source}: {(~is_known).sum():,} of {len(P):,} have no known group, and "
+            "count for none."
         )
 
 
