@@ -144,6 +144,7 @@ TAKERS = {type(model).__name__: partial(f, model) for model, f in estimators()} 
             metric("minimum_balance_score", LABELS),
             metric("group_proportions", LABELS),
             metric("group_auc_gap", FIRST),
+            metric("group_probabilities"),
             metric("inter_group_pairwise_gap", Y, FIRST),
             metric("intra_group_pairwise_gap", Y, FIRST),
             metric("moment_gaps", X),

@@ -38,11 +38,11 @@ NAMES = {
         PenalizedPartialParityClassifier partial_fairness_path
     """,
     "scalefair.metrics": """
-        balance_score group_auc_gap group_proportions inter_group_pairwise_gap
-        intra_group_pairwise_gap minimum_balance_score moment_gaps
-        normalized_cut_score null_parity_gap partial_demographic_parity_gap
+        balance_score group_auc_gap group_probabilities group_proportions
+        inter_group_pairwise_gap intra_group_pairwise_gap minimum_balance_score
+        moment_gaps normalized_cut_score null_parity_gap partial_demographic_parity_gap
         partial_equal_opportunity_gap partial_equalized_odds_gap partial_parity_gap
-        statistical_parity_ks weak_partial_demographic_parity_gap
+        statistical_parity_ks unmixed_parity_gap weak_partial_demographic_parity_gap
     """,
     "scalefair.operators": """
         AMGPreconditioner GroupCovariance NormalizedAffinity NormalizedOperator

@@ -347,14 +347,7 @@ def known_codes(
 
 def check_values(values: ArrayLike, *, name: str, noun: str) -> NDArray[Any]:
     """Return the values as a one-dimensional array; refuse missing ones."""
-    array = as_vector(values, name=name, noun=noun)
-    _refuse_missing(is_missing(array), name, noun)
-    return array
-
-
-def as_vector(values: ArrayLike, *, name: str, noun: str) -> NDArray[Any]:
-    """Return the values as a one-dimensional array; some may be missing."""
-    array = _as_array(values, name, noun)
+    array = as_table(values, name, noun)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]  # a data frame of one column
     if array.ndim != 1:
@@ -366,17 +359,16 @@ def as_vector(values: ArrayLike, *, name: str, noun: str) -> NDArray[Any]:
         raise ValueError(
             f"{name} must be one-dimensional with one {noun} per sample, {got}"
         )
-    return array
-
-
-def is_missing(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which values are missing: None, NaN, NaT or NA."""
+    if array.dtype.kind in "biu":
+        return array  # nothing can be missing
     if array.dtype.kind == "O":
         import pandas
 
-        return np.asarray(pandas.isna(array))
-    # NaN and NaT are the values that differ from themselves.
-    return np.asarray(array != array)
+        missing = pandas.isna(array)
+    else:  # NaN and NaT are the values that differ from themselves
+        missing = array != array
+    _refuse_missing(missing, name, noun)
+    return array
 
 
 def _refuse_missing(missing: NDArray[np.bool_], name: str, noun: str) -> None:
@@ -393,7 +385,7 @@ def _refuse_missing(missing: NDArray[np.bool_], name: str, noun: str) -> None:
         )
 
 
-def _as_array(values: Any, name: str, noun: str) -> NDArray[Any]:
+def as_table(values: Any, name: str, noun: str) -> NDArray[Any]:
     """Return an array of the values; masked entries are refused."""
     # NumPy would take the values under a mask.
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
@@ -422,7 +414,7 @@ def _columns(sensitive_features: Any) -> list[tuple[str, Any]]:
     elif len(labels) > 1 and hasattr(values, "get_columns"):  # of Polars
         columns = values.get_columns()
     else:
-        array = _as_array(values, name, "group")
+        array = as_table(values, name, "group")
         if array.ndim != 2 or array.shape[1] < 2:
             return [(name, check_values(values, name=name, noun="group"))]
         labels, columns = range(array.shape[1]), list(array.T)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from scalefair._docs import documented
 from scalefair._entries import check_sample_weight
-from scalefair._groups import as_vector, check_interval, encode_groups, is_missing
+from scalefair._groups import as_table, check_interval, encode_groups
 from scalefair._membership import check_group_probabilities
 from scalefair.metrics._partial_parity import INTERVAL
 from scalefair.metrics._score_gaps import TEXTS, check_scores, share_above
@@ -22,8 +22,9 @@ def group_probabilities(sensitive_features: ArrayLike, fill: Any = None) -> Any:
 
     Parameters
     ----------
-    sensitive_features : array-like of shape (n_samples,)
-        Group of each sample; None, NaN and NA are missing.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, k)
+        Group of each sample; None, NaN and NA are missing. Of k columns each
+        combination that occurs, where none is missing.
     fill : array-like, dict or None, default=None
         Probabilities of the groups, by name or in their order: for each sample, of
         which only those without group are taken, as of a classifier that was fitted to
@@ -38,8 +39,7 @@ def group_probabilities(sensitive_features: ArrayLike, fill: Any = None) -> Any:
     Raises
     ------
     ValueError
-        If there is more than one column, fewer than two groups occur, or `fill` does
-        not have their probabilities.
+        If fewer than two groups occur, or `fill` does not have their probabilities.
 
     Examples
     --------
@@ -53,13 +53,14 @@ def group_probabilities(sensitive_features: ArrayLike, fill: Any = None) -> Any:
     import pandas
 
     # 1. The groups that occur, and a row for each sample: of zeros where it is missing.
-    values = as_vector(sensitive_features, name="sensitive_features", noun="group")
-    missing = is_missing(values)
-    present = values[~missing]
-    groups, codes = encode_groups(
-        present.tolist() if present.dtype.kind == "O" else present
-    )
-    P = np.zeros((len(values), len(groups)))
+    values = sensitive_features
+    if not isinstance(values, (pandas.Series, pandas.DataFrame)):
+        values = as_table(values, "sensitive_features", "group")
+    missing = np.asarray(pandas.isna(values))
+    if missing.ndim == 2:
+        missing = np.asarray(missing.any(axis=1))
+    groups, codes = encode_groups(values[~missing] if missing.ndim == 1 else values)
+    P = np.zeros((len(missing), len(groups)))
     P[~missing, codes] = 1.0
     # 2. Rows that are missing, from a table or a row with a column for each group.
     if fill is not None:
@@ -67,7 +68,7 @@ def group_probabilities(sensitive_features: ArrayLike, fill: Any = None) -> Any:
             fill = pandas.Series(fill)
         names = getattr(fill, "columns", getattr(fill, "index", None))
         if isinstance(names, pandas.Index):
-            if sorted(names) != groups.tolist():
+            if len(names) != len(groups) or set(names) != set(groups.tolist()):
                 raise ValueError(
                     f"fill has probabilities of {names.tolist()}, but the groups that "
                     f"occur are {groups.tolist()}."
@@ -82,9 +83,7 @@ def group_probabilities(sensitive_features: ArrayLike, fill: Any = None) -> Any:
         P[missing] = np.broadcast_to(table, P.shape)[missing]
     # 3. Checked, with the index of a series.
     _, P = check_group_probabilities(pandas.DataFrame(P, columns=groups), len(P))
-    index = getattr(sensitive_features, "index", None)
-    index = index if isinstance(index, pandas.Index) else None
-    return pandas.DataFrame(P, index, groups)
+    return pandas.DataFrame(P, getattr(values, "index", None), groups)
 
 
 @documented(**TEXTS, interval=INTERVAL)

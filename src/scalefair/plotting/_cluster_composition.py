@@ -159,17 +159,12 @@ class ClusterCompositionDisplay:
             is_assigned = is_assigned & (weights > 0)
         # 2. Shares in each cluster and in the population, as in a single cluster,
         # attribute by attribute: of the groups that are present among these samples.
+        arguments = _inputs.as_arguments(members, group_probabilities)
         proportions, population = (
             np.hstack(
-                as_list(
-                    group_proportions(
-                        clusters,
-                        **_inputs.as_arguments(members, group_probabilities),
-                        sample_weight=weights,
-                    )
-                )
+                as_list(group_proportions(codes, **arguments, sample_weight=weights))
             )
-            for clusters in (labels, np.where(is_assigned, 0, -1))
+            for codes in (labels, np.where(is_assigned, 0, -1))
         )
         entries, compared = members.take(is_assigned), members.compared
         present = {

@@ -10,7 +10,7 @@ from sklearn.metrics import mean_squared_error
 from sklearn.utils.validation import _num_samples
 
 from scalefair._docs import documented
-from scalefair._membership import Membership
+from scalefair._membership import Membership, check_one_of
 from scalefair.metrics import statistical_parity_ks
 from scalefair.plotting import _draw, _inputs
 from scalefair.plotting._inputs import read_runs
@@ -205,6 +205,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         %(drawing)s
         %(as_for_predictions)s
         """
+        check_one_of(sensitive_features, group_probabilities)
         models = _inputs.by_name(estimators, None, type(estimators).__name__)
         predictions = {
             name: _inputs.call_method(model, "predict", X, sensitive_features)

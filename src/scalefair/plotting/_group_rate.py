@@ -170,12 +170,13 @@ class GroupRateDisplay:
             pairs.append((f", {name}" if name else "", attribute, chosen))
         # A curve for each model, label and attribute.
         rates = {}
-        for model, scores in zip(models, arrays, strict=True):
+        for model, array in zip(models, arrays, strict=True):
+            values = members.take(array)
             for label, rows in row_sets.items():
                 for suffix, attribute, chosen in pairs:
                     parts = [
                         _inputs.select_rows(
-                            members.take(scores),
+                            values,
                             members.weights,
                             members.take(rows) & (attribute.codes == k),
                         )

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._groups import GroupCodes, check_values, encode_values
-from scalefair._membership import Membership
+from scalefair._membership import Membership, check_one_of
 
 # Arrays of shape (n_points, n_repeats) by name of the method.
 Measures = dict[str, NDArray[np.float64]]
@@ -55,6 +55,7 @@ def estimator_method(
         %(options_of_models)s
         %(as_for_predictions)s
         """
+        check_one_of(sensitive_features, group_probabilities)
         models = by_name(estimator, name, type(estimator).__name__)
         chosen = {setting: options.pop(setting, None) for setting in settings}
         options |= fill_settings(models.values(), chosen)
@@ -62,9 +63,12 @@ def estimator_method(
             key: call_method(model, method, X, sensitive_features)
             for key, model in models.items()
         }
-        options["sensitive_features"] = sensitive_features
-        options["group_probabilities"] = group_probabilities
-        return cls.from_predictions(outputs, sample_weight=sample_weight, **options)
+        options |= {
+            "sensitive_features": sensitive_features,
+            "group_probabilities": group_probabilities,
+            "sample_weight": sample_weight,
+        }
+        return cls.from_predictions(outputs, **options)
 
     # The signature: the parameters of both, each once.
     function, made = from_predictions.__func__, from_estimator

@@ -1,0 +1,224 @@
+"""Displays of groups that are known as probabilities."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator
+
+from scalefair.metrics import (
+    balance_score,
+    group_proportions,
+    partial_equalized_odds_gap,
+    partial_parity_gap,
+    statistical_parity_ks,
+)
+from scalefair.plotting import (
+    ClusterCompositionDisplay,
+    FairnessAccuracyDisplay,
+    GroupRateDisplay,
+    OutputDensityDisplay,
+    ParetoFrontDisplay,
+    ScoreDensityDisplay,
+)
+
+RNG = np.random.default_rng(0)
+N, NAMES, INTERVAL = 150, np.array(["a", "b", "c"]), (0.1, 0.6)
+CODES = np.arange(N) % 3
+SCORES = np.round(RNG.standard_normal(N) + 0.4 * CODES, 1)
+Y, LABELS = RNG.integers(0, 2, N), RNG.integers(0, 4, N)
+WEIGHTS = RNG.integers(0, 4, N)
+P = pd.DataFrame(RNG.dirichlet([1, 2, 0.5], N), columns=NAMES)
+
+
+class Model(BaseEstimator):
+    """Fitted model whose outputs are the first column."""
+
+    kappa = 0.1
+
+    def fit(self, X, y=None):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def decision_function(self, X, *, sensitive_features=None):
+        return X[:, 0] + (0.0 if sensitive_features is None else 9.0)
+
+    def predict(self, X):
+        return X[:, 0]
+
+
+class Classifier(Model):
+    def predict(self, X):
+        return (X[:, 0] > 0).astype(int)
+
+
+class OfGroups(Model):
+    def decision_function(self, X, *, sensitive_features):
+        return X[:, 0]
+
+    def predict(self, X, *, sensitive_features):
+        return X[:, 0]
+
+
+# What is drawn, of which rows and options, and the values that are shown.
+DRAWN = {
+    "clusters": (
+        ClusterCompositionDisplay.from_predictions,
+        [LABELS],
+        {},
+        ["proportions", "population", "average_balance"],
+    ),
+    "densities": (
+        ScoreDensityDisplay.from_predictions,
+        [SCORES],
+        {"interval": INTERVAL, "bins": 8},
+        ["densities", "score_ranges", "gap"],
+    ),
+    "kernels": (
+        ScoreDensityDisplay.from_predictions,
+        [SCORES],
+        {"kind": "kde"},
+        ["densities"],
+    ),
+    "labels": (
+        ScoreDensityDisplay.from_predictions,
+        [SCORES],
+        {"given": "label", "y_true": Y},
+        ["densities", "gap"],
+    ),
+    "rates": (
+        GroupRateDisplay.from_predictions,
+        [SCORES],
+        {"pair": ("a", "c")},
+        ["gaps", "rates"],
+    ),
+    "outputs": (
+        OutputDensityDisplay.from_predictions,
+        [SCORES],
+        {"kind": "histogram"},
+        ["densities", "distances"],
+    ),
+    "errors": (
+        FairnessAccuracyDisplay.from_predictions,
+        [SCORES + 1, SCORES],
+        {},
+        ["error", "unfairness"],
+    ),
+    "front": (
+        ParetoFrontDisplay.from_estimator,
+        [Classifier(), SCORES[:, None], Y],
+        {},
+        ["means"],
+    ),
+}
+every_figure = pytest.mark.parametrize("name", DRAWN)
+weighted = pytest.mark.parametrize("weights", [None, WEIGHTS + 0.5], ids=["1", "w"])
+
+
+def draw(name, rows=slice(None), **options):
+    """Values that a display shows."""
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    function, arrays, settings, attributes = DRAWN[name]
+    settings = {k: v[rows] if k == "y_true" else v for k, v in settings.items()}
+    arrays = [array[rows] if hasattr(array, "shape") else array for array in arrays]
+    display = function(*arrays, ax=figure.subplots(), **settings, **options)
+    shown = [getattr(display, attribute) for attribute in attributes]
+    return [x for v in shown for x in (v.values() if isinstance(v, dict) else [v])]
+
+
+def same(values, expected):
+    for value, other in zip(values, expected, strict=True):
+        np.testing.assert_allclose(value, other, rtol=1e-11, atol=1e-14)
+
+
+@every_figure
+@weighted
+def test_certain_probabilities_are_groups(name, weights):
+    expected = draw(name, sensitive_features=NAMES[CODES], sample_weight=weights)
+    table = pd.get_dummies(NAMES[CODES])[["c", "a", "b"]]
+    same(draw(name, group_probabilities=table, sample_weight=weights), expected)
+
+
+@every_figure
+def test_weights_count_rows_and_rows_of_no_group_do_not(name):
+    repeated = np.repeat(np.arange(N), WEIGHTS)
+    if name != "kernels":  # their width depends on the effective number of rows
+        expected = draw(name, repeated, group_probabilities=P.iloc[repeated])
+        same(draw(name, group_probabilities=P, sample_weight=WEIGHTS), expected)
+    if name in ("errors", "front"):
+        return  # such rows stay in the error
+    table, nothing = P.copy(), np.arange(N) % 5 == 0
+    table[nothing] = np.nan
+    expected = draw(name, ~nothing, group_probabilities=P[~nothing])
+    same(draw(name, group_probabilities=table), expected)
+
+
+@every_figure
+def test_one_of_groups_and_probabilities(name):
+    with pytest.raises(
+        (TypeError, ValueError), match=r"sensitive_features.*group_prob"
+    ):
+        draw(name)
+    with pytest.raises(TypeError, match="got both"):
+        draw(name, sensitive_features=NAMES[CODES], group_probabilities=P)
+    with pytest.raises(ValueError, match="do not add up to 1, the first row 0"):
+        draw(name, group_probabilities=P / 2)
+
+
+def test_what_is_shown_is_expected():
+    options = {"group_probabilities": P}
+    proportions, population, balance = draw("clusters", **options)
+    np.testing.assert_allclose(proportions, group_proportions(LABELS, **options))
+    np.testing.assert_allclose(population, P.mean())
+    assert balance == pytest.approx(balance_score(LABELS, **options))
+    densities, ranges, gap = draw("densities", **options)
+    edges = np.histogram_bin_edges(SCORES, 8)
+    for density, name in zip(densities, NAMES, strict=True):
+        expected, _ = np.histogram(SCORES, edges, weights=P[name], density=True)
+        np.testing.assert_allclose(density, expected)
+    for (low, high), name in zip(ranges, NAMES, strict=True):
+        share = P[name] / P[name].sum()
+        above, from_there = np.greater(SCORES, high), np.greater_equal(SCORES, high)
+        assert share[above].sum() <= 0.1 < share[from_there].sum()
+        above, from_there = np.greater(SCORES, low), np.greater_equal(SCORES, low)
+        assert share[above].sum() < 0.6 <= share[from_there].sum()
+    assert gap == partial_parity_gap(SCORES, **options, interval=INTERVAL)
+    gap = partial_equalized_odds_gap(Y, SCORES, **options)
+    assert draw("labels", **options)[-1] == gap
+    assert draw("outputs", **options)[-1] == statistical_parity_ks(SCORES, **options)
+    halves = {"group_probabilities": pd.DataFrame({"a": P["a"], "c": 1 - P["a"]})}
+    gap, rates = draw("rates", **halves)
+    assert gap == pytest.approx(partial_parity_gap(SCORES, **halves))
+    np.testing.assert_allclose(rates[[0, -1]], [[0, 0], [1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("display", "attribute"),
+    [
+        (GroupRateDisplay, "gaps"),
+        (ScoreDensityDisplay, "gap"),
+        (OutputDensityDisplay, "distances"),
+        (FairnessAccuracyDisplay, "unfairness"),
+        (ParetoFrontDisplay, "means"),
+    ],
+)
+def test_models_that_need_groups_are_refused(ax, display, attribute):
+    table = pd.DataFrame({"a": P["a"], "c": 1 - P["a"]})
+    options, X = {"group_probabilities": table, "ax": ax}, SCORES[:, None]
+    is_of_labels = display in (FairnessAccuracyDisplay, ParetoFrontDisplay)
+    arrays = [X, Y] if is_of_labels else [X]
+    model = Classifier() if display is ParetoFrontDisplay else Model()
+    shown = getattr(display.from_estimator(model, *arrays, **options), attribute)
+    assert shown is not None  # groups that a model can do without are not missed
+    with pytest.raises(ValueError, match="of OfGroups takes the group of each row"):
+        display.from_estimator(OfGroups(), *arrays, **options)
+
+
+def test_clusters_of_an_estimator(ax):
+    model = Model()
+    model.labels_ = LABELS
+    display = ClusterCompositionDisplay.from_estimator(
+        model, group_probabilities=P, ax=ax
+    )
+    np.testing.assert_allclose(display.population, P.mean())
