@@ -1,0 +1,433 @@
+"""Groups known as probabilities: expected shares, and hard groups as a special case."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.optimize import linprog
+from sklearn.metrics import adjusted_rand_score
+
+from scalefair.cluster import FairKMeans, FairSpectralClustering, fair_assignment
+from scalefair.cluster._assignment_dual import CostRows, MixedRows
+from scalefair.cluster._base import cluster_balances
+from scalefair.cluster._fair_assignment import assign_rows, squared_distances
+from scalefair.cluster._share_bounds import ShareBounds
+from scalefair.cluster._solvers import FairProblem
+from scalefair.datasets import make_fair_sbm
+from scalefair.kernels import round_minima
+from scalefair.metrics import balance_score
+from scalefair.operators import NormalizedAffinity
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Graph, groups, and probabilities of these; nothing is known of each tenth."""
+    data = make_fair_sbm(
+        300, n_clusters=3, n_groups=3, average_degree=40, random_state=1
+    )
+    groups, rng = data.sensitive_features, np.random.default_rng(0)
+    P = 0.8 * np.eye(3)[groups] + 0.2 * rng.dirichlet(np.ones(3), 300)
+    P[::10] = 0
+    return sparse.csr_array(data.graph + sparse.eye_array(300)), groups, P
+
+
+def table(seed, n, k, h, unknown=0.1):
+    """Rows near k centres, probabilities that depend on the centre, and weights."""
+    rng = np.random.default_rng(seed)
+    centers = rng.standard_normal((k, 2))
+    cluster = np.append(np.arange(k), rng.integers(0, k, n - k))
+    X = centers[cluster] + 0.3 * rng.standard_normal((n, 2))
+    logits = 1.5 * rng.standard_normal((k, h))[cluster] + rng.standard_normal((n, h))
+    P = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    P[rng.random(n) < unknown] = 0
+    return X, centers, P, rng.gamma(2.0, size=n) + 0.1
+
+
+def beyond(labels, P, weights, k, tolerance):
+    """Largest expected weight of a group beyond its share, in average rows."""
+    A, worst = P * weights[:, None], 0.0
+    shares = A.sum(axis=0) / A.sum()
+    for cluster in range(k):
+        counts = A[labels == cluster].sum(axis=0)
+        low = max(1 - tolerance, 0) * shares * counts.sum()
+        high = (1 + tolerance) * shares * counts.sum()
+        worst = max(worst, (low - counts).max(), (counts - high).max())
+    return worst / weights.mean()
+
+
+def spectral(W, k=3, **options):
+    fit = {
+        name: options.pop(name, None)
+        for name in ("sensitive_features", "group_probabilities", "sample_weight")
+    }
+    options = {"random_state": 0, "tol": 1e-9} | options
+    return FairSpectralClustering(k, **options).fit(W, **fit)
+
+
+# --- One-hot probabilities are hard groups ----------------------------------------
+
+
+def test_one_hot_is_hard(planted):
+    W, groups, _ = planted
+    names = np.array(["x", "y", "z"])[groups]
+    frame = pd.DataFrame(np.eye(3)[groups][:, ::-1], columns=["z", "y", "x"])
+    hard, soft = (
+        spectral(W, sensitive_features=names),
+        spectral(W, group_probabilities=frame),
+    )
+    np.testing.assert_array_equal(soft.labels_, hard.labels_)
+    np.testing.assert_array_equal(soft.groups_, hard.groups_)
+    assert soft.refinement_.cut_after == hard.refinement_.cut_after
+    X, centers, *_ = table(0, 300, 3, 3)
+    for fit in (
+        lambda **options: fair_assignment(X, centers, **options).labels,
+        lambda **options: FairKMeans(3, random_state=0).fit(X, **options).labels_,
+    ):
+        np.testing.assert_array_equal(
+            fit(group_probabilities=frame), fit(sensitive_features=names)
+        )
+
+
+def test_one_hot_constraints_and_duals_are_hard(planted):
+    W, groups, _ = planted
+    P, weights = np.eye(3)[groups], np.random.default_rng(1).gamma(2.0, size=300)
+    weights /= weights.mean()
+    M = NormalizedAffinity(W, sample_weight=weights)
+    hard, soft = FairProblem(M, groups, 3), FairProblem(M, P, 3)
+    np.testing.assert_allclose(soft.F, hard.F, atol=1e-12)
+    np.testing.assert_allclose(soft.Q @ soft.Q.T, hard.Q @ hard.Q.T, atol=1e-12)
+    np.testing.assert_allclose(
+        cluster_balances(P, groups // 2, weights),
+        cluster_balances(groups[:, None], groups // 2, weights),
+    )
+    # The smoothed dual, its gradient and its Hessian.
+    rng, order = np.random.default_rng(2), np.argsort(groups, kind="stable")
+    C, prices = rng.random((300, 4)), rng.random((3, 4))
+    offsets = np.searchsorted(groups[order], np.arange(4))
+    for temperature in (0.0, 0.1):
+        args = prices, temperature
+        kinds = CostRows.of(C[order], offsets, 1, weights[order]).minima(*args)
+        mixed = MixedRows.of(C, P, weights).minima(*args)
+        np.testing.assert_allclose(mixed[0], kinds[0], rtol=1e-12)
+        np.testing.assert_allclose(mixed[1], kinds[1], atol=1e-5)  # its cutoff
+    V, A = rng.random((3, 4)), rng.random((3, 5))
+    np.testing.assert_allclose(
+        mixed[2].multiply(V), kinds[2].multiply(V), rtol=1e-4, atol=1e-4
+    )
+    squares = [
+        B.transpose(0, 2, 1) @ B for B in (m[2].factors(A) for m in (mixed, kinds))
+    ]
+    np.testing.assert_allclose(squares[0], squares[1], rtol=1e-4)
+    labels = np.empty((2, 300), np.int64)
+    args = prices, 0.1, np.arange(300)
+    round_minima(C, weights, groups[:, None], *args, labels[0])
+    every = np.tile(np.arange(3), (300, 1))
+    round_minima(C, weights, every, *args, labels[1], P)
+    np.testing.assert_array_equal(labels[0], labels[1])
+    # The whole assignment: as of weighted rows, which are rounded in the same way.
+    X, centers, *_ = table(0, 300, 3, 3)
+    options = {"weights": weights, "row_weights": weights}
+    hard = assign_rows(X, centers, groups[:, None], 0.1, **options)
+    soft = assign_rows(X, centers, P, 0.1, **options)
+    assert hard.n_moved > 0
+    assert soft.lower_bound == pytest.approx(hard.lower_bound, rel=2e-4)
+    assert soft.cost == pytest.approx(hard.cost, rel=0.02)
+
+
+# --- The constraint ---------------------------------------------------------------
+
+
+def test_the_constraint_against_its_equation(planted):
+    W, _, P = planted
+    w = np.random.default_rng(1).integers(1, 4, 300).astype(float)
+    w /= w.mean()
+    problem = FairProblem(NormalizedAffinity(W, sample_weight=w), P, 3)
+    A, rho, degrees = w[:, None] * P, P.sum(axis=1), w * (W @ w)
+    z = A.sum(axis=0) / A.sum()
+    F = (w / np.sqrt(degrees))[:, None] * (P - np.outer(rho, z))
+    np.testing.assert_allclose(problem.F, F, atol=1e-12)
+    assert (problem.F[::10] == 0).all()
+    assert problem.violation(np.sqrt(degrees)[:, None]) < 1e-12
+    assert problem.Q.shape == (300, 2)
+
+
+@given(data=st.data())
+def test_fair_indicators_are_those_of_equal_expected_shares(data):
+    # Half of the clusterings are two clusters in proportion, and so fair.
+    n, is_fair = data.draw(st.integers(3, 6)), data.draw(st.booleans())
+    whole = st.lists(st.integers(0, 4), min_size=n, max_size=n)
+    weights, factor = 1 + np.array(data.draw(whole)), data.draw(st.integers(1, 3))
+    parts, known = np.array(data.draw(whole)), np.array(data.draw(whole)) > 0
+    known[:2], parts[:2] = True, (1, 4)
+    weights = np.append(weights, factor * weights)
+    parts, known = np.tile(parts, 2), np.tile(known, 2)
+    labels = np.repeat([0, 1], n)
+    if not is_fair:
+        labels[0] = 1  # of a node of known group
+    shares = {
+        Fraction(
+            int((weights * parts)[(labels == c) & known].sum()),
+            4 * int(weights[(labels == c) & known].sum()),
+        )
+        for c in (0, 1)
+    }
+    P = np.where(known[:, None], np.column_stack([parts, 4 - parts]) / 4, 0.0)
+    rng = np.random.default_rng(int(weights.sum()))
+    W = rng.random((2 * n, 2 * n))
+    M = NormalizedAffinity(sparse.csr_array(W + W.T), sample_weight=weights)
+    copies = np.ones(2 * n) if M.weights is None else M.weights
+    H = (labels[:, None] == [0, 1]) * np.sqrt(copies * M.degrees)[:, None]
+    H /= np.linalg.norm(H, axis=0)
+    assert (FairProblem(M, P, 2).violation(H) < 1e-13) == (len(shares) == 1)
+
+
+@pytest.mark.parametrize("solver", ["nullspace", "chebyshev", "lobpcg", "dual"])
+def test_solvers_and_copies_of_nodes(planted, solver):
+    W, _, P = planted
+    copies = np.random.default_rng(0).integers(1, 4, 300)
+    node = np.repeat(np.arange(300), copies)
+    options = {"assign_labels": "kmeans", "solver": solver}
+    one = spectral(W, group_probabilities=P, sample_weight=copies, **options)
+    many = spectral(W[node][:, node], group_probabilities=P[node], **options)
+    np.testing.assert_allclose(one.eigenvalues_, many.eigenvalues_, atol=1e-12)
+    assert one.fairness_violation_ < 1e-12
+    assert adjusted_rand_score(one.labels_[node], many.labels_) == 1
+    assert one.minimum_balance_ == pytest.approx(many.minimum_balance_)
+
+
+# --- What changes nothing ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["spectral", "kmeans", "assignment"])
+def test_permuted_and_divided_columns(planted, name):
+    W, _, P = planted
+    X, centers, *_ = table(0, 300, 3, 3)
+    fits = {
+        "spectral": lambda P: spectral(W, group_probabilities=P).labels_,
+        "kmeans": lambda P: (
+            FairKMeans(3, random_state=0).fit(X, group_probabilities=P).labels_
+        ),
+        "assignment": lambda P: (
+            fair_assignment(X, centers, group_probabilities=P).labels
+        ),
+    }
+    labels = fits[name](P)
+    np.testing.assert_array_equal(fits[name](P[:, [2, 0, 1]]), labels)
+    if name != "kmeans":  # half of the likeliest group is not where it starts
+        divided = np.column_stack([P[:, :1] / 2, P[:, :1] / 2, P[:, 1:]])
+        agree = (fits[name](divided) == labels).mean()
+        # Of a divided group each half may be a row beyond its share.
+        assert agree == 1 if name == "spectral" else agree > 0.95
+
+
+def test_equal_probabilities_constrain_nothing(planted):
+    W, *_ = planted
+    P = np.tile([0.5, 0.3, 0.2], (300, 1))
+    model = spectral(W, group_probabilities=P)
+    assert FairProblem(NormalizedAffinity(W), P, 3).Q.shape == (300, 0)
+    np.testing.assert_allclose(model.balance_, 0.4)
+    assert model.assignment_.n_moved == 0
+
+
+# --- Expected shares --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize(
+    ("n", "k", "h", "weighted"),
+    [(600, 3, 2, False), (2000, 5, 4, True), (25_000, 4, 3, False)],
+)
+def test_expected_shares(n, k, h, weighted, tolerance):
+    X, centers, P, weights = table(0, n, k, h)
+    if not weighted:
+        weights = np.ones(n)
+    result = fair_assignment(
+        X,
+        centers,
+        group_probabilities=P,
+        sample_weight=weights if weighted else None,
+        tolerance=tolerance,
+    )
+    C = squared_distances(X, centers)
+    assert result.n_moved > n / 50
+    excess = beyond(result.labels, P, weights, k, tolerance) - 1
+    assert result.max_violation == pytest.approx(max(excess, 0), abs=1e-9)
+    assert result.max_violation < 1  # seen: 0
+    np.testing.assert_allclose(
+        result.cost, weights @ C[np.arange(n), result.labels], rtol=1e-9
+    )
+    assert result.nearest_cost <= result.lower_bound <= result.cost
+    assert result.gap < 20 / n
+    # Rows of no group are where they cost least, others where they do at the prices.
+    unknown = ~P.any(axis=1)
+    assert unknown.sum() > 20
+    nearest = C.argmin(axis=1)
+    np.testing.assert_array_equal(result.labels[unknown], nearest[unknown])
+    priced = (C + P @ result.prices).argmin(axis=1)
+    assert (priced != result.labels).mean() < 0.05
+
+
+@pytest.mark.parametrize(("n", "k", "h", "seed"), [(8, 2, 2, 0), (7, 3, 3, 1)])
+@pytest.mark.parametrize("tolerance", [0.0, 0.2])
+def test_lower_bound_against_enumeration(n, k, h, seed, tolerance):
+    X, centers, P, weights = table(seed, n, k, h)
+    options = {"group_probabilities": P, "sample_weight": weights}
+    result = fair_assignment(X, centers, tolerance=tolerance, **options)
+    C = squared_distances(X, centers) * weights[:, None]
+    optimum = min(
+        C[np.arange(n), labels].sum()
+        for labels in map(np.array, itertools.product(range(k), repeat=n))
+        if beyond(labels, P, weights, k, tolerance) <= 1
+    )
+    assert result.lower_bound <= optimum * (1 + 1e-9)
+    assert np.bincount(result.labels, minlength=k).min() > 0
+
+
+def test_lower_bound_and_fractional_rows_of_the_linear_program():
+    (n, k, h), tolerance = (400, 3, 3), 0.1
+    X, centers, P, _ = table(3, n, k, h)
+    bounds, _ = ShareBounds.of(P, tolerance)
+    rows, C = P @ bounds.constraints, squared_distances(X, centers)
+    A = sparse.kron(rows.T, sparse.eye_array(k))
+    options = {
+        "A_ub": A,
+        "b_ub": np.ones(A.shape[0]),
+        "A_eq": sparse.kron(sparse.eye_array(n), np.ones((1, k))),
+        "b_eq": np.ones(n),
+    }
+    exact = linprog(C.ravel(), **options, method="highs-ds")
+    fractional = (np.abs(exact.x - np.rint(exact.x)) > 1e-9).reshape(n, k).any(axis=1)
+    assert fractional.sum() <= h * k
+    result = fair_assignment(X, centers, group_probabilities=P, tolerance=tolerance)
+    assert result.lower_bound <= exact.fun * (1 + 1e-9)
+    assert result.lower_bound == pytest.approx(exact.fun, rel=1e-3)
+
+
+def test_small_clusters_and_balances():
+    X, centers, P, weights = table(0, 600, 3, 2)
+    centers = np.vstack([centers, [[30.0, 30.0]]])  # nobody is near
+    labels = fair_assignment(X, centers, group_probabilities=P, min_size=40).labels
+    assert np.bincount(labels).min() >= 40
+    # Balance by entries; 0 where no group is known.
+    rows, codes = np.nonzero(P)
+    expected = balance_score(
+        labels[rows],
+        sensitive_features=codes,
+        sample_weight=(P * weights[:, None])[rows, codes],
+        average=None,
+    )
+    np.testing.assert_allclose(cluster_balances(P, labels, weights)[0], expected)
+    labels = np.where(P.any(axis=1), labels, 4)
+    assert cluster_balances(P, labels)[0, 4] == 0
+
+
+def test_kmeans_of_expected_counts():
+    X, _, P, weights = table(1, 2000, 4, 2)
+    options = {"group_probabilities": P, "sample_weight": weights}
+    model = FairKMeans(4, random_state=0).fit(X, **options)
+    excess = beyond(model.labels_, P, weights, 4, 0.1) - 1
+    assert model.assignment_.max_violation == pytest.approx(max(excess, 0), abs=1e-9)
+    assert excess < 1
+    totals = weights @ P
+    least = 0.95 * totals.min() / totals.max()
+    model = FairKMeans(4, min_balance=least, balance_tolerance=5.0, random_state=0)
+    assert model.fit(X, **options).minimum_balance_ > 0.98 * least
+
+
+def test_probabilities_by_the_features_are_fair_to_true_groups():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 2))
+    p = 1 / (1 + np.exp(2 - 1.5 * X[:, 0]))
+    truth, centers = rng.random(20_000) < p, rng.standard_normal((6, 2))
+
+    def gap(**groups):
+        """Largest deviation of a true share, and how many standard errors it is."""
+        labels = fair_assignment(X, centers, tolerance=0.05, **groups).labels
+        sizes = np.bincount(labels)
+        shares = np.bincount(labels, truth) / sizes
+        return np.abs(shares / truth.mean() - 1).max()
+
+    soft = gap(group_probabilities=np.column_stack([1 - p, p]))
+    likeliest = gap(sensitive_features=p > 0.5)
+    assert soft < 0.15  # seen: .07, of which .05 is the tolerance
+    assert likeliest > 3 * soft
+
+
+# --- New nodes, and bad input -----------------------------------------------------
+
+
+def test_new_nodes(planted):
+    W, groups, P = planted
+    frame = pd.DataFrame(P, columns=["a", "b", "c"])
+    model = spectral(W, group_probabilities=frame)
+    labels = model.predict(W, group_probabilities=frame[["c", "a", "b"]])
+    np.testing.assert_array_equal(labels, model.labels_)
+    # Hard groups are probabilities of 1, and the other way round.
+    names = np.array(["a", "b", "c"])[groups]
+    certain = pd.DataFrame(np.eye(3)[groups], columns=["a", "b", "c"])
+    np.testing.assert_array_equal(
+        model.predict(W, sensitive_features=names),
+        model.predict(W, group_probabilities=certain),
+    )
+    hard = spectral(W, sensitive_features=names)
+    rows = hard.predict(W, group_probabilities=frame)
+    assert adjusted_rand_score(rows, hard.labels_) > 0.9
+    with pytest.raises(ValueError, match=r"group_probabilities has 1 group.*'d'"):
+        model.predict(W, group_probabilities=frame.rename(columns={"c": "d"}))
+    with pytest.raises(ValueError, match="pass sensitive_features.*or group_prob"):
+        model.predict(W)
+
+
+def test_groups_that_only_nodes_left_out_may_be_of(planted):
+    W, _, P = planted
+    P = np.column_stack([P, np.zeros(300)])
+    P[0], weights = (0, 0, 0, 1), np.ones(300)
+    weights[1] = 0
+    frame = pd.DataFrame(P, columns=[*"abcd"])
+    graph = sparse.block_diag([[[0.0]], W[1:, 1:]], format="csr")
+    model = spectral(
+        graph,
+        group_probabilities=frame,
+        sample_weight=weights,
+        connected_components="all",
+        regularization=0,
+    )
+    assert list(model.groups_) == ["a", "b", "c"]
+    np.testing.assert_array_equal(np.flatnonzero(model.labels_ < 0), [0, 1])
+    with pytest.raises(ValueError, match="fewer than two groups among the clustered"):
+        spectral(
+            graph,
+            group_probabilities=np.where(np.arange(300)[:, None] > 0, [1, 0], [0, 1]),
+            connected_components="all",
+            regularization=0,
+        )
+
+
+@pytest.mark.parametrize("name", ["spectral", "kmeans", "assignment"])
+def test_bad_probabilities(planted, name):
+    W, groups, P = planted
+    X, centers, *_ = table(0, 300, 3, 3)
+    fit = {
+        "spectral": FairSpectralClustering(3).fit,
+        "kmeans": FairKMeans(3).fit,
+        "assignment": lambda X, **options: fair_assignment(X, centers, **options),
+    }[name]
+    rows = W if name == "spectral" else X
+    for both, got in (({}, "neither"), ({"sensitive_features": groups}, "both")):
+        with pytest.raises(TypeError, match=f"got {got}"):
+            fit(rows, **both, group_probabilities=P if both else None)
+    wrong = P.copy()
+    wrong[7] = 0.5, 0.2, 0.2
+    with pytest.raises(ValueError, match=r"do not add up to 1.*row 7"):
+        fit(rows, group_probabilities=wrong)
+    wrong[8] = 1.2, -0.2, 0
+    with pytest.raises(ValueError, match=r"row 8, column 0 \(1\.2\)"):
+        fit(rows, group_probabilities=wrong)
+    weights = (P[:, 0] == 0).astype(float)
+    with pytest.raises(ValueError, match="sample_weight is 0 for all rows that may be"):
+        fit(rows, group_probabilities=P, sample_weight=weights)
