@@ -37,7 +37,7 @@ from scalefair.linear_model._training_rows import (
     refuse_probabilities,
 )
 from scalefair.linear_model._weights import Array, ridge_factors
-from scalefair.metrics import partial_parity_gap
+from scalefair.metrics import partial_parity_gap, unmixed_parity_gap
 from scalefair.streaming import is_partitioned
 
 
@@ -112,9 +112,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         ``attributes="each"`` the largest one of an attribute. With
         `group_probabilities` expected: right if they are calibrated given the features.
     unmixed_parity_gap_ : float
-        Only with `group_probabilities`: the gap at all thresholds if the scores depend
-        on what the probabilities were made of by the group alone. Between the two gaps
-        the probabilities do not decide.
+        Only with `group_probabilities`: the gap at all thresholds if within a group the
+        scores do not depend on them, `unmixed_parity_gap`; nan if that is not defined.
+        Between both gaps the probabilities do not decide.
     surrogate_kappa_, surrogate_width_ : float
         Bound and width of the surrogate in the last problem, which `infeasibility_`
         and `kkt_residual_` are about; the bound leaves room to the solution.
@@ -456,24 +456,24 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
     def _unmixed_gap(self, scores: Array, rows: LabeledRows) -> float:
-        """Gap of the groups if scores depend on what is known by the group alone."""
-        by_label = {None: [rows.signs], "positive": [rows.signs > 0]}
-        by_label["label"] = [rows.signs > 0, rows.signs < 0]
-        from scalefair.metrics import unmixed_parity_gap
-
+        """Gap if within a group scores do not depend on the probabilities, or nan."""
+        is_positive = rows.signs > 0
+        compared = {None: [is_positive | True], "positive": [is_positive]}
+        compared["label"] = [is_positive, ~is_positive]
         gaps = []
-        for is_compared in by_label[self.given]:
-            (chosen,) = np.nonzero(is_compared)
-            part = rows.take(chosen, None)
-            gaps.append(
-                unmixed_parity_gap(
-                    scores[chosen],
+        for members in map(np.flatnonzero, compared[self.given]):
+            part = rows.take(members, None)
+            try:
+                gap = unmixed_parity_gap(
+                    scores[members],
                     group_probabilities=part.probabilities,
                     interval=check_interval(self.interval),
                     sample_weight=part.weights,
                 )
-            )
-        return float(max(gaps))
+            except ValueError:  # a column is a combination of others
+                gap = np.nan
+            gaps.append(gap)
+        return float(np.max(gaps))
 
 
 def most_accurate_shift(
