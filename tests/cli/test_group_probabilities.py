@@ -6,7 +6,7 @@ import numpy as np
 import pandas
 import pytest
 
-from scalefair.metrics import statistical_parity_ks
+from scalefair.metrics import statistical_parity_ks, unmixed_parity_gap
 
 from .conftest import OLD
 from .test_weights import CUT, CUT_LINE, GAPS, PCA, numbers, save
@@ -150,6 +150,9 @@ def test_evaluate(people):
     probabilities = frame[["p_f", "p_m"]]
     gap = statistical_parity_ks(frame["score"], group_probabilities=probabilities)
     assert content["ks"] == pytest.approx(gap, abs=1e-12)
+    unmixed = unmixed_parity_gap(frame["score"], group_probabilities=probabilities)
+    assert content["unmixed_parity_gap"] == pytest.approx(unmixed, abs=1e-12)
+    assert unmixed > gap
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ _MEASURES = {
     "accuracy": "accuracy",
     "partial_parity_gap": "partial parity gap{}",
     "weak_partial_parity_gap": "weak gap{}",
+    "unmixed_parity_gap": "unmixed gap{}",
 }
 _CONDITION_NAMES = {
     None: "",
@@ -275,7 +276,8 @@ def _add_facts(
     content = report.content
     # 1. The measures of each model.
     condition = _CONDITION_NAMES[options.get("given")]
-    titles = {key: title.format(condition) for key, title in _MEASURES.items()}
+    train = content["train"]
+    titles = {k: x.format(condition) for k, x in _MEASURES.items() if k in train}
     for key, title in titles.items():
         for name, run in runs.items():
             line = title if name == "fair" else f"  {name}"
@@ -382,7 +384,7 @@ def _measure(
             scores[name] = score(X[name])
         # 2. Rates of the groups, and the gaps between them.
         is_correct = (rows.target == model.classes_[1]) == (scores[name] > 0)
-        scores[name] = scores[name][entries.positions]
+        row_scores, scores[name] = scores[name], scores[name][entries.positions]
         is_positive = entries.target == model.classes_[1]
         frame = pandas.DataFrame({"positive_rate": is_positive})
         frame["selection_rate"] = scores[name] > 0
@@ -395,7 +397,8 @@ def _measure(
             given=fair.given,
         )
         accuracy = np.average(is_correct, weights=rows.weight)
-        facts[name] = {"accuracy": accuracy, **gaps}
+        unmixed = _report.unmixed_gap(rows, row_scores, fair.interval, fair.given)
+        facts[name] = {"accuracy": accuracy, **gaps, **unmixed}
         if hasattr(model, "null_gap"):
             facts[name]["null_gap"] = model.null_gap(rows.effective_size())
         groups = entries.sensitive_features

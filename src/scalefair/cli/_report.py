@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import scalefair
 from scalefair.cli._errors import Failure, messages, printable, warn
-from scalefair.metrics import partial_parity_gap
+from scalefair.metrics import partial_parity_gap, unmixed_parity_gap
 
 # What a report says, by name: values, nested facts, and lists of records.
 Facts = dict[str, Any]
@@ -312,6 +312,17 @@ def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) ->
     except ValueError as error:  # a group may lack a label
         raise Failure(f"{rows.path}: {error}") from error
     return {**gaps, "weak_partial_parity_gap": gap(threshold=threshold)}
+
+
+def unmixed_gap(rows: Any, scores: Any, interval: Any, given: Any) -> Facts:
+    """Return the gap if probabilities of groups say nothing of scores within them."""
+    if not rows.has_probabilities or given is not None:
+        return {}
+    roles = {**rows.group_arguments, "sample_weight": rows.weight}
+    with suppress(ValueError):  # columns that are combinations of others
+        gap = unmixed_parity_gap(scores, interval=interval, **roles)
+        return {"unmixed_parity_gap": gap}
+    return {}
 
 
 def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:

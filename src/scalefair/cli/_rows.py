@@ -80,8 +80,9 @@ class Rows:
     @property
     def group_arguments(self) -> dict[str, Any]:
         """Groups, or their probabilities, as keywords of estimators and metrics."""
-        if self.has_probabilities:
-            return {"group_probabilities": self.groups}
+        if self.has_probabilities:  # of the groups that some row may be of
+            P = self.groups
+            return {"group_probabilities": P.loc[:, (P > 0).any()]}
         return {"sensitive_features": self.sensitive_features}
 
     def entries(self) -> "Rows":

@@ -86,6 +86,7 @@ _MEASURES = {
     "ks": "KS distance",
     "partial_parity_gap": "partial parity gap",
     "weak_partial_parity_gap": "weak gap",
+    "unmixed_parity_gap": "unmixed gap",
     "selection_rate": "share above the threshold",
     "accuracy": "accuracy",
     "mse": "mean squared error",
@@ -353,6 +354,7 @@ def _measure_scores(rows: _rows.Rows, column: str, options: dict[str, Any]) -> F
     by_row: dict[str, Any] = {}
     if len(classes) == 2:
         compared = {name: options[name] for name in ("interval", "given")}
+        measures |= _report.unmixed_gap(rows, scores, **compared)
         compared["threshold"] = threshold
         measures |= _report.parity_gaps(entries, scores[positions], **compared)
         by_row["selection_rate"] = scores > threshold
