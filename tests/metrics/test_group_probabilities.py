@@ -299,6 +299,13 @@ def test_columns_that_cannot_be_unmixed():
     close(unmixed_parity_gap(SCORES, group_probabilities=table), expected, rtol=1e-9)
 
 
+def test_unmixed_scores_that_are_equal_or_infinite():
+    assert unmixed_parity_gap(np.ones(N), group_probabilities=P) == 0
+    scores = np.where(SCORES > 1, np.inf, np.where(SCORES < -1, -np.inf, SCORES))
+    finite = unmixed_parity_gap(np.clip(scores, -9, 9), group_probabilities=P)
+    assert unmixed_parity_gap(scores, group_probabilities=P) == finite
+
+
 # -- Gap by chance ---------------------------------------------------------------------
 
 
@@ -350,6 +357,8 @@ def test_sizes_or_probabilities():
             null_parity_gap(**options)
     with pytest.raises(TypeError, match="sample_weight goes with group_probabilities"):
         null_parity_gap([9, 9], sample_weight=np.ones(2))
+    with pytest.raises(ValueError, match="must be a list, too"):
+        null_parity_gap(group_probabilities=[P, P], sample_weight=WEIGHTS)
     # The same group twice has no gap; it is the root of a singular matrix.
     halves = pd.DataFrame({"a": np.full(50, 0.5), "b": 0.5})
     assert null_parity_gap(group_probabilities=halves) < 1e-6

@@ -160,6 +160,8 @@ def unmixed_parity_gap(
     # 2. Shares above each threshold between ties, from the highest down: they do not
     # rise steadily, so every threshold is tried.
     order = np.argsort(-scores, kind="stable")
-    is_last_tie = np.append(np.diff(scores[order]) != 0, True)
-    shares = np.cumsum(V[order], axis=0)[is_last_tie]
-    return float(np.ptp(share_above(shares, alpha, beta), axis=1).max())
+    scores = scores[order]
+    is_threshold = np.append(scores[1:] != scores[:-1], False)
+    shares = np.cumsum(V[order], axis=0)[is_threshold]
+    gaps = np.ptp(share_above(shares, alpha, beta), axis=1)
+    return float(gaps.max(initial=0.0))

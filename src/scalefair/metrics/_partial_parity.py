@@ -531,6 +531,10 @@ def _scales_of_probabilities(
     if is_list and any(np.ndim(table) == 2 for table in group_probabilities):
         tables = group_probabilities
         weights = [None] * len(tables) if sample_weight is None else sample_weight
+    if len(weights) != len(tables):
+        raise ValueError(
+            "sample_weight must be a list, too, of weights for each table."
+        )
     scales = []
     for table, row_weights in zip(tables, weights, strict=True):
         n_rows = np.shape(table)[0]
