@@ -228,21 +228,23 @@ def _maximise_stage(
     temperature: float,
     barrier: float,
     spread: float,
+    limits: Array,
 ) -> StageResult:
     """Maximise with smoothing and barrier: eight steps of Newton's method at most.
 
-    `x` is the start, and `spread` how far apart the costs of a row are.
+    `x` is the start, `spread` how far apart the costs of a row are, and `limits` are
+    the right-hand sides (m, 1).
     """
 
     def evaluate(x: Array) -> tuple[float, Array, KindCurvature | RowCurvature]:
         """Value, counts N and curvature H of the smoothed minima."""
         value, N, H = rows.minima(A @ x, temperature)
-        return value - x.sum() + barrier * np.log(x).sum(), N, H
+        return value - (limits * x).sum() + barrier * np.log(x).sum(), N, H
 
     value, N, H = evaluate(x)
     for _ in range(8):
         # Step 1: Newton's direction, unless it promises little.
-        gradient = A.T @ N - 1 + barrier / x
+        gradient = A.T @ N - limits + barrier / x
         direction = _newton_direction(A, H, x, gradient, barrier)
         predicted = float((gradient * direction).sum())
         if predicted < 0.025 * barrier * x.size:
@@ -272,6 +274,7 @@ def maximise_dual(
     start: DualSolution | None = None,
     row_weights: Array | None = None,
     P: Array | None = None,
+    limits: Array | None = None,
 ) -> DualSolution:
     """Maximise the lower bound to within `RELAXATION_GAP`, or as far as it goes.
 
@@ -279,8 +282,10 @@ def maximise_dual(
     kinds begin, `A` (c, m) the bounds: ``A^T N <= 1`` in every column of N. `start` is
     the solution for costs that differ little. With `row_weights`, of mean 1, `C` is of
     a unit. With `P` (n, c) rows are mixes of kinds, in any order.
+    With `limits` (m, 1) these are the right-hand sides in place of 1.
     """
     n, k = C.shape
+    limits = np.ones((A.shape[1], 1)) if limits is None else limits
 
     def every(step: int) -> CostRows | MixedRows:
         """Take every step-th row."""
@@ -306,9 +311,9 @@ def maximise_dual(
         x = np.maximum(start.interior, barrier * k / n)
     for _ in range(30):  # stages: the temperature falls to 1e-15 of the first
         # Step 1: maximise with smoothing and barrier; measure the bound without.
-        stage = _maximise_stage(rows, A, x, temperature, barrier, spread)
+        stage = _maximise_stage(rows, A, x, temperature, barrier, spread, limits)
         x = stage.x
-        bound = rows.minima(A @ x, 0.0)[0] - float(x.sum())
+        bound = rows.minima(A @ x, 0.0)[0] - float((limits * x).sum())
         if stage.is_stuck and not is_sample:
             break
         if not (is_sample or stage.is_settled):  # more steps
@@ -329,7 +334,7 @@ def maximise_dual(
     # Of a bound with more than a row to spare the multiplier is 0 but for the barrier;
     # without it prices that should be equal are, which leaves the flow fewer paths.
     sparse_x = np.where(x < barrier, 0.0, x)
-    sparse_bound = rows.minima(A @ sparse_x, 0.0)[0] - sparse_x.sum()
+    sparse_bound = rows.minima(A @ sparse_x, 0.0)[0] - (limits * sparse_x).sum()
     is_as_good = sparse_bound >= bound - RELAXATION_GAP * abs(bound)
     multipliers = sparse_x if is_as_good else x
     return DualSolution(

@@ -402,7 +402,7 @@ class AssignmentProblem:
     def solve(self) -> tuple[Ints, Array, float, str, DualSolution]:
         """Return labels, prices of groups, lower bound, a message, and the dual."""
         if self.row_weights is not None:
-            return round_weighted(self, self._dual(np.ones(self.C.shape[1], bool)))
+            return round_weighted(self)
         bounds, is_simple = self.bounds, self.search_sizes and self.bounds.is_box
         # Step 1: lower bounds, and a flow from the best one, or from both.
         relaxations = self._relaxations()
@@ -534,12 +534,7 @@ class AssignmentProblem:
             prices[:, is_in], counts[:, is_in] = 0.0, self.bounds.sizes[:, None]
             return DualSolution(multipliers, prices, counts, multipliers, 0.0, 0.0)
         C, start = (self.C, self.start) if is_in.all() else (self.C[:, is_in], None)
-        constraints = self.bounds.constraints
-        if self.row_weights is not None:
-            constraints = 2 * constraints
-        dual = maximise_dual(
-            C, self.offsets, constraints, start, self.row_weights, self.P
-        )
+        dual = maximise_dual(C, self.offsets, self.bounds.constraints, start)
         prices[:, is_in], counts[:, is_in] = dual.prices, dual.counts
         multipliers[:, is_in] = dual.multipliers
         return replace(dual, multipliers=multipliers, prices=prices, counts=counts)
