@@ -417,7 +417,8 @@ def test_samples_grow_and_have_every_group(many_rows, form, small_samples):
         rows_taken = sample.X.toarray() if sparse.issparse(sample.X) else sample.X
         positions.append([np.flatnonzero((x == X).all(axis=1))[0] for x in rows_taken])
         assert (sample.signs == np.where(y[positions[-1]] == "yes", 1, -1)).all()
-        assert (sample.sensitive_features == group[positions[-1]]).all()
+        (groups,) = sample.group_arguments.values()
+        assert (groups == group[positions[-1]]).all()
         assert len(set(positions[-1])) == len(positions[-1])
     assert set(positions[0]) <= set(positions[1]) < set(positions[2])
     assert np.ptp(positions[0]) > 3000  # not the first ones

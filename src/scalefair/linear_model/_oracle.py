@@ -147,9 +147,8 @@ class RowOracle(ABC):
     @property
     def total(self) -> float:
         """Weight of all rows, also of those in no cell."""
-        return float(
-            self.cell_sizes.sum() if self.weights is None else self.weights.sum()
-        )
+        weights = self.cell_sizes if self.weights is None else self.weights
+        return float(weights.sum())
 
     @property
     def n_effective(self) -> float:
@@ -231,9 +230,8 @@ class ScoreOracle(RowOracle):
         codes = np.ascontiguousarray(codes, dtype=np.int64)
         rows, entry_weights = (None, weights) if entries is None else entries
         if by_label:
-            codes = cells_by_label(
-                self._signs if rows is None else self._signs[rows], codes
-            )
+            signs = self._signs if rows is None else self._signs[rows]
+            codes = cells_by_label(signs, codes)
         sizes = np.bincount(codes, entry_weights, minlength=layout.n_cells)
         if rows is not None and weights is None:
             weights = np.ones(X.shape[0])  # some rows may be in no cell

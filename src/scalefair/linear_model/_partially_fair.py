@@ -414,8 +414,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             self.thresholds_ = thresholds[:1]
         self.partial_parity_gap_ = self._gap(scores, rows)
         self.__dict__.pop("unmixed_parity_gap_", None)  # of an earlier fit
-        if rows.membership.rows is not None:
-            self.unmixed_parity_gap_ = self._unmixed_gap(scores, rows)
+        if (P := rows.probabilities) is not None:
+            self.unmixed_parity_gap_ = self._unmixed_gap(scores, rows, P)
         self.surrogate_kappa_ = problem.kappa
         self.surrogate_width_ = problem.width
         self._kappa_ratio = problem.kappa / solution.kappa  # for a warm start
@@ -455,20 +455,19 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             sample_weight=rows.membership.weights,
         )
 
-    def _unmixed_gap(self, scores: Array, rows: LabeledRows) -> float:
+    def _unmixed_gap(self, scores: Array, rows: LabeledRows, P: Array) -> float:
         """Gap if within a group scores do not depend on the probabilities, or nan."""
         is_positive = rows.signs > 0
         compared = {None: [is_positive | True], "positive": [is_positive]}
         compared["label"] = [is_positive, ~is_positive]
-        gaps = []
+        weights, gaps = rows.weights, []
         for members in map(np.flatnonzero, compared[self.given]):
-            part = rows.take(members, None)
             try:
                 gap = unmixed_parity_gap(
                     scores[members],
-                    group_probabilities=part.probabilities,
+                    group_probabilities=P[members],
                     interval=check_interval(self.interval),
-                    sample_weight=part.weights,
+                    sample_weight=None if weights is None else weights[members],
                 )
             except ValueError:  # a column is a combination of others
                 gap = np.nan

@@ -440,10 +440,9 @@ class CellSigmoids:
     def combine(self, weights: Array) -> tuple[Array, Array]:
         """Return weighted sums of gradients, (G, n + 1), and of their ends, (2 P,)."""
         scaled = weights * self._rows.shares[:, None]
-        entry_weights = [
-            np.einsum("ip,ip->i", slopes, scaled[part.codes])
-            for part, slopes in self._blocks()
-        ]
+        entry_weights = [np.empty(0)]  # a part may have no rows
+        for part, slopes in self._blocks():
+            entry_weights.append(np.einsum("ip,ip->i", slopes, scaled[part.codes]))
         total = self._rows.added(np.concatenate(entry_weights))
         return total, (weights * self._in_score).sum(axis=0)
 
