@@ -21,10 +21,6 @@ from scalefair._messages import listed
 
 Array = NDArray[np.float64]
 
-# Published probabilities are rounded to a few digits: rows may miss a sum of 1 by this
-# much, and are divided by their sums.
-SUM_TOLERANCE = 1e-3
-
 
 class Membership(NamedTuple):
     """Entries (row, group, weight): a row of a group counts for it by this weight.
@@ -162,16 +158,16 @@ def check_group_probabilities(
                 f"({P[row, column]:g}). {remedy}"
             )
 
+    # Printed probabilities are rounded to a few digits: sums may be off by so much.
+    tolerance = 1e-3
     nothing = "a row of zeros, or with no value at all, is of no group."
     refuse(
         np.isnan(P), "missing", f"Fill the others of the row, too, or none: {nothing}"
     )
-    refuse(
-        (P < 0) | (P > 1 + SUM_TOLERANCE), "below 0 or above 1", "Give probabilities."
-    )
+    refuse((P < 0) | (P > 1 + tolerance), "below 0 or above 1", "Give probabilities.")
     totals = P.sum(axis=1)
     is_known = totals > 0
-    wrong = is_known & (np.abs(totals - 1) > SUM_TOLERANCE)
+    wrong = is_known & (np.abs(totals - 1) > tolerance)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(

@@ -44,14 +44,14 @@ def report(command, *arguments, **options) -> dict:
 
 
 def values(content, keys):
-    """Numbers of a report but sizes, memory and the weights of entries."""
+    """Numbers of a report but costs, and what only probabilities have."""
     kept = [x for key in keys for x in numbers(_without_costs(content[key]))]
     return np.array(kept, float)
 
 
 def _without_costs(value):
     if isinstance(value, dict):
-        costs = {"seconds", "peak_memory_bytes"}
+        costs = {"seconds", "peak_memory_bytes", "unmixed_parity_gap"}
         return {k: _without_costs(v) for k, v in value.items() if k not in costs}
     return value
 

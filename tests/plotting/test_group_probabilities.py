@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 
+from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.metrics import (
     balance_score,
     group_proportions,
@@ -15,11 +16,14 @@ from scalefair.metrics import (
 from scalefair.plotting import (
     ClusterCompositionDisplay,
     FairnessAccuracyDisplay,
+    GroupLossDisplay,
     GroupRateDisplay,
+    JointNumericalRangeDisplay,
     OutputDensityDisplay,
     ParetoFrontDisplay,
     ScoreDensityDisplay,
 )
+from scalefair.streaming import GroupMoments
 
 RNG = np.random.default_rng(0)
 N, NAMES, INTERVAL = 150, np.array(["a", "b", "c"]), (0.1, 0.6)
@@ -222,3 +226,27 @@ def test_clusters_of_an_estimator(ax):
         model, group_probabilities=P, ax=ax
     )
     np.testing.assert_allclose(display.population, P.mean())
+
+
+def test_losses_of_principal_components(axes):
+    X, table = RNG.standard_normal((N, 4)), pd.get_dummies(NAMES[CODES])
+    options = {"n_components": [1, 2], "axes": axes, "sample_weight": WEIGHTS}
+    options["methods"] = {"PCA": GroupPCA()}
+    hard = GroupLossDisplay.from_data(X, sensitive_features=NAMES[CODES], **options)
+    one_hot = GroupLossDisplay.from_data(X, group_probabilities=table, **options)
+    same(one_hot.losses.values(), hard.losses.values())
+    soft = GroupLossDisplay.from_data(X, group_probabilities=P, **options)
+    C = GroupMoments.from_data(X, group_probabilities=P, sample_weight=WEIGHTS)
+    fit = GroupPCA(2).from_moments(C, n_components=2)
+    np.testing.assert_allclose(soft.losses["PCA"][1], fit.group_losses_)
+
+
+def test_range_of_two_expected_covariances(ax):
+    X = RNG.standard_normal((N, 4))
+    table = pd.DataFrame({"a": P["a"], "c": 1 - P["a"]})
+    model = FairPCA(2).fit(X, sensitive_features=CODES == 0)
+    draw = JointNumericalRangeDisplay.from_estimator
+    display = draw(model, X, group_probabilities=table, n_angles=8, ax=ax)
+    C = GroupMoments.from_data(X, group_probabilities=table).covariances()
+    expected = [np.trace(model.components_ @ c @ model.components_.T) for c in C]
+    np.testing.assert_allclose(display.fair_point, expected)

@@ -183,35 +183,21 @@ def moment_gaps(
         raise ValueError("Z must have one row per sample, got a single number.")
     if len(rows.shape) == 1:
         rows = np.asarray(rows)[:, None]
-    members = compared_members(
+    compared_members(  # two groups or more, all with weight
         sensitive_features,
         group_probabilities,
         rows.shape[0],
         sample_weight,
         attributes,
     )
-    if members.rows is None:
-        options = rows, sensitive_features, attributes, members.weights
-        compared = [[moments] for moments in GroupMoments._from_attributes(*options)]
-    else:
-        compared = [_moments_of_entries(rows, members)]
     gaps = []
-    for moments in compared:
-        means = np.vstack([m.means for m in moments])
-        covariances = np.vstack([m.covariances("group") for m in moments])
-        gaps.append((_spread(means), _spread(covariances)))
+    for moments in GroupMoments._from_attributes(
+        rows, sensitive_features, attributes, sample_weight, group_probabilities
+    ):
+        covariances = moments.covariances("group")
+        gaps.append((_spread(moments.means), _spread(covariances)))
     mean_gaps, covariance_gaps = zip(*gaps, strict=True)
     return max(mean_gaps), max(covariance_gaps)
-
-
-def _moments_of_entries(rows: Any, members: Membership) -> list[GroupMoments]:
-    """Return the moments of each group; rows are read for each, and not repeated."""
-    weights = weight_matrix(members, rows.shape[0])
-    one_group = np.zeros(len(weights), np.int64)
-    return [
-        GroupMoments.from_data(rows, one_group, sample_weight=column)
-        for column in weights.T
-    ]
 
 
 def _spread(values: Array) -> float:

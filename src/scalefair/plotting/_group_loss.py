@@ -117,7 +117,8 @@ class GroupLossDisplay:
         cls,
         X: Any,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         n_components: Iterable[int],
         centering: str = "global",
@@ -135,6 +136,7 @@ class GroupLossDisplay:
         ----------
         %(X)s
         %(sensitive_features)s
+        %(group_probabilities)s
         %(sample_weight)s
         n_components : iterable of int
             Numbers of components, in any order, each at most `n_features`.
@@ -156,7 +158,7 @@ class GroupLossDisplay:
         if methods is None:
             methods = {"PCA": GroupPCA(), "FairPCA": FairPCA()}
         moments = GroupMoments._from_attributes(
-            X, sensitive_features, attributes, sample_weight
+            X, sensitive_features, attributes, sample_weight, group_probabilities
         )
         display = cls._from_moments(moments, n_components, centering, methods)
         return display.plot(axes, legend=legend, **line_kwargs)

@@ -168,7 +168,8 @@ class JointNumericalRangeDisplay:
         estimator: Any,
         X: Any,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        group_probabilities: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         name: str | None = None,
         n_angles: int = 180,
@@ -186,6 +187,7 @@ class JointNumericalRangeDisplay:
             For other rows than it was fitted to, its point may lie inside the region.
         %(X)s
         %(sensitive_features)s
+        %(group_probabilities)s
         %(sample_weight)s
         name : str or None, default=None
             Name of the estimator's point; None takes its class.
@@ -206,7 +208,10 @@ class JointNumericalRangeDisplay:
                 f"to lie within the region, but they are off by {error:.2g}."
             )
         moments = GroupMoments.from_data(
-            X, sensitive_features, sample_weight=sample_weight
+            X,
+            sensitive_features,
+            group_probabilities=group_probabilities,
+            sample_weight=sample_weight,
         )
         if len(moments.groups) != 2:
             raise ValueError(
