@@ -164,7 +164,7 @@ def check_group_probabilities(
     refuse(
         np.isnan(P), "missing", f"Fill the others of the row, too, or none: {nothing}"
     )
-    refuse((P < 0) | (P > 1 + tolerance), "below 0 or above 1", "Give probabilities.")
+    refuse(P.clip(0, 1 + tolerance) != P, "below 0 or above 1", "Give probabilities.")
     totals = P.sum(axis=1)
     is_known = totals > 0
     wrong = is_known & (np.abs(totals - 1) > tolerance)

@@ -389,15 +389,15 @@ def _measure(
         frame = pandas.DataFrame({"positive_rate": is_positive})
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
+        compared = {"interval": fair.interval, "given": fair.given}
         gaps = _report.parity_gaps(
             entries,
             scores[name],
             threshold=getattr(fair, "threshold", 0.0),
-            interval=fair.interval,
-            given=fair.given,
+            **compared,
         )
         accuracy = np.average(is_correct, weights=rows.weight)
-        unmixed = _report.unmixed_gap(rows, row_scores, fair.interval, fair.given)
+        unmixed = _report.unmixed_gap(rows, row_scores, **compared)
         facts[name] = {"accuracy": accuracy, **gaps, **unmixed}
         if hasattr(model, "null_gap"):
             facts[name]["null_gap"] = model.null_gap(rows.effective_size())

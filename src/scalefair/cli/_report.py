@@ -314,9 +314,9 @@ def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) ->
     return {**gaps, "weak_partial_parity_gap": gap(threshold=threshold)}
 
 
-def unmixed_gap(rows: Any, scores: Any, interval: Any, given: Any) -> Facts:
+def unmixed_gap(rows: Any, scores: Any, interval: Any, **compared: Any) -> Facts:
     """Return the gap if probabilities of groups say nothing of scores within them."""
-    if not rows.has_probabilities or given is not None:
+    if not rows.has_probabilities or compared["given"] is not None:
         return {}
     roles = {**rows.group_arguments, "sample_weight": rows.weight}
     with suppress(ValueError):  # columns that are combinations of others

@@ -73,9 +73,9 @@ def _type_probabilities(rows: Any, options: ReadOptions, training: Any) -> None:
     # 1. Columns of probabilities, hat functions of a number, or groups with holes.
     if options.group_probabilities or options.knots is not None:
         P = frame.apply(pandas.to_numeric, errors="coerce").astype(np.float64)
-        words = np.argwhere(P.isna() & frame.notna())
-        if words.size:
-            row, column = words[0]
+        texts = np.argwhere(P.isna() & frame.notna())
+        if texts.size:
+            row, column = texts[0]
             raise Failure(
                 f"{source}: {frame.iloc[row, column]!r} in row {row} (counted from 0), "
                 f"column {frame.columns[column]}, is not a number."
@@ -83,10 +83,10 @@ def _type_probabilities(rows: Any, options: ReadOptions, training: Any) -> None:
     if options.knots is not None:
         P = _hat_functions(rows, P, options.knots, training)
     elif not options.group_probabilities:
-        known = replace(rows, ids=rows.ids[is_known], groups=frame[is_known])
-        type_role(known, "groups", replace(options, missing_groups=None), training)
+        subset = replace(rows, ids=rows.ids[is_known], groups=frame[is_known])
+        type_role(subset, "groups", replace(options, missing_groups=None), training)
         groups = np.full(len(frame), None, object)
-        groups[is_known] = known.groups
+        groups[is_known] = subset.groups
         P = pandas.get_dummies(pandas.Series(groups), dtype=np.float64)
     P.columns = P.columns.astype(str)
     # 2. The groups of the rows for training, of which others may lack some.

@@ -91,8 +91,9 @@ class FairProblem:
         """Shares z of the groups of all attributes, (h,)."""
         G, weights = self.members, self.weights
         if is_mixed(G) and not G.any(axis=1).all():  # among nodes of known groups
-            known = G.any(axis=1)
-            G, weights = G[known], None if weights is None else weights[known]
+            has_group = G.any(axis=1)
+            weights = None if weights is None else weights[has_group]
+            G = G[has_group]
         z: Array = G.mean(axis=0) if weights is None else weights @ G / weights.sum()
         return z
 
