@@ -90,9 +90,10 @@ class FairProblem:
     def shares(self) -> Array:
         """Shares z of the groups of all attributes, (h,)."""
         G, weights = self.members, self.weights
-        if is_mixed(G) and not G.any(axis=1).all():  # among nodes of known groups
-            known = G.any(axis=1)
-            G, weights = G[known], None if weights is None else weights[known]
+        if is_mixed(G):  # among the nodes of which something is known
+            totals: Array = G.sum(axis=0) if weights is None else weights @ G
+            shares: Array = totals / totals.sum()
+            return shares
         z: Array = G.mean(axis=0) if weights is None else weights @ G / weights.sum()
         return z
 
