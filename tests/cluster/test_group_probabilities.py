@@ -6,10 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
+from scipy.sparse.linalg import aslinearoperator
 from sklearn.metrics import adjusted_rand_score
 
 from scalefair.cluster import FairKMeans, FairSpectralClustering, fair_assignment
@@ -223,6 +225,38 @@ def test_permuted_and_divided_columns(planted, name):
         agree = (fits[name](divided) == labels).mean()
         # Of a divided group each half may be a row beyond its share.
         assert agree == 1 if name == "spectral" else agree > 0.95
+
+
+def test_the_unit_of_weights_and_rows_without_weight():
+    X, centers, P, weights = table(0, 7000, 3, 3)  # k-means starts from a sample
+    weights[::4] = 0
+    counted = weights > 0
+
+    def labels_of(rows, weights):
+        options = {"group_probabilities": P[rows], "sample_weight": weights}
+        model = FairKMeans(3, random_state=0).fit(X[rows], **options)
+        result = fair_assignment(X[rows], centers, **options)
+        return np.column_stack([model.labels_, result.labels])
+
+    labels = labels_of(slice(None), weights)
+    np.testing.assert_array_equal(labels_of(slice(None), 4 * weights), labels)
+    np.testing.assert_array_equal(labels_of(counted, weights[counted]), labels[counted])
+    assert set(labels[~counted].ravel()) == {0, 1, 2}
+
+
+def test_graphs_of_other_kinds_and_routing(planted):
+    networkx = pytest.importorskip("networkx")
+    W, _, P = planted
+    expected = spectral(W, group_probabilities=P, assign_labels="kmeans").labels_
+    for graph in (
+        networkx.from_scipy_sparse_array(W),
+        aslinearoperator(W),
+    ):
+        model = spectral(graph, group_probabilities=P, assign_labels="kmeans")
+        assert adjusted_rand_score(model.labels_, expected) == 1
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = FairSpectralClustering().set_fit_request(group_probabilities=True)
+        assert model.get_metadata_routing().fit.requests["group_probabilities"] is True
 
 
 def test_equal_probabilities_constrain_nothing(planted):

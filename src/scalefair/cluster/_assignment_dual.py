@@ -28,7 +28,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from scalefair._rounding import ROUNDING, TINY
-from scalefair.kernels import single_blas_thread, smoothed_minima
+from scalefair.kernels import smoothed_minima
 
 Array = NDArray[np.float64]
 
@@ -186,17 +186,17 @@ class MixedRows:
     ) -> tuple[float, Array, RowCurvature]:
         """Sum of smoothed minima, its gradient (h, k), and minus its Hessian."""
         temperature = max(temperature, TINY)
-        with single_blas_thread(), np.errstate(over="ignore"):
-            shares = priced_costs(self.C, self.P, prices)
-            values = shares.min(axis=1)
-            shares -= values[:, None]
+        shares = priced_costs(self.C, self.P, prices)
+        values = shares.min(axis=1)
+        shares -= values[:, None]
+        with np.errstate(over="ignore"):
             shares /= -temperature
-            np.exp(shares, out=shares)
-            shares[shares < ROUNDING] = 0.0
-            sums = shares.sum(axis=1)
-            values -= temperature * np.log(sums)
-            shares /= sums[:, None]
-            counts = self.P.T @ (self.row_weights[:, None] * shares)
+        np.exp(shares, out=shares)
+        shares[shares < ROUNDING] = 0.0
+        sums = shares.sum(axis=1)
+        values -= temperature * np.log(sums)
+        shares /= sums[:, None]
+        counts = self.P.T @ (self.row_weights[:, None] * shares)
         # A row with one share has no curvature.
         active = np.flatnonzero(sums > 1)
         weights = self.row_weights[active] / temperature
@@ -281,8 +281,8 @@ def maximise_dual(
     `C` (n, k), k > 1, are the costs of rows sorted by kind, `offsets` (c + 1,) where
     kinds begin, `A` (c, m) the bounds: ``A^T N <= 1`` in every column of N. `start` is
     the solution for costs that differ little. With `row_weights`, of mean 1, `C` is of
-    a unit. With `P` (n, c) rows are mixes of kinds, in any order.
-    With `limits` (m, 1) these are the right-hand sides in place of 1.
+    a unit. With `P` (n, c) rows are mixes of kinds, in any order. `limits` (m, 1) are
+    right-hand sides in place of 1.
     """
     n, k = C.shape
     limits = np.ones((A.shape[1], 1)) if limits is None else limits

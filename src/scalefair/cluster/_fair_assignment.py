@@ -402,7 +402,8 @@ class AssignmentProblem:
     def solve(self) -> tuple[Ints, Array, float, str, DualSolution]:
         """Return labels, prices of groups, lower bound, a message, and the dual."""
         if self.row_weights is not None:
-            return round_weighted(self)
+            with single_blas_thread():  # the digits depend on no number of threads
+                return round_weighted(self)
         bounds, is_simple = self.bounds, self.search_sizes and self.bounds.is_box
         # Step 1: lower bounds, and a flow from the best one, or from both.
         relaxations = self._relaxations()

@@ -90,10 +90,10 @@ class FairProblem:
     def shares(self) -> Array:
         """Shares z of the groups of all attributes, (h,)."""
         G, weights = self.members, self.weights
-        if is_mixed(G) and not G.any(axis=1).all():  # among nodes of known groups
-            has_group = G.any(axis=1)
-            weights = None if weights is None else weights[has_group]
-            G = G[has_group]
+        if is_mixed(G):  # among the nodes of which something is known
+            totals: Array = G.sum(axis=0) if weights is None else weights @ G
+            shares: Array = totals / totals.sum()
+            return shares
         z: Array = G.mean(axis=0) if weights is None else weights @ G / weights.sum()
         return z
 
