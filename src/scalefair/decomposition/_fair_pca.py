@@ -151,6 +151,13 @@ class FairPCA(BaseGroupPCA):
     >>> pca = pca.fit(X, sensitive_features=people)
     >>> [losses.round(3) for losses in pca.group_losses_]
     [array([1.923, 1.923]), array([0.888, 1.156])]
+
+    Groups that are known as probabilities:
+
+    >>> P = np.where(group[:, None] == ["a", "b"], 0.9, 0.1)
+    >>> pca = FairPCA(n_components=1).fit(X, group_probabilities=P)
+    >>> pca.groups_, pca.group_losses_.round(3)
+    (array([0, 1]), array([0.601, 0.601]))
     """
 
     moments_: GroupMoments | list[GroupMoments]

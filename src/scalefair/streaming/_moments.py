@@ -462,14 +462,12 @@ def _moments_of_part(
 
 def _cut_entries(X: PartitionedRows, membership: Membership) -> list[Parts]:
     """Codes, weights, and rows within the part, of the entries of each part."""
-    entries = np.asarray(membership.rows)
-    weights = (
-        np.ones(len(entries)) if membership.weights is None else membership.weights
-    )
+    entries, weights = np.asarray(membership.rows), membership.weights
+    weights = np.ones(len(entries)) if weights is None else weights
     cuts = np.searchsorted(entries, X.starts[1:])
-    columns = [np.split(x, cuts) for x in (membership.codes, weights, entries)]
-    columns[2] = [x - start for x, start in zip(columns[2], X.starts, strict=True)]
-    return [X.parts.like(column) for column in columns]
+    entries = entries - np.repeat(X.starts, np.diff([0, *cuts, len(entries)]))
+    columns = membership.codes, weights, entries
+    return [X.parts.like(np.split(column, cuts)) for column in columns]
 
 
 def _unite_cells(cells: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
