@@ -11,7 +11,10 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.neural_network import MLPRegressor
 
-from scalefair.postprocessing import ExplainableSVDRegressor
+from scalefair.postprocessing import (
+    ExplainableSVDRegressor,
+    _explainable_svd_regressor,
+)
 
 M = 240
 RNG = np.random.default_rng(0)
@@ -77,6 +80,25 @@ def test_rows_and_columns_may_be_cut_otherwise(options):
     some = fair(index=is_of_group, P=P[is_of_group], **options)
     assert_same(some, expected, 1e-4)
     assert_same(fair(weights=np.full(M, 7.0), **options), expected, 1e-4)
+
+
+def test_sampled_rows_keep_their_entries(monkeypatch):
+    """The same rows are drawn whatever groups are, and whoever is of no group."""
+
+    def scores(model):
+        return [layer.score for layer in model.unfairness_by_layer_]
+
+    all_rows = scores(fair(refit_last=None))
+    monkeypatch.setattr(_explainable_svd_regressor, "N_SAMPLED_ROWS", 60)
+    soft = fair(P=np.eye(2)[CODES], refit_last=None)
+    hard = ExplainableSVDRegressor(NET, random_state=0, refit_last=None)
+    hard.fit(X, Y, sensitive_features=CODES)
+    np.testing.assert_allclose(scores(soft), scores(hard))
+    is_of_group = P.to_numpy().any(axis=1)
+    some = fair(index=is_of_group, P=P[is_of_group], refit_last=None)
+    sampled = scores(fair(refit_last=None))
+    np.testing.assert_allclose(sampled, scores(some))
+    assert not np.allclose(sampled, all_rows)
 
 
 @pytest.mark.parametrize("options", EXACT, ids=str)

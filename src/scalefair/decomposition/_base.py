@@ -31,7 +31,6 @@ from scalefair._groups import (
     Attribute,
     as_list,
     check_compared,
-    check_group_weights,
     fitted_groups,
 )
 from scalefair._membership import Membership
@@ -40,7 +39,6 @@ from scalefair._user_warnings import warn_user
 from scalefair.streaming import (
     GroupMoments,
     PartitionedRows,
-    Parts,
     is_partitioned,
     row_blocks,
 )
@@ -156,13 +154,13 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         X = self._check_rows(X)
         self._check_rank(X.shape[1])
         membership = GroupMoments._membership(
-            X, sensitive_features, group_probabilities, self.attributes, sample_weight
+            X,
+            sensitive_features,
+            group_probabilities,
+            self.attributes,
+            sample_weight,
+            alternative=_WITHOUT_GROUPS,
         )
-        compared, entries, weights = membership
-        check_compared(compared, _WITHOUT_GROUPS)
-        if weights is not None and entries is None:
-            for _, groups, codes in compared:
-                check_group_weights(_joined(weights), groups, _joined(codes))
         if warning := self._fit_rows(X, membership):
             warn_user(warning, ConvergenceWarning)
         return self
@@ -364,11 +362,6 @@ class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         errors = np.maximum(traces - captured, 0.0)
         self.group_reconstruction_errors_ = self._by_attribute(errors)
         return losses
-
-
-def _joined(column: Any) -> NDArray[Any]:
-    """Codes or weights of all rows, the parts of partitioned rows concatenated."""
-    return np.concatenate(column.gather()) if isinstance(column, Parts) else column
 
 
 def _project(X: Any, mean: Array, components: Array) -> NDArray[Any]:

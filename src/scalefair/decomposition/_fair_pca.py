@@ -151,6 +151,13 @@ class FairPCA(BaseGroupPCA):
     >>> pca = pca.fit(X, sensitive_features=people)
     >>> [losses.round(3) for losses in pca.group_losses_]
     [array([1.923, 1.923]), array([0.888, 1.156])]
+
+    Groups that are known as probabilities:
+
+    >>> P = np.where(group[:, None] == ["a", "b"], 0.9, 0.1)
+    >>> pca = FairPCA(n_components=1).fit(X, group_probabilities=P)
+    >>> pca.groups_, pca.group_losses_.round(3)
+    (array([0, 1]), array([0.601, 0.601]))
     """
 
     moments_: GroupMoments | list[GroupMoments]
@@ -265,9 +272,10 @@ class FairPCA(BaseGroupPCA):
         return self
 
     def _fit_rows(self, X: Any, membership: Membership) -> str | None:
-        compared, _, weights = membership
+        compared, entries, weights = membership
         n_groups = sum(len(attribute.groups) for attribute in compared)
-        cheaper = choose_solver(X, self.n_components, n_groups)
+        n_passes = 1.0 if entries is None else len(entries) / X.shape[0]
+        cheaper = choose_solver(X, self.n_components, n_groups, n_passes)
         self.solver_ = cheaper if self.solver == "auto" else self.solver
         if self.solver_ == "gram":
             return super()._fit_rows(X, membership)
@@ -281,7 +289,7 @@ class FairPCA(BaseGroupPCA):
         # 2. Products with the rows, by an operator for any weights of the groups.
         operator: GroupCovariance | OverlappingCovariance
         codes = compared[0].codes
-        if membership.rows is not None:
+        if entries is not None:
             operator = ExpectedCovariance(X, membership, self.centering)
         elif len(compared) > 1:
             operator = OverlappingCovariance(X, membership, self.centering)
@@ -355,8 +363,11 @@ class FairPCA(BaseGroupPCA):
         return None
 
 
-def choose_solver(X: Any, r: int, n_groups: int) -> str:
-    """``"gram"`` or ``"matrix_free"``, whichever needs less time by an estimate."""
+def choose_solver(X: Any, r: int, n_groups: int, n_passes: float = 1.0) -> str:
+    """``"gram"`` or ``"matrix_free"``, whichever needs less time by an estimate.
+
+    The moments take `n_passes` over the rows: a row counts for so many groups.
+    """
     m, n = X.shape
     is_sparse = sparse.issparse(X) or getattr(X, "is_sparse", False)
     # Moments, and two matrices for the eigensolver.
@@ -372,5 +383,6 @@ def choose_solver(X: Any, r: int, n_groups: int) -> str:
         moment_time = n_stored * n
     # A product with X and one with its transpose: two operations for an entry in each.
     product_time = 4 * n_stored * (r + buffer_size(r)) * unit
+    moment_time *= n_passes
     is_gram = moment_time + 10.0 * n**3 <= N_BLOCK_PRODUCTS * product_time
     return "gram" if is_gram else "matrix_free"

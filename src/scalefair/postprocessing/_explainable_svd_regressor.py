@@ -290,7 +290,7 @@ class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
         y : array-like or Dask collection of shape (N,) or (N, k), default=None
             Targets, to fit the last layer to, or the estimator if it is not fitted.
             Dask's are gathered here, 8 bytes each.
-        sensitive_features : array-like or Dask collection of shape (N,) or (N, k)
+        sensitive_features : array-like of shape (N,) or (N, k), default=None
             Group of each row: numbers, strings or booleans, none missing, at least
             two. Of k columns each combination that occurs is a group, by default.
             Dask collections other than arrays must be cut as the rows are.

@@ -21,8 +21,6 @@ from scalefair._entries import check_features, check_sample_weight
 from scalefair._groups import (
     GroupCodes,
     as_list,
-    check_compared,
-    check_group_weights,
     compared_attributes,
     fitted_groups,
     squeeze_single,
@@ -84,19 +82,19 @@ def training_rows(
     else:
         X = validate_data(estimator, X, skip_check_array=True)
         n_rows = _num_samples(X)
-    attributes = getattr(estimator, "attributes", "joint")
-    compared, entries, weights = GroupMoments._membership(
-        X, sensitive_features, group_probabilities, attributes, sample_weight
-    )
     if n_rows < 2:
         raise ValueError(
             f"Found {n_rows} sample(s) (n_samples={n_rows}): fairness "
             "compares groups, of at least one sample each."
         )
-    check_compared(compared, "the estimator itself")
-    if weights is not None and entries is None:
-        for _, groups, codes in compared:
-            check_group_weights(gathered(weights), groups, gathered(codes))
+    compared, entries, weights = GroupMoments._membership(
+        X,
+        sensitive_features,
+        group_probabilities,
+        getattr(estimator, "attributes", "joint"),
+        sample_weight,
+        alternative="the estimator itself",
+    )
     # Codes of several attributes side by side, where the rows are.
     codes, *more_codes = (attribute.codes for attribute in compared)
     if more_codes and is_partitioned(X):

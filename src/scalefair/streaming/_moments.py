@@ -17,7 +17,12 @@ from scalefair._entries import (
     check_sample_weight,
     ignore_fp_warnings,
 )
-from scalefair._groups import compared_attributes, encode_values
+from scalefair._groups import (
+    check_compared,
+    check_group_weights,
+    compared_attributes,
+    encode_values,
+)
 from scalefair._membership import (
     Membership,
     check_group_probabilities,
@@ -182,7 +187,7 @@ class GroupMoments:
         """`from_data`, of each attribute by itself if `attributes` is "each"."""
         X = PartitionedRows.of(X) if is_partitioned(X) else check_rows(X)
         membership = cls._membership(
-            X, groups, group_probabilities, attributes, sample_weight, warn=False
+            X, groups, group_probabilities, attributes, sample_weight
         )
         return cls._by_attribute(X, membership)
 
@@ -193,34 +198,38 @@ class GroupMoments:
         group_probabilities: Any,
         attributes: str,
         sample_weight: Any,
-        *,
-        warn: bool = True,
+        alternative: str | None = None,
     ) -> Membership:
         """Return groups or probabilities, and weights, of rows in memory or in parts.
 
         Codes and weights of rows in parts are in parts, too; of probabilities the
-        entries are in memory. Groups may be without weight.
+        entries are in memory. Where there is an `alternative` for one group, fewer than
+        two, and groups without weight, are refused, and few rows warned of.
         """
         check_one_of(sensitive_features, group_probabilities)
         weights: Any
-        if not isinstance(X, PartitionedRows):
+        compare: Any
+        arguments: tuple[Any, ...]
+        if isinstance(X, PartitionedRows):
+            n_rows, weights = X.shape[0], X.weights(sample_weight)
+            compare, arguments = X.compared_attributes, (attributes,)
+        else:
             n_rows = _num_samples(X)
             weights = check_sample_weight(sample_weight, n_rows)
-            if group_probabilities is None:
-                compared = compared_attributes(
-                    sensitive_features, n_rows, attributes, warn=warn
-                )
-                return Membership(compared, None, weights)
+            compare, arguments = compared_attributes, (n_rows, attributes)
+        if group_probabilities is not None:
+            groups, P = check_group_probabilities(group_probabilities, n_rows)
+            membership = Membership.of_probabilities(groups, P, _joined(weights))
         else:
-            n_rows, weights = X.shape[0], X.weights(sample_weight)
-            if group_probabilities is None:
-                compared = X.compared_attributes(
-                    sensitive_features, attributes, warn=warn
-                )
-                return Membership(compared, None, weights)
-            weights = None if weights is None else np.concatenate(weights.gather())
-        groups, P = check_group_probabilities(group_probabilities, n_rows)
-        return Membership.of_probabilities(groups, P, weights)
+            warn = alternative is not None
+            compared = compare(sensitive_features, *arguments, warn=warn)
+            membership = Membership(compared, None, weights)
+        if alternative is not None:
+            check_compared(membership.compared, alternative)
+            if membership.rows is None and weights is not None:
+                for _, groups, codes in membership.compared:
+                    check_group_weights(_joined(weights), groups, _joined(codes))
+        return membership
 
     @classmethod
     def _by_attribute(cls, X: Any, membership: Membership) -> list[GroupMoments]:
@@ -453,14 +462,12 @@ def _moments_of_part(
 
 def _cut_entries(X: PartitionedRows, membership: Membership) -> list[Parts]:
     """Codes, weights, and rows within the part, of the entries of each part."""
-    entries = np.asarray(membership.rows)
-    weights = (
-        np.ones(len(entries)) if membership.weights is None else membership.weights
-    )
+    entries, weights = np.asarray(membership.rows), membership.weights
+    weights = np.ones(len(entries)) if weights is None else weights
     cuts = np.searchsorted(entries, X.starts[1:])
-    columns = [np.split(x, cuts) for x in (membership.codes, weights, entries)]
-    columns[2] = [x - start for x, start in zip(columns[2], X.starts, strict=True)]
-    return [X.parts.like(column) for column in columns]
+    entries = entries - np.repeat(X.starts, np.diff([0, *cuts, len(entries)]))
+    columns = membership.codes, weights, entries
+    return [X.parts.like(np.split(column, cuts)) for column in columns]
 
 
 def _unite_cells(cells: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
@@ -481,6 +488,11 @@ def _unite_cells(cells: GroupMoments, codes: NDArray[np.integer]) -> GroupMoment
     if not all_finite(np.diagonal(scatters, axis1=1, axis2=2)):
         raise ValueError(SQUARES_OVERFLOW)
     return GroupMoments._from_valid(groups, counts, means, scatters)
+
+
+def _joined(column: Any) -> Any:
+    """Return codes or weights of all rows, those in parts concatenated."""
+    return np.concatenate(column.gather()) if isinstance(column, Parts) else column
 
 
 def _kind(groups: NDArray[Any]) -> str:
