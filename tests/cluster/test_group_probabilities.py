@@ -14,7 +14,12 @@ from scipy.optimize import linprog
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.metrics import adjusted_rand_score
 
-from scalefair.cluster import FairKMeans, FairSpectralClustering, fair_assignment
+from scalefair.cluster import (
+    FairKMeans,
+    FairSpectralClustering,
+    fair_assignment,
+    refine_partition,
+)
 from scalefair.cluster._assignment_dual import CostRows, MixedRows
 from scalefair.cluster._base import cluster_balances
 from scalefair.cluster._fair_assignment import assign_rows, squared_distances
@@ -22,7 +27,7 @@ from scalefair.cluster._share_bounds import ShareBounds
 from scalefair.cluster._solvers import FairProblem
 from scalefair.datasets import make_fair_sbm
 from scalefair.kernels import round_minima
-from scalefair.metrics import balance_score
+from scalefair.metrics import balance_score, normalized_cut_score
 from scalefair.operators import NormalizedAffinity
 
 
@@ -474,3 +479,40 @@ def test_bad_probabilities(planted, name):
     weights = (P[:, 0] == 0).astype(float)
     with pytest.raises(ValueError, match="sample_weight is 0 for all rows that may be"):
         fit(rows, group_probabilities=P, sample_weight=weights)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_refinement_keeps_expected_shares(weighted):
+    data = make_fair_sbm(1000, n_clusters=4, n_groups=3, random_state=0)
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random(1000) < 0.3, rng.integers(0, 4, 1000), data.target)
+    codes = np.unique(data.sensitive_features, return_inverse=True)[1]
+    P = 0.7 * np.eye(3)[codes] + 0.3 * rng.dirichlet([0.5] * 3, 1000)
+    P[:30] = 0  # of no known group
+    w = rng.integers(1, 4, 1000).astype(float) if weighted else None
+    refined = refine_partition(
+        data.graph,
+        labels,
+        group_probabilities=P,
+        sample_weight=w,
+        regularization=0.5,
+        random_state=0,
+    )
+    # 1. The cut that is said is that of the labels.
+    for cut, clusters in (
+        (refined.cut_before, labels),
+        (refined.cut_after, refined.labels),
+    ):
+        expected = normalized_cut_score(
+            data.graph, clusters, sample_weight=w, regularization=0.5
+        )
+        assert cut == pytest.approx(expected, rel=1e-10)
+    assert refined.cut_after < 0.97 * refined.cut_before
+    # 2. No expected count is an average row beyond a tolerance of 10 % of its share.
+    A = P if w is None else P * (w / w.mean())[:, None]
+    shares = A.sum(axis=0) / A.sum()
+    counts = np.array([A[refined.labels == c].sum(axis=0) for c in range(4)])
+    deviation = np.abs(counts - counts.sum(axis=1, keepdims=True) * shares)
+    assert (deviation <= 0.1 * counts.sum(axis=1, keepdims=True) * shares + 1).all()
+    # 3. Nodes move although they are of other mixes, not only exchange.
+    assert (np.bincount(refined.labels) != np.bincount(labels)).any()

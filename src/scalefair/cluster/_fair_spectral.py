@@ -35,7 +35,7 @@ from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding
 from scalefair.cluster._new_nodes import NystroemExtension, predict_labels
 from scalefair.cluster._node_affinity import normalized_affinity
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
-from scalefair.cluster._share_bounds import is_mixed, smallest_size
+from scalefair.cluster._share_bounds import smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
 from scalefair.operators import PartitionedMatrix
 from scalefair.streaming import PartitionedRows, is_partitioned
@@ -332,7 +332,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             NetworkX also a dict of nodes.
         %(group_probabilities)s
             F is :math:`D^{-1/2} (P - \rho z^T)`, :math:`\rho` 1 where something is
-            known; expected shares are bounded, and nothing is refined.
+            known; expected shares are bounded.
         sample_weight : array-like of shape (n,), default=None
             How many nodes each one stands for, >= 0, not all 0 in a group: so many
             copies, which keep its ties and are tied to each other as it is to itself.
@@ -561,9 +561,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             row_weights=problem.weights,
         )
         labels = self.assignment_.labels
-        # Step 3: refinement, which needs the entries of the graph, and codes.
+        # Step 3: refinement, which needs the entries of the graph.
         is_stored = sparse.issparse(self.affinity_matrix_)
-        if self.refine and is_stored and not is_mixed(groups):
+        if self.refine and is_stored:
             self.refinement_ = refine_labels(
                 submatrix(self.affinity_matrix_, kept),
                 labels,

@@ -17,10 +17,14 @@ from scalefair._entries import (
     equal_weight,
     graph_as_matrix,
 )
-from scalefair._groups import compared_attributes
 from scalefair._random_state import check_random_state
-from scalefair.cluster._base import checked_affinity, relative_weights
-from scalefair.cluster._share_bounds import ShareBounds, check_number, smallest_size
+from scalefair.cluster._base import RowGroups, checked_affinity, relative_weights
+from scalefair.cluster._share_bounds import (
+    ShareBounds,
+    check_number,
+    is_mixed,
+    smallest_size,
+)
 from scalefair.kernels import degrees_and_inner_weights, refine
 
 
@@ -56,7 +60,8 @@ def refine_partition(
     W: Any,
     labels: ArrayLike,
     *,
-    sensitive_features: ArrayLike,
+    sensitive_features: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None = None,
     tolerance: float = 0.1,
     attributes: str = "joint",
     regularization: float = 0.0,
@@ -80,6 +85,7 @@ def refine_partition(
         Cluster of each node, from 0; a number without nodes stays so.
     sensitive_features : array-like of shape (n,) or (n, k)
         Group of each node; of k columns see `attributes`.
+    %(group_probabilities)s
     tolerance : float, default=0.1
         Largest relative deviation of a share, up to one node.
     %(attributes)s
@@ -104,6 +110,8 @@ def refine_partition(
 
     Raises
     ------
+    TypeError
+        Unless there are groups or probabilities, not both.
     ValueError
         If an argument does not fit, `W` is not a symmetric matrix of weights >= 0, a
         node has no weight, or a cluster has no edges and there is no regularization.
@@ -135,8 +143,7 @@ def refine_partition(
     regularization = check_number(regularization, "regularization")
     if not (isinstance(max_iter, Integral) and max_iter >= 1):
         raise ValueError(f"max_iter must be an integer >= 1, got {max_iter!r}.")
-    compared = compared_attributes(sensitive_features, n, attributes)
-    groups = np.column_stack([attribute.codes for attribute in compared])
+    rows, _ = RowGroups.of(sensitive_features, group_probabilities, n, attributes)
     weights = check_sample_weight(sample_weight, n, positive=True)
     edges = np.bincount(codes, np.diff(W.indptr), len(clusters))
     if regularization == 0 and edges.min() == 0:
@@ -147,7 +154,7 @@ def refine_partition(
     # Step 2: local search; labels are again those that were passed.
     rng = check_random_state(random_state)
     relative = relative_weights(weights, slice(None))
-    bounds = groups, tolerance, regularization
+    bounds = rows.values, tolerance, regularization
     refined = refine_labels(W, codes, *bounds, rng, int(max_iter), relative)
     return replace(refined, labels=clusters[refined.labels].astype(np.int32))
 
@@ -155,16 +162,17 @@ def refine_partition(
 def refine_labels(
     W: sparse.csr_array,
     labels: NDArray[np.integer],
-    groups: NDArray[np.int64],
+    groups: NDArray[Any],
     tolerance: float,
     regularization: float,
     rng: np.random.RandomState,
     max_iter: int = 20,
     weights: NDArray[np.float64] | None = None,
 ) -> RefinedPartition:
-    """Refine labels of a checked graph; `groups` (n, n_attributes) are codes.
+    """Refine labels of a checked graph.
 
-    `weights` have a mean of 1.
+    The groups are codes (n, n_attributes), or probabilities (n, h); `weights` have a
+    mean of 1.
     """
     # Step 1: the graph; one weight is enough if all are equal (a stride of 0).
     weight = equal_weight(W.data) if weights is None else None
@@ -182,10 +190,16 @@ def refine_labels(
     degrees, inner = degrees_and_inner_weights(graph, refined, k)
     tau = regularization * degrees.mean()
     degrees += tau if weights is None else tau * weights
-    cells = np.bincount(kinds * k + refined, weights, c * k)
-    counts: NDArray[Any] = cells.reshape(c, k)
+    sizes, mixes, node_sizes = np.bincount(refined, weights, k), None, weights
+    if is_mixed(groups):
+        mixes = np.ascontiguousarray(groups)
+        node_sizes = np.ones(n) if weights is None else weights
+        masses = (mixes * node_sizes[:, None]).T
+        counts: Any = np.array([np.bincount(refined, mass, k) for mass in masses])
+    else:
+        counts = np.bincount(kinds * k + refined, weights, c * k).reshape(c, k)
     volumes = np.bincount(refined, degrees, k).astype(np.float64)
-    inner += tau / n * counts.sum(axis=0).astype(np.float64) ** 2
+    inner += tau / n * sizes.astype(np.float64) ** 2
     cut_before = float((1 - inner / volumes).sum())
     # Step 4: local search.
     limits, totals = (bounds.lower[:c], bounds.upper[:c]), (counts, volumes, inner)
@@ -197,7 +211,8 @@ def refine_labels(
         tau / n,
         degrees,
         kinds,
-        weights,
+        node_sizes,
+        mixes,
         limits,
         min_size,
         order,

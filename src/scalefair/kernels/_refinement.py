@@ -51,6 +51,7 @@ def refine(
     degrees: Float64Array,
     kinds: IntArray,
     node_sizes: Float64Array | None,
+    mixes: Float64Array | None,
     bounds: tuple[Float64Array, Float64Array],
     min_size: float,
     order: IntArray,
@@ -65,6 +66,8 @@ def refine(
     are the `degrees`. Each node counts 1, or as its `node_sizes` say: the graph's
     weights are multiplied by the sizes of both nodes already, the constant is here.
     (For None Numba compiles a kernel without sizes, which takes .8 of the time.)
+    With sizes, `mixes` (n, n_kinds) may say what part of a node is of each kind, all or
+    nothing in sum; the `kinds` are then all 0, and any two nodes may be exchanged.
     `totals` are the counts (n_kinds, k), the volumes (k,) and the inner weights (k,).
     A node moves only if the cluster that it leaves keeps `min_size`, and the counts of
     both clusters stay less than 1 outside the lower and upper `bounds` (n_kinds,) times
@@ -79,6 +82,8 @@ def refine(
     counts, volumes, inner = totals
     n, (n_kinds, k) = len(degrees), counts.shape
     sizes = counts.sum(axis=0)
+    if mixes is not None:  # parts of no kind are of the size, too
+        sizes = _cluster_sizes(labels, node_sizes, k)
     # partners[s, a, b]: nodes of kind s in a with the largest gains, when they were
     # visited, of a move to b; -1 for none. Gains are decreases of the cut.
     partners = np.full((n_kinds, k, k, N_PARTNERS), -1)
@@ -125,12 +130,13 @@ def refine(
                 + inner_with / (volumes[b] + degrees[i])
                 - before
             )
-            if (
-                gain > best_gain
-                and size_without >= min_size
-                and _fits(counts, bounds, sizes, s, a, b, size)
-            ):
-                best_gain, best_cluster, best_partner = gain, b, -1
+            if gain > best_gain and size_without >= min_size:
+                if mixes is not None:
+                    fits = _mixes_fit(counts, bounds, node_sizes, mixes, i, -1, a, b)
+                else:
+                    fits = _fits(counts, bounds, sizes, s, a, b, size)
+                if fits:
+                    best_gain, best_cluster, best_partner = gain, b, -1
             for c in range(N_PARTNERS):
                 j = partners[s, b, a, c]
                 # An exchange gains about the sum of two moves. Only if that is large
@@ -153,11 +159,13 @@ def refine(
                     - before
                 )
                 if exchange_gain > best_gain:
-                    if node_sizes is not None and not (
-                        excess == 0 or _fits(counts, bounds, sizes, s, a, b, excess)
-                    ):
-                        continue
-                    best_gain, best_cluster, best_partner = exchange_gain, b, j
+                    fits = True
+                    if mixes is not None:
+                        fits = _mixes_fit(counts, bounds, node_sizes, mixes, i, j, a, b)
+                    elif node_sizes is not None and excess != 0:
+                        fits = _fits(counts, bounds, sizes, s, a, b, excess)
+                    if fits:
+                        best_gain, best_cluster, best_partner = exchange_gain, b, j
             _keep_partner(partners, partner_gains, s, a, b, i, gain)
         if best_cluster < 0:
             continue
@@ -180,13 +188,28 @@ def refine(
             _activate(indptr, indices, j, active)
         sizes[a] -= size
         sizes[b] += size
-        counts[s, a] -= size
-        counts[s, b] += size
+        if mixes is not None:
+            for r in range(n_kinds):
+                change = _mix_change(node_sizes, mixes, i, j, r)
+                counts[r, a] -= change
+                counts[r, b] += change
+        else:
+            counts[s, a] -= size
+            counts[s, b] += size
         labels[i] = b
         _activate(indptr, indices, i, active)
         volumes[a] -= difference
         volumes[b] += difference
     return cut, max_iter
+
+
+@cached_njit(nogil=True)
+def _cluster_sizes(labels, node_sizes, n_clusters):
+    """Sum of the sizes of the nodes in each cluster."""
+    sizes = np.zeros(n_clusters)
+    for i in range(len(labels)):
+        sizes[labels[i]] += node_sizes[i]
+    return sizes
 
 
 # Inlined: the call alone takes a tenth of the time of `refine`.
@@ -245,6 +268,34 @@ def _fits(counts, bounds, sizes, s, a, b, moved):
             size = sizes[cluster] + change
             count = counts[r, cluster] + (change if r == s else 0)
             # A count that is 1 outside up to rounding is refused.
+            if count + 1 <= lower[r] * size * (1 + ROUNDING):
+                return False
+            if count - 1 >= upper[r] * size * (1 - ROUNDING):
+                return False
+    return True
+
+
+@cached_njit(nogil=True)
+def _mix_change(node_sizes, mixes, i, j, r):
+    """Return how much of kind r goes with node i, less what j brings back."""
+    change = node_sizes[i] * mixes[i, r]
+    if j >= 0:
+        change -= node_sizes[j] * mixes[j, r]
+    return change
+
+
+@cached_njit(nogil=True)
+def _mixes_fit(counts, bounds, node_sizes, mixes, i, j, a, b):
+    """`_fits` if i goes to b and, unless it is -1, j to a. Sizes are of known kinds."""
+    lower, upper = bounds
+    n_kinds, moved = counts.shape[0], 0.0
+    for r in range(n_kinds):
+        moved += _mix_change(node_sizes, mixes, i, j, r)
+    for cluster, sign in ((a, -1), (b, 1)):
+        size = counts[:, cluster].sum() + sign * moved
+        for r in range(n_kinds):
+            change = _mix_change(node_sizes, mixes, i, j, r)
+            count = counts[r, cluster] + sign * change
             if count + 1 <= lower[r] * size * (1 + ROUNDING):
                 return False
             if count - 1 >= upper[r] * size * (1 - ROUNDING):
