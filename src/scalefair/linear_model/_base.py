@@ -70,6 +70,10 @@ max_groups : int, default=100
     Most groups: more look like a number, such as an age, and are refused.
 min_group_size : int, default=2
     Fewest rows of a group. Groups of fewer than 30 are warned of in any case.""",
+    "group_probabilities": f"""\
+{SHARED["group_probabilities"]}
+    With `given`, given the label, too. Rows are in memory, the loss is of single rows,
+    and ``interactions=False``.""",
     "sample_weight": """\
 sample_weight : array-like of shape (m,), default=None
     Weights of the rows, not negative, for survey or repeated rows: 2 is the row twice,

@@ -243,7 +243,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             Labels of two kinds.
         sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
             Group of each row, at least two different ones; of k columns as `attributes`
-            says.
+            says. Not with `group_probabilities`.
         %(group_probabilities)s
         %(sample_weight)s
 
@@ -253,7 +253,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         ------
         ValueError
             If an input or a group is not as described, `start` violates the
-            constraints, or the loss compares pairs of rows, in parts or with weights.
+            constraints, the loss compares pairs of rows, in parts or with weights, or
+            `group_probabilities` are not as described.
         MemoryError
             If the gradients of all constraints do not fit.
 

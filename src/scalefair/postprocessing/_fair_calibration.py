@@ -60,7 +60,7 @@ sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
     combination that occurs is a group.""",
     "group_probabilities": f"""\
 {SHARED["group_probabilities"]}
-    At prediction groups must be known, by the names of the columns.""",
+    With `given`, given the label, too. At prediction groups must be known.""",
     "sample_weight": """\
 sample_weight : array-like or Dask array of shape (m,), default=None
     Weights of the rows, not negative, in losses and shares. They are passed on to an
