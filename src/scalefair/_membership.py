@@ -116,11 +116,12 @@ def check_one_of(sensitive_features: Any, group_probabilities: Any) -> None:
 
 
 def check_group_probabilities(
-    group_probabilities: Any, n_samples: int
+    group_probabilities: Any, n_samples: int, *, allow_empty: bool = False
 ) -> tuple[NDArray[Any], Array]:
     """Return the sorted groups (h,), and the probabilities (n, h) in their order.
 
-    Rows add up to 1, or to 0 where nothing is known: all are 0 or missing.
+    Rows add up to 1, or to 0 where nothing is known: all are 0 or missing. Groups that
+    no row may be of are refused unless they are allowed.
     """
     name = "group_probabilities"
     # 1. Numbers, of which the columns have names.
@@ -180,7 +181,7 @@ def check_group_probabilities(
 
     # 3. Groups that some row may be of.
     never = ~(P > 0).any(axis=0)
-    if never.any():
+    if never.any() and not allow_empty:
         raise ValueError(
             f"{name} has column(s) that are never positive: "
             f"{listed(groups[never].tolist(), repr)}. Leave them out."

@@ -412,9 +412,13 @@ def test_probabilities_by_the_features_are_fair_to_true_groups():
 def test_new_nodes(planted):
     W, groups, P = planted
     frame = pd.DataFrame(P, columns=["a", "b", "c"])
-    model = spectral(W, group_probabilities=frame)
+    model = spectral(W, group_probabilities=frame, refine=False)
     labels = model.predict(W, group_probabilities=frame[["c", "a", "b"]])
     np.testing.assert_array_equal(labels, model.labels_)
+    # A single new node, which is of one group for certain.
+    first = pd.DataFrame([[1.0, 0.0, 0.0]], columns=["a", "b", "c"])
+    one = model.predict(W[:1], group_probabilities=first)
+    assert one.shape == (1,)
     # Hard groups are probabilities of 1, and the other way round.
     names = np.array(["a", "b", "c"])[groups]
     certain = pd.DataFrame(np.eye(3)[groups], columns=["a", "b", "c"])

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._entries import canonical, ignore_fp_warnings
+from scalefair._membership import check_group_probabilities
 from scalefair._rounding import ROUNDING, TINY
 from scalefair.cluster._base import RowGroups, refuse_negative, sums_of_groups
 from scalefair.cluster._fair_assignment import squared_distances
@@ -204,6 +205,10 @@ def _encode_new_groups(
                 "group_probabilities."
             )
         return None
+    if group_probabilities is not None and sensitive_features is None:
+        # New nodes need not be of every group.
+        groups, P = check_group_probabilities(group_probabilities, n, allow_empty=True)
+        return RowGroups([("group_probabilities", groups)], P).recoded(model.groups_)
     new, _ = RowGroups.of(
         sensitive_features, group_probabilities, n, model.attributes, warn=False
     )
