@@ -249,16 +249,19 @@ def missing_table(rows: Rows, options: Any) -> Iterator[Table]:
                 y=train.y[~is_missing],
                 groups=train.groups[~is_missing],
             )
-            booster = HistGradientBoostingClassifier().fit(known.X, known.groups)
-            P = booster.predict_proba(train.X)
-            fill = pandas.DataFrame(P, columns=booster.classes_)
             shares = pandas.Series(known.groups).value_counts(normalize=True)
             choices = {
                 "rows dropped": None,
                 "no group": group_probabilities(groups),
-                "filled": group_probabilities(groups, fill=fill),
                 "filled by shares": group_probabilities(groups, fill=shares),
             }
+            for how, model in (
+                ("boosting", HistGradientBoostingClassifier()),
+                ("logistic regression", LogisticRegression(max_iter=1000)),
+            ):
+                P = model.fit(known.X, known.groups).predict_proba(train.X)
+                fill = pandas.DataFrame(P, columns=model.classes_)
+                choices[f"filled by {how}"] = group_probabilities(groups, fill=fill)
             for choice, filled in choices.items():
                 if filled is None:
                     model = fair_classifier(known, sensitive_features=known.groups)
