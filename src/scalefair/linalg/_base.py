@@ -141,6 +141,7 @@ class BlockIteration:
 
 def orient(vectors: Array) -> Array:
     """Give each column the sign that makes its entry largest in modulus positive."""
+    # The modulus of the largest entry is max(top, bottom): no block of moduli is made.
     top, bottom = vectors.max(axis=0), -vectors.min(axis=0)
     signs = np.where(top >= bottom, 1.0, -1.0)
     for j in np.flatnonzero(top == bottom):  # a tie: the first such entry decides

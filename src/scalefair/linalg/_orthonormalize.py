@@ -73,6 +73,8 @@ def orthonormalize(
         if error <= 50 * epsilon:
             break
         # 3. Columns that are rounding errors become random ones.
+        # Invariant: `noise` bounds the norms of columns that hold nothing but the
+        # rounding errors of the last rotation; it is 0 where there was none.
         norms = np.sqrt(np.diag(gram))
         is_noise = norms < noise
         if is_noise.any():
@@ -80,6 +82,7 @@ def orthonormalize(
             noise = 0.0
             continue
         if not ((norms > min_norm) & (norms < max_norm)).all():
+            # Squares in the Gram matrix have lost digits: scale, and form it anew.
             # Divide by the largest entries; columns of zeros become random ones.
             peaks = np.abs(X).max(axis=0)
             if not np.isfinite(peaks).all():
@@ -93,8 +96,13 @@ def orthonormalize(
             X /= peaks
             continue
         # 4. Multiply by the inverse square root of the Gram matrix of unit columns.
+        # With D the norms and U diag(values) U' the scaled Gram matrix, S = D^-1 U
+        # diag(values)^-1/2. Unit columns first: the eigenvalues then show dependence
+        # and not the columns' lengths. Cost 4 n m^2 + O(m^3).
         with kernels.single_blas_thread():
             values, vectors = np.linalg.eigh(gram / np.outer(norms, norms))
+        # Eigenvalues below the floor are rounding errors: such columns come out
+        # shorter than 1, and the next pass divides again.
         floor = m * epsilon * values[-1]
         S = vectors / np.sqrt(np.maximum(values, floor)) / norms[:, None]
         kernels.block_rotate(X, S)
