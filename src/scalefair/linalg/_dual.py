@@ -231,7 +231,7 @@ class EnergyDual:
         return gram, squared
 
     def move(self, D: Array, t: float) -> float:
-        """Move to ``V + t D`` without a product: all that is kept is known on the line."""
+        """Move to ``V + t D`` without a product: the line knows all that is kept."""
         kernels.add_scaled(self._MV, t, self._MD)
         self._gram, self._squared_distance = self._on_line(t)
         self._n_moves += 1
