@@ -124,6 +124,7 @@ def mirror_lower(A: FloatArray) -> None:
 
 
 def _n_chunks(X):
+    """Return the number of chunks of a tall block, from its length alone."""
     return -(-len(X) // CHUNK_SIZE)
 
 
@@ -153,6 +154,7 @@ def _thin_gram(X, Y, partial, size):
 def _thin_gram_chunk(X, Y, out):
     """Add the outer products of the rows x_i and y_i to `out`, which stays in cache."""
     for i in range(X.shape[0]):
+        # 2 p k flops for a row of p and one of k numbers.
         for q in range(X.shape[1]):
             x = X[i, q]
             for c in range(Y.shape[1]):
@@ -173,6 +175,7 @@ def _update(out, L, C, subtract, size):
 @cached_njit(nogil=True)
 def _update_chunk(out, L, C, subtract):
     """Overwrite a chunk, which may be `L` itself: the product is made aside."""
+    # L is (rows, p), C (p, k): 2 p k flops a row, on data in the cache.
     product = np.dot(L, C)
     for i in range(out.shape[0]):
         if subtract:
@@ -281,6 +284,7 @@ def _rows_inner(rows, first, second, size):
 def _rows_combine(rows, coefficients, out, size):
     """Linear combination of long rows, chunk by chunk."""
     p, length = rows.shape
+    # Rows are read once, in order: p numbers of memory traffic for each of `out`.
     # A chunk of `out` stays in the cache while the rows are added to it.
     for chunk in numba.prange((length + size - 1) // size):
         start = chunk * size

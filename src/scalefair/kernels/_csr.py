@@ -54,6 +54,7 @@ def csr_matmat(
     if indices.dtype != np.int32 and max(indices.size, X.shape[0]) <= SMALL_SIZE:
         indptr, indices = indptr.astype(np.int32), indices.astype(np.int32)
     csr = read_only(indptr), read_only(indices), read_only(data)
+    # V is gathered, row by row of A; X is read once, for the shift.
     V = X = read_only(X)
     scalars = alpha, shift, beta
     row_scale = read_only(np.empty(0, X.dtype) if scale is None else scale)
@@ -78,6 +79,7 @@ def csr_workspace(
     """
     n, k = X.shape
     length = k * X.itemsize
+    # Length of a row in bytes, up to the next cache line.
     aligned = -(-length // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
     # Bytes of the cache lines that a row touches, on average, where it is now.
     touched = CACHE_LINE_BYTES + length - math.gcd(length, CACHE_LINE_BYTES)
@@ -87,6 +89,7 @@ def csr_workspace(
     if not (scaled or k > X.shape[1]):
         return None
     if workspace is None or workspace.shape != (n, k):
+        # Memory may start anywhere in a line: allocate one more, start at its boundary.
         buffer = np.empty(n * k + CACHE_LINE_BYTES // X.itemsize, X.dtype)
         start = -buffer.ctypes.data % CACHE_LINE_BYTES // X.itemsize
         workspace = buffer[start : start + n * k].reshape(n, k)
@@ -125,6 +128,8 @@ def _matvec(indptr, indices, data, v, x, out, alpha, shift, beta, scale):
 def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts):
     """Overwrite `out` with ``alpha * (S A0 V - shift * X) + beta * out``, V = S X."""
     k = X.shape[1]
+    # Parts have about equal work, `_cut`: rows of a graph differ in length by orders of
+    # magnitude. A row of `out`, k numbers, stays in the cache.
     for part in numba.prange(n_parts):
         start, stop = _cut(indptr, part, n_parts), _cut(indptr, part + 1, n_parts)
         for i in range(start, stop):
@@ -146,6 +151,7 @@ def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts
 @cached_njit(nogil=True)
 def _cut(indptr, part, n_parts):
     """First row of a part; every part has about the same number of rows and entries."""
+    # Rows count as one entry each, for the work on `out`.
     # Bisection for the first row with indptr[row] + row >= target.
     low, high = 0, indptr.shape[0] - 1
     target = (np.int64(indptr[high]) + high) * part // n_parts
@@ -172,6 +178,8 @@ def csr_rows_matmat(
 
     `bounds` cut `rows` into chunks of about equal work, which threads share.
     """
+    # Column sums of each chunk, added in order: the same bits for any number of
+    # threads.
     partial = np.empty((bounds.size - 1, V.shape[1]), np.float64)
     csr = read_only(indptr), read_only(indices), read_only(data)
     _rows_matmat(*csr, rows, bounds, read_only(V), offset, out, partial)
@@ -260,6 +268,7 @@ def _add_combination(indices, data, p, end, alpha, V, out, i):
     Four entries at a time: the plain loop is limited by reading and writing the row of
     `out`, which is done a quarter as often.
     """
+    # 2 k flops for each entry; memory traffic is the row of V, k numbers.
     k = out.shape[1]  # rows of an aligned workspace are longer
     large = V.size * V.itemsize > CACHE_BYTES
     while p + 3 < end:
@@ -317,6 +326,7 @@ def csr_normal_product(
     )
 )
 def _normal_product(indptr, indices, data, bounds, shift, v, factors, out, sums):
+    """Add ``y_i a_i`` over the rows of each chunk; a row is read from memory once."""
     for c in numba.prange(out.shape[0]):
         product = out[c]
         for j in range(product.shape[0]):
@@ -398,6 +408,8 @@ def sparse_gram(
     """
     for c in numba.prange(out.shape[0]):
         row = out[c]
+        # Row c of X^T X is the sum of x_ic times row i over the entries (i, c) of
+        # column c.
         for p in range(t_indptr[c], t_indptr[c + 1]):
             i = t_indices[p]
             value = np.float64(t_data[p])

@@ -105,6 +105,7 @@ def label_scatter(
     """
     (m, n), n_codes = X.shape, len(shifts)
     width = -(-n // 4) * 4  # of whole tiles of four columns
+    # Each chunk has a scatter matrix of every code: G width^2 numbers.
     n_chunks = min(MAX_CHUNKS, MAX_PARTIAL_BYTES // max(8 * n_codes * width**2, 1))
     # Chunks have at least 32 rows of each code on average: short tiles are slow.
     n_rows = max(CHUNK_SIZE, 32 * n_codes, math.ceil(m / max(n_chunks, 1)))
@@ -150,7 +151,7 @@ def gather_shifted(
 
 
 def _typed(factors, dtype):
-    """Factors of the rows for a kernel, which Numba compiles anew for None."""
+    """Factors of the rows in the type of the kernel; None compiles a kernel without."""
     return None if factors is None else read_only(factors.astype(dtype))
 
 
@@ -232,6 +233,7 @@ def _gather_codes(table, codes, start, stop, selected, centres, Z):
     blas=True,
 )
 def _matmat(n_chunks, table, *arguments):
+    """Run `_chunk_matmat` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _chunk_matmat(np.int64(c), table, *arguments)
 
@@ -283,6 +285,7 @@ def _chunk_matmat(
     blas=True,
 )
 def _gram(n_chunks, table, *arguments):
+    """Run `_chunk_gram` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _chunk_gram(np.int64(c), table, *arguments)
 
@@ -320,6 +323,7 @@ def _chunk_gram(
     )
 )
 def _scatter(n_chunks, table, *arguments):
+    """Run `_chunk_scatter` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _chunk_scatter(np.int64(c), table, *arguments)
 
@@ -357,6 +361,8 @@ def _add_sums(columns, depth, sums):
 @cached_njit(nogil=True)
 def _add_lower(columns, depth, out):
     """Add the products of the columns with each other: the lower triangle."""
+    # Tiles of 4 x 2 entries that touch the lower triangle. What they hold above the
+    # diagonal is overwritten in the end, by `mirror_lower`.
     width = columns.shape[0]
     for r in range(0, width, 4):
         for c in range(0, r + 4, 2):
@@ -415,6 +421,7 @@ def _first_means(table, n, codes, n_codes, limit):
 
 @parallel(lambda n, table, rows, shift, out, sums: out.size)
 def _gather_chunks(n_chunks, table, *arguments):
+    """Run `_gather_chunk` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _gather_chunk(np.int64(c), table, *arguments)
 

@@ -35,6 +35,7 @@ def degrees_and_inner_weights(
     indptr, indices, data, stride = graph
     degrees, inner = np.zeros(len(labels)), np.zeros(n_clusters)
     for i in range(len(labels)):
+        # Both ends of an edge see it: edges within a cluster count twice, loops once.
         within = 0.0
         for e in range(indptr[i], indptr[i + 1]):
             degrees[i] += data[e * stride]
@@ -79,6 +80,8 @@ def refine(
     counts, volumes, inner = totals
     n, (n_kinds, k) = len(degrees), counts.shape
     sizes = counts.sum(axis=0)
+    # Invariants: `totals`, `sizes` and `cut` are those of the labels; the counts stay
+    # within their bounds.
     # partners[s, a, b]: nodes of kind s in a with the largest gains, when they were
     # visited, of a move to b; -1 for none. Gains are decreases of the cut.
     partners = np.full((n_kinds, k, k, N_PARTNERS), -1)
@@ -97,6 +100,7 @@ def refine(
         i = order[visit % n]
         if not active[i]:
             continue
+        # a is the cluster of node i, s its kind, `excess` its size less a partner's.
         active[i] = visit < n  # the second pass visits all nodes again
         a, s, size, excess = labels[i], kinds[i], 1, 0
         if node_sizes is not None:
@@ -110,6 +114,7 @@ def refine(
         # Step 3: the best move or exchange with an adjacent cluster. The cut must
         # decrease by more than its rounding, or nodes could cycle.
         best_gain, best_cluster, best_partner = ROUNDING, -1, -1
+        # Cluster a without i: the edges to its rest counted twice, and the loop of i.
         volume_without = volumes[a] - degrees[i]
         size_without = sizes[a] - size
         links_within = links[a] + constant * size * size_without
@@ -118,6 +123,8 @@ def refine(
             b = adjacent[f]
             if b == a:
                 continue
+            # The cut is k minus the sum of inner / volume: only the terms of a and b
+            # change.
             before = inner[a] / volumes[a] + inner[b] / volumes[b]
             inner_with = inner[b] + 2 * (links[b] + constant * size * sizes[b]) + loop
             gain = (
@@ -158,6 +165,7 @@ def refine(
                     ):
                         continue
                     best_gain, best_cluster, best_partner = exchange_gain, b, j
+            # Whether it moves or not, i is a candidate for later exchanges with b.
             _keep_partner(partners, partner_gains, s, a, b, i, gain)
         if best_cluster < 0:
             continue
@@ -197,6 +205,7 @@ def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
     `links` are valid for the first clusters in `adjacent`, and for the node's own.
     """
     indptr, indices, data, stride = graph
+    # Only the entries of the adjacent clusters are cleared: O(degree), not O(k).
     links[labels[i]] = 0.0
     n_adjacent, loop = 0, 0.0
     for e in range(indptr[i], indptr[i + 1]):
@@ -215,6 +224,7 @@ def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
 @cached_njit(nogil=True)
 def _keep_partner(partners, gains, s, a, b, i, gain):
     """Put node i of a into the partners for b if it gains more than the worst one."""
+    # N_PARTNERS entries, unsorted: the one with the smallest gain is replaced.
     worst = 0
     for c in range(N_PARTNERS):
         if partners[s, a, b, c] == i:
@@ -239,6 +249,7 @@ def _fits(counts, bounds, sizes, s, a, b, moved):
 
     The size of each cluster changes, and with it the bounds of all kinds.
     """
+    # Bounds are shares of a cluster's size: lower size - 1 < count < upper size + 1.
     lower, upper = bounds
     for r in range(counts.shape[0]):
         for cluster, change in ((a, -moved), (b, moved)):
@@ -312,6 +323,7 @@ def indicator_sweep(
         terms[c] = _term(
             (inner[c], volumes[c], sizes[c], squares[c], products[c]), penalty_weight
         )
+    # Invariant: terms[c] is the objective of cluster c, and `sums` are its totals.
     n_moves = 0
     for i in order:
         a = labels[i]

@@ -80,6 +80,7 @@ def score_pass(
     sums : ndarray of shape (n_codes, n_edges, n_powers, n + 1)
         Sums of (row, 1) and, of two powers, of h times (row, 1), likewise.
     """
+    # One pass over the rows: score, loss and derivative, sums of its bin.
     chunks, sums = _workspace(table, codes, B.shape, edges, n_powers)
     losses = np.empty(len(chunks) - 1)
     arguments = codes, signs, weights, kind, B, edges, centre, chunks, losses
@@ -264,6 +265,7 @@ _add_row_weights = _of_kind(_dense_add_weights, _csr_add_weights)
 
 @cached_njit(nogil=True, fastmath=_FAST)
 def _block_scores(table, codes, B, start, stop, scores):
+    """Write the scores of rows `start` to `stop`, with coefficients by code."""
     # Unpacked once, not for each row: unpacking a tuple counts references.
     indptr, indices, data = table
     for i in range(start, stop):
@@ -282,6 +284,7 @@ def _block_losses(kind, signs, weights, scores, start, stop, slopes):
         product = 1.0
         for q in range(stop - start):
             margin = signs[start + q] * scores[q]
+            # log(1 + e^-margin) = max(-margin, 0) + log(1 + t), t <= 1: no overflow.
             t = math.exp(-abs(margin))
             product *= 1 + t
             total += max(-margin, 0.0)
@@ -301,6 +304,7 @@ def _block_losses(kind, signs, weights, scores, start, stop, slopes):
 
 @cached_njit(nogil=True)
 def _weighted_losses(kind, signs, weights, scores, start, stop, slopes):
+    """Sum of the weighted losses of a block of rows; writes weighted derivatives."""
     total = 0.0
     for q in range(stop - start):
         weight, sign = weights[start + q], signs[start + q]
@@ -351,18 +355,21 @@ def _add_block(table, codes, scores, slopes, weights, start, stop, edges, centre
 # the called functions are not compiled a second time.
 @parallel(lambda n, table, codes, *_: codes.size + table[2].size)
 def _scores(n_chunks, table, *arguments):
+    """Run `_chunk_scores` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _chunk_scores(np.int64(c), table, *arguments)
 
 
 @cached_njit(nogil=True)
 def _chunk_scores(c, table, codes, B, chunks, scores):
+    """Write the scores of the rows of chunk c."""
     start, stop = chunks[c], chunks[c + 1]
     _block_scores(table, codes, B, start, stop, scores[start:stop])
 
 
 @parallel(lambda n, kind, signs, *_: 10 * signs.size)
 def _losses(n_blocks, kind, signs, weights, scores, losses, slopes):
+    """Losses of blocks of given scores; `losses` has one number for each block."""
     for c in numba.prange(n_blocks):
         start = c * BLOCK_ROWS
         stop = min(start + BLOCK_ROWS, scores.shape[0])
@@ -372,6 +379,7 @@ def _losses(n_blocks, kind, signs, weights, scores, losses, slopes):
 
 @parallel(lambda n, table, sums, codes, *_: 15 * codes.size + 3 * table[2].size)
 def _score_and_add(n_chunks, table, sums, *arguments):
+    """Run `_score_chunk` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _score_chunk(np.int64(c), table, sums, *arguments)
 
@@ -380,6 +388,7 @@ def _score_and_add(n_chunks, table, sums, *arguments):
 def _score_chunk(
     c, table, sums, codes, signs, weights, kind, B, edges, centre, chunks, losses
 ):
+    """Scores, losses and sums of chunk c, a block of rows at a time."""
     # Each chunk has sums of its own. A block goes through three steps in the cache:
     # scores, losses with their derivatives, and sums.
     out = sums[0][c], sums[1][c], sums[2][c]
@@ -395,12 +404,14 @@ def _score_chunk(
 
 @parallel(lambda n, table, sums, codes, *_: 5 * codes.size + 2 * table[2].size)
 def _add(n_chunks, table, sums, *arguments):
+    """Run `_add_chunk` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _add_chunk(np.int64(c), table, sums, *arguments)
 
 
 @cached_njit(nogil=True)
 def _add_chunk(c, table, sums, codes, scores, slopes, weights, edges, centre, chunks):
+    """Add the rows of chunk c to its sums, for given scores and slopes."""
     start, stop = chunks[c], chunks[c + 1]
     h, d = scores[start:stop], slopes[start:stop]
     out = sums[0][c], sums[1][c], sums[2][c]
@@ -409,6 +420,7 @@ def _add_chunk(c, table, sums, codes, scores, slopes, weights, edges, centre, ch
 
 @parallel(lambda table, codes, weights, *_: 0.5 * table[2].size * weights.shape[1])
 def _add_weighted(table, codes, weights, chunks, partial):
+    """Run `_add_weighted_rows` on all chunks, which the threads share."""
     for c in numba.prange(partial.shape[0]):
         start, stop = chunks[c], chunks[c + 1]
         _add_weighted_rows(table, codes, weights, start, stop, partial[c])
@@ -416,6 +428,7 @@ def _add_weighted(table, codes, weights, chunks, partial):
 
 @cached_njit(nogil=True)
 def _add_weighted_rows(table, codes, weights, start, stop, sums):
+    """Add (row, 1) times the weights of each row to the sums of its code."""
     indptr, indices, data = table
     for i in range(start, stop):
         _add_row_weights(indptr, indices, data, i, weights[i], sums[codes[i]])

@@ -214,7 +214,6 @@ class _BundleStep:
         """Adapt proximal weight and inertia for the next subproblem."""
         solver = self.solver
         if new is centre:
-            # No better point was found, although the centre itself is allowed.
             # With inertia the step may be too long; without it the weight is too small.
             if self.inertia is None:
                 self.n_failures += 1

@@ -129,14 +129,13 @@ class BundleSolver:
         eps: float,
         share: float = 0.0,
     ) -> None:
-        """`metric` measures steps in R^n; `mu`, `eps` and `share` as in `idca`."""
+        """Empty bundle; `mu` and `eps` as in `proximal_bundle`, `share` as above."""
         self.oracle, self.metric = oracle, metric
         self.mu, self.eps, self.share = mu, eps, share
         self.model = CutModel(oracle.n, metric)
-        # Cuts kept, a row of n numbers each, and the square of their number in
-        # products.
         # No more constraints can bind at once than there are variables.
         self.max_new = min(oracle.m, max(10, 2 * oracle.n), MAX_NEW_CUTS) + 1
+        # A cut takes n numbers, and its products with the others one for each of them.
         self.max_cuts = max(100, 8 * self.max_new)
 
     def solve(
