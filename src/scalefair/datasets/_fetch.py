@@ -118,12 +118,14 @@ class Files:
         """Return where a file is (text also as ``.gz``), downloading it if allowed."""
         key, url = f"{self.source.folder}/{name}", self.source.url(name)
         folder = data_folder(self.data_home)
+        # 1. The file itself, or packed.
         plain = folder / key
         if plain.is_file():
             return plain
         compressed = plain.with_name(f"{name}.gz")
         if plain.suffix not in {".npz", ".zip"} and compressed.is_file():
             return compressed
+        # 2. It is missing: download it if that is allowed.
         if not self.download:
             raise FileNotFoundError(
                 f"{key} is not in the data folder {folder}, and "
@@ -164,6 +166,7 @@ class Table:
         header: int = 1,
         names: str = "",
     ) -> None:
+        """Read all cells as strings; columns are parsed when they are taken."""
         self._path, self._first_line = path, header + 1
         frame = pandas.read_csv(
             content,
@@ -174,6 +177,7 @@ class Table:
             keep_default_na=False,
             skip_blank_lines=False,
         )
+        # The frame begins with the header, if there is one.
         columns = names.split()
         if header:
             columns, frame = frame.iloc[0].tolist(), frame.iloc[1:]
@@ -186,6 +190,7 @@ class Table:
         self._frame = frame.set_axis(columns, axis=1)
 
     def _column(self, name: str) -> Any:
+        """Return a column of strings; columns of the same name must be equal."""
         self._check(name in self._frame, f"its header must name a column {name}")
         columns = self._frame.loc[:, [name]]
         is_same = columns.eq(columns.iloc[:, 0], axis=0).all(axis=1)
@@ -267,6 +272,7 @@ def data_folder(data_home: Home) -> Path:
 
 
 def _import_pooch(purpose: str) -> Any:
+    """Return pooch, or say what it is needed for."""
     try:
         import pooch
     except ImportError as error:

@@ -51,6 +51,7 @@ LAYOUT_RECORDS = 500
 
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file, or the standard input for ``-``; decompress gzip, bzip2 and xz."""
+    # The first bytes tell whether a file is compressed, not its name.
     is_stdin = str(path) == "-"
     file: IO[bytes] = io.BytesIO(_stdin()) if is_stdin else path.open("rb")
     start = file.read(6)
@@ -165,6 +166,7 @@ class FileOptions:
     weights: bool | None = None
 
     def __post_init__(self) -> None:
+        """Put a single spelling of missing values into a list."""
         if isinstance(self.na_values, str):
             object.__setattr__(self, "na_values", [self.na_values])
 
@@ -185,6 +187,7 @@ class Layout:
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line number and cells of each record below the header."""
+        # csv parses quoted cells, which may hold delimiters and line feeds.
         rows = csv.reader(
             islice(_lines(self.path, self.encoding), self.n_skipped, None),
             delimiter=self.delimiter or " ",
@@ -204,6 +207,7 @@ class Layout:
                 ) from None
             if row is None:
                 return
+            # White space as a delimiter is one blank to csv: several leave empty cells.
             cells = [cell.strip() for cell in row]
             if self.delimiter is None:
                 cells = [cell for cell in cells if cell]
@@ -310,6 +314,8 @@ def _find_first_record(path: Path, encoding: str, skip_lines: int) -> tuple[int,
 
 def _detect_decimal(layout: Layout, records: list[list[str]]) -> str:
     """Return the decimal mark: a comma if some numbers have one, and none a point."""
+    # Evidence from all cells below the first record: 1,5 is a number with a decimal
+    # comma, 1.5 proves that the mark is a point.
     cells = list(chain(*records))
     with_comma = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
     has_points = any("." in cell and is_number(cell) for cell in cells)
@@ -355,6 +361,7 @@ def _columns(records: list[list[str]]) -> list[tuple[str, list[str]]]:
 
 
 def _are_numbers(cells: list[str]) -> bool:
+    """Whether there are cells, all of them numbers."""
     return bool(cells) and all(map(is_number, cells))
 
 
@@ -366,6 +373,7 @@ def _are_years(
     They are if two of three signs hold: they count up, all cells below are fractions, a
     name beside them is new.
     """
+    # `columns` are those with a number in the first record: label, and cells below.
     labels = [label for label, _ in columns]
     are_whole = all(label.isdecimal() for label in labels)
     counts_up = are_whole and {int(b) - int(a) for a, b in pairwise(labels)} == {1}
