@@ -84,6 +84,7 @@ def fill_sections(**added: str) -> Callable[[Function], Function]:
             # Sections begin with a title, underlined, after an empty line.
             doc = inspect.cleandoc(function.__doc__)
             summary, *sections = re.split(r"\n\n(?=[A-Z][A-Za-z ]+\n-{4,}\n)", doc)
+            # Titles to sections; texts are added to a section, or begin it.
             parts = {"Parameters": "Parameters\n----------"}
             parts |= {section.split("\n")[0]: section for section in sections}
             parts |= {name: parts.get(name, "") + text for name, text in added.items()}

@@ -178,6 +178,8 @@ def parse_svmlight(
     from sklearn.datasets import load_svmlight_file
 
     try:
+        # Indices as they are in the text: whether 0 occurs is known only after all
+        # blocks.
         X, labels = load_svmlight_file(io.BytesIO(text), zero_based=True)
     except (ValueError, OverflowError):
         # The first line that cannot be parsed by itself, and the reason.
@@ -257,6 +259,7 @@ def read_rows(
         step = length if is_same else max(1, COPY_BYTES // (n * stored.itemsize))
         for first in range(0, length, step):
             part = rows[first : first + step]
+            # Numbers of the right type are read to their place, without a copy.
             buffer = part if is_same else np.empty(part.shape, stored)
             fill(file, buffer)
             if not is_same:
@@ -294,6 +297,8 @@ def member_header(archive: zipfile.ZipFile, name: str) -> Header:
     member = archive.getinfo(f"{name}.npy")
     with archive.open(member) as file:
         header = read_header(file)
+    # The header says how many numbers follow; the archive says how many bytes there
+    # are.
     if header.stop != member.file_size and not header.dtype.hasobject:
         raise ValueError(
             f"{name} is of {member.file_size} bytes, but says {header.stop}"

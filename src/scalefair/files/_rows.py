@@ -537,6 +537,8 @@ class SvmlightReader(RowReader):
                 # A piece of the text ends with a line.
                 if not text.endswith(b"\n"):
                     text += file.readline()
+                # Rows are parsed, counted and dropped: the second pass parses them
+                # again.
                 X, y = parse_svmlight(name, text, n_lines)
                 if len(y):
                     labels.append(y)

@@ -93,6 +93,7 @@ class UncommentedText(io.TextIOBase):
         text, n_removed = "", 1
         # A piece that holds nothing but comments is not the end of the file.
         while n_removed and not text:
+            # The rest of the last line comes with the piece: comments are whole lines.
             text = self._file.read(size or -1) + self._file.readline()
             text, n_removed = _COMMENT_LINES.subn("", text)
             self.n_comments += n_removed
@@ -238,6 +239,7 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
     delimiter = _choose_delimiter(path, options, first_line)
     layout = Layout(path, encoding, n_skipped, delimiter, of_edges, notes)
     # 2. Its first records, and the decimal mark in them.
+    # Pairs of a line number and the cells; so far no record is a header.
     numbered = list(islice(layout.records(), LAYOUT_RECORDS))
     line_number, first = numbered[0]
     missing = options.na_values
@@ -272,6 +274,7 @@ def _detect_encoding(path: Path, encoding: str | None, notes: list[str]) -> str:
     """Return the encoding: of the byte order mark, as the option says, or UTF-8."""
     with reading(path, "text"), open_bytes(path) as file:
         start = file.read(4)
+    # A byte order mark is certain, and wins over the option.
     for mark, name in _BYTE_ORDER_MARKS.items():
         if start.startswith(mark):
             if name not in (encoding, "utf-8-sig"):
@@ -288,6 +291,8 @@ def _choose_delimiter(path: Path, options: FileOptions, line: str) -> str | None
     """Return the delimiter of the options, or that of a line: None for white space."""
     delimiter = options.delimiter
     if delimiter is None:
+        # The first of these that occurs. A comma comes after the semicolon: beside
+        # semicolons it is a decimal mark.
         delimiter = next((mark for mark in "\t;,|" if mark in line), None)
     delimiter = _DELIMITERS.get(str(delimiter), delimiter)
     if len(delimiter or " ") != 1 or options.decimal not in (None, ".", ","):
@@ -300,6 +305,7 @@ def _choose_delimiter(path: Path, options: FileOptions, line: str) -> str | None
 
 def _find_first_record(path: Path, encoding: str, skip_lines: int) -> tuple[int, str]:
     """Return the number of lines before the first record, and its line."""
+    # Empty lines and comments before the first record are skipped, too.
     lines = enumerate(islice(_lines(path, encoding), skip_lines, None), skip_lines)
     for number, line in lines:
         if line.strip() and not line.startswith(_COMMENT_MARKS):
@@ -330,6 +336,7 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     """Return whether the first record is a header, and whether that is doubtful."""
     # 1. Its cells, each with the values below it, of numbers and of names.
     first, columns = records[0], _columns(records)
+    # `columns` are pairs: the cell in the first record, and the cells below it.
     numbers = [column for column in columns if is_number(column[0])]
     names = [x for x in columns if x[0] not in MISSING and not is_number(x[0])]
     # 2. Signs of a header: a name above a column of numbers; names that do not come
@@ -354,6 +361,7 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
 
 def _columns(records: list[list[str]]) -> list[tuple[str, list[str]]]:
     """Return the first cell of each column, and those below that are not missing."""
+    # Short records are filled up with empty cells, which count as missing.
     return [
         (first, [cell for cell in below if cell not in MISSING])
         for first, *below in zip_longest(*records, fillvalue="")

@@ -134,6 +134,7 @@ def _read_columns(
     table: TableFile, column: str, units: Any, by_row: bool
 ) -> tuple[pandas.Series | None, pandas.DataFrame]:
     """Read columns of a table with others; and ids, or row numbers as ids."""
+    # FILE:COLUMN may name several columns, with commas between them.
     names = [column] if column in table.names else split_cells(column)
     columns = [table.find(name, f"{table.path}:{column}") for name in names]
     if not units.named:
@@ -142,6 +143,7 @@ def _read_columns(
     # The first column has the ids if it is called so, or has all ids of the units.
     first, unit_ids = table.names[0], {*map(str, units.ids.tolist())}
     table.id_columns = [first]
+    # Ids as they are spelled: "01" and "1" are different.
     keys = as_strings(table.read_raw([first], [first])[first], [""], verbatim=True)
     has_ids = first.lower() in ID_NAMES | {""}
     has_ids = has_ids or (keys.is_unique and unit_ids <= {*keys})
@@ -269,6 +271,7 @@ def parse_values(strings: Iterable[Any], kind: str | None = None) -> NDArray[Any
 
     `kind` is that of the dtype of other values: "U" leaves strings as they are.
     """
+    # Codes (n,) into the distinct strings, so that each is tested once.
     cells = np.array([str(cell) for cell in strings], object)
     # Each distinct string is parsed once.
     codes, distinct = pandas.factorize(cells)

@@ -99,6 +99,7 @@ def csr_workspace(
 @parallel(lambda X, *_: 0.5 * X.size)
 def _scale_rows(X, scale, out):
     """Copy ``diag(scale) @ X`` to `out`, whose rows may be longer."""
+    # What a row of `out` has behind the k columns is neither written nor read.
     for i in numba.prange(X.shape[0]):
         factor = scale[i] if scale.shape[0] else X.dtype.type(1)
         for c in range(X.shape[1]):
@@ -108,6 +109,8 @@ def _scale_rows(X, scale, out):
 @parallel(lambda indptr, indices, data, *_: data.size + 1.0 * indptr.size)
 def _matvec(indptr, indices, data, v, x, out, alpha, shift, beta, scale):
     """One column of `_matmat`, with the sums of a row in a register."""
+    # The sum is float64 for float32 data, too. The shift is divided by the factor that
+    # multiplies the whole sum in the end.
     for i in numba.prange(indptr.shape[0] - 1):
         factor = scale[i] if scale.shape[0] else x.dtype.type(1)
         total = 0.0
@@ -237,6 +240,8 @@ def _prefetch(context, address):
     """Prefetch the cache line of an address, without waiting for it."""
 
     def generate(context, builder, signature, arguments):
+        # llvm.prefetch takes an address, 0 for reading, the locality from 0 to 3 (kept
+        # in all caches), and 1 for data.
         pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
         int32 = ir.IntType(32)
         argument_types = [pointer.type, int32, int32, int32]
@@ -256,6 +261,7 @@ def _prefetch_rows(indices, p, end, V):
     """Prefetch all cache lines of ``V[indices[p:end]]``."""
     length = V.shape[1] * V.itemsize
     for q in range(p, min(end, indices.shape[0])):
+        # Lines from the one that holds the first byte of the row to that of the last.
         row = np.intp(V.ctypes.data) + np.intp(indices[q]) * length
         for line in range(row - row % CACHE_LINE_BYTES, row + length, CACHE_LINE_BYTES):
             _prefetch(line)
@@ -312,6 +318,7 @@ def csr_normal_product(
     `bounds` cut the rows of A into the chunks A_c of about equal work; each row is read
     once. `indptr` has 64 bits, indices are unsigned.
     """
+    # out is (n_chunks, n): each chunk adds to a row of its own, without locks.
     sums = np.empty(len(out))
     csr = read_only(indptr), read_only(indices), read_only(data)
     # Compiled without weights, too: a test in the loop takes 3 % of the time.
@@ -378,10 +385,13 @@ def _is_symmetric(indptr, indices, data):
     n_entries = np.uintp(indices.shape[0])
     for i in range(indptr.shape[0] - 1):
         p, end = np.uintp(unread[i]), np.uintp(indptr[i + 1])
+        # More entries were mirrored than the row has; or an entry left of the diagonal
+        # has not been met as a mirror image, so that it has none.
         if p > end or (p < end and indices[p] < i):
             return False
         for q in range(p, end):
             j = np.uintp(indices[q])
+            # Entry (i, j) has its image where row j is read next, if at all.
             mirrored = np.uintp(unread[j])
             if mirrored >= n_entries or indices[mirrored] != i:
                 return False

@@ -55,6 +55,7 @@ def matmul(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64
     transposes: list[bytes] = []
     factors: list[NDArray[Any]] = []
     for M in (B, A):
+        # The leading dimension is the length of the rows as they lie in memory.
         is_by_rows = M.flags.c_contiguous
         transposes.append(b"N" if is_by_rows else b"T")
         M = np.ascontiguousarray(M if is_by_rows else M.T)

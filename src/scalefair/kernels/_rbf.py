@@ -33,6 +33,8 @@ def rbf_tiles(points: FloatArray) -> FloatArray:
     The last block is filled up with zeros.
     """
     n, d = points.shape
+    # Coordinate f of all points of a block is one row: loops over points run along
+    # memory.
     tiles = np.zeros((-(-n // TILE_POINTS), d, TILE_POINTS), points.dtype)
     for block, tile in enumerate(tiles):
         rows = points[block * TILE_POINTS : (block + 1) * TILE_POINTS]
@@ -133,6 +135,7 @@ def _power_of_two(t):
 
 def _make_power(real, integer, n_terms):
     """Return `_power_of_two` for one type and the integer type of the same size."""
+    # 2**minexp is the smallest normal number, nmant the bits of the mantissa.
     info = np.finfo(real)
     smallest_exponent = real(info.minexp)
     mantissa_bits = integer(info.nmant)
@@ -227,6 +230,7 @@ def _worker_pairs(
     worker, tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers
 ):
     """Add the products of every n-th pair of round r, of n threads."""
+    # Worker w of n takes the pairs w, w + n, w + 2 n, ...
     buffers = tile_buffers[worker], product_buffers[worker]
     n_pairs = (n_rounds + 1) // 2
     # The blocks of a pair add up to r modulo n_rounds. The centre s, with 2 s = r, is

@@ -87,6 +87,8 @@ def refine(
     partners = np.full((n_kinds, k, k, N_PARTNERS), -1)
     partner_gains = np.full((n_kinds, k, k, N_PARTNERS), -np.inf)
     # links[b] is valid for the present visit if last_visit[b] is its number.
+    # A visit costs O(degree) for the links, and for each adjacent cluster O(n_kinds) to
+    # test the bounds and O(N_PARTNERS) for exchanges.
     links, adjacent, last_visit = np.zeros(k), np.empty(k, np.int64), np.full(k, -1)
     active = np.ones(n, np.bool_)
     cut = (1 - inner / volumes).sum()
@@ -282,6 +284,9 @@ def _exchange(graph, labels, i, j, links):
     for e in range(indptr[i], indptr[i + 1]):
         if indices[e] == i:
             loops -= data[e * stride]
+    # inner[a] loses twice the weights of i to the rest of a and its loop, and gains
+    # twice the weights of j to that rest and its loop. The edge (i, j) stays between
+    # clusters.
     # j brings its weights to a and i takes its own away, and the other way round in b;
     # `links` hold those of i.
     return 2 * (j_to_a - links[a]) + loops, 2 * (links[b] - edge - j_to_b) - loops
@@ -378,6 +383,8 @@ def _totals_after(sums, c, sign, node, links):
 @cached_njit()
 def _term(totals, penalty_weight):
     """Term of a cluster, less its constant 1 + penalty_weight |shares|^2."""
+    # With the counts c, the size m and the shares s,
+    #     |c / m - s|^2 = (|c|^2 - 2 m c.s) / m^2 + |s|^2.
     inner, volume, size, square, product = totals
     deviation = (square - 2.0 * size * product) / (size * size)
     # Rounding can leave no volume when weights differ by 16 orders of magnitude.

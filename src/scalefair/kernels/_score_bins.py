@@ -117,6 +117,7 @@ def score_losses(
     weights: Float64Array | None = None,
 ) -> tuple[float, Float64Array]:
     """Return the weighted sum of the losses of scores, and their derivatives."""
+    # One number for each block of rows, added in order.
     slopes = np.empty_like(scores)
     losses = np.empty(-(-scores.shape[0] // BLOCK_ROWS))
     _losses(len(losses), kind, signs, weights, scores, losses, slopes)
@@ -132,6 +133,7 @@ def weighted_row_sums(
     ``(n_codes, n + 1)``. The sums are of shape (n_codes, n + 1, q).
     """
     n_weights = weights.shape[1]
+    # Partial sums are (n_chunks, n_codes, n + 1, q).
     chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
     partial = np.zeros((chunks.shape[0] - 1, *shape, n_weights))
     _add_weighted(table, codes, weights, chunks, partial)
@@ -148,6 +150,7 @@ def _workspace(
 ) -> tuple[IntArray, _Sums]:
     """Chunks and, for each of them, arrays of the gradient, moments and sums."""
     (n_codes, n_columns), n_bins = shape, edges.shape[0]
+    # Numbers that each chunk clears and adds: few chunks where there are many of them.
     n_partial = n_codes * n_columns * (n_bins * n_powers + 1)
     chunks = row_chunks(table, codes.shape[0], n_partial)
     n_chunks = chunks.shape[0] - 1
@@ -165,6 +168,8 @@ def _accumulate(
     gradient, moment, total = (
         parts.sum(axis=0) for parts in (gradients, moments, sums)
     )
+    # A bin holds the rows between its edge and the next; above an edge are all bins
+    # from its own upwards.
     n_codes, n_bins, n_powers, n_columns = total.shape
     _add_from_top(moment)
     _add_from_top(total.reshape(n_codes, n_bins, n_powers * n_columns))
@@ -333,7 +338,8 @@ def _add_block(table, codes, scores, slopes, weights, start, stop, edges, centre
         i = start + q
         code = codes[i]
         h = scores[q] - centre
-        # e is the highest edge below h, -1 if there is none.
+        # e is the highest edge below h, -1 if there is none: the number of edges below,
+        # less one, without a branch.
         e = -1
         for r in range(edges.shape[0]):
             e += h > edges[r]
@@ -342,6 +348,7 @@ def _add_block(table, codes, scores, slopes, weights, start, stop, edges, centre
         if e < 0:
             continue
         weight = 1.0 if weights is None else weights[i]
+        # 1, h and h^2; then (x, 1) and, of two powers, h (x, 1).
         moments[code, e, 0] += weight
         moments[code, e, 1] += weight * h
         moments[code, e, 2] += weight * h * h

@@ -291,6 +291,7 @@ def _chunk_moments(
         code = codes[i]
         weight = 1.0 if weights is None else weights[i]
         for f in range(n_families):
+            # Set k of family f, or none: the row then counts nowhere in this family.
             k = sets[f, code]
             if k < 0:
                 continue

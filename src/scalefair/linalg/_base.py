@@ -207,7 +207,8 @@ def dense_eigh(
             reduced = Z.T @ matrix @ Z
         values, vectors = leading_eigh(reduced, k, overwrite=True)
         vectors = Z @ vectors
-    # 3. Residuals in A itself: they show it if the subspace was not invariant.
+    # 3. Residuals in A itself: they show it if the subspace was not invariant, as
+    #    A x - value x has a part in it then.
     vectors = orient(vectors)
     residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
     message = "Dense eigen-decomposition."

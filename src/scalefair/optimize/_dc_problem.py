@@ -345,6 +345,7 @@ def as_multipliers(multipliers: ArrayLike, m: int) -> Array:
 
 def residual_at(x: OraclePoint, multipliers: Array, x_hat: OraclePoint) -> KKTResidual:
     """Residual of definition 6.2 with one subgradient per function and point."""
+    # (m + 1,) weights times (m + 1, n) subgradients.
     weights = np.append(1.0, multipliers)
     stationarity = weights @ (x_hat.plus_jacobian - x.minus_jacobian)  # (22)
     norm = float(np.linalg.norm(stationarity))

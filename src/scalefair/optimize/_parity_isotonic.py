@@ -246,12 +246,16 @@ class _Chains:
             raise ValueError(f"kappa must be from 0 to 1, got kappa={kappa!r}.")
         # 1. What each chain allows, (n_conditions, n_chains), and each pair.
         allowed = np.maximum(kappa, self.resolutions)
+        # Of each pair of chains, (n_chains, n_chains): the mean of what both allow, and
+        # the largest over the conditions.
         kappas = (allowed[:, :, None] + allowed[:, None]).max(axis=0) / 2
         np.fill_diagonal(kappas, 0.0)
 
         # 2. A joint cut is allowed if, for each condition, some level is within half of
         # what each chain allows of its cut's level: if the ranges of levels, from
         # `enter` to `leave`, of its cuts intersect. Split at the allowed ones.
+        # Two ranges of half widths a / 2 and b / 2 intersect where levels differ by at
+        # most (a + b) / 2, the kappa of the pair.
         radius = allowed[:, self.chain_of] / 2 + ROUNDING
         enter, leave = self._merge_conditions(
             self.levels - radius, self.levels + radius
@@ -266,8 +270,10 @@ class _Chains:
         # 3. The block that lies above each cut, and the value of each sample.
         block_of = np.empty(self.weights.size, np.int64)
         for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            # Numbers of cuts of chain k in each block, from the highest block down.
             lengths = np.diff(bounds[:, k])
             block_of[start + 1 : end + 1] = np.repeat(np.arange(len(means)), lengths)
+        # No samples of a chain are above its first cut, which gets the block below it.
         block_of[self.starts] = block_of[self.starts + 1]
         fitted = np.empty(self.order.size)
         fitted[self.order] = values[block_of[self.cut_below]]
@@ -330,6 +336,8 @@ class _Chains:
         Returns the lower cuts of the steps, (n_steps, n_chains), and their blocks.
         """
         # 1. Position of each cut: from b to b + 1 in block b, by the weight above it.
+        # Over all chains: differences within a chain are the weights between two of its
+        # cuts.
         weight_above = np.cumsum(self.weights)
         top = weight_above[bounds[block_of, self.chain_of]]
         bottom = weight_above[bounds[block_of + 1, self.chain_of]]
