@@ -184,9 +184,8 @@ def read_new_nodes(
         raise FileError(
             f"{path}: is text of {len(table.names)} columns, not {formats}."
         )
-    # Ids are compared as strings: those of the list may be integers, those of the fit
-    # not.
-    # 1. Which nodes of the list are new, and which are those of the graph.
+    # 1. Which nodes of the list are new, and which are those of the graph. Ids are
+    #    compared as strings: those of one side may all be integers.
     verbatim = ids.dtype.kind not in "iu"
     graph = _read_edges(table, options, verbatim)
     positions = pandas.Index(ids.astype(np.str_)).get_indexer(graph.ids.astype(np.str_))
@@ -253,8 +252,8 @@ def are_times(values: pandas.Series) -> bool:
     """Return whether a third column looks like times: by its name or its numbers."""
     numbers = pandas.to_numeric(values, errors="coerce").dropna()
     is_whole = numbers.size > 0 and not (numbers % 1).any()
-    # By the median: a few large weights among others are no times.
-    # Seconds since 1970: 1e8 is March 1973. Most weights are smaller.
+    # Seconds since 1970: 1e8 is March 1973. Most weights are smaller; by the median a
+    # few large ones do no harm.
     is_late = is_whole and bool(numbers.median() > 1e8)
     return str(values.name).lower() in _TIME_NAMES or is_late
 

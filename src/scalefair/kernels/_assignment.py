@@ -308,9 +308,9 @@ def min_cost_flow(
     # Shortest distances from the source in reduced lengths, and predecessors.
     paths = distance, parent = np.empty(h * k), np.empty(h * k, np.int64)
     n_paths, source = 0, 0
+    # Each path moves one unit from a surplus to a deficit: as many paths as the
+    # surpluses sum to.
     while True:
-        # Each path moves one unit from a surplus to a deficit: as many paths as the
-        # surpluses sum to.
         # Step 1: a pair with a surplus. Paths make no new one.
         while source < h * k:
             if counts[source // k, source % k] > target[source // k, source % k]:

@@ -154,8 +154,8 @@ def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts
 @cached_njit(nogil=True)
 def _cut(indptr, part, n_parts):
     """First row of a part; every part has about the same number of rows and entries."""
-    # Rows count as one entry each, for the work on `out`.
-    # Bisection for the first row with indptr[row] + row >= target.
+    # Bisection for the first row with indptr[row] + row >= target: a row counts as one
+    # entry more than it has, for the work on `out`.
     low, high = 0, indptr.shape[0] - 1
     target = (np.int64(indptr[high]) + high) * part // n_parts
     while low < high:

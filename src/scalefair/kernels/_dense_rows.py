@@ -190,8 +190,8 @@ def _sort_rows(codes, start, stop, selected):
                     end += codes[i] == code
             starts[code + 1] = end
         return rows, starts
-    # O(rows + codes), where passes would take O(rows * codes).
     # A counting sort: how many rows each code has, where its rows start, and the rows.
+    # O(rows + codes), where passes would take O(rows * codes).
     for i in range(start, stop):
         starts[codes[i] + 1] += selected[codes[i]]
     for code in range(n_codes):

@@ -284,11 +284,8 @@ def _exchange(graph, labels, i, j, links):
     for e in range(indptr[i], indptr[i + 1]):
         if indices[e] == i:
             loops -= data[e * stride]
-    # inner[a] loses twice the weights of i to the rest of a and its loop, and gains
-    # twice the weights of j to that rest and its loop. The edge (i, j) stays between
-    # clusters.
     # j brings its weights to a and i takes its own away, and the other way round in b;
-    # `links` hold those of i.
+    # `links` hold those of i. The edge (i, j) stays between the clusters.
     return 2 * (j_to_a - links[a]) + loops, 2 * (links[b] - edge - j_to_b) - loops
 
 

@@ -52,8 +52,7 @@ def sigmoid_sums(
     (n_codes, 2 p): the plus parts, then the minus parts. `weights` of the rows multiply
     what is summed; None counts each once.
     """
-    # Chunks of rows by their number alone; each has sums of all codes and thresholds.
-    # A power of two, at most 64.
+    # Chunks by the number of rows alone: a power of two, at most 64.
     max_chunks = max(1, min(64, scores.shape[0] // CHUNK_ROWS))
     n_chunks = 2 ** (max_chunks.bit_length() - 1)
     chunks = np.linspace(0, scores.shape[0], n_chunks + 1).astype(np.int64)

@@ -94,9 +94,8 @@ def spectral_bounds(
     diagonal: list[float] = []
     off_diagonal: list[float] = []
     for _ in range(min(n_steps, n)):
-        # Invariant: `basis` is orthonormal, and A in it is tridiagonal with the two
-        # lists.
-        # w = A q_j, orthogonal to the basis: a column of the tridiagonal matrix.
+        # w = A q_j, orthogonal to the basis: a column of the tridiagonal matrix, which
+        # is that of A in the orthonormal basis.
         w = checked_product(operator, basis[-1])
         base.check_scale(float(np.abs(w).max()))
         diagonal.append(float(basis[-1] @ w))
@@ -106,9 +105,9 @@ def spectral_bounds(
         if off_diagonal[-1] <= ROUNDING * max(map(abs, diagonal)):
             break  # invariant subspace: the Ritz values are eigenvalues
         basis.append(w / off_diagonal[-1])
-    # They are the rule for the measure that the random vector puts on the spectrum:
-    # about the density of the eigenvalues, as its components are alike on average.
     # Gauss quadrature: Ritz values, and squared first entries of their eigenvectors.
+    # It is the rule of the measure that the random vector puts on the spectrum: about
+    # the density of the eigenvalues, as its squared components are alike on average.
     nodes, S = eigh_tridiagonal(np.array(diagonal), np.array(off_diagonal[:-1]))
     # Residual norm of each Ritz pair: the last off-diagonal times the last entry. An
     # eigenvalue lies within it of the Ritz value.
@@ -307,14 +306,12 @@ class _FilteredSubspace(BlockIteration):
         top = max(self.upper, self.cut + 1e-3 * half_width)
         sigma_1 = sigma = half_width / (top - center)  # scaled to 1 at the top
         X, Y = self.X, self.Y
-        # With x = (value - c) / e the filter of degree i is T_i(x) / T_i(1 / sigma_1),
-        # T_i being the Chebyshev polynomial. So it is 1 at the top, and no power
-        # overflows.
         # Y = sigma_1 (A - c I) X / e, with center c and half width e.
+        # With x = (value - c) / e the filter of degree i is T_i(x) / T_i(1 / sigma_1),
+        # T_i being the Chebyshev polynomial: it is 1 at the top, and never overflows.
         apply_block(self.operator, X, Y, alpha=sigma_1 / half_width, shift=center)
         for _ in range(1, degree):
-            # Invariant: Y holds degree i, X degree i - 1, sigma the ratio of their
-            # scales.
+            # Y holds degree i, X degree i - 1, and sigma the ratio of their scales:
             # X_{i+1} = 2 sigma_{i+1} (A - c I) X_i / e - sigma_i sigma_{i+1} X_{i-1}
             sigma_new = 1 / (2 / sigma_1 - sigma)
             alpha, beta = 2 * sigma_new / half_width, -sigma * sigma_new

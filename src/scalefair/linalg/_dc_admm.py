@@ -136,8 +136,8 @@ def dc_admm(
     base.check_count("max_iter", max_iter, 1)
     constraints = base.as_block(F, n, "F")
     base.check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
-    # 1. Constraints with a basis: F^T Y = 0 is Q^T Y = 0 for Q, (n, rank), orthonormal.
-    # Orthonormal bases of the span of F, and of that of M F, which H avoids.
+    # 1. Orthonormal bases of the span of F, and of that of M F, which H avoids. With
+    #    Q of shape (n, rank), F^T Y = 0 becomes Q^T Y = 0.
     U, s, _ = np.linalg.svd(constraints, full_matrices=False)
     rank = int((s > n * EPS * s.max(initial=0.0)).sum())
     base.check_complement(k, n, rank)
@@ -176,13 +176,12 @@ def dc_admm(
         kernels.block_subtract(next_Y, Q, violation)
         # 3. Multiplier step, equation (13).
         C += alpha * violation
-        # 4. Residuals of the splitting.
+        # 4. Residuals of the splitting: Y - M H = -Q violation is the primal one, alpha
+        #    times the change of Y the dual one (Boyd et al. 2011, section 3.3).
         primal_residual = float(np.linalg.norm(violation))
         Y -= next_Y
         dual_residual = alpha * float(np.linalg.norm(Y))
         Y = next_Y
-        # Y - M H = -Q violation is the primal residual, alpha times the change of Y
-        # the dual one (Boyd et al. 2011, section 3.3).
         # 5. Ritz vectors of P M^2 in the span of H, and their relative residuals; the
         #    memory of B is free.
         H = objective.H.copy()

@@ -118,8 +118,7 @@ def dual(
     ).n_iter
     # 4. Ritz pairs in the span of the primal block, their residuals from the products.
     X = orthonormalize(objective.H, against=deflated, rng=rng)
-    # Residuals of A, not of M: the shift cancels in A x - value x.
-    # V is not needed any more: it takes the products.
+    # V is not needed any more: it takes the products, with A, not with M.
     V[...] = checked_product(operator, X)
     values, S = base.eigh_descending(kernels.block_gram(X, V))
     residuals = kernels.rotate_ritz(X, V, S, values)
@@ -142,9 +141,9 @@ def _ritz_residuals(objective: EnergyDual, tol: float) -> Array:
     """Residual norms of the Ritz pairs in the span of the primal block."""
     H, MH = objective.H, objective.MH
     values, S = base.eigh_descending(kernels.block_gram(H, MH))
-    # For orthonormal H and its Ritz pair, |M H s - value H s|^2 = |M H s|^2 - value^2.
-    # |MH s|^2 - value^2 from Gram matrices: accurate to about sqrt(EPS) of M. Below a
-    # few times that the residuals are computed from the blocks.
+    # |M H s - value H s|^2 is |MH s|^2 - value^2 for a Ritz pair and orthonormal H.
+    # From Gram matrices: accurate to about sqrt(EPS) of M. Below a few times that the
+    # residuals are computed from the blocks.
     squares = ((kernels.block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
     residuals: Array = np.sqrt(np.maximum(squares, 0.0))
     if residuals.max() > max(tol, 1e-7 * np.abs(values).max()):
@@ -215,9 +214,9 @@ class EnergyDual:
             gram, squared_distance = self._on_line(t)
             root = inverse_root(gram)
             value = squared_distance / (2 * self.curvature) - root.nuclear_norm
-            # With Z = MV + t MD and polar(Z) = Z (Z^T Z)^-1/2, this is the trace of
-            # (Z^T Z)^-1/2 Z^T MD, and Z^T MD = cross + t square.
-            # Derivative of the nuclear norm: <polar(MV + t MD), MD>.
+            # Derivative of the nuclear norm: <polar(MV + t MD), MD>. With Z = MV + t MD
+            # and polar(Z) = Z (Z^T Z)^-1/2, this is the trace of (Z^T Z)^-1/2 Z^T MD,
+            # and Z^T MD = cross + t square.
             growth = float((root.matrix * (self._cross + t * self._square)).sum())
             slope = (self._linear + t * self._quadratic) / self.curvature - growth
             return value, slope

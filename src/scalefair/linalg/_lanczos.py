@@ -112,9 +112,9 @@ class _DeflatedRuns(BlockIteration):
         self.deflated, self.tol, self.max_iter, self.rng = deflated, tol, max_iter, rng
         single = A.dtype == np.float32
         self.epsilon = float(np.finfo(np.float32).eps) if single else EPS
-        # Rows, (number of pairs, n): what the runs after the first leave out.
         # Rounding errors leave residuals of about 10 epsilon.
         self.min_tol = max(tol, 10 * self.epsilon)
+        # Rows, (number of pairs, n): what the runs after the first leave out.
         self.eigenvectors = np.empty((0, A.shape[0]))
         self.n_iter = 0
 

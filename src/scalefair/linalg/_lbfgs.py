@@ -58,12 +58,12 @@ def lbfgs(
     """
     # The two-loop recursion (Nocedal, Wright 2006, algorithm 7.4) on inner products
     # (Chen, Wang, Zhou 2014). Besides V it needs 2 n_pairs + 4 blocks.
-    # Invariant: `value` and `memory.gradient` are those at V.
     memory = _Memory(V.shape, n_pairs)
     value = objective.start(V)
     objective.gradient(memory.gradient)
     memory.measure([])
     n_iter = 0
+    # Invariant: `value` and `memory.gradient` are those at V.
     while n_iter < max_iter:
         if gtol > 0 and max(memory.gradient.max(), -memory.gradient.min()) <= gtol:
             break
@@ -202,8 +202,7 @@ def _step_length(along: Callable[[float], tuple[float, float]]) -> float | None:
         high = (low + high) / 2
         if high - low < 1e-10 * high:
             return None
-    # A root of the slope lies between.
-    # Invariant: the slope is negative at `low` and not at `high`.
+    # The slope is negative at `low` and not at `high`: a root of it lies between.
     root = brentq(lambda t: along(t)[1], low, high, xtol=1e-12 * high, rtol=1e-3)
     # At rounding level the conditions may fail though the value falls: take the step.
     is_lower = along(root)[0] < initial_value

@@ -157,10 +157,10 @@ class _SearchSubspace(BlockIteration):
         super().__init__(A)
         self.T, self.n = T, A.shape[0]
         self.k, self.m, self.tol = k, m, tol
-        # Shapes, with p <= m directions: basis and image (n, m + p), residuals (n, m),
-        # projected (m + p, m + p), values and residual_norms (m,).
         # Updated with every basis: its image under A, residuals and Ritz values of X,
         # the matrix of A in the basis, and whether the image is a direct product.
+        # Shapes, with p <= m directions: basis and image (n, m + p), residuals (n, m),
+        # projected (m + p, m + p), values and residual_norms (m,).
         self.basis = self.image = self.residuals = np.empty((self.n, 0))
         self.values = self.residual_norms = np.empty(0)
         self.projected = np.empty((0, 0))
@@ -189,9 +189,8 @@ class _SearchSubspace(BlockIteration):
         """Rayleigh-Ritz in the span of X, P and the preconditioned residuals."""
         m = self.m
         # 1. W = T R for the residuals R that have not converged, orthonormal and
-        #    Soft locking (Knyazev et al. 2007): converged vectors stay in X, where
-        #    later steps improve them, but get no search directions.
-        #    orthogonal to [X, P].
+        #    orthogonal to [X, P]. Soft locking (Knyazev et al. 2007): converged vectors
+        #    stay in X, where later steps improve them, but get no search directions.
         active = np.flatnonzero(self.residual_norms > self.tol * self.scale)
         W = self._precondition(np.ascontiguousarray(self.residuals[:, active]))
         against = np.hstack([self.deflated, self.basis])
@@ -205,9 +204,9 @@ class _SearchSubspace(BlockIteration):
         H = np.block([[self.projected, across], [across.T, corner]])
         values, S = base.eigh_descending(H)
         C = np.hstack([S[:, :m], _directions(S[:, :m], active)])
+        # 3. Basis, image and residuals by linear combinations: no other product.
         #    C has the shape (m + p + w, m + p'), with orthonormal columns, so that the
         #    new basis is orthonormal as the old one was.
-        # 3. Basis, image and residuals by linear combinations: no other product.
         self.projected = C.T @ H @ C
         self.values = values[:m]
         self.basis = _combine(self.basis, W, C)

@@ -82,8 +82,8 @@ def orthonormalize(
             noise = 0.0
             continue
         if not ((norms > min_norm) & (norms < max_norm)).all():
-            # Squares in the Gram matrix have lost digits: scale, and form it anew.
-            # Divide by the largest entries; columns of zeros become random ones.
+            # Divide by the largest entries; columns of zeros become random ones. The
+            # Gram matrix has squares out of range: it is formed anew.
             peaks = np.abs(X).max(axis=0)
             if not np.isfinite(peaks).all():
                 raise FloatingPointError(
@@ -95,10 +95,11 @@ def orthonormalize(
             peaks[is_zero] = 1
             X /= peaks
             continue
-        # 4. Multiply by the inverse square root of the Gram matrix of unit columns.
-        # With D the norms and U diag(values) U' the scaled Gram matrix, S = D^-1 U
-        # diag(values)^-1/2. Unit columns first: the eigenvalues then show dependence
-        # and not the columns' lengths. Cost 4 n m^2 + O(m^3).
+        # 4. Multiply by the inverse square root of the Gram matrix of unit columns:
+        #        S = D^-1 U diag(values)^-1/2,
+        #    with D the norms and U diag(values) U' the Gram matrix of X D^-1. Unit
+        #    columns first: small eigenvalues then show dependence, not short columns.
+        #    Cost of a pass: 4 n m^2 + O(m^3).
         with kernels.single_blas_thread():
             values, vectors = np.linalg.eigh(gram / np.outer(norms, norms))
         # Eigenvalues below the floor are rounding errors: such columns come out

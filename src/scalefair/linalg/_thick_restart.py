@@ -145,13 +145,13 @@ class ThickRestartLanczos:
         self.n_products = self.n_orthogonalizations = self.n_restarts = 0
         self.values = self.residuals = np.empty(0)
         self._rng = check_random_state(random_state)
-        # Invariant (the Lanczos relation), with V the rows up to `_size` = j, v_{j+1}
-        # the row after them and beta = T[j, j-1]:
-        #     A V' = V' T[:j, :j] + beta v_{j+1} e_j'.
-        # So the residual of a Ritz vector V' s is beta |s_j|, without another product.
         # Basis vectors are rows of V; T = V A V' is tridiagonal but for the Ritz
         # values kept at a restart and their coupling with the vector that follows.
-        # One more row than `ncv`: v_{j+1} is there before the basis is full.
+        # Invariant (the Lanczos relation), for the first j = `_size` rows of V, the
+        # row v_{j+1} after them and beta = T[j, j-1]:
+        #     A V' = V' T[:j, :j] + beta v_{j+1} e_j'.
+        # So the residual of a Ritz vector V' s is beta |s_j|, without another product.
+        # V has one more row than `ncv`, for v_{j+1} behind a full basis.
         self._V = np.empty((self.ncv + 1, n))
         self._V[0] = v / norm
         self._T = np.zeros((self.ncv + 1, self.ncv + 1))
@@ -160,9 +160,8 @@ class ThickRestartLanczos:
         # the residuals follow from T, and nobody asks for the products.
         self._stored = np.empty((p, self.ncv if p > 1 else 1, n))
         self._size = self._n_kept = 0
-        # Estimated inner products of the basis with its last vector and the one before.
-        # Entry i of `_omega` estimates v_i . v_j; the vector's product with itself is
-        # 1.
+        # Estimated inner products of the basis with its last vector and the one before;
+        # that of a vector with itself is 1.
         self._omega, self._previous_omega = np.zeros((2, self.ncv + 1))
         self._omega[0] = 1.0
         self._reorthogonalize_next = False

@@ -385,9 +385,8 @@ def least_residual(x: OraclePoint, x_hat: OraclePoint) -> tuple[KKTResidual, Arr
     # The constraints of largest value: no more than n need have a multiplier.
     active = np.sort(np.argsort(-values, kind="stable")[: 2 * n + 10]) + 1
     rows = (x_hat.plus_jacobian - x.minus_jacobian)[np.append(0, active)]
-    # With l = (1, multipliers), the squared stationarity is l^T gram l. The products
-    # |lambda_i f_i| are linear in l, so that both fit into one quadratic program.
-    # The quadratic program: weights l >= 0 with l_0 = 1 for the objective.
+    # The quadratic program: weights l >= 0 with l_0 = 1 for the objective. The squared
+    # stationarity is l^T gram l, and the products |lambda_i f_i| are linear in l.
     first = np.arange(rows.shape[0]) == 0
     gram, slack = rows @ rows.T, np.append(0.0, np.abs(values[active - 1]))
     multipliers = np.zeros(values.size)

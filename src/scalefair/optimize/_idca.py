@@ -127,9 +127,8 @@ def idca(
         )
         if callback is not None:
             callback(history[-1])
-        # A proved residual ends the search wherever it was found: at the new point or
-        # at the old centre.
-        # Step 2: the end, also where no subproblem gives a better point.
+        # Step 2: the end, also where no subproblem gives a better point. The residual
+        # may be that of the new point or of the old centre: `certificate` has it.
         is_limit = len(history) >= max_iter or oracle.n_calls >= call_limit
         if residual.value <= tol or step.is_stuck or is_limit:
             break

@@ -299,9 +299,9 @@ def _least_distance_step(slopes: Array, rises: Array, x: Array) -> Array | None:
     norms[norms == 0] = 1.0
     bounds = bounds / norms
     unit = float(bounds.max())  # positive: the value at x is below the level
-    # 3. With the rows of unit length as R and their bounds as h, E = [R^T; h^T]:
-    # Least distance programming as nonnegative least squares: d is the residual of
-    # E u = (0, ..., 0, 1), divided by its last entry.
+    # 3. Least distance programming as nonnegative least squares: d is the residual of
+    #    E u = (0, ..., 0, 1), divided by its last entry. E has the rows, of unit
+    #    length, as columns, and their bounds below.
     E = np.vstack([(rows / norms[:, None]).T, bounds / unit])
     target = np.append(np.zeros(x.size), 1.0)
     try:
@@ -366,8 +366,7 @@ def maximize_quadratic_on_simplex(
         )
     if not (np.isfinite(linear).all() and np.isfinite(Q).all()):
         raise ValueError("c and Q must be finite, they hold NaN or infinity.")
-    # 1. The weights of the sum: ones in `subset`.
-    # The sum that is fixed is indicator^T x.
+    # 1. The weights of the sum: ones in `subset`. It is indicator^T x.
     indicator = np.ones(linear.size)
     if subset is not None:
         chosen = np.asarray(subset)
