@@ -229,6 +229,7 @@ class _PairKind:
             return self._draw_distinct(n_pairs, rng.binomial(n_pairs, probability), rng)
         edges = [np.empty(0, dtype=np.int64)]
         for part in _chunks(self.n_ordered):
+            # All pairs of the class, numbered: one uniform number for each with i < j.
             i, j = self.decode(np.arange(part.start, part.stop))
             is_ordered = i < j  # each pair occurs in both orders
             keys = self._keys(i[is_ordered], j[is_ordered])

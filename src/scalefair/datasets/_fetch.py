@@ -96,6 +96,7 @@ def fetcher(folder: str) -> Callable[[Callable[..., Bunch]], Callable[..., Bunch
         *shared, _ = inspect.signature(fetch).parameters.values()
         signature = inspect.Signature([*options, *shared], return_annotation=Bunch)
         functools.update_wrapper(fetch, read)
+        # `help` and the documentation show this instead of **options.
         vars(fetch)["__signature__"] = signature
         return fill_sections(
             Parameters=_PARAMETERS,

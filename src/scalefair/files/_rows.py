@@ -131,7 +131,6 @@ class NpyReader(RowReader):
         self.lengths = _cut_evenly(m, self._step)
 
     def block(self, number: int) -> NDArray[Any]:
-        """Read one block of rows, (length, n_features), C-contiguous."""
         length = int(self.lengths[number])
         start = range(len(self))[number] * self._step
         with self._source.opened(buffering=0) as file:
@@ -191,13 +190,12 @@ class ParquetReader(RowReader):
         self.nnz = sum(sizes) * self.n_features
 
     def block(self, number: int) -> NDArray[Any]:
-        """Read one block; its row group is found without reading those before it."""
+        # The row group of a block is found without reading those before it.
         number = range(len(self))[number]
         with self._opened() as file:
             return next(self._read(file, number))
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """Yield all blocks in one pass over the file."""
         with self._opened() as file:
             yield from self._read(file, 0)
 
@@ -324,12 +322,11 @@ class NpzReader(RowReader):
         self.nnz = sum(file.nnz for file in self._files)
 
     def block(self, number: int) -> Any:
-        """Read one block, CSR of (length, n_features)."""
         file, number_in_file = self._blocks[number]
         return file.block(number_in_file, self.dtype)
 
     def blocks(self) -> Iterator[Any]:
-        """Yield all blocks, file after file, each read from start to end."""
+        # File after file, each from start to end: compressed ones are decoded once.
         for file in self._files:
             yield from file.blocks(self.dtype)
 
@@ -561,7 +558,7 @@ class SvmlightReader(RowReader):
             raise FileError(f"{name}: has {n_present} features{limit}.")
 
     def block(self, number: int) -> Any:
-        """Parse one block again, from its position in the text."""
+        # The text is parsed again: only sizes and labels were kept the first time.
         start, size, n_lines = self._ranges[number]
         with self._source.opened() as file:
             file.seek(start)
@@ -572,7 +569,7 @@ class SvmlightReader(RowReader):
             return _csr(X.data, columns, X.indptr, self.n_features)
 
     def delayed(self) -> list[Any]:
-        """Blocks as tasks of Dask, without the labels: workers need the rows only."""
+        # Workers need the rows only: the labels would be pickled with the reader.
         without_labels = copy.copy(self)
         without_labels.labels = self.labels[:0]
         return super(SvmlightReader, without_labels).delayed()

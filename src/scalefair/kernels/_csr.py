@@ -82,6 +82,7 @@ def csr_workspace(
     # Length of a row in bytes, up to the next cache line.
     aligned = -(-length // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
     # Bytes of the cache lines that a row touches, on average, where it is now.
+    # Rows start at every multiple of gcd(length, 64) within a line, equally often.
     touched = CACHE_LINE_BYTES + length - math.gcd(length, CACHE_LINE_BYTES)
     # Worth a copy: at least 5 % fewer lines, at most half as much memory again.
     if X.nbytes > CACHE_BYTES and aligned <= min(0.95 * touched, 1.5 * length):

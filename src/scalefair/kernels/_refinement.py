@@ -80,8 +80,7 @@ def refine(
     counts, volumes, inner = totals
     n, (n_kinds, k) = len(degrees), counts.shape
     sizes = counts.sum(axis=0)
-    # Invariants: `totals`, `sizes` and `cut` are those of the labels; the counts stay
-    # within their bounds.
+    # Invariant: `totals`, `sizes` and `cut` are those of the labels.
     # partners[s, a, b]: nodes of kind s in a with the largest gains, when they were
     # visited, of a move to b; -1 for none. Gains are decreases of the cut.
     partners = np.full((n_kinds, k, k, N_PARTNERS), -1)

@@ -237,6 +237,8 @@ def _csr_add(indptr, indices, data, i, weight, out):
 
 def _csr_add_weights(indptr, indices, data, i, weights, out):
     for p in range(indptr[i], indptr[i + 1]):
+        # Row j of `out` has the q sums of feature j; its last row those of the
+        # intercept.
         x, row = data[p], out[indices[p]]
         for q in range(weights.shape[0]):
             row[q] += weights[q] * x
@@ -257,6 +259,7 @@ def _of_kind(dense, csr):
     def choose(*types):
         return dense if types[2].ndim == 2 else csr
 
+    # The types of a call decide: `data` of a table has two dimensions for dense rows.
     # Numba compares the signature with those of the two functions.
     choose.__signature__ = inspect.signature(dense)
     overload(function, inline="always")(choose)

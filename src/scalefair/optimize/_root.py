@@ -105,8 +105,8 @@ class ConcaveSearch:
                 "on which side its maximum lies."
             )
         # 1. The sample replaces the end of the bracket on its side.
-        #    Invariant: the slope is positive at `lower` and not at `upper`, if these were
-        #    evaluated, so that the maximiser of a concave function lies between them.
+        #    Invariant: the slope is positive at `lower` and not at `upper`, where these
+        #    were evaluated, so that the maximiser lies between them.
         sample, last = _Quadratic(self.x, value, slope, curvature), self._last
         if slope > 0:
             self.lower, self._lower_end = self.x, sample
