@@ -148,10 +148,10 @@ class ThickRestartLanczos:
         # Basis vectors are rows of V; T = V A V' is tridiagonal but for the Ritz
         # values kept at a restart and their coupling with the vector that follows.
         # Invariant (the Lanczos relation), for the first j = `_size` rows of V, the
-        # row v_{j+1} after them and beta = T[j, j-1]:
-        #     A V' = V' T[:j, :j] + beta v_{j+1} e_j'.
-        # So the residual of a Ritz vector V' s is beta |s_j|, without another product.
-        # V has one more row than `ncv`, for v_{j+1} behind a full basis.
+        # row v_j = V[j] after them, beta = T[j, j-1] and the last unit vector e:
+        #     A V' = V' T[:j, :j] + beta v_j e'.
+        # So the residual of a Ritz vector V' s is beta |e's|, without another product.
+        # V has one more row than `ncv`, for the vector behind a full basis.
         self._V = np.empty((self.ncv + 1, n))
         self._V[0] = v / norm
         self._T = np.zeros((self.ncv + 1, self.ncv + 1))
@@ -208,12 +208,11 @@ class ThickRestartLanczos:
             the last restart. No component exceeds 1: that of the start was at most the
             reciprocal. For larger eigenvalues the growth is larger.
         """
-        # The components c_i of the basis vectors along an eigenvector satisfy
-        #     (value I - T) c = beta c_{j+1} e_j,
-        # by the product of the Lanczos relation with it. So c_first = beta c_{j+1}
-        # times entry (first, last) of (value I - T)^-1, which the Ritz pairs
-        # diagonalise.
-        # Entry (first, last) of (value I - T)^-1, times the coupling behind the basis.
+        # The components c_i of the basis vectors v_i along an eigenvector satisfy
+        #     (value I - T) c = beta c_j e,
+        # the product of the Lanczos relation with it. So c_first / c_j is entry
+        # (first, last) of (value I - T)^-1, times the coupling beta behind the basis.
+        # The Ritz pairs diagonalise T.
         j = self._size
         terms = self._S[self._n_kept] * self._S[j - 1] / (value - self.values)
         reciprocal = abs(self._T[j, j - 1] * terms.sum())
@@ -436,8 +435,8 @@ class ThickRestartLanczos:
         if len(self.weights) > 1:
             for products in self._stored:
                 _rotate_rows(products, Y[:k, :j])
-        # The Ritz vector u_i has A u_i = value_i u_i + coupling_i v_{j+1}, and v_{j+1}
-        # is now the vector after the kept ones.
+        # The kept Ritz vectors u_i have A u_i = value_i u_i + coupling_i v, with v the
+        # vector behind the basis, now V[k].
         # T becomes diag(values) with the coupling as its last row and column.
         self._T[:] = 0
         np.fill_diagonal(self._T[:k, :k], self.values[:k])
