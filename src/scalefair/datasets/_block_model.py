@@ -264,6 +264,7 @@ class _PairKind:
             # about exp(-q m): the share s is met by m = -log(1 - s) / q. A share of 1
             # would take infinitely many: one round aims at 0.9 at most.
             share = min((count - keys.size) / (n_pairs - keys.size), 0.9)
+            # And 16 more, so that every round makes some.
             n_draws = int(1.01 * self.n_ordered / 2 * -math.log1p(-share)) + 16
             blocks = [keys]
             for part in _chunks(n_draws):
@@ -299,6 +300,7 @@ def _edge_probabilities(
                 f"the largest and d the smallest, got {weights.tolist()}."
             )
     elif average_degree is None:
+        # The dense model: probabilities that fall slowly with n.
         weights = np.array([1.0, 0.7, 0.4, 0.1]) * (math.log(n_nodes) / n_nodes) ** 0.1
     else:
         # Shares of a node's degree that go to the partners of each kind. 0.97 keeps

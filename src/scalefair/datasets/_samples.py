@@ -557,6 +557,7 @@ def _draw_counts(
     # Draw the words of one distribution after the other, by inverse transform sampling.
     order = np.argsort(source, kind="stable")
     ends = np.cumsum(np.bincount(source, minlength=distributions.shape[0]))
+    # `order` lists the words by their distribution; those of one are one slice of it.
     columns = np.empty(rows.size, np.int32)
     start = 0
     for cumulative, end in zip(distributions, ends, strict=True):

@@ -136,6 +136,8 @@ class TableFile:
         # Each distinct string of a column is stored once, and a code for each row.
         categories: dict[str, list[Any]] = {name: [] for name in strings}
         # 2. Numbers go to the file piece by piece, row after row.
+        # n_rows: rows that are written. Strings are kept, piece by piece, as
+        # categories.
         n_rows, piece_rows = 0, max(1, PIECE_NUMBERS // max(1, len(columns)))
         with tempfile.TemporaryFile(dir=folder) as file:
             for piece in self._pieces(columns, strings, piece_rows):
@@ -283,6 +285,7 @@ class TableFile:
             cells = [with_decimal_point(cell) for cell in cells]
         # Of each distinct string; `codes` are -1 where a value is missing.
         is_valid = np.array([is_number(cell) for cell in cells] or [True], dtype=bool)
+        # Counted by rows, not by distinct strings.
         is_numeric = is_present & is_valid[codes]
         n_numbers, n_values = is_numeric.sum(), is_present.sum()
         if n_numbers == n_values:

@@ -110,6 +110,7 @@ def _lines(path: Path, encoding: str) -> Iterator[str]:
                 yield line
         except UnicodeDecodeError as error:
             # The decoder fails on a whole buffer: count the lines before the byte.
+            # n_lines were yielded: the buffer begins in the line after them.
             number = n_lines + 1 + error.object.count(b"\n", 0, error.start)
             before, after = error.object[: error.start], error.object[error.start :]
             part = before.split(b"\n")[-1][-20:] + after.split(b"\n")[0][:20]

@@ -121,6 +121,8 @@ def _describe_combinations(path: Path, values: pandas.DataFrame, units: Any) -> 
     spelling, n_groups = f"{path}:COLUMN", len(values.drop_duplicates())
     combinations = f"{n_groups} combinations of {listed(values)}"
     unit, n_units = units.unit, len(units.ids)
+    # More than half as many groups as units: rather columns of other things than
+    # groups. Where units are few that shows nothing.
     if 2 * n_groups > n_units > 2 * values.shape[1]:
         raise FileError(
             f"{path}: the {n_units} {unit}s would have {combinations} for groups, "

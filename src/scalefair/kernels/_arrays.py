@@ -102,6 +102,7 @@ def row_chunks(table: RowTable, n_rows: int, n_partial: int) -> IntArray:
     same for any number of them.
     """
     indptr, _, data = table
+    # Of CSR rows that are a part of a larger matrix, pointers need not begin at 0.
     n_entries = data.size if data.ndim == 2 else int(indptr[-1] - indptr[0])
     memory_limit = MAX_PARTIAL_BYTES // (8 * n_partial)
     # To clear and add the partial sums should cost less than to read the entries.

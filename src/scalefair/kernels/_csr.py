@@ -62,6 +62,8 @@ def csr_matmat(
         _scale_rows(X, row_scale, workspace)
         V = read_only(workspace)
     if X.shape[1] == 1:
+        # A kernel of its own for one column: it keeps the sum of a row in a register,
+        # where the other one would read and write `out` for every four entries.
         vectors = V.reshape(-1), X.reshape(-1), out.reshape(-1)
         _matvec(*csr, *vectors, *scalars, row_scale)
     else:
@@ -342,6 +344,8 @@ def _normal_product(indptr, indices, data, bounds, shift, v, factors, out, sums)
         total = 0.0
         for i in range(bounds[c], bounds[c + 1]):
             p, end = indptr[i], indptr[i + 1]
+            # 4 flops an entry: the row is read for its product with v, and again from
+            # the cache.
             # y = a_i^T v - shift, in four sums that do not wait for each other.
             y0, y1, y2, y3 = -shift, 0.0, 0.0, 0.0
             while p + 3 < end:
@@ -418,6 +422,7 @@ def sparse_gram(
     any number of threads.
     """
     for c in numba.prange(out.shape[0]):
+        # The cost of all rows is 2 flops for each pair of entries in a row of X.
         row = out[c]
         # Row c of X^T X is the sum of x_ic times row i over the entries (i, c) of
         # column c.

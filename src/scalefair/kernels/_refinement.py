@@ -312,6 +312,8 @@ def indicator_sweep(
     indptr, indices, data, stride = graph
     inner, volumes, counts = totals
     k = len(volumes)
+    # Shapes (k,). With these three numbers the penalty of a cluster follows without its
+    # counts, for any change by one node.
     # Of each cluster: size, |counts|^2 and counts . shares.
     sizes, squares = counts.sum(axis=1), (counts**2).sum(axis=1)
     products = (counts * shares).sum(axis=1)
@@ -340,6 +342,7 @@ def indicator_sweep(
                 links[labels[indices[e]]] += data[e * stride]
         node = degrees[i], loop, kinds[i], shares[kinds[i]]
         # Step 2: the cluster b for which the terms of a and b decrease most.
+        # The part of a is the same for all b.
         leave = _totals_after(sums, a, -1, node, links)
         leave_change = _term(leave, penalty_weight) - terms[a]
         best_change, best = -min_gain, a

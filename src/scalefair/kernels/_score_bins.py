@@ -156,6 +156,7 @@ def _workspace(
     n_chunks = chunks.shape[0] - 1
     # Zeros from here: in kernels, assignments to slices are compiled slowly.
     gradients = np.zeros((n_chunks, n_codes, n_columns))
+    # The last axis of moments: 1, h and h^2; the last two of sums: power of h, feature.
     moments = np.zeros((n_chunks, n_codes, n_bins, 3))
     sums = np.zeros((n_chunks, n_codes, n_bins, n_powers, n_columns))
     return chunks, (gradients, moments, sums)
@@ -186,6 +187,7 @@ def _add_from_top(values: Float64Array) -> None:
 
 
 def _dense_score(indptr, indices, data, i, beta):
+    # `beta` is (n + 1,), with the intercept at the end.
     # h = x_i @ beta[:-1] + beta[-1]
     n = data.shape[1]
     h = beta[n]
@@ -220,6 +222,7 @@ def _dense_add(indptr, indices, data, i, weight, out):
 
 
 def _dense_add_weights(indptr, indices, data, i, weights, out):
+    # `out` is (n + 1, q), the last row that of the intercept.
     # out += (x_i, 1) weights^T
     n = data.shape[1]
     for j in range(n):

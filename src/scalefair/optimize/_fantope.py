@@ -356,6 +356,8 @@ class CentralPath:
         slack_residual = self.t - self.values() - self.slacks
         trace_residual = self.k - float(np.trace(self.W))
         # 2. The reduced system for the weights, tau and t.
+        #    With dZ = E_W - dW and dY = E_V - dV, scaled, the dual equation has only dW
+        #    and the changes of the weights and tau.
         H = H - second.dual_back(E_V) + first.dual_back(E_W)
         H = self.X.T @ H @ self.X
         h = self.T.reshape(G + 1, -1) @ (H / self.divisor).ravel()

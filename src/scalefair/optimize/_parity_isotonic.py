@@ -205,6 +205,7 @@ class _Chains:
         # 1. Number the cuts: one before each chain, one after the last of equal scores.
         # `cut_below` of a sample counts the distinct scores and the starts before it.
         self.order = np.lexsort((-scores, codes))
+        # From here on samples are in this order: chain after chain, scores falling.
         scores, codes = scores[self.order], codes[self.order]
         is_first = np.append(True, codes[1:] != codes[:-1])
         is_last_tie = np.append(is_first[1:] | (scores[1:] < scores[:-1]), True)
@@ -234,6 +235,8 @@ class _Chains:
 
         # 4. Shares P_k above the cuts and levels A_k, (n_conditions, n_cuts). In each
         # chain both rise from 0 to 1, which rounding must not change.
+        # Sums above each cut over all chains; less that at the start of the chain;
+        # divided by that at its end.
         shares = np.cumsum([sum_ties(weights * rows) for rows in is_compared], axis=1)
         shares -= shares[:, self.starts][:, self.chain_of]
         shares /= shares[:, self.ends][:, self.chain_of]
@@ -348,6 +351,8 @@ class _Chains:
         steps = np.arange(n_steps)
         cuts = np.empty((n_steps, self.starts.size), np.int64)
         for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            # Step t ends at position (t + 1) / STEPS_PER_BLOCK: at equal parts of a
+            # block.
             step_ends = (steps + 1) / STEPS_PER_BLOCK
             chain_positions = positions[start + 1 : end + 1]
             cuts[:, k] = start + np.searchsorted(chain_positions, step_ends, "right")

@@ -200,9 +200,8 @@ class BundleSolver:
         values, d = model.values(point), point.x - model.centre.x
         size = np.abs(point.plus) + np.abs(model.centre.minus)
         new = values - model.bounds(d) > 4 * EPS * size
-        # 2. The tangent at the centre plus a step of length |d| is at most the value at
-        #    the point plus |row| |d| and the prox.
-        # A constraint whose tangent stays negative within the step cannot bind yet.
+        # 2. A constraint whose tangent stays negative within the step cannot bind yet:
+        #    there it is at most the value at the point plus |row| |d| and the prox.
         rows = point.plus_jacobian - model.minus_jacobian
         increase = np.linalg.norm(d) * np.linalg.norm(rows, axis=1)
         increase += self.mu / 2 * self.metric.square(d)
@@ -396,9 +395,9 @@ class CutModel:
     def _newton_target(self, weights: Array) -> tuple[Array, float]:
         """Maximiser of the dual's second-order model, and the increase it predicts."""
         # The dual is  b l - |G^T l|^2 / (2 mu sigma),  with sigma linear in l. Its
-        # second term is a square over a linear function, which is convex: minus the
-        # Hessian is positive semidefinite, so that the model has a maximum over the
-        # simplex.
+        # second term is a square over a linear function, which is convex: `hessian`,
+        # minus the second derivatives of the dual, is positive semidefinite, and the
+        # model has a maximum over the simplex.
         mu, sigma = self.mu, self._sigma(weights)
         constrained = (self.owners > 0).astype(np.float64)
         product = self.gram @ weights / (mu * sigma)  # - G e, e the current step
