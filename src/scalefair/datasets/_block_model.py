@@ -101,6 +101,7 @@ def make_fair_sbm(
     check_count("n_nodes", n_nodes, n_clusters * n_groups, reason)
     rng = random_generator(random_state)
     # 1. Clusters and groups: a block is a cluster's part of a group.
+    #    Block number b = cluster * n_groups + group.
     sizes = _block_sizes(n_nodes, n_clusters, n_groups)
     block_of = rng.permutation(np.repeat(np.arange(sizes.size), sizes.ravel()))
     cluster_of, group_of = np.divmod(block_of, n_groups)
@@ -112,6 +113,8 @@ def make_fair_sbm(
             f"got {cohesion!r}."
         )
     # 2. Edges of each kind of pairs, of probabilities a, b, c and d.
+    #    A kind has a class that both nodes share, and labels in which they differ: the
+    #    same block (a), the same group (b), the same cluster (c), or any nodes (d).
     chosen = _edge_probabilities(sizes, factors, probabilities, average_degree)
     kinds = [
         _PairKind(block_of),
@@ -119,6 +122,7 @@ def make_fair_sbm(
         _PairKind(cluster_of, group_of),
         _PairKind(np.zeros_like(block_of), cluster_of, group_of),
     ]
+    # An edge {i, j} is the key i * n_nodes + j with i < j: one number of 64 bits.
     n_pairs = _count_pairs(sizes, np.ones(n_clusters, np.int64))
     samples = zip(kinds, n_pairs, chosen.tolist(), strict=True)
     keys = np.concatenate([kind.sample(n, p, rng) for kind, n, p in samples])
@@ -172,6 +176,7 @@ def _graph(keys: Ints, n_nodes: int) -> sparse.csr_array:
 
 def _block_sizes(n_nodes: int, n_clusters: int, n_groups: int) -> Ints:
     """Nodes of each cluster in each group, shape (n_clusters, n_groups)."""
+    # Every block has n_each nodes; n_extra blocks have one more.
     n_each, n_extra = divmod(n_nodes, n_clusters * n_groups)
     sizes = np.full((n_clusters, n_groups), n_each)
     # Along diagonals, so that sizes of clusters and of groups, too, differ by at most
@@ -189,6 +194,8 @@ def _count_pairs(sizes: Ints, share: NDArray[Any]) -> list[Any]:
         """Unordered pairs in sets of these sizes."""
         return sizes * (sizes - 1) // 2
 
+    # Of each cluster, (k,): pairs in the same block, and pairs in the cluster at all.
+    # Of the graph: pairs in a group but not in a cluster, and what is left of all.
     block = within(sizes).sum(axis=1)
     cluster = within(sizes.sum(axis=1))
     same_group = within(sizes.sum(axis=0)).sum() - block.sum()
@@ -203,6 +210,9 @@ class _PairKind:
         self.n_nodes = class_of.size
         self._different = different
         # Ordered pairs are numbered class by class: n**2 for a class of n nodes.
+        # `_members` lists the nodes class by class; class c starts at _offsets[c] in
+        # it, and its ordered pairs, with the pairs of a node and itself, end at number
+        # _ends[c].
         self._members = np.argsort(class_of, kind="stable")
         self._sizes = np.bincount(class_of)
         self._offsets = np.cumsum(self._sizes) - self._sizes
@@ -219,6 +229,7 @@ class _PairKind:
             return self._draw_distinct(n_pairs, rng.binomial(n_pairs, probability), rng)
         edges = [np.empty(0, dtype=np.int64)]
         for part in _chunks(self.n_ordered):
+            # All pairs of the class, numbered: one uniform number for each with i < j.
             i, j = self.decode(np.arange(part.start, part.stop))
             is_ordered = i < j  # each pair occurs in both orders
             keys = self._keys(i[is_ordered], j[is_ordered])
@@ -227,6 +238,8 @@ class _PairKind:
 
     def decode(self, numbers: Ints) -> tuple[Ints, Ints]:
         """Return the two nodes of each numbered pair (the same node twice occurs)."""
+        # The number within its class, divided by the size of the class, gives two
+        # positions.
         which = np.searchsorted(self._ends, numbers, side="right")
         size, offset = self._sizes[which], self._offsets[which]
         first, second = np.divmod(numbers - (self._ends[which] - size**2), size)
@@ -247,7 +260,11 @@ class _PairKind:
         while keys.size < count:
             # A draw is a certain pair with probability 2 / n_ordered: so many draws
             # meet the missing share of the pairs, with a margin of a hundredth.
+            # With q = 2 / n_ordered, a pair is in none of m draws with probability
+            # about exp(-q m): the share s is met by m = -log(1 - s) / q. A share of 1
+            # would take infinitely many: one round aims at 0.9 at most.
             share = min((count - keys.size) / (n_pairs - keys.size), 0.9)
+            # And 16 more, so that every round makes some.
             n_draws = int(1.01 * self.n_ordered / 2 * -math.log1p(-share)) + 16
             blocks = [keys]
             for part in _chunks(n_draws):
@@ -283,6 +300,7 @@ def _edge_probabilities(
                 f"the largest and d the smallest, got {weights.tolist()}."
             )
     elif average_degree is None:
+        # The dense model: probabilities that fall slowly with n.
         weights = np.array([1.0, 0.7, 0.4, 0.1]) * (math.log(n_nodes) / n_nodes) ** 0.1
     else:
         # Shares of a node's degree that go to the partners of each kind. 0.97 keeps
@@ -307,6 +325,8 @@ def _edge_probabilities(
         raise ValueError(
             f"average_degree must be a positive number, got {average_degree!r}."
         )
+    # The expected degree is twice the expected number of edges over the nodes. It is
+    # linear in the weights, so that one factor reaches it.
     n_pairs = np.array(_count_pairs(sizes, factors))
     per_unit = 2.0 * float(weights @ n_pairs) / n_nodes
     scaled = weights * (average_degree / per_unit)

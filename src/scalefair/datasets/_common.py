@@ -49,12 +49,14 @@ def check_shares(group_probabilities: Sequence[float]) -> Floats:
             "group_probabilities must be positive numbers of sum 1, got "
             f"{group_probabilities!r}."
         )
+    # NumPy's choice refuses sums that differ from 1 by more than rounding.
     shares = shares / shares.sum()
     return shares
 
 
 def draw_groups(n_samples: int, shares: Floats, rng: np.random.Generator) -> Ints:
     """Draw groups with these probabilities; none is empty."""
+    # The first rows have one of each group before all are shuffled.
     groups = rng.choice(shares.size, size=n_samples, p=shares).astype(np.int64)
     groups[: shares.size] = np.arange(shares.size)
     return rng.permutation(groups)
@@ -79,8 +81,10 @@ def fill_sections(**added: str) -> Callable[[Function], Function]:
 
     def fill(function: Function) -> Function:
         if function.__doc__ is not None:  # python -OO has none
+            # Sections begin with a title, underlined, after an empty line.
             doc = inspect.cleandoc(function.__doc__)
             summary, *sections = re.split(r"\n\n(?=[A-Z][A-Za-z ]+\n-{4,}\n)", doc)
+            # Titles to sections; texts are added to a section, or begin it.
             parts = {"Parameters": "Parameters\n----------"}
             parts |= {section.split("\n")[0]: section for section in sections}
             parts |= {name: parts.get(name, "") + text for name, text in added.items()}

@@ -106,6 +106,7 @@ def fetch_diabetes(files: Files, *, sensitive: str = "race") -> Bunch:
     # diagnoses by their chapter.
     attributes = []
     for name, codes in _CODES.items():
+        # From each code of the file to what it means; rare codes are "other".
         meanings = {
             code: meaning for meaning in codes for code in codes[meaning].split()
         }
@@ -117,7 +118,8 @@ def fetch_diabetes(files: Files, *, sensitive: str = "race") -> Bunch:
     chapters = np.array([_chapter(code) for code in table.text("diag_1")])
     table.check("diag_1", chapters != "", "hold ICD-9 codes")
     attributes.append(("diag_1", chapters, [*_CHAPTERS, "other", "unknown"]))
-    # 3. A column per category: rows that differ in one attribute are at distance 1.
+    # 3. A column per category: rows that differ in one attribute are at distance 1,
+    #    as they differ in two indicators, by 1 / sqrt(2) each.
     for attribute, values, categories in attributes:
         for category in categories:
             columns[f"{attribute}={category}"] = (values == category) / np.sqrt(2.0)
@@ -139,6 +141,7 @@ def _chapter(code: str) -> str:
     if code[:1] in ("V", "E"):  # supplementary and external causes
         return "other"
     try:
+        # Digits behind the point are subdivisions of the same disease.
         number = int(float(code))
     except ValueError:
         return ""

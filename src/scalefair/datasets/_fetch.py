@@ -89,11 +89,14 @@ def fetcher(folder: str) -> Callable[[Callable[..., Bunch]], Callable[..., Bunch
             data.licence = source.licence
             return data
 
+        # `read` is called with options only: the signature that users see is put
+        # together from those of both functions.
         # The options of `read`, without the files, and the parameters of all fetchers.
         _, *options = inspect.signature(read).parameters.values()
         *shared, _ = inspect.signature(fetch).parameters.values()
         signature = inspect.Signature([*options, *shared], return_annotation=Bunch)
         functools.update_wrapper(fetch, read)
+        # `help` and the documentation show this instead of **options.
         vars(fetch)["__signature__"] = signature
         return fill_sections(
             Parameters=_PARAMETERS,
@@ -116,14 +119,17 @@ class Files:
 
     def path(self, name: str) -> Path:
         """Return where a file is (text also as ``.gz``), downloading it if allowed."""
+        # Files are found by their published names in a folder for each data set.
         key, url = f"{self.source.folder}/{name}", self.source.url(name)
         folder = data_folder(self.data_home)
+        # 1. The file itself, or packed.
         plain = folder / key
         if plain.is_file():
             return plain
         compressed = plain.with_name(f"{name}.gz")
         if plain.suffix not in {".npz", ".zip"} and compressed.is_file():
             return compressed
+        # 2. It is missing: download it if that is allowed.
         if not self.download:
             raise FileNotFoundError(
                 f"{key} is not in the data folder {folder}, and "
@@ -164,6 +170,8 @@ class Table:
         header: int = 1,
         names: str = "",
     ) -> None:
+        """Read all cells as strings; columns are parsed when they are taken."""
+        # Line of the file that holds the first row, for messages.
         self._path, self._first_line = path, header + 1
         frame = pandas.read_csv(
             content,
@@ -174,6 +182,7 @@ class Table:
             keep_default_na=False,
             skip_blank_lines=False,
         )
+        # The frame begins with the header, if there is one.
         columns = names.split()
         if header:
             columns, frame = frame.iloc[0].tolist(), frame.iloc[1:]
@@ -186,6 +195,7 @@ class Table:
         self._frame = frame.set_axis(columns, axis=1)
 
     def _column(self, name: str) -> Any:
+        """Return a column of strings; columns of the same name must be equal."""
         self._check(name in self._frame, f"its header must name a column {name}")
         columns = self._frame.loc[:, [name]]
         is_same = columns.eq(columns.iloc[:, 0], axis=0).all(axis=1)
@@ -206,6 +216,8 @@ class Table:
     def numbers(self, name: str, *, empty: float = np.nan) -> Floats:
         """Return a column of finite numbers; missing ones are `empty`."""
         column = self._column(name)
+        # What is no number becomes NaN, which the check refuses; empty cells are
+        # allowed if `empty` is finite.
         parsed = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64)
         values: Floats = np.where(column == "", empty, parsed)
         self.check(name, np.isfinite(values), "hold finite numbers")
@@ -214,6 +226,7 @@ class Table:
     def integers(self, name: str) -> Ints:
         """Return a column of integers."""
         values = self.numbers(name)
+        # Up to 2^53 every integer is a float64.
         is_integer = (values == np.rint(values)) & (np.abs(values) < 2**53)
         self.check(name, is_integer, "hold integers")
         return values.astype(np.int64)
@@ -229,6 +242,7 @@ class Table:
         column = self._column(name)
         parsed = pandas.to_datetime(column, format="ISO8601", errors="coerce")
         values: NDArray[np.datetime64] = parsed.to_numpy(dtype="datetime64[s]")
+        # NaT stands for an empty cell; elsewhere it is a date that cannot be parsed.
         is_valid = (column == "").to_numpy() | ~np.isnat(values)
         self.check(name, is_valid, "hold dates")
         return values
@@ -249,6 +263,7 @@ class Table:
     def _check(self, is_valid: Any, rule: str) -> None:
         """Raise FileError, with the first line that is not valid, unless all are."""
         if not np.all(is_valid):
+            # A test of each row, so that the first row that fails has a line.
             if np.ndim(is_valid):
                 rule += f" in line {np.argmin(is_valid) + self._first_line}"
             raise FileError(
@@ -267,6 +282,7 @@ def data_folder(data_home: Home) -> Path:
 
 
 def _import_pooch(purpose: str) -> Any:
+    """Return pooch, or say what it is needed for."""
     try:
         import pooch
     except ImportError as error:

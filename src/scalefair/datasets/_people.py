@@ -64,6 +64,7 @@ def fetch_bank_marketing(
           "younger than 65"
         - target : ndarray of int, shape (45211,), 1 if the client subscribed
     """
+    # The first column, the age, only makes the groups.
     table = files.table("bank.csv", header=0, names=_BANK_COLUMNS)
     names = _BANK_COLUMNS.split()[1 : None if keep_outcome else -1]
     columns = {name: table.integers(name).astype(np.float64) for name in names}
@@ -126,6 +127,7 @@ def fetch_bank_additional(files: Files, *, preprocess: bool = True) -> Bunch:
     if preprocess:
         columns = {name: standardise(x) for name, x in columns.items()}
     for name, categories in _CALL_CATEGORIES.items():
+        # The indicators of a column sum to 1: one of them follows from the others.
         _, *indicators = table.indicators(name, categories.split()).items()
         columns |= dict(indicators)
     groups = np.where((age >= 25) & (age <= 60), "25-60", "other")
@@ -175,6 +177,7 @@ def fetch_credit_default(
         if preprocess and n_groups == 2:
             block = standardise(block, ddof=1)
         elif preprocess:
+            # One standard deviation for all entries of a block, which is not centred.
             block = block / (block.std(ddof=1) or 1.0)
         columns |= dict(zip(names, block.T, strict=True))
     # Groups by education, 3 being high school. For four and six groups also by sex; of
@@ -313,6 +316,7 @@ def fetch_compas(
         columns["sex=Male"] = sexes["sex=Male"]
         origin, year = np.datetime64("2013-01-01", "s"), 365.25 * 86400
         for name in _DATES.split():
+            # NaT becomes NaN, and such rows are left out below.
             seconds = (table.dates(name) - origin) / np.timedelta64(1, "s")
             columns[name] = seconds / year
     # 2. Rows with all dates.
@@ -482,6 +486,7 @@ def fetch_deezer_europe(files: Files) -> Bunch:
     edges = files.table("deezer_gendered_edges.csv")
     gender = users.integers("target")
     # The ids are 0 to n - 1, but perhaps not in order.
+    # rows[i] is the line of user i.
     rows = _positions(users.integers("id"), np.arange(gender.size))
     return Bunch(
         graph=symmetric_graph(
@@ -542,6 +547,7 @@ def symmetric_graph(
                 f"numbered 0 to {n_nodes - 1}."
             )
     # Each edge in both directions.
+    # Loops are left out; 0 and 1 are the only entries.
     is_no_loop = source != target
     index_type = sparse.get_index_dtype(maxval=max(n_nodes, 2 * source.size))
     ends = [nodes[is_no_loop].astype(index_type) for nodes in (source, target)]

@@ -119,6 +119,7 @@ def _sparse_rows(
     """Return normal rows, shifted by the mean of their group, stored entries only."""
     n_features = means.shape[1]
     # 1. Stored entries, a batch of rows at a time.
+    #    Time and memory are O(stored entries): cells are never visited one by one.
     lengths, columns = [], []
     for rows in gen_batches(groups.size, _BATCH_SIZE):
         n_rows = rows.stop - rows.start
@@ -133,6 +134,7 @@ def _sparse_rows(
     # 2. Their values.
     values = rng.standard_normal(indices.size)
     for rows in gen_batches(groups.size, _BATCH_SIZE):
+        # The group of each stored entry, from that of its row.
         members = np.repeat(groups[rows], np.diff(indptr[rows.start : rows.stop + 1]))
         entries = slice(indptr[rows.start], indptr[rows.stop])
         values[entries] += means[members, indices[entries]]
@@ -148,6 +150,7 @@ def _draw_cells(n_cells: int, density: float, rng: np.random.Generator) -> Ints:
     size = int(expected + 6 * np.sqrt(expected)) + 16
     cells = np.empty(0, np.int64)
     last = -1
+    # Invariant: `cells` are the cells drawn up to `last`, in order.
     while last < n_cells:
         steps = np.ceil(rng.standard_exponential(size) / rate)
         # A step of zero would repeat a cell; steps past the end may overflow.
@@ -232,6 +235,7 @@ def make_group_gaussians(
     basis, _ = np.linalg.qr(rng.standard_normal((n, n)))
     deviations = np.exp(-np.arange(n) / decay)
     for root in roots:
+        # Columns of norm about 1, so that `tilt` is the norm of the noise per axis.
         noise = rng.standard_normal((n, n)) / np.sqrt(n)
         axes, _ = np.linalg.qr(basis + tilt * noise)
         factors = np.exp(spread * rng.standard_normal(n))
@@ -242,6 +246,7 @@ def make_group_gaussians(
     for rows in gen_batches(n_samples, _BATCH_SIZE):
         for g, root in enumerate(roots):
             members = rows.start + np.flatnonzero(groups[rows] == g)
+            # A row z of standard normals becomes z R_g: its covariance is R_g^T R_g.
             X[members] = X[members] @ root
     return Bunch(
         data=X,
@@ -373,6 +378,7 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     angle = rng.uniform(-np.pi / 2, np.pi / 2, size=n_samples)
     radius = np.sqrt(rng.random(n_samples))  # uniform over the area
     # Ellipses of half axes 4 and 0.5: their halves are 2 apart, the ellipses 1.
+    # Right halves have x > 0; left ones are mirrored below by the sign 2 right - 1.
     x = 4.0 * radius * np.cos(angle) + 2.0 / 2
     y = 0.5 * radius * np.sin(angle)
     centre = 0.5 + 1.0 / 2
@@ -486,6 +492,7 @@ def _draw_topics(
     for g in range(n_groups):
         frequencies = base * np.exp(rng.standard_normal(n_topics))
         frequencies /= frequencies.sum()
+        # Both topics are drawn from the same frequencies: they may be equal.
         members = groups == g
         topics[members] = rng.choice(n_topics, (members.sum(), 2), p=frequencies)
     return topics
@@ -518,6 +525,7 @@ def _draw_lengths(
 
     # Lengths relative to their mean are log-normal: deviation 0.5 of the logarithm.
     n = topics.shape[0]
+    # exp(s z) has the mean exp(s^2 / 2), which is divided out.
     relative = np.exp(0.5 * rng.standard_normal(n) - 0.5**2 / 2)
     # Words repeat, so that lengths have to be larger than `n_distinct`: fit their mean
     # to a sample of documents by fixed-point iteration, up to a hundredth.
@@ -526,6 +534,7 @@ def _draw_lengths(
     for _ in range(8):
         lengths = round_up(mean * relative[pilot])
         counts = _draw_counts(lengths, topics[pilot], distributions, rng)
+        # Distinct words that are wanted in the pilot, by those that were drawn.
         ratio = n_distinct * pilot.size / counts.nnz
         if abs(ratio - 1) < 1e-2:
             break
@@ -541,14 +550,19 @@ def _draw_counts(
     # Of the words 0.5 are from the common distribution, 0.35 from the main topic and
     # 0.15 from the second one.
     choice = rng.random(rows.size)
+    # Number of the distribution that each word comes from, (n_words,): a topic, or the
+    # last row for the common one.
     source = topics[rows, (choice > 0.5 + 0.5 * 0.7) * 1]
     source[choice < 0.5] = distributions.shape[0] - 1
     # Draw the words of one distribution after the other, by inverse transform sampling.
     order = np.argsort(source, kind="stable")
     ends = np.cumsum(np.bincount(source, minlength=distributions.shape[0]))
+    # `order` lists the words by their distribution; those of one are one slice of it.
     columns = np.empty(rows.size, np.int32)
     start = 0
     for cumulative, end in zip(distributions, ends, strict=True):
+        # The word is the first one whose cumulative probability exceeds a uniform
+        # number.
         uniform = rng.random(end - start)
         columns[order[start:end]] = np.searchsorted(cumulative, uniform, side="right")
         start = end

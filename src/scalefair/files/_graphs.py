@@ -184,7 +184,8 @@ def read_new_nodes(
         raise FileError(
             f"{path}: is text of {len(table.names)} columns, not {formats}."
         )
-    # 1. Which nodes of the list are new, and which are those of the graph.
+    # 1. Which nodes of the list are new, and which are those of the graph. Ids are
+    #    compared as strings: those of one side may all be integers.
     verbatim = ids.dtype.kind not in "iu"
     graph = _read_edges(table, options, verbatim)
     positions = pandas.Index(ids.astype(np.str_)).get_indexer(graph.ids.astype(np.str_))
@@ -195,6 +196,9 @@ def read_new_nodes(
             "of the fit; needed are edges between both. Check the ids."
         )
     # 2. Columns of the file's nodes become columns of the graph's nodes.
+    # The selection S has a 1 where node i of the file is node positions[i] of the
+    # graph: W[new] S has the weights of new nodes, in rows, to the graph's nodes, in
+    # columns.
     shape = positions.size, n_nodes
     selection = sparse.csr_array((np.ones(old.size), (old, positions[old])), shape)
     matrix = sparse.csr_array(graph.matrix[new] @ selection)
@@ -248,7 +252,8 @@ def are_times(values: pandas.Series) -> bool:
     """Return whether a third column looks like times: by its name or its numbers."""
     numbers = pandas.to_numeric(values, errors="coerce").dropna()
     is_whole = numbers.size > 0 and not (numbers % 1).any()
-    # Seconds since 1970: 1e8 is March 1973. Most weights are smaller.
+    # Seconds since 1970: 1e8 is March 1973. Most weights are smaller; by the median a
+    # few large ones do no harm.
     is_late = is_whole and bool(numbers.median() > 1e8)
     return str(values.name).lower() in _TIME_NAMES or is_late
 
@@ -279,10 +284,13 @@ def _adjacency(
                 f"to leave such a column out{remedy}."
             )
     # 2. The number of an edge, which does not depend on its direction, and its weight.
+    # Edge {i, j}, i <= j, has the number i n + j. `codes` number the distinct edges in
+    # the order of the list; `edges` are their numbers i n + j.
     codes, edges = pandas.factorize(np.sort(pairs, axis=1) @ [n_nodes, 1])
     by_edge = pandas.Series(weights).groupby(codes)
     first_weights = by_edge.transform("first").to_numpy()
     # Both directions may be printed with different rounding.
+    # Each weight against the first one of its edge.
     difference = np.abs(weights - first_weights)
     conflicts = np.flatnonzero(difference > 1e-8 * first_weights)
     if conflicts.size and options.directed == "error":
@@ -299,6 +307,7 @@ def _adjacency(
     merge = "first" if options.directed == "error" else options.directed
     entries, positions = by_edge.agg(merge), np.divmod(edges, n_nodes)
     matrix = sparse.csr_array((entries, positions), shape=(n_nodes, n_nodes))
+    # Positions are (i, j) with i <= j, the upper triangle: add the lower one.
     matrix = add_directions(matrix)
     matrix.eliminate_zeros()
     return matrix

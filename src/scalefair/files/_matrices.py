@@ -37,6 +37,7 @@ COPY_BYTES = 2**20
 
 def file_format(path: Path) -> str:
     """Return "npy", "npz", "mtx", "parquet" or "text", by the first bytes."""
+    # 1. Zip archives: an npz file holds arrays; others, as spreadsheets, are refused.
     with reading(path, "a file"), open_bytes(path) as file:
         start = file.read(14)
         if start.startswith(b"PK\x03\x04") and zipfile.is_zipfile(file):
@@ -47,6 +48,8 @@ def file_format(path: Path) -> str:
                     f"{path}: is a zip archive of other files ({listed(names)}):"
                     " unpack it, or save a spreadsheet as csv."
                 )
+    # 2. The other formats by their first bytes; the name only decides where these say
+    #    nothing.
     for magic, name in _FORMATS.items():
         if start.startswith(magic):
             return name
@@ -65,6 +68,7 @@ def read_sparse(path: Path, entry: str = "weight") -> sparse.csr_array:
     """Read a matrix of ``scipy.sparse.save_npz``; `entry` names its numbers."""
     content = "a sparse matrix saved by scipy.sparse.save_npz"
     # NumPy does not close a damaged file that it opens itself.
+    # 1. Sizes by the headers alone: a damaged archive may claim any size.
     with reading(path, content), open_bytes(path) as file:
         with zipfile.ZipFile(file) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -72,6 +76,7 @@ def read_sparse(path: Path, entry: str = "weight") -> sparse.csr_array:
             shape = read_member(archive, "shape")
         # The row pointers of the matrix and of a copy have 64 bits each.
         require_memory(n_bytes + 16 * int(shape.max()), str(path), _LESS_MEMORY)
+        # 2. The matrix itself.
         file.seek(0)
         matrix = sparse.load_npz(file)
         if hasattr(matrix, "check_format"):
@@ -84,6 +89,7 @@ def read_dense(path: Path) -> NDArray[Any]:
     """Read an array of ``numpy.save``, of any type but objects."""
     content = "an array of numbers or strings saved by numpy.save"
     with reading(path, content), open(path, "rb") as file:
+        # The array in memory is as large as the file.
         require_memory(path.stat().st_size, str(path), _LESS_MEMORY)
         checked_header(file)  # NumPy would read a part of a truncated file
         file.seek(0)
@@ -124,12 +130,14 @@ def read_matrix_market(path: Path) -> sparse.csr_array:
 
 def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
     """Return a csr_array of finite real numbers; `entry` names them in messages."""
+    # 1. Two dimensions, and real numbers: booleans, integers or floats.
     if loaded.ndim != 2 or 0 in loaded.shape:
         raise FileError(f"{path}: expected a matrix, found shape {loaded.shape}.")
     if loaded.dtype.kind not in "buif":
         raise FileError(
             f"{path}: {entry}s must be real numbers, found dtype {loaded.dtype}."
         )
+    # 2. Rows of floats without NaN, infinity and stored zeros.
     # Compiled code takes rows of floats; entries that are zero are none.
     matrix = sparse.csr_array(loaded)
     if matrix.dtype not in (np.float32, np.float64):
@@ -155,6 +163,7 @@ def read_svmlight(
     bad = np.flatnonzero(~np.isfinite(y))
     if bad.size:
         raise FileError(f"{path}: the label of row {bad[0]} (from 0) is not finite.")
+    # Indices in the text count from 0 or from 1; columns of X from 0.
     zero_based = counts_from_zero(path, int(X.indices.min()), zero_based)
     start = 0 if zero_based else 1
     shape = X.shape[0], X.shape[1] - start
@@ -169,6 +178,8 @@ def parse_svmlight(
     from sklearn.datasets import load_svmlight_file
 
     try:
+        # Indices as they are in the text: whether 0 occurs is known only after all
+        # blocks.
         X, labels = load_svmlight_file(io.BytesIO(text), zero_based=True)
     except (ValueError, OverflowError):
         # The first line that cannot be parsed by itself, and the reason.
@@ -216,6 +227,7 @@ def read_header(file: IO[bytes]) -> Header:
         raise ValueError(f"version {major}.{minor} of the format, for records")
     read = getattr(np.lib.format, f"read_array_header_{major}_0")
     shape, fortran_order, dtype = read(file)
+    # The numbers follow the header: the reader has stopped at the first one.
     header = Header(shape, fortran_order, dtype, file.tell())
     # NumPy does not check the shape; a length of -1 would mean any.
     if any(length < 0 for length in shape) or header.stop >= 2**63:
@@ -247,12 +259,15 @@ def read_rows(
         step = length if is_same else max(1, COPY_BYTES // (n * stored.itemsize))
         for first in range(0, length, step):
             part = rows[first : first + step]
+            # Numbers of the right type are read to their place, without a copy.
             buffer = part if is_same else np.empty(part.shape, stored)
             fill(file, buffer)
             if not is_same:
                 part[...] = buffer
         return rows
     # 2. Columns: tiles of this shape are transposed while they are in the cache (2 MB).
+    # Column j of the file holds its m numbers one after the other: a tile takes a piece
+    # of 8192 numbers from each of 32 columns, one seek each.
     tile_rows, tile_columns = 2**13, 2**5
     corners = product(range(0, length, tile_rows), range(0, n, tile_columns))
     for first, column in corners:
@@ -267,6 +282,7 @@ def read_rows(
 
 def fill(file: Any, values: NDArray[Any]) -> None:
     """Read all numbers of a contiguous array; EOFError if the file has fewer."""
+    # `readinto` may return fewer bytes than asked for, as from a compressed member.
     view = values.reshape(-1).view(np.uint8).data if values.nbytes else b""
     n_read = 0
     while n_read < len(view):
@@ -281,6 +297,8 @@ def member_header(archive: zipfile.ZipFile, name: str) -> Header:
     member = archive.getinfo(f"{name}.npy")
     with archive.open(member) as file:
         header = read_header(file)
+    # The header says how many numbers follow; the archive says how many bytes there
+    # are.
     if header.stop != member.file_size and not header.dtype.hasobject:
         raise ValueError(
             f"{name} is of {member.file_size} bytes, but says {header.stop}"

@@ -171,6 +171,8 @@ class ParquetReader(RowReader):
         self._source = SourceFile(path, "a parquet file")
         with self._opened() as file:
             schema, metadata = file.schema_arrow, file.metadata
+            # pandas stores the index of a frame as a column, and names it in the
+            # metadata.
             index = (schema.pandas_metadata or {}).get("index_columns", ())
             types = {f.name: f.type for f in schema if f.name not in index}
         groups = range(metadata.num_row_groups)
@@ -188,6 +190,7 @@ class ParquetReader(RowReader):
         self.nnz = sum(sizes) * self.n_features
 
     def block(self, number: int) -> NDArray[Any]:
+        # The row group of a block is found without reading those before it.
         number = range(len(self))[number]
         with self._opened() as file:
             return next(self._read(file, number))
@@ -201,6 +204,8 @@ class ParquetReader(RowReader):
         import pyarrow
 
         start = first * self._step
+        # The row group that holds the first row; `_ends` are the row numbers behind
+        # groups.
         group = int(np.searchsorted(self._ends, start, side="right"))
         # Rows of the batch that are not read, or that are in a block already.
         n_used = start - int(self._ends[group - 1]) if group else start
@@ -212,6 +217,8 @@ class ParquetReader(RowReader):
         )
         batch = next(batches)
         # Batches are of any size: a block may need several, or a part of one.
+        # Invariants: `n_used` rows of the batch are done, `n_filled` rows of X are
+        # written.
         for length in self.lengths[first:]:
             X, n_filled = np.empty((length, self.n_features), self.dtype), 0
             while n_filled < length:
@@ -261,6 +268,7 @@ class ParquetReader(RowReader):
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
+        """Open pyarrow's reader of the file, and close the file with it."""
         with self._source.opened() as file:
             yield open_parquet(self._source.path, file)
 
@@ -318,6 +326,7 @@ class NpzReader(RowReader):
         return file.block(number_in_file, self.dtype)
 
     def blocks(self) -> Iterator[Any]:
+        # File after file, each from start to end: compressed ones are decoded once.
         for file in self._files:
             yield from file.blocks(self.dtype)
 
@@ -326,6 +335,7 @@ class _CsrFile:
     """Rows in one file, in blocks of `lengths` rows."""
 
     def __init__(self, path: AnyPath, max_bytes: int) -> None:
+        """Check headers and row pointers of a file, and cut its rows into blocks."""
         # 1. The headers of the arrays, which must fit each other.
         self.source = SourceFile(path, "a CSR matrix saved by scipy.sparse.save_npz")
         with self.source.opened() as file, zipfile.ZipFile(file) as archive:
@@ -354,11 +364,14 @@ class _CsrFile:
             if np.diff(pointers).max(initial=0) > max_row_entries:
                 raise ValueError("a row has more entries than there are columns")
         # 3. The blocks: their first rows, and first entries.
+        #    Block b has the rows from bounds[b] to bounds[b + 1], and the entries from
+        #    _entries[b] to _entries[b + 1].
         bounds = np.array(sparse_bounds(pointers, entry_bytes, max_bytes), np.int64)
         self.lengths, self._starts = np.diff(bounds), bounds[:-1]
         self._entries = pointers[bounds].astype(np.int64)
 
     def block(self, number: int, dtype: np.dtype) -> Any:
+        """Read one block; only compressed arrays are read from their start."""
         with self._open(random_access=True) as arrays:
             return self._read(number, arrays, dtype)
 
@@ -376,6 +389,8 @@ class _CsrFile:
         start, length = int(self._starts[number]), int(self.lengths[number])
         first, stop = self._entries[number : number + 2].tolist()
         # The first pointer was read as the last one of the block before.
+        # Pointers of the file count from its first entry, those of a block from its
+        # own.
         indptr = np.zeros(length + 1, np.int64)
         indptr[1:] = arrays["indptr"](start + 1, length)
         indptr[1:] -= first
@@ -434,6 +449,7 @@ def _read_numbers(
     file: Any, offset: int, dtype: np.dtype, start: int, count: int
 ) -> NDArray[Any]:
     """Read some numbers of an array that starts at an offset."""
+    # In a pass the file stands there already, and no seek is needed.
     position = offset + start * dtype.itemsize
     if file.tell() != position:  # after a seek zipfile checks nothing
         file.seek(position)
@@ -515,8 +531,11 @@ class SvmlightReader(RowReader):
                 )
             start, n_lines = file.seek(0), 0
             while text := file.read(size):
+                # A piece of the text ends with a line.
                 if not text.endswith(b"\n"):
                     text += file.readline()
+                # Rows are parsed, counted and dropped: the second pass parses them
+                # again.
                 X, y = parse_svmlight(name, text, n_lines)
                 if len(y):
                     labels.append(y)
@@ -539,6 +558,7 @@ class SvmlightReader(RowReader):
             raise FileError(f"{name}: has {n_present} features{limit}.")
 
     def block(self, number: int) -> Any:
+        # The text is parsed again: only sizes and labels were kept the first time.
         start, size, n_lines = self._ranges[number]
         with self._source.opened() as file:
             file.seek(start)
@@ -549,6 +569,7 @@ class SvmlightReader(RowReader):
             return _csr(X.data, columns, X.indptr, self.n_features)
 
     def delayed(self) -> list[Any]:
+        # Workers need the rows only: the labels would be pickled with the reader.
         without_labels = copy.copy(self)
         without_labels.labels = self.labels[:0]
         return super(SvmlightReader, without_labels).delayed()

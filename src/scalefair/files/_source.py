@@ -59,13 +59,16 @@ def reading(path: AnyPath, content: str) -> Iterator[None]:
     scalefair.files._source.FileError: rows.npy: not an array saved by numpy.save, \
 or damaged (no more bytes). Save it again.
     """
+    # 1. Errors that need no other words: ours, and lack of memory.
     name = os.fspath(path)
     try:
         yield
     except (FileError, MemoryError):
         raise
+    # 2. No file, a folder, or no permission. These are OSErrors, too: they come first.
     except tuple(_ACCESS_ERRORS) as error:
         raise FileError(f"{name}: {_ACCESS_ERRORS[type(error)]}") from error
+    # 3. Damage, or another format than expected; Python's errors of many libraries.
     except _DAMAGE_ERRORS as error:
         # Errors of the system have a number; others are about the content.
         if isinstance(error, OSError) and error.errno is not None:
@@ -99,12 +102,14 @@ class SourceFile:
     """A file that must not change between passes; `content` is what it should be."""
 
     def __init__(self, path: AnyPath, content: str) -> None:
+        """Remember what identifies the file, so that a change of it is seen."""
         self.path, self._content = os.fspath(path), content
         self._identity: tuple[int, ...] = ()
         with self.opened() as file:
             self._identity = _identity(file)
 
     def __getstate__(self) -> dict[str, Any]:
+        """Pickle the identity as far as workers on other machines can check it."""
         # Size and time hold on other machines, too; inode and device do not.
         return {**self.__dict__, "_identity": self._identity[:2]}
 
@@ -115,6 +120,8 @@ class SourceFile:
             reading(self.path, self._content),
             open(self.path, "rb", buffering) as file,
         ):
+            # A change during a pass gives errors of parsing, too. It is their cause, so
+            # that it is looked for before they are passed on.
             self._check(file)
             try:
                 yield file

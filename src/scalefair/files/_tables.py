@@ -49,6 +49,7 @@ class TableFile:
     def __init__(
         self, path: Path, options: FileOptions | None = None, *, of_edges: bool = False
     ) -> None:
+        """Find the columns: of text by its first records, of parquet by the schema."""
         options = options or FileOptions()
         self.path = path
         # Columns of ids, whose strings are not changed: "NA" or "true" may be a name.
@@ -132,8 +133,11 @@ class TableFile:
         sample = self.convert(self.read_raw(columns, strings, SAMPLE_ROWS), strings)
         numbers = [name for name in columns if is_numeric_dtype(sample[name])]
         strings = [name for name in columns if name not in numbers]
+        # Each distinct string of a column is stored once, and a code for each row.
         categories: dict[str, list[Any]] = {name: [] for name in strings}
         # 2. Numbers go to the file piece by piece, row after row.
+        # n_rows: rows that are written. Strings are kept, piece by piece, as
+        # categories.
         n_rows, piece_rows = 0, max(1, PIECE_NUMBERS // max(1, len(columns)))
         with tempfile.TemporaryFile(dir=folder) as file:
             for piece in self._pieces(columns, strings, piece_rows):
@@ -148,6 +152,8 @@ class TableFile:
                     categories[name].append(frame[name].astype("category"))
                 n_rows += len(frame)
             # 3. A frame of the mapped file, and of the strings in memory.
+            # Row after row in the file, so that a block of rows is one piece of the
+            # disk.
             stored = pandas.DataFrame(index=range(n_rows))
             if numbers:  # the map remains valid when the file is closed
                 X = np.memmap(file, np.float64, "r+", shape=(n_rows, len(numbers)))
@@ -189,6 +195,7 @@ class TableFile:
     ) -> Generator[pandas.DataFrame]:
         """Yield columns of a text as pandas reads them; errors name a line of it."""
         # 1. How pandas is to read the text.
+        # Missing values by column number: an id may be called NA, but not be empty.
         missing = {
             j: [""] if name in self.id_columns else list(self._missing)
             for j, name in enumerate(self.names)
@@ -254,6 +261,8 @@ class TableFile:
         """
         converted = {}
         for name in frame.columns:
+            # Strings are cleaned, numbers lose the values that mean missing, and
+            # strings that are all numbers, as with decimal commas, become numbers.
             values = frame[name].reset_index(drop=True)
             if name in strings or values.dtype.kind not in "iuf":
                 is_id = name in self.id_columns
@@ -274,10 +283,13 @@ class TableFile:
         is_present, cells = codes >= 0, list(distinct)
         if self.layout.get("decimal") == ",":
             cells = [with_decimal_point(cell) for cell in cells]
+        # Of each distinct string; `codes` are -1 where a value is missing.
         is_valid = np.array([is_number(cell) for cell in cells] or [True], dtype=bool)
+        # Counted by rows, not by distinct strings.
         is_numeric = is_present & is_valid[codes]
         n_numbers, n_values = is_numeric.sum(), is_present.sum()
         if n_numbers == n_values:
+            # The last entry is that of the code -1.
             values = np.array([*map(float, cells), np.nan])[codes]
             return pandas.Series(values, name=strings.name)
         # 2. Where four of five values are numbers a string is a mistake.

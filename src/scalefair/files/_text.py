@@ -51,6 +51,7 @@ LAYOUT_RECORDS = 500
 
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file, or the standard input for ``-``; decompress gzip, bzip2 and xz."""
+    # The first bytes tell whether a file is compressed, not its name.
     is_stdin = str(path) == "-"
     file: IO[bytes] = io.BytesIO(_stdin()) if is_stdin else path.open("rb")
     start = file.read(6)
@@ -92,6 +93,7 @@ class UncommentedText(io.TextIOBase):
         text, n_removed = "", 1
         # A piece that holds nothing but comments is not the end of the file.
         while n_removed and not text:
+            # The rest of the last line comes with the piece: comments are whole lines.
             text = self._file.read(size or -1) + self._file.readline()
             text, n_removed = _COMMENT_LINES.subn("", text)
             self.n_comments += n_removed
@@ -108,6 +110,7 @@ def _lines(path: Path, encoding: str) -> Iterator[str]:
                 yield line
         except UnicodeDecodeError as error:
             # The decoder fails on a whole buffer: count the lines before the byte.
+            # n_lines were yielded: the buffer begins in the line after them.
             number = n_lines + 1 + error.object.count(b"\n", 0, error.start)
             before, after = error.object[: error.start], error.object[error.start :]
             part = before.split(b"\n")[-1][-20:] + after.split(b"\n")[0][:20]
@@ -165,6 +168,7 @@ class FileOptions:
     weights: bool | None = None
 
     def __post_init__(self) -> None:
+        """Put a single spelling of missing values into a list."""
         if isinstance(self.na_values, str):
             object.__setattr__(self, "na_values", [self.na_values])
 
@@ -185,6 +189,7 @@ class Layout:
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line number and cells of each record below the header."""
+        # csv parses quoted cells, which may hold delimiters and line feeds.
         rows = csv.reader(
             islice(_lines(self.path, self.encoding), self.n_skipped, None),
             delimiter=self.delimiter or " ",
@@ -204,6 +209,7 @@ class Layout:
                 ) from None
             if row is None:
                 return
+            # White space as a delimiter is one blank to csv: several leave empty cells.
             cells = [cell.strip() for cell in row]
             if self.delimiter is None:
                 cells = [cell for cell in cells if cell]
@@ -234,6 +240,7 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
     delimiter = _choose_delimiter(path, options, first_line)
     layout = Layout(path, encoding, n_skipped, delimiter, of_edges, notes)
     # 2. Its first records, and the decimal mark in them.
+    # Pairs of a line number and the cells; so far no record is a header.
     numbered = list(islice(layout.records(), LAYOUT_RECORDS))
     line_number, first = numbered[0]
     missing = options.na_values
@@ -268,6 +275,7 @@ def _detect_encoding(path: Path, encoding: str | None, notes: list[str]) -> str:
     """Return the encoding: of the byte order mark, as the option says, or UTF-8."""
     with reading(path, "text"), open_bytes(path) as file:
         start = file.read(4)
+    # A byte order mark is certain, and wins over the option.
     for mark, name in _BYTE_ORDER_MARKS.items():
         if start.startswith(mark):
             if name not in (encoding, "utf-8-sig"):
@@ -284,6 +292,8 @@ def _choose_delimiter(path: Path, options: FileOptions, line: str) -> str | None
     """Return the delimiter of the options, or that of a line: None for white space."""
     delimiter = options.delimiter
     if delimiter is None:
+        # The first of these that occurs. A comma comes after the semicolon: beside
+        # semicolons it is a decimal mark.
         delimiter = next((mark for mark in "\t;,|" if mark in line), None)
     delimiter = _DELIMITERS.get(str(delimiter), delimiter)
     if len(delimiter or " ") != 1 or options.decimal not in (None, ".", ","):
@@ -296,6 +306,7 @@ def _choose_delimiter(path: Path, options: FileOptions, line: str) -> str | None
 
 def _find_first_record(path: Path, encoding: str, skip_lines: int) -> tuple[int, str]:
     """Return the number of lines before the first record, and its line."""
+    # Empty lines and comments before the first record are skipped, too.
     lines = enumerate(islice(_lines(path, encoding), skip_lines, None), skip_lines)
     for number, line in lines:
         if line.strip() and not line.startswith(_COMMENT_MARKS):
@@ -310,6 +321,8 @@ def _find_first_record(path: Path, encoding: str, skip_lines: int) -> tuple[int,
 
 def _detect_decimal(layout: Layout, records: list[list[str]]) -> str:
     """Return the decimal mark: a comma if some numbers have one, and none a point."""
+    # Evidence from all cells below the first record: 1,5 is a number with a decimal
+    # comma, 1.5 proves that the mark is a point.
     cells = list(chain(*records))
     with_comma = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
     has_points = any("." in cell and is_number(cell) for cell in cells)
@@ -324,6 +337,7 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     """Return whether the first record is a header, and whether that is doubtful."""
     # 1. Its cells, each with the values below it, of numbers and of names.
     first, columns = records[0], _columns(records)
+    # `columns` are pairs: the cell in the first record, and the cells below it.
     numbers = [column for column in columns if is_number(column[0])]
     names = [x for x in columns if x[0] not in MISSING and not is_number(x[0])]
     # 2. Signs of a header: a name above a column of numbers; names that do not come
@@ -348,6 +362,7 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
 
 def _columns(records: list[list[str]]) -> list[tuple[str, list[str]]]:
     """Return the first cell of each column, and those below that are not missing."""
+    # Short records are filled up with empty cells, which count as missing.
     return [
         (first, [cell for cell in below if cell not in MISSING])
         for first, *below in zip_longest(*records, fillvalue="")
@@ -355,6 +370,7 @@ def _columns(records: list[list[str]]) -> list[tuple[str, list[str]]]:
 
 
 def _are_numbers(cells: list[str]) -> bool:
+    """Whether there are cells, all of them numbers."""
     return bool(cells) and all(map(is_number, cells))
 
 
@@ -366,6 +382,7 @@ def _are_years(
     They are if two of three signs hold: they count up, all cells below are fractions, a
     name beside them is new.
     """
+    # `columns` are those with a number in the first record: label, and cells below.
     labels = [label for label, _ in columns]
     are_whole = all(label.isdecimal() for label in labels)
     counts_up = are_whole and {int(b) - int(a) for a, b in pairwise(labels)} == {1}

@@ -22,6 +22,7 @@ _VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "weight", "y", 
 
 def find_source(source: str | Path) -> tuple[Path, str]:
     """Return the file, and the column or "", of ``FILE`` or ``FILE:COLUMN``."""
+    # The part after the last colon of the file's name is the column.
     parts = str(source).split(":")
     # The longest part that is a file: names of files may have colons.
     for n in range(len(parts), 0, -1):
@@ -122,6 +123,8 @@ def _describe_combinations(path: Path, values: pandas.DataFrame, units: Any) -> 
     spelling, n_groups = f"{path}:COLUMN", len(values.drop_duplicates())
     combinations = f"{n_groups} combinations of {listed(values)}"
     unit, n_units = units.unit, len(units.ids)
+    # More than half as many groups as units: rather columns of other things than
+    # groups. Where units are few that shows nothing.
     if 2 * n_groups > n_units > 2 * values.shape[1]:
         raise FileError(
             f"{path}: the {n_units} {unit}s would have {combinations} for groups, "
@@ -135,13 +138,16 @@ def _read_columns(
     table: TableFile, column: str, units: Any, by_row: bool
 ) -> tuple[pandas.Series | None, pandas.DataFrame]:
     """Read columns of a table with others; and ids, or row numbers as ids."""
+    # FILE:COLUMN may name several columns, with commas between them.
     names = [column] if column in table.names else split_cells(column)
     columns = [table.find(name, f"{table.path}:{column}") for name in names]
     if not units.named:
         return None, table.read(columns, columns)
+    # `keys` are the ids of the rows, None where rows go by their order.
     # The first column has the ids if it is called so, or has all ids of the units.
     first, unit_ids = table.names[0], {*map(str, units.ids.tolist())}
     table.id_columns = [first]
+    # Ids as they are spelled: "01" and "1" are different.
     keys = as_strings(table.read_raw([first], [first])[first], [""], verbatim=True)
     has_ids = first.lower() in ID_NAMES | {""}
     has_ids = has_ids or (keys.is_unique and unit_ids <= {*keys})
@@ -159,6 +165,7 @@ def _read_lines(
     table: TableFile, units: Any, role: str, header: bool | None
 ) -> tuple[pandas.Series | None, pandas.DataFrame]:
     """Read lines ``id,value`` or values alone, below a header if there is one."""
+    # 1. The lines as strings, none of them a header so far.
     table.id_columns = table.names[:1] if len(table.names) > 1 else []
     columns = table.names[len(table.id_columns) :]
     if len(columns) > 1 and role != "group":
@@ -167,6 +174,8 @@ def _read_lines(
         )
     frame = table.read(strings=table.names)
     values, first_cell = frame[columns], str(frame.iloc[0, 0] or "").lower()
+    # 2. Whether the first line is a header: by a name that is known, or because its
+    #    value fits no unit.
     if table.id_columns:
         # A header starts with the name of a column of ids, which is no id itself;
         # pandas leaves that name empty.
@@ -182,6 +191,7 @@ def _read_lines(
         table.notes.append(
             f"{table.path}: the first line, {first_cell!r}, was taken for a header."
         )
+    # 3. Values and ids below it. Several columns keep the names of the header.
     start = int(is_header)
     if len(columns) > 1:
         header_names = columns if table.has_header else []
@@ -218,6 +228,7 @@ def _match_ids(
         integers = keys.where(is_integer, "0").astype(np.int64).astype(str)
         keys = keys.where(~is_integer, integers)
     index = pandas.Index(units.ids.astype(str))
+    # Entry i is the unit of row i, -1 for an id of no unit.
     positions = index.get_indexer(keys)
     # 2. Ids of no unit: of rows by number they are errors, else they are passed over.
     unknown = np.flatnonzero(positions < 0)
@@ -234,6 +245,8 @@ def _match_ids(
             f"ignored{reason}."
         )
     # 3. Lines that repeat an id with the same values do no harm.
+    # Rows that are equal in id and all values are one; what then repeats an id
+    # contradicts it.
     pairs = values.set_axis(range(values.shape[1]), axis=1).assign(key=keys)
     pairs = pairs[positions >= 0].drop_duplicates()
     duplicates = pairs.index[pairs["key"].duplicated()]
@@ -246,6 +259,7 @@ def _match_ids(
             f"{earlier_value!r} on line {table.line_number(earlier)}. Keep one of them."
         )
     # 4. The row of each unit.
+    # From ids to rows of the table, in the order of the units.
     rows = pandas.Series(pairs.index, pairs["key"]).reindex(index)
     without = rows.index[rows.isna()]
     if len(without) and not keep_missing:
@@ -262,6 +276,7 @@ def parse_values(strings: Iterable[Any], kind: str | None = None) -> NDArray[Any
 
     `kind` is that of the dtype of other values: "U" leaves strings as they are.
     """
+    # Codes (n,) into the distinct strings, so that each is tested once.
     cells = np.array([str(cell) for cell in strings], object)
     # Each distinct string is parsed once.
     codes, distinct = pandas.factorize(cells)

@@ -53,6 +53,7 @@ def row_table(X: Any) -> RowTable:
     are converted to float64 and 32-bit indices; of large ones only `indptr` is copied.
     """
     if isinstance(X, np.ndarray):
+        # Kernels tell dense rows by the two dimensions of `data`.
         data = X.astype(np.float64, copy=False) if X.size <= SMALL_SIZE else X
         indptr, indices = np.empty(0, np.int64), np.empty(0, np.uint32)
         return read_only(indptr), read_only(indices), read_only(data)
@@ -75,8 +76,11 @@ def strided_table(X: FloatArray) -> StridedTable:
         X = X.astype(np.float64, copy=False)
     if any(stride % X.itemsize for stride in X.strides):
         X = X.copy()
+    # 1. Strides in entries, and how far the last entry of each axis is from the first.
     strides = [stride // X.itemsize for stride in X.strides]
     extents = [step * (size - 1) for step, size in zip(strides, X.shape, strict=True)]
+    # 2. All memory from the lowest to the highest entry, as one vector. It may hold
+    #    entries between those of X, which are never addressed.
     # Reverse axes with negative strides: the view starts at the lowest address.
     forward = X[tuple(slice(None, None, -1 if step < 0 else 1) for step in strides)]
     memory = np.lib.stride_tricks.as_strided(
@@ -98,6 +102,7 @@ def row_chunks(table: RowTable, n_rows: int, n_partial: int) -> IntArray:
     same for any number of them.
     """
     indptr, _, data = table
+    # Of CSR rows that are a part of a larger matrix, pointers need not begin at 0.
     n_entries = data.size if data.ndim == 2 else int(indptr[-1] - indptr[0])
     memory_limit = MAX_PARTIAL_BYTES // (8 * n_partial)
     # To clear and add the partial sums should cost less than to read the entries.

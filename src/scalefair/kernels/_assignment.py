@@ -66,6 +66,7 @@ def smoothed_minima(
 def _smoothed_chunk(C, row_weights, prices, temperature, count, curvature):
     """Sum of smoothed minima of rows of one kind; overwrites its derivatives."""
     n_columns = C.shape[1]
+    # One row is in work at a time: k costs, and the few columns with a share.
     costs, shares = np.empty(n_columns), np.empty(n_columns)
     active = np.empty(n_columns, np.int64)  # columns with a share, in order
     count[:] = 0.0
@@ -94,6 +95,8 @@ def _smoothed_chunk(C, row_weights, prices, temperature, count, curvature):
         if n_active < 2:
             count[best] += row_weight
             continue
+        # min - t log(sum exp(-(cost - min) / t)) is the smoothed minimum, without
+        # overflow.
         total -= row_weight * temperature * math.log(sum_of_shares)
         for e in range(n_active):
             shares[active[e]] /= sum_of_shares
@@ -105,6 +108,7 @@ def _smoothed_chunk(C, row_weights, prices, temperature, count, curvature):
             curvature[a, a] += weight
             for f in range(e + 1):
                 curvature[a, active[f]] -= weight * shares[active[f]]
+    # The factor 1 / t, and the upper half by symmetry. At t = 0 nothing was added.
     for a in range(n_columns):
         for b in range(a + 1):
             curvature[a, b] /= max(temperature, TINY)
@@ -133,6 +137,7 @@ def round_minima(
     Overwrites `labels`.
     """
     k, part = C.shape[1], 1.0
+    # Invariant: between rows, the deficits of a set sum to 0 over the columns.
     deficits, shares = np.zeros(prices.shape), np.empty(k)
     for i in order:
         # Step 1: the shares, up to the factor `total`, from the costs.
@@ -149,6 +154,8 @@ def round_minima(
             shares[j] = math.exp(-exponent) if exponent < CUTOFF_EXPONENT else 0.0
             total += shares[j]
         # Step 2: the column with the largest deficit, this row's shares included.
+        #         Columns without a share of this row are left out, however large their
+        #         deficit: the row would pay too much there.
         best, largest = -1, -np.inf
         for j in range(k):
             if shares[j] > 0.0:
@@ -204,6 +211,7 @@ def share_ties(
     `labels` and `minima` are those of `best_columns`; values that differ by at most
     `rounding` are the same. Of many equal rows the flow would move one at a time.
     """
+    # Counts minus target, of each kind and column; 0 everywhere is the aim.
     excess = -target
     for i in range(C.shape[0]):
         excess[kinds[i], labels[i]] += 1
@@ -212,6 +220,7 @@ def share_ties(
         for b in range(C.shape[1]):
             if excess[s, a] <= 0:
                 break
+            # A column that lacks rows, at the same cost: the labels still minimise.
             if excess[s, b] < 0 and C[i, b] + prices[s, b] <= minima[i] + rounding:
                 excess[s, a] -= 1
                 excess[s, b] += 1
@@ -230,6 +239,7 @@ def largest_fair_set(
     sums of decreasing gains are concave, so that for each size the greedy choice, the
     next largest gain, is optimal.
     """
+    # O(h m^2) operations: each size is filled anew from its lower bounds.
     h, m = low.shape
     best, chosen = -np.inf, np.empty(h, np.int64)
     for size in range(min_size, m + 1):
@@ -242,6 +252,7 @@ def largest_fair_set(
                 value += gains[s, e]
         # ... then the largest gain of a group that is below its upper bound.
         while n_remaining > 0:
+            # r is the group whose next row gains most, of those below their bounds.
             r = -1
             for s in range(h):
                 if chosen[s] < high[s, size - 1] and (
@@ -283,6 +294,7 @@ def min_cost_flow(
     number of paths, -1 if there is none from a surplus to a deficit.
     """
     (h, k), n = prices.shape, C.shape[0]
+    # Node v = s k + a of the network stands for kind s in column a.
     # Rows of each (kind, column), in doubly linked lists: the first row of each list,
     # and of each row the next and the previous one, -1 for none.
     rows = np.full((h, k), -1), np.full(n, -1), np.full(n, -1)
@@ -301,8 +313,11 @@ def min_cost_flow(
         np.full((h, k, k), -1),
         np.full((h, k, k), np.inf),
     )
+    # Shortest distances from the source in reduced lengths, and predecessors.
     paths = distance, parent = np.empty(h * k), np.empty(h * k, np.int64)
     n_paths, source = 0, 0
+    # Each path moves one unit from a surplus to a deficit: as many paths as the
+    # surpluses sum to.
     while True:
         # Step 1: a pair with a surplus. Paths make no new one.
         while source < h * k:
@@ -319,6 +334,8 @@ def min_cost_flow(
             return -1
         # Step 3: move a row, or a unit of the target, along each arc of the path.
         v = end
+        # From the end backwards: the arc that leaves a pair is used before a row enters
+        # it, so that the head of each list is still the move that the search has found.
         while v != source:
             u = parent[v]
             s, a, r, b = u // k, u % k, v // k, v % k
@@ -337,6 +354,8 @@ def min_cost_flow(
             _offer_moves(C, i, s, b, moves)
         # Step 4: prices that keep all reduced lengths >= 0, and make those on the path
         # zero. Nodes that the search did not finish are at least as far as the end.
+        # Proof: the reduced length of an arc (u, v) becomes length + distance[u] -
+        # distance[v] >= 0 by the triangle inequality, with equality along the path.
         for v in range(h * k):
             prices[v // k, v % k] -= min(distance[v], distance[end])
         n_paths += 1
@@ -352,6 +371,8 @@ def _shortest_path(
     rounding only, and cut off at zero.
     """
     (h, k), (distance, parent) = prices.shape, paths
+    # Invariant: finished nodes have their distance; the heap holds every reached node,
+    # maybe several times with longer distances, which are passed over.
     done = np.zeros(h * k, np.bool_)
     distance[:] = np.inf
     distance[source] = 0.0
@@ -394,6 +415,8 @@ def _cheapest_move(C, s, a, b, labels, rows, moves):
     first, after, _ = rows
     n_moves, floor = moves[2], moves[3]
     costs, movers = moves[0][s, a, b], moves[1][s, a, b]
+    # Invariant: all rows of (s, a) that are not in the list cost `floor` at least to
+    # move to b, so that the head is the cheapest move while it has not left a.
     # Step 1: drop rows at the head that have left a since they were listed. Others in
     # the list may have left, too: only the head is used.
     while n_moves[s, a, b] > 0 and labels[movers[0]] != a:
@@ -404,6 +427,7 @@ def _cheapest_move(C, s, a, b, labels, rows, moves):
     # is used up and others were left out, whose costs are at least `floor`.
     is_used_up = n_moves[s, a, b] == 0 and floor[s, a, b] < np.inf
     if n_moves[s, a, b] == -1 or is_used_up:
+        # One pass over the rows of (s, a): the cheapest ones, in order.
         size, i = 0, first[s, a]
         while i >= 0:
             value = C[i, b] - C[i, a]
@@ -437,6 +461,7 @@ def _offer_moves(C, i, s, b, moves):
 @cached_njit(nogil=True)
 def _insert(costs, movers, size, cost, row):
     """Insert into a sorted list, the last drops out of a full one; return the size."""
+    # Invariant: the entries behind `position` have moved one place back.
     position = min(size, len(costs) - 1)
     while position > 0 and costs[position - 1] > cost:
         costs[position], movers[position] = costs[position - 1], movers[position - 1]
@@ -482,6 +507,7 @@ def nearest_centres(
     labels, distances = np.empty(n, np.int32), np.empty(n)
     sums = np.zeros((n_parts, *centres.shape))
     counts, losses = np.zeros((2, n_parts, k))
+    # |x - c|^2 = |x|^2 + |c|^2 - 2 c'x: one matrix product of 2 n k d flops.
     squares = np.einsum("ij,ij->i", centres, centres)
     rows = read_only(X), read_only(weights), labels, distances
     _nearest(rows, np.ascontiguousarray(centres), squares, sums, counts, losses)
@@ -494,6 +520,7 @@ def nearest_centres(
 )
 def _nearest(rows, centres, squares, sums, counts, losses):
     """Share the parts of the rows among the threads; pieces stay in the cache."""
+    # Parts depend on n alone, and each has its own sums, without locks.
     n, n_parts = rows[0].shape[0], sums.shape[0]
     for part in numba.prange(n_parts):
         end = n * (part + 1) // n_parts

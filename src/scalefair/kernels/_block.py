@@ -29,6 +29,8 @@ def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
     Callers check that the result is finite.
     """
     partial = np.zeros((_n_chunks(X), X.shape[1], Y.shape[1]), X.dtype)
+    # Chunks are summed in the type of X, their sums in float64: for float32 blocks the
+    # error grows with the length of a chunk, not with n.
     X, Y = read_only(X), read_only(Y)
     if X.shape[1] <= 16:  # measured: a loop over the rows is faster than BLAS
         _thin_gram(X, Y, partial, CHUNK_SIZE)
@@ -65,6 +67,7 @@ def rotate_ritz(
     Overwrites `X` with ``X @ S`` and `AX` with ``AX @ S - X @ S * values`` and
     returns the Euclidean norms of the columns of the latter.
     """
+    # Squares of residuals of each chunk and column, in float64 for float32 blocks, too.
     squares = np.zeros((_n_chunks(X), X.shape[1]))
     _rotate_ritz(
         X,
@@ -84,6 +87,7 @@ def inner(X: FloatArray, Y: FloatArray) -> float:
 
 def rows_inner(rows: FloatArray, first: list[int], second: list[int]) -> Float64Array:
     """Return ``rows[first] @ rows[second].T`` in float64."""
+    # Inner products of p and q rows: p q products, but only p + q rows of traffic.
     numbers = np.array(first, np.int64), np.array(second, np.int64)
     return _rows_inner(rows, *numbers, CHUNK_SIZE)
 
@@ -124,6 +128,7 @@ def mirror_lower(A: FloatArray) -> None:
 
 
 def _n_chunks(X):
+    """Return the number of chunks of a tall block, from its length alone."""
     return -(-len(X) // CHUNK_SIZE)
 
 
@@ -153,6 +158,7 @@ def _thin_gram(X, Y, partial, size):
 def _thin_gram_chunk(X, Y, out):
     """Add the outer products of the rows x_i and y_i to `out`, which stays in cache."""
     for i in range(X.shape[0]):
+        # 2 p k flops for a row of p and one of k numbers.
         for q in range(X.shape[1]):
             x = X[i, q]
             for c in range(Y.shape[1]):
@@ -173,6 +179,7 @@ def _update(out, L, C, subtract, size):
 @cached_njit(nogil=True)
 def _update_chunk(out, L, C, subtract):
     """Overwrite a chunk, which may be `L` itself: the product is made aside."""
+    # L is (rows, p), C (p, k): 2 p k flops a row, on data in the cache.
     product = np.dot(L, C)
     for i in range(out.shape[0]):
         if subtract:
@@ -221,6 +228,7 @@ def _rotate_ritz(X, AX, S, values, squares, size):
 @cached_njit()
 def _rotate_ritz_chunk(X, AX, S, values, squares):
     """Overwrite a chunk; add the squares of its residuals to those of the columns."""
+    # 4 k^2 flops a row for both products; X and AX are read and written once.
     rotated = np.dot(X, S)  # Ritz vectors
     residual = np.dot(AX, S)  # less theta_c times the Ritz vector, below
     for i in range(X.shape[0]):
@@ -281,6 +289,7 @@ def _rows_inner(rows, first, second, size):
 def _rows_combine(rows, coefficients, out, size):
     """Linear combination of long rows, chunk by chunk."""
     p, length = rows.shape
+    # Rows are read once, in order: p numbers of memory traffic for each of `out`.
     # A chunk of `out` stays in the cache while the rows are added to it.
     for chunk in numba.prange((length + size - 1) // size):
         start = chunk * size

@@ -54,6 +54,7 @@ def csr_matmat(
     if indices.dtype != np.int32 and max(indices.size, X.shape[0]) <= SMALL_SIZE:
         indptr, indices = indptr.astype(np.int32), indices.astype(np.int32)
     csr = read_only(indptr), read_only(indices), read_only(data)
+    # V is gathered, row by row of A; X is read once, for the shift.
     V = X = read_only(X)
     scalars = alpha, shift, beta
     row_scale = read_only(np.empty(0, X.dtype) if scale is None else scale)
@@ -61,6 +62,8 @@ def csr_matmat(
         _scale_rows(X, row_scale, workspace)
         V = read_only(workspace)
     if X.shape[1] == 1:
+        # A kernel of its own for one column: it keeps the sum of a row in a register,
+        # where the other one would read and write `out` for every four entries.
         vectors = V.reshape(-1), X.reshape(-1), out.reshape(-1)
         _matvec(*csr, *vectors, *scalars, row_scale)
     else:
@@ -78,8 +81,10 @@ def csr_workspace(
     """
     n, k = X.shape
     length = k * X.itemsize
+    # Length of a row in bytes, up to the next cache line.
     aligned = -(-length // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
     # Bytes of the cache lines that a row touches, on average, where it is now.
+    # Rows start at every multiple of gcd(length, 64) within a line, equally often.
     touched = CACHE_LINE_BYTES + length - math.gcd(length, CACHE_LINE_BYTES)
     # Worth a copy: at least 5 % fewer lines, at most half as much memory again.
     if X.nbytes > CACHE_BYTES and aligned <= min(0.95 * touched, 1.5 * length):
@@ -87,6 +92,7 @@ def csr_workspace(
     if not (scaled or k > X.shape[1]):
         return None
     if workspace is None or workspace.shape != (n, k):
+        # Memory may start anywhere in a line: allocate one more, start at its boundary.
         buffer = np.empty(n * k + CACHE_LINE_BYTES // X.itemsize, X.dtype)
         start = -buffer.ctypes.data % CACHE_LINE_BYTES // X.itemsize
         workspace = buffer[start : start + n * k].reshape(n, k)
@@ -96,6 +102,7 @@ def csr_workspace(
 @parallel(lambda X, *_: 0.5 * X.size)
 def _scale_rows(X, scale, out):
     """Copy ``diag(scale) @ X`` to `out`, whose rows may be longer."""
+    # What a row of `out` has behind the k columns is neither written nor read.
     for i in numba.prange(X.shape[0]):
         factor = scale[i] if scale.shape[0] else X.dtype.type(1)
         for c in range(X.shape[1]):
@@ -105,6 +112,8 @@ def _scale_rows(X, scale, out):
 @parallel(lambda indptr, indices, data, *_: data.size + 1.0 * indptr.size)
 def _matvec(indptr, indices, data, v, x, out, alpha, shift, beta, scale):
     """One column of `_matmat`, with the sums of a row in a register."""
+    # The sum is float64 for float32 data, too. The shift is divided by the factor that
+    # multiplies the whole sum in the end.
     for i in numba.prange(indptr.shape[0] - 1):
         factor = scale[i] if scale.shape[0] else x.dtype.type(1)
         total = 0.0
@@ -125,6 +134,8 @@ def _matvec(indptr, indices, data, v, x, out, alpha, shift, beta, scale):
 def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts):
     """Overwrite `out` with ``alpha * (S A0 V - shift * X) + beta * out``, V = S X."""
     k = X.shape[1]
+    # Parts have about equal work, `_cut`: rows of a graph differ in length by orders of
+    # magnitude. A row of `out`, k numbers, stays in the cache.
     for part in numba.prange(n_parts):
         start, stop = _cut(indptr, part, n_parts), _cut(indptr, part + 1, n_parts)
         for i in range(start, stop):
@@ -146,7 +157,8 @@ def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts
 @cached_njit(nogil=True)
 def _cut(indptr, part, n_parts):
     """First row of a part; every part has about the same number of rows and entries."""
-    # Bisection for the first row with indptr[row] + row >= target.
+    # Bisection for the first row with indptr[row] + row >= target: a row counts as one
+    # entry more than it has, for the work on `out`.
     low, high = 0, indptr.shape[0] - 1
     target = (np.int64(indptr[high]) + high) * part // n_parts
     while low < high:
@@ -172,6 +184,8 @@ def csr_rows_matmat(
 
     `bounds` cut `rows` into chunks of about equal work, which threads share.
     """
+    # Column sums of each chunk, added in order: the same bits for any number of
+    # threads.
     partial = np.empty((bounds.size - 1, V.shape[1]), np.float64)
     csr = read_only(indptr), read_only(indices), read_only(data)
     _rows_matmat(*csr, rows, bounds, read_only(V), offset, out, partial)
@@ -229,6 +243,8 @@ def _prefetch(context, address):
     """Prefetch the cache line of an address, without waiting for it."""
 
     def generate(context, builder, signature, arguments):
+        # llvm.prefetch takes an address, 0 for reading, the locality from 0 to 3 (kept
+        # in all caches), and 1 for data.
         pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
         int32 = ir.IntType(32)
         argument_types = [pointer.type, int32, int32, int32]
@@ -248,6 +264,7 @@ def _prefetch_rows(indices, p, end, V):
     """Prefetch all cache lines of ``V[indices[p:end]]``."""
     length = V.shape[1] * V.itemsize
     for q in range(p, min(end, indices.shape[0])):
+        # Lines from the one that holds the first byte of the row to that of the last.
         row = np.intp(V.ctypes.data) + np.intp(indices[q]) * length
         for line in range(row - row % CACHE_LINE_BYTES, row + length, CACHE_LINE_BYTES):
             _prefetch(line)
@@ -260,6 +277,7 @@ def _add_combination(indices, data, p, end, alpha, V, out, i):
     Four entries at a time: the plain loop is limited by reading and writing the row of
     `out`, which is done a quarter as often.
     """
+    # 2 k flops for each entry; memory traffic is the row of V, k numbers.
     k = out.shape[1]  # rows of an aligned workspace are longer
     large = V.size * V.itemsize > CACHE_BYTES
     while p + 3 < end:
@@ -303,6 +321,7 @@ def csr_normal_product(
     `bounds` cut the rows of A into the chunks A_c of about equal work; each row is read
     once. `indptr` has 64 bits, indices are unsigned.
     """
+    # out is (n_chunks, n): each chunk adds to a row of its own, without locks.
     sums = np.empty(len(out))
     csr = read_only(indptr), read_only(indices), read_only(data)
     # Compiled without weights, too: a test in the loop takes 3 % of the time.
@@ -317,6 +336,7 @@ def csr_normal_product(
     )
 )
 def _normal_product(indptr, indices, data, bounds, shift, v, factors, out, sums):
+    """Add ``y_i a_i`` over the rows of each chunk; a row is read from memory once."""
     for c in numba.prange(out.shape[0]):
         product = out[c]
         for j in range(product.shape[0]):
@@ -324,6 +344,8 @@ def _normal_product(indptr, indices, data, bounds, shift, v, factors, out, sums)
         total = 0.0
         for i in range(bounds[c], bounds[c + 1]):
             p, end = indptr[i], indptr[i + 1]
+            # 4 flops an entry: the row is read for its product with v, and again from
+            # the cache.
             # y = a_i^T v - shift, in four sums that do not wait for each other.
             y0, y1, y2, y3 = -shift, 0.0, 0.0, 0.0
             while p + 3 < end:
@@ -368,10 +390,13 @@ def _is_symmetric(indptr, indices, data):
     n_entries = np.uintp(indices.shape[0])
     for i in range(indptr.shape[0] - 1):
         p, end = np.uintp(unread[i]), np.uintp(indptr[i + 1])
+        # More entries were mirrored than the row has; or an entry left of the diagonal
+        # has not been met as a mirror image, so that it has none.
         if p > end or (p < end and indices[p] < i):
             return False
         for q in range(p, end):
             j = np.uintp(indices[q])
+            # Entry (i, j) has its image where row j is read next, if at all.
             mirrored = np.uintp(unread[j])
             if mirrored >= n_entries or indices[mirrored] != i:
                 return False
@@ -397,7 +422,10 @@ def sparse_gram(
     any number of threads.
     """
     for c in numba.prange(out.shape[0]):
+        # The cost of all rows is 2 flops for each pair of entries in a row of X.
         row = out[c]
+        # Row c of X^T X is the sum of x_ic times row i over the entries (i, c) of
+        # column c.
         for p in range(t_indptr[c], t_indptr[c + 1]):
             i = t_indices[p]
             value = np.float64(t_data[p])

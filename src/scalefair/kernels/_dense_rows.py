@@ -53,6 +53,8 @@ def dense_rows_matmat(
     weights of the rows ``Z_g @ V`` is multiplied by them. The result has the type of
     `V`, `centres` and `coefficients`.
     """
+    # Every chunk has a partial sum of the shape of V, (n, k). A row costs 4 n k flops,
+    # and n numbers of memory traffic.
     bounds, n_rows = _cut(X.shape, V.size)
     partial = np.zeros((bounds.size - 1, *V.shape), V.dtype)
     selected, centres, V = coefficients != 0, read_only(centres), read_only(V)
@@ -89,6 +91,8 @@ def dense_rows_gram(
     bounds, n_rows = _cut(X.shape, n_codes * k * k)
     partial = np.zeros((bounds.size - 1, n_codes, k, k), np.float64)
     selected, centres, V = np.ones(n_codes, np.bool_), read_only(centres), read_only(V)
+    # Rows of Z_g V times the root of their weight: the product of both factors has the
+    # weight itself.
     roots = _typed(None if weights is None else np.sqrt(weights), V.dtype)
     arguments = codes, selected, centres, V, roots, bounds, n_rows, partial
     _gram(len(partial), strided_table(X), *arguments)
@@ -105,6 +109,7 @@ def label_scatter(
     """
     (m, n), n_codes = X.shape, len(shifts)
     width = -(-n // 4) * 4  # of whole tiles of four columns
+    # Each chunk has a scatter matrix of every code: G width^2 numbers.
     n_chunks = min(MAX_CHUNKS, MAX_PARTIAL_BYTES // max(8 * n_codes * width**2, 1))
     # Chunks have at least 32 rows of each code on average: short tiles are slow.
     n_rows = max(CHUNK_SIZE, 32 * n_codes, math.ceil(m / max(n_chunks, 1)))
@@ -113,6 +118,7 @@ def label_scatter(
     sums = np.zeros((n_chunks, n_codes, n))
     partial = np.zeros((n_chunks, n_codes, width, width))
     selected = np.ones(n_codes, np.bool_)
+    # Scatters have `width` rows and columns here: those beyond n stay zero.
     arguments = codes, selected, shifts, n_rows, counts, sums, partial
     _scatter(n_chunks, strided_table(X), *arguments)
     scatters = np.ascontiguousarray(partial.sum(axis=0)[:, :n, :n])
@@ -134,6 +140,7 @@ def first_means(
     """
     if weights is not None:  # as rows of another code
         codes = np.where(weights > 0, codes, n_codes)
+    # The additional code has the number n_codes, and is cut off from the result.
     arguments = X.shape[1], codes, n_codes + (weights is not None), limit
     means, counts = _first_means(strided_table(X), *arguments)
     return means[:n_codes], counts[:n_codes]
@@ -150,12 +157,13 @@ def gather_shifted(
 
 
 def _typed(factors, dtype):
-    """Factors of the rows for a kernel, which Numba compiles anew for None."""
+    """Factors of the rows in the type of the kernel; None compiles a kernel without."""
     return None if factors is None else read_only(factors.astype(dtype))
 
 
 def _cut(shape, n_partial):
     """Bounds of the chunks, and the rows of a block, from sizes alone."""
+    # A chunk is read in blocks of `n_rows` rows: Z and its product stay in the cache.
     m, n = shape
     n_rows = max(BLOCK_ENTRIES // n, 128)  # BLAS is slow on fewer rows
     # At most 16 chunks: each has `n_partial` sums, to be cleared and added.
@@ -169,6 +177,8 @@ def _sort_rows(codes, start, stop, selected):
     """Rows of the selected codes, code after code, and where each code starts."""
     n_codes = selected.shape[0]
     starts = np.zeros(n_codes + 1, np.int64)
+    # One entry more than rows: below, each row is written behind the last one of its
+    # code, and stays there only if it has this code.
     rows = np.empty(stop - start + 1, np.int64)
     if n_codes <= 8:
         # A pass for each code, without a branch: half the time of a sort.
@@ -181,6 +191,7 @@ def _sort_rows(codes, start, stop, selected):
             starts[code + 1] = end
         return rows, starts
     # A counting sort: how many rows each code has, where its rows start, and the rows.
+    # O(rows + codes), where passes would take O(rows * codes).
     for i in range(start, stop):
         starts[codes[i] + 1] += selected[codes[i]]
     for code in range(n_codes):
@@ -200,6 +211,7 @@ def _gather(table, rows, shift, Z):
     memory, offset, row_stride, column_stride = table
     n = shift.shape[0]
     if column_stride == 1:
+        # Rows are contiguous in memory: the inner loop runs along a row.
         for k in range(rows.shape[0]):
             x = memory[offset + rows[k] * row_stride :]
             for j in range(n):
@@ -232,6 +244,7 @@ def _gather_codes(table, codes, start, stop, selected, centres, Z):
     blas=True,
 )
 def _matmat(n_chunks, table, *arguments):
+    """Run `_chunk_matmat` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _chunk_matmat(np.int64(c), table, *arguments)
 
@@ -258,6 +271,7 @@ def _chunk_matmat(
     for start in range(bounds[chunk], bounds[chunk + 1], n_rows):
         stop = min(start + n_rows, bounds[chunk + 1])
         rows, starts = _gather_codes(table, codes, start, stop, selected, centres, Z)
+        # Rows starts[g] to starts[g + 1] of Z are the block's part of Z_g.
         n_gathered = starts[-1]
         if n_gathered == 0:
             continue
@@ -283,6 +297,7 @@ def _chunk_matmat(
     blas=True,
 )
 def _gram(n_chunks, table, *arguments):
+    """Run `_chunk_gram` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _chunk_gram(np.int64(c), table, *arguments)
 
@@ -306,6 +321,7 @@ def _chunk_gram(
                 for c in range(k):
                     Y[q, c] *= factors[rows[q]]
         for g in range(selected.shape[0]):
+            # 2 k^2 flops a row, after 2 n k for the product Z V.
             Y_g = Y[starts[g] : starts[g + 1]]
             if Y_g.shape[0] > 0:
                 np.dot(Y_g.T, Y_g, product)
@@ -320,6 +336,7 @@ def _chunk_gram(
     )
 )
 def _scatter(n_chunks, table, *arguments):
+    """Run `_chunk_scatter` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _chunk_scatter(np.int64(c), table, *arguments)
 
@@ -331,6 +348,8 @@ def _chunk_scatter(
     """Count and add up the rows of a chunk; lower triangles of their scatters."""
     start, stop = chunk * n_rows, min(codes.shape[0], (chunk + 1) * n_rows)
     rows, starts = _sort_rows(codes, start, stop, selected)
+    # Row j of `columns` is column j of the shifted rows: products of two columns then
+    # run along memory. At most REGISTER_TILE_ROWS entries of it are in use.
     # Columns in the order of a tile. A stride of a power of two would map all of them
     # to the same cache set.
     columns = np.zeros((scatters.shape[2], REGISTER_TILE_ROWS + 8))
@@ -357,6 +376,8 @@ def _add_sums(columns, depth, sums):
 @cached_njit(nogil=True)
 def _add_lower(columns, depth, out):
     """Add the products of the columns with each other: the lower triangle."""
+    # Tiles of 4 x 2 entries that touch the lower triangle. What they hold above the
+    # diagonal is overwritten in the end, by `mirror_lower`.
     width = columns.shape[0]
     for r in range(0, width, 4):
         for c in range(0, r + 4, 2):
@@ -366,6 +387,7 @@ def _add_lower(columns, depth, out):
 @cached_njit(nogil=True, fastmath=_FAST)
 def _add_tile(A, B, depth, out, r, c):
     """Add the products of four columns with two: the sums fit the registers."""
+    # 16 flops for six numbers read: the products of columns one by one read sixteen.
     # Eight sums that do not wait for each other, in registers until the end.
     a0, a1, a2, a3 = A[0], A[1], A[2], A[3]
     b0, b1 = B[0], B[1]
@@ -394,6 +416,7 @@ def _first_means(table, n, codes, n_codes, limit):
     """Add up the first rows of each code, then divide by their counts."""
     memory, offset, row_stride, column_stride = table
     counts, means = np.zeros(n_codes, np.int64), np.zeros((n_codes, n))
+    # The pass ends when every code has its `limit` rows, which may be early.
     n_open = n_codes  # codes with fewer than `limit` rows so far
     for i in range(codes.shape[0]):
         code = codes[i]
@@ -415,6 +438,7 @@ def _first_means(table, n, codes, n_codes, limit):
 
 @parallel(lambda n, table, rows, shift, out, sums: out.size)
 def _gather_chunks(n_chunks, table, *arguments):
+    """Run `_gather_chunk` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _gather_chunk(np.int64(c), table, *arguments)
 

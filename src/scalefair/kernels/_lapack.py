@@ -32,6 +32,7 @@ def add_gram(X: NDArray[np.float64], C: NDArray[np.float64]) -> None:
     if multiply is None:
         blas.dsyrk(1.0, X.T, beta=1.0, c=C.T, overwrite_c=True)
         return
+    # Fortran takes every argument by its address: scalars are arrays of one number.
     m, n = np.array([[X.shape[0]], [X.shape[1]]], np.intc)
     one = np.ones(1)
     arrays = [n, m, one, X, n, one, C, n]  # N, K, ALPHA, A, LDA, BETA, C, LDC
@@ -49,9 +50,12 @@ def matmul(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64
     out = np.empty((m, n))
     one, zero = np.array([[1.0], [0.0]])
     # Our rows are columns to BLAS, which computes out.T = B.T @ A.T.
+    # A C-contiguous matrix is a transposed one to BLAS. Its leading dimension is the
+    # length of our rows. A transpose of such is passed as it lies, with the flag "T".
     transposes: list[bytes] = []
     factors: list[NDArray[Any]] = []
     for M in (B, A):
+        # The leading dimension is the length of the rows as they lie in memory.
         is_by_rows = M.flags.c_contiguous
         transposes.append(b"N" if is_by_rows else b"T")
         M = np.ascontiguousarray(M if is_by_rows else M.T)
@@ -101,6 +105,7 @@ def _eigh(A, k):
         else:
             bounds = n - k, n - 1
             values, vectors = eigh(A, subset_by_index=bounds, check_finite=False)
+        # All pairs by divide and conquer, where fewer were found than asked for.
         if values.size < k:
             # LAPACK's bisection may miss eigenvalues that are equal up to rounding. It
             # has overwritten the diagonal and the other triangle, but not the lower one
@@ -116,6 +121,8 @@ def _syevr(solve, A, k):
     # JOBZ: vectors or not. RANGE: by indices or all. UPLO: the triangle that is read.
     job, subset, triangle = (b"V", b"I", b"L") if k else (b"N", b"A", b"L")
     values, vectors = np.empty(n, A.dtype), np.empty((k, n), A.dtype)
+    # `vectors` has a row for each pair, which is a column to LAPACK. `support` takes
+    # the first and the last nonzero entry of each.
     support = np.empty(2 * n_pairs, np.intc)
     size, first, n_computed, info = np.array([[n], [n - k + 1], [0], [0]], np.intc)
     zero = np.zeros(1, A.dtype)  # for bounds that are not used, and the tolerance
@@ -146,6 +153,7 @@ def _routine(module, name, n_integers):
     api.PyCapsule_GetName.argtypes = [ctypes.py_object]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    # Such as b"void (char *, int *, ..., double *, ...)".
     signature = api.PyCapsule_GetName(capsule)
     if signature.count(b"int *") != n_integers:
         return None

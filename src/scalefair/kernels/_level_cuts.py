@@ -35,9 +35,11 @@ def split_at_levels(
     """
     n_chains = starts.size
     gains = np.empty(sums.size)
+    # Arrays that grow are doubled when they are full.
     bounds, means, n_blocks = np.empty((16, n_chains), np.int64), np.empty(16), 0
     # Depth first: the current block lies between `top` and the last cut of the stack,
-    # the other cuts of the stack are the lower cuts of blocks that come later.
+    # the other cuts of the stack are the lower cuts of blocks that come later. So the
+    # final blocks come from the highest scores down, each where the last one ends.
     stack = np.empty((16, n_chains), np.int64)
     top = starts.copy()
     stack[0] = ends
@@ -45,6 +47,8 @@ def split_at_levels(
     while n_stack > 0:
         bottom = stack[n_stack - 1]
         # 1. Mean of the block.
+        # `absolute` is the sum of the moduli that are added: rounding is relative to
+        # it.
         total, weight, absolute = 0.0, 0.0, 0.0
         for k in range(n_chains):
             for j in range(top[k] + 1, bottom[k] + 1):
@@ -61,6 +65,7 @@ def split_at_levels(
                 gains[j] = gain
         # 3. Split at the allowed joint cut with the largest gain. A gain below ROUNDING
         # is none. At the ends of a block of many samples it may be above that.
+        # The ends are joint cuts, too: their gain is 0 but for rounding.
         gain, cut = _best_cut(enter, leave, gains, top, bottom)
         is_inside = np.any(cut != top) and np.any(cut != bottom)
         if gain > ROUNDING * absolute and is_inside:
@@ -89,6 +94,9 @@ def _best_cut(enter, leave, gains, top, bottom):
     """
     if enter.shape[0] == 1:
         return _best_in_windows(enter[0], leave[0], gains, top, bottom)
+    # Invariant: of chain k the cuts from first[k] to last[k] have ranges of the first
+    # condition that hold the level. Both ends only rise: each cut enters and leaves
+    # once.
     first, last = top.copy(), top - 1
     largest, best = -np.inf, top
     while np.all(first <= bottom):
@@ -120,17 +128,23 @@ def _best_in_windows(enter, leave, gains, first, last):
     range holds the level in a queue of decreasing gains, the best one first (the
     sliding window maximum): the time is linear in the cuts.
     """
+    # Invariant: the queue of chain k holds, of the cuts with the level in their range,
+    # those that no later one beats: gains decrease, and `leave` rises, from head to
+    # tail.
     # Chain k has entered the cuts before entered[k], and left those before passed[k].
     entered, passed = first.copy(), first.copy()
     queue = np.empty(gains.size, np.int64)  # of chain k: from head[k] to tail[k] - 1
     head, tail = first.copy(), first.copy()
     largest, best = -np.inf, first.copy()
     while True:
+        # 1. The next level is where the first range ends that has not ended yet. The
+        #    search is over when a chain has no cut left.
         level, total = np.inf, 0.0
         for k in range(first.size):
             if passed[k] > last[k]:
                 return largest, best
             level = min(level, leave[passed[k]])
+        # 2. Move the queues of all chains to this level.
         for k in range(first.size):
             while passed[k] <= last[k] and leave[passed[k]] <= level:
                 passed[k] += 1
@@ -142,9 +156,11 @@ def _best_in_windows(enter, leave, gains, first, last):
                 queue[tail[k]] = entered[k]
                 tail[k] += 1
                 entered[k] += 1
+            # Ranges are closed: a cut that leaves at this level still counts.
             while head[k] < tail[k] and leave[queue[head[k]]] < level:
                 head[k] += 1
             total += gains[queue[head[k]]] if head[k] < tail[k] else -np.inf
+        # 3. The heads are a joint cut at this level, the best one.
         if total > largest:
             largest = total
             for k in range(first.size):

@@ -33,6 +33,8 @@ def rbf_tiles(points: FloatArray) -> FloatArray:
     The last block is filled up with zeros.
     """
     n, d = points.shape
+    # Coordinate f of all points of a block is one row: loops over points run along
+    # memory.
     tiles = np.zeros((-(-n // TILE_POINTS), d, TILE_POINTS), points.dtype)
     for block, tile in enumerate(tiles):
         rows = points[block * TILE_POINTS : (block + 1) * TILE_POINTS]
@@ -63,6 +65,7 @@ def rbf_matmat(
     # each pair occurs once, and each block is paired once with itself. To an even
     # number of blocks an empty one is added.
     n_rounds = n_blocks + 1 - n_blocks % 2
+    # Buffers for each thread: one tile, and its product with k columns.
     n_workers = numba.get_num_threads()
     tile_buffers = np.empty((n_workers, TILE_POINTS**2), X.dtype)
     product_buffers = np.empty((n_workers, TILE_POINTS * X.shape[1]), X.dtype)
@@ -71,6 +74,8 @@ def rbf_matmat(
         out.fill(0)  # it may hold NaN
     combine(out, beta, out, -alpha * shift, X)
     X = read_only(X)
+    # Within a round no two pairs share a block, so that threads write to rows of their
+    # own. A round ends before the next one begins.
     for r in range(n_rounds):
         arguments = tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers
         _round(n_workers, *arguments)
@@ -93,6 +98,7 @@ def _squared_distances(P, Q, i, T):
     for i_row in range(T.shape[0]):
         for j in range(m):
             T[i_row, j] = 0
+    # T[r, j] = |p_(i + r) - q_j|^2: 3 flops for each coordinate and entry.
     # Squared differences of coordinates f and f + 1, then of the last if d is odd.
     f = 0
     while f + 1 < d:
@@ -129,6 +135,7 @@ def _power_of_two(t):
 
 def _make_power(real, integer, n_terms):
     """Return `_power_of_two` for one type and the integer type of the same size."""
+    # 2**minexp is the smallest normal number, nmant the bits of the mantissa.
     info = np.finfo(real)
     smallest_exponent = real(info.minexp)
     mantissa_bits = integer(info.nmant)
@@ -139,12 +146,16 @@ def _make_power(real, integer, n_terms):
 
     def power_of_two(t):
         for j in range(t.size):
+            # 1. Split the exponent s = -t into i + f. Below the smallest exponent 2^s
+            #    is subnormal: it becomes 0 in the end.
             s = max(real(-t[j]), smallest_exponent)
             z = real(s + rounder)
             f = s - (z - rounder)
+            # 2. 2^f, between 0.7 and 1.4.
             power = coefficients[0]
             for k in range(1, n_terms):  # Horner's rule for 2^f
                 power = real(power * f + coefficients[k])
+            # 3. Add i to the exponent's bits of 2^f.
             mantissa = real(power)
             exponent = integer(z.view(integer) << mantissa_bits)  # i, the rest is lost
             bits = integer(mantissa.view(integer) + exponent)
@@ -190,6 +201,7 @@ def _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer):
     _kernel_tile(tiles[row], tiles[column], T)
     T = T[:n_rows]
     # out_I <- out_I + alpha K_IJ X_J, and out_J <- out_J + alpha K_IJ^T X_I.
+    # The tile costs n_rows n_columns (3 d + some 40) flops, each product 2 k more.
     product = product_buffer[: n_rows * k].reshape(n_rows, k)
     np.dot(T, X[j0:j1], product)
     _add(out[i0:i1], product, alpha)
@@ -218,6 +230,7 @@ def _worker_pairs(
     worker, tiles, X, out, alpha, r, n_rounds, tile_buffers, product_buffers
 ):
     """Add the products of every n-th pair of round r, of n threads."""
+    # Worker w of n takes the pairs w, w + n, w + 2 n, ...
     buffers = tile_buffers[worker], product_buffers[worker]
     n_pairs = (n_rounds + 1) // 2
     # The blocks of a pair add up to r modulo n_rounds. The centre s, with 2 s = r, is
@@ -242,6 +255,7 @@ def _worker_columns(P, Q, out, worker, n_workers):
     """Compute every n-th row of tiles, of n threads."""
     buffer = np.empty(TILE_POINTS * TILE_POINTS, out.dtype)
     for row in range(worker, P.shape[0], n_workers):
+        # Rows are padded with zeros by `rbf_tiles`; the surplus ones are not copied.
         i0 = row * TILE_POINTS
         i1 = min(out.shape[0], i0 + TILE_POINTS)
         padded = (i1 - i0 + 3) // 4 * 4

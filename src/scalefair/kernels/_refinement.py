@@ -35,6 +35,7 @@ def degrees_and_inner_weights(
     indptr, indices, data, stride = graph
     degrees, inner = np.zeros(len(labels)), np.zeros(n_clusters)
     for i in range(len(labels)):
+        # Both ends of an edge see it: edges within a cluster count twice, loops once.
         within = 0.0
         for e in range(indptr[i], indptr[i + 1]):
             degrees[i] += data[e * stride]
@@ -84,11 +85,14 @@ def refine(
     sizes = counts.sum(axis=0)
     if mixes is not None:  # parts of no kind are of the size, too
         sizes = _cluster_sizes(labels, node_sizes, k)
+    # Invariant: `totals`, `sizes` and `cut` are those of the labels.
     # partners[s, a, b]: nodes of kind s in a with the largest gains, when they were
     # visited, of a move to b; -1 for none. Gains are decreases of the cut.
     partners = np.full((n_kinds, k, k, N_PARTNERS), -1)
     partner_gains = np.full((n_kinds, k, k, N_PARTNERS), -np.inf)
     # links[b] is valid for the present visit if last_visit[b] is its number.
+    # A visit costs O(degree) for the links, and for each adjacent cluster O(n_kinds) to
+    # test the bounds and O(N_PARTNERS) for exchanges.
     links, adjacent, last_visit = np.zeros(k), np.empty(k, np.int64), np.full(k, -1)
     active = np.ones(n, np.bool_)
     cut = (1 - inner / volumes).sum()
@@ -102,6 +106,7 @@ def refine(
         i = order[visit % n]
         if not active[i]:
             continue
+        # a is the cluster of node i, s its kind, `excess` its size less a partner's.
         active[i] = visit < n  # the second pass visits all nodes again
         a, s, size, excess = labels[i], kinds[i], 1, 0
         if node_sizes is not None:
@@ -115,6 +120,7 @@ def refine(
         # Step 3: the best move or exchange with an adjacent cluster. The cut must
         # decrease by more than its rounding, or nodes could cycle.
         best_gain, best_cluster, best_partner = ROUNDING, -1, -1
+        # Cluster a without i: the edges to its rest counted twice, and the loop of i.
         volume_without = volumes[a] - degrees[i]
         size_without = sizes[a] - size
         links_within = links[a] + constant * size * size_without
@@ -123,6 +129,8 @@ def refine(
             b = adjacent[f]
             if b == a:
                 continue
+            # The cut is k minus the sum of inner / volume: only the terms of a and b
+            # change.
             before = inner[a] / volumes[a] + inner[b] / volumes[b]
             inner_with = inner[b] + 2 * (links[b] + constant * size * sizes[b]) + loop
             gain = (
@@ -220,6 +228,7 @@ def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
     `links` are valid for the first clusters in `adjacent`, and for the node's own.
     """
     indptr, indices, data, stride = graph
+    # Only the entries of the adjacent clusters are cleared: O(degree), not O(k).
     links[labels[i]] = 0.0
     n_adjacent, loop = 0, 0.0
     for e in range(indptr[i], indptr[i + 1]):
@@ -238,6 +247,7 @@ def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
 @cached_njit(nogil=True)
 def _keep_partner(partners, gains, s, a, b, i, gain):
     """Put node i of a into the partners for b if it gains more than the worst one."""
+    # N_PARTNERS entries, unsorted: the one with the smallest gain is replaced.
     worst = 0
     for c in range(N_PARTNERS):
         if partners[s, a, b, c] == i:
@@ -262,6 +272,7 @@ def _fits(counts, bounds, sizes, s, a, b, moved):
 
     The size of each cluster changes, and with it the bounds of all kinds.
     """
+    # Bounds are shares of a cluster's size: lower size - 1 < count < upper size + 1.
     lower, upper = bounds
     for r in range(counts.shape[0]):
         for cluster, change in ((a, -moved), (b, moved)):
@@ -323,7 +334,7 @@ def _exchange(graph, labels, i, j, links):
         if indices[e] == i:
             loops -= data[e * stride]
     # j brings its weights to a and i takes its own away, and the other way round in b;
-    # `links` hold those of i.
+    # `links` hold those of i. The edge (i, j) stays between the clusters.
     return 2 * (j_to_a - links[a]) + loops, 2 * (links[b] - edge - j_to_b) - loops
 
 
@@ -351,6 +362,8 @@ def indicator_sweep(
     indptr, indices, data, stride = graph
     inner, volumes, counts = totals
     k = len(volumes)
+    # Shapes (k,). With these three numbers the penalty of a cluster follows without its
+    # counts, for any change by one node.
     # Of each cluster: size, |counts|^2 and counts . shares.
     sizes, squares = counts.sum(axis=1), (counts**2).sum(axis=1)
     products = (counts * shares).sum(axis=1)
@@ -363,6 +376,7 @@ def indicator_sweep(
         terms[c] = _term(
             (inner[c], volumes[c], sizes[c], squares[c], products[c]), penalty_weight
         )
+    # Invariant: terms[c] is the objective of cluster c, and `sums` are its totals.
     n_moves = 0
     for i in order:
         a = labels[i]
@@ -378,6 +392,7 @@ def indicator_sweep(
                 links[labels[indices[e]]] += data[e * stride]
         node = degrees[i], loop, kinds[i], shares[kinds[i]]
         # Step 2: the cluster b for which the terms of a and b decrease most.
+        # The part of a is the same for all b.
         leave = _totals_after(sums, a, -1, node, links)
         leave_change = _term(leave, penalty_weight) - terms[a]
         best_change, best = -min_gain, a
@@ -417,6 +432,8 @@ def _totals_after(sums, c, sign, node, links):
 @cached_njit()
 def _term(totals, penalty_weight):
     """Term of a cluster, less its constant 1 + penalty_weight |shares|^2."""
+    # With the counts c, the size m and the shares s,
+    #     |c / m - s|^2 = (|c|^2 - 2 m c.s) / m^2 + |s|^2.
     inner, volume, size, square, product = totals
     deviation = (square - 2.0 * size * product) / (size * size)
     # Rounding can leave no volume when weights differ by 16 orders of magnitude.

@@ -80,6 +80,7 @@ def score_pass(
     sums : ndarray of shape (n_codes, n_edges, n_powers, n + 1)
         Sums of (row, 1) and, of two powers, of h times (row, 1), likewise.
     """
+    # One pass over the rows: score, loss and derivative, sums of its bin.
     chunks, sums = _workspace(table, codes, B.shape, edges, n_powers)
     losses = np.empty(len(chunks) - 1)
     arguments = codes, signs, weights, kind, B, edges, centre, chunks, losses
@@ -116,6 +117,7 @@ def score_losses(
     weights: Float64Array | None = None,
 ) -> tuple[float, Float64Array]:
     """Return the weighted sum of the losses of scores, and their derivatives."""
+    # One number for each block of rows, added in order.
     slopes = np.empty_like(scores)
     losses = np.empty(-(-scores.shape[0] // BLOCK_ROWS))
     _losses(len(losses), kind, signs, weights, scores, losses, slopes)
@@ -131,6 +133,7 @@ def weighted_row_sums(
     ``(n_codes, n + 1)``. The sums are of shape (n_codes, n + 1, q).
     """
     n_weights = weights.shape[1]
+    # Partial sums are (n_chunks, n_codes, n + 1, q).
     chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
     partial = np.zeros((chunks.shape[0] - 1, *shape, n_weights))
     _add_weighted(table, codes, weights, chunks, partial)
@@ -147,11 +150,13 @@ def _workspace(
 ) -> tuple[IntArray, _Sums]:
     """Chunks and, for each of them, arrays of the gradient, moments and sums."""
     (n_codes, n_columns), n_bins = shape, edges.shape[0]
+    # Numbers that each chunk clears and adds: few chunks where there are many of them.
     n_partial = n_codes * n_columns * (n_bins * n_powers + 1)
     chunks = row_chunks(table, codes.shape[0], n_partial)
     n_chunks = chunks.shape[0] - 1
     # Zeros from here: in kernels, assignments to slices are compiled slowly.
     gradients = np.zeros((n_chunks, n_codes, n_columns))
+    # The last axis of moments: 1, h and h^2; the last two of sums: power of h, feature.
     moments = np.zeros((n_chunks, n_codes, n_bins, 3))
     sums = np.zeros((n_chunks, n_codes, n_bins, n_powers, n_columns))
     return chunks, (gradients, moments, sums)
@@ -164,6 +169,8 @@ def _accumulate(
     gradient, moment, total = (
         parts.sum(axis=0) for parts in (gradients, moments, sums)
     )
+    # A bin holds the rows between its edge and the next; above an edge are all bins
+    # from its own upwards.
     n_codes, n_bins, n_powers, n_columns = total.shape
     _add_from_top(moment)
     _add_from_top(total.reshape(n_codes, n_bins, n_powers * n_columns))
@@ -180,6 +187,7 @@ def _add_from_top(values: Float64Array) -> None:
 
 
 def _dense_score(indptr, indices, data, i, beta):
+    # `beta` is (n + 1,), with the intercept at the end.
     # h = x_i @ beta[:-1] + beta[-1]
     n = data.shape[1]
     h = beta[n]
@@ -214,6 +222,7 @@ def _dense_add(indptr, indices, data, i, weight, out):
 
 
 def _dense_add_weights(indptr, indices, data, i, weights, out):
+    # `out` is (n + 1, q), the last row that of the intercept.
     # out += (x_i, 1) weights^T
     n = data.shape[1]
     for j in range(n):
@@ -231,6 +240,8 @@ def _csr_add(indptr, indices, data, i, weight, out):
 
 def _csr_add_weights(indptr, indices, data, i, weights, out):
     for p in range(indptr[i], indptr[i + 1]):
+        # Row j of `out` has the q sums of feature j; its last row those of the
+        # intercept.
         x, row = data[p], out[indices[p]]
         for q in range(weights.shape[0]):
             row[q] += weights[q] * x
@@ -251,6 +262,7 @@ def _of_kind(dense, csr):
     def choose(*types):
         return dense if types[2].ndim == 2 else csr
 
+    # The types of a call decide: `data` of a table has two dimensions for dense rows.
     # Numba compares the signature with those of the two functions.
     choose.__signature__ = inspect.signature(dense)
     overload(function, inline="always")(choose)
@@ -264,6 +276,7 @@ _add_row_weights = _of_kind(_dense_add_weights, _csr_add_weights)
 
 @cached_njit(nogil=True, fastmath=_FAST)
 def _block_scores(table, codes, B, start, stop, scores):
+    """Write the scores of rows `start` to `stop`, with coefficients by code."""
     # Unpacked once, not for each row: unpacking a tuple counts references.
     indptr, indices, data = table
     for i in range(start, stop):
@@ -282,6 +295,7 @@ def _block_losses(kind, signs, weights, scores, start, stop, slopes):
         product = 1.0
         for q in range(stop - start):
             margin = signs[start + q] * scores[q]
+            # log(1 + e^-margin) = max(-margin, 0) + log(1 + t), t <= 1: no overflow.
             t = math.exp(-abs(margin))
             product *= 1 + t
             total += max(-margin, 0.0)
@@ -301,6 +315,7 @@ def _block_losses(kind, signs, weights, scores, start, stop, slopes):
 
 @cached_njit(nogil=True)
 def _weighted_losses(kind, signs, weights, scores, start, stop, slopes):
+    """Sum of the weighted losses of a block of rows; writes weighted derivatives."""
     total = 0.0
     for q in range(stop - start):
         weight, sign = weights[start + q], signs[start + q]
@@ -329,7 +344,8 @@ def _add_block(table, codes, scores, slopes, weights, start, stop, edges, centre
         i = start + q
         code = codes[i]
         h = scores[q] - centre
-        # e is the highest edge below h, -1 if there is none.
+        # e is the highest edge below h, -1 if there is none: the number of edges below,
+        # less one, without a branch.
         e = -1
         for r in range(edges.shape[0]):
             e += h > edges[r]
@@ -338,6 +354,7 @@ def _add_block(table, codes, scores, slopes, weights, start, stop, edges, centre
         if e < 0:
             continue
         weight = 1.0 if weights is None else weights[i]
+        # 1, h and h^2; then (x, 1) and, of two powers, h (x, 1).
         moments[code, e, 0] += weight
         moments[code, e, 1] += weight * h
         moments[code, e, 2] += weight * h * h
@@ -351,18 +368,21 @@ def _add_block(table, codes, scores, slopes, weights, start, stop, edges, centre
 # the called functions are not compiled a second time.
 @parallel(lambda n, table, codes, *_: codes.size + table[2].size)
 def _scores(n_chunks, table, *arguments):
+    """Run `_chunk_scores` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _chunk_scores(np.int64(c), table, *arguments)
 
 
 @cached_njit(nogil=True)
 def _chunk_scores(c, table, codes, B, chunks, scores):
+    """Write the scores of the rows of chunk c."""
     start, stop = chunks[c], chunks[c + 1]
     _block_scores(table, codes, B, start, stop, scores[start:stop])
 
 
 @parallel(lambda n, kind, signs, *_: 10 * signs.size)
 def _losses(n_blocks, kind, signs, weights, scores, losses, slopes):
+    """Losses of blocks of given scores; `losses` has one number for each block."""
     for c in numba.prange(n_blocks):
         start = c * BLOCK_ROWS
         stop = min(start + BLOCK_ROWS, scores.shape[0])
@@ -372,6 +392,7 @@ def _losses(n_blocks, kind, signs, weights, scores, losses, slopes):
 
 @parallel(lambda n, table, sums, codes, *_: 15 * codes.size + 3 * table[2].size)
 def _score_and_add(n_chunks, table, sums, *arguments):
+    """Run `_score_chunk` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _score_chunk(np.int64(c), table, sums, *arguments)
 
@@ -380,6 +401,7 @@ def _score_and_add(n_chunks, table, sums, *arguments):
 def _score_chunk(
     c, table, sums, codes, signs, weights, kind, B, edges, centre, chunks, losses
 ):
+    """Scores, losses and sums of chunk c, a block of rows at a time."""
     # Each chunk has sums of its own. A block goes through three steps in the cache:
     # scores, losses with their derivatives, and sums.
     out = sums[0][c], sums[1][c], sums[2][c]
@@ -395,12 +417,14 @@ def _score_chunk(
 
 @parallel(lambda n, table, sums, codes, *_: 5 * codes.size + 2 * table[2].size)
 def _add(n_chunks, table, sums, *arguments):
+    """Run `_add_chunk` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _add_chunk(np.int64(c), table, sums, *arguments)
 
 
 @cached_njit(nogil=True)
 def _add_chunk(c, table, sums, codes, scores, slopes, weights, edges, centre, chunks):
+    """Add the rows of chunk c to its sums, for given scores and slopes."""
     start, stop = chunks[c], chunks[c + 1]
     h, d = scores[start:stop], slopes[start:stop]
     out = sums[0][c], sums[1][c], sums[2][c]
@@ -409,6 +433,7 @@ def _add_chunk(c, table, sums, codes, scores, slopes, weights, edges, centre, ch
 
 @parallel(lambda table, codes, weights, *_: 0.5 * table[2].size * weights.shape[1])
 def _add_weighted(table, codes, weights, chunks, partial):
+    """Run `_add_weighted_rows` on all chunks, which the threads share."""
     for c in numba.prange(partial.shape[0]):
         start, stop = chunks[c], chunks[c + 1]
         _add_weighted_rows(table, codes, weights, start, stop, partial[c])
@@ -416,6 +441,7 @@ def _add_weighted(table, codes, weights, chunks, partial):
 
 @cached_njit(nogil=True)
 def _add_weighted_rows(table, codes, weights, start, stop, sums):
+    """Add (row, 1) times the weights of each row to the sums of its code."""
     indptr, indices, data = table
     for i in range(start, stop):
         _add_row_weights(indptr, indices, data, i, weights[i], sums[codes[i]])

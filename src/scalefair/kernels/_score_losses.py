@@ -52,7 +52,7 @@ def sigmoid_sums(
     (n_codes, 2 p): the plus parts, then the minus parts. `weights` of the rows multiply
     what is summed; None counts each once.
     """
-    # A power of two, at most 64.
+    # Chunks by the number of rows alone: a power of two, at most 64.
     max_chunks = max(1, min(64, scores.shape[0] // CHUNK_ROWS))
     n_chunks = 2 ** (max_chunks.bit_length() - 1)
     chunks = np.linspace(0, scores.shape[0], n_chunks + 1).astype(np.int64)
@@ -95,12 +95,15 @@ def top_pairwise_hinge(
     below = below[order]
     short = scores[positives] - origin - 1
     # Step 2: negatives within the margin of each positive or above it.
+    # The loss of a pair is -(short_i + below_j), positive where below_j < -short_i.
     n_within = np.searchsorted(below, -short, side="left")
     totals = np.concatenate([[0.0], np.cumsum(below)])
     results = []
     for n_top in n_tops:
         # Step 3: pairs of each positive, and the sum of their losses.
         counts = np.minimum(n_within, n_top)
+        # The sum over the first counts[i] negatives is -(counts[i] short_i + their
+        # total).
         loss = -float(counts @ short + totals[counts].sum())
         slopes = np.zeros_like(scores)
         slopes[positives] = -counts
@@ -116,6 +119,7 @@ def _products(
     theta: Float64Array, width: float
 ) -> tuple[Float64Array, float, float, Float64Array]:
     """Thresholds, width, centre, and exp of the thresholds unless these overflow."""
+    # The middle of the thresholds keeps both exponentials small.
     centre = (theta.min() + theta.max()) / 2 if theta.size else 0.0
     shifted = (theta - centre) / width
     overflows = np.abs(shifted).max(initial=0.0) > MAX_EXPONENT
@@ -150,6 +154,7 @@ def _sigmoids(h, theta, width, centre, factors, out):
 # compiled a second time.
 @parallel(lambda n, scores, theta, *_: 5 * scores.size * (1 + theta.size))
 def _sums(n_chunks, scores, *arguments):
+    """Run `_chunk_sums` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _chunk_sums(np.int64(c), scores, *arguments)
 
@@ -158,6 +163,7 @@ def _sums(n_chunks, scores, *arguments):
 def _chunk_sums(
     c, scores, theta, width, centre, factors, codes, weights, chunks, partial
 ):
+    """Add both parts and their derivatives over the rows of chunk c to its sums."""
     out = partial[c]
     n = theta.shape[0]
     buffer = np.empty((2, n))
@@ -170,6 +176,9 @@ def _chunk_sums(
         for p in range(n):
             x = (scores[i] - theta[p]) / width
             share, slope = buffer[0, p], buffer[1, p]
+            # Above the threshold the plus part is the tangent 1/2 + x/4, and the minus
+            # part what it is above the sigmoid; below it the plus part is the sigmoid
+            # itself.
             above = x > 0
             plus = 0.5 + 0.25 * x if above else share
             minus = max(0.5 + 0.25 * x - share, 0.0) if above else 0.0
@@ -183,12 +192,14 @@ def _chunk_sums(
 
 @parallel(lambda n, scores, theta, *_: 3 * scores.size * (1 + theta.size))
 def _slopes(n_chunks, scores, *arguments):
+    """Run `_chunk_slopes` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _chunk_slopes(np.int64(c), scores, *arguments)
 
 
 @cached_njit(nogil=True)
 def _chunk_slopes(c, scores, theta, width, centre, factors, out):
+    """Write the derivatives of both parts at the scores of chunk c."""
     start, stop = c * CHUNK_ROWS, min((c + 1) * CHUNK_ROWS, scores.shape[0])
     n = theta.shape[0]
     buffer = np.empty((2, n))
@@ -237,6 +248,8 @@ def family_moments(
     arguments = codes, sets, edges, centres, weights, bin_index, partial
     _add_moments(n_chunks, scores, *arguments)
     moments = partial.sum(axis=0)
+    # Each bin's sums, added from the highest bin down: sums over the rows above an
+    # edge.
     return np.cumsum(moments[:, :, ::-1], axis=2)[:, :, ::-1], bin_index
 
 
@@ -261,6 +274,7 @@ def family_slopes(
 
 @parallel(lambda n, scores, codes, sets, *_: 20 * scores.size * sets.shape[0])
 def _add_moments(n_chunks, scores, *arguments):
+    """Run `_chunk_moments` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
         _chunk_moments(np.int64(c), n_chunks, scores, *arguments)
 
@@ -269,12 +283,14 @@ def _add_moments(n_chunks, scores, *arguments):
 def _chunk_moments(
     c, n_chunks, scores, codes, sets, edges, centres, weights, bin_index, partial
 ):
+    """Find the bin of each row of chunk c in each family, and add its moments there."""
     m, n_families, n_edges = scores.shape[0], edges.shape[0], edges.shape[1]
     moments = partial[c]
     for i in range(c * m // n_chunks, (c + 1) * m // n_chunks):
         code = codes[i]
         weight = 1.0 if weights is None else weights[i]
         for f in range(n_families):
+            # Set k of family f, or none: the row then counts nowhere in this family.
             k = sets[f, code]
             if k < 0:
                 continue
@@ -296,6 +312,7 @@ def _chunk_moments(
 
 @parallel(lambda n, scores, codes, sets, *_: 5 * scores.size * sets.shape[0])
 def _add_lines(n_blocks, scores, codes, sets, bin_index, lines, centres, slopes):
+    """Add to each row's slope the line of its bin, family after family."""
     for c in numba.prange(n_blocks):
         start = c * MIN_CHUNK_ROWS
         for i in range(start, min(start + MIN_CHUNK_ROWS, scores.shape[0])):

@@ -141,6 +141,7 @@ class BlockIteration:
 
 def orient(vectors: Array) -> Array:
     """Give each column the sign that makes its entry largest in modulus positive."""
+    # The modulus of the largest entry is max(top, bottom): no block of moduli is made.
     top, bottom = vectors.max(axis=0), -vectors.min(axis=0)
     signs = np.where(top >= bottom, 1.0, -1.0)
     for j in np.flatnonzero(top == bottom):  # a tie: the first such entry decides
@@ -206,7 +207,8 @@ def dense_eigh(
             reduced = Z.T @ matrix @ Z
         values, vectors = leading_eigh(reduced, k, overwrite=True)
         vectors = Z @ vectors
-    # 3. Residuals in A itself: they show it if the subspace was not invariant.
+    # 3. Residuals in A itself: they show it if the subspace was not invariant, as
+    #    A x - value x has a part in it then.
     vectors = orient(vectors)
     residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
     message = "Dense eigen-decomposition."

@@ -94,7 +94,8 @@ def spectral_bounds(
     diagonal: list[float] = []
     off_diagonal: list[float] = []
     for _ in range(min(n_steps, n)):
-        # w = A q_j, orthogonal to the basis: a column of the tridiagonal matrix.
+        # w = A q_j, orthogonal to the basis: a column of the tridiagonal matrix, which
+        # is that of A in the orthonormal basis.
         w = checked_product(operator, basis[-1])
         base.check_scale(float(np.abs(w).max()))
         diagonal.append(float(basis[-1] @ w))
@@ -105,7 +106,11 @@ def spectral_bounds(
             break  # invariant subspace: the Ritz values are eigenvalues
         basis.append(w / off_diagonal[-1])
     # Gauss quadrature: Ritz values, and squared first entries of their eigenvectors.
+    # It is the rule of the measure that the random vector puts on the spectrum: about
+    # the density of the eigenvalues, as its squared components are alike on average.
     nodes, S = eigh_tridiagonal(np.array(diagonal), np.array(off_diagonal[:-1]))
+    # Residual norm of each Ritz pair: the last off-diagonal times the last entry. An
+    # eigenvalue lies within it of the Ritz value.
     errors = off_diagonal[-1] * np.abs(S[-1])
     return SpectralBounds(
         float(nodes[0] - errors[0]), float(nodes[-1] + errors[-1]), nodes, S[0] ** 2
@@ -184,6 +189,7 @@ def chebyshev(
     rng = check_random_state(random_state)
     if bounds is None:
         bounds = spectral_bounds(operator, random_state=rng)
+    # Each sweep costs `degree` products of the active block and one for Rayleigh-Ritz.
     iteration = _FilteredSubspace(operator, k, k + n_buffer, tol, bounds)
     iteration.start(start, deflated, rng)
     # A start of k vectors or more is measured before it is filtered.
@@ -216,6 +222,7 @@ def chebyshev(
             iteration.lock()
         # 4. Move the cut and choose the degree of the next filter.
         iteration.move_cut()
+        # At most doubled, above 16: the prediction is only as good as the Ritz values.
         degree = min(iteration.next_degree(), max_degree, max(2 * degree, 16))
     message = base.stop_message(
         n_iter,
@@ -239,6 +246,7 @@ class _FilteredSubspace(BlockIteration):
     def __init__(
         self, A: LinearOperator, k: int, m: int, tol: float, bounds: SpectralBounds
     ) -> None:
+        """Empty block of at most `m` vectors for `k` pairs, and the first cut."""
         super().__init__(A)
         self.n = A.shape[0]
         self.k, self.m = k, m
@@ -252,11 +260,13 @@ class _FilteredSubspace(BlockIteration):
         self.tol = tol * self.scale
         # Some ten times the wanted part of the spectrum lies above the cut: a cut too
         # low weakens one filter, a cut too high misses eigenvalues in all.
+        # Entry j: estimated fraction of the eigenvalues at and above node j.
         above = np.cumsum(bounds.weights[::-1])[::-1]
         j = int(np.flatnonzero(above >= min(10 * m / self.n, 0.5)).max(initial=0))
         # A multiple of the identity has an interval of no width.
         width = max(1e-3 * (self.upper - self.lower), 1e-6 * self.scale)
         self.cut = max(float(bounds.nodes[j]), self.lower + width)
+        # X and Y, (n, active), swap their parts in the filter; fixed, (n, r + locked).
         self.X = self.Y = self.fixed = np.empty((self.n, 0), self.dtype)
         self.values = self.residuals = np.empty(0)
         self.n_locked = 0
@@ -272,7 +282,7 @@ class _FilteredSubspace(BlockIteration):
             self.widen()
 
     def widen(self) -> None:
-        """Add random vectors to the block."""
+        """Fill the block up to `m` columns with random ones, orthogonal to `fixed`."""
         p = self.X.shape[1]
         X = np.empty((self.n, self.m), self.dtype)
         X[:, p:] = random_generator(self.rng).standard_normal(
@@ -284,6 +294,8 @@ class _FilteredSubspace(BlockIteration):
 
     def initial_degree(self) -> int:
         """Degree for random vectors; lower if the largest would hide the others."""
+        # The polynomial multiplies the top by about exp(degree growth) / 2, which must
+        # not exceed 1 / epsilon: then nothing but the top would be left of any vector.
         growth = self._log_growth(np.array([self.upper]))[0]
         return int(np.clip(-math.log(self.epsilon) / growth, 2, INITIAL_DEGREE))
 
@@ -295,13 +307,17 @@ class _FilteredSubspace(BlockIteration):
         sigma_1 = sigma = half_width / (top - center)  # scaled to 1 at the top
         X, Y = self.X, self.Y
         # Y = sigma_1 (A - c I) X / e, with center c and half width e.
+        # With x = (value - c) / e the filter of degree i is T_i(x) / T_i(1 / sigma_1),
+        # T_i being the Chebyshev polynomial: it is 1 at the top, and never overflows.
         apply_block(self.operator, X, Y, alpha=sigma_1 / half_width, shift=center)
         for _ in range(1, degree):
+            # Y holds degree i, X degree i - 1, and sigma the ratio of their scales:
             # X_{i+1} = 2 sigma_{i+1} (A - c I) X_i / e - sigma_i sigma_{i+1} X_{i-1}
             sigma_new = 1 / (2 / sigma_1 - sigma)
             alpha, beta = 2 * sigma_new / half_width, -sigma * sigma_new
             apply_block(self.operator, Y, X, alpha=alpha, shift=center, beta=beta)
             X, Y, sigma = Y, X, sigma_new
+        # The last product went to the block that is now called Y.
         self.X, self.Y = Y, X
         self.n_products += degree
         self.n_columns += degree * X.shape[1]
@@ -317,6 +333,8 @@ class _FilteredSubspace(BlockIteration):
         residuals = kernels.rotate_ritz(self.X, self.Y, S, values)
         self.values = np.append(self.values[: self.n_locked], values)
         self.residuals = np.append(self.residuals[: self.n_locked], residuals)
+        # A Ritz value below the interval shows that the estimated bound was too high:
+        # the filter would enlarge what lies below it.
         self.lower = min(self.lower, float(values[-1]))
 
     def largest(self) -> NDArray[np.intp]:
@@ -355,6 +373,9 @@ class _FilteredSubspace(BlockIteration):
 
     def move_cut(self) -> None:
         """Move the end of the damped interval to the smallest Ritz value."""
+        # The cut goes below the buffer, to the smallest Ritz value of the block. The
+        # filter enlarges a wanted vector more, the farther its value lies above the
+        # cut.
         last = max(self.k, self.n_locked + 1) - 1  # index of the last wanted one
         value, end = float(self.values[last]), float(self.values[-1])
         # Values closer than their errors are one multiple eigenvalue: the cut stays.
@@ -395,11 +416,14 @@ class _FilteredSubspace(BlockIteration):
         """Logarithm of the filter's growth per degree at eigenvalues above the cut."""
         half_width = (self.cut - self.lower) / 2
         scaled = (values - (self.cut + self.lower) / 2) / half_width
+        # T_d(x) = cosh(d arccosh x) for x >= 1, where [-1, 1] is the damped interval.
         growth: Array = np.arccosh(np.maximum(scaled, 1 + ROUNDING))
         return growth
 
     def pairs(self) -> Eigenpairs:
         """Return the k largest pairs; the vectors may be the block itself."""
+        # Indices count the locked vectors first: column i of the pairs is column
+        # n_deflated + i of `fixed`, or i - n_locked of X.
         indices, n_locked = self.largest(), self.n_locked
         if n_locked == 0 and np.array_equal(indices, np.arange(self.X.shape[1])):
             vectors = self.X.astype(np.float64, copy=False)
@@ -417,5 +441,6 @@ class _FilteredSubspace(BlockIteration):
         return self.values[indices], vectors, self.residuals[indices]
 
     def _set_active(self, X: np.ndarray) -> None:
+        """Take the columns of X as active block, with new memory for the products."""
         self.X = np.ascontiguousarray(X)
         self.Y = np.empty_like(self.X)

@@ -136,7 +136,8 @@ def dc_admm(
     base.check_count("max_iter", max_iter, 1)
     constraints = base.as_block(F, n, "F")
     base.check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
-    # Orthonormal bases of the span of F, and of that of M F, which H avoids.
+    # Orthonormal bases of the span of F, and of that of M F, which H avoids. With
+    # Q of shape (n, rank), F^T Y = 0 becomes Q^T Y = 0.
     U, s, _ = np.linalg.svd(constraints, full_matrices=False)
     rank = int((s > n * EPS * s.max(initial=0.0)).sum())
     base.check_complement(k, n, rank)
@@ -146,6 +147,8 @@ def dc_admm(
         apply_block(operator, Q, MQ, shift=shift)
         check_product(MQ)
         MQ = np.ascontiguousarray(np.linalg.qr(MQ)[0])
+    # V is the dual variable of the H-step, kept from one iteration to the next. Y and
+    # the multipliers begin at 0.
     V = random_generator(check_random_state(random_state)).standard_normal((n, k))
     V /= np.sqrt(n)
     objective = EnergyDual(operator, shift, k)
@@ -154,6 +157,10 @@ def dc_admm(
     inner_ftol = 1e-4 if ftol is None else ftol
     inner_gtol = 1e-3 if gtol is None else gtol
     records: list[dict[str, float]] = []
+    # The augmented Lagrangian of the splitting M H = Y is
+    #     -|MH|^2 / 2 + <P, MH - Y> + alpha |MH - Y|^2 / 2.
+    # It is minimised over H, then over Y; then P moves along the violation.
+    # Invariants: Q^T Y = 0 and P = Q C, so that rank * k numbers hold P.
     for n_iter in range(1, max_iter + 1):
         # The penalty stays below 1: the H-step has curvature 1 - alpha.
         alpha = min(alpha, 0.9)
@@ -169,7 +176,8 @@ def dc_admm(
         kernels.block_subtract(next_Y, Q, violation)
         # 3. Multiplier step, equation (13).
         C += alpha * violation
-        # 4. Residuals of the splitting.
+        # 4. Residuals of the splitting: Y - M H = -Q violation is the primal one, alpha
+        #    times the change of Y the dual one (Boyd et al. 2011, section 3.3).
         primal_residual = float(np.linalg.norm(violation))
         Y -= next_Y
         dual_residual = alpha * float(np.linalg.norm(Y))
@@ -181,6 +189,7 @@ def dc_admm(
         kernels.block_subtract(B, MQ, kernels.block_gram(MQ, B))
         values, S = base.eigh_descending(kernels.block_gram(H, B))
         residuals = kernels.rotate_ritz(H, B, S, values)
+        # Ritz values of M^2: residuals relative to the squared norm of M.
         residuals /= max(float(np.abs(values).max()), TINY)
         residual = float(residuals.max())
         F_MH, F_H = (kernels.block_gram(constraints, X) for X in (MH, objective.H))

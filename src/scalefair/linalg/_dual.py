@@ -118,7 +118,7 @@ def dual(
     ).n_iter
     # 4. Ritz pairs in the span of the primal block, their residuals from the products.
     X = orthonormalize(objective.H, against=deflated, rng=rng)
-    # V is not needed any more: it takes the products.
+    # V is not needed any more: it takes the products, with A, not with M.
     V[...] = checked_product(operator, X)
     values, S = base.eigh_descending(kernels.block_gram(X, V))
     residuals = kernels.rotate_ritz(X, V, S, values)
@@ -141,8 +141,9 @@ def _ritz_residuals(objective: EnergyDual, tol: float) -> Array:
     """Residual norms of the Ritz pairs in the span of the primal block."""
     H, MH = objective.H, objective.MH
     values, S = base.eigh_descending(kernels.block_gram(H, MH))
-    # |MH s|^2 - value^2 from Gram matrices: accurate to about sqrt(EPS) of M. Below a
-    # few times that the residuals are computed from the blocks.
+    # |M H s - value H s|^2 is |MH s|^2 - value^2 for a Ritz pair and orthonormal H.
+    # From Gram matrices: accurate to about sqrt(EPS) of M. Below a few times that the
+    # residuals are computed from the blocks.
     squares = ((kernels.block_gram(MH, MH) @ S) * S).sum(axis=0) - values**2
     residuals: Array = np.sqrt(np.maximum(squares, 0.0))
     if residuals.max() > max(tol, 1e-7 * np.abs(values).max()):
@@ -166,17 +167,20 @@ class EnergyDual:
     # MH. They follow `move` by recurrence.
 
     def __init__(self, A: LinearOperator, shift: float, k: int) -> None:
+        # Four blocks (n, k). With V and the 14 of L-BFGS they are the 19 of `dual`.
         self.A, self.shift = A, shift
         shape = (A.shape[0], k)
         self.curvature = 1.0
         self.B: Array | None = None
         self.H, self.MH = np.empty(shape), np.empty(shape)
         self._MV, self._MD = np.empty(shape), np.empty(shape)
+        # (MV)^T MV, (k, k), and |V - B|^2: all that the value depends on.
         self._gram = np.zeros((k, k))
         self._squared_distance = 0.0
         self.n_products = 0
 
     def start(self, V: Array) -> float:
+        """Move to V, (n, k): one product, then everything from the blocks."""
         self._V = V
         self._multiply(V, self._MV)
         check_product(self._MV)
@@ -187,6 +191,7 @@ class EnergyDual:
         return self._value()
 
     def gradient(self, out: Array) -> None:
+        """Write the gradient, (n, k), by one product with the primal block."""
         # H = polar(MV), then (V - B) / c - M H.
         polar(self._MV, self._root, self.H)
         self._multiply(self.H, self.MH)
@@ -195,6 +200,7 @@ class EnergyDual:
             kernels.add_scaled(out, -1 / self.curvature, self.B)
 
     def line(self, D: Array) -> Callable[[float], tuple[float, float]]:
+        """Value and slope along D, (n, k): one product, then O(k^3) for each length."""
         # With X(t) = V + t D, the Gram matrix of MX and |X - B|^2 are quadratic in t:
         # their coefficients need one product, MD. |MX|_* is the trace of the root.
         self._multiply(D, self._MD)
@@ -208,7 +214,9 @@ class EnergyDual:
             gram, squared_distance = self._on_line(t)
             root = inverse_root(gram)
             value = squared_distance / (2 * self.curvature) - root.nuclear_norm
-            # Derivative of the nuclear norm: <polar(MV + t MD), MD>.
+            # Derivative of the nuclear norm: <polar(MV + t MD), MD>. With Z = MV + t MD
+            # and polar(Z) = Z (Z^T Z)^-1/2, this is the trace of (Z^T Z)^-1/2 Z^T MD,
+            # and Z^T MD = cross + t square.
             growth = float((root.matrix * (self._cross + t * self._square)).sum())
             slope = (self._linear + t * self._quadratic) / self.curvature - growth
             return value, slope
@@ -222,6 +230,7 @@ class EnergyDual:
         return gram, squared
 
     def move(self, D: Array, t: float) -> float:
+        """Move to ``V + t D`` without a product: the line knows all that is kept."""
         kernels.add_scaled(self._MV, t, self._MD)
         self._gram, self._squared_distance = self._on_line(t)
         self._n_moves += 1
@@ -238,10 +247,12 @@ class EnergyDual:
             self._squared_distance -= 2 * kernels.inner(self.B, self._V)
 
     def _value(self) -> float:
+        """Dual function at V; keeps the inverse root for the gradient there."""
         self._root = inverse_root(self._gram)
         return self._squared_distance / (2 * self.curvature) - self._root.nuclear_norm
 
     def _multiply(self, X: Array, out: Array) -> None:
+        """Write ``M X`` into `out`, (n, k), and count it."""
         apply_block(self.A, X, out, shift=self.shift)
         self.n_products += 1
 
@@ -258,6 +269,8 @@ def inverse_root(gram: Array) -> InverseRoot:
     """Decompose a Gram matrix; eigenvalues at rounding level are raised to it."""
     with kernels.single_blas_thread():
         values, S = np.linalg.eigh((gram + gram.T) / 2)
+    # The roots of the raised eigenvalues only invert; the nuclear norm takes the
+    # eigenvalues themselves, so that the dual value has no such bias.
     top = max(float(values[-1]), TINY)
     raised = np.maximum(values, len(values) * EPS * top)
     nuclear_norm = float(np.sqrt(np.maximum(values, 0.0)).sum())
@@ -272,6 +285,8 @@ def polar(Z: Array, root: InverseRoot, out: Array) -> None:
     orthonormal to its condition times epsilon. Further passes restore orthonormality.
     Directions in which `Z` vanishes stay short.
     """
+    # Each pass leaves the polar factor as it is. From the second on the Gram matrix is
+    # better conditioned, and its inverse root loses fewer digits.
     kernels.block_multiply(Z, root.matrix, out)
     for _ in range(3):
         if root.condition < 1e3:  # three digits are lost, which is good enough

@@ -87,10 +87,12 @@ def lanczos(
     if n - deflated.shape[1] <= max(40, 3 * k + 10):
         return base.dense_eigh(operator, k, orthogonal_to=deflated)
     max_iter = 10 * n if max_iter is None else max_iter
+    # 1. A run for k pairs, then runs for one each while a larger value is found.
     search = _DeflatedRuns(
         operator, deflated, tol, max_iter, check_random_state(random_state)
     )
     pairs = search.largest(k)
+    # 2. Residuals are measured by a last product, not estimated from T.
     residual = float(pairs[2].max())
     converged = residual <= tol * search.scale
     message = base.stop_message(
@@ -105,26 +107,32 @@ class _DeflatedRuns(BlockIteration):
     def __init__(
         self, A: LinearOperator, deflated: Array, tol: float, max_iter: int, rng: Random
     ) -> None:
+        """Operator of order n, columns (n, r) to avoid, and the limits of all runs."""
         super().__init__(A)
         self.deflated, self.tol, self.max_iter, self.rng = deflated, tol, max_iter, rng
         single = A.dtype == np.float32
         self.epsilon = float(np.finfo(np.float32).eps) if single else EPS
         # Rounding errors leave residuals of about 10 epsilon.
         self.min_tol = max(tol, 10 * self.epsilon)
+        # Rows, (number of pairs, n): what the runs after the first leave out.
         self.eigenvectors = np.empty((0, A.shape[0]))
         self.n_iter = 0
 
     def largest(self, k: int) -> Eigenpairs:
         """Pairs from one Krylov space, and larger ones that it lacks."""
+        # 1. The Krylov space of one vector: one copy of each eigenvalue.
         run = self.run(k, self.is_accurate)
         self.n_iter = run.n_restarts + 1
         pairs = self.rayleigh_ritz(run.leading(k))
+        # 2. Invariant: `pairs` holds k eigenpairs. Eigenvectors that are missed are
+        #    orthogonal to theirs, so that a deflated run can see them.
         while self.is_accurate(run):
             # Deflate the pairs and look for an eigenvalue above the smallest. Values
             # within the tolerance of each other count as equal.
             threshold = float(pairs[0][-1]) + self.min_tol * self.scale
             self.eigenvectors = np.ascontiguousarray(pairs[1].T)
             run = self.run(1, self.none_above(threshold))
+            # No larger eigenvalue was seen: the pairs are the k largest.
             if run.values[0] <= threshold:
                 break
             # The new pair replaces the smallest one.
@@ -138,6 +146,9 @@ class _DeflatedRuns(BlockIteration):
         The component of the start along an eigenvector is about ``1 / sqrt(n)``. Once
         it would have grown beyond 1, the eigenvector would be seen as a Ritz vector.
         """
+        # Growths of the Krylov spaces between restarts multiply: each is relative to
+        # the first vector after a restart. The last entry of a space replaces its
+        # earlier ones.
         growth: dict[int, float] = {}  # by number of restarts
         sufficient_growth = COMPONENT_RATIO * math.sqrt(self.operator.shape[0])
 
@@ -160,6 +171,7 @@ class _DeflatedRuns(BlockIteration):
         start -= self.deflated @ (self.deflated.T @ start)
 
         def product(x: Array, out: Array) -> None:
+            # Vectors of the run are rows, blocks of an operator have columns.
             apply_block(self.operator, x[:, None], out.reshape(-1, 1))
             self.count(1)
 
@@ -175,6 +187,7 @@ class _DeflatedRuns(BlockIteration):
         run.scale = self.scale
 
         def ends(it: ThickRestartLanczos) -> bool:
+            # A full basis counts although it has not been restarted yet.
             n_fillings = it.n_restarts + (len(it.values) == it.ncv)
             return n_fillings >= self.max_iter or done(it)
 
@@ -189,9 +202,11 @@ class _DeflatedRuns(BlockIteration):
 
     def rayleigh_ritz(self, rows: Array) -> Eigenpairs:
         """Ritz pairs and measured residual norms on the span of orthonormal rows."""
+        # 1. Columns (n, k), clean of the directions that the caller left out.
         X = np.ascontiguousarray(rows.T)
         kernels.block_subtract(X, self.deflated, kernels.block_gram(self.deflated, X))
         AX = self.multiply(X)
+        # 2. Ritz pairs; X and A X are rotated in place, and give the residuals.
         values, S = base.eigh_descending(kernels.block_gram(X, AX))
         residuals = kernels.rotate_ritz(X, AX, S, values)
         self.scale = max(self.scale, float(np.abs(values).max()))

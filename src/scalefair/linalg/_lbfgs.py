@@ -63,6 +63,7 @@ def lbfgs(
     objective.gradient(memory.gradient)
     memory.measure([])
     n_iter = 0
+    # Invariant: `value` and `memory.gradient` are those at V.
     while n_iter < max_iter:
         if gtol > 0 and max(memory.gradient.max(), -memory.gradient.min()) <= gtol:
             break
@@ -76,6 +77,7 @@ def lbfgs(
             continue
         # 2. Move, and add the step to the memory.
         previous_value = value
+        # The objective follows by its recurrences: no further product with D.
         kernels.add_scaled(V, t, D)
         value = objective.move(D, t)
         objective.gradient(memory.next_gradient())
@@ -98,6 +100,7 @@ class _Memory:
     """
 
     def __init__(self, shape: tuple[int, ...], n_pairs: int) -> None:
+        # Memory: (2 m + 2) n k numbers for the rows, (2 m + 2)^2 for their products.
         self.m = n_pairs + 1
         self.rows = np.zeros((2 * self.m + 2, math.prod(shape)))
         self.shape = shape
@@ -120,19 +123,26 @@ class _Memory:
 
     def direction(self) -> Array:
         """Quasi-Newton direction (two-loop recursion), in a free slot."""
+        # Nothing here has the length n: with the inner products G known, the recursion
+        # runs on the 2 m + 2 coefficients of the rows, in O(m^2).
         G, m = self.products, self.m
         # Algorithm 7.4 on coefficients q of the rows: q = g, then H g.
         q = np.zeros(len(self.rows))
         q[self.current] = 1.0
         weights = {}
+        # First loop, from the newest pair to the oldest:
+        #     weight_i = (s_i . q) / (s_i . y_i),  q <- q - weight_i y_i.
         for i in reversed(self.order):
             weights[i] = (G[i] @ q) / G[i, m + i]
             q[m + i] -= weights[i]
         if self.order:  # initial Hessian (7.20): s.y / y.y of the newest pair
             i = self.order[-1]
             q *= G[i, m + i] / G[m + i, m + i]
+        # Second loop, from the oldest to the newest:
+        #     q <- q + (weight_i - (y_i . q) / (s_i . y_i)) s_i.
         for i in self.order:
             q[i] += weights[i] - (G[m + i] @ q) / G[i, m + i]
+        # D = -H g, the only pass over the rows: 2 (2 m + 2) n k flops.
         self.slot = next(i for i in range(m) if i not in self.order)
         D: Array = self.rows[self.slot].reshape(self.shape)
         kernels.rows_combine(self.rows, -q, D)
@@ -140,16 +150,22 @@ class _Memory:
 
     def store(self, t: float) -> None:
         """Complete the pair of the last direction; keep it if ``s.y > 0``."""
+        # The step is t D. Both members of the pair are divided by t: the BFGS update is
+        # the same for (s, y) and any multiple of the pair, and D stays as it is.
         s, y, rows = self.slot, self.m + self.slot, self.rows
         kernels.combine(rows[y], 1 / t, rows[self.current], -1 / t, rows[self.other])
         self.order = self.order[2 - self.m :]  # the oldest makes way
         self.measure([s, y])
+        # s.y > 0 keeps the approximate Hessian positive definite (curvature condition,
+        # (6.7)): below rounding level its sign means nothing.
         curvature = self.products[s, y]
         if curvature > ROUNDING * math.sqrt(self.products[s, s] * self.products[y, y]):
             self.order.append(s)
 
     def measure(self, changed: list[int]) -> None:
         """Update the inner products of changed rows and of the gradient."""
+        # Three rows are new in a step: s, y and the gradient. Their products with the
+        # others are one tall times one thin block, some 12 n_pairs n k flops.
         kept = [row for i in self.order for row in (i, self.m + i)]
         changed = [*changed, self.current]
         rows = kept + changed
@@ -160,6 +176,7 @@ class _Memory:
 
 def _step_length(along: Callable[[float], tuple[float, float]]) -> float | None:
     """Step that meets the strong Wolfe conditions, None if there is none."""
+    # Each point of the line is asked for several times, by the conditions below.
     along = functools.cache(along)
     initial_value, initial_slope = along(0.0)
     if not initial_slope < 0:
@@ -185,7 +202,8 @@ def _step_length(along: Callable[[float], tuple[float, float]]) -> float | None:
         high = (low + high) / 2
         if high - low < 1e-10 * high:
             return None
-    # A root of the slope lies between.
+    # The slope is negative at `low` and not at `high`: a root of it lies between.
     root = brentq(lambda t: along(t)[1], low, high, xtol=1e-12 * high, rtol=1e-3)
+    # At rounding level the conditions may fail though the value falls: take the step.
     is_lower = along(root)[0] < initial_value
     return float(root) if meets_wolfe(root) or is_lower else None

@@ -110,9 +110,12 @@ def lobpcg(
     if n - deflated.shape[1] <= 4 * (k + n_buffer):
         return base.dense_eigh(operator, k, orthogonal_to=deflated)
     rng = check_random_state(random_state)
+    # 1. Random vectors, or those of the caller, as the first X; P is empty.
     iteration = _SearchSubspace(operator, T, k, k + n_buffer, tol)
     iteration.start(start, deflated, rng)
     best, n_stalled, n_iter = math.inf, 0, 0
+    # 2. Iterate until the k leading pairs have converged. The buffer beyond k makes the
+    #    gap that rules the convergence wider; its pairs need not converge.
     # Invariant: X holds Ritz vectors of the basis [X, P], with image A [X, P].
     while True:
         n_converged, residual = iteration.progress()
@@ -126,6 +129,8 @@ def lobpcg(
         best = min(best, residual)
         if n_converged == k or n_iter >= max_iter or n_stalled >= MAX_STALLED:
             break
+        # A restart forms the image anew, so that the rounding errors of the linear
+        # combinations go, and begins with fresh directions.
         if n_stalled and n_stalled % STALLED_RESTART == 0:
             iteration.restart()
         iteration.step()
@@ -148,11 +153,14 @@ class _SearchSubspace(BlockIteration):
     def __init__(
         self, A: LinearOperator, T: LinearOperator | None, k: int, m: int, tol: float
     ) -> None:
+        """Empty basis of `m` vectors, of which `k` are wanted; `T` preconditions."""
         super().__init__(A)
         self.T, self.n = T, A.shape[0]
         self.k, self.m, self.tol = k, m, tol
         # Updated with every basis: its image under A, residuals and Ritz values of X,
         # the matrix of A in the basis, and whether the image is a direct product.
+        # Shapes, with p <= m directions: basis and image (n, m + p), residuals (n, m),
+        # projected (m + p, m + p), values and residual_norms (m,).
         self.basis = self.image = self.residuals = np.empty((self.n, 0))
         self.values = self.residual_norms = np.empty(0)
         self.projected = np.empty((0, 0))
@@ -181,7 +189,8 @@ class _SearchSubspace(BlockIteration):
         """Rayleigh-Ritz in the span of X, P and the preconditioned residuals."""
         m = self.m
         # 1. W = T R for the residuals R that have not converged, orthonormal and
-        #    orthogonal to [X, P].
+        #    orthogonal to [X, P]. Soft locking (Knyazev et al. 2007): converged vectors
+        #    stay in X, where later steps improve them, but get no search directions.
         active = np.flatnonzero(self.residual_norms > self.tol * self.scale)
         W = self._precondition(np.ascontiguousarray(self.residuals[:, active]))
         against = np.hstack([self.deflated, self.basis])
@@ -191,10 +200,13 @@ class _SearchSubspace(BlockIteration):
         #    matrix of A in that basis.
         across, corner = kernels.block_gram(self.basis, AW), kernels.block_gram(W, AW)
         corner = (corner + corner.T) / 2
+        # The corner of the old basis is known: one Gram matrix less.
         H = np.block([[self.projected, across], [across.T, corner]])
         values, S = base.eigh_descending(H)
         C = np.hstack([S[:, :m], _directions(S[:, :m], active)])
         # 3. Basis, image and residuals by linear combinations: no other product.
+        #    C has the shape (m + p + w, m + p'), with orthonormal columns, so that the
+        #    new basis is orthonormal as the old one was.
         self.projected = C.T @ H @ C
         self.values = values[:m]
         self.basis = _combine(self.basis, W, C)
@@ -224,14 +236,18 @@ class _SearchSubspace(BlockIteration):
         self._set_residuals()
 
     def _set_residuals(self) -> None:
+        """Residuals ``A x - value x`` of the m Ritz vectors, and their norms."""
         X, AX = self.basis[:, : self.m], self.image[:, : self.m]
         self.residuals = AX - X * self.values
         self.residual_norms = base.column_norms(self.residuals)
 
     def _product(self, X: Array) -> Array:
+        """Return A X, (n, width); raise the lower bound of the norm by what X shows."""
         Y = np.empty_like(X)
         apply_block(self.operator, X, Y)
         self.count(X.shape[1])
+        # Columns of X have length 1: |A x| is at most the norm of A. Squares of tiny
+        # entries underflow to 0, which the largest entry does not.
         norm = float(base.column_norms(Y).max()) or float(np.abs(Y).max())
         if not math.isfinite(norm):
             check_product(Y)
@@ -240,6 +256,7 @@ class _SearchSubspace(BlockIteration):
         return Y
 
     def _precondition(self, R: Array) -> Array:
+        """Return ``T R``; R itself without preconditioner. Overwrites R."""
         if self.T is None:
             return R
         # Columns of unit length: small residuals underflow in float32.
@@ -252,6 +269,8 @@ class _SearchSubspace(BlockIteration):
 
 def _directions(C: Array, active: NDArray[np.intp]) -> Array:
     """Coefficients of the next directions: components of new vectors outside old X."""
+    # Coefficients refer to [X, P, W], in this order; C has m columns. What is left of
+    # a new Ritz vector without its part in the old X is the direction P of LOBPCG.
     D = C[:, active].copy()
     D[: C.shape[1]] = 0.0
     # Orthonormal, and orthogonal to the coefficients C of the new Ritz vectors.
@@ -268,6 +287,7 @@ def _directions(C: Array, active: NDArray[np.intp]) -> Array:
 
 def _combine(V: Array, W: Array, C: Array) -> Array:
     """Return ``[V, W] @ C``."""
+    # As two subtractions from zero: [V, W] is never copied into one block.
     out = np.zeros((V.shape[0], C.shape[1]))
     kernels.block_subtract(out, V, -C[: V.shape[1]])
     kernels.block_subtract(out, W, -C[V.shape[1] :])

@@ -73,6 +73,8 @@ def orthonormalize(
         if error <= 50 * epsilon:
             break
         # 3. Columns that are rounding errors become random ones.
+        # Invariant: `noise` bounds the norms of columns that hold nothing but the
+        # rounding errors of the last rotation; it is 0 where there was none.
         norms = np.sqrt(np.diag(gram))
         is_noise = norms < noise
         if is_noise.any():
@@ -80,7 +82,8 @@ def orthonormalize(
             noise = 0.0
             continue
         if not ((norms > min_norm) & (norms < max_norm)).all():
-            # Divide by the largest entries; columns of zeros become random ones.
+            # Divide by the largest entries; columns of zeros become random ones. The
+            # Gram matrix has squares out of range: it is formed anew.
             peaks = np.abs(X).max(axis=0)
             if not np.isfinite(peaks).all():
                 raise FloatingPointError(
@@ -92,9 +95,15 @@ def orthonormalize(
             peaks[is_zero] = 1
             X /= peaks
             continue
-        # 4. Multiply by the inverse square root of the Gram matrix of unit columns.
+        # 4. Multiply by the inverse square root of the Gram matrix of unit columns:
+        #        S = D^-1 U diag(values)^-1/2,
+        #    with D the norms and U diag(values) U' the Gram matrix of X D^-1. Unit
+        #    columns first: small eigenvalues then show dependence, not short columns.
+        #    Cost of a pass: 4 n m^2 + O(m^3).
         with kernels.single_blas_thread():
             values, vectors = np.linalg.eigh(gram / np.outer(norms, norms))
+        # Eigenvalues below the floor are rounding errors: such columns come out
+        # shorter than 1, and the next pass divides again.
         floor = m * epsilon * values[-1]
         S = vectors / np.sqrt(np.maximum(values, floor)) / norms[:, None]
         kernels.block_rotate(X, S)

@@ -147,13 +147,21 @@ class ThickRestartLanczos:
         self._rng = check_random_state(random_state)
         # Basis vectors are rows of V; T = V A V' is tridiagonal but for the Ritz
         # values kept at a restart and their coupling with the vector that follows.
+        # Invariant (the Lanczos relation), for the first j = `_size` rows of V, the
+        # row v_j = V[j] after them, beta = T[j, j-1] and the last unit vector e:
+        #     A V' = V' T[:j, :j] + beta v_j e'.
+        # So the residual of a Ritz vector V' s is beta |e's|, without another product.
+        # V has one more row than `ncv`, for the vector behind a full basis.
         self._V = np.empty((self.ncv + 1, n))
         self._V[0] = v / norm
         self._T = np.zeros((self.ncv + 1, self.ncv + 1))
         self._S = np.empty((0, 0))  # eigenvectors of T, as columns
+        # Shape (p, size, n) for several operators. For one, a row of working memory:
+        # the residuals follow from T, and nobody asks for the products.
         self._stored = np.empty((p, self.ncv if p > 1 else 1, n))
         self._size = self._n_kept = 0
-        # Estimated inner products of the basis with its last vector and the one before.
+        # Estimated inner products of the basis with its last vector and the one before;
+        # that of a vector with itself is 1.
         self._omega, self._previous_omega = np.zeros((2, self.ncv + 1))
         self._omega[0] = 1.0
         self._reorthogonalize_next = False
@@ -178,6 +186,8 @@ class ThickRestartLanczos:
             return 0.0
         if self._size <= k:
             return math.inf
+        # A Ritz value errs by residual**2 / gap at most (Kato, Temple), with the gap to
+        # the rest of the spectrum. The next Ritz value stands for that rest.
         # Of each value: residual**2 / gap, and never more than the residual.
         residuals = self.residuals[:k]
         gaps = np.maximum(self.values[:k] - self.values[k], TINY)
@@ -198,7 +208,11 @@ class ThickRestartLanczos:
             the last restart. No component exceeds 1: that of the start was at most the
             reciprocal. For larger eigenvalues the growth is larger.
         """
-        # Entry (first, last) of (value I - T)^-1, times the coupling behind the basis.
+        # The components c_i of the basis vectors v_i along an eigenvector satisfy
+        #     (value I - T) c = beta c_j e,
+        # the product of the Lanczos relation with it. So c_first / c_j is entry
+        # (first, last) of (value I - T)^-1, times the coupling beta behind the basis.
+        # The Ritz pairs diagonalise T.
         j = self._size
         terms = self._S[self._n_kept] * self._S[j - 1] / (value - self.values)
         reciprocal = abs(self._T[j, j - 1] * terms.sum())
@@ -260,15 +274,21 @@ class ThickRestartLanczos:
             Whether the criterion is met: if not, the products are spent, or the basis
             fills the space and the pairs are exact.
         """
+        # 1. The end: the criterion holds, the space is exhausted, or the products are
+        #    spent. In the first call there are no Ritz pairs to look at yet.
         while not (self.values.size and done(self)):
             if self._size == self._order or self.n_products >= max_products:
                 return False
+            # 2. A full basis is shrunk before it grows again.
             if self._size == self.ncv:
                 self._restart()
+            # 3. A chunk of steps, each with one product. The criterion needs k pairs
+            #    and two vectors more at the least.
             stop = min(self.ncv, max(self._size + chunk, self.k + 2))
             with ignore_fp_warnings():  # by the norm of each new vector
                 while self._size < stop:
                     self._step()
+            # 4. The eigenproblem of T: O(size^3), so not after every step.
             self._solve()
         return True
 
@@ -282,6 +302,8 @@ class ThickRestartLanczos:
         #    vector after a restart is coupled with all that were kept.
         previous = T[j, j - 1] if j > 0 else 0.0
         after_restart = j == self._n_kept > 0
+        # Only alpha and beta are new after a restart: the other coefficients are
+        # in T already, as the coupling of the vectors that were kept.
         if after_restart:
             coefficients, beta = self._orthogonalize(w, j + 1)
             alpha = coefficients[j]
@@ -299,6 +321,7 @@ class ThickRestartLanczos:
         # 3. Orthogonalise w and the vector after it once omega, the estimate of
         #    V w / beta, shows that semi-orthogonality is lost: two consecutive
         #    vectors, or the recurrence brings the loss back.
+        #    Flops: 4 n (j + 1) for a pass, some 8 n for step 2, 2 j^2 for the estimate.
         rounding = self.epsilon * math.sqrt(n) * self.scale
         if after_restart:
             omega, self._reorthogonalize_next = np.full(j + 1, EPS), True
@@ -320,6 +343,7 @@ class ThickRestartLanczos:
                 omega[:] = EPS
         else:
             np.multiply(w, 1 / beta, out=V[j + 1])
+        # 5. Append. beta = 0 decouples T: its blocks are those of two Krylov spaces.
         T[j + 1, j] = T[j, j + 1] = beta
         self._previous_omega, self._omega = self._omega, self._previous_omega
         self._omega[: j + 1], self._omega[j + 1] = omega, 1.0
@@ -337,6 +361,7 @@ class ThickRestartLanczos:
 
     def _deflate(self, w: Array) -> None:
         """Project away from the deflated vectors, in place."""
+        # w -= D' (D w), with D of shape (r, n): 4 n r flops.
         if len(self._deflated):
             w -= (self._deflated @ w) @ self._deflated
 
@@ -344,14 +369,21 @@ class ThickRestartLanczos:
         self, j: int, alpha: float, previous: float, beta: float, rounding: float
     ) -> Array:
         """Inner products of ``w / beta`` with the basis: Simon's recurrence (2.5)."""
+        # With a_i and b_i on and beside the diagonal of T, and w_i for w_{j,i},
+        #     beta w_{j+1,i} = b_{i+1} w_{i+1} + (a_i - alpha) w_i + b_i w_{i-1}
+        #                      - previous w_{j-1,i} + rounding.
+        # The first row of terms is T @ omega. This holds for the kept Ritz vectors,
+        # too, whose rows of T are the diagonal and the coupling.
         omega = np.empty(j + 1)
         if beta * SEMIORTHOGONALITY <= rounding:
             omega[:] = 1.0  # w is mostly rounding errors
             return omega
         s = self._T[:j, : j + 1] @ self._omega[: j + 1]
         s -= alpha * self._omega[:j] + previous * self._previous_omega[:j]
+        # Rounding errors are added with the sign that makes the estimate larger.
         s += np.copysign(self.epsilon * self.scale, s)
         omega[:j] = s / beta
+        # The last vector was subtracted just now: only local rounding errors are left.
         omega[j] = rounding / beta
         return omega
 
@@ -361,6 +393,7 @@ class ThickRestartLanczos:
         self.n_orthogonalizations += 1
         coefficients = np.zeros(size)
         for _ in range(4):  # classical Gram-Schmidt: two passes, as a rule
+            # The deflated vectors first: w has rounding errors along them, too.
             self._deflate(w)
             h = V @ w
             dgemv(-1.0, V.T, h, 1.0, w, overwrite_y=True)
@@ -382,6 +415,8 @@ class ThickRestartLanczos:
         """Rows of coefficients of k Ritz vectors, and of `n_more` vectors behind V."""
         # T is the matrix of the operator in the basis V' L^-T that Gram-Schmidt makes
         # of V. Without the factor L, errors of 1e-8 would grow from restart to restart.
+        # With V V' = L L', the rows of L^-1 V are orthonormal. Coefficients S in them
+        # are the coefficients L^-T S in V. V V' costs 2 n j^2 flops.
         j = self._size + n_more
         V = self._V[:j]
         S = np.zeros((j, k + n_more))
@@ -400,6 +435,8 @@ class ThickRestartLanczos:
         if len(self.weights) > 1:
             for products in self._stored:
                 _rotate_rows(products, Y[:k, :j])
+        # The kept Ritz vectors u_i have A u_i = value_i u_i + coupling_i v, with v the
+        # vector behind the basis, now V[k].
         # T becomes diag(values) with the coupling as its last row and column.
         self._T[:] = 0
         np.fill_diagonal(self._T[:k, :k], self.values[:k])
@@ -411,6 +448,8 @@ class ThickRestartLanczos:
 
 def _rotate_rows(rows: Array, Y: Array) -> None:
     """Replace the first ``len(Y)`` rows by the linear combinations `Y`."""
+    # Y of shape (new, old), new <= old. In place: a slab of columns is multiplied into
+    # a small block and copied back, so that no second basis is allocated.
     new, old = Y.shape
     step = 4096  # columns that stay in the cache
     for start in range(0, rows.shape[1], step):

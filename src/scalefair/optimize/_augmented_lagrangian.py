@@ -159,6 +159,8 @@ def augmented_lagrangian(
 
     def lagrangian(v: Array) -> tuple[float, Array]:
         """Value and gradient of the augmented Lagrangian."""
+        # Derivative of max(0, lambda + rho c)^2 / (2 rho): max(0, lambda + rho c) c'.
+        # So the weights at a minimiser are the next multipliers.
         value = value_at(v)
         weights = np.maximum(lam + penalty * value.constraints, 0.0)
         square = float(weights @ weights) / (2 * penalty)
@@ -166,9 +168,13 @@ def augmented_lagrangian(
 
     violation = np.inf
     # Largest derivative that L-BFGS may leave: at first, and in the end.
+    # L-BFGS-B bounds the largest entry of n: divided by sqrt(n), the norm is within a
+    # tenth of `stationarity`. Early rounds have rough multipliers, and need no accurate
+    # minimum.
     gtol, final_gtol = 1e-2, 0.1 * stationarity / np.sqrt(x.size)
     history: list[tuple[float, float, int]] = []
     converged = False
+    # Invariant: `value` is that of x, and lam >= 0.
     while not converged and len(history) < max_iter:
         # Step 1: minimise the augmented Lagrangian.
         solution = minimize(
@@ -194,6 +200,8 @@ def augmented_lagrangian(
         products = np.abs(lam * value.constraints)
         previous_violation = violation
         violation = max(largest, float(products.max(initial=0.0)))
+        # With the new multipliers, the gradient of the plain Lagrangian is that of the
+        # augmented one of step 1.
         residual = float(np.linalg.norm(value.gradient + value.pull_back(lam)))
         history.append((value.objective, largest, n_calls))
         is_settled = abs(value.objective - previous) <= settled * abs(previous)
@@ -205,6 +213,7 @@ def augmented_lagrangian(
             penalty /= PENALTY_GROWTH  # no step was possible: the kink is too sharp
         elif violation > max(0.25 * previous_violation, tol):
             penalty *= PENALTY_GROWTH
+        # The next round starts nearer to its minimum: a tenth of the derivative.
         gtol *= 0.1
     return AugmentedLagrangianResult(
         x=x,
@@ -221,6 +230,7 @@ def augmented_lagrangian(
 
 
 def _check_finite(value: ConstrainedValue, where: str) -> ConstrainedValue:
+    """Return the value if its three parts are finite; `where` names the point."""
     for name in ("objective", "gradient", "constraints"):
         if not np.isfinite(getattr(value, name)).all():
             raise FloatingPointError(

@@ -194,10 +194,12 @@ class OraclePoint:
 
     @property
     def objective(self) -> float:
+        """Value of f_0, the difference of its parts."""
         return float(self.plus[0] - self.minus[0])
 
     @property
     def infeasibility(self) -> float:
+        """Largest constraint value, 0 if none is positive."""
         return float(np.max(self.values[1:], initial=0.0))
 
 
@@ -205,11 +207,13 @@ class CountingOracle:
     """Evaluates a problem, counts the calls and checks the results."""
 
     def __init__(self, problem: DCProblem) -> None:
+        """Oracle of a problem with n variables and m constraints."""
         self.problem = problem
         self.n, self.m = int(problem.n_variables), int(problem.n_constraints)
         self.n_calls = 0
 
     def __call__(self, v: Array) -> OraclePoint:
+        """Evaluate both parts at a point of shape (n,): one call."""
         self.n_calls += 1
         parts = []
         for name, (values, jacobian) in zip(
@@ -341,6 +345,7 @@ def as_multipliers(multipliers: ArrayLike, m: int) -> Array:
 
 def residual_at(x: OraclePoint, multipliers: Array, x_hat: OraclePoint) -> KKTResidual:
     """Residual of definition 6.2 with one subgradient per function and point."""
+    # (m + 1,) weights times (m + 1, n) subgradients.
     weights = np.append(1.0, multipliers)
     stationarity = weights @ (x_hat.plus_jacobian - x.minus_jacobian)  # (22)
     norm = float(np.linalg.norm(stationarity))
@@ -360,6 +365,7 @@ def residual_of_aggregate(
     # Brondsted and Rockafellar: for every t > 0 there is a point within t of x_hat
     # with a true subgradient within error/t of it. The larger of distance + t and
     # norm + error / t is least where both are equal.
+    # That is a quadratic equation, t^2 + (distance - norm) t - error = 0.
     larger = (distance + norm + math.hypot(norm - distance, 2 * math.sqrt(error))) / 2
     return KKTResidual(
         distance if error == 0.0 else larger,
@@ -379,11 +385,13 @@ def least_residual(x: OraclePoint, x_hat: OraclePoint) -> tuple[KKTResidual, Arr
     # The constraints of largest value: no more than n need have a multiplier.
     active = np.sort(np.argsort(-values, kind="stable")[: 2 * n + 10]) + 1
     rows = (x_hat.plus_jacobian - x.minus_jacobian)[np.append(0, active)]
-    # The quadratic program: weights l >= 0 with l_0 = 1 for the objective.
+    # The quadratic program: weights l >= 0 with l_0 = 1 for the objective. The squared
+    # stationarity is l^T gram l, and the products |lambda_i f_i| are linear in l.
     first = np.arange(rows.shape[0]) == 0
     gram, slack = rows @ rows.T, np.append(0.0, np.abs(values[active - 1]))
     multipliers = np.zeros(values.size)
     best = residual_at(x, multipliers, x_hat)
+    # Each program starts from the solution of the one before: weights fall tenfold.
     weights = first.astype(np.float64)
     for complementarity_weight in (1.0, 0.1, 1e-2, 1e-3, 1e-4):
         weights = maximize_quadratic_on_simplex(

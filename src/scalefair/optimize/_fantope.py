@@ -160,6 +160,7 @@ def _certify(A: Array, b: Array, k: int, W: Array, weights: Array) -> FantopeRes
     """Values of both problems at a feasible point next to the iterate."""
     # 1. Move W towards 0 or the identity until rounding in its trace is gone.
     n, trace = W.shape[0], float(np.trace(W))
+    # Convex combinations with 0 or I: both keep 0 <= W <= I.
     if trace > k:
         W = W * (k / trace)
     else:
@@ -168,6 +169,7 @@ def _certify(A: Array, b: Array, k: int, W: Array, weights: Array) -> FantopeRes
     weights = weights / weights.sum()
     # 2. The largest function at W, and the dual function at the weights.
     value = float((b - np.einsum("gij,ij->g", A, W)).max())
+    # top_k is the largest <M, W> over the Fantope: any weights prove a bound.
     mu = np.linalg.eigvalsh(np.tensordot(weights, A, axes=1))
     bound = float(weights @ b) - float(mu[n - k :].sum())
     return FantopeResult(W, weights, value, bound, value - bound, 0, False, "")
@@ -186,6 +188,10 @@ class _ScaledPair:
     """Matrix P and multiplier D, scaled: ``R^-1 P R^-T = R^T D R = diag(lam)``."""
 
     def __init__(self, P: Array, D: Array) -> None:
+        """Nesterov-Todd scaling of two positive definite matrices of order n."""
+        # With P = L_P L_P^T, D = L_D L_D^T and the SVD L_D^T L_P = U diag(lam) V^T,
+        #     R = L_P V diag(lam)^-1/2,   R^-1 = diag(lam)^-1/2 U^T L_D^T.
+        # No inverse is formed; lam^2 are the eigenvalues of P D.
         L_P, L_D = np.linalg.cholesky(P), np.linalg.cholesky(D)
         U, self.lam, Vt = np.linalg.svd(L_D.T @ L_P)
         root = np.sqrt(self.lam)
@@ -193,25 +199,33 @@ class _ScaledPair:
         self.R_inv = (U.T @ L_D.T) / root[:, None]
 
     def primal(self, change: Array) -> Array:
+        """Scaled change of P: ``R^-1 dP R^-T``."""
         return _sym(self.R_inv @ change @ self.R_inv.T)
 
     def dual_back(self, scaled: Array) -> Array:
+        """Change of D from a scaled one: ``R^-T dD R^-1``."""
         return _sym(self.R_inv.T @ scaled @ self.R_inv)
 
     def max_step(self, scaled: Array) -> float:
         """Largest step along a scaled direction that stays semidefinite."""
         root = np.sqrt(self.lam)
+        # diag(lam) + a dS >= 0 is I + a lam^-1/2 dS lam^-1/2 >= 0: the smallest
+        # eigenvalue decides.
         smallest = float(np.linalg.eigvalsh(scaled / np.outer(root, root))[0])
         return -1.0 / smallest if smallest < 0 else np.inf
 
     def target(self, nu: float, dP: Array, dD: Array) -> Array:
         """Right-hand side E of dP + dD = E, scaled: P D = nu I to second order."""
+        # The symmetrised product (P D + D P) / 2 of scaled matrices is linearised at
+        # diag(lam): its entry (i, j) changes by (lam_i + lam_j) / 2 times (dP + dD)_ij.
+        # dP and dD of the predictor give the second-order term.
         E = -(dP @ dD + dD @ dP) / 2
         E[np.diag_indices_from(E)] += nu - self.lam**2
         scaled: Array = 2 * E / np.add.outer(self.lam, self.lam)
         return scaled
 
     def product(self, dP: Array, dD: Array) -> float:
+        """Trace of (P + dP)(D + dD) after scaled steps of both matrices."""
         lam = np.diag(self.lam)
         return float(((lam + dP) * (lam + dD)).sum())
 
@@ -238,13 +252,17 @@ class CentralPath:
     """
 
     def __init__(self, A: Array, b: Array, k: int) -> None:
+        # A strictly feasible start for both problems.
         G, n = A.shape[:2]
         self.A, self.b, self.k, self.n = A, b, k, n
         self.weights = np.full(G, 1.0 / G)
         M = A.mean(axis=0)
         mu, U = np.linalg.eigh(M)
+        # Dual: equal weights, tau between the eigenvalues k and k + 1 of the mean
+        # matrix, and Y and Z its parts above and below tau, both lifted by a margin.
         self.tau = float(mu[n - k] + mu[n - k - 1]) / 2
         margin = 0.1 * max(float(mu[-1] - mu[0]), 1e-3)
+        # Primal: the centre of the Fantope, and t above the largest function.
         self.W = np.eye(n) * (k / n)
         self.V = np.eye(n) - self.W
         self.Y = _sym((U * (np.maximum(mu - self.tau, 0) + margin)) @ U.T)
@@ -262,6 +280,7 @@ class CentralPath:
         """One predictor-corrector step."""
         # Step 1: the scaling and the Newton system at the iterate; nu is the mean
         # product of the complementary pairs.
+        # Invariants: W, V, Y, Z positive definite, slacks and weights positive.
         self._set_up()
         first, second = self.first, self.second
         total = float(self.weights @ self.slacks)
@@ -272,6 +291,8 @@ class CentralPath:
         affine = self._solve(
             -np.diag(first.lam), -np.diag(second.lam), -self.weights * self.slacks
         )
+        # How far the predictor gets tells how much centring the corrector needs: the
+        # cube of the part of the products that it leaves.
         alpha, beta = self._step_lengths(affine, 1.0)
         predicted = float(
             (self.slacks + alpha * affine.slacks)
@@ -309,6 +330,8 @@ class CentralPath:
         G, n = self.slacks.size, self.n
         self.first = _ScaledPair(self.W, self.Z)
         self.second = _ScaledPair(self.V, self.Y)
+        # One SVD diagonalises both scalings at once; then the system costs G n^3 for
+        # the transformed matrices and G^2 n^2 for K.
         _, d, Qt = np.linalg.svd(self.second.R_inv @ self.first.R)
         self.X = X = self.first.R @ Qt.T
         self.divisor = 1 + np.multiply.outer(d**2, d**2)
@@ -318,18 +341,23 @@ class CentralPath:
         flat = self.T.reshape(G + 1, -1)
         self.K = K = np.zeros((G + 2, G + 2))
         K[: G + 1, : G + 1] = (flat / self.divisor.ravel()) @ flat.T
+        # The slacks are eliminated: dslack = (e - slack dlambda) / lambda.
         K[np.arange(G), np.arange(G)] += self.slacks / self.weights
+        # The last row and column belong to t: the weights sum to 1.
         K[:G, G + 1] = K[G + 1, :G] = 1.0
 
     def _solve(self, E_W: Array, E_V: Array, e: Array) -> _NewtonStep:
         """Direction for the right-hand sides of the three complementarities."""
         G, first, second = self.slacks.size, self.first, self.second
+        # Unknowns of the reduced system: G changes of weights, then of tau and of t.
         # 1. Residuals: zero at the start, but for rounding, which must not pile up.
         M = np.tensordot(self.weights, self.A, axes=1)
         H = M - self.tau * np.eye(self.n) - self.Y + self.Z
         slack_residual = self.t - self.values() - self.slacks
         trace_residual = self.k - float(np.trace(self.W))
         # 2. The reduced system for the weights, tau and t.
+        #    With dZ = E_W - dW and dY = E_V - dV, scaled, the dual equation has only dW
+        #    and the changes of the weights and tau.
         H = H - second.dual_back(E_V) + first.dual_back(E_W)
         H = self.X.T @ H @ self.X
         h = self.T.reshape(G + 1, -1) @ (H / self.divisor).ravel()
@@ -338,7 +366,8 @@ class CentralPath:
         rhs[G] = -trace_residual - h[G]
         rhs[G + 1] = 1.0 - float(self.weights.sum())
         x = np.linalg.solve(self.K, rhs)
-        # 3. The other unknowns.
+        # 3. The other unknowns. dV = -dW; dZ and dY follow from the scaled
+        #    complementarities dP + dD = E.
         M = (np.tensordot(x[: G + 1], self.T, axes=1) + H) / self.divisor
         dW = _sym(self.X @ M @ self.X.T)
         W, V = first.primal(dW), -second.primal(dW)
@@ -361,10 +390,12 @@ class CentralPath:
 
 
 def _max_step(x: Array, dx: Array) -> float:
+    """Largest step along dx that keeps x >= 0; infinite if no entry falls."""
     falling = dx < 0
     return float((-x[falling] / dx[falling]).min()) if falling.any() else np.inf
 
 
 def _sym(M: Array) -> Array:
+    """Symmetric part: products of symmetric matrices lose it by rounding."""
     symmetric: Array = (M + M.T) / 2
     return symmetric

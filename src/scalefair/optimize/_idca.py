@@ -115,6 +115,8 @@ def idca(
     )
     history: list[DCRecord] = []
     while True:
+        # Invariant: `centre` is the iterate w_k of algorithm 1. With the bundle its
+        # objective and infeasibility do not rise.
         # Step 1: an inexact solution of the convex subproblem at the centre, the
         # smallest residual that is proved with it, and the next centre.
         calls = int(min(per_subproblem, max(call_limit - oracle.n_calls, 1)))
@@ -125,7 +127,8 @@ def idca(
         )
         if callback is not None:
             callback(history[-1])
-        # Step 2: the end, also where no subproblem gives a better point.
+        # Step 2: the end, also where no subproblem gives a better point. The residual
+        # may be that of the new point or of the old centre: `certificate` has it.
         is_limit = len(history) >= max_iter or oracle.n_calls >= call_limit
         if residual.value <= tol or step.is_stuck or is_limit:
             break
@@ -149,6 +152,7 @@ def _result(
     tol: float,
     advice: str,
 ) -> DCResult:
+    """Return the certified point; `advice` ends the message of a failure."""
     residual, multipliers, point = certificate
     converged = residual.value <= tol
     return DCResult(
@@ -174,6 +178,7 @@ class _BundleStep:
     def __init__(
         self, oracle: CountingOracle, metric: Metric, mu: float, eps: float
     ) -> None:
+        """Bundle with the `metric` of its steps and the least tolerance `eps`."""
         # Inexactness 0.4 mu |step|^2: below 1/2 a new point is feasible if the old one
         # was, and not worse.
         self.solver = BundleSolver(oracle, metric, mu, eps, 0.4)
@@ -222,6 +227,8 @@ class _BundleStep:
         elif n_calls == 1:
             solver.mu = max(solver.mu / 1.1, self.min_mu)
         self.n_falls = self.n_falls + 1 if new.objective < centre.objective else 0
+        # t / (t + 3) for the t-th step in a row that lowers the objective; a step that
+        # raises it restarts the count.
         momentum = self.n_falls / (self.n_falls + 3)  # as Nesterov's
         self.inertia = momentum * (new.x - centre.x) if self.n_falls else None
 
@@ -290,17 +297,21 @@ class _SwitchingStep:
     def solve(
         self, centre: OraclePoint, max_calls: int
     ) -> tuple[SubproblemResult, OraclePoint]:
+        """Best nearly feasible point of at most `max_calls` steps of algorithm 2."""
         oracle, relax = self.oracle, centre.infeasibility
         n_calls = oracle.n_calls
         point, best = centre, centre
         best_value, best_violation = np.inf, 0.0
         message = "All steps taken; this method proves no bound."
         for t in range(max_calls + 1):
+            # 1. Functions of the subproblem, (m + 1,): the minus parts are linear in d,
+            #    every function has the prox mu/2 |d|^2 with the gradient `pull`.
             d = point.x - centre.x
             pull = self.mu * self.metric.product(d)
             values = point.plus - centre.minus - centre.minus_jacobian @ d
             values += d @ pull / 2
             values[1:] -= relax
+            # 2. The most violated constraint, and the best nearly feasible point.
             worst = 1 + int(np.argmax(values[1:])) if oracle.m else 0
             violation = max(float(values[worst]), 0.0) if oracle.m else 0.0
             is_feasible = violation <= self.eps
@@ -308,6 +319,7 @@ class _SwitchingStep:
                 best, best_value, best_violation = point, float(values[0]), violation
             if t == max_calls:
                 break
+            # 3. A Polyak step: it would lower the linearised function by eps, or to 0.
             # The objective's subgradient if feasible, else the worst constraint's.
             i = 0 if is_feasible else worst
             slope = point.plus_jacobian[i] - centre.minus_jacobian[i] + pull

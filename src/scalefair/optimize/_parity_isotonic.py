@@ -205,6 +205,7 @@ class _Chains:
         # 1. Number the cuts: one before each chain, one after the last of equal scores.
         # `cut_below` of a sample counts the distinct scores and the starts before it.
         self.order = np.lexsort((-scores, codes))
+        # From here on samples are in this order: chain after chain, scores falling.
         scores, codes = scores[self.order], codes[self.order]
         is_first = np.append(True, codes[1:] != codes[:-1])
         is_last_tie = np.append(is_first[1:] | (scores[1:] < scores[:-1]), True)
@@ -234,6 +235,8 @@ class _Chains:
 
         # 4. Shares P_k above the cuts and levels A_k, (n_conditions, n_cuts). In each
         # chain both rise from 0 to 1, which rounding must not change.
+        # Sums above each cut over all chains; less that at the start of the chain;
+        # divided by that at its end.
         shares = np.cumsum([sum_ties(weights * rows) for rows in is_compared], axis=1)
         shares -= shares[:, self.starts][:, self.chain_of]
         shares /= shares[:, self.ends][:, self.chain_of]
@@ -246,12 +249,16 @@ class _Chains:
             raise ValueError(f"kappa must be from 0 to 1, got kappa={kappa!r}.")
         # 1. What each chain allows, (n_conditions, n_chains), and each pair.
         allowed = np.maximum(kappa, self.resolutions)
+        # Of each pair of chains, (n_chains, n_chains): the mean of what both allow, and
+        # the largest over the conditions.
         kappas = (allowed[:, :, None] + allowed[:, None]).max(axis=0) / 2
         np.fill_diagonal(kappas, 0.0)
 
         # 2. A joint cut is allowed if, for each condition, some level is within half of
         # what each chain allows of its cut's level: if the ranges of levels, from
         # `enter` to `leave`, of its cuts intersect. Split at the allowed ones.
+        # Two ranges of half widths a / 2 and b / 2 intersect where levels differ by at
+        # most (a + b) / 2, the kappa of the pair.
         radius = allowed[:, self.chain_of] / 2 + ROUNDING
         enter, leave = self._merge_conditions(
             self.levels - radius, self.levels + radius
@@ -266,8 +273,10 @@ class _Chains:
         # 3. The block that lies above each cut, and the value of each sample.
         block_of = np.empty(self.weights.size, np.int64)
         for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            # Numbers of cuts of chain k in each block, from the highest block down.
             lengths = np.diff(bounds[:, k])
             block_of[start + 1 : end + 1] = np.repeat(np.arange(len(means)), lengths)
+        # No samples of a chain are above its first cut, which gets the block below it.
         block_of[self.starts] = block_of[self.starts + 1]
         fitted = np.empty(self.order.size)
         fitted[self.order] = values[block_of[self.cut_below]]
@@ -330,6 +339,8 @@ class _Chains:
         Returns the lower cuts of the steps, (n_steps, n_chains), and their blocks.
         """
         # 1. Position of each cut: from b to b + 1 in block b, by the weight above it.
+        # Over all chains: differences within a chain are the weights between two of its
+        # cuts.
         weight_above = np.cumsum(self.weights)
         top = weight_above[bounds[block_of, self.chain_of]]
         bottom = weight_above[bounds[block_of + 1, self.chain_of]]
@@ -340,6 +351,8 @@ class _Chains:
         steps = np.arange(n_steps)
         cuts = np.empty((n_steps, self.starts.size), np.int64)
         for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            # Step t ends at position (t + 1) / STEPS_PER_BLOCK: at equal parts of a
+            # block.
             step_ends = (steps + 1) / STEPS_PER_BLOCK
             chain_positions = positions[start + 1 : end + 1]
             cuts[:, k] = start + np.searchsorted(chain_positions, step_ends, "right")

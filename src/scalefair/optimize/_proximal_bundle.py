@@ -129,21 +129,27 @@ class BundleSolver:
         eps: float,
         share: float = 0.0,
     ) -> None:
+        """Empty bundle; `mu` and `eps` as in `proximal_bundle`, `share` as above."""
         self.oracle, self.metric = oracle, metric
         self.mu, self.eps, self.share = mu, eps, share
         self.model = CutModel(oracle.n, metric)
         # No more constraints can bind at once than there are variables.
         self.max_new = min(oracle.m, max(10, 2 * oracle.n), MAX_NEW_CUTS) + 1
+        # A cut takes n numbers, and its products with the others one for each of them.
         self.max_cuts = max(100, 8 * self.max_new)
 
     def solve(
         self, centre: OraclePoint, max_calls: int, inertia: Array | None = None
     ) -> tuple[SubproblemResult, OraclePoint]:
         """Solve the subproblem at a centre; `inertia` moves the objective's prox."""
+        # Cuts are minorants of the plus parts at any centre: those of the last
+        # subproblem stay valid, and only their heights above the new centre change.
         oracle, model, first_call = self.oracle, self.model, self.oracle.n_calls
         model.prune(2 * self.max_new)
         model.move(centre, self.mu, inertia)
         self._cut(centre)
+        # Invariant: `best` satisfies the relaxed constraints up to eps, `value` is its
+        # objective with prox, and no feasible point has less than `model.lower_bound`.
         best, value, violation = centre, float(model.values(centre)[0]), 0.0
         converged, n_null_calls, eps = False, 0, self.eps
         while (
@@ -158,6 +164,7 @@ class BundleSolver:
             point = oracle(centre.x + d)
             values, prox = model.values(point), self.mu / 2 * self.metric.square(d)
             # Step 2: the best nearly feasible point.
+            # prox = mu/2 |d|^2, and `share` refers to mu |d|^2.
             eps = max(self.eps, 2 * self.share * prox)
             excess = float(np.max(values[1:] + prox, initial=0.0))
             if excess <= eps and values[0] + prox < value:
@@ -188,15 +195,19 @@ class BundleSolver:
     def _cut(self, point: OraclePoint) -> bool:
         """Add the tangents that lie above the model near the centre, if there are."""
         model = self.model
+        # 1. A tangent is new if its function lies above the model at the point, by more
+        #    than the rounding of the two parts.
         values, d = model.values(point), point.x - model.centre.x
         size = np.abs(point.plus) + np.abs(model.centre.minus)
         new = values - model.bounds(d) > 4 * EPS * size
-        # A constraint whose tangent stays negative within the step cannot bind yet.
+        # 2. A constraint whose tangent stays negative within the step cannot bind yet:
+        #    there it is at most the value at the point plus |row| |d| and the prox.
         rows = point.plus_jacobian - model.minus_jacobian
         increase = np.linalg.norm(d) * np.linalg.norm(rows, axis=1)
         increase += self.mu / 2 * self.metric.square(d)
         new[1:] &= (values + increase >= 0)[1:]
         functions = np.flatnonzero(new)
+        # 3. At most `max_new` of them.
         if functions.size > self.max_new:  # the objective and the most violated ones
             rank = np.where(functions > 0, values[functions], np.inf)
             order = np.argsort(-rank, kind="stable")[: self.max_new]
@@ -229,6 +240,8 @@ class CutModel:
         self.metric = metric
         # A row for each cut: slope, height at the centre, the function above it, and
         # the multiplier that the last subproblem gave.
+        # Shapes (n_cuts, n) for slopes and rows, (n_cuts, n_cuts) for gram, (n_cuts,)
+        # for the others. Function 0 is the objective.
         self.slopes, self.offsets = np.empty((0, n)), np.empty(0)
         self.owners, self.weights = np.empty(0, dtype=np.intp), np.empty(0)
         # G, b and the inner products of the rows of G, at the centre.
@@ -237,14 +250,20 @@ class CutModel:
 
     def move(self, centre: OraclePoint, mu: float, inertia: Array | None) -> None:
         """Centre the model at a point, its cuts included."""
+        # 1. A cut does not move: its height at the new centre follows from its slope.
         if self.weights.size:
             self.offsets = self.offsets + self.slopes @ (centre.x - self.centre.x)
         self.centre, self.mu, self.relax = centre, mu, centre.infeasibility
+        # 2. Inertia e centres the objective's prox at c + e. As
+        #        mu/2 |d - e|^2 = mu/2 |d|^2 - mu (M e)^T d + const,
+        #    this is a slope to be taken from the objective, next to that of its minus
+        #    part.
         self.shift = np.zeros(centre.x.size)
         if inertia is not None:
             self.shift = mu * self.metric.product(inertia)
         self.minus_jacobian = centre.minus_jacobian.copy()
         self.minus_jacobian[0] += self.shift
+        # 3. Rows, heights and their products belong to a centre: form all of them anew.
         self.lower_bound = -np.inf
         self.rows, self.heights = self.rows[:0], self.heights[:0]
         self.gram = self.gram[:0, :0]
@@ -262,6 +281,8 @@ class CutModel:
 
     def _extend(self) -> None:
         """Rows, heights and inner products of the cuts that have none yet."""
+        # Height above the linearised minus part: b_j = offset_j - f^-(c), less what the
+        # constraints may exceed; slope G_j = slope_j - f^-'(c).
         n_old = self.heights.size
         owners = self.owners[n_old:]
         heights = self.offsets[n_old:] - self.centre.minus[owners]
@@ -269,6 +290,8 @@ class CutModel:
         self.heights = np.concatenate([self.heights, heights])
         rows = self.slopes[n_old:] - self.minus_jacobian[owners]
         self.rows = np.concatenate([self.rows, rows])
+        # Entry (i, j) of the Gram matrix is G_i M^-1 G_j^T: n numbers for each new
+        # pair.
         products = self.rows @ self.metric.inverse(rows).T
         gram = np.empty((len(products), len(products)))
         gram[:n_old, :n_old] = self.gram
@@ -302,6 +325,9 @@ class CutModel:
     @property
     def step(self) -> Array:
         """Minimiser of the model, relative to the centre."""
+        # The Lagrangian of the model with the weights l is
+        #     l^T (b + G d) + sigma mu/2 |d|^2,  sigma = 1 + weights of the constraints.
+        # It is least at d = -M^-1 G^T l / (mu sigma).
         slope = self.metric.inverse(self.aggregate)
         return -slope / (self.mu * self._sigma(self.weights))
 
@@ -324,10 +350,12 @@ class CutModel:
         return float(self.weights @ (self.centre.plus[self.owners] - self.offsets))
 
     def _sigma(self, weights: Array) -> float:
+        """Factor of the prox in the Lagrangian: 1 + the constraints' weights."""
         return 1.0 + float(weights[self.owners > 0].sum())
 
     def dual(self, weights: Array) -> float:
         """Lower bound of the model for some weights of the cuts."""
+        # |G^T l|^2 in the inverse metric; below 0 by rounding only.
         square = float(weights @ self.gram @ weights)
         curve = max(square, 0.0) / (2 * self.mu * self._sigma(weights))
         return float(self.heights @ weights) - curve
@@ -357,6 +385,7 @@ class CutModel:
                 trial = weights + length * (target - weights)
                 gain = self.dual(trial) - value
             weights, value = trial, value + gain
+            # The quadratic term, sigma mu/2 |d|^2, measures what is still to be gained.
             prox = float(self.heights @ weights) - value
             if predicted <= max(1e-3 * prox, rounding):
                 break
@@ -365,15 +394,21 @@ class CutModel:
 
     def _newton_target(self, weights: Array) -> tuple[Array, float]:
         """Maximiser of the dual's second-order model, and the increase it predicts."""
+        # The dual is  b l - |G^T l|^2 / (2 mu sigma),  with sigma linear in l. Its
+        # second term is a square over a linear function, which is convex: `hessian`,
+        # minus the second derivatives of the dual, is positive semidefinite, and the
+        # model has a maximum over the simplex.
         mu, sigma = self.mu, self._sigma(weights)
         constrained = (self.owners > 0).astype(np.float64)
         product = self.gram @ weights / (mu * sigma)  # - G e, e the current step
         square = float(weights @ product) / (mu * sigma)  # |e|^2
+        # d sigma / d l_j is 1 for the constraints' cuts and 0 for the objective's.
         gradient = self.heights - product + mu / 2 * square * constrained
         cross = np.outer(product, constrained)
         hessian = self.gram / mu - (cross + cross.T)
         hessian += mu * square * np.outer(constrained, constrained)
         hessian /= sigma
+        # The model around l, written with x in place of x - l: gradient + hessian l.
         target = maximize_quadratic_on_simplex(
             gradient + hessian @ weights,
             hessian,
@@ -416,11 +451,13 @@ class Metric:
         return self.matrix * d if self.matrix.ndim == 1 else self.matrix @ d
 
     def square(self, d: Array) -> float:
+        """Squared norm of a vector of length n."""
         return float(d @ self.product(d))
 
     def inverse(self, rows: Array) -> Array:
         """Rows times the inverse."""
         if self.matrix.ndim == 1:
             return rows / self.matrix
+        # M is symmetric: M^-1 rows^T, transposed.
         solved: Array = cho_solve(self.factor, rows.T, check_finite=False)
         return solved.T

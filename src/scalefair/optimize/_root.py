@@ -68,6 +68,8 @@ class ConcaveSearch:
         self.x = (self.lower + self.upper) / 2 if start is None else float(start)
         if not self.lower <= self.x <= self.upper:
             raise ValueError(f"start={start} must lie between {lower} and {upper}.")
+        # Samples at both ends of the bracket and the last one, None before the first;
+        # and the width of the bracket after each sample.
         self._interval = self.upper - self.lower
         self._lower_end: _Quadratic | None = None
         self._upper_end: _Quadratic | None = None
@@ -103,6 +105,8 @@ class ConcaveSearch:
                 "on which side its maximum lies."
             )
         # 1. The sample replaces the end of the bracket on its side.
+        #    Invariant: the slope is positive at `lower` and not at `upper`, where these
+        #    were evaluated, so that the maximiser lies between them.
         sample, last = _Quadratic(self.x, value, slope, curvature), self._last
         if slope > 0:
             self.lower, self._lower_end = self.x, sample
@@ -117,6 +121,7 @@ class ConcaveSearch:
             points = [_newton_step(sample)]
         elif abs(slope) <= abs(last.slope) / 2:
             points = [_inverse_cubic(last, sample), _newton_step(sample)]
+        # A candidate from the last two samples needs no such test: the slope halves.
         stalled = len(self._widths) > 3 and self._widths[-1] > self._widths[-4] / 2
         if not stalled and self._lower_end is not None and self._upper_end is not None:
             points.append(_model_crossing(self._lower_end, self._upper_end))
@@ -126,6 +131,7 @@ class ConcaveSearch:
 
 
 def _newton_step(sample: _Quadratic) -> float:
+    """Zero of the slope of the quadratic model, NaN where it has no curvature."""
     if sample.curvature < 0:
         return sample.x - sample.slope / sample.curvature
     return math.nan
@@ -139,6 +145,9 @@ def _inverse_cubic(a: _Quadratic, b: _Quadratic) -> float:
     rise = b.slope - a.slope
     if rise == 0 or not (a.curvature < 0 and b.curvature < 0):
         return math.nan
+    # u is the place of slope 0 between the two slopes, 0 at a and 1 at b. The cubic's
+    # basis functions are u^2 (3 - 2 u) for the value at b, and u (1 - u)^2 and
+    # -u^2 (1 - u) for the derivatives 1 / curvature times the length `rise`.
     u = -a.slope / rise
     bend = (1 - u) / a.curvature - u / b.curvature
     return a.x + (b.x - a.x) * u * u * (3 - 2 * u) + rise * u * (1 - u) * bend
@@ -146,6 +155,9 @@ def _inverse_cubic(a: _Quadratic, b: _Quadratic) -> float:
 
 def _model_crossing(lower: _Quadratic, upper: _Quadratic) -> float:
     """Point between the two where their quadratic models agree, or NaN."""
+    # With t the distance from the lower point, the lower model less the upper one is
+    #     value_l + slope_l t + curvature_l t^2 / 2
+    #     - (value_u + slope_u (t - w) + curvature_u (t - w)^2 / 2) = a t^2 + b t + c.
     w = upper.x - lower.x
     a = (lower.curvature - upper.curvature) / 2
     b = lower.slope - upper.slope + upper.curvature * w

@@ -111,7 +111,11 @@ def maximize_on_simplex(
         raise ValueError(
             f"x0 must hold {n} nonnegative numbers that are not all zero, got {x0!r}."
         )
+    # Level bundle method (Lemarechal, Nemirovskii, Nesterov 1995) with Newton steps.
+    # Invariant: best.value <= maximum <= upper_bound.
     search = _LevelSearch(oracle, x / x.sum(), tol, atol)
+    # Where Newton steps converge, the vertex gap halves each time; else it is the turn
+    # of a level step, which converges for any concave function.
     newton_gap = np.inf  # a Newton step is due where the vertex gap is no larger
     reason = f"max_iter={max_iter} reached; raise max_iter"
     while not search.certified and len(search.slopes) < max_iter:
@@ -119,6 +123,8 @@ def maximize_on_simplex(
         if best.hessian is not None and best.vertex_gap <= newton_gap:
             # 1. Maximiser of the second-order model at the best point.
             newton_gap = best.vertex_gap / 2
+            # f(y) ~ slope (y - x) - (y - x)^T Q (y - x) / 2, up to constants: the
+            # linear part in y is slope + Q x.
             Q = -best.hessian
             x = maximize_quadratic_on_simplex(best.slope + Q @ best.x, Q, x0=best.x)
         else:
@@ -149,6 +155,8 @@ def maximize_on_simplex(
 
 @dataclass(frozen=True)
 class _SimplexPoint:
+    """Point of the simplex with value, supergradient (n,) and maybe Hessian (n, n)."""
+
     x: Array
     value: float
     slope: Array
@@ -166,7 +174,9 @@ class _LevelSearch:
     def __init__(
         self, oracle: ConcaveOracle, x: Array, tol: float, atol: float
     ) -> None:
+        """Evaluate the first point, of shape (n,) and on the simplex."""
         self.oracle, self.tol, self.atol = oracle, tol, atol
+        # Bound i is  f(y) <= offsets[i] + slopes[i] y,  from the i-th call.
         self.slopes: list[Array] = []
         self.offsets: list[float] = []
         self.upper_bound = np.inf
@@ -174,17 +184,21 @@ class _LevelSearch:
 
     @property
     def gap(self) -> float:
+        """Upper bound of what can still be gained on the best point."""
         return self.upper_bound - self.best.value
 
     @property
     def allowed(self) -> float:
+        """Gap that is within the tolerances."""
         return max(self.tol * abs(self.best.value), self.atol)
 
     @property
     def certified(self) -> bool:
+        """Whether the gap is within the tolerances."""
         return bool(self.gap <= self.allowed)
 
     def visit(self, x: Array) -> None:
+        """Evaluate a point; make it the best one if it is better."""
         point, best = self._evaluate(x), self.best
         # Of values that are equal to rounding the one with the flatter bound is better.
         if (point.value, -point.vertex_gap) > (best.value, -best.vertex_gap) or (
@@ -194,6 +208,7 @@ class _LevelSearch:
             self.best = point
 
     def _evaluate(self, x: Array) -> _SimplexPoint:
+        """Call the oracle, check what it returns, and add its linear bound."""
         value, slope, hessian = self.oracle(x)
         # Copies: points are kept, and an oracle may write to its arrays again.
         derivatives = [
@@ -214,6 +229,7 @@ class _LevelSearch:
             )
         self.slopes.append(point.slope)
         self.offsets.append(point.value - float(point.slope @ x))
+        # A linear function is largest at a vertex of the simplex.
         self.upper_bound = min(self.upper_bound, point.value + point.vertex_gap)
         return point
 
@@ -227,6 +243,7 @@ class _LevelSearch:
         slopes, offsets = np.array(self.slopes), np.array(self.offsets)
         m, n = slopes.shape
         size = max(float(np.abs(slopes).max()), TINY)
+        # Variables (x, h), n + 1 of them; one inequality for each call of the oracle.
         program = linprog(
             np.append(np.zeros(n), -1.0),
             A_ub=np.hstack([-slopes / size, np.ones((m, 1))]),
@@ -243,6 +260,7 @@ class _LevelSearch:
         if program.status != 0:
             return
         # 2. The multipliers combine the linear bounds to one, highest at a vertex.
+        # Any shares >= 0 with sum 1 give a valid bound; the optimal ones the lowest.
         shares = np.maximum(-program.ineqlin.marginals, 0.0)
         shares /= shares.sum()
         heights = shares @ (slopes + (offsets - self.best.value)[:, None])
@@ -253,6 +271,8 @@ class _LevelSearch:
 
         The best point itself if rounding leaves none.
         """
+        # Bounds relative to the best value, at the best point: heights >= 0. They must
+        # rise to 0.7 of the gap.
         slopes = np.array(self.slopes)
         heights = np.array(self.offsets) - self.best.value + slopes @ self.best.x
         d = _least_distance_step(slopes, 0.7 * self.gap - heights, self.best.x)
@@ -268,21 +288,27 @@ def _least_distance_step(slopes: Array, rises: Array, x: Array) -> Array | None:
 
     By nonnegative least squares (Lawson & Hanson (1974), chapter 23).
     """
+    # 1. Inequalities rows d >= bounds: those of the slopes, then d >= -x. Rows are
+    #    projected to the plane of zero sums: the shortest d is a combination of rows,
+    #    so that it lies in this plane, too.
     rows = np.vstack([slopes, np.eye(x.size)])
     rows -= rows.mean(axis=1, keepdims=True)  # the sum of d is zero
     bounds = np.append(rises, -x)
+    # 2. Rows of length 1, and the largest bound as the unit of length.
     norms = np.linalg.norm(rows, axis=1)
     norms[norms == 0] = 1.0
     bounds = bounds / norms
     unit = float(bounds.max())  # positive: the value at x is below the level
-    # Least distance programming as nonnegative least squares: d is the residual of
-    # E u = (0, ..., 0, 1), divided by its last entry.
+    # 3. Least distance programming as nonnegative least squares: d is the residual of
+    #    E u = (0, ..., 0, 1), divided by its last entry. E has the rows, of unit
+    #    length, as columns, and their bounds below.
     E = np.vstack([(rows / norms[:, None]).T, bounds / unit])
     target = np.append(np.zeros(x.size), 1.0)
     try:
         u, _ = nnls(E, target, maxiter=20 * E.shape[1])
     except RuntimeError:  # no convergence
         return None
+    # 4. No residual: the inequalities contradict each other.
     residual = target - E @ u
     if residual[-1] <= 1e-12:
         return None
@@ -340,7 +366,7 @@ def maximize_quadratic_on_simplex(
         )
     if not (np.isfinite(linear).all() and np.isfinite(Q).all()):
         raise ValueError("c and Q must be finite, they hold NaN or infinity.")
-    # 1. The weights of the sum: ones in `subset`.
+    # 1. The weights of the sum: ones in `subset`. It is indicator^T x.
     indicator = np.ones(linear.size)
     if subset is not None:
         chosen = np.asarray(subset)
@@ -376,6 +402,7 @@ def maximize_quadratic_on_simplex(
     for _ in range(20 * linear.size + 20):
         # 4.1 Step to the maximum over the free entries.
         active = np.flatnonzero(free)
+        # d has the length of `active`; it keeps the sum over `subset`.
         d = _newton_step(active, linear - Q @ x, Q, indicator[active])
         # 4.2 An entry that would become negative on the way is fixed at zero (16.41).
         falling = d < 0
@@ -387,6 +414,9 @@ def maximize_quadratic_on_simplex(
             smallest = np.inf
             continue
         # 4.3 A full step: repeat it while it lowers the residual of the free entries.
+        # `excess` is the gradient less the multiplier of the sum, which at the maximum
+        # is the mean gradient by the weights x. KKT: 0 for free entries, <= 0 for
+        # others.
         x[active] += d
         gradient = linear - Q @ x
         excess = gradient - (gradient @ (indicator * x)) * indicator
@@ -409,6 +439,7 @@ def _newton_step(
     active: NDArray[np.intp], gradient: Array, Q: Array, indicator: Array
 ) -> Array:
     """Step to the maximum over the free entries that keeps the sum (16.39)."""
+    # Equations (Q_aa + 1e-13 I) d + nu indicator = gradient_a, indicator^T d = 0.
     size = active.size
     K = np.zeros((size + 1, size + 1))
     K[:size, :size] = Q[np.ix_(active, active)]
@@ -417,5 +448,6 @@ def _newton_step(
     K[size, :size] = K[:size, size] = indicator
     d: Array
     d = np.linalg.solve(K, np.append(gradient[active], 0.0))[:size]
+    # Rounding in the last equation would change the sum: project it away.
     d -= indicator * ((d @ indicator) / indicator.sum())
     return d
