@@ -16,6 +16,7 @@ from scalefair.datasets import (
     make_random_affinity,
     make_topic_documents,
 )
+from scalefair.datasets._common import standardise
 from scalefair.datasets._samples import _draw_cells
 from scalefair.metrics import balance_score
 
@@ -186,3 +187,10 @@ def test_topics_show_in_the_leading_directions_and_in_the_groups():
     ]
     first, second = (count / count.sum() for count in counts)
     assert np.abs(first - second).sum() > 0.3
+
+
+def test_standardise():
+    x = np.array([1.0, 2.0, 6.0])
+    columns = standardise(np.column_stack([x, np.full(3, 0.1), np.full(3, 1e300)]))
+    np.testing.assert_allclose(columns[:, 0], (x - 3) / x.std())
+    assert not columns[:, 1:].any()  # constant, though rounding may say otherwise

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from scalefair._rounding import ROUNDING
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Strings = NDArray[np.str_]
@@ -35,8 +37,11 @@ def check_option(name: str, value: Any, allowed: Sequence[Any]) -> None:
 def standardise(values: Floats, *, ddof: int = 0) -> Floats:
     """Return columns of mean 0 and variance 1, by n - ddof; constant ones become 0."""
     deviations = values.std(axis=0, ddof=ddof)
-    scaled: Floats = values - values.mean(axis=0)
-    scaled /= np.where(deviations > 0, deviations, 1.0)
+    centred: Floats = values - values.mean(axis=0)
+    # The deviation of a constant column is rounding.
+    varies = deviations > ROUNDING * np.abs(values).max(axis=0)
+    scaled: Floats = np.zeros_like(centred)
+    np.divide(centred, deviations, out=scaled, where=varies)
     return scaled
 
 

@@ -107,8 +107,10 @@ def read_matrix_market(path: Path) -> sparse.csr_array:
             raise ValueError("it has NUL bytes")
         text = io.BytesIO(content)
         m, n, n_entries, layout, field, symmetry = scipy.io.mminfo(text)
-        # 2. An entry has two indices and a number, 8 bytes each; then row pointers.
-        require_memory(24 * n_entries + 16 * max(m, n), str(path), _LESS_MEMORY)
+        # 2. An entry has two indices and a number, 8 bytes each; then row pointers. Of
+        #    a symmetric matrix the file has one triangle.
+        n_bytes = 24 * n_entries * (1 if symmetry == "general" else 2)
+        require_memory(n_bytes + 16 * max(m, n), str(path), _LESS_MEMORY)
         if symmetry != "general" and m != n:
             raise ValueError(f"it is {symmetry}, but of shape {m, n}")
         if not is_number(last := content[-100:].split()[-1].decode("ascii", "replace")):

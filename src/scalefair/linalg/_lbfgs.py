@@ -154,7 +154,8 @@ class _Memory:
         # the same for (s, y) and any multiple of the pair, and D stays as it is.
         s, y, rows = self.slot, self.m + self.slot, self.rows
         kernels.combine(rows[y], 1 / t, rows[self.current], -1 / t, rows[self.other])
-        self.order = self.order[2 - self.m :]  # the oldest makes way
+        if len(self.order) == self.m - 1:
+            del self.order[0]  # the oldest makes way
         self.measure([s, y])
         # s.y > 0 keeps the approximate Hessian positive definite (curvature condition,
         # (6.7)): below rounding level its sign means nothing.
