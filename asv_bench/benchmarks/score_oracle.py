@@ -4,6 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from scalefair._groups import encode_attributes
+from scalefair._membership import Membership
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._training_rows import LabeledRows
 
@@ -108,8 +109,8 @@ class EachAttribute:
         X, m = rng.standard_normal((100_000, 30)), 100_000
         signs = rng.choice([-1.0, 1.0], m)
         columns = rng.integers(0, 3, (m, n_attributes))
-        compared = encode_attributes(columns)
-        rows = LabeledRows.of(X, signs, np.array([0, 1]), compared)
+        groups = Membership(encode_attributes(columns), None, None)
+        rows = LabeledRows.of(X, signs, np.array([0, 1]), groups)
         self.oracle = rows.oracle(interactions=interactions)
         self.w = 0.3 * rng.standard_normal(self.oracle.n_weights)
         self.theta = np.tile(np.linspace(-1, 1, 25), n_attributes)
