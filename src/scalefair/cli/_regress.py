@@ -156,8 +156,12 @@ def predict(
     try:
         # 1. Some models take groups; a method without a default needs them.
         call = getattr(model, method)
-        parameter = inspect.signature(call).parameters.get("sensitive_features")
-        if parameter and rows.groups is None and parameter.default is parameter.empty:
+        parameters = inspect.signature(call).parameters
+        parameter = parameters.get("sensitive_features")
+        needs_groups = parameter is not None and parameter.default is parameter.empty
+        # Calibrated classifiers name probabilities of groups only to refuse them.
+        needs_groups |= "group_probabilities" in parameters and hasattr(model, "cv")
+        if needs_groups and rows.groups is None:
             raise click.UsageError(_run.NEEDS_GROUPS)
         takes_groups = parameter is not None and rows.groups is not None
         # 2. Predict.
