@@ -263,7 +263,7 @@ def _score_figures(
     low, high = model.interval
     caption = (
         "Scores of the groups{of_attribute}, {part} rows; bars mark those of ranks "
-        f"{low:g} to {high:g}, where groups are alike."
+        f"{low:g} to {high:g}, where the groups are compared."
     )
     size = (3 + 5 * len(scores), 4.5)
     return _report.group_figures(parts, plot, size, caption)
