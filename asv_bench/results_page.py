@@ -288,7 +288,11 @@ def machine_table(run: Run, packages: dict[str, str]) -> list[str]:
 def page(run: Run, packages: dict[str, str], figures: dict[str, str]) -> str:
     """The page in Markdown; figures maps file names to captions."""
     lines = [
-        "# Benchmark results",
+        f"# Benchmark results of {run.started:%Y-%m-%d}",
+        "",
+        f"**These times are of {run.started:%Y-%m-%d}, commit `{run.commit[:10]}`, and "
+        "are not kept up.** Where",
+        "[Performance](../performance.md) says something else, it is newer and holds.",
         "",
         "One run of a part of the benchmarks in `asv_bench/`, whose README has the",
         "commands. This page is generated (`asv_bench/results_page.py`).",

@@ -9,7 +9,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "tutorial.md"
 
 
 @pytest.mark.realdata
-def test_tutorial(capsys):
+def test_tutorial(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     page = PAGE.read_text()
     names = {}
     for code in re.findall(r"```python\n(.*?)```", page, re.S):

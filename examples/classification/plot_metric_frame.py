@@ -3,10 +3,10 @@ Boosting made fair, measured by fairlearn's MetricFrame
 =======================================================
 
 Any classifier can be made fair afterwards: gradient boosting is fitted as usual, and
-its scores are calibrated for each group, so that the groups are treated alike among the
-top 5 % to 40 %. Then a fifth of the applicants are placed. A `MetricFrame` of fairlearn
-takes any metric apart by group; where fairlearn is not installed, pandas makes the same
-table.
+its scores are calibrated for each group, so that among the top 5 % to 40 % nearly the
+same share of each group is above any threshold. Then a fifth of the applicants are
+placed. A `MetricFrame` of fairlearn takes any metric apart by group; where fairlearn is
+not installed, pandas makes the same table.
 
 The rows are those of the data set a9a (income above 50,000 dollars; the groups are
 women and men), read from the folder named by ``SCALEFAIR_DATA``. Where they are not,

@@ -3,7 +3,7 @@ A trained network, made fair by changing one layer
 ==================================================
 
 A network predicts the grades of law students. One layer of it is changed so that the
-means and covariances of its outputs hardly differ between two groups, and the last
+means and covariances of its outputs differ less between two groups, and the last
 layer is fitted again under the same bounds. No group is needed to predict. On real
 rows that halves the distance of the groups for a quarter more error; mapping the scores
 onto a common distribution, with guessed groups, costs less but does not go as far.

@@ -103,6 +103,7 @@ def rows(text):
 
 def test_tables(made):
     text = (made / "index.md").read_text()
+    assert text.startswith("# Benchmark results of 2023-11-14\n")
     found = {(row[0], row[1]): row[2:] for row in rows(text)}
     peer = "scikit-learn's PCA, not fair"
     fit, memory = "`Rows.time_fit`", "`Rows.peakmem_fit`"

@@ -152,8 +152,8 @@ _UNFAIR = "without fairness"
 def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     """Train a fair classifier on the rows in TRAIN.
 
-    Its scores treat groups alike within an interval of ranks, where decisions are
-    contested.
+    Within an interval of ranks, where decisions are contested, its scores have nearly
+    the same share of each group above any threshold.
     """
     outputs, show = _run.take_outputs(options, train, output=".joblib")
     with_baseline, standardize = map(options.pop, ("baseline", "standardize"))
@@ -263,7 +263,7 @@ def _score_figures(
     low, high = model.interval
     caption = (
         "Scores of the groups{of_attribute}, {part} rows; bars mark those of ranks "
-        f"{low:g} to {high:g}, where groups are alike."
+        f"{low:g} to {high:g}, where the groups are compared."
     )
     size = (3 + 5 * len(scores), 4.5)
     return _report.group_figures(parts, plot, size, caption)

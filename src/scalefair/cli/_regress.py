@@ -271,7 +271,7 @@ def regress(
 
     caption = (
         "Predictions for each group{of_attribute} before and after the change, {part} "
-        "rows. Where the curves agree groups are treated alike."
+        "rows. The nearer the curves, the smaller the distance of the groups."
     )
     report.figures = _report.group_figures(entries, plot, (10, 3.8), caption)
     writers = {"output": partial(joblib.dump, fair)}

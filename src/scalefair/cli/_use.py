@@ -103,7 +103,7 @@ def predict(
 ) -> None:
     """Write what the model in MODEL says of each row in TABLE.
 
-    Words that the model does not know are counted, and told. Only open models you
+    A message counts the words that the model does not know. Only open models you
     trust: such a file can run any code.
     """
     from scalefair.cli import _regress

@@ -46,7 +46,7 @@ from scalefair.streaming import PartitionedRows, is_partitioned
 TEXTS = {
     "interval": """\
 interval : tuple of float, default=(0.0, 1.0)
-    Ranks within which the groups are to be treated alike, shares of a group counted
+    Ranks within which the groups are compared, shares of a group counted
     from the highest score: ``(0.05, 0.30)`` is the top 5 % to 30 %.""",
     "criterion": """\
 criterion : {"strong", "weak"}, default="strong"

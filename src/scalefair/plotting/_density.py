@@ -90,8 +90,8 @@ class ScoreDensityDisplay(_DensityDisplay):
     r"""Density of the scores of each group, with the interval of ranks marked.
 
     The hatched part of a density, and the bar below it, is the range of the scores of
-    the rows ranked in the interval within their group. Where densities agree there,
-    groups are treated alike. Use `from_predictions` or `from_estimator`.
+    the rows ranked in the interval within their group: where the groups are compared.
+    Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------
@@ -307,9 +307,9 @@ class ScoreDensityDisplay(_DensityDisplay):
 class OutputDensityDisplay(_DensityDisplay):
     """Density of the outputs for each group, of one regressor or of several.
 
-    Where the densities agree the groups are treated alike; titles have KS, the largest
-    distance between two (`metrics.statistical_parity_ks`). Regressors are side by side
-    or, on a single axes, overlaid. Use `from_predictions` or `from_estimator`.
+    The nearer the densities, the nearer the outputs of the groups; titles have KS, the
+    largest distance between two (`metrics.statistical_parity_ks`). Regressors are side
+    by side or, on a single axes, overlaid. Use `from_predictions` or `from_estimator`.
 
     Parameters
     ----------

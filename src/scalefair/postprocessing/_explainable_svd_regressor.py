@@ -55,7 +55,7 @@ MAX_POWER = 4.0
 
 @documented()
 class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
-    r"""Trained regressor, one layer of which is changed so that groups fare alike.
+    r"""Trained regressor, one layer of which is changed to bring groups nearer.
 
     A linear layer with weight W is replaced so that the means and the covariances
     of its outputs differ less between groups, at a change of the outputs as small

@@ -70,17 +70,17 @@ sample_weight : array-like or Dask array of shape (m,), default=None
 
 @documented(**TEXTS)
 class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    r"""Calibrate the scores of any classifier so that groups are treated alike.
+    r"""Calibrate the scores of any classifier to partial parity of groups.
 
     Isotonic calibration under partial parity: a nondecreasing function for each group
     maps scores to outputs. Among the ranks in `interval` the share of a group above any
-    threshold differs between groups by at most `kappa`, on the rows of `fit`, and of
-    all such outputs these are the nearest to the labels. Shares are those of all rows,
-    of the positive ones, or of both labels. Every cut of the outputs is then the most
+    threshold differs between groups by at most `kappa`, for the cross-fitted scores of
+    the rows of `fit`; of all such outputs these are the nearest to the labels. Those of
+    `predict_proba` differ by more as a rule: measure them on other rows. Shares are of
+    all rows, of the positive ones, or of both labels. Every cut is then the most
     accurate choice of cuts by group that is fair. The group of a row must be known at
-    prediction, its label in `fit` only. Where groups may not be used, take
-    :class:`~scalefair.linear_model.PartiallyFairClassifier` with
-    ``interactions=False``.
+    prediction, its label in `fit` only. Where groups may not be used, take a
+    :class:`~scalefair.linear_model.PartiallyFairClassifier`, ``interactions=False``.
 
     Parameters
     ----------
@@ -88,9 +88,9 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Anything with `decision_function` or `predict_proba`, for two classes.
     interval : tuple of two floats, default=(0.0, 1.0)
         Ranks :math:`0 \le \alpha < \beta \le 1` within each group, counted from its
-        highest score, among which the groups are treated alike; the default is all.
+        highest score, among which the groups are compared; the default is all.
     kappa : float, default=0.05
-        Largest gap on the rows of `fit`, from 0 to 1. In a small group one row may
+        Largest gap of cross-fitted scores, from 0 to 1. In a small group one row may
         make a larger gap, which is then allowed to the group instead; the gap of two
         groups is at most the mean of what is allowed to both (`kappas_`). With
         ``kappa=0`` that is so for every group.
@@ -142,7 +142,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Scores of group k in ``(thresholds_[b + 1, k], thresholds_[b, k]]`` become
         ``values_[b]``.
     partial_parity_gap_ : float
-        Gap of the outputs for the scores of `fit`: at most `kappa_`.
+        Gap of the outputs for the cross-fitted scores of `fit`: at most `kappa_`.
     partial_parity_gaps_ : ndarray of shape (n_groups, n_groups)
         The same of each pair of groups: at most `kappas_`.
     roc_distance_ : float or None
