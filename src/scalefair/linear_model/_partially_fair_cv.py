@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import indexable
 
-from scalefair._decorators import fit_context
+from scalefair._decorators import checked_call, fit_context
 from scalefair._docs import documented
 from scalefair._groups import check_interval
 from scalefair._messages import format_distinct
@@ -28,6 +28,7 @@ from scalefair.linear_model._training_rows import LabeledRows, refuse_parts
 
 
 @documented(**TEXTS)
+@checked_call
 def partial_fairness_path(
     X: Any,
     y: ArrayLike,

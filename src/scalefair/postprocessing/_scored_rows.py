@@ -77,6 +77,11 @@ class Scorer(NamedTuple):
         return _positive_scores(getattr(self.estimator, self.method)(X), self.method)
 
 
+def gives_probabilities(model: Any) -> bool:
+    """Whether the outputs of a calibrated classifier are probabilities."""
+    return model.target == "labels" or hasattr(model.estimator, "predict_proba")
+
+
 class ScoredRows(NamedTuple):
     """Columns of entries that calibration reads, 32 bytes each; of hard groups rows."""
 
