@@ -78,10 +78,9 @@ def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
             if not is_missing:
                 signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(
-                f"{owner}{function.__name__}: {error}. Groups are passed by name, "
-                "sensitive_features=."
-            ) from None
+            by_name = " Pass groups by name, sensitive_features=."
+            hint = by_name * ("too many positional" in str(error))
+            raise TypeError(f"{owner}{function.__name__}: {error}.{hint}") from None
         if is_missing:
             _refuse_missing_groups(signature, arguments.get("y"))
         for name, value in arguments.items():

@@ -270,7 +270,12 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
                         **params,
                     )
                 ]
-            scores.append([_evaluate(model, held_out) for model in models])
+            try:
+                scores.append([_evaluate(model, held_out) for model in models])
+            except (ValueError, ZeroDivisionError) as error:
+                raise ValueError(
+                    f"The held-out rows of a fold have no score: {error}"
+                ) from error
         if not scores:
             raise ValueError(
                 "cv has no folds. A generator of splits is used up by the first fit: "

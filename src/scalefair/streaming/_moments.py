@@ -261,6 +261,7 @@ class GroupMoments:
             for m, (_, groups, _) in zip(moments, compared, strict=True)
         ]
 
+    @checked_call
     def update(
         self,
         X: Any,
