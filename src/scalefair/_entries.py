@@ -194,7 +194,7 @@ def check_aligned(arguments: Mapping[str, Any]) -> None:
                 f"The rows of {first} and {name} have the same labels in another "
                 f"order, first in row {row} ({labels[0]!r} and {labels[1]!r}): align "
                 f"them, {name}.loc[{first}.index]. If only the labels are wrong, pass "
-                f"{name}.to_numpy()."
+                f"{name}.set_axis({first}.index)."
             )
 
 
