@@ -65,11 +65,13 @@ def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
     Errors name the class of the estimator; Python's would name the private base class.
     """
     signature = inspect.signature(function)
-    is_method = next(iter(signature.parameters)) == "self"
+    first = next(iter(signature.parameters))
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        owner = f"{type(args[0]).__name__}." if is_method else ""
+        owner = ""
+        if first in ("self", "cls"):
+            owner = (args[0] if first == "cls" else type(args[0])).__name__ + "."
         try:
             arguments = signature.bind_partial(*args, **kwargs).arguments
             is_missing = needs_groups and all(
@@ -80,7 +82,7 @@ def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
         except TypeError as error:
             by_name = " Pass groups by name, sensitive_features=."
             hint = by_name * ("too many positional" in str(error))
-            raise TypeError(f"{owner}{function.__name__}: {error}.{hint}") from None
+            raise TypeError(f"{owner}{function.__name__}(): {error}.{hint}") from None
         if is_missing:
             _refuse_missing_groups(signature, arguments.get("y"))
         for name, value in arguments.items():
