@@ -124,7 +124,7 @@ html_static_path = ["_static"]
 html_css_files = ["scalefair.css"]
 html_show_sourcelink = False
 _SINGLE = ("index", "getting_started", "tutorial", "cli", "scaling", "glossary")
-_SINGLE += ("interoperability", "comparison", "changelog")
+_SINGLE += ("pipelines", "interoperability", "comparison", "changelog")
 html_sidebars: dict[str, list[str]] = {page: [] for page in _SINGLE}
 html_theme_options: dict[str, Any] = {
     "header_links_before_dropdown": 5,

@@ -1,13 +1,17 @@
-"""Decorators of scikit-learn, with types; a fit runs BLAS on one thread."""
+"""Decorators of scikit-learn, with types; checks of how functions are called."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from functools import wraps
+from typing import Any, Self, TypeVar, cast
 
 from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if as _available_if
 
+from scalefair._entries import check_aligned, refuse_lazy
+from scalefair._messages import ROUTED
 from scalefair._threads import single_blas_thread
 
 try:
@@ -33,16 +37,84 @@ except ImportError:  # before scikit-learn 1.9 there are no callbacks
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+GROUP_ARGUMENTS = "sensitive_features", "group_probabilities"
+GROUP_METHODS = {
+    "fit",
+    "partial_fit",
+    "predict",
+    "predict_proba",
+    "decision_function",
+    "score",
+}
+
 
 def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Method]:
-    """Check the parameters of an estimator, then fit it with BLAS on one thread."""
+    """Check groups and parameters of an estimator, then fit it, BLAS on one thread."""
     context = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
     def decorate(method: Method) -> Method:
         fit: Method = single_blas_thread()(context(method))
-        return fit
+        return checked_call(fit, needs_groups=True)
 
     return decorate
+
+
+def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
+    """Check the arguments of a function or method: names, order of labels, types.
+
+    Errors name the class of the estimator; Python's would name the private base class.
+    """
+    signature = inspect.signature(function)
+    first = next(iter(signature.parameters))
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        owner = ""
+        if first in ("self", "cls"):
+            owner = (args[0] if first == "cls" else type(args[0])).__name__ + "."
+        try:
+            arguments = signature.bind_partial(*args, **kwargs).arguments
+            is_missing = needs_groups and all(
+                arguments.get(name) is None for name in GROUP_ARGUMENTS
+            )
+            if not is_missing:
+                signature.bind(*args, **kwargs)
+        except TypeError as error:
+            by_name = " Pass groups by name, sensitive_features=."
+            hint = by_name * ("too many positional" in str(error))
+            raise TypeError(f"{owner}{function.__name__}(): {error}.{hint}") from None
+        if is_missing:
+            _refuse_missing_groups(signature, arguments.get("y"))
+        for name, value in arguments.items():
+            refuse_lazy(value, name)
+        check_aligned(arguments)
+        return function(*args, **kwargs)
+
+    return cast(Method, checked)
+
+
+def _refuse_missing_groups(signature: inspect.Signature, y: Any) -> None:
+    """Raise a TypeError that says how groups are passed."""
+    probabilities = ", or group_probabilities=, a column for each group; got neither"
+    takes_probabilities = "group_probabilities" in signature.parameters
+    hint = ""
+    if y is not None and signature.parameters["y"].default is None:
+        hint = " If y has the groups, pass them as sensitive_features=."
+    raise TypeError(
+        "Pass sensitive_features=, the group of each sample"
+        f"{probabilities * takes_probabilities}.{hint} {ROUTED}"
+    )
+
+
+class GroupRequests:
+    """Groups are requested by default where scikit-learn routes metadata."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        for name in GROUP_METHODS.intersection(vars(cls)):
+            parameters = inspect.signature(getattr(cls, name)).parameters
+            request = {group: True for group in GROUP_ARGUMENTS if group in parameters}
+            setattr(cls, f"__metadata_request__{name}", request)
+        super().__init_subclass__(**options)
 
 
 def with_callbacks(method: Method) -> Method:

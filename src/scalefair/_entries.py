@@ -7,6 +7,7 @@ processors only: BLAS need not raise the floating-point flags for an infinite en
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -114,7 +115,10 @@ def naming_text_columns(X: Any) -> Iterator[None]:
         import pandas
 
         # An example of each column that cannot be converted.
-        frame = X if isinstance(X, pandas.DataFrame) else pandas.DataFrame(X)
+        frame = X
+        if not isinstance(X, pandas.DataFrame):
+            names = getattr(X, "column_names", None) or getattr(X, "columns", None)
+            frame = pandas.DataFrame(np.asarray(X, object), columns=names)
         examples = []
         for name, column in frame.items():
             numbers = pandas.to_numeric(column.astype(object), errors="coerce")
@@ -141,8 +145,57 @@ def validate_data(
     estimator: Any, X: Any, y: Any = "no_validation", /, **options: Any
 ) -> Any:
     """Check the input of an estimator likewise."""
+    refuse_lazy(X)
     with ignore_fp_warnings(), naming_text_columns(X):
-        return _validate_data(estimator, X, y, **options)
+        checked = _validate_data(estimator, X, y, **options)
+        is_array = isinstance(checked, np.ndarray) and checked is not X
+        if is_array and checked.dtype.kind == "O":
+            checked = checked.astype(np.float64)  # of Polars or Arrow
+        return checked
+
+
+# What a table that is not in memory, or has no rows of its own, is converted by.
+CONVERSIONS = {
+    "LazyFrame": "{}.collect()",
+    "DuckDBPyRelation": "{}.df()",
+    "RecordBatchReader": "{}.read_pandas()",
+    "AnnData": "{0}.X, or a graph in {0}.obsp; groups are in {0}.obs",
+}
+
+
+def refuse_lazy(values: Any, name: str = "X") -> None:
+    """Raise a TypeError for tables that NumPy cannot read, with their conversion."""
+    kind = type(values).__name__
+    if kind in CONVERSIONS:
+        remedy = CONVERSIONS[kind].format(name)
+        raise TypeError(f"{name} is of the type {kind}: pass {remedy}.")
+
+
+def check_aligned(arguments: Mapping[str, Any]) -> None:
+    """Raise a ValueError for columns of pandas whose labels are in another order.
+
+    Rows are taken by position. Labels that are not the same are no order.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        return
+    frames = pandas.DataFrame, pandas.Series
+    indices = [(k, x.index) for k, x in arguments.items() if isinstance(x, frames)]
+    for name, other in indices[1:]:
+        first, index = indices[0]
+        if len(other) != len(index) or other.equals(index):
+            continue
+        codes = pandas.factorize(index.append(other), use_na_sentinel=False)[0]
+        codes = codes.reshape(2, -1)
+        if np.array_equal(np.bincount(codes[0]), np.bincount(codes[1])):
+            row = int(np.argmax(codes[0] != codes[1]))
+            labels = [labels[row : row + 1].tolist()[0] for labels in (index, other)]
+            raise ValueError(
+                f"The rows of {first} and {name} have the same labels in another "
+                f"order, first in row {row} ({labels[0]!r} and {labels[1]!r}): align "
+                f"them, {name}.loc[{first}.index]. If only the labels are wrong, pass "
+                f"{name}.set_axis({first}.index)."
+            )
 
 
 def check_sample_weight(

@@ -6,6 +6,12 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any
 
+# How groups get to the steps of scikit-learn.
+ROUTED = (
+    "A pipeline or search hands them on after "
+    "sklearn.set_config(enable_metadata_routing=True)."
+)
+
 
 def format_distinct(value: float, limit: float) -> str:
     """Return a number with two digits, or with as many as differ from the limit's."""

@@ -112,7 +112,7 @@ def test_what_is_refused():
     for name in ("predict", "predict_proba", "decision_function"):
         with pytest.raises(ValueError, match="for fit only: a mixture of"):
             getattr(model, name)(X, group_probabilities=P)
-        with pytest.raises(TypeError, match="got neither"):
+        with pytest.raises(TypeError, match="Pass sensitive_features, the group"):
             getattr(model, name)(X)
 
 

@@ -15,6 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from scalefair._decorators import GroupRequests
 from scalefair._entries import (
     canonical,
     check_sample_weight,
@@ -83,7 +84,7 @@ scalefair.metrics.normalized_cut_score : What the clustering costs.""",
 }
 
 
-class GraphClustering(ClusterMixin, BaseEstimator):
+class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
     """Estimators that cluster by an affinity, or by the k-NN graph of features."""
 
     n_clusters: int

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._entries import check_array
 from scalefair.cluster._assignment_dual import (
@@ -101,6 +102,7 @@ class FairAssignment:
 
 
 @documented()
+@checked_call
 def fair_assignment(
     X: ArrayLike,
     centers: ArrayLike,

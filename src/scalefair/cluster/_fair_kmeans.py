@@ -13,7 +13,7 @@ from sklearn.cluster import kmeans_plusplus
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._decorators import fit_context
+from scalefair._decorators import GroupRequests, fit_context
 from scalefair._docs import documented
 from scalefair._entries import validate_data
 from scalefair._groups import Attribute, check_compared, combinations
@@ -66,7 +66,7 @@ class KMeansRows(NamedTuple):
 
 
 @documented()
-class FairKMeans(ClusterMixin, BaseEstimator):
+class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
     """Fair k-means: every cluster mirrors the population.
 
     Lloyd's iterations with `fair_assignment` in place of the nearest centre: every row

@@ -13,7 +13,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._decorators import CallbackSupportMixin, fit_context, with_callbacks
+from scalefair._decorators import (
+    CallbackSupportMixin,
+    checked_call,
+    fit_context,
+    with_callbacks,
+)
 from scalefair._docs import documented
 from scalefair._entries import graph_as_matrix
 from scalefair._random_state import check_random_state
@@ -427,6 +432,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         progress.close()
         return self
 
+    @checked_call
     def predict(
         self,
         W: Any,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._entries import (
     check_array,
@@ -56,6 +57,7 @@ class RefinedPartition:
 
 
 @documented()
+@checked_call
 def refine_partition(
     W: Any,
     labels: ArrayLike,

@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._decorators import fit_context
+from scalefair._decorators import GroupRequests, fit_context
 from scalefair._docs import documented
 from scalefair._entries import (
     all_finite,
@@ -89,7 +89,9 @@ X : {array-like, sparse matrix, Dask collection, reader} of shape (m, n_features
 
 
 @documented(**TEXTS)
-class BaseGroupPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseGroupPCA(
+    GroupRequests, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Linear transformer of rows in groups; a subclass computes the basis."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._decorators import available_if, fit_context
+from scalefair._decorators import GroupRequests, available_if, checked_call, fit_context
 from scalefair._docs import SHARED, documented
 from scalefair._entries import (
     all_finite,
@@ -33,6 +33,7 @@ from scalefair._groups import (
     known_groups,
 )
 from scalefair._membership import Membership, number_cells
+from scalefair._messages import ROUTED
 from scalefair.linear_model._training_rows import (
     LabeledRows,
     check_label_weights,
@@ -151,7 +152,7 @@ def _gives_probabilities(classifier: Any) -> bool:
 
 
 @documented(**TEXTS)
-class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
+class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
     """Linear classifier of two classes whose weights may differ among groups."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -222,6 +223,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         """Fit checked rows and call `_store_weights`."""
         raise NotImplementedError
 
+    @checked_call
     def decision_function(
         self, X: Any, *, sensitive_features: ArrayLike | None = None
     ) -> NDArray[Any]:
@@ -244,6 +246,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         """
         return self._outputs(X, sensitive_features, np.asarray)
 
+    @checked_call
     def predict(
         self, X: Any, *, sensitive_features: ArrayLike | None = None
     ) -> NDArray[Any]:
@@ -264,6 +267,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         return self._outputs(X, sensitive_features, output, dtype=self.classes_.dtype)
 
     @available_if(_gives_probabilities)
+    @checked_call
     def predict_proba(
         self, X: Any, *, sensitive_features: ArrayLike | None = None
     ) -> NDArray[Any]:
@@ -281,6 +285,7 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
         """
         return self._outputs(X, sensitive_features, probabilities, shape=(2,))
 
+    @checked_call
     def score(
         self,
         X: Any,
@@ -407,7 +412,8 @@ class BaseGroupClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     f"This {type(model).__name__} has weights of its own for each "
                     "group: pass sensitive_features, the group of each row. A model "
-                    "that does not need them is trained with interactions=False."
+                    "that does not need them is trained with interactions=False. "
+                    f"{ROUTED}"
                 )
             group_map, codes = model._map_groups(X, sensitive_features)
         if not isinstance(X, PartitionedRows):

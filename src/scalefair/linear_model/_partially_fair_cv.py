@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import indexable
 
-from scalefair._decorators import fit_context
+from scalefair._decorators import checked_call, fit_context
 from scalefair._docs import documented
 from scalefair._groups import check_interval
 from scalefair._messages import format_distinct
@@ -28,6 +28,7 @@ from scalefair.linear_model._training_rows import LabeledRows, refuse_parts
 
 
 @documented(**TEXTS)
+@checked_call
 def partial_fairness_path(
     X: Any,
     y: ArrayLike,
@@ -269,7 +270,12 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
                         **params,
                     )
                 ]
-            scores.append([_evaluate(model, held_out) for model in models])
+            try:
+                scores.append([_evaluate(model, held_out) for model in models])
+            except (ValueError, ZeroDivisionError) as error:
+                raise ValueError(
+                    f"The held-out rows of a fold have no score: {error}"
+                ) from error
         if not scores:
             raise ValueError(
                 "cv has no folds. A generator of splits is used up by the first fit: "

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._decorators import checked_call
 from scalefair._docs import SHARED, documented
 from scalefair._entries import check_sample_weight
 from scalefair._groups import check_values, encode_values, squeeze_single
@@ -40,6 +41,7 @@ ValueError
 
 
 @documented(**_TEXTS)
+@checked_call
 def balance_score(
     labels: ArrayLike,
     *,
@@ -118,6 +120,7 @@ def balance_score(
 
 
 @documented(**_TEXTS)
+@checked_call
 def minimum_balance_score(
     labels: ArrayLike,
     *,
@@ -159,6 +162,7 @@ def minimum_balance_score(
 
 
 @documented(**_TEXTS)
+@checked_call
 def group_proportions(
     labels: ArrayLike,
     *,

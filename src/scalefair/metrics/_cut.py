@@ -8,6 +8,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import gen_batches
 
+from scalefair._decorators import checked_call
 from scalefair._entries import canonical, graph_as_matrix, ignore_fp_warnings
 from scalefair.metrics._balance import encode_clusters
 
@@ -17,6 +18,7 @@ Array = NDArray[np.float64]
 MAX_BLOCK_SIZE = 2**25
 
 
+@checked_call
 def normalized_cut_score(
     W: Any,
     labels: ArrayLike,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._entries import check_sample_weight
 from scalefair._groups import as_table, check_interval, encode_groups
@@ -87,6 +88,7 @@ def group_probabilities(sensitive_features: ArrayLike, fill: Any = None) -> Any:
 
 
 @documented(**TEXTS, interval=INTERVAL)
+@checked_call
 def unmixed_parity_gap(
     y_score: ArrayLike,
     *,

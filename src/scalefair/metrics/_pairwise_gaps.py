@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._groups import check_group_weights
 from scalefair.metrics._partial_parity import check_group_rows, samples_by_label
@@ -55,6 +56,7 @@ ValueError
 
 
 @documented(**_TEXTS)
+@checked_call
 def group_auc_gap(
     y_score: ArrayLike,
     *,
@@ -116,6 +118,7 @@ def group_auc_gap(
 
 
 @documented(**_TEXTS)
+@checked_call
 def inter_group_pairwise_gap(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -157,6 +160,7 @@ def inter_group_pairwise_gap(
 
 
 @documented(**_TEXTS)
+@checked_call
 def intra_group_pairwise_gap(
     y_true: ArrayLike,
     y_score: ArrayLike,

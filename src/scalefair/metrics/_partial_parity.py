@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._decorators import checked_call
 from scalefair._docs import SHARED, documented
 from scalefair._groups import (
     check_group_weights,
@@ -70,6 +71,7 @@ _KINDS = {"positive": ("positive",), "label": ("negative", "positive")}
 
 
 @documented(**_TEXTS)
+@checked_call
 def partial_demographic_parity_gap(
     y_score: ArrayLike,
     *,
@@ -140,6 +142,7 @@ def partial_demographic_parity_gap(
 
 
 @documented(**_TEXTS)
+@checked_call
 def weak_partial_demographic_parity_gap(
     y_score: ArrayLike,
     *,
@@ -203,6 +206,7 @@ def weak_partial_demographic_parity_gap(
 
 
 @documented(**_TEXTS)
+@checked_call
 def partial_equal_opportunity_gap(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -267,6 +271,7 @@ def partial_equal_opportunity_gap(
 
 
 @documented(**_TEXTS)
+@checked_call
 def partial_equalized_odds_gap(
     y_true: ArrayLike,
     y_score: ArrayLike,
@@ -324,6 +329,7 @@ def partial_equalized_odds_gap(
 
 
 @documented(**_TEXTS)
+@checked_call
 def partial_parity_gap(
     y_score: ArrayLike,
     *,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._entries import ignore_fp_warnings
 from scalefair._membership import Membership
@@ -49,6 +50,7 @@ for any number of groups, never the pairs.""",
 
 
 @documented(**TEXTS)
+@checked_call
 def statistical_parity_ks(
     y_pred: ArrayLike,
     *,
@@ -121,6 +123,7 @@ def statistical_parity_ks(
 
 
 @documented(**TEXTS)
+@checked_call
 def moment_gaps(
     Z: Any,
     *,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._entries import check_sample_weight
 from scalefair._groups import as_list, check_values
@@ -116,6 +117,7 @@ class ClusterCompositionDisplay:
         self.name = name
 
     @classmethod
+    @checked_call
     def from_predictions(
         cls,
         labels: ArrayLike,
@@ -183,6 +185,7 @@ class ClusterCompositionDisplay:
         return display.plot(ax, legend=legend, **bar_kwargs)
 
     @classmethod
+    @checked_call
     def from_estimator(
         cls,
         estimator: Any,

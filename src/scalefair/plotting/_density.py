@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._groups import check_interval
 from scalefair.metrics import partial_parity_gap, statistical_parity_ks
@@ -162,6 +163,7 @@ class ScoreDensityDisplay(_DensityDisplay):
         self.gap = gap
 
     @classmethod
+    @checked_call
     def from_predictions(
         cls,
         scores: ArrayLike,
@@ -370,6 +372,7 @@ class OutputDensityDisplay(_DensityDisplay):
         self.output_name = output_name
 
     @classmethod
+    @checked_call
     def from_predictions(
         cls,
         y_pred: ArrayLike | Mapping[str, ArrayLike],

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import mean_squared_error
 from sklearn.utils.validation import _num_samples
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._membership import Membership, check_one_of
 from scalefair.metrics import statistical_parity_ks
@@ -126,6 +127,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         return display.plot(ax, legend=legend, **line_kwargs)
 
     @classmethod
+    @checked_call
     def from_predictions(
         cls,
         y_true: ArrayLike,
@@ -177,6 +179,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         return display.plot(ax, legend=legend, **line_kwargs)
 
     @classmethod
+    @checked_call
     def from_estimator(
         cls,
         estimators: Any,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._groups import as_list
 from scalefair._rounding import ROUNDING
@@ -113,6 +114,7 @@ class GroupLossDisplay:
         }
 
     @classmethod
+    @checked_call
     def from_data(
         cls,
         X: Any,

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._groups import check_interval
 from scalefair.plotting import _draw, _inputs
@@ -118,6 +119,7 @@ class GroupRateDisplay:
         }
 
     @classmethod
+    @checked_call
     def from_predictions(
         cls,
         scores: ArrayLike | Mapping[str, ArrayLike],

@@ -11,6 +11,7 @@ import pandas
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._decorators import checked_call
 from scalefair._groups import GroupCodes, check_values, encode_values
 from scalefair._membership import Membership, check_one_of
 
@@ -28,6 +29,7 @@ def estimator_method(
     models. Its docstring needs the text ``options_of_models`` of the class.
     """
 
+    @checked_call
     def from_estimator(
         cls: Any,
         estimator: Any,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._rounding import ROUNDING
 from scalefair.decomposition import FairPCA, joint_numerical_range
@@ -163,6 +164,7 @@ class JointNumericalRangeDisplay:
         return display.plot(ax, view=view, legend=legend, **fill_kwargs)
 
     @classmethod
+    @checked_call
     def from_estimator(
         cls,
         estimator: Any,

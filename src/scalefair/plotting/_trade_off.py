@@ -12,6 +12,7 @@ from scipy import special
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._groups import encode_groups
 from scalefair.metrics import partial_parity_gap
@@ -340,6 +341,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
         return display.plot(ax, legend=legend, **line_kwargs)
 
     @classmethod
+    @checked_call
     def from_estimator(
         cls,
         estimator: Any,

@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from scalefair._decorators import fit_context
+from scalefair._decorators import GroupRequests, fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
 from scalefair._groups import as_list, squeeze_single
@@ -54,7 +54,7 @@ MAX_POWER = 4.0
 
 
 @documented()
-class ExplainableSVDRegressor(RegressorMixin, BaseEstimator):
+class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
     r"""Trained regressor, one layer of which is changed to bring groups nearer.
 
     A linear layer with weight W is replaced so that the means and the covariances

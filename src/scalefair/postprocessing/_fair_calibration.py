@@ -15,11 +15,11 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
-from scalefair._decorators import available_if, fit_context
+from scalefair._decorators import GroupRequests, available_if, checked_call, fit_context
 from scalefair._docs import SHARED, documented
 from scalefair._entries import check_features
 from scalefair._groups import check_interval, encode_groups, known_codes
-from scalefair._membership import check_one_of
+from scalefair._messages import ROUTED
 from scalefair.metrics import null_parity_gap
 from scalefair.optimize import parity_isotonic_regression
 from scalefair.postprocessing._scored_rows import (
@@ -27,6 +27,7 @@ from scalefair.postprocessing._scored_rows import (
     Scorer,
     break_ties,
     compared_rows,
+    gives_probabilities,
     score_rows,
     warn_of_pairs,
 )
@@ -69,7 +70,9 @@ sample_weight : array-like or Dask array of shape (m,), default=None
 
 
 @documented(**TEXTS)
-class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class FairCalibratedClassifier(
+    GroupRequests, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
+):
     r"""Calibrate the scores of any classifier to partial parity of groups.
 
     Isotonic calibration under partial parity: a nondecreasing function for each group
@@ -248,7 +251,6 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self.estimator, method_mapping=to_fit)
 
-    # The estimator inside is checked by its own fit.
     @fit_context(prefer_skip_nested_validation=False)
     def fit(
         self,
@@ -310,8 +312,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         # Blocks divided into steps, whose outputs differ by less than 1e-6.
         self._limits = result.fine_thresholds
         self._outputs = break_ties(result.values, result.fine_blocks)
-        # Variance of the mean of a group under each condition, 1 / n_k for rows of
-        # equal weight, and the share of its rows among all: what `null_gap` needs.
+        # For `null_gap` the variance of a group's mean, 1 / n_k, and its share of rows.
         weights = is_compared * rows.weights
         sums = np.array([np.bincount(rows.codes, w) for w in weights])
         squares = np.array([np.bincount(rows.codes, w) for w in weights**2])
@@ -342,7 +343,8 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
                 "group_probabilities are for fit only: a mixture of the groups' "
                 "outputs is not fair. Pass sensitive_features, the group of each row."
             )
-        check_one_of(sensitive_features, None)
+        if sensitive_features is None:
+            raise TypeError(f"Pass sensitive_features, the group of each row. {ROUTED}")
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=False)
             check_features(self, rows, reset=False)
@@ -357,6 +359,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         groups, codes = encode_groups(sensitive_features, _num_samples(X), warn=False)
         return self._map_scores(scores, known_codes(groups, self.groups_)[codes])
 
+    @checked_call
     def decision_function(
         self,
         X: Any,
@@ -381,9 +384,10 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         %(unseen)s
         """
         outputs = self._calibrated(X, sensitive_features, group_probabilities)
-        return outputs - 0.5 * _gives_probabilities(self)
+        return outputs - 0.5 * gives_probabilities(self)
 
-    @available_if(lambda self: _gives_probabilities(self))
+    @available_if(gives_probabilities)
+    @checked_call
     def predict_proba(
         self,
         X: Any,
@@ -408,12 +412,11 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
         %(unseen)s
         """
-        # The steps of the first and last block may lie outside of [0, 1].
-        outputs = self._calibrated(X, sensitive_features, group_probabilities).clip(
-            0.0, 1.0
-        )
+        outputs = self._calibrated(X, sensitive_features, group_probabilities)
+        outputs = outputs.clip(0.0, 1.0)  # the first and last block may lie outside
         return np.stack([1.0 - outputs, outputs], axis=1)
 
+    @checked_call
     def predict(
         self,
         X: Any,
@@ -437,18 +440,19 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         %(unseen)s
         """
         outputs = self._calibrated(X, sensitive_features, group_probabilities)
-        is_positive = outputs > 0.5 * _gives_probabilities(self)
         negative, positive = self.classes_[:1], self.classes_[1:]
+        is_positive = outputs > 0.5 * gives_probabilities(self)
         labels: NDArray[Any] = np.where(is_positive, positive, negative)
         return labels
 
+    @checked_call
     def score(
         self,
         X: Any,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        sensitive_features: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
     ) -> float:
         """Return the accuracy.
 
@@ -479,8 +483,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
         Parameters
         ----------
         n_samples : int
-            Number of all new rows; those of groups, and of labels within them, have
-            the shares that they had in `fit`.
+            Number of all new rows; groups, and labels in them, have their shares.
         groups : array-like, default=None
             Groups whose pairs count, such as two that matter; None takes all.
 
@@ -491,8 +494,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
             :math:`1/n_k + 1/n'_k`, for the compared rows of group k in `fit` and the
             new ones: the limit for scores that say nothing, calibrated with
             ``kappa=0``. Coarse steps give noise fewer places: gaps of few rows, or of
-            the few blocks of labels, are smaller. Single samples scatter by about a
-            third.
+            the few blocks of labels, are smaller.
 
         Raises
         ------
@@ -510,6 +512,7 @@ class FairCalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimato
 
 
 @documented(**TEXTS)
+@checked_call
 def fair_calibration_path(
     estimator: Any,
     X: Any,
@@ -593,7 +596,3 @@ def _map_part(
 ) -> Array:
     """Return the outputs of a part; `fitted_codes` are its groups' in `fit`."""
     return model._map_scores(scorer.score(block), fitted_codes[codes])
-
-
-def _gives_probabilities(model: FairCalibratedClassifier) -> bool:
-    return model.target == "labels" or hasattr(model.estimator, "predict_proba")

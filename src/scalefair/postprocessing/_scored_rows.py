@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import roc_curve
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils import assert_all_finite
-from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.metadata_routing import get_routing_for_object, process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _num_samples,
@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from scalefair._decorators import GROUP_ARGUMENTS
 from scalefair._entries import (
     check_features,
     check_sample_weight,
@@ -75,6 +76,11 @@ class Scorer(NamedTuple):
         """Score rows for the second class."""
         X = with_column_names(X, self.feature_names)
         return _positive_scores(getattr(self.estimator, self.method)(X), self.method)
+
+
+def gives_probabilities(model: Any) -> bool:
+    """Whether the outputs of a calibrated classifier are probabilities."""
+    return model.target == "labels" or hasattr(model.estimator, "predict_proba")
 
 
 class ScoredRows(NamedTuple):
@@ -174,7 +180,7 @@ def score_rows(
             if is_prefit:
                 scores = scorer.score(X)
             else:
-                scores = _cross_fit(model, X, y, weights, scorer.method)
+                scores = _cross_fit(model, X, y, groups, weights, scorer.method)
     if entry_weights is None:
         entry_weights = np.ones(len(codes))
     if weights is not None:
@@ -234,12 +240,20 @@ def _encode(
 
 
 def _cross_fit(
-    model: Any, X: Any, y: NDArray[Any], weights: Array | None, method: str
+    model: Any,
+    X: Any,
+    y: NDArray[Any],
+    groups: tuple[Any, Any],
+    weights: Array | None,
+    method: str,
 ) -> Array:
     """Fit `estimator_` to all rows; score each by the model of a fold without it."""
-    # Weights go to a fit that takes them, or that routing sends them to.
+    # Weights go to a fit that takes them, or that routing sends them to; so do groups.
     fit_params = {} if weights is None else {"sample_weight": weights}
     if get_config()["enable_metadata_routing"]:
+        named = dict(zip(GROUP_ARGUMENTS, groups, strict=True))
+        routing = get_routing_for_object(model.estimator)
+        fit_params |= {name: named[name] for name in routing.consumes("fit", named)}
         fit_params = process_routing(model, "fit", **fit_params).estimator.fit
     elif not has_fit_parameter(model.estimator, "sample_weight"):
         fit_params = {}

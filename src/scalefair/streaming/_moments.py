@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _num_samples
 
+from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._entries import (
     SQUARES_OVERFLOW,
@@ -144,6 +145,7 @@ class GroupMoments:
         return cls._from_valid(*arrays)
 
     @classmethod
+    @checked_call
     def from_data(
         cls,
         X: Any,
@@ -259,6 +261,7 @@ class GroupMoments:
             for m, (_, groups, _) in zip(moments, compared, strict=True)
         ]
 
+    @checked_call
     def update(
         self,
         X: Any,

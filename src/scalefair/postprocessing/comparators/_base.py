@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from scalefair._decorators import fit_context
+from scalefair._decorators import GroupRequests, checked_call, fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_array
 from scalefair._groups import encode_groups, known_codes
@@ -68,7 +68,7 @@ X : {array-like, sparse matrix} of shape (m, n_features)
 
 
 @documented(**TEXTS)
-class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
+class BaseGroupTransportRegressor(GroupRequests, RegressorMixin, BaseEstimator):
     """Regressor that moves the scores of another, by a map for each group.
 
     A subclass implements `_fit_maps`, from scores and groups, and `_moved`.
@@ -173,6 +173,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         self._fit_maps(values, codes, check_random_state(self.random_state))
         return self
 
+    @checked_call
     def predict(self, X: Any, *, sensitive_features: ArrayLike | None = None) -> Array:
         """Return the moved scores.
 
@@ -213,6 +214,7 @@ class BaseGroupTransportRegressor(RegressorMixin, BaseEstimator):
         codes = known_codes(groups, self.groups_, subject=subject)[codes]
         return self._moved(scores, codes, check_random_state(self.random_state))
 
+    @checked_call
     def score(
         self,
         X: Any,
