@@ -119,7 +119,7 @@ def test_a_word_in_a_column_of_numbers(table, bad):
 def test_columns_of_numbers_and_words_are_told(table):
     mixed = table("code,x", *(f"{i if i % 2 else 'C'},{i}" for i in range(20)))
     assert mixed.read()["code"][:2].tolist() == ["C", "1"]
-    assert "column code holds numbers and words" in mixed.notes[0]
+    assert "numbers and words were taken for words: code." in mixed.notes[0]
 
 
 @pytest.mark.parametrize("kind", ["1", "-1.5e-3", "+.5", "1.", "inf", "-Infinity"])

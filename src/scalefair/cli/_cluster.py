@@ -40,7 +40,7 @@ _MODEL = "File to write the fitted clustering to, for predict (joblib)."
 _EIGENSOLVERS = ("auto", "chebyshev", "lobpcg", "lanczos", "nullspace", "dual")
 _KERNELS = ("rbf", "rbf_nystroem")
 _ROW_AFFINITIES = ("nearest_neighbors", *_KERNELS)
-_ROW_OPTIONS = ("id_column", "drop", "missing", "standardize", "keep_groups")
+_ROW_OPTIONS = ("id_column", "drop", "feature", "missing", "standardize", "keep_groups")
 # Options that apply only with some values of another one.
 _CONDITIONS = {
     **dict.fromkeys(_ROW_OPTIONS, ("affinity", _ROW_AFFINITIES)),
@@ -134,6 +134,8 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
         impute = read_options.missing == "impute"
         encoder = _encoder.fit_encoder(rows, standardize=standardize, impute=impute)
         X = _encoder.encode(encoder, rows)
+        if not standardize:
+            _encoder.note_spreads(rows, X)
         ids, clustered = rows.ids, rows
         if sparse.issparse(X) and options["affinity"] != "nearest_neighbors":
             raise Failure(f"{data}: --affinity {options['affinity']} takes dense rows.")

@@ -103,13 +103,13 @@ def _look_at(
         is_large = ReadOptions().exceeds_memory(path, is_text=True)
         n_rows = MAX_DESCRIBED_ROWS if is_large else None
         frame, facts = table.read_raw(table.names, n_rows=n_rows), table.layout
-        # One by one, so that a damaged column does not hide the others.
-        for name in table.names:
-            try:
-                frame[name] = table.convert(frame[[name]])[name]
-            except FileError as error:
-                _errors.warn(str(error))
-                damaged.append(name)
+        try:
+            frame = table.convert(frame)
+        except FileError as error:
+            _errors.warn(str(error))
+            damaged = [*table.damaged]
+            others = table.convert(frame.drop(columns=damaged))
+            frame = others.join(frame[damaged])[table.names]
         _errors.print_notes(table)
         if is_large:
             _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")

@@ -374,6 +374,10 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
             "their standard deviations.",
         ),
         "drop": (_COLUMNS, "Column, or number of one, to leave out; repeatable."),
+        "feature": (
+            _COLUMNS,
+            "Column to keep as a feature though it looks like ids; repeatable.",
+        ),
         "id-column": (
             _COLUMN,
             "Column with the ids of the rows, no feature.  "
@@ -473,7 +477,7 @@ TEXT = "header delimiter decimal skip-lines encoding na-values"
 INPUT = f"drop id-column missing {TEXT}"
 WEIGHT = "weight weight-header"
 GROUPS = "groups group-column group-probabilities missing-groups knots keep-groups"
-GROUPS = f"{GROUPS} groups-header {WEIGHT}"
+GROUPS = f"{GROUPS} groups-header feature {WEIGHT}"
 ROLE_OPTIONS = f"target target-header {GROUPS} categorical"
 TEST = "test test-target test-groups test-weight"
 
@@ -503,6 +507,8 @@ class ReadOptions(FileOptions):
     weight: str | None = None
     id_column: str | None = None
     drop: Sequence[str] = ()
+    feature: Sequence[str] = ()
+    keep: Sequence[str] = ()  # columns that predict copies
     categorical: Sequence[str] = ()
     keep_groups: bool = False
     missing: str = "error"

@@ -42,8 +42,10 @@ RESULT is a table: labels of `scalefair cluster`, scores of `predict`, or any
 with a column that --labels or --scores names. Labels of -1 are left out. Groups
 and targets may be in the table that was scored: --groups people.csv:sex
 """
+_KEEP = "Columns of TABLE to copy to the output, as in sex,hired; repeatable."
 _PREDICT_OPTIONS = [
     opt.output_option("a line for each row (csv)"),
+    opt.option("Columns", "--keep", metavar="COLUMNS", multiple=True, help=_KEEP),
     opt.option("Columns", "--groups", metavar="COLUMN|FILE", help=opt.GROUPS_HELP),
     *opt.shared("keep-groups groups-header"),
     *opt.shared(f"{opt.INPUT} svmlight memory-limit quiet"),
@@ -79,7 +81,7 @@ _SAVED = {"columns", "words", "kinds", "n_columns", "has_header", "zero_based"}
 _SAVED_OF_GRAPH = {"nodes", "named", "kinds"}
 # Options about rows of features, which do not apply to nodes.
 _ROW_OPTIONS = ["drop", "id_column", "keep_groups", "memory_limit", "missing"]
-_ROW_OPTIONS += ["svmlight"]
+_ROW_OPTIONS += ["keep", "svmlight"]
 # Columns that `evaluate` takes without an option, the first of these.
 _DEFAULT_COLUMNS = [("label", "labels"), ("score", "scores"), ("prediction", "scores")]
 _MEASURES = {
@@ -145,6 +147,10 @@ def predict(
     # The output of cluster has ids even if they are row numbers.
     has_ids = rows.named or "label" in columns
     columns = {"id" if has_ids else "row": rows.ids, **columns}
+    for name, values in () if rows.kept is None else rows.kept.items():
+        if name in columns:
+            raise Failure(f"--keep {name}: the output has such a column already.")
+        columns[name] = values
     write = partial(_run.write_table, columns=columns)
     _run.finish(report, outputs, {"output": write}, show=show)
 

@@ -56,6 +56,8 @@ class TableFile:
         self.id_columns: list[str] = []
         self.notes: list[str] = []
         self.layout: dict[str, Any] = {}
+        self.damaged: dict[str, str] = {}  # columns of numbers with another cell
+        self._mixed: list[str] = []
         self._missing = (*MISSING, *options.na_values)
         self._missing_numbers = [float(x) for x in options.na_values if is_number(x)]
         self._text: Layout | None = None
@@ -259,7 +261,7 @@ class TableFile:
         Columns in `strings` or `numbers` must become these; `start` is the row of the
         table that is the first of the frame.
         """
-        converted = {}
+        converted, self.damaged, self._mixed = {}, {}, []
         for name in frame.columns:
             # Strings are cleaned, numbers lose the values that mean missing, and
             # strings that are all numbers, as with decimal commas, become numbers.
@@ -272,12 +274,25 @@ class TableFile:
             if name not in strings and values.dtype.kind == "O":
                 values = self._parse_numbers(values, start, name in numbers)
             converted[name] = values
+        if self._mixed:
+            self.notes.append(
+                f"{self.path}: columns of numbers and words were taken for words: "
+                f"{listed(self._mixed)}."
+            )
+        if self.damaged:
+            name, *others = self.damaged
+            more = f" and {len(others)} others" if others else ""
+            raise FileError(
+                f"{'; '.join(self.damaged.values())}, in a column of numbers. Correct "
+                f"it, or pass --drop {name!r}{more}, or --categorical {name!r} for "
+                "words, or --na-values for what means missing."
+            )
         return pandas.DataFrame(converted, copy=False)
 
     def _parse_numbers(
         self, strings: pandas.Series, start: int, must_be_numbers: bool
     ) -> pandas.Series:
-        """Return numbers if all strings are, the strings if few are, else raise."""
+        """Return numbers if all strings are, else the strings, which may be damaged."""
         # 1. Parse each distinct string once.
         codes, distinct = pandas.factorize(strings)
         is_present, cells = codes >= 0, list(distinct)
@@ -297,15 +312,10 @@ class TableFile:
         if must_be_numbers or n_numbers >= 0.8 * n_values:
             invalid = np.flatnonzero(is_present & ~is_numeric)
             more = f" (and {invalid.size - 1} more)" if invalid.size > 1 else ""
-            raise FileError(
-                f"{self.locate(start + int(invalid[0]), name)} is "
-                f"{quote(strings.iloc[invalid[0]])}{more}, in a column of numbers. "
-                f"Correct it, or pass --drop {name!r}, or --categorical {name!r} for "
-                "words."
-            )
-        if n_numbers:
-            note = f"column {name} holds numbers and words, and was taken for words"
-            self.notes.append(f"{self.path}: {note}.")
+            row, cell = int(invalid[0]), quote(strings.iloc[invalid[0]])
+            self.damaged[name] = f"{self.locate(start + row, name)} is {cell}{more}"
+        elif n_numbers:
+            self._mixed.append(name)
         return strings
 
 
