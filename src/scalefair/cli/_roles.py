@@ -54,8 +54,8 @@ def are_ids(values: pandas.Series) -> bool:
     """Return whether values are ids: without a hole, or under the name of an id."""
     if not may_be_ids(values):
         return False
-    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(values.name))
-    is_named_so = bool(words) and words[-1].lower() in _ID_WORDS
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(values.name))
+    is_named_so = bool(parts) and parts[-1].lower() in _ID_WORDS
     return is_named_so or values.max() - values.min() == len(values) - 1
 
 
@@ -91,12 +91,11 @@ def _missing_code(values: pandas.Series) -> float:
         is_nines = abs(code) >= 99 and {*f"{abs(code):.10g}"} == {"9"}
         if not is_nines and code not in (-1, -9, -200):
             continue
-        others = np.unique(values[(values != code) & values.notna()])
-        if others.size <= 10:
+        numbers = np.unique(values[(values != code) & values.notna()])
+        if numbers.size <= 10:
             continue
-        first, last = others[0], others[-1]
-        distance = max(first - code, code - last)
-        if distance > last - first or code < 0 <= first:
+        low, high = numbers[0], numbers[-1]
+        if max(low - code, code - high) > high - low or code < 0 <= low:
             return float(code)
     return 0.0
 
