@@ -2,6 +2,7 @@
 
 import sys
 import time
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,10 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     report = _report.Report("cluster", content, "", str(data), facts)
     add_clusters(report, runs, labels, clustered)
     columns = {"id": ids, "label": model.labels_}
-    saved |= {"clustering": model, "groups": model.groups_}
+    stored = copy(model)
+    if sparse.issparse(model.affinity_matrix_):  # which prediction does not need
+        del stored.affinity_matrix_
+    saved |= {"clustering": stored, "groups": model.groups_}
     writers = {
         "output": lambda file: _run.write_table(file, columns),
         "model": partial(joblib.dump, saved),

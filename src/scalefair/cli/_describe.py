@@ -21,13 +21,19 @@ from scalefair.files import FileError, read_graph
 from scalefair.files import _matrices as matrices
 from scalefair.files._graphs import are_times
 from scalefair.files._tables import TableFile
-from scalefair.files._text import FileOptions
+from scalefair.files._text import EDGE_HEADERS, FileOptions
 from scalefair.files._values import ID_NAMES
 
 _ROLES = ("target", "groups")
 _DESCRIBE_OPTIONS = [
     *(
-        opt.option("Columns", f"--{role}", metavar="COLUMN", help=f"The {role}.")
+        opt.option(
+            "Columns",
+            f"--{role}",
+            metavar="COLUMN",
+            type=opt.column_name,
+            help=f"The {role}.",
+        )
         for role in _ROLES
     ),
     *opt.shared(f"{opt.TEXT} svmlight report"),
@@ -37,6 +43,7 @@ _DESCRIBE_OPTIONS = [
 MAX_DESCRIBED_ROWS = 100_000
 _SENSITIVE_NAMES = ["sex", "gender", "race", "ethnicity", "nationality", "religion"]
 _SENSITIVE_NAMES += ["group"]
+_TARGET_NAMES = ["target", "label", "class", "outcome", "y"]
 _UNUSABLE_ROLES = ("to be corrected", "id or text", "empty", "id")
 # Facts about graphs that say how `cluster` reads them.
 _NO_WEIGHT, _SEVERAL = "third_column", "several_weights"
@@ -80,7 +87,10 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     if "nodes" not in facts:
         features = [x["column"] for x in columns if x["role"].startswith("feature")]
         _roles.note_doubts(table, frame[features], has_weight=False)
-    commands = _propose_commands(table, columns, facts, **roles)
+    if not (commands := _propose_commands(table, columns, facts, **roles)):
+        _errors.note(
+            f"{table}: no command takes it: it has neither features nor edges."
+        )
     # 3. The report; commands are shown on one line each, to be copied.
     content = {
         **_report.describe_run("describe", roles),
@@ -160,7 +170,11 @@ def _may_be_edges(frame: pandas.DataFrame) -> bool:
     ends = [frame.iloc[:, j].dropna() for j in (0, 1)]
     if any(is_numeric_dtype(end) and (end % 1).any() for end in ends):
         return False
-    return bool({*ends[0]} & {*ends[1]}) and ends[0].nunique() < len(frame)
+    sources, targets = map(set, ends)
+    size, n_common = min(len(sources), len(targets)), len(sources & targets)
+    if any(map(is_numeric_dtype, ends)):  # rows have some equal numbers, too
+        n_common *= 2 * n_common >= size > 2
+    return n_common > 0 and len(sources) < len(frame)
 
 
 def _describe_graph(
@@ -186,7 +200,9 @@ def _describe_graph(
     except FileError:
         is_symmetric = False
     if not is_symmetric:
-        if frame.shape[1] > 3:
+        # Rows of numbers look so, too: the names of edges tell, or that there are none.
+        names = [str(name).lower() for name in frame.columns[:2]]
+        if not frame.empty and " ".join(names) not in {"1 2", *EDGE_HEADERS}:
             raise FileError("rows rather than a graph")
         graph = read_graph(path, weights=weights, directed="sum")
         facts[_SEVERAL] = "edges have several weights: --directed sum adds them up"
@@ -214,7 +230,9 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
             examples = f"{counts.index.min():g} to {counts.index.max():g}"
     elif {str(value).lower() for value in counts.index} <= {"true", "false"}:
         kind = "true/false"
-    is_text = _roles.are_texts(n_distinct, int(counts.sum()))
+    n_values = int(counts.sum())
+    is_text = _roles.are_texts(n_distinct, n_values)
+    may_be_groups = n_distinct <= max_categories and 2 * n_distinct <= n_values
     # 2. The first role that is possible.
     roles = {
         "to be corrected": is_damaged,
@@ -224,7 +242,7 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
         "id": _roles.are_ids(values),
         "feature, or id?": _roles.may_be_ids(values),
         "feature, groups or target?": n_distinct == 2,
-        "feature, or groups?": n_distinct <= max_categories and kind != "numbers",
+        "feature, or groups?": may_be_groups and kind != "numbers",
         "feature": True,
     }
     return {
@@ -278,6 +296,7 @@ def _propose_commands(
         is_role = table.index.isin([*targets, *group_columns])
         features = table[~is_role & (table["role"] != "id")]
         is_kept = features["usable"] & (features["numeric"] | takes_strings)
+        is_kept &= ~features.index.str.lower().isin(_TARGET_NAMES)
         kept = features[is_kept]
         n_features = int(kept["distinct"].where(~kept["numeric"], 1).sum())
         if "stored_values" in facts:
@@ -304,19 +323,23 @@ def _propose_roles(
 ) -> tuple[str | None, str | None, str | None, list[str]]:
     """Return a label, a number to predict, the groups, and the columns of these.
 
-    A target is the last column that it can be, and has no name of groups.
+    A target is called so, or is the last possible column without a name of groups.
     """
+    is_target = table.index.str.lower().isin(_TARGET_NAMES)
     sensitive = [name for name in table.index if name.lower() in _SENSITIVE_NAMES]
     group_columns = [] if groups is None else split_names(groups, list(table.index))
     may_be_label = table["role"].str.contains("target")
     labels = table.index[may_be_label & ~table.index.isin(sensitive + group_columns)]
+    called_so = [*table.index[is_target]]
+    labels = [*labels, *(name for name in labels if name in called_so)]
     label = target or next(reversed(labels), None)
     if groups is None:
         possible = table.index[table["role"].str.contains("groups")]
-        names = [name for name in possible if name != label]
+        names = [name for name in possible if name not in (label, *called_so)]
         names.sort(key=lambda name: name not in sensitive)  # these come first
         groups = names[0] if names else None
         group_columns = [groups] if groups else []
     is_number = table["numeric"] & table["usable"]
     numbers = table.index[is_number & ~table.index.isin(sensitive + group_columns)]
+    numbers = [*numbers, *(name for name in numbers if name in called_so)]
     return label, target or next(reversed(numbers), None), groups, group_columns

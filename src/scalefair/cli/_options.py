@@ -16,7 +16,7 @@ from scalefair._groups import check_interval
 from scalefair._memory import array_limit
 from scalefair.cli._errors import EXIT_CODES, note, store_debug
 from scalefair.files._text import FileOptions, split_cells
-from scalefair.files._values import read_values
+from scalefair.files._values import find_source, read_values
 
 # Sections of the help that come after those of the estimator, in this order.
 _LAST_SECTIONS = ["Columns", "Measures", "Files", "Advanced", "Other options"]
@@ -83,6 +83,11 @@ def ranks(value: str) -> tuple[float, float]:
         raise click.BadParameter(
             f"{value!r} is not alpha,beta with 0 <= alpha < beta <= 1 (0 is the top)."
         ) from error
+
+
+def column_name(text: str) -> str:
+    """Return a name with single blanks, as headers are read; of a file as it is."""
+    return text if find_source(text)[0].exists() else " ".join(text.split())
 
 
 def split_values(_: Any, __: Any, texts: Sequence[str]) -> list[str]:
@@ -324,9 +329,9 @@ def parameters_in_force(
 
 # --- Options that several commands have ----------------------------------------------
 
-_COLUMNS = {"metavar": "COLUMN", "multiple": True}
-_SOURCE = {"metavar": "COLUMN|FILE"}
-_COLUMN = {"metavar": "COLUMN"}
+_COLUMN = {"metavar": "COLUMN", "type": column_name}
+_COLUMNS = {**_COLUMN, "multiple": True}
+_SOURCE = {"metavar": "COLUMN|FILE", "type": column_name}
 _CHARACTER = {"metavar": "CHARACTER"}
 _FILE = {"metavar": "FILE", "type": PATH}
 _FLAG = {"is_flag": True}

@@ -46,14 +46,14 @@ _KEEP = "Columns of TABLE to copy to the output, as in sex,hired; repeatable."
 _PREDICT_OPTIONS = [
     opt.output_option("a line for each row (csv)"),
     opt.option("Columns", "--keep", metavar="COLUMNS", multiple=True, help=_KEEP),
-    opt.option("Columns", "--groups", metavar="COLUMN|FILE", help=opt.GROUPS_HELP),
-    *opt.shared("keep-groups groups-header"),
+    *opt.shared("groups keep-groups groups-header"),
     *opt.shared(f"{opt.INPUT} svmlight memory-limit quiet"),
 ]
+_NAME = opt.value(opt.column_name)
 _MEASURE_OPTIONS = {
-    "labels": (opt.value(str), "Column of clusters.  [default: label]"),
-    "scores": (opt.value(str), "Column of scores.  [default: score, or prediction]"),
-    "target": (opt.value(str), "Column or file of what was to be predicted."),
+    "labels": (_NAME, "Column of clusters.  [default: label]"),
+    "scores": (_NAME, "Column of scores.  [default: score, or prediction]"),
+    "target": (_NAME, "Column or file of what was to be predicted."),
     "graph": (opt.value(opt.PATH), "Graph whose nodes have the labels, for the cut."),
     "interval": (opt.value(opt.ranks, "0,1"), "Ranks a,b of the gaps, 0 at the top."),
     "given": (
@@ -147,7 +147,8 @@ def predict(
     # The output of cluster has ids even if they are row numbers.
     has_ids = rows.named or "label" in columns
     columns = {"id" if has_ids else "row": rows.ids, **columns}
-    for name, values in () if rows.kept is None else rows.kept.items():
+    kept = getattr(rows, "kept", None)
+    for name, values in () if kept is None else kept.items():
         if name in columns:
             raise Failure(f"--keep {name}: the output has such a column already.")
         columns[name] = values
