@@ -43,7 +43,6 @@ _DESCRIBE_OPTIONS = [
 MAX_DESCRIBED_ROWS = 100_000
 _SENSITIVE_NAMES = ["sex", "gender", "race", "ethnicity", "nationality", "religion"]
 _SENSITIVE_NAMES += ["group"]
-_TARGET_NAMES = ["target", "label", "class", "outcome", "y"]
 _UNUSABLE_ROLES = ("to be corrected", "id or text", "empty", "id")
 # Facts about graphs that say how `cluster` reads them.
 _NO_WEIGHT, _SEVERAL = "third_column", "several_weights"
@@ -86,7 +85,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
                 column["role"] = role
     if "nodes" not in facts:
         features = [x["column"] for x in columns if x["role"].startswith("feature")]
-        _roles.note_doubts(table, frame[features], has_weight=False)
+        _roles.note_doubts(table, frame[features], has_weight=False, has_target=True)
     if not (commands := _propose_commands(table, columns, facts, **roles)):
         _errors.note(
             f"{table}: no command takes it: it has neither features nor edges."
@@ -296,7 +295,7 @@ def _propose_commands(
         is_role = table.index.isin([*targets, *group_columns])
         features = table[~is_role & (table["role"] != "id")]
         is_kept = features["usable"] & (features["numeric"] | takes_strings)
-        is_kept &= ~features.index.str.lower().isin(_TARGET_NAMES)
+        is_kept &= ~features.index.str.lower().isin(_roles.TARGET_NAMES)
         kept = features[is_kept]
         n_features = int(kept["distinct"].where(~kept["numeric"], 1).sum())
         if "stored_values" in facts:
@@ -325,7 +324,7 @@ def _propose_roles(
 
     A target is called so, or is the last possible column without a name of groups.
     """
-    is_target = table.index.str.lower().isin(_TARGET_NAMES)
+    is_target = table.index.str.lower().isin(_roles.TARGET_NAMES)
     sensitive = [name for name in table.index if name.lower() in _SENSITIVE_NAMES]
     group_columns = [] if groups is None else split_names(groups, list(table.index))
     may_be_label = table["role"].str.contains("target")

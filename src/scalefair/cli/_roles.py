@@ -24,7 +24,9 @@ from scalefair.files._values import parse_values
 
 # More groups, or categories of a column, are rather ids or free text.
 MAX_CATEGORIES = 1000
-# Last words of names of ids, and names of weights without their punctuation.
+# Names of targets, last words of names of ids, and names of weights without
+# punctuation.
+TARGET_NAMES = ["target", "label", "class", "outcome", "y"]
 _ID_WORDS = {"id", "ids", "index", "key", "no", "nr", "number", "row"}
 _WEIGHT_NAMES = {"weight", "weights", "wt", "wgt", "fnlwgt", "finalweight", "perwt"}
 _WEIGHT_NAMES |= {"instanceweight", "sampleweight", "samplingweight", "pwgtp"}
@@ -59,8 +61,13 @@ def are_ids(values: pandas.Series) -> bool:
     return is_named_so or values.max() - values.min() == len(values) - 1
 
 
-def note_doubts(path: Any, features: pandas.DataFrame, *, has_weight: bool) -> None:
-    """Note features that may be ids or weights, or that have codes for missing."""
+def note_doubts(
+    path: Any, features: pandas.DataFrame, *, has_weight: bool, has_target: bool
+) -> None:
+    """Note features that may be ids, targets or weights, or have codes for missing."""
+    names = [str(name) for name in features if str(name).lower() in TARGET_NAMES]
+    if names and not has_target:
+        note(f"{path}: {listed(names)} was taken for a feature. Else pass --drop.")
     numbers = [x for _, x in features.items() if is_numeric_dtype(x)]
     numbers = [x for x in numbers if not is_bool_dtype(x)]
     if names := [str(x.name) for x in numbers if may_be_ids(x)]:

@@ -188,9 +188,13 @@ def read_rows(
     if table is not None:
         _check_strings(rows, strings, is_training=training is None)
         if is_free:
-            has_weight = options.weight is not None
             looked_at = [x for x in rows.names if x not in options.feature]
-            note_doubts(path, rows.X[looked_at], has_weight=has_weight)
+            note_doubts(
+                path,
+                rows.X[looked_at],
+                has_weight=options.weight is not None,
+                has_target=rows.target is not None,
+            )
         for name in rows.names:
             values = rows.X[name]
             if is_numeric_dtype(values) and (is_infinite := np.isinf(values)).any():
