@@ -31,7 +31,7 @@ _DESCRIBE_OPTIONS = [
             "Columns",
             f"--{role}",
             metavar="COLUMN",
-            type=opt.column_name,
+            type=opt.source_name,
             help=f"The {role}.",
         )
         for role in _ROLES

@@ -86,8 +86,13 @@ def ranks(value: str) -> tuple[float, float]:
 
 
 def column_name(text: str) -> str:
-    """Return a name with single blanks, as headers are read; of a file as it is."""
-    return text if find_source(text)[0].exists() else " ".join(text.split())
+    """Return a name with single blanks, as headers are read."""
+    return " ".join(text.split())
+
+
+def source_name(text: str) -> str:
+    """Return the name of a file as it is, or that of a column."""
+    return text if find_source(text)[0].exists() else column_name(text)
 
 
 def split_values(_: Any, __: Any, texts: Sequence[str]) -> list[str]:
@@ -331,7 +336,7 @@ def parameters_in_force(
 
 _COLUMN = {"metavar": "COLUMN", "type": column_name}
 _COLUMNS = {**_COLUMN, "multiple": True}
-_SOURCE = {"metavar": "COLUMN|FILE", "type": column_name}
+_SOURCE = {"metavar": "COLUMN|FILE", "type": source_name}
 _CHARACTER = {"metavar": "CHARACTER"}
 _FILE = {"metavar": "FILE", "type": PATH}
 _FLAG = {"is_flag": True}

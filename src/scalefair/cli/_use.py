@@ -53,7 +53,10 @@ _NAME = opt.value(opt.column_name)
 _MEASURE_OPTIONS = {
     "labels": (_NAME, "Column of clusters.  [default: label]"),
     "scores": (_NAME, "Column of scores.  [default: score, or prediction]"),
-    "target": (_NAME, "Column or file of what was to be predicted."),
+    "target": (
+        opt.value(opt.source_name),
+        "Column or file of what was to be predicted.",
+    ),
     "graph": (opt.value(opt.PATH), "Graph whose nodes have the labels, for the cut."),
     "interval": (opt.value(opt.ranks, "0,1"), "Ranks a,b of the gaps, 0 at the top."),
     "given": (
