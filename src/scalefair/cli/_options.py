@@ -381,7 +381,7 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "standardize": (
             _FLAG,
             "Centre columns of numbers unless they are sparse, and divide them by "
-            "their standard deviations.",
+            "their standard deviations; not by default.",
         ),
         "drop": (_COLUMNS, "Column, or number of one, to leave out; repeatable."),
         "feature": (

@@ -382,7 +382,8 @@ def read_table(
     Parameters
     ----------
     path : str or Path
-        Delimited text, packed or not, or parquet; ``-`` is the standard input.
+        Delimited text, packed or not, parquet, ARFF, Stata or SAS, or what pandas has
+        packages for, as Excel and SPSS; ``-`` is the standard input.
     columns : sequence of str or None, default=None
         Columns that are read, in this order; by default all.
     strings : collection of str, default=()
