@@ -99,11 +99,10 @@ def test_types_and_roles(components):
     path = components.write("some.csv", ["number,same,none,truth,half,code", *rows])
     _, columns, commands, _ = described(components, path)
     assert {name: column["role"].split(",")[0] for name, column in columns.items()} == {
-        **{"number": "feature", "same": "constant", "none": "empty"},
+        **{"number": "id", "same": "constant", "none": "empty"},
         **{"truth": "feature", "half": "feature", "code": "feature"},
     }
     assert columns["truth"]["type"] == "true/false"
-    assert "or id?" in columns["number"]["role"]
     assert "or groups?" in columns["code"]["role"]
     assert columns["half"]["role"] == "feature"
     assert "--drop none" in commands["classify"]
@@ -157,7 +156,10 @@ def test_graphs(components, workspace, name):
     read = report["input"]
     assert (read["nodes"], read["edges"]) == (n, n_edges)
     assert read["components_of_the_graph"] == (2 if name == "words" else 1)
-    assert commands["cluster"].startswith(f"scalefair cluster {path} --groups")
+    components = "--components largest " if name == "words" else ""
+    line = f"scalefair cluster {path} {components}--groups groups.csv"
+    assert list(commands) == ["cluster"]
+    assert commands["cluster"].startswith(line)
 
 
 def test_edges_with_times(components):

@@ -7,6 +7,7 @@ import os
 import re
 from functools import partial
 
+import numpy as np
 import pytest
 
 from scalefair.cli import _report, main
@@ -333,3 +334,54 @@ def test_the_summary_on_a_terminal_and_the_page(
     assert page.count("<img ") == n_figures
     assert "could not be drawn" not in page
     assert on_a_terminal(*line, "--quiet") == (0, "")
+
+
+def test_columns_that_may_be_no_features(components):
+    """Ids are left out; others that are doubtful are features, with a note each."""
+    n = len(components.frame)
+    shuffled = np.random.default_rng(0).permutation(n)
+    frame = components.frame.assign(
+        RowNumber=range(1, n + 1),
+        CustomerId=15_000_000 + 7 * shuffled,
+        visits=13 * shuffled,
+        fnlwgt=1.5,
+        CO=np.where(np.arange(n) % 9, shuffled / 100, -200),
+        target=shuffled / 100,
+    )
+    path = components.save(frame, "raw.csv")
+    result = components.run(path)
+    assert result.exit_code == 0, result.output
+    for fragment in (
+        "ids were left out: RowNumber, CustomerId. Pass",
+        "all differ were taken for a feature: visits. Pass --drop",
+        "target was taken for a feature",
+        "--weight 'fnlwgt'",
+        "CO (-200). Pass --na-values=-200",
+        "visits spreads",
+    ):
+        assert fragment in result.stderr
+    with np.load(components.output) as file:
+        names = file["columns"].tolist()
+    assert names == [*components.names, "visits", "fnlwgt", "CO", "target"]
+    options = ["--feature", "RowNumber", "--drop", " CustomerId ", "--drop", "visits"]
+    options += ["--drop", "target", "--weight", "fnlwgt", "--standardize"]
+    options += ["--na-values", "-200", "--missing", "drop"]
+    report = components.done(path, *options, message="rows were left out")
+    assert report["input"]["n_features"] == 7
+    result = components.invoke("describe", path)
+    assert "CO (-200)" in result.stderr
+
+
+def test_words_that_differ_in_every_row_are_no_categories(people):
+    names = [f"name {i}" for i in range(len(people.frame))]
+    path = people.save(people.frame.assign(Surname=names), "named.csv")
+    people.fails(people.run(path), "Surname (240)", "--drop 'Surname'")
+
+
+def test_all_damaged_columns_are_told(components):
+    frame = components.frame.astype(object)
+    frame.loc[3, "height"], frame.loc[5, "age"] = "tall", "1,000"
+    path = components.save(frame, "damaged.csv")
+    message = components.fails(components.run(path), "damaged.csv:5", "is 'tall'")
+    assert "damaged.csv:7" in message
+    assert "is '1,000'" in message

@@ -363,3 +363,20 @@ def test_groups_are_needed_for_calibrated_scores(models):
 def test_other_objects(models, held):
     joblib.dump(held, models.model)
     models.fails(models.predict(models.wages.npy), models.model)
+
+
+def test_columns_that_are_kept(models):
+    """Features, groups and others, as the table has them; `evaluate` takes them."""
+    models.fit()
+    result = models.predict(None, "--keep", "pay, sex", "--keep", "height")
+    assert result.exit_code == 0, result.output
+    output = pandas.read_csv(models.output)
+    assert list(output) == ["row", "score", "prediction", "pay", "sex", "height"]
+    test = pandas.read_csv(models.test, skipinitialspace=True)
+    for name in ("pay", "sex", "height"):
+        assert output[name].tolist() == test[name].tolist()
+    roles = ["--groups", "sex", "--target", "pay"]
+    result = models.invoke("evaluate", models.output, *roles)
+    assert result.exit_code == 0, result.output
+    result = models.predict(None, "--keep", "no")
+    assert (result.exit_code, "no column is named 'no'" in result.stderr) == (1, True)

@@ -119,7 +119,7 @@ def test_a_word_in_a_column_of_numbers(table, bad):
 def test_columns_of_numbers_and_words_are_told(table):
     mixed = table("code,x", *(f"{i if i % 2 else 'C'},{i}" for i in range(20)))
     assert mixed.read()["code"][:2].tolist() == ["C", "1"]
-    assert "column code holds numbers and words" in mixed.notes[0]
+    assert "numbers and words were taken for words: code." in mixed.notes[0]
 
 
 @pytest.mark.parametrize("kind", ["1", "-1.5e-3", "+.5", "1.", "inf", "-Infinity"])
@@ -470,3 +470,27 @@ def test_what_a_saved_model_does_first():
     np.testing.assert_array_equal(table_file["age"], [31, 2, np.nan])
     array = frame[["age", "sex"]].to_numpy()
     assert_frame_equal(clean_table(array, ["age", "sex"], ["sex"]), table_file)
+
+
+def test_tables_of_other_programs(tmp_path):
+    """By their first bytes: pandas and SciPy read some, others are named."""
+    frame = pandas.DataFrame({"age": [31.5, 40], "sex": ["f", "m"]})
+    path = tmp_path / "people"
+    frame.to_stata(path, write_index=False)
+    pandas.testing.assert_frame_equal(read_table(path), frame, check_dtype=False)
+    lines = ["% from UCI", "@relation people", "@attribute age numeric"]
+    lines += ["@attribute sex {f,m}", "@data", "31.5,f", "?,m"]
+    path.write_text("\n".join(lines))
+    table = read_table(path)
+    assert table["sex"].tolist() == ["f", "m"]
+    assert table["age"].isna().tolist() == [False, True]
+    for content, message in {
+        b"<!DOCTYPE html>\n<html>404</html>": "is a web page",
+        b"\x80\x04\x95abc": "is a pickle",
+        b'graph [ node [ id 1 label "a" ] ]': "is a graph",
+        b"\xd0\xcf\x11\xe0 xls": "Excel",
+        b"$FL2@(#) SPSS": "SPSS",
+    }.items():
+        path.write_bytes(content)
+        with pytest.raises(FileError, match=message):
+            read_table(path)

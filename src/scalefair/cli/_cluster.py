@@ -2,6 +2,7 @@
 
 import sys
 import time
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ _MODEL = "File to write the fitted clustering to, for predict (joblib)."
 _EIGENSOLVERS = ("auto", "chebyshev", "lobpcg", "lanczos", "nullspace", "dual")
 _KERNELS = ("rbf", "rbf_nystroem")
 _ROW_AFFINITIES = ("nearest_neighbors", *_KERNELS)
-_ROW_OPTIONS = ("id_column", "drop", "missing", "standardize", "keep_groups")
+_ROW_OPTIONS = ("id_column", "drop", "feature", "missing", "standardize", "keep_groups")
 # Options that apply only with some values of another one.
 _CONDITIONS = {
     **dict.fromkeys(_ROW_OPTIONS, ("affinity", _ROW_AFFINITIES)),
@@ -134,6 +135,8 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
         impute = read_options.missing == "impute"
         encoder = _encoder.fit_encoder(rows, standardize=standardize, impute=impute)
         X = _encoder.encode(encoder, rows)
+        if not standardize:
+            _encoder.note_spreads(rows, X)
         ids, clustered = rows.ids, rows
         if sparse.issparse(X) and options["affinity"] != "nearest_neighbors":
             raise Failure(f"{data}: --affinity {options['affinity']} takes dense rows.")
@@ -167,7 +170,10 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     report = _report.Report("cluster", content, "", str(data), facts)
     add_clusters(report, runs, labels, clustered)
     columns = {"id": ids, "label": model.labels_}
-    saved |= {"clustering": model, "groups": model.groups_}
+    stored = copy(model)
+    if sparse.issparse(model.affinity_matrix_):  # which prediction does not need
+        del stored.affinity_matrix_
+    saved |= {"clustering": stored, "groups": model.groups_}
     writers = {
         "output": lambda file: _run.write_table(file, columns),
         "model": partial(joblib.dump, saved),

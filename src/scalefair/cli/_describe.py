@@ -11,6 +11,7 @@ import pandas
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.sparse import csgraph
 
+from scalefair._messages import listed
 from scalefair.cli import _errors, _report, _roles, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._options import ReadOptions
@@ -20,13 +21,19 @@ from scalefair.files import FileError, read_graph
 from scalefair.files import _matrices as matrices
 from scalefair.files._graphs import are_times
 from scalefair.files._tables import TableFile
-from scalefair.files._text import FileOptions
+from scalefair.files._text import EDGE_HEADERS, FileOptions
 from scalefair.files._values import ID_NAMES
 
 _ROLES = ("target", "groups")
 _DESCRIBE_OPTIONS = [
     *(
-        opt.option("Columns", f"--{role}", metavar="COLUMN", help=f"The {role}.")
+        opt.option(
+            "Columns",
+            f"--{role}",
+            metavar="COLUMN",
+            type=opt.source_name,
+            help=f"The {role}.",
+        )
         for role in _ROLES
     ),
     *opt.shared(f"{opt.TEXT} svmlight report"),
@@ -36,7 +43,11 @@ _DESCRIBE_OPTIONS = [
 MAX_DESCRIBED_ROWS = 100_000
 _SENSITIVE_NAMES = ["sex", "gender", "race", "ethnicity", "nationality", "religion"]
 _SENSITIVE_NAMES += ["group"]
-_UNUSABLE_ROLES = ("to be corrected", "id or text", "empty")
+_UNUSABLE_ROLES = ("to be corrected", "id or text", "empty", "id")
+# Facts about graphs that say how `cluster` reads them.
+_NO_WEIGHT, _SEVERAL = "third_column", "several_weights"
+_GRAPH_FACTS = ["edges_from", _NO_WEIGHT, _SEVERAL, "nodes", "edges"]
+_GRAPH_FACTS += ["components_of_the_graph"]
 
 
 @opt.command(_DESCRIBE_OPTIONS, table="TABLE")
@@ -51,17 +62,34 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     roles = {name: options.pop(name) for name in _ROLES}
     frame, facts, damaged = _look_at(table, svmlight, FileOptions(**options))
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
+    # Roles that the options name.
+    names = [*frame]
+    chosen = find_role_columns(table, names, ReadOptions(**roles))
+    if chosen and "edges_from" in facts:  # they are rows
+        facts = {name: x for name, x in facts.items() if name not in _GRAPH_FACTS}
     has_ids = facts.get("header") and frame.columns[0].lower() in ID_NAMES | {""}
     if columns and has_ids:
         columns[0]["role"] = "id"
-    # 2. Roles that the options name, and what could be done with the others.
-    names = [*frame]
-    chosen = find_role_columns(table, names, ReadOptions(**roles))
+    # 2. Roles of the ends of edges, or that the options name, and doubtful features.
+    if "edges_from" in facts:
+        third = "time" if "time" in facts.get(_NO_WEIGHT, "") else "text"
+        ends = ["source", "target", third if _NO_WEIGHT in facts else "weight"]
+        for column, end in zip(columns, ends, strict=False):
+            column["role"] = end
+    elif "nodes" in facts:  # attributes of nodes
+        for column in columns:
+            column["role"] = "groups?" if "groups" in column["role"] else "attribute"
     for role, role_columns in chosen.items():
         for column in columns:
             if column["column"] in role_columns:
                 column["role"] = role
-    commands = _propose_commands(table, columns, facts, **roles)
+    if "nodes" not in facts:
+        features = [x["column"] for x in columns if x["role"].startswith("feature")]
+        _roles.note_doubts(table, frame[features], has_weight=False, has_target=True)
+    if not (commands := _propose_commands(table, columns, facts, **roles)):
+        _errors.note(
+            f"{table}: no command takes it: it has neither features nor edges."
+        )
     # 3. The report; commands are shown on one line each, to be copied.
     content = {
         **_report.describe_run("describe", roles),
@@ -86,8 +114,10 @@ def _look_at(
     path: Path, svmlight: bool, options: FileOptions
 ) -> tuple[pandas.DataFrame, Facts, list[str]]:
     """Return columns of a file, facts about it, and which columns are damaged."""
-    is_market = ".mtx" in path.suffixes
-    file_kind = "mtx" if is_market else matrices.rows_format(path, svmlight)
+    file_kind = "mtx" if ".mtx" in path.suffixes else matrices.file_format(path)
+    is_graph = file_kind in {"mtx", *matrices.GRAPH_LANGUAGES}
+    if not is_graph:
+        file_kind = matrices.rows_format(path, svmlight)
     frame, facts = pandas.DataFrame(), Facts()
     damaged: list[str] = []
     # 1. The columns, as far as they have names or are few.
@@ -103,26 +133,27 @@ def _look_at(
         is_large = ReadOptions().exceeds_memory(path, is_text=True)
         n_rows = MAX_DESCRIBED_ROWS if is_large else None
         frame, facts = table.read_raw(table.names, n_rows=n_rows), table.layout
-        # One by one, so that a damaged column does not hide the others.
-        for name in table.names:
-            try:
-                frame[name] = table.convert(frame[[name]])[name]
-            except FileError as error:
-                _errors.warn(str(error))
-                damaged.append(name)
+        try:
+            frame = table.convert(frame)
+        except FileError as error:
+            _errors.warn(str(error))
+            damaged = [*table.damaged]
+            sound = table.convert(frame.drop(columns=damaged))
+            frame = sound.join(frame[damaged])[table.names]
         _errors.print_notes(table)
         if is_large:
             _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")
-        file_kind = "text" if facts else "parquet"
+        file_kind = table.kind
     # 2. Its size, also as a graph: a square matrix, or two columns of the same things.
+    if is_graph:
+        facts, frame = _describe_graph(path, frame)
     size = dict(zip(("n_rows", "n_columns"), frame.shape, strict=True))
+    if is_graph:
+        size = dict.fromkeys(size, facts["nodes"])
     facts = {"format": file_kind, **size, **facts}
-    if is_market:
-        facts |= _describe_graph(path, frame)
-        facts["n_rows"] = facts["n_columns"] = facts["nodes"]
-    elif facts["n_rows"] == facts["n_columns"] or _may_be_edges(frame):
+    if not is_graph and (facts["n_rows"] == facts["n_columns"] or _may_be_edges(frame)):
         with suppress(FileError):  # it is no graph
-            facts |= _describe_graph(path, frame)
+            facts |= _describe_graph(path, frame)[0]
     return frame, facts, damaged
 
 
@@ -135,30 +166,56 @@ def _may_be_edges(frame: pandas.DataFrame) -> bool:
     """Return whether the first two of two or three columns name the same things."""
     if frame.shape[1] not in (2, 3):
         return False
-    sources, targets = (set(frame.iloc[:, j].dropna()) for j in (0, 1))
-    return bool(sources & targets) and len(sources) < len(frame)
+    ends = [frame.iloc[:, j].dropna() for j in (0, 1)]
+    if any(is_numeric_dtype(end) and (end % 1).any() for end in ends):
+        return False
+    sources, targets = map(set, ends)
+    size, n_common = min(len(sources), len(targets)), len(sources & targets)
+    if any(map(is_numeric_dtype, ends)):  # rows have some equal numbers, too
+        n_common *= 2 * n_common >= size > 2
+    return n_common > 0 and len(sources) < len(frame)
 
 
-def _describe_graph(path: Path, frame: pandas.DataFrame) -> Facts:
-    """Return the size of a graph; raise a FileError if the file is none."""
-    may_have_times = frame.shape[1] == 3 and _may_be_edges(frame)
-    has_times = may_have_times and are_times(frame.iloc[:, 2])
-    graph = read_graph(path, weights=False if has_times else None)
+def _describe_graph(
+    path: Path, frame: pandas.DataFrame
+) -> tuple[Facts, pandas.DataFrame]:
+    """Return facts about a graph and attributes of nodes; raise a FileError if none.
+
+    Edges with several weights are added up, as the command that is proposed does.
+    """
+    facts, weights = Facts(), None
+    if _may_be_edges(frame):
+        facts["edges_from"] = listed(frame)
+        last = frame.iloc[:, 2:]
+        if last.shape[1] and are_times(last.iloc[:, 0]):
+            weights = False
+            facts[_NO_WEIGHT] = "looks like a time, no weight: --no-weights"
+        elif last.shape[1] and not is_numeric_dtype(last.iloc[:, 0]):
+            weights = False
+            facts[_NO_WEIGHT] = "holds words, no weights: --no-weights"
+    try:
+        graph = read_graph(path, weights=weights)
+        is_symmetric = abs(graph.matrix - graph.matrix.T).max() == 0
+    except FileError:
+        is_symmetric = False
+    if not is_symmetric:
+        # Rows of numbers look so, too: the names of edges tell, or that there are none.
+        names = [str(name).lower() for name in frame.columns[:2]]
+        if not frame.empty and " ".join(names) not in {"1 2", *EDGE_HEADERS}:
+            raise FileError("rows rather than a graph")
+        graph = read_graph(path, weights=weights, directed="sum")
+        facts[_SEVERAL] = "edges have several weights: --directed sum adds them up"
     n_components, _ = csgraph.connected_components(graph.matrix, directed=False)
-    time = {"third_column": "looks like a time, no weight: --no-weights"}
-    return {
-        **(time if has_times else {}),
-        "nodes": len(graph.ids),
-        "edges": graph.n_edges,
-        "components_of_the_graph": n_components,
-    }
+    facts["nodes"], facts["edges"] = len(graph.ids), graph.n_edges
+    facts["components_of_the_graph"] = n_components
+    return facts, pandas.DataFrame() if graph.nodes is None else graph.nodes
 
 
 def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
     """Return type, values and possible role of a column."""
     # 1. Its values, with some examples or the range of numbers.
     counts = values.dropna().value_counts()
-    n_distinct, has_unique_values = len(counts), len(counts) == len(values)
+    n_distinct = len(counts)
     # Groups and categories have at most so many values.
     kind, max_categories = "words", 20
     examples = ", ".join(map(str, counts.index[:3]))
@@ -172,17 +229,19 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
             examples = f"{counts.index.min():g} to {counts.index.max():g}"
     elif {str(value).lower() for value in counts.index} <= {"true", "false"}:
         kind = "true/false"
-    may_be_ids = has_unique_values and n_distinct > max_categories
-    is_text = n_distinct > _roles.MAX_CATEGORIES or may_be_ids
+    n_values = int(counts.sum())
+    is_text = _roles.are_texts(n_distinct, n_values)
+    may_be_groups = n_distinct <= max_categories and 2 * n_distinct <= n_values
     # 2. The first role that is possible.
     roles = {
         "to be corrected": is_damaged,
         "empty": n_distinct == 0,
         "constant": n_distinct == 1,
         "id or text": kind == "words" and is_text,
-        "feature, or id?": kind == "whole numbers" and may_be_ids,
+        "id": _roles.are_ids(values),
+        "feature, or id?": _roles.may_be_ids(values),
         "feature, groups or target?": n_distinct == 2,
-        "feature, or groups?": n_distinct <= max_categories and kind != "numbers",
+        "feature, or groups?": may_be_groups and kind != "numbers",
         "feature": True,
     }
     return {
@@ -213,35 +272,46 @@ def _propose_commands(
     if facts["format"] != "svmlight":  # its lines start with the target
         label_option = ["--target", label or "targets.csv"]
         number_option = ["--target", number or "targets.csv"]
-    kind: list[str] = []
-    if "nodes" not in facts:
-        kind = ["--affinity", "nearest_neighbors"]
-    elif "third_column" in facts:
-        kind = ["--no-weights"]
+    kind = ["--affinity", "nearest_neighbors"]
+    if is_graph := "nodes" in facts:
+        kind = ["--no-weights"] * (_NO_WEIGHT in facts)
+        kind += ["--directed", "sum"] * (_SEVERAL in facts)
+        if facts["components_of_the_graph"] > 1:
+            kind += ["--components", "largest"]
+    # So many clusters of ten units or more.
+    n_units = facts["nodes"] if is_graph else facts["n_rows"]
+    n_clusters = max(2, min(10, n_units // 10))
+    # A table has its targets; those of a matrix are in a file.
+    is_table = facts["format"] not in ("npy", "npz", "svmlight")
     proposals: list[tuple[list[str], list[Any], bool, str]] = [
-        (["cluster", file, *kind], [], False, "-k 10 -o labels.csv"),
+        (["cluster", file, *kind], [], False, f"-k {n_clusters} -o labels.csv"),
         (["pca", file], [], False, "-r 2 -o components.npz"),
         (["classify", file, *label_option], [label], True, "-o model.joblib"),
         (["regress", "MODEL", file, *number_option], [number], True, "-o fair.joblib"),
     ]
     # 2. The line of each command that has features: columns without a role.
     commands = []
-    for command, targets, takes_strings, ending in proposals:
-        is_feature = ~table.index.isin([*targets, *group_columns])
-        features = table[is_feature & (table["role"] != "id")]
+    for command, targets, takes_strings, ending in proposals[: 1 if is_graph else None]:
+        is_role = table.index.isin([*targets, *group_columns])
+        features = table[~is_role & (table["role"] != "id")]
         is_kept = features["usable"] & (features["numeric"] | takes_strings)
+        is_kept &= ~features.index.str.lower().isin(_roles.TARGET_NAMES)
         kept = features[is_kept]
         n_features = int(kept["distinct"].where(~kept["numeric"], 1).sum())
         if "stored_values" in facts:
             n_features = facts["n_columns"]
-        if not n_features and command[0] != "cluster":
+        if (not n_features and not is_graph) or (is_table and targets == [None]):
             continue
         arguments = ["scalefair", *command, "--groups", groups or "groups.csv"]
-        if "MODEL" not in command:  # a model chooses its columns itself
+        if "MODEL" not in command and not is_graph:  # a model chooses its columns
             for name in features.index[~is_kept]:
                 arguments += ["--drop", name]
             if kept["missing"].any():
                 arguments += ["--missing", "impute"]
+            elif table["missing"][is_role].any():
+                arguments += ["--missing", "drop"]
+        if command[0] == "pca":
+            ending = ending.replace("2", str(min(2, n_features)))
         line = f"{shlex.join(arguments)} {ending}"
         commands.append({"command": command[0], "features": n_features, "line": line})
     return commands
@@ -252,19 +322,23 @@ def _propose_roles(
 ) -> tuple[str | None, str | None, str | None, list[str]]:
     """Return a label, a number to predict, the groups, and the columns of these.
 
-    A target is the last column that it can be, and has no name of groups.
+    A target is called so, or is the last possible column without a name of groups.
     """
+    is_target = table.index.str.lower().isin(_roles.TARGET_NAMES)
     sensitive = [name for name in table.index if name.lower() in _SENSITIVE_NAMES]
     group_columns = [] if groups is None else split_names(groups, list(table.index))
     may_be_label = table["role"].str.contains("target")
     labels = table.index[may_be_label & ~table.index.isin(sensitive + group_columns)]
+    called_so = [*table.index[is_target]]
+    labels = [*labels, *(name for name in labels if name in called_so)]
     label = target or next(reversed(labels), None)
     if groups is None:
         possible = table.index[table["role"].str.contains("groups")]
-        names = [name for name in possible if name != label]
+        names = [name for name in possible if name not in (label, *called_so)]
         names.sort(key=lambda name: name not in sensitive)  # these come first
         groups = names[0] if names else None
         group_columns = [groups] if groups else []
     is_number = table["numeric"] & table["usable"]
     numbers = table.index[is_number & ~table.index.isin(sensitive + group_columns)]
+    numbers = [*numbers, *(name for name in numbers if name in called_so)]
     return label, target or next(reversed(numbers), None), groups, group_columns

@@ -226,6 +226,25 @@ def _fit_scaler(rows: Any, numbers: list[str]) -> Any:
     return scaler
 
 
+def note_spreads(rows: Any, X: Any) -> None:
+    """Note features whose spreads, in the first rows, differ a thousandfold."""
+    from sklearn.preprocessing import StandardScaler
+
+    first = X.block(0) if isinstance(X, RowReader) else X
+    with np.errstate(over="ignore", invalid="ignore"):
+        spreads = np.sqrt(StandardScaler(with_mean=False).fit(first).var_)
+    spreads = np.where(spreads > 0, spreads, np.nan)  # constants have none
+    if np.isnan(spreads).all():
+        return
+    low, high = np.nanargmin(spreads), np.nanargmax(spreads)
+    if spreads[high] > 1000 * spreads[low]:
+        note(
+            f"{rows.path}: {rows.names[high]} spreads {spreads[high]:.2g} and "
+            f"{rows.names[low]} {spreads[low]:.2g}: the largest spreads decide. Pass "
+            "--standardize unless all are in one unit."
+        )
+
+
 def encode(encoder: Any, rows: Any) -> Any:
     """Return the features of rows: an array, a CSR matrix, or a reader of either."""
     for name, categories in _categories(encoder, rows).items():

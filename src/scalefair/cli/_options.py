@@ -16,7 +16,7 @@ from scalefair._groups import check_interval
 from scalefair._memory import array_limit
 from scalefair.cli._errors import EXIT_CODES, note, store_debug
 from scalefair.files._text import FileOptions, split_cells
-from scalefair.files._values import read_values
+from scalefair.files._values import find_source, read_values
 
 # Sections of the help that come after those of the estimator, in this order.
 _LAST_SECTIONS = ["Columns", "Measures", "Files", "Advanced", "Other options"]
@@ -83,6 +83,16 @@ def ranks(value: str) -> tuple[float, float]:
         raise click.BadParameter(
             f"{value!r} is not alpha,beta with 0 <= alpha < beta <= 1 (0 is the top)."
         ) from error
+
+
+def column_name(text: str) -> str:
+    """Return a name with single blanks, as headers are read."""
+    return " ".join(text.split())
+
+
+def source_name(text: str) -> str:
+    """Return the name of a file as it is, or that of a column."""
+    return text if find_source(text)[0].exists() else column_name(text)
 
 
 def split_values(_: Any, __: Any, texts: Sequence[str]) -> list[str]:
@@ -324,9 +334,9 @@ def parameters_in_force(
 
 # --- Options that several commands have ----------------------------------------------
 
-_COLUMNS = {"metavar": "COLUMN", "multiple": True}
-_SOURCE = {"metavar": "COLUMN|FILE"}
-_COLUMN = {"metavar": "COLUMN"}
+_COLUMN = {"metavar": "COLUMN", "type": column_name}
+_COLUMNS = {**_COLUMN, "multiple": True}
+_SOURCE = {"metavar": "COLUMN|FILE", "type": source_name}
 _CHARACTER = {"metavar": "CHARACTER"}
 _FILE = {"metavar": "FILE", "type": PATH}
 _FLAG = {"is_flag": True}
@@ -371,9 +381,13 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "standardize": (
             _FLAG,
             "Centre columns of numbers unless they are sparse, and divide them by "
-            "their standard deviations.",
+            "their standard deviations; not by default.",
         ),
         "drop": (_COLUMNS, "Column, or number of one, to leave out; repeatable."),
+        "feature": (
+            _COLUMNS,
+            "Column to keep as a feature though it looks like ids; repeatable.",
+        ),
         "id-column": (
             _COLUMN,
             "Column with the ids of the rows, no feature.  "
@@ -473,7 +487,7 @@ TEXT = "header delimiter decimal skip-lines encoding na-values"
 INPUT = f"drop id-column missing {TEXT}"
 WEIGHT = "weight weight-header"
 GROUPS = "groups group-column group-probabilities missing-groups knots keep-groups"
-GROUPS = f"{GROUPS} groups-header {WEIGHT}"
+GROUPS = f"{GROUPS} groups-header feature {WEIGHT}"
 ROLE_OPTIONS = f"target target-header {GROUPS} categorical"
 TEST = "test test-target test-groups test-weight"
 
@@ -503,6 +517,8 @@ class ReadOptions(FileOptions):
     weight: str | None = None
     id_column: str | None = None
     drop: Sequence[str] = ()
+    feature: Sequence[str] = ()
+    keep: Sequence[str] = ()  # columns that predict copies
     categorical: Sequence[str] = ()
     keep_groups: bool = False
     missing: str = "error"

@@ -89,6 +89,8 @@ def pca(data: Path, **options: Any) -> None:
     ):
         # 1. Fit fair PCA and, if there is a Gram matrix of each group, PCA.
         X = features[data.name]
+        if not standardize:
+            _encoder.note_spreads(rows, X)
         roles = {**rows.group_arguments, "sample_weight": rows.weight}
         seconds["fit"] = _run.fit(model, X, path=data, show=show, **roles)
         plain = None

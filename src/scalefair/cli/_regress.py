@@ -86,10 +86,11 @@ def read_for_model(
     # 1. A model finds its columns by name if it was fitted to named ones.
     columns = list(getattr(model, "feature_names_in_", ())) or None
     has_names, rows_kind = columns is not None, rows_format(path, options.svmlight)
-    if options.missing == "impute" or (has_names and options.drop):
+    is_chosen = options.feature or (has_names and options.drop)
+    if options.missing == "impute" or is_chosen:
         raise click.UsageError(
-            "MODEL itself chooses columns by name and fills in missing values: --drop "
-            "and --missing impute do not apply."
+            "MODEL itself chooses columns by name and fills in missing values: --drop, "
+            "--feature and --missing impute do not apply."
         )
     if has_names and rows_kind != "table":
         raise _errors.Failure(
@@ -154,24 +155,20 @@ def predict(
     X = getattr(rows.X, "iloc", rows.X)
     parts = []
     try:
-        # 1. Some models take groups; a method without a default needs them.
+        # 1. Some models take groups.
         call = getattr(model, method)
-        parameters = inspect.signature(call).parameters
-        parameter = parameters.get("sensitive_features")
-        needs_groups = parameter is not None and parameter.default is parameter.empty
-        # Calibrated classifiers name probabilities of groups only to refuse them.
-        needs_groups |= "group_probabilities" in parameters and hasattr(model, "cv")
-        if needs_groups and rows.groups is None:
-            raise click.UsageError(_run.NEEDS_GROUPS)
+        parameter = inspect.signature(call).parameters.get("sensitive_features")
         takes_groups = parameter is not None and rows.groups is not None
         # 2. Predict.
         for batch in gen_batches(rows.n_rows, 2**16):
             groups = {"sensitive_features": rows.groups[batch]} if takes_groups else {}
             parts.append(call(X[batch], **groups))
-    except (OSError, MemoryError, click.UsageError):
+    except (OSError, MemoryError):
         raise
     # The model may raise any error; missing values are often the reason.
     except Exception as error:
+        if rows.groups is None and "sensitive_features" in str(error):
+            raise click.UsageError(_run.NEEDS_GROUPS) from error
         hint, (reason, _, _) = "", str(error).partition("\n")
         if not sparse.issparse(rows.X):
             counts = pandas.DataFrame(rows.X).isna().sum()

@@ -1,5 +1,6 @@
-"""What columns other than features hold: groups, targets and weights."""
+"""What columns other than features hold: groups, targets, weights, and ids."""
 
+import re
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import click
 import numpy as np
 import pandas
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from scalefair._groups import (
     check_group_weights,
@@ -22,6 +24,90 @@ from scalefair.files._values import parse_values
 
 # More groups, or categories of a column, are rather ids or free text.
 MAX_CATEGORIES = 1000
+# Names of targets, last words of names of ids, and names of weights without
+# punctuation.
+TARGET_NAMES = ["target", "label", "class", "outcome", "y"]
+_ID_WORDS = {"id", "ids", "index", "key", "no", "nr", "number", "row"}
+_WEIGHT_NAMES = {"weight", "weights", "wt", "wgt", "fnlwgt", "finalweight", "perwt"}
+_WEIGHT_NAMES |= {"instanceweight", "sampleweight", "samplingweight", "pwgtp"}
+_WEIGHT_NAMES |= {"surveyweight", "caseweight", "personweight", "freqweight"}
+
+
+# --- What features may be instead ----------------------------------------------------
+
+
+def are_texts(n_distinct: int, n_rows: float) -> bool:
+    """Return whether so many different words are ids or free text, no categories."""
+    return n_distinct > MAX_CATEGORIES or (n_distinct > 20 and 2 * n_distinct > n_rows)
+
+
+def may_be_ids(values: pandas.Series) -> bool:
+    """Return whether more than ten values are whole numbers that all differ."""
+    # Most columns are seen to be none by their first rows.
+    for part in (values.head(1000), values):
+        if is_bool_dtype(part) or not is_numeric_dtype(part) or part.hasnans:
+            return False
+        if len(part) <= 10 or (part % 1).any() or not part.is_unique:
+            return False
+    return True
+
+
+def are_ids(values: pandas.Series) -> bool:
+    """Return whether values are ids: without a hole, or under the name of an id."""
+    if not may_be_ids(values):
+        return False
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(values.name))
+    is_named_so = bool(parts) and parts[-1].lower() in _ID_WORDS
+    return is_named_so or values.max() - values.min() == len(values) - 1
+
+
+def note_doubts(
+    path: Any, features: pandas.DataFrame, *, has_weight: bool, has_target: bool
+) -> None:
+    """Note features that may be ids, targets or weights, or have codes for missing."""
+    names = [str(name) for name in features if str(name).lower() in TARGET_NAMES]
+    if names and not has_target:
+        note(f"{path}: {listed(names)} was taken for a feature. Else pass --drop.")
+    numbers = [x for _, x in features.items() if is_numeric_dtype(x)]
+    numbers = [x for x in numbers if not is_bool_dtype(x)]
+    if names := [str(x.name) for x in numbers if may_be_ids(x)]:
+        note(
+            f"{path}: whole numbers that all differ were taken for a feature: "
+            f"{listed(names)}. Pass --drop if they are ids."
+        )
+    names = [str(x.name) for x in numbers if x.min() >= 0]
+    names = [x for x in names if re.sub("[^a-z]", "", x.lower()) in _WEIGHT_NAMES]
+    if names and not has_weight:
+        note(
+            f"{path}: {listed(names)} was taken for a feature. Pass --weight "
+            f"{names[0]!r} if it says how often a row counts."
+        )
+    codes = {str(x.name): code for x in numbers if (code := _missing_code(x))}
+    if codes:
+        columns = listed(f"{name} ({code:g})" for name, code in codes.items())
+        note(
+            f"{path}: far from all other values of its column, and taken for a number: "
+            f"{columns}. Pass --na-values={next(iter(codes.values())):g} if it means "
+            "a missing value."
+        )
+
+
+def _missing_code(values: pandas.Series) -> float:
+    """Return an end of the values such as -200 or 999, far from the others, or 0."""
+    for code in (values.min(), values.max()):
+        is_nines = abs(code) >= 99 and {*f"{abs(code):.10g}"} == {"9"}
+        if not is_nines and code not in (-1, -9, -200):
+            continue
+        numbers = np.unique(values[(values != code) & values.notna()])
+        if numbers.size <= 10:
+            continue
+        low, high = numbers[0], numbers[-1]
+        if max(low - code, code - high) > high - low or code < 0 <= low:
+            return float(code)
+    return 0.0
+
+
+# --- Roles ---------------------------------------------------------------------------
 
 
 def type_role(rows: Any, role: str, options: ReadOptions, training: Any = None) -> None:

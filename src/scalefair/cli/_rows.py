@@ -6,6 +6,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,8 +24,10 @@ from scalefair.cli._encoder import check_finite, iterate_blocks, map_blocks
 from scalefair.cli._errors import Failure, note, print_notes
 from scalefair.cli._options import ROLES, ReadOptions
 from scalefair.cli._roles import (
-    MAX_CATEGORIES,
+    are_ids,
+    are_texts,
     check_groups,
+    note_doubts,
     treat_missing_groups,
     type_role,
     type_weights,
@@ -64,6 +67,7 @@ class Rows:
     knots: NDArray[Any] | None = None  # of a number in place of groups
     positions: Any = ...  # of entries: their rows
     from_files: list[str] = field(default_factory=list)  # roles
+    kept: Any = None  # columns that predict copies
     unit: ClassVar[str] = "row"
     ordered: ClassVar[bool] = True
 
@@ -132,7 +136,7 @@ class Rows:
     def keep(self, selected: NDArray[np.bool_]) -> None:
         """Drop the rows of a table that are not selected."""
         self.X = self.X[selected].reset_index(drop=True)
-        for name in ("ids", *ROLES):
+        for name in ("ids", "kept", *ROLES):
             if (values := getattr(self, name)) is not None:
                 setattr(self, name, values[selected])
 
@@ -167,7 +171,9 @@ def read_rows(
     # 2. From a path to a frame, or a matrix.
     table = None
     if rows_kind == "table":
-        rows, table = _read_table(path, options, training, columns)
+        # A model says what its features are; else columns are looked at.
+        is_free = training is None and columns is None and strings != "drop"
+        rows, table = _read_table(path, options, training, columns, is_free)
     else:
         rows = _read_matrix(path, rows_kind, options, training)
     # 3. Targets, groups and weights that are in files of their own.
@@ -180,7 +186,15 @@ def read_rows(
     treat_missing_groups(rows, options)
     # 4. Values that cannot be used.
     if table is not None:
-        _check_strings(rows, strings)
+        _check_strings(rows, strings, is_training=training is None)
+        if is_free:
+            looked_at = [x for x in rows.names if x not in options.feature]
+            note_doubts(
+                path,
+                rows.X[looked_at],
+                has_weight=options.weight is not None,
+                has_target=rows.target is not None,
+            )
         for name in rows.names:
             values = rows.X[name]
             if is_numeric_dtype(values) and (is_infinite := np.isinf(values)).any():
@@ -277,8 +291,12 @@ def _read_table(
     options: ReadOptions,
     training: Rows | None,
     columns: Sequence[str] | None,
+    is_free: bool,
 ) -> tuple[Rows, TableFile]:
-    """Read a table; roles are frames, of strings but weights, if columns of it."""
+    """Read a table; roles are frames, of strings but weights, if columns of it.
+
+    If it `is_free` which columns are features, those that hold ids are none.
+    """
     table = TableFile(path, options)
     print_notes(table)
     # 1. The columns of each role, ids (of the option, or a first column that is named
@@ -297,8 +315,11 @@ def _read_table(
         categorical |= {*training.string_columns}
     strings = {table.find(name, "--categorical") for name in categorical}
     strings |= {*role_columns} - {*roles.get("weight", ())}
+    copied = chain(*(split_names(name, table.names) for name in options.keep))
+    kept = [table.find(name, "--keep") for name in copied]
+    strings |= {*kept} - {*features}
     # 3. The frame, on disk if the memory is small.
-    all_columns = list(dict.fromkeys([*features, *role_columns]))
+    all_columns = list(dict.fromkeys([*features, *role_columns, *kept]))
     table.id_columns = ids
     is_large = options.exceeds_memory(path, is_text=True)
     if is_large:
@@ -306,6 +327,8 @@ def _read_table(
     else:
         frame = table.read(all_columns, strings)
     print_notes(table)
+    if is_free:
+        features = _without_ids(table, frame, features, options)
     # 4. Each role from its columns.
     rows = Rows(
         path,
@@ -316,6 +339,7 @@ def _read_table(
         n_columns=len(table.names),
         has_header=table.has_header,
         is_stored=is_large,
+        kept=frame[kept],
     )
     for role, names in roles.items():
         setattr(rows, role, frame[names].astype(object))
@@ -362,6 +386,22 @@ def _find_features(
     return list(columns)
 
 
+def _without_ids(
+    table: TableFile, frame: pandas.DataFrame, features: list[str], options: ReadOptions
+) -> list[str]:
+    """Leave out features that are ids, with a note."""
+    kept = {table.find(name, "--feature") for name in options.feature}
+    ids = [name for name in features if name not in kept and are_ids(frame[name])]
+    if ids:
+        note(
+            f"{table.path}: columns of ids were left out: {listed(ids)}. Pass "
+            "--id-column for the ids of the output, --feature to keep one."
+        )
+    if len(ids) == len(features):
+        raise Failure(f"{table.path}: no column is left as a feature.")
+    return [name for name in features if name not in ids]
+
+
 def _parse_ids(table: TableFile, strings: pandas.Series) -> NDArray[Any]:
     """Return ids, integers if all are, else strings; they must differ."""
     if (is_wrong := strings.isna() | strings.duplicated()).any():
@@ -374,7 +414,7 @@ def _parse_ids(table: TableFile, strings: pandas.Series) -> NDArray[Any]:
     return ids if ids.dtype.kind != "f" else strings.to_numpy(np.str_)
 
 
-def _check_strings(rows: Rows, strings: str) -> None:
+def _check_strings(rows: Rows, strings: str, is_training: bool) -> None:
     """Refuse or drop features that are strings, or check that they are categories."""
     columns = rows.string_columns
     # 1. A model of numbers takes the others; a graph or a PCA takes numbers only.
@@ -388,12 +428,14 @@ def _check_strings(rows: Rows, strings: str) -> None:
             f"out with {_drop_options(columns)}, or encode them."
         )
     # 2. A column of ids or free text would make a feature of each string.
-    for name in columns if strings == "encode" else ():
-        if (n_distinct := rows.X[name].nunique()) > MAX_CATEGORIES:
-            raise Failure(
-                f"{rows.path}: column {name} has {n_distinct:,} different words, too "
-                f"many for categories. Pass {_drop_options([name])}, or join values."
-            )
+    counts = rows.X[columns].nunique() if strings == "encode" else {}
+    n_rows = rows.n_rows if is_training else inf
+    if texts := {x: n for x, n in counts.items() if are_texts(n, n_rows)}:
+        names = listed(f"{name} ({n:,})" for name, n in texts.items())
+        raise Failure(
+            f"{rows.path}: too many different words for categories: {names}. Pass "
+            f"{_drop_options([*texts])}, or join values."
+        )
 
 
 def _drop_options(names: Sequence[str]) -> str:
@@ -465,7 +507,7 @@ def _read_matrix(
 ) -> Rows:
     """Read an array or svmlight; features go by number: x0, x1, ... or 1, 2, ..."""
     # 1. Options of tables; lines of svmlight start with the target.
-    refused = ["id_column", "categorical", "header", "na_values"]
+    refused = ["id_column", "categorical", "feature", "header", "na_values", "keep"]
     refused += ["target"] * (rows_kind == "svmlight")
     for name in refused:
         if getattr(options, name):

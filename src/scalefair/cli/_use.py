@@ -42,16 +42,21 @@ RESULT is a table: labels of `scalefair cluster`, scores of `predict`, or any
 with a column that --labels or --scores names. Labels of -1 are left out. Groups
 and targets may be in the table that was scored: --groups people.csv:sex
 """
+_KEEP = "Columns of TABLE to copy to the output, as in sex,hired; repeatable."
 _PREDICT_OPTIONS = [
     opt.output_option("a line for each row (csv)"),
-    opt.option("Columns", "--groups", metavar="COLUMN|FILE", help=opt.GROUPS_HELP),
-    *opt.shared("keep-groups groups-header"),
+    opt.option("Columns", "--keep", metavar="COLUMNS", multiple=True, help=_KEEP),
+    *opt.shared("groups keep-groups groups-header"),
     *opt.shared(f"{opt.INPUT} svmlight memory-limit quiet"),
 ]
+_NAME = opt.value(opt.column_name)
 _MEASURE_OPTIONS = {
-    "labels": (opt.value(str), "Column of clusters.  [default: label]"),
-    "scores": (opt.value(str), "Column of scores.  [default: score, or prediction]"),
-    "target": (opt.value(str), "Column or file of what was to be predicted."),
+    "labels": (_NAME, "Column of clusters.  [default: label]"),
+    "scores": (_NAME, "Column of scores.  [default: score, or prediction]"),
+    "target": (
+        opt.value(opt.source_name),
+        "Column or file of what was to be predicted.",
+    ),
     "graph": (opt.value(opt.PATH), "Graph whose nodes have the labels, for the cut."),
     "interval": (opt.value(opt.ranks, "0,1"), "Ranks a,b of the gaps, 0 at the top."),
     "given": (
@@ -79,7 +84,7 @@ _SAVED = {"columns", "words", "kinds", "n_columns", "has_header", "zero_based"}
 _SAVED_OF_GRAPH = {"nodes", "named", "kinds"}
 # Options about rows of features, which do not apply to nodes.
 _ROW_OPTIONS = ["drop", "id_column", "keep_groups", "memory_limit", "missing"]
-_ROW_OPTIONS += ["svmlight"]
+_ROW_OPTIONS += ["keep", "svmlight"]
 # Columns that `evaluate` takes without an option, the first of these.
 _DEFAULT_COLUMNS = [("label", "labels"), ("score", "scores"), ("prediction", "scores")]
 _MEASURES = {
@@ -145,6 +150,11 @@ def predict(
     # The output of cluster has ids even if they are row numbers.
     has_ids = rows.named or "label" in columns
     columns = {"id" if has_ids else "row": rows.ids, **columns}
+    kept = getattr(rows, "kept", None)
+    for name, values in () if kept is None else kept.items():
+        if name in columns:
+            raise Failure(f"--keep {name}: the output has such a column already.")
+        columns[name] = values
     write = partial(_run.write_table, columns=columns)
     _run.finish(report, outputs, {"output": write}, show=show)
 

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from scalefair._entries import add_directions
 from scalefair.files._matrices import (
+    GRAPH_LANGUAGES,
     as_matrix,
     file_format,
     read_dense,
@@ -26,13 +27,6 @@ from scalefair.files._text import FileOptions, open_bytes, quote
 _MATRIX_READERS = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}
 # Names of a third column that holds times, not weights.
 _TIME_NAMES = {"time", "times", "timestamp", "date", "datetime", "unixtime", "ts"}
-# What a file in a graph language starts with, after comments.
-_LANGUAGE = re.compile(
-    rb"(\xef\xbb\xbf)?(\s*([#%]|(creator|version|comment)\b).*\n)*\s*"
-    rb"(?:(?P<GML>graph\s*\[)|(?P<Pajek>\*(vertices|network)\b)|"
-    rb"(?P<GraphML><(\?xml|!doctype|graphml)\b))",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -133,10 +127,8 @@ def load_graph(path: Path, options: FileOptions) -> Graph:
     # 1. Languages for graphs; else a matrix in a format of its own, edges as text, or a
     #    matrix as text.
     format_name = file_format(path)
-    with reading(path, "a file"), open_bytes(path) as file:
-        start = _LANGUAGE.match(file.read(4096))
-    if start:
-        return _read_language(path, str(start.lastgroup), options)
+    if format_name in GRAPH_LANGUAGES:
+        return _read_language(path, format_name, options)
     notes: list[str] = []
     if format_name in _MATRIX_READERS:
         matrix = _check_square(path, _MATRIX_READERS[format_name](path))

@@ -27,6 +27,29 @@ _FORMATS = {
     b"PAR1": "parquet",
     b"%%MatrixMarket": "mtx",
 }
+# What files of other programs start with, some after comments: graphs that NetworkX
+# reads, tables that pandas or SciPy read, and others.
+_OTHER_FORMATS = re.compile(
+    rb"(\xef\xbb\xbf)?(\s*([#%]|(creator|version|comment)\b).*\n)*\s*"
+    rb"(?:(?P<GML>graph\s*\[)|(?P<Pajek>\*(vertices|network)\b)|"
+    rb"(?P<page><!doctype html|<html)|(?P<GraphML><(\?xml|!doctype|graphml)\b)|"
+    rb"(?P<ARFF>@relation\b)|(?P<Stata><stata_dta>|[i-s][\x01\x02]\x01\0)|"
+    rb"(?P<SPSS>\$FL[23])|(?P<xport>HEADER RECORD\*)|(?P<sas7bdat>\0{12}\xc2\xea\x81)|"
+    rb"(?P<Excel>\xd0\xcf\x11\xe0)|(?P<MATLAB>MATLAB 5)|(?P<HDF5>\x89HDF)|"
+    rb"(?P<feather>ARROW1)|(?P<R>RD[AX][23]\n)|(?P<pickle>\x80[\x02-\x05]))",
+    re.IGNORECASE,
+)
+GRAPH_LANGUAGES = {"GML", "Pajek", "GraphML"}
+_REMEDIES = {
+    "page": "a web page: download the file that it offers",
+    "MATLAB": "a MATLAB file: take an array of scipy.io.loadmat, and numpy.save it",
+    "HDF5": "HDF5: convert it with pandas.read_hdf(...).to_csv(...)",
+    "feather": "a feather file: convert it with pandas.read_feather(...).to_csv(...)",
+    "R": "a file of R: convert it with write.csv in R",
+    "pickle": "a pickle, which may run any code: save it as csv or npy",
+    "gexf": "GEXF: convert it with networkx.read_gexf and networkx.write_graphml",
+    "json": "JSON: convert it with pandas.read_json(...).to_csv(...)",
+}
 _SVMLIGHT = re.compile(r"\.(svm|svmlight|libsvm)(\.gz|\.bz2)?$", re.I)
 # The lines of a Matrix Market file above the values: comments, and one of sizes.
 _MARKET_HEAD = re.compile(rb"(\s*%.*\n)*\s*\S.*\n|")
@@ -36,24 +59,31 @@ COPY_BYTES = 2**20
 
 
 def file_format(path: Path) -> str:
-    """Return "npy", "npz", "mtx", "parquet" or "text", by the first bytes."""
-    # 1. Zip archives: an npz file holds arrays; others, as spreadsheets, are refused.
+    """Return "npy", "npz", "mtx", "parquet", "GML", ... or "text", by first bytes."""
+    # 1. Zip archives: an npz file holds arrays, a spreadsheet has tables.
     with reading(path, "a file"), open_bytes(path) as file:
-        start = file.read(14)
+        start = file.read(COPY_BYTES // 16)
         if start.startswith(b"PK\x03\x04") and zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as archive:
                 names = archive.namelist()
+            if any(name.startswith("xl/") or name == "content.xml" for name in names):
+                return "Excel"
             if not any(name.endswith(".npy") for name in names):
                 raise FileError(
                     f"{path}: is a zip archive of other files ({listed(names)}):"
-                    " unpack it, or save a spreadsheet as csv."
+                    " unpack it."
                 )
     # 2. The other formats by their first bytes; the name only decides where these say
     #    nothing.
     for magic, name in _FORMATS.items():
         if start.startswith(magic):
             return name
-    return "parquet" if path.suffix.lower() == ".parquet" else "text"
+    suffix, match = path.suffix.lower().lstrip("."), _OTHER_FORMATS.match(start)
+    name = str(match.lastgroup) if match else suffix
+    if remedy := _REMEDIES.get(suffix, _REMEDIES.get(name)):
+        raise FileError(f"{path}: is {remedy}.")
+    by_suffix = {"arff": "ARFF", "parquet": "parquet"}
+    return name if match else by_suffix.get(suffix, "text")
 
 
 def rows_format(path: Path, svmlight: bool = False) -> str:

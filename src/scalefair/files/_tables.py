@@ -1,5 +1,6 @@
 """Tables of named columns, of numbers or of strings, in delimited text or parquet."""
 
+import io
 import tempfile
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -11,8 +12,8 @@ import pandas
 from pandas.api.types import is_numeric_dtype
 
 from scalefair._messages import listed
-from scalefair.files._matrices import file_format
-from scalefair.files._source import FileError, open_parquet, reading
+from scalefair.files._matrices import GRAPH_LANGUAGES, file_format
+from scalefair.files._source import FileError, one_line, open_parquet, reading
 from scalefair.files._text import (
     MISSING,
     FileOptions,
@@ -56,15 +57,26 @@ class TableFile:
         self.id_columns: list[str] = []
         self.notes: list[str] = []
         self.layout: dict[str, Any] = {}
+        self.damaged: dict[str, str] = {}  # columns of numbers with another cell
+        self._mixed: list[str] = []
         self._missing = (*MISSING, *options.na_values)
         self._missing_numbers = [float(x) for x in options.na_values if is_number(x)]
         self._text: Layout | None = None
+        self._frame: pandas.DataFrame | None = None  # of another program
         self._is_checked = False  # whether all records have as many cells
         self.has_header = True
-        if file_format(path) == "parquet":
-            with _open_parquet(path) as file:  # the index of a frame is no column
-                labels = file.schema_arrow.empty_table().to_pandas().columns
-            self.names = list(map(str, labels))
+        self.kind = file_format(path)
+        if self.kind in GRAPH_LANGUAGES:
+            raise FileError(f"{path}: is a graph ({self.kind}), which cluster reads.")
+        if self.kind != "text":
+            if self.kind == "parquet":
+                with _open_parquet(path) as file:  # the index of a frame is no column
+                    labels = file.schema_arrow.empty_table().to_pandas().columns
+            else:
+                self._frame = self._read_frame(options.encoding)
+                labels = self._frame.columns
+            self.names = [" ".join(str(label).split()) for label in labels]
+            self._labels = dict(zip(self.names, labels, strict=True))
             if duplicate := first_duplicate(self.names):
                 raise FileError(
                     f"{path}: several columns are named {duplicate}. Rename them."
@@ -79,6 +91,37 @@ class TableFile:
             "delimiter": text.delimiter,
             "decimal": text.decimal,
         }
+
+    def _read_frame(self, encoding: str | None) -> pandas.DataFrame:
+        """Read a table of another program with pandas, or SciPy."""
+        path, kind = self.path, self.kind
+        content = f"a file of {kind} with numbers and words"
+        with reading(path, content), open_bytes(path) as file:
+            try:
+                if kind == "Stata":
+                    return pandas.read_stata(file)
+                if kind == "SPSS":
+                    return pandas.read_spss(path)
+                if kind == "Excel":
+                    book = pandas.ExcelFile(file)
+                    if (n_sheets := len(book.sheet_names)) > 1:
+                        self.notes.append(f"{path}: has {n_sheets} sheets: the first.")
+                    return book.parse()
+                if kind != "ARFF":
+                    default = {"sas7bdat": "infer", "xport": "utf-8"}[kind]
+                    encoding = encoding or default
+                    return pandas.read_sas(file, format=kind, encoding=encoding)
+            except ImportError as error:
+                raise FileError(
+                    f"{path}: is of {kind}, for which pandas needs another package "
+                    f"({one_line(error)}). Install it, or save the table as csv."
+                ) from error
+            from scipy.io import arff
+
+            text = file.read().decode(encoding or "utf-8-sig")
+            frame = pandas.DataFrame(arff.loadarff(io.StringIO(text))[0])
+            names = frame.columns[[dtype.kind == "O" for dtype in frame.dtypes]]
+            return frame.assign(**{x: frame[x].str.decode("utf-8") for x in names})
 
     # --- Where something is ---
 
@@ -179,12 +222,19 @@ class TableFile:
         if self._text is not None:
             yield from self._text_pieces(self._text, columns, strings, n_rows)
             return
+        labels = [self._labels[name] for name in columns]
+        if self._frame is not None:
+            step = n_rows or max(1, len(self._frame))
+            for start in range(0, len(self._frame), step):
+                piece = self._frame[labels][start : start + step]
+                yield piece.set_axis(columns, axis=1)
+            return
         with _open_parquet(self.path) as file:
             if n_rows is None:
-                yield file.read(columns).to_pandas()[columns]
+                yield file.read(labels).to_pandas()[labels].set_axis(columns, axis=1)
                 return
-            for batch in file.iter_batches(n_rows, columns=columns):
-                yield batch.to_pandas()[columns]
+            for batch in file.iter_batches(n_rows, columns=labels):
+                yield batch.to_pandas()[labels].set_axis(columns, axis=1)
 
     def _text_pieces(
         self,
@@ -259,7 +309,7 @@ class TableFile:
         Columns in `strings` or `numbers` must become these; `start` is the row of the
         table that is the first of the frame.
         """
-        converted = {}
+        converted, self.damaged, self._mixed = {}, {}, []
         for name in frame.columns:
             # Strings are cleaned, numbers lose the values that mean missing, and
             # strings that are all numbers, as with decimal commas, become numbers.
@@ -272,12 +322,25 @@ class TableFile:
             if name not in strings and values.dtype.kind == "O":
                 values = self._parse_numbers(values, start, name in numbers)
             converted[name] = values
+        if self._mixed:
+            self.notes.append(
+                f"{self.path}: columns of numbers and words were taken for words: "
+                f"{listed(self._mixed)}."
+            )
+        if self.damaged:
+            name, n_more = next(iter(self.damaged)), len(self.damaged) - 1
+            more = f" and {n_more} more" if n_more else ""
+            raise FileError(
+                f"{'; '.join(self.damaged.values())}, in a column of numbers. Correct "
+                f"it, or pass --drop {name!r}{more}, or --categorical {name!r} for "
+                "words, or --na-values for what means missing."
+            )
         return pandas.DataFrame(converted, copy=False)
 
     def _parse_numbers(
         self, strings: pandas.Series, start: int, must_be_numbers: bool
     ) -> pandas.Series:
-        """Return numbers if all strings are, the strings if few are, else raise."""
+        """Return numbers if all strings are, else the strings, which may be damaged."""
         # 1. Parse each distinct string once.
         codes, distinct = pandas.factorize(strings)
         is_present, cells = codes >= 0, list(distinct)
@@ -297,15 +360,10 @@ class TableFile:
         if must_be_numbers or n_numbers >= 0.8 * n_values:
             invalid = np.flatnonzero(is_present & ~is_numeric)
             more = f" (and {invalid.size - 1} more)" if invalid.size > 1 else ""
-            raise FileError(
-                f"{self.locate(start + int(invalid[0]), name)} is "
-                f"{quote(strings.iloc[invalid[0]])}{more}, in a column of numbers. "
-                f"Correct it, or pass --drop {name!r}, or --categorical {name!r} for "
-                "words."
-            )
-        if n_numbers:
-            note = f"column {name} holds numbers and words, and was taken for words"
-            self.notes.append(f"{self.path}: {note}.")
+            row, cell = int(invalid[0]), quote(strings.iloc[invalid[0]])
+            self.damaged[name] = f"{self.locate(start + row, name)} is {cell}{more}"
+        elif n_numbers:
+            self._mixed.append(name)
         return strings
 
 
@@ -324,7 +382,8 @@ def read_table(
     Parameters
     ----------
     path : str or Path
-        Delimited text, packed or not, or parquet; ``-`` is the standard input.
+        Delimited text, packed or not, parquet, ARFF, Stata or SAS, or what pandas has
+        packages for, as Excel and SPSS; ``-`` is the standard input.
     columns : sequence of str or None, default=None
         Columns that are read, in this order; by default all.
     strings : collection of str, default=()

@@ -27,8 +27,8 @@ _DECOMPRESSORS: dict[bytes, Any] = {
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 # First two names of the header of an edge list.
-_EDGE_HEADERS = {"source target", "src dst", "from to", "fromnodeid tonodeid", "u v"}
-_EDGE_HEADERS |= {"node_1 node_2", "node1 node2", "id_1 id_2", "id1 id2", "i j"}
+EDGE_HEADERS = {"source target", "src dst", "from to", "fromnodeid tonodeid", "u v"}
+EDGE_HEADERS |= {"node_1 node_2", "node1 node2", "id_1 id_2", "id1 id2", "i j"}
 _COMMENT_MARKS = ("#", "%")
 _COMMENT_LINES = re.compile(r"^[ \t]*[#%].*\n?", re.M)
 # Byte order marks. UTF-32 comes first: its marks start with those of UTF-16.
@@ -347,7 +347,7 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     can_be_names = len(set(first)) == len(first) and all(first[1:])
     if of_edges:
         # Names above names are rather two nodes. A number is a node, or a weight.
-        is_known = " ".join(first[:2]).lower() in _EDGE_HEADERS
+        is_known = " ".join(first[:2]).lower() in EDGE_HEADERS
         is_header = is_known or (is_above_numbers and not numbers)
         may_be_header = can_be_names and has_new_name and not numbers
         return is_header, may_be_header and not is_header
