@@ -64,7 +64,7 @@ def test_one_hot_probabilities_are_groups(command, line, keys):
     soft[["f", "m"]] = soft[["f", "m"]].astype(float)
     groups = "--group-probabilities", "f,m"
     content = report(command, soft, line, groups=groups)
-    assert "expected" in json.dumps(content["input"])
+    assert "expected" not in json.dumps(content["input"])  # all is certain
     np.testing.assert_allclose(values(content, keys), values(expected, keys), rtol=1e-6)
     # Wrong probabilities give another report.
     soft.loc[:19, ["f", "m"]] = 0.5
@@ -121,6 +121,7 @@ def test_knots_of_a_number(command):
     assert list(counts) == [f"age {knot:g}" for knot in knots]
     hats = [np.interp(frame["age"], knots, unit).sum() for unit in np.eye(3)]
     np.testing.assert_allclose(list(counts.values()), hats)
+    assert "unmixed_parity_gap" not in content["train"]  # nothing is uncertain
     # Rows of a test have the knots of the rows for training.
     old = frame.assign(age=frame["age"] // 2 + 35)
     options = "--drop", "sex", "--test", save(command, old, "old.csv")
@@ -147,6 +148,7 @@ def test_evaluate(people):
     )
     assert result.exit_code == 0, result.output
     content = json.loads(result.stdout)
+    assert "expected" in content["input"]["expected"]
     probabilities = frame[["p_f", "p_m"]]
     gap = statistical_parity_ks(frame["score"], group_probabilities=probabilities)
     assert content["ks"] == pytest.approx(gap, abs=1e-12)

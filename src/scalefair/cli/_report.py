@@ -316,7 +316,7 @@ def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) ->
 
 def unmixed_gap(rows: Any, scores: Any, interval: Any, **compared: Any) -> Facts:
     """Return the gap if probabilities of groups say nothing of scores within them."""
-    if not rows.has_probabilities or compared["given"] is not None:
+    if not rows.is_uncertain or compared["given"] is not None:
         return {}
     roles = {**rows.group_arguments, "sample_weight": rows.weight}
     with suppress(ValueError):  # columns that are combinations of others

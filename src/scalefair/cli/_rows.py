@@ -82,6 +82,14 @@ class Rows:
         return isinstance(self.groups, pandas.DataFrame)
 
     @property
+    def is_uncertain(self) -> bool:
+        """Whether some probability of a group is neither 0 nor 1."""
+        if not self.has_probabilities or self.knots is not None:
+            return False
+        P = self.groups.to_numpy()
+        return bool(((P > 0) & (P < 1)).any())
+
+    @property
     def group_arguments(self) -> dict[str, Any]:
         """Groups, or their probabilities, as keywords of estimators and metrics."""
         if self.has_probabilities:  # of the groups that some row may be of

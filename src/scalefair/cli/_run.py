@@ -213,7 +213,7 @@ def describe_rows(rows: Any, X: Any) -> Facts:
 
 def describe_weights(rows: Any) -> Facts:
     """Return where weights are from, and how many rows they make; and if expected."""
-    facts: Facts = {"expected": EXPECTED} if rows.has_probabilities else {}
+    facts: Facts = {"expected": EXPECTED} if rows.is_uncertain else {}
     if rows.weight is not None:
         facts["weights_from"] = rows.sources["weight"]
         facts["effective_rows"] = rows.effective_size()
