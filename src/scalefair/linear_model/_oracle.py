@@ -250,6 +250,11 @@ class ScoreOracle(RowOracle):
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
             self._pairs = _Pairs(self._signs, interval)
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether shares are of entries, and gradients of sets take a pass for each."""
+        return self._entries is not self._rows
+
     def __sizeof__(self) -> int:
         return array_bytes(vars(self))
 
@@ -260,10 +265,10 @@ class ScoreOracle(RowOracle):
         for array in self._rows.table:
             array.flags.writeable = False
         self._signs = np.require(self._signs, requirements="W")
-        is_soft = self._entries is not self._rows
+        has_entries = self.has_entries
         self._rows = self._rows.writable()
         self.weights = self._rows.weights
-        self._entries = self._entries.writable() if is_soft else self._rows
+        self._entries = self._entries.writable() if has_entries else self._rows
 
     def scores(self, w: Array) -> Array:
         return row_scores(self._rows.table, self._rows.codes, self.layout.effective(w))
@@ -417,7 +422,8 @@ class PartitionedOracle(RowOracle):
 class PartitionedRates(SmoothedRates):
     """Rates of rows in parts, from sums over the parts at one point.
 
-    Of one family the gradients come with the values; of several they take more passes.
+    Of one family the gradients come with the values; of several, and of entries, they
+    take more passes.
     """
 
     def __init__(
@@ -462,10 +468,10 @@ def _value(
 
 def _value_sums(oracle: ScoreOracle, *point: Any) -> list[Any]:
     """Return sums of the loss, its gradient, parts, and slopes if of one family."""
-    value, m = _value(oracle, *point), oracle.cell_sizes.sum()
+    value, m = _value(oracle, *point), oracle.total
     parts = value.parts * oracle.compared.sizes[:, None]
     sums = [value.loss * m, value.loss_gradient * m, parts]
-    if oracle.compared.n_families == 1:
+    if oracle.compared.n_families == 1 and not oracle.has_entries:
         sums += _cell_sums(oracle, value)
     return sums
 

@@ -34,7 +34,6 @@ from scalefair.linear_model._parity_problem import (
 from scalefair.linear_model._training_rows import (
     LabeledRows,
     PartitionedTraining,
-    refuse_probabilities,
 )
 from scalefair.linear_model._weights import Array, ridge_factors
 from scalefair.metrics import partial_parity_gap, unmixed_parity_gap
@@ -265,7 +264,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         oracle: RowOracle
         if is_partitioned(X):
             check_one_of(sensitive_features, group_probabilities)
-            refuse_probabilities(group_probabilities)
+            if group_probabilities is not None:
+                self._check_takes_probabilities()
             training = PartitionedTraining(
                 self._check_rows(X, reset=True),
                 y,
@@ -275,6 +275,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 self.given,
                 self.attributes,
                 sample_weight,
+                group_probabilities,
             )
             rows, oracle = training.labels, training.oracle
             samples = training.nested_subsamples(check_random_state(self.random_state))

@@ -24,7 +24,11 @@ from scalefair._groups import (
     encode_values,
     smallest,
 )
-from scalefair._membership import Membership, number_cells
+from scalefair._membership import (
+    Membership,
+    check_group_probabilities,
+    number_cells,
+)
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
 from scalefair.linear_model._oracle import (
@@ -329,15 +333,6 @@ def refuse_parts(X: Any, name: str) -> None:
         )
 
 
-def refuse_probabilities(group_probabilities: Any) -> None:
-    """Raise a ValueError for probabilities of rows in parts."""
-    if group_probabilities is not None:
-        raise ValueError(
-            "group_probabilities are taken of rows in memory; load the rows in parts, "
-            "or pass sensitive_features."
-        )
-
-
 # Rows of a random sample, or fewer that take these bytes: a block of a reader.
 LARGEST_SAMPLE_ROWS = 100_000
 SAMPLE_BYTES = 2**26
@@ -358,6 +353,7 @@ class PartitionedTraining:
         given: str | None = None,
         attributes: str = "joint",
         sample_weight: Any = None,
+        group_probabilities: Any = None,
     ) -> None:
         if options["loss"] in {"auc", "partial_auc"}:
             raise ValueError(
@@ -366,24 +362,34 @@ class PartitionedTraining:
             )
         classes, labels = rows.encode(y, name="y", noun="label")
         encode_labels(classes)
-        columns: list[Any] = rows.compared_attributes(
-            sensitive_features, attributes, warn=False
-        )
-        compared = [
-            column._replace(codes=np.concatenate(column.codes.gather()))
-            for column in columns
-        ]
         # Signs, groups and weights of all rows are here; features stay in their parts.
         signs = _signs(np.concatenate(labels.gather()))
         weights = check_label_weights(sample_weight, signs, classes)
-        check_weights(weights, compared)
+        columns: list[Any] = []
+        if group_probabilities is not None:
+            groups, P = check_group_probabilities(group_probabilities, len(signs))
+            membership = Membership.of_probabilities(groups, P, weights)
+            if weights is None:
+                weights = np.ones(len(signs))  # some rows may be in no cell
+        else:
+            columns = rows.compared_attributes(
+                sensitive_features, attributes, warn=False
+            )
+            compared = [
+                column._replace(codes=np.concatenate(column.codes.gather()))
+                for column in columns
+            ]
+            check_weights(weights, compared)
+            membership = Membership(compared, None, weights)
         self.rows = rows
-        membership = Membership(compared, None, weights)
         self.labels = LabeledRows.of(None, signs, classes, membership, given, weights)
         self.labels.check_groups(*limits)
-        codes = columns[0].codes
-        if len(columns) > 1:
-            codes = rows.split(self.labels.codes)
+        if not columns:
+            codes, *entries = rows.split_entries(membership)
+        else:
+            codes, entries = columns[0].codes, []
+            if len(columns) > 1:
+                codes = rows.split(self.labels.codes)
         dtype = real_type(rows)
         weight_parts = [] if weights is None else [rows.split(weights).persist()]
         oracles = rows.map(
@@ -391,7 +397,7 @@ class PartitionedTraining:
             dtype,
             len(self.labels.members),
             self.labels.oracle_options(options),
-            aligned=[labels, codes, *weight_parts],
+            aligned=[labels, codes, *weight_parts, *entries],
         ).persist()
         spreads = rows.map(_spread, dtype, aligned=weight_parts)
         units = FeatureUnits.of(spreads.reduce(_merge_spreads))
@@ -403,6 +409,8 @@ class PartitionedTraining:
     def nested_subsamples(self, rng: np.random.RandomState) -> Iterator[LabeledRows]:
         """Yield ever larger random samples of each cell; none of few rows."""
         labels, m = self.labels, len(self.labels.codes)
+        if labels.membership.rows is not None:
+            return  # cells are of entries, and rows are drawn
         width = np.dtype(real_type(self.rows)).itemsize + 4 * self.rows.is_sparse
         size = min(
             LARGEST_SAMPLE_ROWS, SAMPLE_BYTES * m // max(width * self.rows.nnz, 1)
@@ -458,9 +466,16 @@ def _make_oracle(
     labels: NDArray[Any],
     codes: NDArray[Any],
     weights: Array | None = None,
+    *entries: NDArray[Any],
 ) -> ScoreOracle:
-    """Return the oracle of one part, after a check of its entries."""
+    """Return the oracle of one part, after a check of its features.
+
+    Of probabilities the codes are of entries, with their weights and rows.
+    """
     X = _checked(X, dtype)
+    if entries:
+        entry_weights, rows = entries
+        options = {**options, "entries": (rows, entry_weights)}
     return ScoreOracle(X, _signs(labels), codes, n_groups, weights=weights, **options)
 
 

@@ -246,7 +246,7 @@ class GroupMoments:
         moments: list[GroupMoments]
         if isinstance(X, PartitionedRows):
             if entries is not None:
-                columns = _cut_entries(X, membership)
+                columns = X.split_entries(membership)
             parts = X.map(_moments_of_part, sizes, aligned=columns)
             moments = parts.reduce(cls._merge_each)
         elif len(compared) == 1:  # all groups occur: they need no search
@@ -461,16 +461,6 @@ def _moments_of_part(
         present, local = encode_values(attribute_codes, name="codes")
         moments.append(GroupMoments._of_codes(X, present, local, weights, entries))
     return moments
-
-
-def _cut_entries(X: PartitionedRows, membership: Membership) -> list[Parts]:
-    """Codes, weights, and rows within the part, of the entries of each part."""
-    entries, weights = np.asarray(membership.rows), membership.weights
-    weights = np.ones(len(entries)) if weights is None else weights
-    cuts = np.searchsorted(entries, X.starts[1:])
-    entries = entries - np.repeat(X.starts, np.diff([0, *cuts, len(entries)]))
-    columns = membership.codes, weights, entries
-    return [X.parts.like(np.split(column, cuts)) for column in columns]
 
 
 def _unite_cells(cells: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:

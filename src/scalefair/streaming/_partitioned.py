@@ -24,6 +24,7 @@ from scalefair._groups import (
     join_attributes,
     warn_few_rows,
 )
+from scalefair._membership import Membership
 from scalefair._messages import listed
 from scalefair.streaming._blocks import check_rows
 from scalefair.streaming._dask import (
@@ -338,6 +339,15 @@ class PartitionedRows:
             As many as there are of the rows.
         """
         return self.parts.like(np.split(values, self.starts[1:]))
+
+    def split_entries(self, membership: Membership) -> list[Parts]:
+        """Codes, weights, and rows within the part, of the entries of each part."""
+        entries, weights = np.asarray(membership.rows), membership.weights
+        weights = np.ones(len(entries)) if weights is None else weights
+        cuts = np.searchsorted(entries, self.starts[1:])
+        entries = entries - np.repeat(self.starts, np.diff([0, *cuts, len(entries)]))
+        columns = membership.codes, weights, entries
+        return [self.parts.like(np.split(column, cuts)) for column in columns]
 
     def encode(
         self,
