@@ -310,8 +310,8 @@ def test_what_is_refused():
         classifier(interactions=True).fit(X, y, group_probabilities=P)
     with pytest.raises(ValueError, match="pairs of rows and takes no group_prob"):
         classifier(loss="auc").fit(X, y, group_probabilities=P)
+    parts = da.from_array(X, chunks=(100, 3))
     with pytest.raises(ValueError, match="no group to take weights of; pass inter"):
-        parts = da.from_array(X, chunks=(100, 3))
         classifier(interactions=True).fit(parts, y, group_probabilities=P)
     frame = pd.DataFrame(P, columns=NAMES)
     frame.iloc[5, 2] = -0.25

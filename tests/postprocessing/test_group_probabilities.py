@@ -33,6 +33,15 @@ X, Y, P, WEIGHTS = table()
 PREFIT = FrozenEstimator(LogisticRegression().fit(X, Y))
 
 
+def test_rows_in_parts():
+    options = {"group_probabilities": P, "sample_weight": WEIGHTS}
+    expected = FairCalibratedClassifier(PREFIT, kappa=0.02).fit(X, Y, **options)
+    parts = da.from_array(X, chunks=(100, 3))
+    model = FairCalibratedClassifier(PREFIT, kappa=0.02).fit(parts, Y, **options)
+    for name in FITTED:
+        assert_allclose(getattr(model, name), getattr(expected, name), atol=1e-12)
+
+
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 @pytest.mark.parametrize("given", [None, "positive", "label"])
 def test_is_that_of_expanded_rows(weights, given):
@@ -98,8 +107,6 @@ def test_what_is_refused():
         for rows in (X, da.from_array(X, chunks=(100, 3))):
             with pytest.raises(TypeError, match="Pass sensitive_features="):
                 model.fit(rows, Y, **groups)
-    with pytest.raises(ValueError, match="are taken of rows in memory"):
-        model.fit(da.from_array(X, chunks=(100, 3)), Y, group_probabilities=P)
     holes = pd.DataFrame(P, columns=NAMES)
     holes.iloc[4, 1] = np.nan
     with pytest.raises(ValueError, match="missing, the first in row 4, column 'a'"):

@@ -73,8 +73,8 @@ min_group_size : int, default=2
     Fewest rows of a group. Groups of fewer than 30 are warned of in any case.""",
     "group_probabilities": f"""\
 {SHARED["group_probabilities"]}
-    With `given`, given the label, too. Rows are in memory, the loss is of single rows,
-    and ``interactions=False``.""",
+    With `given`, given the label, too. The loss is of single rows, and
+    ``interactions=False``.""",
     "sample_weight": """\
 sample_weight : array-like of shape (m,), default=None
     Weights of the rows, not negative, for survey or repeated rows: 2 is the row twice,

@@ -207,22 +207,17 @@ def _encode(
     """Return X, y as a vector, the codes of labels, and the groups."""
     if is_partitioned(X):
         check_one_of(*groups)
-        if groups[1] is not None:
-            raise ValueError(
-                "group_probabilities are taken of rows in memory; load the rows in "
-                "parts, or pass sensitive_features."
-            )
         # Labels and codes are gathered, features are not.
         X = PartitionedRows.of(X, persist=False)
         check_features(model, X, reset=True)
         classes, label_parts = X.encode(y, name="y", noun="label")
         check_classification_targets(classes)
         model.classes_ = _check_two_classes(classes)
+        labels = np.concatenate(label_parts.gather()).astype(np.int64)
+        if groups[1] is not None:
+            return X, y, labels, Membership.of(*groups, len(labels))
         distinct, code_parts = X.encode(groups[0])
-        labels, codes = (
-            np.concatenate(column.gather()).astype(np.int64)
-            for column in (label_parts, code_parts)
-        )
+        codes = np.concatenate(code_parts.gather()).astype(np.int64)
         compared = [Attribute("sensitive_features", distinct, codes)]
         return X, y, labels, Membership(compared, None, None)
     validate_data(model, X, skip_check_array=True)
