@@ -149,6 +149,17 @@ def test_what_is_said_of_groups_is_expected():
     assert model.ks_after_ < model.ks_before_
 
 
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_rows_in_parts(options, weights):
+    groups = P.copy()
+    groups[70:140] = 0.0  # nothing is known of a whole part
+    model = ExplainableSVDRegressor(NET, random_state=0, **options)
+    parts = dask.array.from_array(X, (70, 4))
+    model.fit(parts, Y, group_probabilities=groups, sample_weight=weights)
+    assert_same(model, fair(P=groups, weights=weights, **options))
+
+
 def test_an_estimator_is_fitted_to_all_rows():
     model = fair(estimator=LinearRegression(), refit_last=None, weights=WEIGHTS)
     fitted = LinearRegression().fit(X, Y, sample_weight=WEIGHTS)
@@ -165,6 +176,3 @@ def test_what_is_refused():
     wrong.loc[5, "b"] = np.nan
     with pytest.raises(ValueError, match="first in row 5, column 'b'"):
         regressor.fit(X, Y, group_probabilities=wrong)
-    parts = dask.array.from_array(X, (70, 4))
-    with pytest.raises(ValueError, match="group_probabilities are taken of rows in me"):
-        regressor.fit(parts, Y, group_probabilities=P)

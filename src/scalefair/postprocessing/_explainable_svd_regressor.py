@@ -295,7 +295,7 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
             two. Of k columns each combination that occurs is a group, by default.
             Dask collections other than arrays must be cut as the rows are.
         %(group_probabilities)s
-            Of rows in memory. Rows of no group count to fit `estimator` only.
+            Rows of no group count to fit `estimator` only. Dask's are gathered here.
         sample_weight : array-like or Dask collection of shape (N,), default=None
             Weights of the rows, such as those of a survey, not negative: a row of
             weight 2 counts twice, one of weight 0 not at all; None counts each once.

@@ -19,6 +19,7 @@ from sklearn.utils.validation import _num_samples, validate_data
 
 from scalefair._entries import check_features, check_sample_weight
 from scalefair._groups import (
+    Attribute,
     GroupCodes,
     as_list,
     compared_attributes,
@@ -71,11 +72,6 @@ def training_rows(
 ) -> GroupedRows:
     """Return rows of two groups or more; set the estimator's names of features."""
     if is_partitioned(X):
-        if group_probabilities is not None:
-            raise ValueError(
-                "group_probabilities are taken of rows in memory; of rows in parts "
-                "give the most likely group of each row as sensitive_features."
-            )
         X = PartitionedRows.of(X)
         check_features(estimator, X, reset=True)
         n_rows = X.shape[0]
@@ -167,6 +163,10 @@ class ModelRows:
         if not isinstance(X, PartitionedRows):
             X = RowsInMemory(host.check_rows(X))
             columns = [None if x is None else X.split(x) for x in columns]
+        elif rows.entries is not None:
+            compared = [Attribute("group_probabilities", rows.groups, rows.codes)]
+            membership = Membership(compared, rows.entries, rows.weights)
+            columns = X.split_entries(membership)
         codes, weights, entries = columns
         return cls(
             host, X, codes, rows.groups, batch_size, weights=weights, entries=entries
@@ -174,7 +174,13 @@ class ModelRows:
 
     def gathered(self) -> tuple[NDArray[Any], Any, Any]:
         """Codes, weights or None, rows of entries or None, of all rows."""
-        return gathered(self.codes), gathered(self.weights), gathered(self.entries)
+        entries: Any = self.entries
+        if entries is not None:
+            parts = entries.gather()
+            entries = np.concatenate(parts)
+            if isinstance(self.X, PartitionedRows):  # numbers within the parts
+                entries = entries + np.repeat(self.X.starts, [len(x) for x in parts])
+        return gathered(self.codes), gathered(self.weights), entries
 
     def sample(self, n_rows: int, random_state: np.random.RandomState) -> ModelRows:
         """Draw rows of each group, in memory, the same whatever the parts are.
@@ -186,7 +192,10 @@ class ModelRows:
         columns = codes.reshape(len(codes), -1).T
         sizes = [int(column.max()) + 1 for column in columns]
         n_per_group = max(n_rows // sum(sizes), 2)
-        is_drawn = np.zeros(len(codes) if entries is None else entries[-1] + 1, bool)
+        n_all = len(codes) if entries is None else entries[-1] + 1
+        if isinstance(self.X, PartitionedRows):  # also last rows of no group
+            n_all = self.X.shape[0]
+        is_drawn = np.zeros(n_all, bool)
         for column, n_groups in zip(columns, sizes, strict=True):
             for group in range(n_groups):
                 rows = np.flatnonzero(column == group)
