@@ -385,7 +385,7 @@ class PartitionedTraining:
         self.labels = LabeledRows.of(None, signs, classes, membership, given, weights)
         self.labels.check_groups(*limits)
         if not columns:
-            codes, *entries = rows.split_entries(membership)
+            codes, *entries = rows._split_entries(membership)
         else:
             codes, entries = columns[0].codes, []
             if len(columns) > 1:

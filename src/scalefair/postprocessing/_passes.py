@@ -166,7 +166,7 @@ class ModelRows:
         elif rows.entries is not None:
             compared = [Attribute("group_probabilities", rows.groups, rows.codes)]
             membership = Membership(compared, rows.entries, rows.weights)
-            columns = X.split_entries(membership)
+            columns = X._split_entries(membership)
         codes, weights, entries = columns
         return cls(
             host, X, codes, rows.groups, batch_size, weights=weights, entries=entries

@@ -246,7 +246,7 @@ class GroupMoments:
         moments: list[GroupMoments]
         if isinstance(X, PartitionedRows):
             if entries is not None:
-                columns = X.split_entries(membership)
+                columns = X._split_entries(membership)
             parts = X.map(_moments_of_part, sizes, aligned=columns)
             moments = parts.reduce(cls._merge_each)
         elif len(compared) == 1:  # all groups occur: they need no search

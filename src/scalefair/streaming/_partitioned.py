@@ -340,7 +340,7 @@ class PartitionedRows:
         """
         return self.parts.like(np.split(values, self.starts[1:]))
 
-    def split_entries(self, membership: Membership) -> list[Parts]:
+    def _split_entries(self, membership: Membership) -> list[Parts]:
         """Codes, weights, and rows within the part, of the entries of each part."""
         entries, weights = np.asarray(membership.rows), membership.weights
         weights = np.ones(len(entries)) if weights is None else weights
