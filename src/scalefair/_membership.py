@@ -96,14 +96,6 @@ class Membership(NamedTuple):
         """Values of rows for the entries."""
         return values if self.rows is None else values[self.rows]
 
-    def sums(self, values: Array, n_samples: int) -> Array:
-        """Add values (n_entries, ...) up over the entries of each row."""
-        if self.rows is None:
-            return values
-        totals = np.zeros((n_samples, *values.shape[1:]))
-        np.add.at(totals, self.rows, values)
-        return totals
-
 
 def check_one_of(sensitive_features: Any, group_probabilities: Any) -> None:
     """Raise a TypeError unless there is one of both arguments."""

@@ -145,8 +145,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         population, up to one node, for ``assign_labels="fair"``.
     refine : bool, default=True
         Whether fair labels of a stored graph are refined by `refine_partition`, which
-        lowers the normalised cut and keeps the shares within the tolerance. Not those
-        of `group_probabilities`: their cut stays higher.
+        lowers the normalised cut and keeps the shares within the tolerance.
     %(connected_components)s
         All else than stored graphs is taken as connected, and so is every graph with
         `regularization`, but for ``"largest"``.
@@ -466,8 +465,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             ``assign_labels="kmeans"`` only: not known, and the part of the constraint
             is its mean over the population, which is 0.
         group_probabilities : array-like of shape (m, n_groups), default=None
-            In place of these, the probabilities of the groups, as in `fit`; a column
-            that is 0 for all new nodes is left out.
+            In place of these, the probabilities of the groups, as in `fit`. New nodes
+            need not be of every group.
 
         Returns
         -------
