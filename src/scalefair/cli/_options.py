@@ -359,7 +359,7 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "group-probabilities": (
             _SOURCE,
             "In place of --groups, columns with the probabilities of groups, as in "
-            "p_black,p_white; or a file of them.",
+            "p_black,p_white; or FILE:p_black,p_white.",
         ),
         "missing-groups": (
             value(click.Choice(["error", "drop", "ignore"])),
