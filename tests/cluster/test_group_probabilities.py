@@ -520,3 +520,19 @@ def test_refinement_keeps_expected_shares(weighted):
     assert (deviation <= 0.1 * counts.sum(axis=1, keepdims=True) * shares + 1).all()
     # 3. Nodes move although they are of other mixes, not only exchange.
     assert (np.bincount(refined.labels) != np.bincount(labels)).any()
+
+
+def test_refinement_against_expected_shares():
+    """The graph falls into its groups: the cut alone would find them."""
+    data = make_fair_sbm(600, n_clusters=2, n_groups=2, random_state=0)
+    rng = np.random.default_rng(0)
+    codes = np.unique(data.sensitive_features, return_inverse=True)[1]
+    labels, P = rng.integers(0, 2, 600), np.eye(2)[codes] * 0.8 + 0.1
+    options = {"group_probabilities": P, "random_state": 0, "regularization": 0.5}
+    refined = refine_partition(data.graph, labels, tolerance=0.1, **options)
+    free = refine_partition(data.graph, labels, tolerance=10.0, **options)
+    assert free.cut_after < 0.9 * refined.cut_after
+    for cluster in range(2):
+        rows = refined.labels == cluster
+        deviation = P[rows].sum(axis=0) - rows.sum() * P.mean(axis=0)
+        assert (np.abs(deviation) <= 0.1 * rows.sum() * P.mean(axis=0) + 1).all()
