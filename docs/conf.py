@@ -27,6 +27,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "matplotlib.sphinxext.plot_directive",
     "sphinx-mathjax-offline",  # a copy of MathJax: a site that needs no network
     "command_help",
     "inherited",
@@ -116,6 +117,11 @@ sphinx_gallery_conf = {
     "doc_module": ("scalefair",),
     "backreferences_dir": "gallery/backreferences",
 }
+
+# The pictures of the notes, from the programs beside them.
+plot_formats = ["svg"]
+plot_html_show_formats = False
+plot_html_show_source_link = False
 
 # -- Pages ------------------------------------------------------------------------
 html_theme = "pydata_sphinx_theme"

@@ -60,7 +60,10 @@ def test_every_public_package_is_in_the_reference():
     assert {name for name in packages if f"scalefair.{name}" not in index} == set()
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda p: p.name)
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("notes/*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_to_files_lead_somewhere(page):
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", text):
