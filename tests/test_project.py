@@ -50,6 +50,30 @@ def test_workflows_run_what_is_promised():
     assert set(tests["checks"]["strategy"]["matrix"]["session"]) < sessions
 
 
+def test_the_paper_has_what_its_journal_asks_for():
+    _, front, text = _text("paper/paper.md").split("---\n", 2)
+    header = pytest.importorskip("yaml").safe_load(front)
+    authors = [author["name"] for author in _yaml("CITATION.cff")["authors"]]
+    assert [author["name"] for author in header["authors"]] == authors
+    assert header["title"] == _yaml("CITATION.cff")["title"]
+    assert re.findall(r"^# (.*)", text, re.M) == [
+        "Summary",
+        "Statement of need",
+        "State of the field",
+        "Software design",
+        "Research impact statement",
+        "AI usage disclosure",
+        "Acknowledgements",
+        "References",
+    ]
+    assert 750 <= len(text.split()) <= 1750
+    cited = set(re.findall(r"(?<!\w)@([\w-]+)", text))
+    entries = set(re.findall(r"^@\w+\{([^,]+),", _text("paper/paper.bib"), re.M))
+    assert cited == entries
+    for figure in re.findall(r"\]\(([^)]+\.png)\)", text):
+        assert (ROOT / "paper" / figure).stat().st_size < 100_000
+
+
 @pytest.mark.parametrize("form", ["1_bug", "2_slow", "3_wish"])
 def test_forms_ask(form):
     template = _yaml(f".github/ISSUE_TEMPLATE/{form}.yml")
