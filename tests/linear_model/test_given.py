@@ -66,9 +66,9 @@ def test_what_is_compared():
     ]
 
 
-# Families of sets of cells: labels within groups, or unions of groups, as they are if
-# two attributes are compared, each by itself.
-@pytest.mark.parametrize("kind", ["positive", "label", "unions"])
+# Families of sets of cells: groups, labels within them, or unions of groups, as they
+# are if two attributes are compared, each by itself.
+@pytest.mark.parametrize("kind", ["groups", "positive", "label", "unions"])
 @pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
 @pytest.mark.parametrize("interactions", [True, False])
 def test_constraints_and_gradients(kind, surrogate, interactions):
