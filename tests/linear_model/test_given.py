@@ -244,19 +244,6 @@ def test_parts(given):
     # Sums in another order: both stop within the tolerance of the same problem.
     assert many.objective_ == pytest.approx(one.objective_, abs=2 * one.tol)
     assert many.partial_parity_gap_ == pytest.approx(one.partial_parity_gap_, abs=0.05)
-    rows = encoded(X, y, group, given)
-    names = {"interactions": True, "loss": "logistic", "surrogate": "ramp"}
-    parted = PartitionedTraining(
-        PartitionedRows.of(chunks), y, group, (9, 1), names, given
-    )
-    assert parted.oracle.cell_sizes.tolist() == rows.cell_sizes.tolist()
-    w, theta = np.linspace(-1, 1, 12), np.array([-0.3, 0.1, 0.0, 0.2])
-    expected = rows.oracle(parted.oracle.layout.units, **names).evaluate(w, theta)
-    actual = parted.oracle.evaluate(w, theta)
-    for name in ("loss", "loss_gradient", "parts", "slopes"):
-        np.testing.assert_allclose(
-            getattr(actual, name), getattr(expected, name), rtol=1e-12, atol=1e-14
-        )
 
 
 def test_samples_have_rows_of_each_cell(monkeypatch):

@@ -18,9 +18,8 @@ from scalefair.linear_model import (
     PartiallyFairClassifierCV,
     partial_fairness_path,
 )
-from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.metrics import partial_demographic_parity_gap, unmixed_parity_gap
-from scalefair.streaming import PartitionedRows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -256,36 +255,6 @@ def test_path_and_search():
     fairness = search.cv_results_["fairness"].mean(axis=1)
     assert 0.9 > fairness[0] > fairness[1] > 0.5
     assert search.predict(X).shape == (500,)
-
-
-@pytest.mark.parametrize("has_weights", [False, True])
-@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
-@pytest.mark.parametrize("given", [None, "label"])
-def test_rows_in_parts(given, surrogate, has_weights):
-    """Losses, shares and gradients are those in memory; one part has no group c."""
-    X, y, P, weights = table()
-    P[100:200, 2] = 0
-    P[100:200] /= np.maximum(P[100:200].sum(axis=1, keepdims=True), 1e-300)
-    weights = weights if has_weights else None
-    options = {
-        "interactions": False,
-        "surrogate": surrogate,
-        "loss": "logistic",
-        "auc_interval": INTERVAL,
-    }
-    parts = PartitionedRows.of(da.from_array(X, chunks=(100, 3)))
-    training = PartitionedTraining(
-        parts, y, None, (10, 2), options, given, "joint", weights, P
-    )
-    membership = Membership.of(None, P, len(X), sample_weight=weights)
-    rows = labeled(X, y, membership, given, weights)
-    oracle = rows.oracle(training.oracle.layout.units, **options)
-    w, thetas = np.array([0.4, -0.3, 0.2, 0.1]), np.tile(THETA, 2 if given else 1)
-    value, expected = (o.evaluate(w, thetas) for o in (training.oracle, oracle))
-    for name in ("loss", "loss_gradient", "parts", "slopes"):
-        check_equal(getattr(value, name), getattr(expected, name))
-    multipliers = np.random.default_rng(0).random((2, *value.plus.shape))
-    check_equal(value.combine(*multipliers), expected.combine(*multipliers))
 
 
 def test_fit_of_rows_in_parts():
