@@ -107,7 +107,7 @@ def test_exchange_of_needed_rows(client):
 
 def test_partially_fair_classification(client):
     data = make_biased_rows(600, 3, random_state=0)
-    options = {"interval": (0.1, 0.6), "n_thresholds": 4, "surrogate_width": 1.0}
+    options = {"interval": (0.1, 0.6), "n_thresholds": 8, "start": "zero"}
     model = PartiallyFairClassifier(**options, tol=1e-2, kappa=0.2)
     arguments = {"y": data.target, "sensitive_features": data.sensitive_features}
     local = model.fit(data.data, **arguments).objective_
