@@ -202,16 +202,16 @@ def counting():
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
-    """Run kernels and BLAS on one thread, but where a test asks for more.
+    """Run kernels, BLAS and OpenMP on one thread, but where a test asks for more.
 
     The problems of tests are small: on a busy machine threads would wait for each
-    other many times as long as they work. That results are the same for any number is
-    tested by `with_threads`; with NUMBA_NUM_THREADS in the environment all tests run
-    on as many (.ci/processors).
+    other many times as long as they work; those of OpenMP, scikit-learn's, spin.
+    That results are the same for any number is tested by `with_threads`; with
+    NUMBA_NUM_THREADS in the environment all tests run on as many (.ci/processors).
     """
     before = numba.get_num_threads()
     numba.set_num_threads(int(os.environ.get("NUMBA_NUM_THREADS", "1")))
-    with threadpool_limits(1, user_api="blas"):
+    with threadpool_limits(1):
         yield
     numba.set_num_threads(before)
 

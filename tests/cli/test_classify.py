@@ -544,9 +544,10 @@ def test_pairs_of_groups(people, method, condition):
             ]
             assert record["gap"] == gaps[0]
             assert record["null_gap"] == null_parity_gap(sizes, interval=(0.1, 0.6))
-    page = people.folder / "page.html"
-    people.run(train, *options, "--report", page, groups="job")
-    assert "Pairs of groups with the largest gaps" in page.read_text()
+    if condition is None:
+        page = people.folder / "page.html"
+        people.run(train, *options, "--report", page, groups="job")
+        assert "Pairs of groups with the largest gaps" in page.read_text()
 
 
 def test_pairs_of_many_groups_of_two_and_of_attributes(people, real_fit):

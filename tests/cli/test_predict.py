@@ -39,7 +39,9 @@ class Models:
         """Let classify write a model."""
         command = ["classify", data or self.train, "--target", "pay", "--groups", "sex"]
         command += ["--standardize", "--quiet"]
-        command += [] if "calibrated" in options else ["--max-iter", 2, "--tol", 0.1]
+        if "calibrated" not in options:  # few steps to some model
+            command += ["--max-iter", 2, "--tol", 0.1, "--surrogate-width", 1]
+            command += ["--no-baseline"]
         result = self.invoke(*command, "-o", self.model, *options)
         assert result.exit_code in (0, 3), result.output
 

@@ -149,7 +149,7 @@ def test_rows_in_parts_are_rows_in_memory(solver, centering, tmp_path):
     sparse.save_npz(tmp_path / "X.npz", sparse.csr_matrix(SPARSE))
     for table, name in ((X, "X.npy"), (sparse.csr_array(SPARSE), "X.npz")):
         expected = FairPCA(R, **options).fit(table, **arguments)
-        inputs = [open_rows(tmp_path / name, max_bytes=8000)]
+        inputs = [open_rows(tmp_path / name, max_bytes=40_000)]
         inputs += [dask.array.from_array(X, (150, N))] * (name == "X.npy")
         for rows in inputs:
             pca = FairPCA(R, **options).fit(rows, **arguments)

@@ -85,6 +85,12 @@ def check_gap(model, messages, X, group):
     return bool(texts)
 
 
+@pytest.fixture
+def few_surrogates(monkeypatch):
+    """The search ends early: what it says of its end is tested, not how far it goes."""
+    monkeypatch.setattr(_continuation, "MAX_SURROGATES", 2)
+
+
 REACHED = [
     ("plain", {}),
     ("plain", {"interactions": False, "kappa": 0.1}),
@@ -120,15 +126,15 @@ def test_gap_is_at_most_kappa(kind, params):
     ],
     ids=str,
 )
-def test_hardly_reached(kind, params):
-    X, _, group = rows = table(kind, 600)
-    model, messages = fit(classifier(**params, max_iter=20), rows)
+def test_hardly_reached(few_surrogates, kind, params):
+    X, _, group = rows = table(kind, 300)
+    model, messages = fit(classifier(**params, max_iter=5), rows)
     check_gap(model, messages, X, group)
 
 
-def test_ties_that_leave_no_gap_so_small():
-    X, _, group = rows = table("four scores")
-    model, messages = fit(classifier(kappa=0.01, n_thresholds=4, max_iter=20), rows)
+def test_ties_that_leave_no_gap_so_small(few_surrogates):
+    X, _, group = rows = table("four scores", 600)
+    model, messages = fit(classifier(kappa=0.01, n_thresholds=4, max_iter=5), rows)
     assert check_gap(model, messages, X, group)
     scores = model.decision_function(X, sensitive_features=group)
     ties = []
@@ -144,7 +150,7 @@ def test_ties_that_leave_no_gap_so_small():
     shuffled = np.random.default_rng(0)
     fair = [
         partial_demographic_parity_gap(
-            shuffled.standard_normal(1500), sensitive_features=group, interval=INTERVAL
+            shuffled.standard_normal(600), sensitive_features=group, interval=INTERVAL
         )
         for _ in range(100)
     ]
@@ -187,10 +193,10 @@ def test_residual_is_of_the_last_problem(criterion, surrogate):
     assert same.objective_ == pytest.approx(model.objective_, rel=5e-3)
 
 
-def test_path_is_monotone():
-    X, y, group = table("plain", 600)
+def test_path_is_monotone(few_surrogates):
+    X, y, group = table("plain", 300)
     kappas = [0.3, 0.03, 0.1]
-    options = {"interval": INTERVAL, "n_thresholds": 6, "tol": 5e-3, "max_iter": 20}
+    options = {"interval": INTERVAL, "n_thresholds": 6, "tol": 5e-3, "max_iter": 10}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         path = partial_fairness_path(
@@ -314,21 +320,20 @@ def test_tables(fetch, interactions, interval, kappa):
 def test_success_does_not_depend_on_the_seed():
     """Nor on the last digits of the rows, which are the processor's."""
     n_solved = 0
-    for seed in range(30):
-        rows = make_biased_rows(1500, 3, random_state=seed % 15)
+    for seed in range(16):
+        rows = make_biased_rows(1500, 3, random_state=seed % 8)
         X, noise = rows.data, np.random.default_rng(seed)
-        if seed >= 15:
+        if seed >= 8:
             X = X * (1 + 1e-14 * noise.standard_normal(X.shape))
         rows = X, rows.target, rows.sensitive_features
         model, _ = fit(classifier(), rows)
         is_fair = model.partial_parity_gap_ <= ALLOWED * model.kappa
         n_solved += model.converged_ and is_fair
-    assert n_solved >= 28  # one table, twice, has 1.06 kappa
+    assert n_solved >= 15
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_groups_that_chance_tells_apart_do_not_make_scores_constant(seed):
-    rng = np.random.default_rng(seed)
+def test_groups_that_chance_tells_apart_do_not_make_scores_constant():
+    rng = np.random.default_rng(0)
     group = rng.integers(0, 24, 1500)  # bands of age
     X = rng.standard_normal((1500, 2))
     y = (X.sum(axis=1) / np.sqrt(2) + rng.standard_normal(1500) > 0).astype(int)
@@ -358,16 +363,15 @@ def test_constant_scores_are_said_to_be_of_no_use():
     assert useless(classifier(surrogate_width=1.0, alpha=100.0), rows)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(
     ("n_groups", "by_group", "interactions"),
     [(24, 0.0, False), (24, 0.0, True), (2, 2.0, True), (3, 2.0, True)],
 )
 def test_scores_that_fit_as_chance_does_are_said_to_be_of_no_use(
-    seed, n_groups, by_group, interactions
+    n_groups, by_group, interactions
 ):
     # The features say nothing of the labels but by the groups, or nothing at all.
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     group = np.arange(1500) % n_groups
     shift = by_group * (2 * group / (n_groups - 1) - 1)
     X = rng.standard_normal((1500, 2)) + shift[:, None]
@@ -397,7 +401,9 @@ def test_advice_does_not_ask_for_an_absurd_tolerance(monkeypatch):
 
 
 @pytest.mark.parametrize("useful", [0, 1, 2])
-def test_a_search_that_fails_starts_again_from_the_nested_model(monkeypatch, useful):
+def test_a_search_that_fails_starts_again_from_the_nested_model(
+    few_surrogates, monkeypatch, useful
+):
     """Weights of the model without interactions are weights of the one with them."""
     solutions, meet_gap = [], GapSolver.meet_gap
 
@@ -412,7 +418,7 @@ def test_a_search_that_fails_starts_again_from_the_nested_model(monkeypatch, use
 
     starts = []
     monkeypatch.setattr(GapSolver, "meet_gap", pretend)
-    model, _ = fit(classifier(kappa=0.2), table("three", 600))
+    model, _ = fit(classifier(kappa=0.2, max_iter=3), table("three", 300))
     if useful == 1:  # of the nested model
         assert [start is None for start in starts] == [True, True, False]
         # The start has the scores of the smaller model: groups add no weights.

@@ -13,11 +13,10 @@ from scalefair._groups import encode_attributes
 from scalefair._membership import Membership
 from scalefair.linear_model import PartiallyFairClassifier, PartiallyFairClassifierCV
 from scalefair.linear_model._parity_problem import StrongParity
-from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import ridge_factors
 from scalefair.metrics import partial_parity_gap
 from scalefair.plotting import ParetoFrontDisplay, ScoreDensityDisplay
-from scalefair.streaming import PartitionedRows
 
 INTERVAL = (0.1, 0.6)
 
@@ -223,33 +222,6 @@ def test_groups_that_cannot_be_compared_are_named_with_their_attribute():
     y = np.where(lonely["sex"] == "x", 0, y)
     with pytest.raises(ValueError, match=r"have none: 'x' of sex labelled 1 \(0\)"):
         classifier(given="label").fit(X, y, sensitive_features=lonely)
-
-
-@pytest.mark.parametrize("given", [None, "label"])
-def test_parts(given):
-    X, y, attributes = table(900)
-    chunks = da.from_array(X, chunks=(400, 3))
-    options = {"interactions": True, "loss": "logistic", "surrogate": "ramp"}
-    frame = dd.from_pandas(attributes, chunksize=400, sort=False)
-    parted = PartitionedTraining(
-        PartitionedRows.of(chunks), y, frame, (9, 1), options, given, "each"
-    )
-    compared = encode_attributes(attributes)
-    compared = Membership(compared, None, None)
-    rows = LabeledRows.of(X, 2.0 * y - 1, np.array([0, 1]), compared, given)
-    whole = rows.oracle(parted.oracle.layout.units, **options)
-    n_sets, rng = whole.compared.n_sets, np.random.default_rng(0)
-    w = rng.standard_normal(whole.n_weights)
-    theta = rng.standard_normal(3 * whole.compared.n_families)
-    expected, actual = (
-        o.evaluate(w, theta, corner=0.1) for o in (whole, parted.oracle)
-    )
-    for name in ("loss", "loss_gradient", "parts", "slopes"):
-        np.testing.assert_allclose(
-            getattr(actual, name), getattr(expected, name), rtol=1e-11, atol=1e-13
-        )
-    weights = rng.standard_normal((2, n_sets, 3))
-    np.testing.assert_allclose(actual.combine(*weights), expected.combine(*weights))
 
 
 def test_training_in_parts_and_choice():

@@ -122,9 +122,10 @@ def test_oracle_of_both(survey, container, surrogate, loss):
     np.testing.assert_allclose(a.combine(*weights), b.combine(*weights), atol=1e-9)
 
 
-@pytest.mark.parametrize("factor", [2.0**-500, 2.0**-27, 1e-8, 1e8, 2.0**27, 2.0**500])
-@pytest.mark.parametrize("start", ["zero", "auto"])
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("factor", [2.0**-500, 1e-8, 1e8, 2.0**500])
+@pytest.mark.parametrize(
+    ("container", "start"), [(np.asarray, "zero"), (sparse.csr_array, "auto")]
+)
 def test_one_column_in_other_units(survey, plain, container, start, factor):
     _, Z, y, group = survey
     factors = np.array([1.0, factor, 1.0, 1.0, 1.0])

@@ -14,6 +14,7 @@ from scalefair.datasets import make_biased_rows
 from scalefair.linear_model import (
     PartiallyFairClassifier,
     PartiallyFairClassifierCV,
+    _continuation,
     partial_fairness_path,
 )
 from scalefair.linear_model import _training_rows as training_rows
@@ -65,9 +66,9 @@ def test_what_is_compared():
     ]
 
 
-# Families of sets of cells: labels within groups, or unions of groups, as they are if
-# two attributes are compared, each by itself.
-@pytest.mark.parametrize("kind", ["positive", "label", "unions"])
+# Families of sets of cells: groups, labels within them, or unions of groups, as they
+# are if two attributes are compared, each by itself.
+@pytest.mark.parametrize("kind", ["groups", "positive", "label", "unions"])
 @pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
 @pytest.mark.parametrize("interactions", [True, False])
 def test_constraints_and_gradients(kind, surrogate, interactions):
@@ -141,8 +142,10 @@ def test_constraints_and_gradients(kind, surrogate, interactions):
     ],
     ids=str,
 )
-def test_gap_is_at_most_kappa(given, params):
+def test_gap_is_at_most_kappa(given, params, monkeypatch):
     X, y, group = table()
+    if params.get("kappa") == 0.01:  # out of reach: the search may end early
+        monkeypatch.setattr(_continuation, "MAX_SURROGATES", 1)
     model = classifier(given=given, **params)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -241,19 +244,6 @@ def test_parts(given):
     # Sums in another order: both stop within the tolerance of the same problem.
     assert many.objective_ == pytest.approx(one.objective_, abs=2 * one.tol)
     assert many.partial_parity_gap_ == pytest.approx(one.partial_parity_gap_, abs=0.05)
-    rows = encoded(X, y, group, given)
-    names = {"interactions": True, "loss": "logistic", "surrogate": "ramp"}
-    parted = PartitionedTraining(
-        PartitionedRows.of(chunks), y, group, (9, 1), names, given
-    )
-    assert parted.oracle.cell_sizes.tolist() == rows.cell_sizes.tolist()
-    w, theta = np.linspace(-1, 1, 12), np.array([-0.3, 0.1, 0.0, 0.2])
-    expected = rows.oracle(parted.oracle.layout.units, **names).evaluate(w, theta)
-    actual = parted.oracle.evaluate(w, theta)
-    for name in ("loss", "loss_gradient", "parts", "slopes"):
-        np.testing.assert_allclose(
-            getattr(actual, name), getattr(expected, name), rtol=1e-12, atol=1e-14
-        )
 
 
 def test_samples_have_rows_of_each_cell(monkeypatch):

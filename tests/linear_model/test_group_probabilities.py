@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn import config_context
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -17,9 +18,8 @@ from scalefair.linear_model import (
     PartiallyFairClassifierCV,
     partial_fairness_path,
 )
-from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.metrics import partial_demographic_parity_gap, unmixed_parity_gap
-from scalefair.streaming import PartitionedRows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -112,10 +112,10 @@ def test_certain_probabilities_are_groups():
     for options, sample_weight in (
         ({}, None),
         ({"criterion": "weak"}, weights + 1),
-        ({"given": "label"}, weights + 1),
+        ({"criterion": "weak", "given": "label"}, weights + 1),
     ):
         args = {"sample_weight": sample_weight}
-        a, b = (classifier(**options, kappa=0.3) for _ in range(2))
+        a, b = (classifier(**options, kappa=0.3, tol=1e-2) for _ in range(2))
         a.fit(X, y, group_probabilities=frame, **args)
         b.fit(X, y, sensitive_features=groups, **args)
         assert a.groups_.tolist() == b.groups_.tolist() == ["a", "b", "c"]
@@ -175,13 +175,13 @@ def test_unmixed_gap_of_labels(given):
 def test_columns():
     X, y, P, _ = table()
     frame = pd.DataFrame(P, columns=NAMES)
-    model = classifier().fit(X, y, group_probabilities=frame)
-    permuted = classifier().fit(X, y, group_probabilities=frame[["c", "b", "a"]])
+    model = classifier(criterion="weak").fit(X, y, group_probabilities=frame)
+    permuted = clone(model).fit(X, y, group_probabilities=frame[["c", "b", "a"]])
     assert_allclose(permuted.coef_, model.coef_, rtol=0, atol=1e-12)
     assert permuted.groups_.tolist() == model.groups_.tolist() == ["a", "b", "c"]
     # A group in two halves: the same rates, and the same fit but for rounding.
     halves = frame.assign(b=frame["b"] / 2, d=frame["b"] / 2)
-    twice = classifier().fit(X, y, group_probabilities=halves)
+    twice = clone(model).fit(X, y, group_probabilities=halves)
     assert twice.objective_ == pytest.approx(model.objective_, rel=1e-2)
     assert twice.partial_parity_gap_ <= 0.105
     assert np.isnan(twice.unmixed_parity_gap_)  # halves cannot be told apart
@@ -243,7 +243,8 @@ def test_some_rows(given):
 def test_path_and_search():
     X, y, P, weights = table()
     rows = {"group_probabilities": P, "sample_weight": weights}
-    options = {"interval": INTERVAL, "n_thresholds": 6, "interactions": False}
+    options = {"interval": INTERVAL, "n_thresholds": 4, "interactions": False}
+    options["tol"] = 1e-2
     path = partial_fairness_path(X, y, kappas=[0.15, 1.0], **rows, **options)
     assert path[0].partial_parity_gap_ <= 0.1575 < path[1].partial_parity_gap_
     assert path[0].objective_ > path[1].objective_
@@ -256,40 +257,10 @@ def test_path_and_search():
     assert search.predict(X).shape == (500,)
 
 
-@pytest.mark.parametrize("has_weights", [False, True])
-@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
-@pytest.mark.parametrize("given", [None, "label"])
-def test_rows_in_parts(given, surrogate, has_weights):
-    """Losses, shares and gradients are those in memory; one part has no group c."""
-    X, y, P, weights = table()
-    P[100:200, 2] = 0
-    P[100:200] /= np.maximum(P[100:200].sum(axis=1, keepdims=True), 1e-300)
-    weights = weights if has_weights else None
-    options = {
-        "interactions": False,
-        "surrogate": surrogate,
-        "loss": "logistic",
-        "auc_interval": INTERVAL,
-    }
-    parts = PartitionedRows.of(da.from_array(X, chunks=(100, 3)))
-    training = PartitionedTraining(
-        parts, y, None, (10, 2), options, given, "joint", weights, P
-    )
-    membership = Membership.of(None, P, len(X), sample_weight=weights)
-    rows = labeled(X, y, membership, given, weights)
-    oracle = rows.oracle(training.oracle.layout.units, **options)
-    w, thetas = np.array([0.4, -0.3, 0.2, 0.1]), np.tile(THETA, 2 if given else 1)
-    value, expected = (o.evaluate(w, thetas) for o in (training.oracle, oracle))
-    for name in ("loss", "loss_gradient", "parts", "slopes"):
-        check_equal(getattr(value, name), getattr(expected, name))
-    multipliers = np.random.default_rng(0).random((2, *value.plus.shape))
-    check_equal(value.combine(*multipliers), expected.combine(*multipliers))
-
-
 def test_fit_of_rows_in_parts():
     X, y, P, _ = table()
     model = classifier()
-    model.fit(da.from_array(X, chunks=(100, 3)), y, group_probabilities=P)
+    model.fit(da.from_array(X, chunks=(250, 3)), y, group_probabilities=P)
     gap = partial_demographic_parity_gap(
         model.decision_function(X), interval=INTERVAL, group_probabilities=P
     )

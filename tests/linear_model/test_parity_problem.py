@@ -1,11 +1,9 @@
-"""Training problems against sums over rows, and the properties of their parts."""
+"""Training problems: starts, slopes and penalties; test_given has the constraints."""
 
 from functools import partial
-from itertools import permutations
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import StrongParity, WeakParity
@@ -33,46 +31,6 @@ def strong(rows, surrogate="ramp", ridge=0.0, kind=StrongParity, **options):
 
 
 weak = partial(strong, kind=WeakParity)
-
-
-@pytest.mark.parametrize("make", [strong, weak])
-@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
-@pytest.mark.parametrize("interactions", [True, False])
-def test_constraints(rows, make, surrogate, interactions):
-    problem = make(rows, surrogate, interactions=interactions)
-    rng = np.random.RandomState(0)
-    X, _, codes = rows
-    for scale in (0.1, 1.0, 3.0):
-        v = scale * rng.randn(problem.n_variables)
-        W = np.zeros((3, 5))
-        W[: 3 if interactions else 1] = problem.weights(v).reshape(-1, 5)
-        W[1:] += W[0]
-        theta = v[-6:] if make is strong else np.array([0.2])
-        x = ((X * W[codes, :4]).sum(axis=1) + W[codes, 4])[:, None] - theta
-        above = np.clip(x + 0.5, 0, 1) if surrogate == "ramp" else expit(x)
-        S = np.array([above[codes == k].mean(axis=0) for k in range(3)])
-        if make is strong:
-            p = np.linspace(0.1, 0.55, 6, endpoint=False)
-            expected = np.concatenate([(p - S).ravel(), (S - p - 0.05).ravel()])
-        else:
-            A = np.clip(S[:, 0], *INTERVAL)
-            expected = [A[k] - A[j] - 0.05 for k, j in permutations(range(3), 2)]
-        (plus, _), (minus, _) = problem.evaluate(v)
-        smoothed = problem.smoothed(v, 0.0).constraints
-        for actual in ((plus - minus)[1:], smoothed):
-            np.testing.assert_allclose(actual, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("make", [strong, weak])
-@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
-def test_parts_are_convex_with_subgradients(rows, make, surrogate):
-    problem = make(rows, surrogate, ridge=0.1)
-    rng = np.random.RandomState(2)
-    for _ in range(10):
-        u, v = rng.randn(2, problem.n_variables)
-        for at_u, at_v in zip(problem.evaluate(u), problem.evaluate(v), strict=True):
-            below = at_v[0] + at_v[1] @ (u - v)
-            assert (at_u[0] >= below - 1e-12).all()
 
 
 @pytest.mark.parametrize("make", [strong, weak])

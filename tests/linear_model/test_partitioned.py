@@ -14,13 +14,14 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+from scalefair._membership import Membership
 from scalefair.linear_model import (
     PartiallyFairClassifier,
     PartiallyFairClassifierCV,
     _training_rows,
 )
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._training_rows import PartitionedTraining
+from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
 from scalefair.linear_model._weights import FeatureUnits, column_spread
 from scalefair.streaming import PartitionedRows, RowReader
 
@@ -123,6 +124,46 @@ def test_oracle_of_the_parts_is_that_of_the_rows(rows, loss, surrogate, interact
     assert_allclose(a.combine(*weights), b.combine(*weights), rtol=1e-12, atol=1e-12)
     assert_allclose(many.scores(w), one.scores(w), rtol=1e-14)
     assert many.n_calls == one.n_calls == 1
+
+
+@pytest.mark.parametrize("given", [None, "positive", "label"])
+@pytest.mark.parametrize("has_weights", [False, True])
+@pytest.mark.parametrize("groups", ["one attribute", "each", "probabilities"])
+@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
+def test_oracle_of_groups_of_any_kind(rows, surrogate, groups, has_weights, given):
+    (X, y, group), rng = rows, np.random.default_rng(0)
+    weights = rng.integers(0, 4, 1500) * 1.0 if has_weights else None
+    names, members, P, features = group, group, None, as_array(X)
+    if groups == "each":
+        members = pd.DataFrame({"group": group, "half": rng.random(1500) < 0.4})
+        names, features = dd.from_pandas(members, npartitions=3), as_frame(X)
+    elif groups == "probabilities":
+        names, members, P = None, None, rng.dirichlet(np.ones(3), 1500)
+        P[300:310] = P[300:310, [0, 1, 1]] * [0.5, 0.5, 0]  # a part without a group
+        P /= P.sum(axis=1, keepdims=True)
+        P[::7] = 0.0
+    else:
+        y = np.where((given == "positive") & (group == "c"), "yes", y)  # an empty cell
+    options = {**OPTIONS, "surrogate": surrogate, "interactions": P is None}
+    kind = "each" if groups == "each" else "joint"
+    training = PartitionedTraining(
+        *(PartitionedRows.of(features), y, names, LIMITS, options),
+        *(given, kind, weights, P),
+    )
+    many = training.oracle
+    membership = Membership.of(members, P, 1500, sample_weight=weights, attributes=kind)
+    signs, classes = np.where(y == "yes", 1.0, -1.0), np.unique(y)
+    labels = LabeledRows.of(X, signs, classes, membership, given, weights)
+    one = labels.oracle(many.layout.units, **options)
+    w, theta = rng.normal(size=one.n_weights), rng.normal(size=3)
+    theta = np.tile(theta, one.compared.n_families)
+    a, b = (oracle.evaluate(w, theta, corner=0.1) for oracle in (many, one))
+    for name in ("loss", "loss_gradient", "parts", "slopes"):
+        assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-11, atol=1e-13)
+    multipliers = rng.normal(size=(2, *a.plus.shape))
+    assert_allclose(
+        a.combine(*multipliers), b.combine(*multipliers), rtol=1e-11, atol=1e-13
+    )
 
 
 def test_float32_rows_stay_float32(rows):

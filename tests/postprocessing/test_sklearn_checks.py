@@ -119,7 +119,7 @@ def _expected_failures(estimator):
         _Wasserstein(LinearRegression()),
         _Wasserstein(LinearRegression(), jitter=0, group_predictor=DummyClassifier()),
         _Discretized(LinearRegression(), n_bins=5, group_predictor=DummyClassifier()),
-        _Calibrated(LogisticRegression(), kappa=0.9),
+        _Calibrated(LogisticRegression(), kappa=0.9, cv=3),
         _Calibrated(GaussianNB(), (0.1, 0.5), target="scores", kappa=1.0),
     ],
     expected_failed_checks=_expected_failures,
