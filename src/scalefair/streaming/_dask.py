@@ -131,7 +131,7 @@ class DaskParts(Parts):
         elif cls._client is not None and get is cls.__dask_scheduler__:
             raise RuntimeError(
                 f"Parts were computed by the scheduler at {cls._client[1]}, whose "
-                "client is closed. Make a new distributed.Client, and pass it rows that "
+                "client is closed. Make a new distributed.Client, and pass rows that "
                 "the old one did not keep; or choose the threads of this process by "
                 'dask.config.set(scheduler="threads").'
             )
