@@ -173,11 +173,11 @@ def _check_versions(client: Any) -> None:
     except ImportError as error:
         versions = {"the scheduler": error}
     versions |= client.run(*version, on_error="return")
-    for place, there in versions.items():
-        if there != __version__:
+    for place, remote in versions.items():
+        if remote != __version__:
             raise RuntimeError(
                 f"Scheduler and workers need scalefair {__version__}, as this process "
-                f"has it; {place} has {there!r}. Install the same there."
+                f"has it; {place} has {remote!r}. Install the same there."
             )
 
 
