@@ -122,13 +122,13 @@ class DaskParts(Parts):
     @classmethod
     def _check_scheduler(cls) -> None:
         """Raise if Dask would compute in this process what a cluster had."""
-        get = require_dask().base.get_scheduler(cls=cls)
-        client: Any = getattr(get, "__self__", None)
+        scheduler = require_dask().base.get_scheduler(cls=cls)
+        client: Any = getattr(scheduler, "__self__", None)
         if hasattr(client, "run_on_scheduler"):
             if cls._client is None or cls._client[0] != client.id:
                 _check_versions(client)
                 cls._client = client.id, client.scheduler.address
-        elif cls._client is not None and get is cls.__dask_scheduler__:
+        elif cls._client is not None and scheduler is cls.__dask_scheduler__:
             raise RuntimeError(
                 f"Parts were computed by the scheduler at {cls._client[1]}, whose "
                 "client is closed. Make a new distributed.Client, and pass rows that "
@@ -173,11 +173,11 @@ def _check_versions(client: Any) -> None:
     except ImportError as error:
         versions = {"the scheduler": error}
     versions |= client.run(*version, on_error="return")
-    for place, remote in versions.items():
+    for address, remote in versions.items():
         if remote != __version__:
             raise RuntimeError(
                 f"Scheduler and workers need scalefair {__version__}, as this process "
-                f"has it; {place} has {remote!r}. Install the same there."
+                f"has it; {address} has {remote!r}. Install the same there."
             )
 
 
