@@ -19,6 +19,7 @@ from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.operators import GroupCovariance, PartitionedMatrix
 from scalefair.postprocessing import ExplainableSVDRegressor
 from scalefair.streaming import GroupMoments, PartitionedRows
+from scalefair.streaming._dask import DaskParts
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -39,12 +40,13 @@ def client():
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
-            dashboard_address=None,
+            dashboard_address=":0",
             silence_logs=50,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
+    DaskParts._client = None  # later tests compute in this process
 
 
 def cut(X, n_parts=5):
@@ -139,6 +141,21 @@ def test_errors_name_the_partition(client):
     X[700, 3] = np.nan
     with pytest.raises(ValueError, match=r"Partition 3 of X, rows 600 to 799.*NaN"):
         GroupMoments.from_data(cut(X), groups)
+
+
+def test_another_scalefair_elsewhere(client, monkeypatch):
+    X, groups = table(100, 3)
+    monkeypatch.setattr(DaskParts, "_client", None)
+    hide = "import sys; sys.kept, sys.modules['scalefair'] = scalefair, None"
+    client.run(exec, f"import scalefair; {hide}")
+    try:
+        with pytest.raises(RuntimeError, match=r"tcp://.* has ModuleNotFoundError"):
+            FairPCA(1).fit(cut(X), sensitive_features=groups)
+    finally:
+        client.run(exec, "import sys; sys.modules['scalefair'] = sys.kept")
+    monkeypatch.setattr("scalefair.streaming._dask.__version__", "0")
+    with pytest.raises(RuntimeError, match=r"need scalefair 0.* the scheduler has '"):
+        FairPCA(1).fit(cut(X), sensitive_features=groups)
 
 
 def kill_one(client):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pathlib
 import pickle
 import shutil
 from contextlib import contextmanager
@@ -271,6 +272,17 @@ def test_reader_is_chosen_by_the_extension(name, extension, kind, make):
     assert type(open_rows(str(path), max_bytes=500)) is kind
     with pytest.raises(FileError, match=r"no reader for the extension '\.gz'. Unpack"):
         open_rows(f"{path}.gz")
+
+
+@pytest.mark.parametrize(
+    "path", ["s3://b/X.npy", "memory://X.parquet", "gs://b/X.zarr"]
+)
+def test_addresses_of_object_stores(path):
+    if path.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    for address in path, pathlib.Path(path):
+        with pytest.raises(FileError, match=r"object store.* dask\.array\.from_zarr"):
+            open_rows(address)
 
 
 @pytest.mark.parametrize("extension", [".npy", ".npz", ".parquet", ".svm"])

@@ -32,6 +32,7 @@ from scalefair.files._source import (
     block_type,
     check_max_bytes,
     open_parquet,
+    refuse_store,
 )
 from scalefair.streaming import RowReader
 
@@ -81,6 +82,7 @@ def open_rows(path: AnyPath, *, max_bytes: int = BLOCK_BYTES) -> RowReader:
     }
     extension = os.path.splitext(path)[1].lower()
     if extension not in readers:
+        refuse_store(path)
         raise FileError(
             f"{os.fspath(path)}: no reader for the extension {extension!r}. Unpack a "
             f"compressed file, or save the rows as one of {', '.join(readers)}."

@@ -4,6 +4,7 @@ import csv
 import lzma
 import math
 import os
+import re
 import tokenize
 import zipfile
 import zlib
@@ -67,6 +68,7 @@ or damaged (no more bytes). Save it again.
         raise
     # 2. No file, a folder, or no permission. These are OSErrors, too: they come first.
     except tuple(_ACCESS_ERRORS) as error:
+        refuse_store(name)
         raise FileError(f"{name}: {_ACCESS_ERRORS[type(error)]}") from error
     # 3. Damage, or another format than expected; Python's errors of many libraries.
     except _DAMAGE_ERRORS as error:
@@ -77,6 +79,18 @@ or damaged (no more bytes). Save it again.
         raise FileError(
             f"{name}: not {content}, or damaged ({one_line(error)}). Save it again."
         ) from error
+
+
+def refuse_store(path: AnyPath) -> None:
+    """Raise a FileError for the address of an object store, which Dask reads."""
+    # pathlib.Path leaves one slash of two; a drive has one letter.
+    store = re.match(r"(\w{2,}):/", os.fspath(path))
+    if store:
+        raise FileError(
+            f"{os.fspath(path)}: {store[1]}:// is an object store, and only files are "
+            "read here. Pass what Dask reads from it: dask.array.from_zarr(...), or "
+            "dask.dataframe.read_parquet(...); or copy it to a file."
+        )
 
 
 def one_line(error: BaseException) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
+from scalefair import __version__
 from scalefair._memory import array_bytes
 from scalefair.kernels import one_thread, single_blas_thread
 from scalefair.streaming._parts import Parts
@@ -36,6 +38,7 @@ class DaskParts(Parts):
     """Parts as a Dask collection, computed by whatever scheduler is current."""
 
     # Tasks are added to the graph directly: delayed objects double a product's cost.
+    _client: ClassVar[Any] = None  # id and address of the last that computed parts
 
     def __init__(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> None:
         self._graph, self._keys = dict(graph), list(keys)
@@ -80,11 +83,13 @@ class DaskParts(Parts):
 
     def persist(self) -> DaskParts:
         # Tasks may run in threads of this process: BLAS stays on one thread in each.
+        self._check_scheduler()
         with _large_graphs(), single_blas_thread():
             parts: DaskParts = require_dask().persist(self)[0]
         return parts
 
     def gather(self) -> list[Any]:
+        self._check_scheduler()
         with _large_graphs(), single_blas_thread():
             values: list[Any] = require_dask().compute(self)[0]
         return values
@@ -114,6 +119,23 @@ class DaskParts(Parts):
                 graph[key] = task_type(key, run, *map(ref, group))
         return DaskParts(graph, keys).gather()[0]
 
+    @classmethod
+    def _check_scheduler(cls) -> None:
+        """Raise if Dask would compute in this process what a cluster had."""
+        scheduler = require_dask().base.get_scheduler(cls=cls)
+        client: Any = getattr(scheduler, "__self__", None)
+        if hasattr(client, "run_on_scheduler"):
+            if cls._client is None or cls._client[0] != client.id:
+                _check_versions(client)
+                cls._client = client.id, client.scheduler.address
+        elif cls._client is not None and scheduler is cls.__dask_scheduler__:
+            raise RuntimeError(
+                f"Parts were computed by the scheduler at {cls._client[1]}, whose "
+                "client is closed. Make a new distributed.Client, and pass rows that "
+                "the old one did not keep; or choose the threads of this process by "
+                'dask.config.set(scheduler="threads").'
+            )
+
     # The protocol of Dask collections.
 
     def __dask_graph__(self) -> Mapping[Any, Any]:
@@ -140,6 +162,23 @@ class DaskParts(Parts):
         from dask.threaded import get
 
         return get(graph, keys, **options)
+
+
+def _check_versions(client: Any) -> None:
+    """Raise if the scheduler or a worker has no scalefair, or another one."""
+    # A name is sent, not a function of ours: that could not be read without scalefair.
+    version = pickle.loads, b"cscalefair\n__version__\n."
+    try:
+        versions = {"the scheduler": client.run_on_scheduler(*version)}
+    except ImportError as error:
+        versions = {"the scheduler": error}
+    versions |= client.run(*version, on_error="return")
+    for address, remote in versions.items():
+        if remote != __version__:
+            raise RuntimeError(
+                f"Scheduler and workers need scalefair {__version__}, as this process "
+                f"has it; {address} has {remote!r}. Install the same there."
+            )
 
 
 def _run(
