@@ -86,7 +86,8 @@ def read_graph(
         A matrix (npz, npy, Matrix Market, or a square table), or lines ``source target
         [weight]``; text may be packed, and ``-`` is the standard input. An edge in
         both directions counts once; nodes are numbered as the list first names them.
-        GML, GraphML and Pajek, whose nodes go by their ids, need NetworkX.
+        GML, GraphML, Pajek, and lines ``source target {'weight': 4}``, whose nodes go
+        by their ids, need NetworkX.
     directed : {"error", "sum", "max"}, default="error"
         What becomes of several weights of an edge, or of its two directions: an error
         where they differ, their sum, or the largest.
@@ -306,7 +307,7 @@ def _adjacency(
 
 
 def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
-    """Read GML, GraphML or Pajek, and the attributes of nodes, with NetworkX."""
+    """Read GML and its like, and the attributes of nodes, with NetworkX."""
     try:
         import networkx
     except ImportError as error:
@@ -327,9 +328,13 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
                 G = networkx.parse_gml(text, label=None)
             elif language == "GraphML":
                 G = networkx.parse_graphml(text)
+            elif language == "NetworkX":  # lines end in {'weight': 4}
+                delimiter = text[text.index("{") - 1].strip(" ") or None
+                G = networkx.MultiGraph()
+                networkx.parse_edgelist(text.splitlines(), "#", delimiter, G)
             else:
                 G = networkx.parse_pajek(text.splitlines())
-        except networkx.NetworkXException as error:
+        except (networkx.NetworkXException, TypeError) as error:
             raise ValueError(one_line(error)) from error
     # 2. Ids of the nodes, numbered in their order, and the edges between these numbers.
     index = {node: i for i, node in enumerate(G)}
