@@ -249,6 +249,19 @@ def test_languages_without_networkx(write, monkeypatch, language):
     refuses(write(LANGUAGES[language]), f"{language} files", "pip install networkx")
 
 
+def test_column_of_weights(write):
+    """More columns than three, of which one holds the weights."""
+    path = write("source,target,kind,w\n1,2,a,3\n2,3,b,1\n")
+    graph = read_graph(path, weight_column="w")
+    assert weights(graph) == {(1, 2): 3, (2, 1): 3, (2, 3): 1, (3, 2): 1}
+    index = write(",source,target,w\n0,1,2,3\n1,2,3,1\n", "index.csv")
+    assert weights(read_graph(index, weight_column="w")) == weights(graph)
+    refuses(path, "--weight-column")
+    refuses(path, "no column is named 'v'", "--weight-column", weight_column="v")
+    refuses(path, "an end of the edges", weight_column="target")
+    refuses(path, "is no finite number", weight_column="kind")
+
+
 @pytest.mark.parametrize("delimiter", [" ", "\t", ","])
 def test_edges_with_attributes(write, delimiter):
     """Lines of networkx.write_edgelist, such as ``a b {'weight': 4}``."""
