@@ -249,6 +249,34 @@ def test_languages_without_networkx(write, monkeypatch, language):
     refuses(write(LANGUAGES[language]), f"{language} files", "pip install networkx")
 
 
+def test_column_of_weights(write):
+    """More columns than three, of which one holds the weights."""
+    path = write("source,target,kind,w\n1,2,a,3\n2,3,b,1\n")
+    graph = read_graph(path, weight_column="w")
+    assert weights(graph) == {(1, 2): 3, (2, 1): 3, (2, 3): 1, (3, 2): 1}
+    index = write(",source,target,w\n0,1,2,3\n1,2,3,1\n", "index.csv")
+    assert weights(read_graph(index, weight_column="w")) == weights(graph)
+    refuses(path, "--weight-column")
+    refuses(path, "no column is named 'v'", "--weight-column", weight_column="v")
+    refuses(path, "an end of the edges", weight_column="target")
+    refuses(path, "is no finite number", weight_column="kind")
+
+
+@pytest.mark.parametrize("delimiter", [" ", "\t", ","])
+def test_edges_with_attributes(write, delimiter):
+    """Lines of networkx.write_edgelist, such as ``a b {'weight': 4}``."""
+    pytest.importorskip("networkx")
+    ends = ("An A", "b") if delimiter != " " else ("A", "b")
+    lines = [[*ends, "{'weight': 4, 'x': 'y'}"], ["b", "c", "{}"]]
+    text = "# now\n" + "".join(delimiter.join(line) + "\n" for line in lines)
+    graph = read_graph(write(text))
+    assert graph.ids.tolist() == [*ends, "c"]
+    assert graph.matrix.toarray().tolist() == [[0, 4, 0], [4, 0, 1], [0, 1, 0]]
+    refuses(write(text + delimiter.join("bA") + delimiter + "{'w\n"), "NetworkX")
+    conflict = delimiter.join((ends[1], ends[0], "{'weight': 3}\n"))
+    refuses(write(text + conflict), "--directed sum")
+
+
 def test_rows_of_features_are_no_graph(write, tmp_path):
     refuses(write("one\n"), "source target")
     refuses(write("1,2,3,4\n5,6,7,8\n"), "shape (2, 4)", "--affinity")

@@ -42,6 +42,7 @@ _EIGENSOLVERS = ("auto", "chebyshev", "lobpcg", "lanczos", "nullspace", "dual")
 _KERNELS = ("rbf", "rbf_nystroem")
 _ROW_AFFINITIES = ("nearest_neighbors", *_KERNELS)
 _ROW_OPTIONS = ("id_column", "drop", "feature", "missing", "standardize", "keep_groups")
+_EDGE_OPTIONS = ("directed", "weights", "weight_column")
 # Options that apply only with some values of another one.
 _CONDITIONS = {
     **dict.fromkeys(_ROW_OPTIONS, ("affinity", _ROW_AFFINITIES)),
@@ -49,7 +50,7 @@ _CONDITIONS = {
     "gamma": ("affinity", _KERNELS),
     "n_landmarks": ("affinity", ("rbf_nystroem",)),
     "connected_components": ("affinity", ("precomputed", "nearest_neighbors")),
-    **dict.fromkeys(("directed", "weights"), ("affinity", ("precomputed",))),
+    **dict.fromkeys(_EDGE_OPTIONS, ("affinity", ("precomputed",))),
     **dict.fromkeys(("balance_tolerance", "refine"), ("assign_labels", ("fair",))),
     "model_file": ("solver", _EIGENSOLVERS),
 }
@@ -71,7 +72,7 @@ _OPTIONS = [
     *opt.shared(f"{opt.GROUPS} standardize"),
     opt.output_option("the labels"),
     *opt.estimator_options(FairSpectralClustering, _PARAMETERS, **_CHANGED),
-    *opt.shared(f"baseline {opt.INPUT} directed weights report quiet"),
+    *opt.shared(f"baseline {opt.INPUT} directed weights weight-column report quiet"),
     opt.option("Files", "--model", "model_file", type=opt.PATH, help=_MODEL),
 ]
 Labels = dict[str, NDArray[Any]]
@@ -122,7 +123,7 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
             "n_nodes": len(ids),
             "n_edges": graph.n_edges,
         }
-        names = ("attributes", "directed", "weights")
+        names = ("attributes", *_EDGE_OPTIONS)
         saved_options = {name: getattr(read_options, name) for name in names}
         saved = {
             "nodes": ids,

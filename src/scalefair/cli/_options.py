@@ -434,6 +434,7 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
             "Whether a third column holds weights of edges (of nodes: --weight).  "
             "[default: yes; if it looks like a time an error]",
         ),
+        "weight-column": (_COLUMN, "Column of edges with them.  [default: the third]"),
         "svmlight": (
             _FLAG,
             "Rows are in svmlight format; groups are a feature's number.",

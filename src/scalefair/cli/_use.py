@@ -77,7 +77,7 @@ _EVALUATE_OPTIONS = [
     *opt.shared("groups group-probabilities missing-groups knots keep-groups"),
     *opt.shared("target-header id-column missing"),
     *opt.shared(opt.WEIGHT),
-    *opt.shared(f"{opt.TEXT} directed weights report quiet"),
+    *opt.shared(f"{opt.TEXT} directed weights weight-column report quiet"),
 ]
 # Entries that a saved model of rows, or of a graph, must have.
 _SAVED = {"columns", "words", "kinds", "n_columns", "has_header", "zero_based"}
@@ -325,7 +325,8 @@ def evaluate(result: Path, **options: Any) -> None:
 
 def _cut(path: Path, rows: _rows.Rows, labels: Any, options: opt.ReadOptions) -> float:
     """Return the normalized cut of a graph, whose nodes have labels by their ids."""
-    edges = FileOptions(directed=options.directed, weights=options.weights)
+    names = ("directed", "weights", "weight_column")
+    edges = FileOptions(**{name: getattr(options, name) for name in names})
     graph = load_graph(path, edges)
     print_notes(graph)
     positions = pandas.Index(rows.ids.astype(str)).get_indexer(graph.ids.astype(str))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from scalefair.files._matrices import (
 )
 from scalefair.files._source import FileError, one_line, reading
 from scalefair.files._tables import TableFile, as_strings
-from scalefair.files._text import FileOptions, open_bytes, quote
+from scalefair.files._text import EDGE_HEADERS, FileOptions, open_bytes, quote
 
 _MATRIX_READERS = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}
 # Names of a third column that holds times, not weights.
@@ -86,7 +87,8 @@ def read_graph(
         A matrix (npz, npy, Matrix Market, or a square table), or lines ``source target
         [weight]``; text may be packed, and ``-`` is the standard input. An edge in
         both directions counts once; nodes are numbered as the list first names them.
-        GML, GraphML and Pajek, whose nodes go by their ids, need NetworkX.
+        GML, GraphML, Pajek, and lines ``source target {'weight': 4}``, whose nodes go
+        by their ids, need NetworkX.
     directed : {"error", "sum", "max"}, default="error"
         What becomes of several weights of an edge, or of its two directions: an error
         where they differ, their sum, or the largest.
@@ -94,8 +96,8 @@ def read_graph(
         Whether an edge has the weight in the file, or 1. None: as in the file, but a
         column that looks like times is an error.
     **options
-        ``header``, ``delimiter``, ``skip_lines`` and ``encoding`` of text, found out
-        by default.
+        ``weight_column``, by default the third; ``header``, ``delimiter``,
+        ``skip_lines`` and ``encoding`` of text, found out by default.
 
     Returns
     -------
@@ -134,7 +136,7 @@ def load_graph(path: Path, options: FileOptions) -> Graph:
         matrix = _check_square(path, _MATRIX_READERS[format_name](path))
     else:
         table = TableFile(path, options, of_edges=True)
-        if len(table.names) in (2, 3):
+        if options.weight_column or len(table.names) in (2, 3):
             return _read_edges(table, options)
         matrix, notes = _check_square(path, table.read().to_numpy()), table.notes
         n_nodes = matrix.shape[0]
@@ -169,7 +171,8 @@ def read_new_nodes(
             )
         return Graph(path, matrix, np.arange(matrix.shape[0]), named=False, notes=[])
     table = TableFile(path, options, of_edges=True)
-    if not named or len(table.names) not in (2, 3):
+    is_list = options.weight_column or len(table.names) in (2, 3)
+    if not (named and is_list):
         formats = f"a matrix (npz, npy, mtx) of new nodes x {n_nodes} nodes of the fit"
         if named:
             formats += ", or lines `source target [weight]`"
@@ -209,7 +212,8 @@ def _check_square(path: Path, X: Any) -> sparse.csr_array:
         raise FileError(
             f"{path}: expected `source target [weight]`, or a square matrix; found "
             f"shape {X.shape}{with_words}. For rows of features choose an --affinity, "
-            "such as nearest_neighbors."
+            "such as nearest_neighbors; for edges with more columns pass "
+            "--weight-column."
         )
     return as_matrix(path, X, "weight")
 
@@ -220,11 +224,20 @@ def _read_edges(
     """Read edges; ids are integers if all are and not `verbatim`, else strings."""
     # 1. Ids: strings, as they are spelled, unless all are integers.
     ends, weight_column = table.names[:2], table.names[2:]
+    if options.weight_column:
+        pairs = [" ".join(pair).lower() for pair in pairwise(table.names)]
+        starts = [i for i, pair in enumerate(pairs) if pair in EDGE_HEADERS]
+        start = (starts or [int(table.names[0] == "")])[0]  # after an index, if any
+        ends = table.names[start : start + 2]
+        weight_column = [table.find(options.weight_column, "--weight-column")]
+        if weight_column[0] in ends:
+            raise FileError(f"{table.path}: --weight-column names an end of the edges.")
     table.id_columns = ends
-    frame = table.read_raw(table.names, ends if verbatim else ())
+    columns = [*ends, *weight_column]
+    frame = table.read_raw(columns, ends if verbatim else ())
     if any(frame[end].dtype.kind not in "iu" for end in ends):
         if not verbatim:  # read again: "01" and "1" are different names
-            frame = table.read_raw(table.names, ends)
+            frame = table.read_raw(columns, ends)
         for end in ends:
             frame[end] = as_strings(frame[end], [""], verbatim=True)
     missing = np.argwhere(frame[ends].isna())
@@ -306,7 +319,7 @@ def _adjacency(
 
 
 def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
-    """Read GML, GraphML or Pajek, and the attributes of nodes, with NetworkX."""
+    """Read GML and its like, and the attributes of nodes, with NetworkX."""
     try:
         import networkx
     except ImportError as error:
@@ -327,9 +340,13 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
                 G = networkx.parse_gml(text, label=None)
             elif language == "GraphML":
                 G = networkx.parse_graphml(text)
+            elif language == "NetworkX":  # lines end in {'weight': 4}
+                delimiter = text[text.index("{") - 1].strip(" ") or None
+                G = networkx.MultiGraph()
+                networkx.parse_edgelist(text.splitlines(), "#", delimiter, G)
             else:
                 G = networkx.parse_pajek(text.splitlines())
-        except networkx.NetworkXException as error:
+        except (networkx.NetworkXException, TypeError) as error:
             raise ValueError(one_line(error)) from error
     # 2. Ids of the nodes, numbered in their order, and the edges between these numbers.
     index = {node: i for i, node in enumerate(G)}

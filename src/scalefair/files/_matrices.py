@@ -35,11 +35,13 @@ _OTHER_FORMATS = re.compile(
     rb"(?P<page><!doctype html|<html)|(?P<GraphML><(\?xml|!doctype|graphml)\b)|"
     rb"(?P<ARFF>@relation\b)|(?P<Stata><stata_dta>|[i-s][\x01\x02]\x01\0)|"
     rb"(?P<SPSS>\$FL[23])|(?P<xport>HEADER RECORD\*)|(?P<sas7bdat>\0{12}\xc2\xea\x81)|"
-    rb"(?P<Excel>\xd0\xcf\x11\xe0)|(?P<MATLAB>MATLAB 5)|(?P<HDF5>\x89HDF)|"
-    rb"(?P<feather>ARROW1)|(?P<R>RD[AX][23]\n)|(?P<pickle>\x80[\x02-\x05]))",
+    rb"(?P<Excel>\xd0\xcf\x11\xe0)|"
+    rb"(?P<NetworkX>[^\s{},][^\n{}]*[\t ,]\{('.*)?\}\s*\n)|(?P<MATLAB>MATLAB 5)|"
+    rb"(?P<HDF5>\x89HDF)|(?P<feather>ARROW1)|(?P<R>RD[AX][23]\n)|"
+    rb"(?P<pickle>\x80[\x02-\x05]))",
     re.IGNORECASE,
 )
-GRAPH_LANGUAGES = {"GML", "Pajek", "GraphML"}
+GRAPH_LANGUAGES = {"GML", "Pajek", "GraphML", "NetworkX"}
 _REMEDIES = {
     "page": "a web page: download the file that it offers",
     "MATLAB": "a MATLAB file: take an array of scipy.io.loadmat, and numpy.save it",

@@ -166,6 +166,7 @@ class FileOptions:
     # Of graphs: see `read_graph`.
     directed: str = "error"
     weights: bool | None = None
+    weight_column: str | None = None
 
     def __post_init__(self) -> None:
         """Put a single spelling of missing values into a list."""
