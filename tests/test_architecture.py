@@ -128,7 +128,6 @@ def test_imports_go_down():
 
 def test_groups_import_checks_messages_and_warnings_only():
     assert set(imported_packages(ROOT / "_groups.py")) == {
-        "_entries",
         "_messages",
         "_user_warnings",
     }

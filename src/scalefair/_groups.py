@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._entries import check_sample_weight
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
 
@@ -129,7 +128,7 @@ def check_are_groups(attributes: Sequence[Attribute]) -> None:
 
 def _describe(name: str, attributes: Sequence[Any]) -> str:
     """Name an attribute in a message: its column, where there are several."""
-    return f"Column {name} of " * (len(attributes) > 1) + "sensitive_features"
+    return f"Column {name} of sensitive_features" if len(attributes) > 1 else name
 
 
 def squeeze_single(values: list[Any]) -> Any:
@@ -302,16 +301,6 @@ def check_group_weights(
             f"{empty.size} group(s): {listed(empty.tolist(), repr)}. Leave them out: "
             "they have no shares."
         )
-
-
-def check_weights(
-    sample_weight: Any, compared: Sequence[Attribute]
-) -> NDArray[np.float64] | None:
-    """Return the weights of rows, some in each group compared; None if all are 1."""
-    weights = check_sample_weight(sample_weight, len(compared[0].codes))
-    for _, groups, codes in compared:
-        check_group_weights(weights, groups, codes)
-    return weights
 
 
 def effective_sizes(

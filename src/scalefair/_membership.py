@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from scalefair._entries import check_sample_weight
 from scalefair._groups import (
@@ -16,6 +19,7 @@ from scalefair._groups import (
     combinations,
     compared_attributes,
     encode_values,
+    known_groups,
 )
 from scalefair._messages import listed
 
@@ -33,14 +37,14 @@ class Membership(NamedTuple):
 
     compared: list[Attribute]  # their codes are of entries
     rows: NDArray[np.int64] | None  # row of each entry, rising; None: entry i is row i
-    weights: Array | None  # of entries; None if all are 1
+    weights: Any  # of entries, ndarray or Parts; None if all are 1
 
     @classmethod
     def of(
         cls,
         sensitive_features: Any,
         group_probabilities: Any,
-        n_samples: int,
+        samples: Any,
         *,
         sample_weight: Any = None,
         attributes: str = "joint",
@@ -49,42 +53,62 @@ class Membership(NamedTuple):
     ) -> Membership:
         """Check groups or probabilities, and weights of the rows.
 
-        Fewer than two groups are refused where there is an `alternative` for one.
+        `samples` is the number of rows, or the rows if they are in parts: codes and
+        weights are in parts, too, but entries of probabilities are in memory. Fewer
+        than two groups, and groups without weight, are refused where there is an
+        `alternative` for one group.
         """
         check_one_of(sensitive_features, group_probabilities)
-        weights = check_sample_weight(sample_weight, n_samples)
+        if isinstance(samples, Integral):
+            n_rows = int(samples)
+            compare: Any = partial(compared_attributes, n_samples=n_rows)
+            weights: Any = check_sample_weight(sample_weight, n_rows)
+        else:
+            n_rows, compare = samples.shape[0], samples.compared_attributes
+            weights = samples.weights(sample_weight)
         if group_probabilities is None:
-            compared = compared_attributes(
-                sensitive_features, n_samples, attributes, warn=warn
-            )
+            compared = compare(sensitive_features, attributes=attributes, warn=warn)
             membership = cls(compared, None, weights)
         else:
-            groups, P = check_group_probabilities(group_probabilities, n_samples)
-            membership = cls.of_probabilities(groups, P, weights)
+            groups, P = check_group_probabilities(group_probabilities, n_rows)
+            membership = cls.of_probabilities(groups, P).weighted(gathered(weights))
         if alternative is not None:
             check_compared(membership.compared, alternative)
-        if group_probabilities is None:
-            for _, groups, codes in membership.compared:
-                check_group_weights(weights, groups, codes)
+            if weights is not None:
+                membership.gathered().check_weights()
         return membership
 
     @classmethod
-    def of_probabilities(
-        cls, groups: NDArray[Any], P: Array, weights: Array | None
-    ) -> Membership:
+    def of_probabilities(cls, groups: NDArray[Any], P: Array) -> Membership:
         """Entries of checked probabilities (n, h) of the groups (h,)."""
-        A = P if weights is None else P * weights[:, None]
-        rows, codes = np.nonzero(A)
-        entries = A[rows, codes]
-        empty = np.bincount(codes, minlength=len(groups)) == 0
-        if empty.any():
-            raise ValueError(
-                "sample_weight is 0 for all rows that may be of "
-                f"{listed(groups[empty].tolist(), repr)}: leave the column(s) out of "
-                "group_probabilities."
-            )
+        rows, codes = np.nonzero(P)
+        entries = P[rows, codes]
         compared = [Attribute("group_probabilities", groups, codes)]
         return cls(compared, rows, None if (entries == 1).all() else entries)
+
+    def weighted(self, weights: Array | None) -> Membership:
+        """Return the membership of rows that count by these weights, too."""
+        if weights is None:
+            return self
+        entries = self.take(weights)
+        entries = entries if self.weights is None else entries * self.weights
+        if self.rows is None:
+            return self._replace(weights=entries)
+        counts = entries > 0
+        compared = [a._replace(codes=a.codes[counts]) for a in self.compared]
+        entries = None if (entries[counts] == 1).all() else entries[counts]
+        return Membership(compared, self.rows[counts], entries)
+
+    def check_weights(self) -> None:
+        """Raise a ValueError for groups without weight."""
+        for _, groups, codes in self.compared:
+            weights = np.ones(len(codes)) if self.weights is None else self.weights
+            check_group_weights(weights, groups, codes)
+
+    def gathered(self) -> Membership:
+        """Return the membership in memory of rows that may be in parts."""
+        compared = [a._replace(codes=gathered(a.codes)) for a in self.compared]
+        return Membership(compared, self.rows, gathered(self.weights))
 
     @property
     def codes(self) -> NDArray[np.int64]:
@@ -95,6 +119,139 @@ class Membership(NamedTuple):
     def take(self, values: Any) -> Any:
         """Values of rows for the entries."""
         return values if self.rows is None else values[self.rows]
+
+    def select(self, rows: NDArray[np.int64]) -> Membership:
+        """Return the membership of some rows, which get new numbers."""
+        entries, entry_rows = rows, None
+        if self.rows is not None:
+            first, last = (
+                np.searchsorted(self.rows, rows, side) for side in ("left", "right")
+            )
+            n_entries = last - first
+            entry_rows = np.repeat(np.arange(len(rows)), n_entries)
+            # Position of an entry among those of its row.
+            entries = np.arange(len(entry_rows))
+            entries += np.repeat(first - np.cumsum(n_entries) + n_entries, n_entries)
+        compared = [a._replace(codes=a.codes[entries]) for a in self.compared]
+        weights = None if self.weights is None else self.weights[entries]
+        return Membership(compared, entry_rows, weights)
+
+    def recoded(self, fitted: Any) -> Membership:
+        """Return the membership with codes of the groups that `fit` saw."""
+        codes = known_groups(self.compared, fitted)
+        seen = fitted if isinstance(fitted, list) else [fitted]
+        return self._replace(
+            compared=[
+                Attribute(attribute.name, groups, new[attribute.codes])
+                for attribute, groups, new in zip(
+                    self.compared, seen, codes, strict=True
+                )
+            ]
+        )
+
+    def matrix(self, n_rows: int) -> Array:
+        """How much rows count for the groups of the only attribute, (n_rows, h)."""
+        matrix = np.zeros((n_rows, len(self.compared[0].groups)))
+        rows = np.arange(n_rows) if self.rows is None else self.rows
+        matrix[rows, self.codes] = 1.0 if self.weights is None else self.weights
+        return matrix
+
+    def cells(self) -> tuple[Any, Cells]:
+        """Cell of each entry, in parts if codes are, and the groups of the cells.
+
+        Cells of several attributes have weight; entries of weight 0 are in cell 0.
+        """
+        sizes = [len(attribute.groups) for attribute in self.compared]
+        first, *more = (attribute.codes for attribute in self.compared)
+        if not more:
+            return first, Cells(np.arange(sizes[0])[:, None], sizes)
+        if self.weights is not None:
+            more.append(self.weights)
+        if not hasattr(first, "gather"):
+            return _number_cells(first, sizes, *more)
+        # Number the cells of each part, those of all parts, and then each part's again.
+        numbered = first.map(_number_cells, sizes, aligned=more).persist()
+        by_part = [cells.sets for cells in numbered.map(_cells_of_part).gather()]
+        sets, numbers = np.unique(np.concatenate(by_part), axis=0, return_inverse=True)
+        cuts = np.cumsum([len(part) for part in by_part])[:-1]
+        new_numbers = numbered.like(np.split(numbers.ravel(), cuts))
+        codes = numbered.map(_renumber, aligned=[new_numbers]).persist()
+        return codes, Cells(sets, sizes)
+
+
+class Cells(NamedTuple):
+    """Disjoint sets of rows, of which all compared sets, such as groups, are unions.
+
+    Sets of one family, such as the groups of an attribute, are disjoint, too.
+    """
+
+    sets: NDArray[np.int64]  # (n_cells, n_families): set of each cell, -1 for none
+    n_sets: list[int]  # of each family
+
+    @classmethod
+    def number(
+        cls,
+        columns: Sequence[NDArray[np.integer]],
+        sizes: list[int],
+        weights: Array | None = None,
+    ) -> tuple[NDArray[np.int64], Cells]:
+        """Cell of each row, and the combinations of codes that occur: the cells.
+
+        `columns` are the codes in each attribute, of `sizes` groups. Rows of weight 0
+        are in cell 0.
+        """
+        if weights is None:
+            first_row, codes = combinations(columns, sizes)
+        else:
+            rows, codes = np.flatnonzero(weights), np.zeros(len(columns[0]), np.int64)
+            first_row, codes[rows] = combinations([c[rows] for c in columns], sizes)
+            first_row = rows[first_row]
+        return codes, cls(np.column_stack([c[first_row] for c in columns]), sizes)
+
+    @property
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Sets, of all families in one count, and their cells."""
+        cells, family = np.nonzero(self.sets >= 0)
+        starts = np.cumsum([0, *self.n_sets])
+        return starts[family] + self.sets[cells, family], cells
+
+    @property
+    def members(self) -> sparse.csr_array:
+        """Matrix (sum of n_sets, n_cells): 1 where a set has the cell."""
+        sets, cells = self.pairs
+        ones = np.ones(len(cells), np.int64)
+        return sparse.csr_array((ones, (sets, cells)), shape=self._shape)
+
+    def shares(self, sizes: NDArray[Any]) -> sparse.csr_array:
+        """Share of each cell in its sets, in the same form; sizes (n_cells,)."""
+        sets, cells = self.pairs
+        totals = np.bincount(sets, sizes[cells], minlength=self._shape[0])
+        shares = sizes[cells] / np.where(totals > 0, totals, 1.0)[sets]
+        return sparse.csr_array((shares, (sets, cells)), shape=self._shape)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return sum(self.n_sets), len(self.sets)
+
+
+def gathered(values: Any) -> Any:
+    """Values of all rows, in memory or in parts, as one array; None of None."""
+    return np.concatenate(values.gather()) if hasattr(values, "gather") else values
+
+
+def _number_cells(first: Any, sizes: list[int], *more: Any) -> tuple[Any, Cells]:
+    """`Cells.number` of codes of all attributes, and perhaps weights."""
+    n_more = len(sizes) - 1
+    return Cells.number([first, *more[:n_more]], sizes, *more[n_more:])
+
+
+def _cells_of_part(numbered: Any) -> Any:
+    return numbered[1]
+
+
+def _renumber(numbered: Any, new_numbers: NDArray[Any]) -> Any:
+    """Cells of the rows of a part in new numbers, none if no row has a weight."""
+    return new_numbers[numbered[0]] if new_numbers.size else numbered[0]
 
 
 def check_one_of(sensitive_features: Any, group_probabilities: Any) -> None:
@@ -179,35 +336,3 @@ def check_group_probabilities(
             f"{listed(groups[never].tolist(), repr)}. Leave them out."
         )
     return groups, P
-
-
-def number_cells(
-    columns: Sequence[NDArray[np.integer]],
-    sizes: Sequence[int],
-    weights: Array | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cell of each row, and the groups of each cell, (n_cells, n_attributes).
-
-    A cell is a combination of groups that occurs; `columns` are the codes in each
-    attribute, of `sizes` groups. Rows of weight 0 are in cell 0.
-    """
-    if weights is None:
-        first_row, cells = combinations(columns, sizes)
-    else:
-        rows, cells = np.flatnonzero(weights), np.zeros(len(columns[0]), np.int64)
-        first_row, cells[rows] = combinations([c[rows] for c in columns], sizes)
-        first_row = rows[first_row]
-    return cells, np.column_stack([column[first_row] for column in columns])
-
-
-def cell_members(
-    groups_of_cells: NDArray[np.int64], sizes: Sequence[int]
-) -> NDArray[np.int64]:
-    """Matrix (sum of sizes, n_cells): 1 where a stacked group has the cell."""
-    n_cells, n_attributes = groups_of_cells.shape
-    starts = np.cumsum([0, *sizes])
-    members = np.zeros((starts[-1], n_cells), np.int64)
-    for attribute in range(n_attributes):
-        groups = starts[attribute] + groups_of_cells[:, attribute]
-        members[groups, np.arange(n_cells)] = 1
-    return members

@@ -481,7 +481,7 @@ def test_bad_probabilities(planted, name):
     with pytest.raises(ValueError, match=r"row 8, column 0 \(1\.2\)"):
         fit(rows, group_probabilities=wrong)
     weights = (P[:, 0] == 0).astype(float)
-    with pytest.raises(ValueError, match="sample_weight is 0 for all rows that may be"):
+    with pytest.raises(ValueError, match="sample_weight is 0 for all samples"):
         fit(rows, group_probabilities=P, sample_weight=weights)
 
 

@@ -9,7 +9,7 @@ import pytest
 from sklearn.model_selection import StratifiedKFold
 
 from scalefair._groups import Attribute
-from scalefair._membership import Membership
+from scalefair._membership import Cells, Membership
 from scalefair.datasets import make_biased_rows
 from scalefair.linear_model import (
     PartiallyFairClassifier,
@@ -77,9 +77,11 @@ def test_constraints_and_gradients(kind, surrogate, interactions):
     y = rng.integers(0, 2, 80)
     given = kind if kind in GAPS else None
     rows = encoded(X, y, group, given)
-    families = [np.array([0, 0, 1]), np.array([1, 0, 1])]
+    families = Cells(np.array([[0, 1], [0, 0], [1, 1]]), [2, 2])
     families = families if kind == "unions" else rows.families
-    sets = [(f[rows.cells] == s, i) for i, f in enumerate(families) for s in range(9)]
+    sets = [
+        (f[rows.cells] == s, i) for i, f in enumerate(families.sets.T) for s in range(9)
+    ]
     sets = [(mask, i) for mask, i in sets if mask.any()]
     options = {"surrogate": surrogate, "interactions": interactions}
     options = {**rows.oracle_options(options), "families": families}

@@ -26,8 +26,6 @@ from scalefair._groups import (
     Attribute,
     GroupCodes,
     as_list,
-    check_weights,
-    compared_attributes,
     encode_values,
     known_codes,
     known_groups,
@@ -35,8 +33,6 @@ from scalefair._groups import (
 )
 from scalefair._membership import (
     Membership,
-    check_group_probabilities,
-    check_one_of,
 )
 from scalefair._rounding import TINY
 from scalefair._user_warnings import warn_user
@@ -237,18 +233,19 @@ class RowGroups(NamedTuple):
         warn: bool = True,
     ) -> tuple[RowGroups, NDArray[np.float64] | None]:
         """Check groups or probabilities, and weights, which are returned."""
-        check_one_of(sensitive_features, group_probabilities)
-        if group_probabilities is None:
-            compared = compared_attributes(sensitive_features, n, attributes, warn=warn)
-            codes = np.column_stack([attribute.codes for attribute in compared])
-            named = [(attribute.name, attribute.groups) for attribute in compared]
-            return cls(named, codes), check_weights(sample_weight, compared)
-        groups, P = check_group_probabilities(group_probabilities, n)
+        membership = Membership.of(
+            sensitive_features, group_probabilities, n, attributes=attributes, warn=warn
+        )
         weights = check_sample_weight(sample_weight, n)
-        Membership.of_probabilities(groups, P, weights)  # refuses groups without weight
-        if (P == 1).any(axis=1).all():  # nothing is uncertain
-            P = P.argmax(axis=1)[:, None]
-        return cls([("group_probabilities", groups)], P), weights
+        if weights is not None:
+            membership.weighted(weights).check_weights()
+        named = [(name, groups) for name, groups, _ in membership.compared]
+        codes = [attribute.codes for attribute in membership.compared]
+        # Where nothing is uncertain probabilities are codes.
+        is_certain = membership.weights is None and len(codes[0]) == n
+        return cls(
+            named, np.column_stack(codes) if is_certain else membership.matrix(n)
+        ), weights
 
     @property
     def groups(self) -> Any:

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.linalg import block_diag
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from scalefair._membership import cell_members, number_cells
+from scalefair._membership import Cells
 from scalefair._rounding import ROUNDING
 
 Array = NDArray[np.float64]
@@ -80,8 +80,8 @@ class ShareBounds:
             sizes = groups.sum(axis=0) if row_weights is None else row_weights @ groups
         else:
             n_groups = (groups.max(axis=0) + 1).tolist()
-            kinds, groups_of_kinds = number_cells([*groups.T], n_groups)
-            members = cell_members(groups_of_kinds, n_groups)
+            kinds, cells = Cells.number([*groups.T], n_groups)
+            members = cells.members.toarray()
             sizes = np.bincount(kinds, row_weights)
         pairs = np.zeros((0, len(members)))
         if ratio > 0 and len(members) > 2:

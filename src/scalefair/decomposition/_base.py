@@ -155,12 +155,12 @@ class BaseGroupPCA(
         """
         X = self._check_rows(X)
         self._check_rank(X.shape[1])
-        membership = GroupMoments._membership(
-            X,
+        membership = Membership.of(
             sensitive_features,
             group_probabilities,
-            self.attributes,
-            sample_weight,
+            X if is_partitioned(X) else X.shape[0],
+            sample_weight=sample_weight,
+            attributes=self.attributes,
             alternative=_WITHOUT_GROUPS,
         )
         if warning := self._fit_rows(X, membership):
@@ -306,6 +306,8 @@ class BaseGroupPCA(
             Attribute(f"{j}", moments.groups, codes=None)
             for j, moments in enumerate(by_attribute)
         ]
+        if len(compared) == 1:
+            compared = [compared[0]._replace(name="sensitive_features")]
         check_compared(compared, _WITHOUT_GROUPS)
         self.groups_, self.mean_ = fitted_groups(compared), by_attribute[0].mean
         counts = np.concatenate([moments.counts for moments in by_attribute])

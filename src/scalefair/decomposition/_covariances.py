@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from scalefair._groups import Attribute
-from scalefair._membership import Membership, cell_members, number_cells
+from scalefair._membership import Membership
 from scalefair.kernels import eigenvalues, leading_eigh, matmul
 from scalefair.linalg import chebyshev, spectral_bounds
 from scalefair.operators import GroupCovariance, SymmetricBlockOperator
-from scalefair.streaming import Parts
 
 Array = NDArray[np.float64]
 Random = np.random.RandomState
@@ -283,12 +281,11 @@ class OverlappingCovariance(SymmetricBlockOperator):
 
     def _set_cells(self, X: Any, membership: Membership) -> None:
         """Set the operator of the cells, their shares (G, n_cells), and counts (G,)."""
-        compared, _, weights = membership
-        cells, members = _cells(compared, weights)
-        ones = np.ones(members.shape[1])
-        self._cells = GroupCovariance(X, cells, ones, sample_weight=weights)
-        self.counts = members @ self._cells.counts
-        self._shares: Any = members * self._cells.counts / self.counts[:, None]
+        codes, cells = membership.cells()
+        ones, weights = np.ones(len(cells.sets)), membership.weights
+        self._cells = GroupCovariance(X, codes, ones, sample_weight=weights)
+        self.counts = cells.members @ self._cells.counts
+        self._shares = cells.shares(self._cells.counts)
 
     def _moments(self) -> tuple[Array, Array]:
         """Traces (G,) about the mean of all rows, offsets of the means (G, n)."""
@@ -316,8 +313,9 @@ class OverlappingCovariance(SymmetricBlockOperator):
 
     def _grams(self, V: Array) -> Array:
         """``V.T @ C_g @ V`` of every group about the mean of all rows."""
-        grams: Array = np.tensordot(self._shares, self._cells.compress(V), axes=1)
-        return grams
+        grams = self._cells.compress(V)
+        mixed: Array = self._shares @ grams.reshape(len(grams), -1)
+        return mixed.reshape(-1, *grams.shape[1:])
 
     def compress(self, V: Array) -> Array:
         """Return ``V.T @ C_g @ V`` of every group."""
@@ -363,39 +361,3 @@ class ExpectedCovariance(OverlappingCovariance):
 
     def _grams(self, V: Array) -> Array:
         return np.concatenate([C.compress(V) for C in self._of_groups()])
-
-
-def _number_cells(first: Any, sizes: list[int], *more: Any) -> Any:
-    """`number_cells` of a part: codes of all attributes, and perhaps weights."""
-    n_more = len(sizes) - 1
-    return number_cells([first, *more[:n_more]], sizes, *more[n_more:])
-
-
-def _groups_of_cells(numbered: Any) -> Any:
-    return numbered[1]
-
-
-def _renumber(numbered: Any, new_numbers: NDArray[Any]) -> Any:
-    """Cells of the rows of a part in new numbers, none if no row has a weight."""
-    return new_numbers[numbered[0]] if new_numbers.size else numbered[0]
-
-
-def _cells(
-    compared: Sequence[Attribute], weights: Any
-) -> tuple[Any, NDArray[np.int64]]:
-    """Return the cell of each row, and 1 where a group has a cell, (G, n_cells)."""
-    sizes = [len(attribute.groups) for attribute in compared]
-    first, *more = (attribute.codes for attribute in compared)
-    cells: Any
-    if not isinstance(first, Parts):
-        cells, groups = number_cells([first, *more], sizes, weights)
-        return cells, cell_members(groups, sizes)
-    # Number the cells of each part, those of all parts, and then each part's again.
-    more += [] if weights is None else [weights]
-    numbered = first.map(_number_cells, sizes, aligned=more).persist()
-    by_part = numbered.map(_groups_of_cells).gather()
-    groups, numbers = np.unique(np.concatenate(by_part), axis=0, return_inverse=True)
-    cuts = np.cumsum([len(part) for part in by_part])[:-1]
-    new_numbers = numbered.like(np.split(numbers.ravel(), cuts))
-    cells = numbered.map(_renumber, aligned=[new_numbers]).persist()
-    return cells, cell_members(groups, sizes)

@@ -32,9 +32,10 @@ from scalefair._groups import (
     fitted_groups,
     known_groups,
 )
-from scalefair._membership import Membership, number_cells
+from scalefair._membership import Cells, Membership
 from scalefair._messages import ROUTED
 from scalefair.linear_model._training_rows import (
+    WITHOUT_GROUPS,
     LabeledRows,
     check_label_weights,
     encode_labels,
@@ -355,6 +356,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
             X.shape[0],
             sample_weight=weights,
             attributes=self.attributes,
+            alternative=WITHOUT_GROUPS,
             warn=False,
         )
         rows = LabeledRows.of(
@@ -463,15 +465,14 @@ def group_scores(
 ) -> NDArray[Any]:
     """Return ``X @ coef + intercept``, in the type of `X` or a ValueError."""
     # Rows with the same groups in all attributes have the same weights.
-    combination, groups = None, np.empty((1, 0), np.int64)
-    n_groups: list[int] = []
+    combination, cells = None, Cells(np.empty((1, 0), np.int64), [])
     if group_map is not None:
         fitted_codes, n_groups = group_map
         row_codes = [
             fitted[code] for fitted, code in zip(fitted_codes, codes, strict=True)
         ]
-        combination, groups = number_cells(row_codes, n_groups)
-    members = group_members(groups, n_groups)
+        combination, cells = Cells.number(row_codes, n_groups)
+    members = group_members(cells)
     weights, shifts = ((members @ a).astype(X.dtype) for a in (coef, intercept))
     with ignore_fp_warnings():
         if combination is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +16,7 @@ from scipy import sparse
 
 from scalefair._entries import all_finite
 from scalefair._groups import effective_sizes
+from scalefair._membership import Cells
 from scalefair._memory import array_bytes
 from scalefair._rounding import ROUNDING
 from scalefair.kernels import (
@@ -122,10 +123,11 @@ class RowOracle(ABC):
         self,
         layout: WeightLayout,
         cell_sizes: NDArray[Any],
-        families: Sequence[NDArray[np.int64]] | None,
+        families: Cells | None,
         weights: Array | None,
     ) -> None:
-        families = families or [np.arange(layout.n_cells)]
+        if families is None:  # cells are compared with each other
+            families = Cells(np.arange(layout.n_cells)[:, None], [layout.n_cells])
         self.layout = layout
         self.compared = Comparison(families, layout, cell_sizes)
         self.cell_sizes = cell_sizes  # rows of each, or their weight, (n_cells,)
@@ -140,8 +142,8 @@ class RowOracle(ABC):
         shared = sparse.csr_array(np.ones((self.n_groups, 1)))
         other = copy(self)
         layout = self.layout._replace(members=shared)
-        families = list(self.compared.sets)
-        RowOracle.__init__(other, layout, self.cell_sizes, families, self.weights)
+        sizes, families = self.cell_sizes, self.compared.cells
+        RowOracle.__init__(other, layout, sizes, families, self.weights)
         return other
 
     @property
@@ -207,7 +209,7 @@ class ScoreOracle(RowOracle):
         auc_interval: tuple[float, float] = (0.0, 1.0),
         units: FeatureUnits | None = None,
         members: sparse.csr_array | None = None,
-        families: Sequence[NDArray[np.int64]] | None = None,
+        families: Cells | None = None,
         weights: ArrayLike | None = None,
         entries: tuple[NDArray[np.int64], Array | None] | None = None,
     ) -> None:
@@ -224,7 +226,7 @@ class ScoreOracle(RowOracle):
             # One attribute whose groups have weights of their own, or none.
             n_attributes = int(interactions)
             group_codes = np.arange(n_groups)[:, None][:, :n_attributes]
-            members = group_members(group_codes, [n_groups] * n_attributes)
+            members = group_members(Cells(group_codes, [n_groups] * n_attributes))
         layout = WeightLayout(n, members, units, 1 + by_label)
         self._signs = np.ascontiguousarray(signs, dtype=np.float64)
         codes = np.ascontiguousarray(codes, dtype=np.int64)
@@ -384,7 +386,7 @@ class PartitionedOracle(RowOracle):
         oracles: Parts,
         layout: WeightLayout,
         cell_sizes: NDArray[Any],
-        families: Sequence[NDArray[np.int64]] | None = None,
+        families: Cells | None = None,
         weights: Array | None = None,
     ) -> None:
         super().__init__(layout, cell_sizes, families, weights)

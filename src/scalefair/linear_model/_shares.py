@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scalefair._membership import Cells
 from scalefair.kernels import (
     bin_pass,
     family_moments,
@@ -29,45 +30,34 @@ class Comparison:
 
     def __init__(
         self,
-        families: Sequence[NDArray[np.int64]],
+        cells: Cells,
         layout: WeightLayout,
         cell_sizes: NDArray[Any],
     ) -> None:
-        self.sets = np.array(families, dtype=np.int64)  # (F, n_cells), -1 for none
-        n_sets = self.sets.max(axis=1) + 1
-        self.n_families, self.n_sets = len(n_sets), int(n_sets.sum())
+        self.cells, n_sets = cells, cells.n_sets
+        self.sets = np.ascontiguousarray(cells.sets.T)  # (F, n_cells), -1 for none
+        self.n_families, self.n_sets = len(n_sets), sum(n_sets)
         self.first = np.cumsum([0, *n_sets[:-1]])  # set of each family
         self.family = np.repeat(np.arange(len(n_sets)), n_sets)  # of each set
+        self.sizes = cells.members @ cell_sizes  # rows of each set, or their weight
         self._layout = layout
+        # Rate of a set = sum over cells of (share of the set) * (rate of the cell).
+        self._mixtures = [
+            sparse.csr_array(mixture)
+            for mixture in self.split(cells.shares(cell_sizes).toarray())
+        ]
         # Pairs (cell, row of weights) of which the cell's weights are sums.
         groups = np.repeat(np.arange(layout.n_groups), layout.cells_per_group)
         pair_cell, pair_row = layout.members[groups].tocoo().coords
-        sizes, self._mixtures, self._spreads = [], [], []
-        for family, n in zip(self.sets, n_sets, strict=True):
-            (cells,) = np.nonzero(family >= 0)
-            size = np.bincount(family[cells], cell_sizes[cells], minlength=n)
-            # Rate of a set = sum over cells of (fraction of the set) * (rate of the
-            # cell).
-            fractions = np.zeros(len(family))
-            fractions[cells] = cell_sizes[cells] / divisors(size)[family[cells]]
-            self._mixtures.append(
-                sparse.csr_array(
-                    (fractions[cells], (family[cells], cells)),
-                    shape=(int(n), len(family)),
-                )
-            )
+        self._spreads = []
+        for family, mixture in zip(self.sets, self._mixtures, strict=True):
             # Its gradient in a row of weights is that of the cells that have the row.
             inside = family[pair_cell] >= 0
-            cells, rows = pair_cell[inside], pair_row[inside]
-            n_rows = layout.shape[0]
-            self._spreads.append(
-                sparse.csr_array(
-                    (fractions[cells], (family[cells] * n_rows + rows, cells)),
-                    shape=(int(n) * n_rows, len(family)),
-                )
-            )
-            sizes.append(size)
-        self.sizes = np.concatenate(sizes)  # rows of each set, or their weight
+            row_cells, rows = pair_cell[inside], pair_row[inside]
+            shape = mixture.shape[0] * layout.shape[0], len(family)
+            indices = family[row_cells] * layout.shape[0] + rows, row_cells
+            shares = mixture.sum(axis=0)[row_cells]
+            self._spreads.append(sparse.csr_array((shares, indices), shape=shape))
 
     def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """Values of the sets of each family."""

@@ -19,16 +19,11 @@ from scalefair._groups import (
     check_group_count,
     check_group_sizes,
     check_values,
-    check_weights,
     effective_sizes,
     encode_values,
     smallest,
 )
-from scalefair._membership import (
-    Membership,
-    check_group_probabilities,
-    number_cells,
-)
+from scalefair._membership import Cells, Membership
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
 from scalefair.linear_model._oracle import (
@@ -47,6 +42,9 @@ from scalefair.linear_model._weights import (
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
+# What to use in place of a comparison of groups.
+WITHOUT_GROUPS = "sklearn.linear_model.LogisticRegression"
+
 
 @dataclass(frozen=True)
 class LabeledRows:
@@ -56,10 +54,9 @@ class LabeledRows:
     signs: NDArray[Any]  # (m,), label of each row, -1 or +1
     # Which rows count for which groups, by entries: of hard groups one for each row.
     membership: Membership
-    # Group of each entry. Of several attributes it is a combination of groups, a row of
-    # `members`, (K, A), which holds the group in each attribute.
+    # Group of each entry. Of several attributes it is one of the K `combinations`.
     codes: NDArray[Any]
-    members: NDArray[np.int64]
+    combinations: Cells
     classes: NDArray[Any]  # (2,), sorted; the second has the sign +1
     given: str | None = None  # "positive" or "label": which rows are compared
     weights: Array | None = None  # (m,) of rows, None if each counts once
@@ -75,12 +72,8 @@ class LabeledRows:
         weights: Array | None = None,
     ) -> LabeledRows:
         """Return rows with the attributes that are compared, each by itself."""
-        columns = [attribute.codes for attribute in membership.compared]
-        sizes = [len(attribute.groups) for attribute in membership.compared]
-        codes, members = columns[0], np.arange(sizes[0])[:, None]
-        if len(columns) > 1:
-            codes, members = number_cells(columns, sizes)
-        return cls(X, signs, membership, codes, members, classes, given, weights)
+        numbered = membership._replace(weights=None).cells()
+        return cls(X, signs, membership, *numbered, classes, given, weights)
 
     @property
     def groups(self) -> list[NDArray[Any]]:
@@ -89,28 +82,18 @@ class LabeledRows:
 
     def take(self, rows: NDArray[np.int64], X: Any) -> LabeledRows:
         """Return some of the rows, of features X."""
-        membership, entries, entry_rows = self.membership, rows, None
-        if membership.rows is not None:
-            first, last = (
-                np.searchsorted(membership.rows, rows, side)
-                for side in ("left", "right")
-            )
-            n_entries = last - first
-            entry_rows = np.repeat(np.arange(len(rows)), n_entries)
-            # Position of an entry among those of its row.
-            entries = np.arange(len(entry_rows))
-            entries += np.repeat(first - np.cumsum(n_entries) + n_entries, n_entries)
-        entry_weights = membership.weights
+        # Codes of combinations are selected with those of the groups.
+        compared = self.membership.compared
+        combined = compared[0]._replace(codes=self.codes)
+        membership = self.membership._replace(compared=[*compared, combined])
+        selected = membership.select(rows)
+        *compared, combined = selected.compared
         return replace(
             self,
             X=X,
             signs=self.signs[rows],
-            membership=Membership(
-                [a._replace(codes=a.codes[entries]) for a in membership.compared],
-                entry_rows,
-                None if entry_weights is None else entry_weights[entries],
-            ),
-            codes=self.codes[entries],
+            membership=selected._replace(compared=compared),
+            codes=combined.codes,
             weights=None if self.weights is None else self.weights[rows],
         )
 
@@ -124,7 +107,7 @@ class LabeledRows:
     @property
     def n_cells(self) -> int:
         """Cells of all groups."""
-        return len(self.members) * (1 if self.given is None else 2)
+        return len(self.combinations.sets) * (1 if self.given is None else 2)
 
     @property
     def cell_sizes(self) -> NDArray[Any]:
@@ -133,21 +116,24 @@ class LabeledRows:
         return np.bincount(self.cells, weights, minlength=self.n_cells)
 
     @property
-    def families(self) -> list[NDArray[np.int64]]:
-        """Comparisons: for each the set that a cell belongs to, -1 where to none."""
-        # Of all attributes for the first label, then for the other one.
-        groups = self.members.T
+    def families(self) -> Cells:
+        """Cells, and the sets of them that are compared, a family for each attribute.
+
+        By label: of all attributes for the first label, then for the other one.
+        """
+        groups, sizes = self.combinations
         if self.given is None:
-            return list(groups)
-        of_label = np.full((2, *groups.shape, 2), -1)
-        of_label[0, :, :, 0] = of_label[1, :, :, 1] = groups
-        families = of_label.reshape(2, len(groups), -1)
-        return list(np.concatenate(families if self.given == "label" else families[1:]))
+            return self.combinations
+        unit = np.eye(2, dtype=bool)
+        of_label = np.where(unit[None, :, :, None], groups[:, None, None, :], -1)
+        n_labels = 1 + (self.given == "label")  # the last ones
+        sets = of_label[:, :, 2 - n_labels :].reshape(2 * len(groups), -1)
+        return Cells(sets, sizes * n_labels)
 
     @property
     def compared(self) -> list[NDArray[np.int64]]:
         """For each of the `families` the set that each entry belongs to, or -1."""
-        return [family[self.cells] for family in self.families]
+        return [family[self.cells] for family in self.families.sets.T]
 
     @property
     def set_sizes(self) -> list[NDArray[np.int64]]:
@@ -160,13 +146,13 @@ class LabeledRows:
             sizes = self.cell_sizes
             return [
                 np.bincount(family[family >= 0], sizes[family >= 0]).astype(np.int64)
-                for family in self.families
+                for family in self.families.sets.T
             ]
         return [
             np.rint(
                 effective_sizes(sets[sets >= 0], weights[sets >= 0], family.max() + 1)
             ).astype(np.int64)
-            for family, sets in zip(self.families, self.compared, strict=True)
+            for family, sets in zip(self.families.sets.T, self.compared, strict=True)
         ]
 
     @property
@@ -175,11 +161,9 @@ class LabeledRows:
 
         Rows without weight have none.
         """
-        _, rows, weights = self.membership
-        if rows is None:
+        if self.membership.rows is None:
             return None
-        P = np.zeros((len(self.signs), len(self.members)))
-        P[rows, self.codes] = 1.0 if weights is None else weights
+        P = self.membership.matrix(len(self.signs))
         return P if self.weights is None else P / divisors(self.weights)[:, None]
 
     @property
@@ -201,14 +185,17 @@ class LabeledRows:
     @property
     def compared_codes(self) -> NDArray[np.int64]:
         """Codes of each entry's groups, as metrics take them, (n,) or (n, A)."""
-        columns = self.members if len(self.groups) > 1 else self.members[:, 0]
+        columns = self.combinations.sets
+        columns = columns if len(self.groups) > 1 else columns[:, 0]
         codes: NDArray[np.int64] = columns[self.codes]
         return codes
 
     def layout(self, n: int, interactions: bool, units: FeatureUnits) -> WeightLayout:
         """Return the layout of the weights of n features."""
-        n_groups = [len(groups) for groups in self.groups] * interactions
-        members = group_members(self.members[:, : len(n_groups)], n_groups)
+        groups, sizes = self.combinations
+        members = group_members(
+            Cells(groups[:, : len(sizes) * interactions], sizes * interactions)
+        )
         return WeightLayout(n, members, units, 1 + (self.given is not None))
 
     def oracle(self, units: FeatureUnits | None = None, **options: Any) -> ScoreOracle:
@@ -222,7 +209,7 @@ class LabeledRows:
             self.X,
             self.signs,
             self.codes,
-            len(self.members),
+            len(self.combinations.sets),
             units=units,
             weights=self.weights,
             entries=None if entry_rows is None else (entry_rows, entry_weights),
@@ -243,7 +230,7 @@ class LabeledRows:
     def check_groups(self, max_groups: int, min_group_size: int) -> None:
         """Raise a ValueError if the groups are none, or too small to be compared."""
         compared = self.membership.compared
-        check_compared(compared, "sklearn.linear_model.LogisticRegression")
+        check_compared(compared, WITHOUT_GROUPS)
         for name, groups, _ in compared:
             if len(compared) > 1:
                 name = f"Column {name} of sensitive_features"
@@ -365,29 +352,26 @@ class PartitionedTraining:
         # Signs, groups and weights of all rows are here; features stay in their parts.
         signs = _signs(np.concatenate(labels.gather()))
         weights = check_label_weights(sample_weight, signs, classes)
-        columns: list[Any] = []
-        if group_probabilities is not None:
-            groups, P = check_group_probabilities(group_probabilities, len(signs))
-            membership = Membership.of_probabilities(groups, P, weights)
-            if weights is None:
-                weights = np.ones(len(signs))  # some rows may be in no cell
-        else:
-            columns = rows.compared_attributes(
-                sensitive_features, attributes, warn=False
-            )
-            compared = [
-                column._replace(codes=np.concatenate(column.codes.gather()))
-                for column in columns
-            ]
-            check_weights(weights, compared)
-            membership = Membership(compared, None, weights)
+        membership = Membership.of(
+            sensitive_features,
+            group_probabilities,
+            rows,
+            attributes=attributes,
+            warn=False,
+        )
+        columns = [attribute.codes for attribute in membership.compared]
+        membership = membership.gathered().weighted(weights)
+        membership.check_weights()
+        if membership.rows is not None and weights is None:
+            weights = np.ones(len(signs))  # some rows may be in no cell
         self.rows = rows
         self.labels = LabeledRows.of(None, signs, classes, membership, given, weights)
         self.labels.check_groups(*limits)
-        if not columns:
+        codes: Any
+        if membership.rows is not None:
             codes, *entries = rows._split_entries(membership)
         else:
-            codes, entries = columns[0].codes, []
+            codes, entries = columns[0], []
             if len(columns) > 1:
                 codes = rows.split(self.labels.codes)
         dtype = real_type(rows)
@@ -395,7 +379,7 @@ class PartitionedTraining:
         oracles = rows.map(
             _make_oracle,
             dtype,
-            len(self.labels.members),
+            len(self.labels.combinations.sets),
             self.labels.oracle_options(options),
             aligned=[labels, codes, *weight_parts, *entries],
         ).persist()

@@ -7,7 +7,7 @@ in standardized units and in one vector w; users see them in units of the featur
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._entries import all_finite, ignore_fp_warnings
+from scalefair._membership import Cells
 from scalefair.streaming import row_blocks
 
 Array = NDArray[np.float64]
@@ -241,21 +242,15 @@ class WeightLayout(NamedTuple):
         return lifted.ravel()
 
 
-def group_members(codes: NDArray[Any], n_groups: Sequence[int]) -> sparse.csr_array:
-    """Return the rows of weights that are added up for each combination of groups.
+def group_members(cells: Cells) -> sparse.csr_array:
+    """Rows of weights that are added up for each combination of groups, a cell.
 
-    The codes, (n, A), are those of A attributes with `n_groups` each. Row 0 is shared
-    by all; each group of an attribute but its first one has a row of its own.
+    Row 0 is shared by all; each group of an attribute but its first one has a row.
     """
-    n, n_attributes = codes.shape
-    # Group g > 0 of attribute a has the row offsets[a] + g: row 0 and the n_groups - 1
-    # rows of each earlier attribute come before.
-    offsets = np.cumsum([0, *n_groups])[:n_attributes] - np.arange(n_attributes)
-    group, attribute = np.nonzero(codes)
-    i = np.append(np.arange(n), group)
-    j = np.append(np.zeros(n, np.int64), (codes + offsets)[group, attribute])
-    shape = n, 1 + sum(n_groups) - n_attributes
-    return sparse.csr_array((np.ones(i.size), (i, j)), shape=shape)
+    first_groups = np.cumsum([0, *cells.n_sets])[:-1].astype(np.int64)
+    has_row = np.delete(np.arange(sum(cells.n_sets)), first_groups)
+    shared = sparse.csr_array(np.ones((len(cells.sets), 1)))
+    return sparse.hstack([shared, cells.members.T[:, has_row]], format="csr")
 
 
 def ridge_factors(

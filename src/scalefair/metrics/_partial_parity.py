@@ -24,7 +24,6 @@ from scalefair.metrics._score_gaps import (
     compared_members,
     largest_gap,
     share_above,
-    weight_matrix,
 )
 
 Array = NDArray[np.float64]
@@ -545,7 +544,7 @@ def _scales_of_probabilities(
     for table, row_weights in zip(tables, weights, strict=True):
         n_rows = np.shape(table)[0]
         members = compared_members(None, table, n_rows, row_weights)
-        shares = weight_matrix(members, n_rows)
+        shares = members.matrix(n_rows)
         shares /= shares.sum(axis=0)
         variances, axes = np.linalg.eigh(shares.T @ shares)
         scales.append(axes * np.sqrt(np.maximum(variances, 0.0)) @ axes.T)

@@ -312,11 +312,3 @@ def compared_members(
         attributes=attributes,
         alternative="measures of accuracy",
     )
-
-
-def weight_matrix(members: Membership, n_samples: int) -> Array:
-    """Return how much each row counts for each group, (n_samples, n_groups)."""
-    weights = np.zeros((n_samples, len(members.compared[0].groups)))
-    entries = 1.0 if members.weights is None else members.weights
-    weights[members.rows, members.codes] = entries
-    return weights

@@ -26,7 +26,7 @@ from scalefair._groups import (
     fitted_groups,
     squeeze_single,
 )
-from scalefair._membership import Membership
+from scalefair._membership import Membership, gathered
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
@@ -83,12 +83,12 @@ def training_rows(
             f"Found {n_rows} sample(s) (n_samples={n_rows}): fairness "
             "compares groups, of at least one sample each."
         )
-    compared, entries, weights = GroupMoments._membership(
-        X,
+    compared, entries, weights = Membership.of(
         sensitive_features,
         group_probabilities,
-        getattr(estimator, "attributes", "joint"),
-        sample_weight,
+        X if is_partitioned(X) else n_rows,
+        sample_weight=sample_weight,
+        attributes=getattr(estimator, "attributes", "joint"),
         alternative="the estimator itself",
     )
     # Codes of several attributes side by side, where the rows are.
@@ -102,12 +102,6 @@ def training_rows(
     )
     groups = fitted_groups(compared)
     return GroupedRows(X, codes, groups, n_rows, weights, entries, sample_weight)
-
-
-def gathered(values: Any) -> NDArray[Any]:
-    """Values of all rows, in memory or in parts, as one array."""
-    array: NDArray[Any] = values
-    return np.concatenate(values.gather()) if hasattr(values, "gather") else array
 
 
 def _stack_columns(*codes: NDArray[Any]) -> NDArray[Any]:

@@ -32,7 +32,6 @@ from scalefair._entries import (
 )
 from scalefair._groups import (
     FEW_ROWS,
-    Attribute,
     check_compared,
     check_group_count,
     check_group_sizes,
@@ -40,7 +39,7 @@ from scalefair._groups import (
     effective_sizes,
     smallest,
 )
-from scalefair._membership import Membership, check_one_of
+from scalefair._membership import Membership
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
 from scalefair.kernels import long_blas_call
@@ -206,7 +205,6 @@ def _encode(
 ) -> tuple[Any, Any, Codes, Membership]:
     """Return X, y as a vector, the codes of labels, and the groups."""
     if is_partitioned(X):
-        check_one_of(*groups)
         # Labels and codes are gathered, features are not.
         X = PartitionedRows.of(X, persist=False)
         check_features(model, X, reset=True)
@@ -214,12 +212,7 @@ def _encode(
         check_classification_targets(classes)
         model.classes_ = _check_two_classes(classes)
         labels = np.concatenate(label_parts.gather()).astype(np.int64)
-        if groups[1] is not None:
-            return X, y, labels, Membership.of(*groups, len(labels))
-        distinct, code_parts = X.encode(groups[0])
-        codes = np.concatenate(code_parts.gather()).astype(np.int64)
-        compared = [Attribute("sensitive_features", distinct, codes)]
-        return X, y, labels, Membership(compared, None, None)
+        return X, y, labels, Membership.of(*groups, X).gathered()
     validate_data(model, X, skip_check_array=True)
     y = column_or_1d(y, warn=True)
     assert_all_finite(y, input_name="y")

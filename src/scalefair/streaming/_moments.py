@@ -12,28 +12,12 @@ from sklearn.utils.validation import _num_samples
 
 from scalefair._decorators import checked_call
 from scalefair._docs import documented
-from scalefair._entries import (
-    SQUARES_OVERFLOW,
-    all_finite,
-    check_sample_weight,
-    ignore_fp_warnings,
-)
-from scalefair._groups import (
-    check_compared,
-    check_group_weights,
-    compared_attributes,
-    encode_values,
-)
-from scalefair._membership import (
-    Membership,
-    check_group_probabilities,
-    check_one_of,
-    number_cells,
-)
+from scalefair._entries import SQUARES_OVERFLOW, all_finite, ignore_fp_warnings
+from scalefair._groups import encode_values
+from scalefair._membership import Cells, Membership
 from scalefair._writing import write_files
 from scalefair.streaming._blocks import accumulate, check_rows
 from scalefair.streaming._partitioned import PartitionedRows, is_partitioned
-from scalefair.streaming._parts import Parts
 
 _FORMAT = "scalefair group moments 1"
 _ARRAYS = ["groups", "counts", "means", "scatters"]
@@ -187,51 +171,17 @@ class GroupMoments:
         group_probabilities: Any = None,
     ) -> list[GroupMoments]:
         """`from_data`, of each attribute by itself if `attributes` is "each"."""
-        X = PartitionedRows.of(X) if is_partitioned(X) else check_rows(X)
-        membership = cls._membership(
-            X, groups, group_probabilities, attributes, sample_weight
+        is_in_parts = is_partitioned(X)
+        X = PartitionedRows.of(X) if is_in_parts else check_rows(X)
+        membership = Membership.of(
+            groups,
+            group_probabilities,
+            X if is_in_parts else _num_samples(X),
+            sample_weight=sample_weight,
+            attributes=attributes,
+            warn=False,
         )
         return cls._by_attribute(X, membership)
-
-    @staticmethod
-    def _membership(
-        X: Any,
-        sensitive_features: Any,
-        group_probabilities: Any,
-        attributes: str,
-        sample_weight: Any,
-        alternative: str | None = None,
-    ) -> Membership:
-        """Return groups or probabilities, and weights, of rows in memory or in parts.
-
-        Codes and weights of rows in parts are in parts, too; of probabilities the
-        entries are in memory. Where there is an `alternative` for one group, fewer than
-        two, and groups without weight, are refused, and few rows warned of.
-        """
-        check_one_of(sensitive_features, group_probabilities)
-        weights: Any
-        compare: Any
-        arguments: tuple[Any, ...]
-        if isinstance(X, PartitionedRows):
-            n_rows, weights = X.shape[0], X.weights(sample_weight)
-            compare, arguments = X.compared_attributes, (attributes,)
-        else:
-            n_rows = _num_samples(X)
-            weights = check_sample_weight(sample_weight, n_rows)
-            compare, arguments = compared_attributes, (n_rows, attributes)
-        if group_probabilities is not None:
-            groups, P = check_group_probabilities(group_probabilities, n_rows)
-            membership = Membership.of_probabilities(groups, P, _joined(weights))
-        else:
-            warn = alternative is not None
-            compared = compare(sensitive_features, *arguments, warn=warn)
-            membership = Membership(compared, None, weights)
-        if alternative is not None:
-            check_compared(membership.compared, alternative)
-            if membership.rows is None and weights is not None:
-                for _, groups, codes in membership.compared:
-                    check_group_weights(_joined(weights), groups, _joined(codes))
-        return membership
 
     @classmethod
     def _by_attribute(cls, X: Any, membership: Membership) -> list[GroupMoments]:
@@ -448,13 +398,13 @@ def _moments_of_part(
     codes = columns[: len(sizes)]
     weights, entries, *_ = *columns[len(sizes) :], None, None
     if len(codes) > 1:
-        cells, groups = number_cells(codes, sizes)
+        cell_of_row, cells = Cells.number(codes, sizes)
         scatter_bytes = 8 * X.shape[1] ** 2
         max_bytes = max(MAX_JOINT_BYTES, 2 * sum(sizes) * scatter_bytes)
-        if len(groups) * scatter_bytes <= max_bytes:
-            numbers = np.arange(len(groups))
-            joint = GroupMoments._of_codes(X, numbers, cells, weights)
-            return [_unite_cells(joint, column[joint.groups]) for column in groups.T]
+        if len(cells.sets) * scatter_bytes <= max_bytes:
+            numbers = np.arange(len(cells.sets))
+            joint = GroupMoments._of_codes(X, numbers, cell_of_row, weights)
+            return _unite_cells(joint, cells)
     # One attribute, or too many combinations: read the rows for each attribute.
     moments = []
     for attribute_codes in codes:
@@ -463,29 +413,29 @@ def _moments_of_part(
     return moments
 
 
-def _unite_cells(cells: GroupMoments, codes: NDArray[np.integer]) -> GroupMoments:
-    """Moments of the unions of cells with equal codes, one code for each cell."""
-    groups, codes = encode_values(codes, name="codes")
-    # 1. Counts are added; means are averaged by the share of each cell in its union.
-    counts = np.bincount(codes, cells.counts).astype(cells.counts.dtype)
-    shares = cells.counts / counts[codes]
-    means = np.zeros((len(groups), cells.n_features))
-    np.add.at(means, codes, shares[:, None] * cells.means)
-    # 2. The scatter of a union is that within its cells and that between their means.
-    scatters = np.zeros((len(groups), *cells.scatters.shape[1:]))
+def _unite_cells(joint: GroupMoments, cells: Cells) -> list[GroupMoments]:
+    """Moments of the groups of each attribute, from those of cells with weight."""
+    cells = cells._replace(sets=cells.sets[joint.groups])
+    # 1. Counts are added; means are averaged by the share of each cell in its group.
+    counts = (cells.members @ joint.counts).astype(joint.counts.dtype)
+    means = cells.shares(joint.counts) @ joint.means
+    # 2. The scatter of a group is that within its cells and that between their means.
+    scatters = np.zeros((len(counts), *joint.scatters.shape[1:]))
     with ignore_fp_warnings():
-        offsets = np.sqrt(cells.counts)[:, None] * (cells.means - means[codes])
-        for code, within, offset in zip(codes, cells.scatters, offsets, strict=True):
-            scatters[code] += within
-            scatters[code] += np.outer(offset, offset)
+        for group, cell in zip(*cells.pairs, strict=True):
+            offset = np.sqrt(joint.counts[cell]) * (joint.means[cell] - means[group])
+            scatters[group] += joint.scatters[cell]
+            scatters[group] += np.outer(offset, offset)
     if not all_finite(np.diagonal(scatters, axis1=1, axis2=2)):
         raise ValueError(SQUARES_OVERFLOW)
-    return GroupMoments._from_valid(groups, counts, means, scatters)
-
-
-def _joined(column: Any) -> Any:
-    """Return codes or weights of all rows, those in parts concatenated."""
-    return np.concatenate(column.gather()) if isinstance(column, Parts) else column
+    # 3. Groups that occur, of each attribute.
+    moments, stop = [], 0
+    for n_groups in cells.n_sets:
+        start, stop = stop, stop + n_groups
+        present = np.flatnonzero(counts[start:stop])
+        arrays = (array[start:stop][present] for array in (counts, means, scatters))
+        moments.append(GroupMoments._from_valid(present, *arrays))
+    return moments
 
 
 def _kind(groups: NDArray[Any]) -> str:

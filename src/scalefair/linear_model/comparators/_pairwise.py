@@ -166,7 +166,7 @@ class CellPairs(NamedTuple):
 
 def cell_pairs(rows: LabeledRows, constraint: str) -> CellPairs:
     """Return the cells of the rows and the pairs that a constraint compares."""
-    (groups,), n_groups = rows.groups, len(rows.members)
+    (groups,), n_groups = rows.groups, len(rows.combinations.sets)
     k, other = np.array(list(permutations(range(n_groups), 2))).reshape(-1, 2).T
     if constraint == "group_auc":
         return CellPairs(rows.codes, np.arange(n_groups), k[:, None], other[:, None])
