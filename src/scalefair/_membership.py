@@ -19,7 +19,6 @@ from scalefair._groups import (
     combinations,
     compared_attributes,
     encode_values,
-    known_groups,
 )
 from scalefair._messages import listed
 
@@ -101,6 +100,8 @@ class Membership(NamedTuple):
 
     def check_weights(self) -> None:
         """Raise a ValueError for groups without weight."""
+        if self.rows is None and self.weights is None:
+            return  # every group has a row
         for _, groups, codes in self.compared:
             weights = np.ones(len(codes)) if self.weights is None else self.weights
             check_group_weights(weights, groups, codes)
@@ -135,19 +136,6 @@ class Membership(NamedTuple):
         compared = [a._replace(codes=a.codes[entries]) for a in self.compared]
         weights = None if self.weights is None else self.weights[entries]
         return Membership(compared, entry_rows, weights)
-
-    def recoded(self, fitted: Any) -> Membership:
-        """Return the membership with codes of the groups that `fit` saw."""
-        codes = known_groups(self.compared, fitted)
-        seen = fitted if isinstance(fitted, list) else [fitted]
-        return self._replace(
-            compared=[
-                Attribute(attribute.name, groups, new[attribute.codes])
-                for attribute, groups, new in zip(
-                    self.compared, seen, codes, strict=True
-                )
-            ]
-        )
 
     def matrix(self, n_rows: int) -> Array:
         """How much rows count for the groups of the only attribute, (n_rows, h)."""

@@ -31,9 +31,7 @@ from scalefair._groups import (
     known_groups,
     squeeze_single,
 )
-from scalefair._membership import (
-    Membership,
-)
+from scalefair._membership import Membership
 from scalefair._rounding import TINY
 from scalefair._user_warnings import warn_user
 from scalefair.cluster._neighbors import with_small_indices

@@ -212,7 +212,15 @@ def _encode(
         check_classification_targets(classes)
         model.classes_ = _check_two_classes(classes)
         labels = np.concatenate(label_parts.gather()).astype(np.int64)
-        return X, y, labels, Membership.of(*groups, X).gathered()
+        membership = Membership.of(*groups, X).gathered()
+        compared = membership.compared[0]
+        codes = compared.codes.astype(np.int64, copy=False)  # as of rows in memory
+        return (
+            X,
+            y,
+            labels,
+            membership._replace(compared=[compared._replace(codes=codes)]),
+        )
     validate_data(model, X, skip_check_array=True)
     y = column_or_1d(y, warn=True)
     assert_all_finite(y, input_name="y")
