@@ -107,6 +107,7 @@ def test_no_chain_of_allowed_cuts_and_no_single_one_is_better(seed):
 def test_the_numbers_of_the_note_on_parity(capsys):
     pytest.importorskip("matplotlib").use("agg")
     runpy.run_path(str(NOTES / "parity_isotonic.py"), run_name="__main__")
+    pytest.importorskip("matplotlib.pyplot").close("all")  # other tests count figures
     printed = capsys.readouterr().out
     note = (NOTES / "parity_isotonic.md").read_text(encoding="utf-8")
     for number in ("7,616", "0.520", "0.8200", "0.100", "0.7800"):
