@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.validation import _num_samples
 
 from scalefair._entries import check_sample_weight
 from scalefair._groups import (
@@ -52,19 +53,20 @@ class Membership(NamedTuple):
     ) -> Membership:
         """Check groups or probabilities, and weights of the rows.
 
-        `samples` is the number of rows, or the rows if they are in parts: codes and
-        weights are in parts, too, but entries of probabilities are in memory. Fewer
-        than two groups, and groups without weight, are refused where there is an
-        `alternative` for one group.
+        `samples` are the rows, or their number. Of rows in parts codes and weights are
+        in parts, too, but entries of probabilities are in memory. Fewer than two
+        groups, and groups without weight, are refused where there is an `alternative`
+        for one group.
         """
         check_one_of(sensitive_features, group_probabilities)
-        if isinstance(samples, Integral):
-            n_rows = int(samples)
-            compare: Any = partial(compared_attributes, n_samples=n_rows)
-            weights: Any = check_sample_weight(sample_weight, n_rows)
-        else:
+        if hasattr(samples, "compared_attributes"):
             n_rows, compare = samples.shape[0], samples.compared_attributes
             weights = samples.weights(sample_weight)
+        else:
+            is_number = isinstance(samples, Integral)
+            n_rows = samples if is_number else _num_samples(samples)
+            compare = partial(compared_attributes, n_samples=n_rows)
+            weights = check_sample_weight(sample_weight, n_rows)
         if group_probabilities is None:
             compared = compare(sensitive_features, attributes=attributes, warn=warn)
             membership = cls(compared, None, weights)
@@ -133,9 +135,21 @@ class Membership(NamedTuple):
             # Position of an entry among those of its row.
             entries = np.arange(len(entry_rows))
             entries += np.repeat(first - np.cumsum(n_entries) + n_entries, n_entries)
+        return self._of_entries(entries, entry_rows)
+
+    def part(self, start: int, stop: int) -> Membership:
+        """Return the membership of consecutive rows, in views."""
+        entries, entry_rows = slice(start, stop), None
+        if self.rows is not None:
+            entries = slice(*np.searchsorted(self.rows, [start, stop]).tolist())
+            entry_rows = self.rows[entries] - start
+        return self._of_entries(entries, entry_rows)
+
+    def _of_entries(self, entries: Any, rows: NDArray[np.int64] | None) -> Membership:
+        """Membership of some entries, which are of these rows."""
         compared = [a._replace(codes=a.codes[entries]) for a in self.compared]
         weights = None if self.weights is None else self.weights[entries]
-        return Membership(compared, entry_rows, weights)
+        return Membership(compared, rows, weights)
 
     def matrix(self, n_rows: int) -> Array:
         """How much rows count for the groups of the only attribute, (n_rows, h)."""

@@ -482,7 +482,7 @@ def changed(position, value, column=Y):
         ({"rows": (X, X[:, 1], CODES)}, "Unknown label type: continuous"),
         ({"rows": (X, Y + 1, CODES)}, "labels 1, 2, the estimator was fitted to 0, 1"),
         ({"weights": changed(0, -1.0)}, "sample_weight.*negative.*position 0"),
-        ({"weights": CODES}, r"0 for all rows of 1 group\(s\): 0. Leave them out"),
+        ({"weights": CODES}, r"0 for all samples of 1 group\(s\): 0. Leave them out"),
         ({"weights": Y}, "y of rows that have a weight must have two labels, got 1 c"),
         (
             {"estimator": FrozenEstimator(NotFinite().fit(X, Y))},
@@ -618,7 +618,7 @@ def test_null_gap_is_that_of_the_rows_compared(given):
         ([1, 1, 0, 0, 0, 0], {}, r"label, fewer rows .*=1: 'b' labelled 1 \(0\)\."),
         ([1, 1, 1, 0, 1, 0], {"given": "label"}, r"1: 'a' labelled 0 \(0\)\. .*out\.$"),
         ([1, 1, 0, 0, 1, 0], {"min_group_size": 2}, r"2: 'b' labelled 1 \(1\)"),
-        ([1, 1, 0, 0, 1, 0], {"weights": [1, 1, 1, 1, 0, 1]}, r": 'b' labelled 1\."),
+        ([1, 1, 0, 0, 1, 0], {"weights": [1, 1, 1, 1, 0, 1]}, r"=1: 'b' labelled 1 \(0\)"),
         ([1, 1, 0, 0, 1, 0], {"given": "negative"}, "'given' parameter"),
         ([1, 1, 0, 0, 1, 0], {"attributes": "each"}, "cuts that are fair to groups"),
     ],

@@ -332,8 +332,8 @@ def test_the_sample_does_not_depend_on_the_parts():
     host, samples = find_host(network()), []
     for rows in (X, *(Blocks(X, size) for size in (1, 37, M))):
         rows = training_rows(ExplainableSVDRegressor(host.estimator), rows, codes)
-        sample = ModelRows.build(host, rows, None).sample(30, np.random.RandomState(1))
-        samples.append((sample.X.X, sample.codes.gather()[0]))
+        sample = ModelRows.build(host, *rows, None).sample(30, np.random.RandomState(1))
+        samples.append((sample.X.X, sample.membership.codes))
     for sample in samples:
         for column, expected in zip(sample, samples[0], strict=True):
             np.testing.assert_array_equal(column, expected)
@@ -518,7 +518,7 @@ def test_names_of_columns_reach_the_classifier():
         ({"y": CODES}, "labels 0, 1, the estimator was fitted to 'no', 'yes'"),
         ({"groups": np.where(CODES, None, "f")}, "missing"),
         ({"weights": LABELS == "no"}, r"have a weight must have two labels.*: 'no'"),
-        ({"weights": CODES}, "0 for all rows of 1 group.*'f'"),
+        ({"weights": CODES}, "0 for all samples of 1 group.*'f'"),
         ({"weights": WEIGHTS[:9]}, "one weight per sample"),
         ({"rows": np.where(np.arange(M) == 75, np.inf, X.T).T}, "ion 1 of X.*infinity"),
     ],

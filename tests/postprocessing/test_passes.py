@@ -7,9 +7,10 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
+from scalefair._membership import Membership
 from scalefair.postprocessing import _passes
 from scalefair.postprocessing._hosts import MLPHost
-from scalefair.postprocessing._passes import GroupedRows, ModelRows
+from scalefair.postprocessing._passes import ModelRows
 from scalefair.streaming import GroupMoments
 
 RNG = np.random.default_rng(0)
@@ -30,7 +31,7 @@ def mlp(targets=Y[:, 0], **options):
 
 
 def rows_for(host, rows=X):
-    return ModelRows.build(host, GroupedRows(rows, CODES, GROUPS, N), 16)
+    return ModelRows.build(host, rows, Membership.of(GROUPS[CODES], None, N), 16)
 
 
 class CountingHost(MLPHost):
@@ -64,13 +65,13 @@ def test_moments_and_outputs_from_kept_inputs(max_bytes, targets, monkeypatch):
 
 
 def test_moments_of_every_layer_are_those_of_its_narrower_side(monkeypatch):
-    widths, original = set(), GroupMoments._by_attribute.__func__
+    widths, original = set(), _passes.moments_of_codes
 
-    def count_widths(cls, X, *arguments):
+    def count_widths(X, *arguments):
         widths.add(X.shape[1])
-        return original(cls, X, *arguments)
+        return original(X, *arguments)
 
-    monkeypatch.setattr(GroupMoments, "_by_attribute", classmethod(count_widths))
+    monkeypatch.setattr(_passes, "moments_of_codes", count_widths)
     host = CountingHost(mlp(hidden_layer_sizes=(50, 4)))
     layers = rows_for(host).unfairness_by_layer()
     assert widths == {5, 4, 1}  # not 50
@@ -91,9 +92,8 @@ def test_samples_have_rows_of_each_group():
 
     def drawn(n_rows, seed):
         sample = rows.sample(n_rows, np.random.RandomState(seed))
-        (chosen,), (sampled,) = sample.X.parts.gather(), sample.codes.gather()
-        indices = [np.flatnonzero((row == X).all(axis=1))[0] for row in chosen]
-        np.testing.assert_array_equal(sampled, CODES[indices])
+        indices = [np.flatnonzero((row == X).all(axis=1))[0] for row in sample.X.X]
+        np.testing.assert_array_equal(sample.membership.codes, CODES[indices])
         return indices  # in order, none twice
 
     indices = drawn(30, 0)

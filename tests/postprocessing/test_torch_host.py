@@ -10,8 +10,9 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from scalefair._membership import Membership
 from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._passes import GroupedRows, ModelRows
+from scalefair.postprocessing._passes import ModelRows
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -175,8 +176,8 @@ def test_a_layer_used_twice_or_never_is_refused():
     first, last, idle = host.inputs_by_layer(X)
     assert (first, idle) == (None, None)
     np.testing.assert_array_equal(last, host.inputs(X, 1))
-    training = GroupedRows(X, CODES, GROUPS, len(X))
-    unfairness = ModelRows.build(host, training, 16).unfairness_by_layer()
+    membership = Membership.of(GROUPS[CODES], None, X)
+    unfairness = ModelRows.build(host, X, membership, 16).unfairness_by_layer()
     assert [layer is None for layer in unfairness] == [True, False, True]
 
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise, starmap
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -340,6 +341,18 @@ class PartitionedRows:
         """
         return self.parts.like(np.split(values, self.starts[1:]))
 
+    def _memberships(self, membership: Membership) -> Parts:
+        """Return the membership of the rows of each part."""
+        compared = membership.compared
+        if not isinstance(compared[0].codes, Parts):
+            cuts = pairwise([*self.starts.tolist(), self.shape[0]])
+            return self.parts.like(starmap(membership.part, cuts))
+        first, *more = (attribute.codes for attribute in compared)
+        more += [] if membership.weights is None else [membership.weights]
+        named = [attribute._replace(codes=None) for attribute in compared]
+        memberships: Parts = first.map(_membership_of_part, named, aligned=more)
+        return memberships
+
     def _split_entries(self, membership: Membership) -> list[Parts]:
         """Codes, weights, and rows within the part, of the entries of each part."""
         entries, weights = np.asarray(membership.rows), membership.weights
@@ -582,6 +595,16 @@ def _check_length(
             f"Partition {number} of {name} has {n_values} {noun}s for {n_rows} "
             "rows of X."
         )
+
+
+def _membership_of_part(
+    codes: NDArray[Any], compared: list[Attribute], *more: NDArray[Any]
+) -> Membership:
+    """Membership by the codes of each attribute, and perhaps weights."""
+    columns = [codes, *more]
+    coded = [a._replace(codes=c) for a, c in zip(compared, columns, strict=False)]
+    weights = columns[len(compared)] if len(columns) > len(compared) else None
+    return Membership(coded, None, weights)
 
 
 def _small_codes(groups: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
