@@ -160,13 +160,15 @@ def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.
     ]
 
 
-def check_compared(compared: Sequence[Attribute], alternative: str) -> None:
+def check_compared(
+    compared: Sequence[Attribute], alternative: str, among: str = ""
+) -> None:
     """Raise a ValueError for fewer than two groups, with an alternative for one."""
     for name, groups, _ in compared:
         if len(groups) < 2:
             remedy = f"For one group use {alternative}."
             raise ValueError(
-                f"{_describe(name, compared)} has only one group "
+                f"{_describe(name, compared)} has only one group{among} "
                 f"({groups.tolist()[0]!r}): fairness compares groups. "
                 f"{'Leave it out.' if len(compared) > 1 else remedy}"
             )

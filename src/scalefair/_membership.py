@@ -15,11 +15,13 @@ from sklearn.utils.validation import _num_samples
 from scalefair._entries import check_sample_weight
 from scalefair._groups import (
     Attribute,
+    as_list,
     check_compared,
     check_group_weights,
     combinations,
     compared_attributes,
     encode_values,
+    known_groups,
 )
 from scalefair._messages import listed
 
@@ -137,6 +139,25 @@ class Membership(NamedTuple):
             entries += np.repeat(first - np.cumsum(n_entries) + n_entries, n_entries)
         return self._of_entries(entries, entry_rows)
 
+    def occurring(self) -> Membership:
+        """Return the membership in the groups that occur."""
+        compared = []
+        for name, groups, codes in self.compared:
+            present, codes = encode_values(codes, name=name)
+            compared.append(Attribute(name, groups[present], codes))
+        return self._replace(compared=compared)
+
+    def recoded(self, fitted: Any) -> Membership:
+        """Return the membership in the groups that `fit` saw; refuse others."""
+        positions = known_groups(self.compared, fitted)
+        compared = [
+            Attribute(name, seen, position[codes])
+            for (name, _, codes), seen, position in zip(
+                self.compared, as_list(fitted), positions, strict=True
+            )
+        ]
+        return self._replace(compared=compared)
+
     def part(self, start: int, stop: int) -> Membership:
         """Return the membership of consecutive rows, in views."""
         entries, entry_rows = slice(start, stop), None
@@ -157,6 +178,12 @@ class Membership(NamedTuple):
         rows = np.arange(n_rows) if self.rows is None else self.rows
         matrix[rows, self.codes] = 1.0 if self.weights is None else self.weights
         return matrix
+
+    def columns(self, n_rows: int) -> NDArray[Any]:
+        """Codes of the rows (n_rows, n_attributes); `matrix` if some are uncertain."""
+        codes = [attribute.codes for attribute in self.compared]
+        is_certain = self.weights is None and len(codes[0]) == n_rows
+        return np.column_stack(codes) if is_certain else self.matrix(n_rows)
 
     def cells(self) -> tuple[Any, Cells]:
         """Cell of each entry, in parts if codes are, and the groups of the cells.

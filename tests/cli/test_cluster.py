@@ -320,7 +320,7 @@ def test_files_that_are_not_there_and_too_many_clusters(workspace):
 def test_groups_that_do_not_fit(workspace):
     workspace.write("one.csv", [f"{i},same" for i in range(90)])
     result = workspace.run(groups=workspace.folder / "one.csv")
-    workspace.fails(result, "fewer than two groups", "same")
+    workspace.fails(result, "only one group", "same")
     workspace.write("few.csv", [f"{i},g{i % 2}" for i in range(83)])
     result = workspace.run(groups=workspace.folder / "few.csv")
     workspace.fails(result, "7 of the 90 nodes", "no group")

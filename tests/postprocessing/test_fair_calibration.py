@@ -618,7 +618,11 @@ def test_null_gap_is_that_of_the_rows_compared(given):
         ([1, 1, 0, 0, 0, 0], {}, r"label, fewer rows .*=1: 'b' labelled 1 \(0\)\."),
         ([1, 1, 1, 0, 1, 0], {"given": "label"}, r"1: 'a' labelled 0 \(0\)\. .*out\.$"),
         ([1, 1, 0, 0, 1, 0], {"min_group_size": 2}, r"2: 'b' labelled 1 \(1\)"),
-        ([1, 1, 0, 0, 1, 0], {"weights": [1, 1, 1, 1, 0, 1]}, r"=1: 'b' labelled 1 \(0\)"),
+        (
+            [1, 1, 0, 0, 1, 0],
+            {"weights": [1, 1, 1, 1, 0, 1]},
+            r"=1: 'b' labelled 1 \(0\)",
+        ),
         ([1, 1, 0, 0, 1, 0], {"given": "negative"}, "'given' parameter"),
         ([1, 1, 0, 0, 1, 0], {"attributes": "each"}, "cuts that are fair to groups"),
     ],

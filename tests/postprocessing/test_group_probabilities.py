@@ -112,7 +112,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="missing, the first in row 4, column 'a'"):
         model.fit(X, Y, group_probabilities=holes)
     lost = np.where(P[:, 2] > 0, 0.0, 1.0)
-    with pytest.raises(ValueError, match="sample_weight is 0 for all samples of 3 group"):
+    with pytest.raises(ValueError, match="weight is 0 for all samples of 3 group"):
         model.fit(X, Y, group_probabilities=P, sample_weight=lost)
     # At prediction a row has to have a group.
     model.fit(X, Y, group_probabilities=P)

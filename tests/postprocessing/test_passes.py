@@ -65,13 +65,13 @@ def test_moments_and_outputs_from_kept_inputs(max_bytes, targets, monkeypatch):
 
 
 def test_moments_of_every_layer_are_those_of_its_narrower_side(monkeypatch):
-    widths, original = set(), _passes.moments_of_codes
+    widths, original = set(), GroupMoments._by_attribute.__func__
 
-    def count_widths(X, *arguments):
+    def count_widths(cls, X, *arguments):
         widths.add(X.shape[1])
-        return original(X, *arguments)
+        return original(cls, X, *arguments)
 
-    monkeypatch.setattr(_passes, "moments_of_codes", count_widths)
+    monkeypatch.setattr(GroupMoments, "_by_attribute", classmethod(count_widths))
     host = CountingHost(mlp(hidden_layer_sizes=(50, 4)))
     layers = rows_for(host).unfairness_by_layer()
     assert widths == {5, 4, 1}  # not 50

@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import GroupRequests, fit_context
 from scalefair._docs import documented
-from scalefair._entries import check_features, check_sample_weight
+from scalefair._entries import check_features
 from scalefair._groups import as_list, fitted_groups, squeeze_single
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
@@ -327,8 +327,6 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
         rows, membership = training_rows(
             self, X, sensitive_features, group_probabilities, sample_weight
         )
-        if not is_partitioned(rows):
-            sample_weight = check_sample_weight(sample_weight, _num_samples(rows))
         if y is None and self.refit_last is not None:
             raise ValueError(
                 "The last layer is fitted to y, which requires y to be passed, but "

@@ -33,8 +33,6 @@ from scalefair.streaming import (
     Parts,
     is_partitioned,
 )
-from scalefair.streaming._blocks import check_rows
-from scalefair.streaming._moments import moments_of_codes
 
 # Size of the widest layer's outputs for one batch of rows, in float64.
 BATCH_BYTES = 2**25
@@ -187,9 +185,7 @@ class ModelRows:
         if targets is not None:
             columns.append(self.X.split(targets.reshape(len(targets), -1)))
         parts = self._map(_layer_moments, layer, self.cache, aligned=columns)
-        totals = parts.reduce(GroupMoments._merge_each)
-        names = [groups for _, groups, _ in self.membership.compared]
-        moments: Moments = squeeze_single(GroupMoments._of_names(totals, names))
+        moments: Moments = squeeze_single(parts.reduce(GroupMoments._merge_each))
         return moments
 
     def outputs(self) -> NDArray[Any]:
@@ -378,8 +374,8 @@ def _add_moments(
 ) -> list[GroupMoments]:
     """Add the moments of a batch, in which groups may be missing or new."""
     try:
-        batch = membership.part(rows.start, rows.stop)
-        moments = moments_of_codes(check_rows(A), batch)
+        batch = membership.part(rows.start, rows.stop).occurring()
+        moments = GroupMoments._by_attribute(A, batch)
         return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
         raise ValueError(

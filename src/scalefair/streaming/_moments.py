@@ -191,26 +191,18 @@ class GroupMoments:
         moments: list[GroupMoments]
         if isinstance(X, PartitionedRows):
             columns = [X._memberships(membership)]
-            parts = X.map(moments_of_codes, aligned=columns)
+            parts = X.map(_moments_of_part, aligned=columns)
             moments = parts.reduce(cls._merge_each)
         elif len(compared) == 1:  # all groups occur: they need no search
             _, groups, codes = compared[0]
             return [cls._of_codes(check_rows(X), groups, codes, weights, entries)]
         else:
-            moments = moments_of_codes(check_rows(X), membership)
-        return cls._of_names(moments, [attribute.groups for attribute in compared])
-
-    @classmethod
-    def _of_names(
-        cls, moments: list[GroupMoments], groups: list[NDArray[Any]]
-    ) -> list[GroupMoments]:
-        """Moments of groups by name, of those by code, for each attribute.
-
-        These are new objects: moments from other processes may be read-only.
-        """
+            moments = _moments_of_part(check_rows(X), membership)
+        # Groups by name, of which the moments have the codes. These are new objects:
+        # moments from other processes may be read-only.
         return [
-            cls._from_valid(names[m.groups], m.counts, m.means, m.scatters)
-            for m, names in zip(moments, groups, strict=True)
+            cls._from_valid(groups[m.groups], m.counts, m.means, m.scatters)
+            for m, (_, groups, _) in zip(moments, compared, strict=True)
         ]
 
     @checked_call
@@ -387,7 +379,7 @@ class GroupMoments:
         return cls(**arrays)
 
 
-def moments_of_codes(X: Any, membership: Membership) -> list[GroupMoments]:
+def _moments_of_part(X: Any, membership: Membership) -> list[GroupMoments]:
     """Moments of the codes that occur among rows, for each of several attributes.
 
     Rows are read once if there is memory for the moments of each combination of codes
