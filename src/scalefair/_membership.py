@@ -89,6 +89,16 @@ class Membership(NamedTuple):
         compared = [Attribute("group_probabilities", groups, codes)]
         return cls(compared, rows, None if (entries == 1).all() else entries)
 
+    @classmethod
+    def of_columns(
+        cls, codes: NDArray[Any], compared: list[Attribute], *more: NDArray[Any]
+    ) -> Membership:
+        """Membership by the codes of each attribute, and perhaps weights."""
+        columns = [codes, *more]
+        coded = [a._replace(codes=c) for a, c in zip(compared, columns, strict=False)]
+        weights = columns[len(compared)] if len(columns) > len(compared) else None
+        return cls(coded, None, weights)
+
     def weighted(self, weights: Array | None) -> Membership:
         """Return the membership of rows that count by these weights, too."""
         if weights is None:

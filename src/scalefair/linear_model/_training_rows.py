@@ -369,11 +369,9 @@ class PartitionedTraining:
         self.labels.check_groups(*limits)
         codes: Any
         if membership.rows is not None:
-            codes, *entries = rows._split_entries(membership)
+            codes = rows._memberships(membership)
         else:
-            codes, entries = columns[0], []
-            if len(columns) > 1:
-                codes = rows.split(self.labels.codes)
+            codes = columns[0] if len(columns) == 1 else rows.split(self.labels.codes)
         dtype = real_type(rows)
         weight_parts = [] if weights is None else [rows.split(weights).persist()]
         oracles = rows.map(
@@ -381,7 +379,7 @@ class PartitionedTraining:
             dtype,
             len(self.labels.combinations.sets),
             self.labels.oracle_options(options),
-            aligned=[labels, codes, *weight_parts, *entries],
+            aligned=[labels, codes, *weight_parts],
         ).persist()
         spreads = rows.map(_spread, dtype, aligned=weight_parts)
         units = FeatureUnits.of(spreads.reduce(_merge_spreads))
@@ -448,18 +446,14 @@ def _make_oracle(
     n_groups: int,
     options: dict[str, Any],
     labels: NDArray[Any],
-    codes: NDArray[Any],
+    codes: NDArray[Any] | Membership,
     weights: Array | None = None,
-    *entries: NDArray[Any],
 ) -> ScoreOracle:
-    """Return the oracle of one part, after a check of its features.
-
-    Of probabilities the codes are of entries, with their weights and rows.
-    """
+    """Return the oracle of one part, after a check of its features."""
     X = _checked(X, dtype)
-    if entries:
-        entry_weights, rows = entries
-        options = {**options, "entries": (rows, entry_weights)}
+    if isinstance(codes, Membership):  # of probabilities
+        options = {**options, "entries": (codes.rows, codes.weights)}
+        codes = codes.codes
     return ScoreOracle(X, _signs(labels), codes, n_groups, weights=weights, **options)
 
 

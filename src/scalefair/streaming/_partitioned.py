@@ -350,17 +350,8 @@ class PartitionedRows:
         first, *more = (attribute.codes for attribute in compared)
         more += [] if membership.weights is None else [membership.weights]
         named = [attribute._replace(codes=None) for attribute in compared]
-        memberships: Parts = first.map(_membership_of_part, named, aligned=more)
+        memberships: Parts = first.map(Membership.of_columns, named, aligned=more)
         return memberships
-
-    def _split_entries(self, membership: Membership) -> list[Parts]:
-        """Codes, weights, and rows within the part, of the entries of each part."""
-        entries, weights = np.asarray(membership.rows), membership.weights
-        weights = np.ones(len(entries)) if weights is None else weights
-        cuts = np.searchsorted(entries, self.starts[1:])
-        entries = entries - np.repeat(self.starts, np.diff([0, *cuts, len(entries)]))
-        columns = membership.codes, weights, entries
-        return [self.parts.like(np.split(column, cuts)) for column in columns]
 
     def encode(
         self,
@@ -595,16 +586,6 @@ def _check_length(
             f"Partition {number} of {name} has {n_values} {noun}s for {n_rows} "
             "rows of X."
         )
-
-
-def _membership_of_part(
-    codes: NDArray[Any], compared: list[Attribute], *more: NDArray[Any]
-) -> Membership:
-    """Membership by the codes of each attribute, and perhaps weights."""
-    columns = [codes, *more]
-    coded = [a._replace(codes=c) for a, c in zip(compared, columns, strict=False)]
-    weights = columns[len(compared)] if len(columns) > len(compared) else None
-    return Membership(coded, None, weights)
 
 
 def _small_codes(groups: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
