@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -141,7 +141,7 @@ class RowOracle(ABC):
         """Return the oracle of the model in which all groups share their weights."""
         shared = sparse.csr_array(np.ones((self.n_groups, 1)))
         other = copy(self)
-        layout = self.layout._replace(members=shared)
+        layout = replace(self.layout, members=shared)
         sizes, families = self.cell_sizes, self.compared.cells
         RowOracle.__init__(other, layout, sizes, families, self.weights)
         return other
