@@ -62,7 +62,7 @@ class Comparison:
 
     def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """Values of the sets of each family."""
-        return np.split(values, self.first[1:])
+        return [values] if self.n_families == 1 else np.split(values, self.first[1:])
 
     def of_cells(self, values: Sequence[Array]) -> Array:
         """Means over sets, (S, k), from those over cells, (n_cells, k) a family."""
