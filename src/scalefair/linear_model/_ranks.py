@@ -75,7 +75,7 @@ class RankedScores:
             signs = (bins.counts[1] - bins.counts[0]) / sizes  # their mean in a bin
             shift = most_accurate_shift(bins.high, signs, sizes)
             sizes /= sizes.sum()
-            is_large = (sizes > 1e-3) & (bins.low < bins.high)
+            is_large = (sizes > 2e-4) & (bins.low < bins.high)
             if is_large.any():
                 return np.asarray(is_large)
             # Then only the bins at the best cut.
