@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from scalefair.linear_model._oracle import (
     cells_by_label,
     row_totals,
 )
-from scalefair.linear_model._shares import divisors
 from scalefair.linear_model._training_rows import (
     LabeledRows,
     check_label_weights,
@@ -49,27 +47,14 @@ class PartitionedLabels(LabeledRows):
     Signs are those of the two labels, with weights; all codes are in parts.
     """
 
-    cell_weights: Any = None
-    # Their sums of squares, of weights in units of `unit`: none is out of range.
-    cell_squares: Any = None
-    unit: float = 1.0
-
-    @property
-    def cell_sizes(self) -> NDArray[Any]:
-        return np.asarray(self.cell_weights)
-
-    @property
-    def set_sizes(self) -> list[NDArray[np.int64]]:
-        members, starts = self.families.members, np.cumsum(self.families.n_sets)[:-1]
-        sizes = (members @ self.cell_weights / self.unit) ** 2
-        sizes = np.rint(sizes / divisors(members @ self.cell_squares))
-        return np.split(sizes.astype(np.int64), starts)
+    cell_sizes: Any = None
+    squares: Any = None
 
     @property
     def totals(self) -> tuple[float, float]:
         """Weight of all rows, and how many of equal weights have as much noise."""
-        total = float(self.cell_weights.sum())
-        return total, (total / self.unit) ** 2 / float(self.cell_squares.sum())
+        (squares, unit), total = self.squares, float(self.cell_sizes.sum())
+        return total, (total / unit) ** 2 / float(squares.sum())
 
 
 class PartitionedTraining:
@@ -160,20 +145,20 @@ class PartitionedTraining:
             _cell_sums, given is not None, coded.n_cells, unit, aligned=self._columns
         ).gather()
         self._counts, *sums = map(np.array, zip(*by_part, strict=True))
-        cell_weights, cell_squares, label_weights = (a.sum(axis=0) for a in sums)
+        sizes, squares, label_weights = (a.sum(axis=0) for a in sums)
         if weights is not None:
             check_label_weights(label_weights, signs, classes)
             sets = coded.combinations.sets
-            of_sets = cell_weights.reshape(len(sets), -1).sum(axis=1)
+            of_sets = sizes.reshape(len(sets), -1).sum(axis=1)
             for (_, groups, _), group in zip(membership.compared, sets.T, strict=True):
                 check_group_weights(of_sets, groups, group)
         labelled: PartitionedLabels = replace(
             coded,
             codes=codes,
+            membership=membership._replace(weights=weights),
             weights=label_weights,
-            cell_weights=cell_weights,
-            cell_squares=cell_squares,
-            unit=unit,
+            cell_sizes=sizes,
+            squares=(squares, unit),
         )
         return labelled
 
@@ -198,54 +183,44 @@ class PartitionedTraining:
             drawn.append(rng.permutation(chosen))
             ordered = np.sort(chosen)
             by_cell.append(np.split(ordered, np.searchsorted(ordered, of_parts)))
-        # Step 2: where they are; then read them once, in the order of the parts.
-        like = self._labels.like
-        numbers = [like(zip(*by_cell, strict=True)), like(starts[:-1])]
-        positions_by_part = self._labels.map(
-            _cell_positions,
-            labels.given is not None,
-            aligned=[*numbers, *self._columns],
-        ).gather()
-        for cell, rows in enumerate(drawn):
-            parts = zip(positions_by_part, self.rows.starts, strict=True)
-            positions = np.concatenate([part[cell] + start for part, start in parts])
-            drawn[cell] = positions[np.argsort(np.argsort(rows))]
-        positions = np.sort(np.concatenate(drawn))
-        whole = self._take_rows(positions)
+        # Step 2: read them once, in the order of the parts.
+        numbers = zip(zip(*by_cell, strict=True), starts, strict=False)
+        whole = self._take_rows(self.rows.parts.like(numbers))
+        cells = whole.cells
+        ordered_rows = [np.flatnonzero(cells == c) for c in range(labels.n_cells)]
         # Step 3: samples that contain each other; each has four times the rows of the
         # one before.
         for share in (1 / 16, 1 / 4, 1.0):
             first = [
-                rows[: max(int(share * rows.size), MIN_CELL_ROWS)] for rows in drawn
+                ordered[np.argsort(np.argsort(rows))][
+                    : max(int(share * rows.size), MIN_CELL_ROWS)
+                ]
+                for rows, ordered in zip(drawn, ordered_rows, strict=True)
             ]
-            sample = np.searchsorted(positions, np.sort(np.concatenate(first)))
+            sample = np.sort(np.concatenate(first))
             yield whole.take(sample, whole.X[sample])
 
-    def _take_rows(self, positions: NDArray[np.int64]) -> LabeledRows:
-        """Return the rows at sorted positions."""
-        starts, labels = self.rows.starts, self.labels
-        by_part = np.split(positions, np.searchsorted(positions, starts[1:]))
-        within = [p - start for p, start in zip(by_part, starts, strict=True)]
-        columns = [self.rows.parts.like(within), self._labels, *self._columns]
+    def _take_rows(self, numbers: Parts) -> LabeledRows:
+        """Return rows by their numbers in their cells, those of each part."""
+        labels, columns = self.labels, [numbers, self._labels, *self._columns]
         parts = self.rows.map(
-            _rows_of_part, real_type(self.rows), aligned=columns
+            _rows_of_part,
+            real_type(self.rows),
+            labels.given is not None,
+            aligned=columns,
         ).gather()
         blocks, *values = zip(*parts, strict=True)
-        stack = (
-            partial(sparse.vstack, format="csr")
-            if self.rows.is_sparse
-            else np.concatenate
-        )
-        codes_of_labels, codes, *weights = map(np.concatenate, values)
-        groups = labels.combinations.sets[codes].T
+        is_sparse = self.rows.is_sparse
+        X = sparse.vstack(blocks, format="csr") if is_sparse else np.concatenate(blocks)
+        label_codes, codes, *weights = map(np.concatenate, values)
+        groups, row_weights = labels.combinations.sets[codes].T, [*weights, None][0]
         compared = [
             attribute._replace(codes=group)
             for attribute, group in zip(labels.membership.compared, groups, strict=True)
         ]
-        row_weights = weights[0] if weights else None
         return LabeledRows(
-            stack(blocks),
-            _signs(codes_of_labels),
+            X,
+            _signs(label_codes),
             Membership(compared, None, row_weights),
             codes,
             labels.combinations,
@@ -322,30 +297,31 @@ def _cells(
     return cells_by_label(_signs(labels), codes) if by_label else codes
 
 
-def _cell_positions(
-    labels: NDArray[Any],
-    by_label: bool,
-    numbers: Sequence[NDArray[np.int64]],
-    starts: NDArray[np.int64],
-    codes: NDArray[Any],
-    weights: Array | None = None,
-) -> list[NDArray[np.int64]]:
-    """Return where rows with a weight are, from their numbers within each cell."""
-    cells = _cells(labels, by_label, codes)
-    if weights is not None:
-        cells = np.where(weights > 0, cells, -1)
-    return [
-        np.flatnonzero(cells == cell)[rows - start]
-        for cell, (rows, start) in enumerate(zip(numbers, starts, strict=True))
-    ]
-
-
 def _rows_of_part(
-    X: Any, dtype: np.dtype, positions: NDArray[np.int64], *columns: NDArray[Any]
+    X: Any,
+    dtype: np.dtype,
+    by_label: bool,
+    numbers: tuple[Sequence[NDArray[np.int64]], NDArray[np.int64]],
+    labels: NDArray[Any],
+    codes: NDArray[Any],
+    *weights: Array,
 ) -> list[Any]:
-    """Return rows of one part, maybe none, and their values in columns."""
-    X = _checked(X[positions], dtype, ensure_min_samples=0)
-    return [X, *(column[positions] for column in columns)]
+    """Return rows of one part, maybe none, with labels, codes and weights.
+
+    Of each cell by the numbers of its rows with a weight; its first number here is
+    known, too.
+    """
+    cells = _cells(labels, by_label, codes)
+    if weights:
+        cells = np.where(weights[0] > 0, cells, -1)
+    rows = np.concatenate(
+        [
+            np.flatnonzero(cells == cell)[chosen - start]
+            for cell, (chosen, start) in enumerate(zip(*numbers, strict=True))
+        ]
+    )
+    X = _checked(X[rows], dtype, ensure_min_samples=0)
+    return [X, labels[rows], codes[rows], *(w[rows] for w in weights)]
 
 
 def _checked(X: Any, dtype: np.dtype, **options: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,74 +28,54 @@ class RankedScores:
 
     def gap(self, interval: tuple[float, float], threshold: float | None) -> float:
         """Return the largest gap of A_k at any threshold, or at one."""
-        cuts = () if threshold is None else (threshold,)
-        bins, gaps = self._sorted(cuts=cuts), np.empty(0)
-
-        def wanted() -> NDArray[np.bool_]:
-            nonlocal gaps
+        bins = self._sorted(cuts=() if threshold is None else (threshold,))
+        while True:
             shares, first = self._shares(bins, interval), self._compared.first
             highest = np.maximum.reduceat(shares, first)
             lowest = np.minimum.reduceat(shares, first)
             gaps = (highest - lowest).max(axis=0)
+            if threshold is not None:
+                return float(gaps[np.searchsorted(bins.high, threshold, side="right")])
             # Within a bin no set goes beyond its shares at both ends.
             bounds = (highest[:, :-1] - lowest[:, 1:]).max(axis=0)
-            return np.asarray(bounds > gaps.max() + 1e-6)
-
-        if threshold is None:
-            bins.refine(wanted)
-            return float(gaps.max())
-        wanted()
-        return float(gaps[np.searchsorted(bins.high, threshold, side="right")])
+            if not bins.split(bounds > gaps.max() + 1e-6):
+                return float(gaps.max())
 
     def quantiles(self, shares: Array | list[float]) -> Array:
         """Return the least scores that shares of the rows do not exceed."""
-        bins, chosen = self._sorted(by_label=True), np.empty(0, np.int64)
-
-        def wanted() -> NDArray[np.bool_]:
-            nonlocal chosen
-            below = bins.counts.sum(axis=0).cumsum()
+        bins = self._sorted(by_label=True)
+        while True:
+            sizes = bins.counts.sum(axis=0)
+            below = sizes.cumsum()
             chosen = np.searchsorted(below[:-1], np.multiply(shares, below[-1]))
-            is_chosen = np.zeros(below.size, bool)
-            is_chosen[chosen] = True
-            return np.asarray(
-                is_chosen & (np.diff(below, prepend=0.0) > 1e-6 * below[-1])
-            )
-
-        bins.refine(wanted)
-        return np.asarray(bins.high[chosen])
+            is_chosen = np.isin(np.arange(sizes.size), chosen)
+            if not bins.split(is_chosen & (sizes > 1e-6 * below[-1])):
+                return np.asarray(bins.high[chosen])
 
     def most_accurate_shift(self) -> float:
-        """Return the shift of `most_accurate_shift`."""
-        bins, shift = self._sorted(by_label=True), 0.0
-
-        def wanted() -> NDArray[np.bool_]:
-            nonlocal shift
+        """Return the shift of `most_accurate_shift`, to 2e-4 of the ranks."""
+        bins = self._sorted(by_label=True)
+        while True:
             sizes = bins.counts.sum(axis=0)
             signs = (bins.counts[1] - bins.counts[0]) / sizes  # their mean in a bin
             shift = most_accurate_shift(bins.high, signs, sizes)
             sizes /= sizes.sum()
-            is_large = (sizes > 2e-4) & (bins.low < bins.high)
-            if is_large.any():
-                return np.asarray(is_large)
-            # Then only the bins at the best cut.
+            # At last only the bins at the best cut.
             distance = np.arange(sizes.size) - np.searchsorted(bins.high, -shift)
-            return np.asarray((abs(distance) <= 1) & (sizes > 1e-6))
-
-        bins.refine(wanted)
-        return shift
+            if not (
+                bins.split(sizes > 2e-4)
+                or bins.split((abs(distance) <= 1) & (sizes > 1e-6))
+            ):
+                return shift
 
     def largest_tie(self, interval: tuple[float, float]) -> float:
         """Return the largest share of a set within the interval with one score."""
-        bins, tie = self._sorted(), 0.0
-
-        def wanted() -> NDArray[np.bool_]:
-            nonlocal tie
+        bins = self._sorted()
+        while True:
             shares = -np.diff(self._shares(bins, interval)).min(axis=0)
             tie = float(shares[bins.low == bins.high].max(initial=0.0))
-            return np.asarray(shares > max(tie, 1e-3))
-
-        bins.refine(wanted)
-        return tie
+            if not bins.split(shares > max(tie, 1e-3)):
+                return tie
 
     def _shares(self, bins: _Bins, interval: tuple[float, float]) -> Array:
         """A_k of all sets above the lower end of each bin, and above the last."""
@@ -107,7 +86,7 @@ class RankedScores:
 
 
 class _Bins:
-    """Weight of each code's scores in bins, which are split where it is wanted.
+    """Weight of each code's scores in bins, which can be split.
 
     Parts are, for each code, the sorted scores and their weight up to each, None if
     each counts once.
@@ -123,26 +102,26 @@ class _Bins:
         is_full = low <= high
         return counts[:, is_full], low[is_full], high[is_full]
 
-    def refine(self, wanted: Callable[[], NDArray[np.bool_]]) -> None:
-        """Split bins into 512 until those that are wanted have one score each."""
-        while (chosen := wanted() & (self.low < self.high)).any():
-            # Step 1: cuts in equal steps; the lowest score comes off in any case.
-            n_steps = max(512 // int(chosen.sum()), 2)
-            steps = np.arange(n_steps) / n_steps
-            low, high = self.low[chosen, None], self.high[chosen, None]
-            inner = np.append(low * (1 - steps) + high * steps, high)
-            below = np.append(-np.inf, self.high[:-1])[chosen]
-            cuts = np.union1d(inner, below)
-            # Step 2: counts between them, of the chosen bins alone.
-            new = self._count(cuts)
-            is_inner = np.isin(cuts[np.searchsorted(cuts, new[2])], inner)
-            old = self.counts, self.low, self.high
-            bins = [
-                np.concatenate([a[..., ~chosen], b[..., is_inner]], axis=-1)
-                for a, b in zip(old, new, strict=True)
-            ]
-            order = np.argsort(bins[2])
-            self.counts, self.low, self.high = (a[..., order] for a in bins)
+    def split(self, wanted: NDArray[np.bool_]) -> bool:
+        """Split bins of several scores into some 512; return whether there are any."""
+        chosen = wanted & (self.low < self.high)
+        if not chosen.any():
+            return False
+        # Cuts in equal steps; the lowest score comes off in any case.
+        n_steps = max(512 // int(chosen.sum()), 2)
+        steps = np.arange(n_steps) / n_steps
+        low, high = self.low[chosen, None], self.high[chosen, None]
+        inner = np.append(low * (1 - steps) + high * steps, high)
+        cuts = np.union1d(inner, np.append(-np.inf, self.high[:-1])[chosen])
+        new, old = self._count(cuts), (self.counts, self.low, self.high)
+        is_inner = np.isin(cuts[np.searchsorted(cuts, new[2])], inner)
+        bins = [
+            np.concatenate([a[..., ~chosen], b[..., is_inner]], axis=-1)
+            for a, b in zip(old, new, strict=True)
+        ]
+        order = np.argsort(bins[2])
+        self.counts, self.low, self.high = (a[..., order] for a in bins)
+        return True
 
 
 def _sort(oracle: Any, rows: Array, by_label: bool) -> list[tuple[Array, Array | None]]:

@@ -16,7 +16,6 @@ from scalefair._groups import (
     check_group_count,
     check_group_sizes,
     check_values,
-    effective_sizes,
     encode_values,
     smallest,
 )
@@ -141,19 +140,19 @@ class LabeledRows:
 
         Of weighted rows the number of rows of equal weights with as much noise.
         """
-        weights = self.membership.weights
-        if weights is None:
-            sizes = self.cell_sizes
-            return [
-                np.bincount(family[family >= 0], sizes[family >= 0]).astype(np.int64)
-                for family in self.families.sets.T
-            ]
-        return [
-            np.rint(
-                effective_sizes(sets[sets >= 0], weights[sets >= 0], family.max() + 1)
-            ).astype(np.int64)
-            for family, sets in zip(self.families.sets.T, self.compared, strict=True)
-        ]
+        members = self.families.members
+        sizes = members @ self.cell_sizes
+        if self.membership.weights is not None:
+            squares, unit = self.squares
+            sizes = np.rint((sizes / unit) ** 2 / divisors(members @ squares))
+        return np.split(sizes.astype(np.int64), np.cumsum(self.families.n_sets)[:-1])
+
+    @property
+    def squares(self) -> tuple[NDArray[Any], float]:
+        """Sums of squared weights in each cell, in units of the largest weight."""
+        unit = self.membership.weights.max()  # no square is out of range
+        weights = (self.membership.weights / unit) ** 2
+        return np.bincount(self.cells, weights, self.n_cells), unit
 
     @property
     def probabilities(self) -> Array | None:
