@@ -137,8 +137,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     features as given. A column whose deviation is below 1e-10 of its largest entry
     counts as constant and gets no weight. From a part of many rows come sums of
     ``16 n_groups n_thresholds (n_features + 1)`` bytes, twice that with
-    ``given="positive"`` and four times with ``"label"``; the client keeps 10 bytes a
-    row with up to 128 groups, and some 90 while it sorts the scores.
+    ``given="positive"`` and four times with ``"label"``. Of Dask collections nothing
+    that travels grows with the rows, but for `group_probabilities`; gaps are exact to
+    1e-6 of the ranks, the tuned intercept to 2e-4. A reader's scores, 8 bytes a row,
+    are kept while they are ranked.
 
     References
     ----------

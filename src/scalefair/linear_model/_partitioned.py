@@ -92,7 +92,9 @@ class PartitionedTraining:
         totals: tuple[()] | tuple[float, float]
         codes: Any
         if membership.rows is None:
-            in_parts = self._label_parts(labels, classes, membership, given, weights)
+            signs = np.array([-1, 1])
+            coded = PartitionedLabels.of(None, signs, classes, membership, given)
+            in_parts = self._label_parts(coded, labels, weights)
             totals, codes, entries = in_parts.totals, in_parts.codes, []
             self.labels = in_parts
         else:  # Probabilities of all rows are here, and so is what goes with them.
@@ -125,37 +127,30 @@ class PartitionedTraining:
         )
 
     def _label_parts(
-        self,
-        labels: Parts,
-        classes: NDArray[Any],
-        membership: Membership,
-        given: str | None,
-        weights: Parts | None,
+        self, coded: Any, labels: Parts, weights: Parts | None
     ) -> PartitionedLabels:
         """Return labels and groups with sums over the rows; keeps the parts of both."""
-        signs, unit = np.array([-1, 1]), 1.0
-        coded: Any = PartitionedLabels.of(None, signs, classes, membership, given)
-        codes = coded.codes.keep()
+        codes, by_label, unit = coded.codes.keep(), coded.given is not None, 1.0
         self._columns: list[Parts] = [codes]
         if weights is not None:
             self._columns.append(weights)
             unit = float(weights.map(np.max).reduce(max))
         self._labels = labels
         by_part = labels.map(
-            _cell_sums, given is not None, coded.n_cells, unit, aligned=self._columns
+            _cell_sums, by_label, coded.n_cells, unit, aligned=self._columns
         ).gather()
         self._counts, *sums = map(np.array, zip(*by_part, strict=True))
         sizes, squares, label_weights = (a.sum(axis=0) for a in sums)
         if weights is not None:
-            check_label_weights(label_weights, signs, classes)
-            sets = coded.combinations.sets
+            check_label_weights(label_weights, coded.signs, coded.classes)
+            sets, compared = coded.combinations.sets, coded.membership.compared
             of_sets = sizes.reshape(len(sets), -1).sum(axis=1)
-            for (_, groups, _), group in zip(membership.compared, sets.T, strict=True):
+            for (_, groups, _), group in zip(compared, sets.T, strict=True):
                 check_group_weights(of_sets, groups, group)
         labelled: PartitionedLabels = replace(
             coded,
             codes=codes,
-            membership=membership._replace(weights=weights),
+            membership=coded.membership._replace(weights=weights),
             weights=label_weights,
             cell_sizes=sizes,
             squares=(squares, unit),
@@ -185,8 +180,8 @@ class PartitionedTraining:
             by_cell.append(np.split(ordered, np.searchsorted(ordered, of_parts)))
         # Step 2: read them once, in the order of the parts.
         numbers = zip(zip(*by_cell, strict=True), starts, strict=False)
-        whole = self._take_rows(self.rows.parts.like(numbers))
-        cells = whole.cells
+        sampled = self._take_rows(self.rows.parts.like(numbers))
+        cells = sampled.cells
         ordered_rows = [np.flatnonzero(cells == c) for c in range(labels.n_cells)]
         # Step 3: samples that contain each other; each has four times the rows of the
         # one before.
@@ -198,7 +193,7 @@ class PartitionedTraining:
                 for rows, ordered in zip(drawn, ordered_rows, strict=True)
             ]
             sample = np.sort(np.concatenate(first))
-            yield whole.take(sample, whole.X[sample])
+            yield sampled.take(sample, sampled.X[sample])
 
     def _take_rows(self, numbers: Parts) -> LabeledRows:
         """Return rows by their numbers in their cells, those of each part."""

@@ -80,8 +80,8 @@ class RankedScores:
     def _shares(self, bins: _Bins, interval: tuple[float, float]) -> Array:
         """A_k of all sets above the lower end of each bin, and above the last."""
         low, high = interval
-        above = (self._compared.cells.members @ bins.counts)[:, ::-1].cumsum(axis=1)
-        rates = np.pad(above / above[:, -1:], ((0, 0), (1, 0)))[:, ::-1]
+        sums = (self._compared.cells.members @ bins.counts)[:, ::-1].cumsum(axis=1)
+        rates = np.pad(sums / sums[:, -1:], ((0, 0), (1, 0)))[:, ::-1]
         return np.asarray((np.clip(rates, low, high) - low) / (high - low))
 
 
@@ -102,9 +102,9 @@ class _Bins:
         is_full = low <= high
         return counts[:, is_full], low[is_full], high[is_full]
 
-    def split(self, wanted: NDArray[np.bool_]) -> bool:
+    def split(self, chosen: NDArray[np.bool_]) -> bool:
         """Split bins of several scores into some 512; return whether there are any."""
-        chosen = wanted & (self.low < self.high)
+        chosen = chosen & (self.low < self.high)
         if not chosen.any():
             return False
         # Cuts in equal steps; the lowest score comes off in any case.
