@@ -59,7 +59,13 @@ class Parts(ABC):
         """Return the same parts, computed and kept where there is room for it."""
 
     def keep(self) -> Parts:
-        """Return the same parts, computed once: `persist`, or in this process."""
+        """Return the same parts, computed once and kept, in any case.
+
+        Returns
+        -------
+        Parts
+            Kept as by `persist`; parts that are read are in the memory of this process.
+        """
         return self.persist()
 
     @abstractmethod
