@@ -17,10 +17,11 @@ from scalefair.linear_model import (
     _continuation,
     partial_fairness_path,
 )
-from scalefair.linear_model import _training_rows as training_rows
+from scalefair.linear_model import _partitioned as training_rows
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import StrongParity, WeakParity
-from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
+from scalefair.linear_model._partitioned import PartitionedTraining
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import ridge_factors
 from scalefair.metrics import (
     null_parity_gap,
