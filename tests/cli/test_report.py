@@ -171,7 +171,8 @@ def test_whatever_is_inserted_is_text():
     evil.figures = [ReportFigure(line, (3, 2), EVIL, EVIL)]
     text = write(evil, "page.html").decode()
     assert "<script" not in text
-    # The title twice, summary, command, file, warning, fact and table in their places, figure;
+    # The title twice, summary, command, file, warning, fact and table in their places,
+    # figure;
     # the content's name as a caption, and the rest of it.
     n_pictures = len(Reader(text).all("img"))
     assert Reader(text).text().count(SAFE) == 2 + 1 + 2 + 1 + 2 + 3 + n_pictures + 3

@@ -53,6 +53,7 @@ def test_names_of_few_clusters_only_and_long_ones_slanted(ax):
         labels = 100 + np.arange(40 * n_clusters) % n_clusters
         draw(ax, labels, np.arange(labels.size) // n_clusters % 2)
         is_named = n_clusters == 16
+        assert len(ax.collections) == (not is_named)  # lines between the groups
         assert len(ax.get_xticklabels()) == (16 if is_named else 0)
         assert ax.get_xlabel() == (
             "cluster"

@@ -385,16 +385,21 @@ def _add_facts(report: _report.Report) -> None:
     time = "{fit:.1f} s, reading {read:.1f} s"
     facts.append(("time", time.format(**content["seconds"])))
     is_new = part == "test"
+    distance = content["parameters"].get("max_distance")
+    bound = no_bound = ""
+    if distance is None:
+        no_bound = "any bound, as only means and covariances of the layer are changed; "
+    else:
+        bound = f" to a KS distance of at most {distance:g} on the rows of the fit"
     worst = _report.worst_change(measures["groups"], "mse_before", "mse_after", ".3g")
     report.summary = (
         f"Asked: predictions that differ less between groups, by a change of the layer "
-        f"{content['layer_name']}. Reached, on rows that were {'not ' * is_new}fitted: "
+        f"{content['layer_name']}{bound}. Reached, on rows that were {'not ' * is_new}fitted: "
         f"a KS distance of {measures['ks_after']:.3f}, before "
         f"{measures['ks_before']:.3f}{chance}. Cost: a mean squared error of "
         f"{measures['mse_after']:.3g}, before {measures['mse_before']:.3g}; {worst}. "
-        f"Not promised: {'' if is_new else 'this distance on new rows (--test), '}a bound of the "
-        "distance, for only means and covariances within the network are changed, or "
-        "equal errors of the groups."
+        f"Not promised: {'' if is_new else 'this distance on new rows (--test), '}"
+        f"{no_bound}equal errors of the groups."
     )
     report.tables = _report.part_tables(content, _COLUMNS)
     layers = [layer for layer in content["unfairness_by_layer"] if layer]
