@@ -544,7 +544,7 @@ def test_pairs_of_groups(people, method, condition):
             ]
             assert record["gap"] == gaps[0]
             assert record["null_gap"] == null_parity_gap(sizes, interval=(0.1, 0.6))
-    # The first sentences: rows that were not fitted, beside what they are compared with.
+    # The first sentences: of new rows, beside what gives the numbers meaning.
     test, plain = report["test"], report["baseline"]["test"]
     errors = [
         (1 - x["accuracy"], 1 - y["accuracy"], x["group"])

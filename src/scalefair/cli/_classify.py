@@ -277,11 +277,13 @@ def _add_facts(
     gap_title = ("weak gap" if is_weak else "partial parity gap") + condition
     records, compared = list[Facts](), {}
     for name, part in reversed(parts.items()):
-        other = unfair.get(name, {})
+        unfair_part = unfair.get(name, {})
         records.append({"rows": name, **part})
-        records[-1] |= {f"unfair_{k}": other[k] for k in (gap, "accuracy") if other}
+        records[-1] |= {
+            f"unfair_{k}": unfair_part[k] for k in (gap, "accuracy") if unfair_part
+        }
         groups = [{**x, "error": 1 - x["accuracy"]} for x in part["groups"]]
-        for record, plain in zip(groups, other.get("groups", ()), strict=False):
+        for record, plain in zip(groups, unfair_part.get("groups", ()), strict=False):
             record["unfair_error"] = 1 - plain["accuracy"]
             record["unfair_selection_rate"] = plain["selection_rate"]
         compared[name] = {"groups": groups}

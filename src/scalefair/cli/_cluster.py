@@ -325,12 +325,8 @@ def measure_clusters(labels: NDArray[Any], rows: Rows, matrix: Any = None) -> Fa
     )
     facts = {"balance_mean": balances.mean(), "balance_min": balances.min()}
     # That of one cluster of all.
-    population = {
-        attribute: table.sum() / table.to_numpy().sum()
-        for attribute, table in tables.items()
-    }
-    shares = population.values()
-    facts["population_balance"] = min(x.min() / x.max() for x in shares)
+    totals = [table.sum() for table in tables.values()]
+    facts["population_balance"] = min(x.min() / x.max() for x in totals)
     if matrix is not None:
         # Regularised, a cluster may have no edges, and no cut.
         kept = labels != -1 if weights is None else (labels != -1) & (weights > 0)
@@ -386,10 +382,10 @@ def add_clusters(
             entry | dict(zip(names, entry["groups"].values(), strict=True))
             for entry in run["clusters"]
         ]
-        whole = {key: sum(x[key] for x in records) for key in ("size", *names)}
-        whole |= {"label": "all", "balance": run["population_balance"]}
+        total = {key: sum(x[key] for x in records) for key in ("size", *names)}
+        total |= {"label": "all", "balance": run["population_balance"]}
         report.tables += [
-            _report.ReportTable(f"Clusters, {name}", [whole, *records], columns),
+            _report.ReportTable(f"Clusters, {name}", [total, *records], columns),
             _report.history_table(run.get("history"), f", {name}"),
         ]
 
@@ -438,6 +434,8 @@ def _summarize(runs: Runs, labels: NDArray[Any]) -> str:
     text += ". " * is_fit + "Reached: a balance, smallest over largest share, of "
     text += f"{main['balance_mean']:.3f} on average and {main['balance_min']:.3f} in "
     text += f"the worst cluster; {main['population_balance']:.3f} in the population"
+    if assignment and assignment["max_violation"] >= 1:
+        text += f"; a share is off by {assignment['max_violation']:.1f} members more"
     for name, run in baselines:
         text += f"; {run['balance_mean']:.3f} and {run['balance_min']:.3f} {name}"
     # 2. The cost, as far as it was computed.
@@ -447,8 +445,8 @@ def _summarize(runs: Runs, labels: NDArray[Any]) -> str:
         costs.append(f"{share:.1%} were moved from the nearest centre")
     for name, run in baselines:
         if {"normalized_cut"} <= main.keys() & run.keys():
-            cut, other = main["normalized_cut"], run["normalized_cut"]
-            costs.append(f"a normalized cut of {cut:.3f}, {other:.3f} {name}")
+            cut, unfair_cut = main["normalized_cut"], run["normalized_cut"]
+            costs.append(f"a normalized cut of {cut:.3f}, {unfair_cut:.3f} {name}")
     if is_fit and not baselines:
         costs.append("the cut without fairness was not computed (--baseline)")
     text += f". Cost: {'; '.join(costs)}" if costs else ""

@@ -394,8 +394,8 @@ def _add_facts(report: _report.Report) -> None:
     worst = _report.worst_change(measures["groups"], "mse_before", "mse_after", ".3g")
     report.summary = (
         f"Asked: predictions that differ less between groups, by a change of the layer "
-        f"{content['layer_name']}{bound}. Reached, on rows that were {'not ' * is_new}fitted: "
-        f"a KS distance of {measures['ks_after']:.3f}, before "
+        f"{content['layer_name']}{bound}. Reached, on rows that were "
+        f"{'not ' * is_new}fitted: a KS distance of {measures['ks_after']:.3f}, before "
         f"{measures['ks_before']:.3f}{chance}. Cost: a mean squared error of "
         f"{measures['mse_after']:.3g}, before {measures['mse_before']:.3g}; {worst}. "
         f"Not promised: {'' if is_new else 'this distance on new rows (--test), '}"
