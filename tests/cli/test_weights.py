@@ -24,7 +24,7 @@ def save(command, frame, name):
 
 
 def numbers(value):
-    """All numbers of a part of a report but counts of rows (null gaps follow from them), times and memory."""
+    """All numbers of a part of a report but counts of rows, noise, times and memory."""
     if isinstance(value, dict):
         omitted = {"n_rows", "null_gap", "seconds", "peak_memory_bytes"}
         value = [value[key] for key in value if key not in omitted]
