@@ -324,20 +324,20 @@ def _summarize(
     first, (low, high) = records[0], model.interval
     is_weak, is_new = gap.startswith("weak"), first["rows"] == "test"
     # 1. What was asked, and reached.
-    where = "any threshold"
+    thresholds = "any threshold"
     if is_weak:
-        where = f"the threshold {model.threshold:g}"
+        thresholds = f"the threshold {model.threshold:g}"
     is_part = (low, high) != (0, 1)
     ranks = f", among the ranks {low:g} to {high:g} from the top" if is_part else ""
-    text = f"Asked: above {where} the shares of any two groups{condition} differ by at "
+    text = f"Asked: above {thresholds} the shares of any two groups{condition} differ by at "
     text += f"most {model.kappa:g}{ranks}. Reached: {first[gap]:.3f} on "
     if is_new:
         text += f"rows that were not fitted, {records[1][gap]:.3f} on those that were"
     else:
         text += "the rows of the fit"
     if hasattr(model, "kappas_"):
-        seen = f"{model.partial_parity_gap_:.3f}"
-        text += f", {seen} where the rows were scored by models that had not seen them"
+        cross_fitted = f"{model.partial_parity_gap_:.3f}"
+        text += f", {cross_fitted} where the rows were scored by models that had not seen them"
     if "null_gap" in first:
         text += f"; noise alone makes about {first['null_gap']:.3f}"
     # 2. The cost, for all rows and for the group that pays most.
