@@ -35,7 +35,7 @@ _EPILOG = """\b
 Of the two labels the one that sorts last is the positive one, with high scores;
 those of --method calibrated are its probability, less a half.
 Gap: the largest difference of the shares of two groups above a threshold,
-counted within the interval of ranks; at all thresholds (partial parity gap),
+counted within the interval of ranks; at all where (partial parity gap),
 or at --threshold (weak gap). 0 is fair, 1 is not. It is at most --kappa: with
 --method calibrated for the rows in TRAIN as they are scored by models that had
 not seen them, with linear for TRAIN, or a warning says how large it is.
@@ -324,20 +324,22 @@ def _summarize(
     first, (low, high) = records[0], model.interval
     is_weak, is_new = gap.startswith("weak"), first["rows"] == "test"
     # 1. What was asked, and reached.
-    thresholds = "any threshold"
+    where = "any threshold"
     if is_weak:
-        thresholds = f"the threshold {model.threshold:g}"
+        where = f"the threshold {model.threshold:g}"
     is_part = (low, high) != (0, 1)
     ranks = f", among the ranks {low:g} to {high:g} from the top" if is_part else ""
-    text = f"Asked: above {thresholds} the shares of any two groups{condition} differ by at "
+    text = f"Asked: above {where} the shares of any two groups{condition} differ by at "
     text += f"most {model.kappa:g}{ranks}. Reached: {first[gap]:.3f} on "
     if is_new:
         text += f"rows that were not fitted, {records[1][gap]:.3f} on those that were"
     else:
         text += "the rows of the fit"
     if hasattr(model, "kappas_"):
-        cross_fitted = f"{model.partial_parity_gap_:.3f}"
-        text += f", {cross_fitted} where the rows were scored by models that had not seen them"
+        unseen = f"{model.partial_parity_gap_:.3f}"
+        text += (
+            f", {unseen} where the rows were scored by models that had not seen them"
+        )
     if "null_gap" in first:
         text += f"; noise alone makes about {first['null_gap']:.3f}"
     # 2. The cost, for all rows and for the group that pays most.
@@ -459,12 +461,12 @@ def _measure(
 
 
 def _kinds(
-    is_positive: NDArray[np.bool_], given: str | None
+    is_positive: NDArray[np.bool_], condition: str | None
 ) -> list[NDArray[np.bool_]]:
     """Select the rows of each comparison of the groups."""
-    if given == "label":
+    if condition == "label":
         return [~is_positive, is_positive]
-    return [is_positive if given else np.full(is_positive.size, True)]
+    return [is_positive if condition else np.full(is_positive.size, True)]
 
 
 def _gap(
