@@ -35,7 +35,7 @@ _EPILOG = """\b
 Of the two labels the one that sorts last is the positive one, with high scores;
 those of --method calibrated are its probability, less a half.
 Gap: the largest difference of the shares of two groups above a threshold,
-counted within the interval of ranks; at all where (partial parity gap),
+counted within the interval of ranks; at all thresholds (partial parity gap),
 or at --threshold (weak gap). 0 is fair, 1 is not. It is at most --kappa: with
 --method calibrated for the rows in TRAIN as they are scored by models that had
 not seen them, with linear for TRAIN, or a warning says how large it is.
