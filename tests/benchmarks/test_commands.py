@@ -1,15 +1,11 @@
 """What all commands of the tables do: options, missing data, files, and cells."""
 
-import importlib.util
 import json
 import re
 import shutil
-import sys
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -74,44 +70,6 @@ def test_equal_opportunity(load_tables, cells, capsys):
         assert float(gap) <= 1.05 * float(kappa)
 
 
-def test_peers_of_fair_calibration(load_tables, cells, capsys, monkeypatch):
-    """A peer that changes nothing is as accurate as the classifier inside."""
-    shapes = []
-
-    class PostProcessor:
-        def __init__(self, n_classes, n_groups, *, pred_ay_fn, **settings):
-            self.probabilities = pred_ay_fn
-
-        def fit(self, rows, **settings):
-            shapes.append(rows.shape)
-            return self
-
-        def predict_score(self, rows):  # risks
-            joint = self.probabilities(rows)
-            np.testing.assert_allclose(joint.sum(axis=(1, 2)), 1.0)
-            return 1.0 - joint.sum(axis=1)
-
-    peer = importlib.util.module_from_spec(ModuleSpec("postprocess", None))
-    peer.PostProcessor = PostProcessor
-    monkeypatch.setitem(sys.modules, "postprocess", peer)
-    tables = load_tables(script="equal_opportunity").script
-    methods = "boosting;calibrated boosting;Xian and Zhao;Xian and Zhao, blind, LR"
-    how = ["--quick", "--data", "law", "--splits", "2", "--methods", methods]
-    assert tables.main([*how, "--given", "all,label"]) == 0
-    assert shapes == [(525, 2, 2)] * 8  # half of the rows of training
-    text = capsys.readouterr().out
-    assert "law, demographic parity" in text
-    inside, *_ = cells(text, "boosting")
-    rows = [row for row in cells(text, "Xian and Zhao") if len(row) == len(inside)]
-    accuracies = [row[2] for row in rows if "blind" not in row[0]]
-    assert accuracies == [inside[2]] * 2  # for either criterion
-    differences = [row for row in cells(text, "Xian and Zhao") if len(row) == 5]
-    assert len(differences) == 2
-    for _, _, accuracy, gap, _ in differences:
-        assert "±" in accuracy
-        assert float(gap.split()[0]) > 0
-
-
 def test_numbers_and_rows(load_tables):
     layout = load_tables(layout="_layout").layout
     assert layout.number(None) == "–"
@@ -128,18 +86,6 @@ def test_numbers_and_rows(load_tables):
         table.add(1)
     text = layout.numbered([table])[0].markdown()
     assert "## Table 1: title\n\n| a | b |\n| --- | --- |\n| 1 | x |" in text
-
-
-def test_slow_candidates_run_once_and_short_ones_twice(load_tables, monkeypatch):
-    timing = load_tables(timing="_timing").timing
-    clock = iter(np.cumsum([0, 21, 0, 1, 0, 0.1, 0, 1, 0, 0.1]))
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
-    calls = []
-    names = ("slow", "fast", "short")
-    runs = {name: lambda name=name: calls.append(name) for name in names}
-    seconds, _ = timing.alternate(1, runs)
-    assert calls == [*names, "fast", "short", "short"]
-    assert seconds == pytest.approx({"slow": 21, "fast": 1, "short": 0.1})
 
 
 def test_documented_ratios_exist_and_run(load, capsys):

@@ -160,23 +160,6 @@ def test_figures(made, script, folder, tmp_path):
     }
 
 
-def test_a_run_without_peers_or_fits_has_no_figures(script, folder, tmp_path):
-    write_run(folder, "other", started=DAY + 1, benchmarks=BENCHMARKS[-1:])
-    output = tmp_path / "docs"
-    script.main(["--results", str(folder), "--output", str(output)])
-    assert [path.name for path in output.iterdir()] == ["index.md"]
-    assert "![" not in (output / "index.md").read_text()
-
-
-def test_the_page_says_how_many_runs_a_time_is_the_median_of(script, folder):
-    path = script.newest_results(folder)
-    assert "single run" in script.page(script.read_run(path), {}, {})
-    path = write_run(folder, "repeated", repeat=5)
-    page = script.page(script.read_run(path), {}, {})
-    assert "single run" not in page
-    assert "median of 5 runs or more" in page
-
-
 def test_newest_results_unless_a_commit_is_named(script, folder):
     newer = write_run(folder, "virtualenv", commit="f" * 40, started=DAY + 1)
     assert script.newest_results(folder) == newer
@@ -186,19 +169,6 @@ def test_newest_results_unless_a_commit_is_named(script, folder):
         script.newest_results(folder, machine="nowhere")
     with pytest.raises(SystemExit, match=r"no results in .*: run `asv run` first"):
         script.newest_results(folder / "empty")
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (123.4, "seconds", "123 s"),
-        (1.2e-5, "seconds", "12 µs"),
-        (0.123456, "unit", "0.123"),
-        (31, "oracle calls", "31 oracle calls"),
-    ],
-)
-def test_quantities(script, value, unit, text):
-    assert script.quantity(value, unit) == text
 
 
 def test_peers_are_in_the_suites(script):

@@ -130,29 +130,6 @@ def test_gaps_on_the_rows_of_fit(given, interval, target, kappa, decimals, n_gro
         assert (np.diff(ordered) >= 0).all()
 
 
-@by_target
-def test_ties_of_blocks_are_broken_by_little(target):
-    features, labels, codes = table(3000)
-    rows = features[:, :1], labels, codes
-    frozen = FrozenEstimator(First().fit(*rows[:2]))
-    model = fair(frozen, rows, kappa=0.05, target=target)
-    half = 0.5 if target == "labels" else 0.0
-    assert (len(model.values_) < 60) == (target == "labels")
-    for k in (0, 1):
-        limits = model.thresholds_[:, k]
-        # Scores that are limits, too: they are of the block above.
-        scores = np.append(rows[0][codes == k, 0], limits[np.isfinite(limits)])
-        groups = np.full(scores.size, k)
-        values = half + model.decision_function(
-            scores[:, None], sensitive_features=groups
-        )
-        inside = np.searchsorted(-limits, -scores, side="right") - 1
-        np.testing.assert_allclose(values, model.values_[inside], atol=1e-6, rtol=0)
-        # Of 4 steps in each block of labels; blocks of scores are small.
-        assert len(np.unique(values)) > 2 * len(np.unique(inside)) * (half > 0)
-        assert (np.diff(inside[np.argsort(values)]) <= 0).all()  # blocks stay apart
-
-
 @by_interval
 def test_weights_are_repeated_rows(interval):
     weights = np.random.default_rng(1).integers(0, 4, len(Y))

@@ -189,13 +189,3 @@ def test_a_rare_group_leaves_the_others_their_bound():
     with_rare = directly(W, three, noise_floor=True)
     assert gap(with_rare.weight)[0] <= 1.05 * gap(directly(W, two).weight)[0]
     assert with_rare.change < directly(W, three).change
-
-
-def test_the_published_method_knows_no_noise():
-    _, _, moments, W = layer()
-    for first_moment in ("exact", "svd"):
-        with_floor, without = (
-            published(W, moments, noise_floor=floor, first_moment=first_moment)
-            for floor in (True, False)
-        )
-        np.testing.assert_array_equal(with_floor.weight, without.weight)

@@ -207,17 +207,6 @@ def test_coefficients_that_are_not_finite(attribute, name):
         find_host(model)
 
 
-@pytest.mark.parametrize("model", [mlp(), Ridge().fit(X, y)], ids=["mlp", "ridge"])
-def test_rows_that_do_not_fit(model):
-    host = find_host(model)
-    with pytest.raises(ValueError, match=r"two dimensions.*\(5,\)"):
-        host.check_rows(X[0])
-    with pytest.raises(ValueError, match=r"4 features.*fitted on 5"):
-        host.check_rows(X[:, 1:])
-    with pytest.raises(ValueError, match="NaN"):
-        host.inputs(np.full((2, 5), np.nan), 0)
-
-
 def test_pytorch_is_not_needed(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
     host = find_host(Ridge().fit(X, y))

@@ -24,22 +24,6 @@ def _layer(X, codes):
     return LayerMoments(GroupMoments.from_data(X, codes))
 
 
-@pytest.mark.parametrize("n_groups", [2, 4])
-def test_eigenpairs_of_the_covariance_difference(n_groups):
-    layer = _layer(*_rows(n_groups))
-    M = layer.covariance_differences
-    values, vectors = layer.covariance_eigenpairs()
-    assert (np.diff(np.abs(values)) <= 0).all()
-    np.testing.assert_allclose(vectors.T @ vectors, np.eye(6), atol=1e-13)
-    rebuilt = (vectors * values) @ vectors.T
-    if n_groups == 2:
-        np.testing.assert_allclose(rebuilt, M[0], atol=1e-12)
-        assert values.min() < 0 < values.max()
-    else:
-        assert values.min() >= 0
-        np.testing.assert_allclose(rebuilt @ rebuilt, (M @ M).sum(axis=0), atol=1e-10)
-
-
 @pytest.mark.parametrize("noise", [0.0, 1e-3])
 @pytest.mark.parametrize("scale", [1.0, 1e-5, 1e6])
 def test_whitening_of_dependent_inputs_in_any_units(scale, noise):
@@ -157,15 +141,3 @@ def test_noise_of_one_output():
     variance = (2.0 + 8.0) / 6 * 5 / (5 - 3)
     assert noise[0, 0] ** 2 == pytest.approx(4 * variance * (1 / 1.5 + 1 / 2.5))
     assert np.isinf(noise[:, 1:]).all()
-
-
-def test_values_of_pairs_as_matrices():
-    three, two = (
-        GroupMoments.from_data(np.eye(6), list(groups))
-        for groups in ("aabbcc", "xyxyyy")
-    )
-    layer = LayerMoments([two, three, two])
-    first, second, third = layer.matrices(np.array([9.0, 1.0, 2.0, 3.0]))
-    np.testing.assert_array_equal(first, [[0, 9], [9, 0]])
-    np.testing.assert_array_equal(second, [[0, 1, 2], [1, 0, 3], [2, 3, 0]])
-    np.testing.assert_array_equal(third, first)

@@ -44,26 +44,6 @@ class CountingHost(MLPHost):
         return super().forward_from(A, layer, later)
 
 
-@pytest.mark.parametrize("targets", [None, Y[:, 0], Y], ids=["none", "one", "two"])
-@pytest.mark.parametrize("max_bytes", [0, 10**6])
-def test_moments_and_outputs_from_kept_inputs(max_bytes, targets, monkeypatch):
-    monkeypatch.setattr(_passes, "MAX_CACHED_BYTES", max_bytes)
-    host = CountingHost(mlp(Y))
-    rows = rows_for(host).with_cache(1)
-    assert (rows.cache is None) == (max_bytes == 0)
-    host.n_rows = 0
-    moments = rows.moments(2, targets)
-    assert host.n_rows == (2 if max_bytes == 0 else 1) * N
-    A = host.inputs(X, 2)
-    expected = A if targets is None else np.column_stack([A, targets])
-    expected = GroupMoments.from_data(expected, GROUPS[CODES])
-    for name in ("groups", "counts"):
-        np.testing.assert_array_equal(getattr(moments, name), getattr(expected, name))
-    np.testing.assert_allclose(moments.means, expected.means, rtol=1e-10)
-    np.testing.assert_allclose(moments.scatters, expected.scatters, atol=1e-9)
-    np.testing.assert_allclose(rows.outputs(), host.outputs(X), rtol=1e-10)
-
-
 def test_moments_of_every_layer_are_those_of_its_narrower_side(monkeypatch):
     widths, original = set(), GroupMoments._by_attribute.__func__
 

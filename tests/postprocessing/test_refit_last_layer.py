@@ -141,17 +141,6 @@ def test_dependent_and_constant_inputs():
 
 
 @pytest.mark.parametrize("kind", ["least_squares", "gradient"])
-def test_units_of_the_targets(kind):
-    """Targets in other units give the same fit in these units."""
-    A, y, codes, moments, old = table()
-    scaled = GroupMoments.from_data(np.hstack([A, 1000 * y]), codes)
-    for reductions, rtol in (((1.0, 1.0), 1e-7), ((15.0, 150.0), 1e-2)):
-        expected = refit(moments, old, kind, reductions)
-        result = refit(scaled, 1000 * old, kind, reductions)
-        np.testing.assert_allclose(result.weight, 1000 * expected.weight, rtol=rtol)
-
-
-@pytest.mark.parametrize("kind", ["least_squares", "gradient"])
 def test_inputs_that_vary_by_rounding_only(kind):
     """What they tell of the targets is rounding, too: the old weight stays."""
     rng = np.random.default_rng(0)
@@ -196,19 +185,3 @@ def test_ridge_by_generalised_cross_validation(distance, k):
     if distance == 1.0:  # no ridge is below that of least squares
         plain = refit(moments, old, "least_squares").weight
         np.testing.assert_allclose(expected, plain, rtol=1e-6)
-
-
-def test_few_rows_keep_the_old_weight_nearly():
-    """Least squares of thirty inputs from forty rows are far off; the ridge is not."""
-    errors = {"ridge": [], "least_squares": [], "old": []}
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        A, old = rng.standard_normal((40, 30)), rng.standard_normal((1, 30))
-        best = old + 0.02 * rng.standard_normal((1, 30))
-        y = A @ best.T + rng.standard_normal((40, 1))
-        moments = GroupMoments.from_data(np.hstack([A, y]), np.arange(40) % 2)
-        for kind in ("ridge", "least_squares"):
-            errors[kind].append(((refit(moments, old, kind).weight - best) ** 2).sum())
-        errors["old"].append(((old - best) ** 2).sum())
-    assert np.mean(errors["ridge"]) < np.mean(errors["least_squares"]) / 5
-    assert np.median(errors["ridge"]) < 5 * np.mean(errors["old"])

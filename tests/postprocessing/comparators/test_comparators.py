@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 from scipy.stats import ks_2samp
-from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import cross_val_score
 
 from scalefair.postprocessing import (
     DiscretizedTransportRegressor,
@@ -201,16 +199,6 @@ def test_bad_predictions(comparator, predict, message):
     inner.predict = predict
     with pytest.raises(ValueError, match=message):
         _fair(comparator(inner, prefit=True), targets=None)
-
-
-def test_metadata_routing(comparator):
-    with config_context(enable_metadata_routing=True):
-        model = comparator(LinearRegression(), random_state=0)
-        model.set_fit_request(sensitive_features=True)
-        model.set_score_request(sensitive_features=True)
-        params = {"sensitive_features": GROUPS}
-        scores = cross_val_score(model, X, Y, cv=2, params=params)
-    assert scores.shape == (2,)
 
 
 # The maps.
