@@ -63,7 +63,6 @@ METRICS = {
         Z,
     ),
 }
-every_gap = pytest.mark.parametrize("name", GAPS)
 every_metric = pytest.mark.parametrize("name", METRICS)
 weighted = pytest.mark.parametrize("weights", [None, WEIGHTS + 0.5], ids=["1", "w"])
 

@@ -3,7 +3,7 @@
 import pickle
 import warnings
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -32,7 +32,6 @@ from scalefair.postprocessing._fair_layer import fair_layer
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.postprocessing._passes import ModelRows
-from scalefair.postprocessing._refit_last_layer import refit_last_layer
 from scalefair.streaming import GroupMoments
 
 
@@ -431,27 +430,6 @@ def test_torch_modules(refit_last, dtype):
     np.testing.assert_array_equal(again.predict(X), predicted)
 
 
-def test_modules_with_methods_of_an_estimator():
-    """They come trained, and predictions are what they return when called."""
-    torch = pytest.importorskip("torch")
-
-    class Net(torch.nn.Sequential):
-        def fit(self, rows, targets):
-            raise AssertionError("it is trained")
-
-        def predict(self, rows):
-            raise AssertionError("it may give something else")
-
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        parts = torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1)
-    plain, net = torch.nn.Sequential(*parts).double(), Net(*parts).double()
-    model, expected = fair(net), fair(plain)
-    np.testing.assert_array_equal(model.weight_, expected.weight_)
-    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
-    assert ExplainableSVDRegressor(net).__sklearn_tags__().target_tags.required
-
-
 def r2_by_group(predicted, targets=Y, codes=CODES):
     return [
         r2_score(targets[codes == g], predicted[codes == g]) for g in np.unique(codes)
@@ -517,27 +495,6 @@ def test_a_distance_that_no_reduction_reaches():
     with pytest.warns(ConvergenceWarning, match=r"predictions is 0\.\d+ with .*not 0:"):
         model = fair(network(), max_distance=0.0)
     np.testing.assert_array_equal(model.predict(X), fair(network()).predict(X))
-
-
-def test_the_refit_as_published_has_a_ridge_of_its_own():
-    """One per cent of the mean eigenvalue, whatever cross-validation says."""
-    rows, targets, codes = table(m=60)
-    net = mlp(rows, targets)
-    # With noise in the targets cross-validation stays nearer to the old weight.
-    targets = targets + 5.0 * np.random.default_rng(0).standard_normal(len(targets))
-    options = {"method": "explainable_svd"}
-    only_layer = fair(net, rows, targets, codes, refit_last=None, **options)
-    weight = fair(net, rows, targets, codes, **options).estimator_.coefs_[2].T
-    A = layer_inputs(only_layer.estimator_, 2, rows)
-    joint = GroupMoments.from_data(np.column_stack([A, targets]), codes)
-    by = partial(refit_last_layer, joint, net.coefs_[2].T, reductions=(1.0, 1.0))
-    fixed, validated = (
-        by(kind=kind, noise_floor=True).weight for kind in ("least_squares", "ridge")
-    )
-    np.testing.assert_allclose(weight, fixed, rtol=1e-6)
-    direct = fair(net, rows, targets, codes, mean_reduction=1.0, covariance_reduction=1)
-    np.testing.assert_array_equal(direct.weight_, net.coefs_[1].T)
-    assert np.abs(validated - fixed).max() > 1e-3
 
 
 # The groups differ in the spread of one feature, hardly in mean.

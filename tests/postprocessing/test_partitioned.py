@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import (
     LogisticRegression,
-    PoissonRegressor,
     Ridge,
 )
 from sklearn.neural_network import MLPRegressor
@@ -24,10 +23,7 @@ from scalefair.postprocessing import (
     FairCalibratedClassifier,
     WassersteinBarycenterRegressor,
     _explainable_svd_regressor,
-    fair_calibration_path,
 )
-from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._passes import ModelRows, training_rows
 from scalefair.streaming import RowReader
 
 M = 240
@@ -279,37 +275,6 @@ def test_torch_modules_are_shared_by_threads():
     assert module.training
 
 
-def test_modules_that_predict_nothing():
-    torch = pytest.importorskip("torch")
-
-    class Pair(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = torch.nn.Linear(4, 2, dtype=torch.float64)
-
-        def forward(self, rows):
-            return self.layer(rows), rows
-
-    module = Pair()
-    model = fair(module, Blocks(X), refit_last=None)
-    assert_same(model, fair(module, refit_last=None))
-    with pytest.raises(ValueError, match="must return one tensor"):
-        model.predict(Blocks(X))
-
-
-def test_the_sample_does_not_depend_on_the_parts():
-    _, _, codes = table(3)
-    host, samples = find_host(network()), []
-    for rows in (X, *(Blocks(X, size) for size in (1, 37, M))):
-        rows = training_rows(ExplainableSVDRegressor(host.estimator), rows, codes)
-        sample = ModelRows.build(host, *rows, None).sample(30, np.random.RandomState(1))
-        samples.append((sample.X.X, sample.membership.codes))
-    for sample in samples:
-        for column, expected in zip(sample, samples[0], strict=True):
-            np.testing.assert_array_equal(column, expected)
-    assert np.bincount(samples[0][1]).tolist() == [10, 10, 10]
-
-
 def test_how_often_a_file_is_read():
     for options, n_passes in [
         (
@@ -371,17 +336,6 @@ def test_targets_and_groups_that_do_not_fit(change, message):
     assert model.refit_gaps_after_ is None
 
 
-def test_link_functions_are_refused_before_the_passes():
-    reader = Blocks(X)
-    model = PoissonRegressor().fit(X, np.exp(X[:, 0]))
-    for layer in (0, "auto"):
-        with pytest.raises(ValueError, match="refit_last=None"):
-            fair(model, reader, np.exp(X[:, 0]), layer=layer)
-    assert reader.n_read == 2 * len(reader)
-    expected = fair(model, refit_last=None)
-    assert_same(fair(model, reader, refit_last=None), expected)
-
-
 def test_the_estimator_must_come_fitted():
     for rows in (array_of(X), Blocks(X)):
         with pytest.raises(ValueError, match="fitted already"):
@@ -440,21 +394,6 @@ def test_calibration_is_that_in_memory(kind):
     assert model.score(rows, y, sensitive_features=groups) == score
     with pytest.raises(ValueError, match="fit did not see: 'x'"):
         model.predict(rows, sensitive_features=np.full(M, "x"))
-
-
-def test_calibration_path():
-    kappas = [0.3, 0.05]
-    path = fair_calibration_path(
-        FrozenEstimator(CLASSIFIER),
-        array_of(X),
-        array_of(LABELS),
-        sensitive_features=array_of(GROUPS),
-        sample_weight=array_of(WEIGHTS),
-        kappas=kappas,
-    )
-    for kappa, model in zip(kappas, path, strict=True):
-        expected = calibrated(kappa=kappa)
-        np.testing.assert_array_equal(model.thresholds_, expected.thresholds_)
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,7 @@ def loss_of(W, A, y, old):
     return (residual**2).sum() + ridge_of(A) * ((W - old) ** 2).sum()
 
 
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("n_groups", [2, 4])
+@pytest.mark.parametrize(("n_groups", "k"), [(2, 1), (4, 3)])
 def test_least_squares_against_stacked_rows(n_groups, k):
     A, y, codes, moments, old = table(k=k, n_groups=n_groups)
     result = refit(moments, old)
@@ -76,9 +75,14 @@ def test_gradient_against_a_loop_of_steps(m):
     np.testing.assert_allclose(result.bias, bias, rtol=1e-8)
 
 
-@pytest.mark.parametrize("kind", ["least_squares", "gradient"])
-@pytest.mark.parametrize("reductions", [(4.0, 1.0), (15.0, 150.0), (np.inf, 9.0)])
-@pytest.mark.parametrize(("k", "n_groups"), [(1, 2), (2, 2), (1, 3)])
+@pytest.mark.parametrize(
+    ("k", "n_groups", "reductions", "kind"),
+    [
+        (1, 2, (4.0, 1.0), "gradient"),
+        (2, 2, (15.0, 150.0), "least_squares"),
+        (1, 3, (np.inf, 9.0), "least_squares"),
+    ],
+)
 def test_bounds_on_the_gaps(k, n_groups, reductions, kind):
     A, y, codes, moments, old = table(k=k, n_groups=n_groups)
     free = refit(moments, old, kind)
@@ -96,7 +100,7 @@ def test_bounds_on_the_gaps(k, n_groups, reductions, kind):
     assert loss_of(free.weight, A, y, old) <= loss_of(result.weight, A, y, old)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_weight_within_the_bounds_fits_better(seed):
     """Against a general constrained optimiser, from many starts."""
     A, y, _, moments, old = table(n=3, seed=seed)
@@ -166,8 +170,7 @@ def hat_errors(A, y, old, ridges):
     return np.array(errors)
 
 
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("distance", [0.0, 0.03, 1.0])
+@pytest.mark.parametrize(("distance", "k"), [(0.0, 1), (0.03, 3), (1.0, 1)])
 def test_ridge_by_generalised_cross_validation(distance, k):
     """The ridge of the least error on a grid, from the rows; the old weight is near."""
     A, _, _, _, old = table(m=80, k=k)

@@ -115,9 +115,7 @@ def _expected_failures(estimator):
         # Noise is not that of repeated rows.
         _ExplainableSVD(_network(), covariance_reduction=4.0, noise_floor=False),
         _ExplainableSVD(Ridge(), method="explainable_svd", covariance_reduction=2.0),
-        _ExplainableSVD(Ridge(), layer="auto", mean_reduction=np.inf),
         _Wasserstein(LinearRegression()),
-        _Wasserstein(LinearRegression(), jitter=0, group_predictor=DummyClassifier()),
         _Discretized(LinearRegression(), n_bins=5, group_predictor=DummyClassifier()),
         _Calibrated(LogisticRegression(), kappa=0.9, cv=3),
         _Calibrated(GaussianNB(), (0.1, 0.5), target="scores", kappa=1.0),

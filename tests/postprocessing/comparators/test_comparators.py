@@ -78,23 +78,6 @@ def test_estimators_are_used_as_they_are_or_cloned(comparator):
         _fair(comparator(fresh, prefit=True))
 
 
-def test_an_object_that_only_predicts(comparator):
-    class Predicts:
-        def predict(self, X):
-            return X[:, :1]  # a column is one number a row
-
-    class Fits(Predicts):
-        def fit(self, X, y):
-            self.mean_ = np.mean(y)
-            return self
-
-    for inner in (Predicts(), Fits().fit(X, Y)):
-        model = _fair(comparator(inner), targets=None)
-        assert model.predict(X, sensitive_features=GROUPS).shape == (200,)
-    with pytest.raises(NotFittedError, match="prefit=True, but this Fits"):
-        _fair(comparator(Fits(), prefit=True))
-
-
 def test_fit_on_targets(comparator):
     inner = LinearRegression().fit(X, Y)
     on_targets = comparator(inner, fit_on="targets", random_state=0)
@@ -333,7 +316,7 @@ def test_same_seed_same_outputs(fit, options):
         (_map, {"assignment": "mean"}, (4.0,)),
     ],
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 10**6), n_groups=st.integers(2, 4))
 def test_invariances(fit, options, slopes, seed, n_groups):
     scores, groups = _rows(25, n_groups, seed)
@@ -370,7 +353,7 @@ def _coupling_cost(source, target):
     return np.diff(levels) @ (bins[0] - bins[1]) ** 2
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     n_groups=st.integers(2, 4),
@@ -394,8 +377,7 @@ def test_tolerance_is_kept_at_the_cost_it_states(seed, n_groups, n_bins, toleran
         np.testing.assert_array_equal(moved, [model.barycenter_] * n_groups)
 
 
-@pytest.mark.parametrize("n_groups", [2, 3])
-@pytest.mark.parametrize("tolerance", [0.0, 0.03, 0.1])
+@pytest.mark.parametrize(("n_groups", "tolerance"), [(2, 0.0), (3, 0.03)])
 def test_program_against_another_method_and_formulation(n_groups, tolerance):
     # As the authors write it: couplings and barycentre, cumulated dense sums.
     k = 5
@@ -432,21 +414,6 @@ def test_known_answers():
     model = fit(np.array([0.5, 4.5]), np.array([0, 1]), tolerance=0.25)
     assert model.transport_cost_ < 4.0
     assert _largest_ks(model.moved_distributions_) == pytest.approx(0.25, abs=1e-7)
-
-
-def test_fine_bins_approach_the_barycenter_without_bins():
-    scores, groups = _rows(2000, 3, seed=4)
-    expected = _to_barycenter(scores, groups)
-    errors = []
-    for n_bins in (8, 64):
-        model = _map(scores, groups, n_bins=n_bins)
-        moved = model.predict(scores[:, None], sensitive_features=groups)
-        width = np.diff(model.bin_edges_)[0]
-        errors.append(np.abs(moved - expected).mean())
-        assert errors[-1] < 0.6 * width
-        cost = ((expected - scores) ** 2).mean()
-        assert model.transport_cost_ == pytest.approx(cost, abs=width**2)
-    assert errors[1] < errors[0] / 4
 
 
 def test_means_break_parity_and_lots_change_more():
