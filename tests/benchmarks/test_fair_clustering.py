@@ -126,24 +126,3 @@ def test_methods_agree_on_trace_and_cost(modules, kind):
     values = np.linalg.eigvalsh(scale[:, None] * W * scale)
     exact = values if kind == "kernel" else values[-4:]
     assert bound == pytest.approx(4 - exact.sum(), abs=1e-6)
-
-
-def test_block_model_has_the_stated_probabilities(modules):
-    problem = modules.problems.block_model(1200, 4, 2, (10, 0.9, 0.6, 0.2))
-    W, cluster, group = problem.affinity, problem.target, problem.groups
-    p = (np.log(1200) / 1200) ** 0.1
-    np.testing.assert_array_equal(W, W.T)
-    assert not W.diagonal().any()
-    same_cluster = cluster[:, None] == cluster
-    same_group = group[:, None] == group
-    off = ~np.eye(1200, dtype=bool)
-    for mask, probability in (
-        (same_cluster & same_group & off, 1.0),
-        (~same_cluster & same_group, 0.9 * p),
-        (same_cluster & ~same_group, 0.6 * p),
-        (~same_cluster & ~same_group, 0.2 * p),
-    ):
-        error = 5 * np.sqrt(probability * (1 - probability) / (mask.sum() / 2))
-        assert W[mask].mean() == pytest.approx(probability, abs=error + 1e-12)
-    counts = np.bincount(2 * cluster + group)
-    assert (counts == 150).all()

@@ -523,8 +523,11 @@ def test_null_gap_is_that_of_the_rows_compared(given):
     assert model.null_gap_ == pytest.approx(null_parity_gap(sizes), rel=1e-9)
     pair = null_parity_gap([counts[[0, 2]] for counts in sizes])
     assert model.null_gap(1500, ["a", "c"]) == pytest.approx(pair, rel=1e-9)
+    assert model.null_gap(10**9) < model.null_gap(1500) == model.null_gap_
     with pytest.raises(ValueError, match="fit did not see: 'x'"):
         model.null_gap(10, ["a", "x"])
+    with pytest.raises(ValueError, match="n_samples must be positive, got 0"):
+        model.null_gap(0)
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,21 @@ def test_estimators_are_used_as_they_are_or_cloned(comparator):
         _fair(comparator(fresh, prefit=True))
 
 
+def test_an_object_that_only_predicts(comparator):
+    class Fits:
+        def fit(self, X, y):
+            self.mean_ = np.mean(y)
+            return self
+
+        def predict(self, X):
+            return X[:, :1]  # a column is one number a row
+
+    model = _fair(comparator(Fits().fit(X, Y)), targets=None)
+    assert model.predict(X, sensitive_features=GROUPS).shape == (200,)
+    with pytest.raises(NotFittedError, match="prefit=True, but this Fits"):
+        _fair(comparator(Fits(), prefit=True))
+
+
 def test_fit_on_targets(comparator):
     inner = LinearRegression().fit(X, Y)
     on_targets = comparator(inner, fit_on="targets", random_state=0)
