@@ -46,20 +46,6 @@ def small_files(write_data):
     write_data("lastfm-asia/lastfm_clean_edges.csv", edges)
 
 
-def test_one_command_without_data(modules, tmp_path, monkeypatch):
-    """All tables appear, with the printed values or the reason for a missing row."""
-    monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
-    output = tmp_path / "tables.md"
-    assert modules.script.main(["--quick", "--output", str(output)]) == 0
-    text = output.read_text()
-    for number in ("Table 1", "Tables 2, 3, 4 and 8", "Table 5", "Table 6", "Table 9"):
-        assert text.count(f"## {number}: ") == 1
-    for name in ("LastFM", "Thyroid: thyroid/", "Census: census", "4area", "Facebook"):
-        assert f"Skipped: {name}" in text
-    assert "25.98 ± 0.004" in text  # table 5 has printed values at any size
-    assert "nan" not in text.split("## Table 1")[1]
-
-
 def test_tables_of_real_data(modules, small_files):
     session = modules.tables.Session(quick=True, n_runs=1)
     table = modules.tables.table_2(session)

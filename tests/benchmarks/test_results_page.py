@@ -136,30 +136,6 @@ def test_machine_is_described_and_not_named(made):
         assert "secret" not in path.read_text(encoding="utf-8")
 
 
-def test_figures(made, script, folder, tmp_path):
-    pictures = re.findall(r"!\[.+\]\((.+)\)", (made / "index.md").read_text())
-    assert pictures == ["ratios.svg", "fits.svg"]
-    for name in pictures:
-        assert "<svg" in (made / name).read_text(encoding="utf-8")
-    run = script.read_run(script.newest_results(folder))
-    times = script.ratios_at_largest(run)
-    # Of 200 rows, not of 100; plain PCA is the easier task, another product the same.
-    assert [mark[1:] for mark in times] == [(1.5, True), (0.25, False)]
-    peer = "scikit-learn's PCA, not fair"
-    assert times[0][0] == f"Fair PCA, FairPCA [200 x 5]: fit\nbeside {peer}"
-    ratios, fits = ((made / name).read_text(encoding="utf-8") for name in pictures)
-    for words in ("for the same in 1 of 1", "for an easier task in 0 of 1"):
-        assert words in ratios
-    for picture in (ratios, fits):  # letters can be read where a telephone draws it
-        assert float(re.search(r'viewBox="0 0 ([\d.]+)', picture)[1]) < 300
-    assert [squares for *_, squares in script.fits(run)] == [True, False] * 2
-    again = tmp_path / "again"
-    script.main(["--results", str(folder), "--output", str(again)])
-    assert {path.name: path.read_bytes() for path in again.iterdir()} == {
-        path.name: path.read_bytes() for path in made.iterdir()
-    }
-
-
 def test_newest_results_unless_a_commit_is_named(script, folder):
     newer = write_run(folder, "virtualenv", commit="f" * 40, started=DAY + 1)
     assert script.newest_results(folder) == newer

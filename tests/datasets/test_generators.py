@@ -132,7 +132,7 @@ REFUSED = {
         ({"spread": np.inf}, "spread"),
     ],
     make_random_affinity: [
-        *ROWS[:2],
+        ROWS[0],
         *SHARES,
         ({"n_groups": 0}, "n_groups"),
         ({"group_probabilities": (0.5, 0.3, 0.2)}, "one entry for each of the 2"),

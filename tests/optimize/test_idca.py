@@ -380,20 +380,6 @@ def test_direct(eps, decreasing):
     assert actual.n_calls == actual.n_iter + 1
 
 
-def test_direct_takes_the_steps_of_the_rule():
-    problem = outside()
-    direct_switching_subgradient(
-        problem, [5.0, 0.0], eps=1.2, decreasing=True, max_iter=2
-    )
-    # |f_0'| = 6, then 5.6: steps of 1.2 / 6 and 0.6 / 5.6
-    steps = [v[0] for v in problem.visited]
-    np.testing.assert_allclose(steps, [5, 4.8, 4.8 - 0.6 / 5.6])
-    problem = tent()
-    direct_switching_subgradient(problem, [0.0, 0.0], eps=0.1, max_iter=1)
-    # violation 1, slope (-1, -1): a step of 1/2
-    np.testing.assert_allclose(problem.visited[-1], [0.5, 0.5])
-
-
 def test_stops_where_no_step_leads_on():
     flat = Functions(1, (lambda v: (max(v[0] - 1, 0), v > 1), zero))
     actual = switching_subgradient(flat, [0.5])

@@ -346,6 +346,18 @@ def test_errors_in_the_data(change, message):
             fair(network()).predict(change["rows"])
 
 
+@pytest.mark.parametrize("layer", [-2, "auto"])
+def test_activations_that_overflow_name_the_layer_and_the_rows(layer):
+    net = mlp(activation="identity", max_iter=1)
+    net.coefs_[0] = np.zeros_like(net.coefs_[0])
+    net.coefs_[0][1, 0] = 1e308
+    rows = X.copy()
+    rows[:, 1] = FOURTH * 100.0
+    message = r"layer 'coefs_\[\d\]', over rows 0 to \d+ .*NaN or infinite.*row 4"
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=message):
+        fair(net, rows, layer=layer, refit_last=None, batch_size=16)
+
+
 def test_layers_whose_matrices_do_not_fit(monkeypatch):
     """They are refused before the pass, with the size; so is the last one's refit."""
     reader = {}

@@ -121,16 +121,3 @@ def test_map_and_its_losses(seed, n_groups, r, n_iter, step):
     np.testing.assert_allclose(back, centred @ P_star, atol=1e-10)
     # Losses are those of the rows (test_estimators), and those of the relaxation.
     np.testing.assert_allclose(model.relaxed_losses_, model.group_losses_, atol=1e-9)
-
-
-def test_axes_within_the_common_subspace_are_those_of_pca():
-    """P has the eigenvalue 1 twice: any basis would do, the coordinates' is chosen."""
-    rng = np.random.default_rng(0)
-    Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
-    C = [Q @ np.diag(d) @ Q.T for d in ([9, 7, 4, 0], [8, 6, 0, 1])]
-    X, groups = rows_of(*C)
-    model = SemidefiniteFairPCA(3, max_iter=3).fit(X, sensitive_features=groups)
-    assert model.rank_ == 4
-    shared = model.components_[:2]
-    np.testing.assert_allclose(np.abs(shared @ Q), np.eye(4)[:2], atol=1e-10)
-    assert (np.diff(model.explained_variance_[:2]) < 0).all()
