@@ -1,5 +1,7 @@
 """Problems whose KKT points are known: residuals, the outer loop, subgradients."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -132,7 +134,9 @@ def test_refuses(solver):
         solver(bowl(), [2.0, 2.0], eps=0.0)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    "solver", [*SOLVERS[:3], partial(direct_switching_subgradient, max_iter=50)]
+)
 def test_arrays_that_are_written_again(solver):
     frugal, plain, x0 = bowl(), bowl(), np.array([3.0, 1.0])
     values, jacobian = np.empty(2), np.empty((2, 2))
@@ -160,13 +164,6 @@ def test_zero_at_kkt_points(x, multiplier):
     residual, multipliers = least_residual(point, point)
     assert residual.value == pytest.approx(0, abs=1e-6)
     np.testing.assert_allclose(multipliers, [multiplier, 0], atol=1e-6)
-
-
-@given(st.floats(-4, 4), st.floats(-4, 4), st.floats(0, 3), st.floats(0, 3))
-def test_positive_elsewhere(x, y, first, second):
-    actual = nearly_kkt_residual(outside(LOW), [x, y], [first, second], [x, y])
-    reference = min(abs(abs(x) - 3) + abs(y), 1.0)
-    assert actual.value >= 0.05 * reference
 
 
 def test_parts():
@@ -290,7 +287,7 @@ def test_iterates_stay_feasible_and_the_residual_is_proved(seed):
 def test_bundle_needs_far_fewer_calls_than_switching_subgradients():
     inner = "switching_subgradient"
     bundle = idca(Random(0), np.zeros(6), tol=1e-2)
-    other = idca(Random(0), np.zeros(6), inner=inner, tol=1e-2, max_iter=60)
+    other = idca(Random(0), np.zeros(6), inner=inner, tol=1e-2, max_iter=15)
     assert bundle.converged
     assert bundle.n_calls * 10 <= other.n_calls
     assert other.objective < np.log(2)
@@ -313,7 +310,9 @@ def test_says_so_when_it_fails():
         assert not actual.converged
         assert 1 <= actual.infeasibility < 1.2  # the least infeasible point
         assert message in actual.message
-    few = idca(Random(1), np.zeros(6), tol=1e-9, max_iter=2)
+    seen = []
+    few = idca(Random(1), np.zeros(6), tol=1e-9, max_iter=2, callback=seen.append)
+    assert seen == few.history
     assert not few.converged
     assert few.n_iter == 2
     assert "raise max_iter" in few.message
@@ -368,9 +367,8 @@ def test_switching_subgradients_agree_with_bundle(make, mu):
         np.testing.assert_allclose(actual.multipliers, exact.multipliers, atol=0.1)
 
 
-@pytest.mark.parametrize(("eps", "decreasing"), [(1e-2, False), (5.0, True)])
-def test_direct(eps, decreasing):
-    options = {"eps": eps, "decreasing": decreasing, "tol": 0.1, "max_iter": 4000}
+def test_direct():
+    options = {"eps": 5.0, "decreasing": True, "tol": 0.1, "max_iter": 4000}
     actual = direct_switching_subgradient(outside(), [4.0, 1.0], **options)
     assert_kkt(actual, 0.1)
     np.testing.assert_allclose(actual.x, [3, 0], atol=0.1)

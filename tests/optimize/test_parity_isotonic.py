@@ -85,16 +85,6 @@ def test_every_cut_is_the_best_allowed_one(n_conditions, seed):
     check_solution(*problem, some_conditions(n_conditions, problem[2], seed))
 
 
-@pytest.mark.parametrize("n_conditions", [0, 2])
-@pytest.mark.parametrize("sizes", [(1, 6), (1, 1, 5)])
-def test_chains_of_one_sample(sizes, n_conditions):
-    chains, rng = np.repeat(np.arange(len(sizes)), sizes), np.random.default_rng(0)
-    y, scores = rng.normal(size=(2, chains.size))
-    levels_of = some_conditions(n_conditions, chains, 1)
-    weights = np.ones(chains.size)
-    check_solution(y, scores, chains, weights, 0.1, (0.0, 1.0), levels_of)
-
-
 def check_solution(y, scores, chains, weights, kappa, interval, levels_of):
     options = {"kappa": kappa, "interval": interval, "sample_weight": weights}
     result = parity_isotonic_regression(

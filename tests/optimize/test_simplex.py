@@ -141,7 +141,7 @@ def assert_optimal(c, Q, subset, x, tol=1e-9):
     assert np.abs(slope[x > 0]).max(initial=0.0) <= tol * size
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(
     st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12), st.integers(1, 12)
 )
