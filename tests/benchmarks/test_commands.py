@@ -1,6 +1,5 @@
 """What all commands of the tables do: options, missing data, files, and cells."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -58,14 +57,14 @@ def test_wrong_options(load_tables, command, arguments, message, capsys):
 
 def test_equal_opportunity(load_tables, cells, capsys):
     tables = load_tables(script="equal_opportunity").script
-    methods = "logistic regression;linear, one threshold;linear, one threshold, blind"
+    methods = "logistic regression;linear, one threshold"
     how = ["--quick", "--data", "bank", "--splits", "1", "--methods", methods]
     assert tables.main(how) == 0
     text = capsys.readouterr().out
     assert "bank, equal opportunity" in text
     assert "bank, equalized odds" in text
     rows = cells(text, "linear, one threshold")
-    assert len(rows) == 4
+    assert len(rows) == 2
     for _, kappa, _, _, gap, *_ in rows:  # what is promised of the rows of training
         assert float(gap) <= 1.05 * float(kappa)
 
@@ -102,12 +101,8 @@ def test_documented_ratios_exist_and_run(load, capsys):
     assert int(rows[0][1]) > 0
 
 
-def test_sizes_of_graphs(load, capsys, tmp_path):
+def test_the_page_shows_the_stored_sizes_of_graphs(load, capsys, tmp_path):
     sizes = load("asv_bench", sizes="graph_sizes").sizes
-    sizes.fit_one(4000, "float32")
-    *stages, row = capsys.readouterr().out.splitlines()
-    assert stages == ["generate", "fit", "end"]
-    assert json.loads(row)["ari"] > 0.97
     shutil.copy(ROOT / "docs/images/graph_sizes.csv", tmp_path)
     sizes.main(["--draw", "--folder", str(tmp_path)])
     rows = capsys.readouterr().out.splitlines()

@@ -50,20 +50,6 @@ def test_quick_figure(modules, cells, tmp_path, capsys, monkeypatch):
     assert "law, split 0, weak, ours" in capsys.readouterr().err
 
 
-def test_quick_calls(modules, cells, capsys):
-    arguments = ["--data", "a9a,bank", "--criteria", "strong", "--quick", "--calls"]
-    assert modules.script.main(arguments) == 0
-    text = capsys.readouterr().out
-    for name in ("a9a", "bank-additional"):
-        rows = cells(text, name)
-        assert len(rows) == 2
-        for row in rows:
-            assert int(row[7]) <= int(row[8])
-            assert float(row[9]) <= float(row[4])
-            assert float(row[10]) <= float(row[5])
-            assert float(row[12]) == pytest.approx(int(row[3]) / int(row[8]), rel=0.05)
-
-
 def test_splits(modules):
     """Disjoint, of the paper's shares, scaled by the training rows only."""
     split = modules.methods.load("law", 0, quick=True)
