@@ -83,6 +83,15 @@ def test_average_degree(average_degree):
     assert_well_formed(data.graph, n)
 
 
+def test_the_number_of_edges_varies_like_coins():
+    sizes = {"n_clusters": 3, "n_groups": 2, "average_degree": 6}
+    graphs = [make_fair_sbm(60, **sizes, random_state=seed) for seed in range(300)]
+    upper = np.triu(np.ones((60, 60), dtype=bool), k=1)
+    p = graphs[0].probabilities[pair_kinds(graphs[0])[upper]]
+    edges = [data.graph.nnz / 2 for data in graphs]
+    assert np.var(edges) == pytest.approx((p * (1 - p)).sum(), rel=0.3)
+
+
 def test_expected_shares_of_the_degree():
     n, k, h = 30_000, 10, 3
     data = make_fair_sbm(n, n_clusters=k, n_groups=h, average_degree=40, random_state=0)

@@ -30,6 +30,18 @@ def test_newton_on_a_smooth_function():
     assert len(visited) <= 8
 
 
+def test_derivative_whose_inverse_is_cubic():
+    # x = 0.4 - 0.1 s - 0.01 s^3, with s the slope: found by the second step
+    def function(x):
+        roots = np.roots([0.01, 0, 0.1, x - 0.4])
+        s = float(roots[np.abs(roots.imag).argmin()].real)
+        return -0.05 * s**2 - 0.0075 * s**4, s, -1 / (0.1 + 0.03 * s**2)
+
+    visited = _run(function, ConcaveSearch(), tol=1e-12)  # that of np.roots
+    assert len(visited) == 3
+    assert visited[-1] == pytest.approx(0.4, abs=1e-12)
+
+
 def test_kink_of_two_parabolas_in_few_steps():
     # -(x - 0.8)^2 = 0.3 - 2 (x + 0.2)^2 where x^2 + 2.4 x - 0.86 = 0
     def function(x):

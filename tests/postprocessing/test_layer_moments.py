@@ -24,6 +24,20 @@ def _layer(X, codes):
     return LayerMoments(GroupMoments.from_data(X, codes))
 
 
+@pytest.mark.parametrize(("noise", "scale"), [(0.0, 1e-5), (1e-3, 1e6)])
+def test_whitening_of_dependent_inputs_in_any_units(noise, scale):
+    """The root is that of S + noise diag(S); of the rank of S without noise."""
+    X, codes = _rows(3, n=4)
+    X = np.column_stack([X, X[:, 0] - 2 * X[:, 1], X[:, 2]])
+    X *= scale * 10.0 ** np.array([-4, 9, 0, 3, -4, 6])
+    weight = np.random.default_rng(1).standard_normal((3, 6))
+    whitened, T = _layer(X, codes).whitening(weight, noise)
+    S = X.T @ X + noise * np.diag((X**2).sum(axis=0))
+    assert T.shape == (6, 6 if noise else 4)
+    np.testing.assert_allclose(T.T @ S @ T, np.eye(T.shape[1]), atol=1e-9)
+    np.testing.assert_allclose(whitened, weight @ S @ T, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("n_groups", "n_outputs"), [(2, 60), (3, 3)])
 def test_unfairness_against_its_definition(n_groups, n_outputs):
     """Many outputs of few inputs included."""
