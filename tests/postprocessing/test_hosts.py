@@ -129,6 +129,18 @@ def test_changes_that_do_not_fit(model):
         single.replaced({2: (np.full((1, 4), 1e300), None)})
 
 
+def test_weights_that_were_set_as_integers():
+    model, net = LinearRegression().fit(X, y), mlp()
+    model.coef_, model.intercept_ = np.array([3, 1, 0, 1, 2]), np.array([1])
+    net.coefs_[0] = np.ones((5, 7), dtype=int)
+    for inner in (model, net):
+        host = find_host(inner)
+        weight, bias = host.weight(0) + 0.75, host.bias(0) + 0.5
+        changed = host.replaced({0: (weight, bias)})
+        np.testing.assert_array_equal(changed.weight(0), weight)
+        np.testing.assert_allclose(changed.bias(0), bias, rtol=1e-6)
+
+
 # Which layer
 
 

@@ -24,6 +24,8 @@ from scalefair.postprocessing import (
     WassersteinBarycenterRegressor,
     _explainable_svd_regressor,
 )
+from scalefair.postprocessing._hosts import find_host
+from scalefair.postprocessing._passes import ModelRows, training_rows
 from scalefair.streaming import RowReader
 
 M = 240
@@ -273,6 +275,19 @@ def test_torch_modules_are_shared_by_threads():
     close(model.predict(array_of(X, 30)).compute(), expected.predict(X), atol=1e-8)
     assert not module.first._forward_pre_hooks
     assert module.training
+
+
+def test_the_sample_does_not_depend_on_the_parts():
+    _, _, codes = table(3)
+    host, samples = find_host(network()), []
+    for rows in (X, *(Blocks(X, size) for size in (1, 37, M))):
+        rows = training_rows(ExplainableSVDRegressor(host.estimator), rows, codes)
+        sample = ModelRows.build(host, *rows, None).sample(30, np.random.RandomState(1))
+        samples.append((sample.X.X, sample.membership.codes))
+    for sample in samples:
+        for column, expected in zip(sample, samples[0], strict=True):
+            np.testing.assert_array_equal(column, expected)
+    assert np.bincount(samples[0][1]).tolist() == [10, 10, 10]
 
 
 def test_how_often_a_file_is_read():

@@ -238,6 +238,11 @@ def test_sampled_rows_keep_their_entries(monkeypatch):
     sampled = scores(fair_soft(refit_last=None))
     np.testing.assert_allclose(sampled, scores(some))
     assert not np.allclose(sampled, all_rows)
+    # A row without weight is none of them.
+    has_weight = WEIGHTS > 0
+    weighted = fair(WEIGHTS, refit_last=None)
+    some = fair(WEIGHTS[has_weight], index=has_weight, refit_last=None)
+    np.testing.assert_allclose(scores(weighted), scores(some))
 
 
 def test_what_is_said_of_groups_is_expected():
