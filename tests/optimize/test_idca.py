@@ -271,7 +271,7 @@ class Random(DCProblem):
         return np.append(0.0, values + 0.55), np.vstack([0 * v, slopes])
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=5)
 @given(st.integers(0, 10**6))
 def test_iterates_stay_feasible_and_the_residual_is_proved(seed):
     problem = Random(seed)

@@ -119,7 +119,7 @@ def test_small_weight_is_a_linear_program(seed, mu):
     assert actual.value == pytest.approx(reference.fun, abs=1e-3)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(0, 8), st.integers(1, 25))
 def test_certificate(seed, n, m, max_calls):
     """Whenever it stops, the bound is below and `converged` is the truth."""
