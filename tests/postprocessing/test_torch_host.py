@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scalefair._membership import Membership
+from scalefair.postprocessing import ExplainableSVDRegressor
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._passes import ModelRows
 
@@ -236,6 +237,19 @@ def test_modules_without_a_host():
         find_host(nn.Sequential(nn.LazyLinear(3)))
     with pytest.raises(ValueError, match="one row per sample"):
         find_host(network()).check_rows(X[0])
+
+
+def test_modules_that_predict_nothing():
+    class Pair(nn.Sequential):
+        def forward(self, rows):
+            return super().forward(rows), rows
+
+    model = ExplainableSVDRegressor(Pair(nn.Linear(5, 2)).double(), refit_last=None)
+    for batch_size in (15, None):
+        model.set_params(batch_size=batch_size).fit(X, sensitive_features=CODES)
+        assert model.mean_gap_after_ < model.mean_gap_before_
+        with pytest.raises(ValueError, match="must return one tensor"):
+            model.predict(X)
 
 
 def test_weights_that_a_layer_does_not_own():
