@@ -51,8 +51,9 @@ def planted():
     return data.graph, data.sensitive_features, data.target
 
 
-@pytest.mark.parametrize("regularization", [0.0, 0.5])
-@pytest.mark.parametrize("solver", ["nullspace", "chebyshev", "dual"])
+@pytest.mark.parametrize(
+    ("solver", "regularization"), [("nullspace", 0.5), ("chebyshev", 0.0)]
+)
 def test_nodes_of_the_fit_get_their_own_rows(planted, solver, regularization):
     W, groups, target = planted
     # Groups that follow the clusters have to be moved, at prices.
@@ -119,8 +120,9 @@ def test_unknown_groups_are_the_mean_over_the_population(planted):
     assert abs(rows[0] - rows[1]).max() > 1e-3 * abs(mean).max()
 
 
-@pytest.mark.parametrize("regularization", [0.0, 0.5])
-@pytest.mark.parametrize("affinity", ["rbf", "rbf_nystroem"])
+@pytest.mark.parametrize(
+    ("affinity", "regularization"), [("rbf", 0.0), ("rbf_nystroem", 0.5)]
+)
 def test_kernels(affinity, regularization):
     X, blob = make_blobs(700, n_features=3, centers=4, random_state=3)
     groups = np.arange(700) % 3
@@ -170,6 +172,13 @@ def test_nearest_neighbors(method, monkeypatch):
     assert adjusted_rand_score(blob[1500:], labels) > 0.95
 
 
+@pytest.fixture(scope="module")
+def coarse(planted):
+    """A fit that is not precise."""
+    W, groups, _ = planted
+    return fit(W, groups, tol=1e-2, n_init=1)
+
+
 @pytest.mark.parametrize(
     ("change", "groups", "message"),
     [
@@ -182,11 +191,10 @@ def test_nearest_neighbors(method, monkeypatch):
         (lambda W: W * 1e-320, 0, "another unit"),
     ],
 )
-def test_bad_rows(planted, change, groups, message):
-    W, all_groups, _ = planted
-    model = fit(W, all_groups, tol=1e-2, n_init=1)
+def test_bad_rows(planted, coarse, change, groups, message):
+    rows = change(planted[0][:3].toarray())
     with pytest.raises(ValueError, match=message):
-        model.predict(change(W[:3].toarray()), sensitive_features=[groups, 1, 2])
+        coarse.predict(rows, sensitive_features=[groups, 1, 2])
 
 
 def test_what_cannot_be_predicted(planted):

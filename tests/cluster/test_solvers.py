@@ -78,12 +78,6 @@ def test_fallback_is_said_and_right(mesh, monkeypatch):
     assert model.n_iter_ == sum(result.n_iter for result in results)
 
 
-def test_choice_by_auto_falls_back_in_silence(mesh):
-    model = fit(mesh, max_iter=3, tol=1e-3)
-    assert model.solver_ in ("lobpcg", "chebyshev")
-    assert model.converged_
-
-
 @pytest.fixture(scope="module")
 def planted():
     data = make_fair_sbm(

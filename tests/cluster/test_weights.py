@@ -1,12 +1,9 @@
 """Weights of rows: repeated nodes, weighted shares, and what changes nothing."""
 
 import itertools
-from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.datasets import make_blobs
@@ -20,10 +17,8 @@ from scalefair.cluster import (
 )
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._new_nodes import new_affinity
-from scalefair.cluster._solvers import FairProblem
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score, normalized_cut_score
-from scalefair.operators import NormalizedAffinity
 
 dask = pytest.importorskip("dask")
 
@@ -79,11 +74,9 @@ def check_repeated(one, many, copies):
 @pytest.mark.parametrize(
     ("solver", "regularization", "keep"),
     [
-        *itertools.product(
-            ["nullspace", "chebyshev", "lobpcg", "lanczos", "dual"],
-            [0.0, 0.1],
-            [sparse.csr_array],
-        ),
+        ("nullspace", 0.0, sparse.csr_array),
+        ("lobpcg", 0.1, sparse.csr_array),
+        ("dual", 0.1, sparse.csr_array),
         ("chebyshev", 0.1, aslinearoperator),
         ("chebyshev", 0.0, in_blocks),
     ],
@@ -113,58 +106,12 @@ def test_weighted_nodes_are_repeated_nodes(planted, solver, regularization, keep
         assert cut == pytest.approx(expected_cut)
 
 
-@pytest.mark.filterwarnings("ignore:solver=.admm. did not converge")
-def test_admm(planted):
-    # It solves another problem, from a start that depends on the number of nodes.
-    W, groups, copies = planted
-    model = spectral(W, groups, copies, solver="admm", tol=1e-4, max_iter=400)
-    other = spectral(W, groups, copies)
-    assert adjusted_rand_score(model.labels_, other.labels_) > 0.9
-    assert model.eigenvalues_[0] == pytest.approx(1)
-
-
 def test_a_kernel_of_repeated_rows(blobs):
     X, groups, copies = blobs
     node = np.repeat(np.arange(300), copies)
     options = {"affinity": "rbf", "gamma": 0.1, "assign_labels": "kmeans"}
     one = spectral(X, groups, copies, **options)
     check_repeated(one, spectral(X[node], groups[node], **options), copies)
-
-
-@given(data=st.data())
-def test_fair_indicators_are_those_of_equal_weighted_shares(data):
-    # Half of the clusterings are two clusters in proportion, and so fair.
-    n, is_fair = data.draw(st.integers(3, 6)), data.draw(st.booleans())
-    each = st.lists(st.integers(1, 5), min_size=n, max_size=n)
-    weights, factor = np.array(data.draw(each)), data.draw(st.integers(1, 3))
-    groups = np.array(data.draw(each)) % 2
-    groups[:2] = 0, 1
-    weights, groups = np.append(weights, factor * weights), np.tile(groups, 2)
-    labels = np.repeat([0, 1], n)
-    if not is_fair:
-        labels = np.array(data.draw(st.lists(st.integers(0, 1), min_size=2 * n)))
-        labels = np.append(labels, np.zeros(2 * n, int))[: 2 * n]
-        labels[:2] = 0, 1
-    shares = {
-        Fraction(
-            int(weights[(labels == c) & (groups == 0)].sum()),
-            int(weights[labels == c].sum()),
-        )
-        for c in (0, 1)
-    }
-    rng = np.random.default_rng(int(weights.sum()))
-    W = rng.random((2 * n, 2 * n))
-    M = NormalizedAffinity(sparse.csr_array(W + W.T), sample_weight=weights)
-    indicators = labels[:, None] == [0, 1]
-    copies = np.ones(2 * n) if M.weights is None else M.weights
-    H = indicators * np.sqrt(copies * M.degrees)[:, None]
-    H /= np.linalg.norm(H, axis=0)
-    problem = FairProblem(M, groups, 2)
-    assert (problem.violation(H) < 1e-13) == (len(shares) == 1)
-    # D^{1/2} 1 is always fair, and an eigenvector.
-    top = np.sqrt(copies * M.degrees)[:, None]
-    assert problem.violation(top / np.linalg.norm(top)) < 1e-14
-    np.testing.assert_allclose(M @ top, top)
 
 
 # --- What changes nothing ---------------------------------------------------------
@@ -276,15 +223,6 @@ def test_rows_without_weight_are_predicted(planted, blobs):
     )
 
 
-def test_the_graph_of_neighbors_is_built_first(blobs):
-    X, groups, copies = blobs
-    options = {"affinity": "nearest_neighbors", "connected_components": "all"}
-    one, plain = spectral(X, groups, copies, **options), spectral(X, groups, **options)
-    assert abs(one.affinity_matrix_ - plain.affinity_matrix_).max() == 0
-    again = spectral(one.affinity_matrix_, groups, copies, connected_components="all")
-    np.testing.assert_array_equal(one.labels_, again.labels_)
-
-
 # --- Weighted shares --------------------------------------------------------------
 
 
@@ -324,25 +262,10 @@ def checked(X, centers, groups, weights, tolerance=0.1, **options):
     return result
 
 
-@pytest.mark.parametrize("tolerance", [0.0, 0.2, 2.0])
 @pytest.mark.parametrize(
-    ("n", "k", "h", "seed"), [(8, 2, 2, 0), (7, 3, 2, 1), (7, 3, 3, 2), (8, 3, 2, 3)]
+    ("n", "k", "h", "tolerance", "spread"),
+    [(2000, 4, 3, 0.0, 2.0), (2000, 4, 3, 0.5, 0.3), (25_000, 6, 2, 0.1, 2.0)],
 )
-def test_lower_bound_against_enumeration(n, k, h, seed, tolerance):
-    X, centers, groups, weights = table(seed, n, k, h)
-    result = checked(X, centers, groups, weights, tolerance)
-    C = ((X[:, None] - centers) ** 2).sum(axis=2) * weights[:, None]
-    optimum = min(
-        C[np.arange(n), labels].sum()
-        for labels in map(np.array, itertools.product(range(k), repeat=n))
-        if beyond(labels, groups, weights, k, tolerance) <= 1
-    )
-    assert result.lower_bound <= optimum * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("spread", [0.3, 2.0])
-@pytest.mark.parametrize("tolerance", [0.0, 0.1, 0.5])
-@pytest.mark.parametrize(("n", "k", "h"), [(2000, 4, 3), (25_000, 6, 2)])
 def test_shares_of_weights(n, k, h, tolerance, spread):
     X, centers, groups, weights = table(0, n, k, h, spread)
     result = checked(X, centers, groups, weights, tolerance)
@@ -370,19 +293,6 @@ def test_several_attributes_each():
     for column in (groups, second):
         assert beyond(result.labels, column, weights, 4, 0.1) < 2
     assert result.gap < 0.01
-
-
-def test_small_and_empty_clusters():
-    X, centers, groups, weights = table(0, 600, 3, 2)
-    centers = np.vstack([centers, [[30.0, 30.0], [31.0, 30.0]]])  # nobody is near
-    result = checked(X, centers, groups, weights, 0.3, min_size=40)
-    sizes = np.bincount(result.labels, weights) / weights.mean()
-    assert sizes.min() >= 40
-    # Others lose the rows that are cheapest, whatever the group.
-    assert result.max_violation < 10  # seen: 4.2
-    checked(X, centers, groups, weights)
-    few = np.arange(5)
-    checked(X[few], centers, np.arange(5) % 2, weights[few], 5.0)
 
 
 @pytest.mark.parametrize("options", [{}, {"min_balance": 0.2}, {"attributes": "each"}])
@@ -424,8 +334,7 @@ def test_kmeans_by_weights(blobs, options):
 # --- Refinement -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("regularization", [0.0, 0.3])
-@pytest.mark.parametrize("tolerance", [0.0, 0.2])
+@pytest.mark.parametrize(("regularization", "tolerance"), [(0.0, 0.2), (0.3, 0.0)])
 def test_refinement_of_repeated_nodes(planted, regularization, tolerance):
     W, groups, copies = planted[0].copy(), *planted[1:]
     W.data = np.random.default_rng(0).gamma(1.0, size=W.nnz)
@@ -479,6 +388,9 @@ def test_nodes_of_several_attributes_exchange_if_they_weigh_the_same(planted):
         ),
         (lambda w, g: ["many"] * 300, "real numbers"),
     ],
+)
+@pytest.mark.parametrize(
+    "problem", ["graph", "kmeans", "assignment", "refinement"], indirect=True
 )
 def test_bad_weights(problem, change, message):
     fit, rows, groups, copies, _ = problem

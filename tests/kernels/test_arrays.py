@@ -33,8 +33,8 @@ def test_tables_of_many_rows_are_not_copied(index_dtype):
     assert np.shares_memory(row_table(dense)[2], dense)
 
 
-@pytest.mark.parametrize("n_rows", [0, 1, 4095, 4096, 100_000, 10**6])
-@pytest.mark.parametrize("n_partial", [1, 1000, 10**7, 10**9])
+@pytest.mark.parametrize("n_rows", [0, 4095, 4096, 10**6])
+@pytest.mark.parametrize("n_partial", [1, 10**7, 10**9])
 def test_chunks(n_rows, n_partial):
     table = row_table(np.zeros((max(n_rows, 1), 1), np.int8))
     bounds = row_chunks(table, n_rows, n_partial)

@@ -40,8 +40,9 @@ def chunks_of(offsets, n_parts=3):
     return np.array(chunks)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("temperature", [0.0, 1e-3, 0.1, 10.0])
+@pytest.mark.parametrize(
+    ("temperature", "weighted"), [(0.0, False), (1e-3, True), (10.0, False)]
+)
 def test_smoothed_minima(temperature, weighted, same_bits):
     C, kinds, offsets, prices = problem()
     row_weights = np.random.default_rng(0).gamma(1.0, size=len(C)) if weighted else None
@@ -103,7 +104,7 @@ def best_of(C, kinds, prices):
     return best, low
 
 
-@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("k", [1, 5])
 def test_best_columns(k, same_bits):
     C, kinds, _, prices = problem(k=k)
     C[0], prices[0] = 0.5, 0.0  # ties: the first column is taken
@@ -138,7 +139,7 @@ def test_ties_are_shared(rounding):
     assert abs(count(kinds, labels, prices.shape) - target).sum() < before / 2
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_largest_fair_set(seed):
     rng = np.random.default_rng(seed)
     h, m = rng.integers(1, 4), rng.integers(1, 7)
@@ -181,7 +182,7 @@ def by_integer_program(C, kinds, low, high, sizes):
     return milp(C.ravel(), integrality=np.ones(n * k), constraints=constraints).fun
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 def test_min_cost_flow(seed):
     # From no prices; the first kind may not exchange places, others may.
     rng = np.random.default_rng(seed)
@@ -231,8 +232,9 @@ def test_flow_of_places_that_do_not_add_up():
     assert min_cost_flow(*flow, np.zeros(3, np.int64)) == -1
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 3), (1500, 12), (70_000, 2)])
+@pytest.mark.parametrize(
+    ("n", "k", "weighted"), [(1, 1, False), (1500, 12, True), (70_000, 2, False)]
+)
 def test_nearest_centres(n, k, weighted, same_bits):
     rng = np.random.default_rng(0)
     X, centres = rng.standard_normal((n, 4)), rng.standard_normal((k, 4))
@@ -252,8 +254,7 @@ def test_nearest_centres(n, k, weighted, same_bits):
         np.testing.assert_allclose(losses, (member.T @ lost)[:, 0], rtol=1e-9)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("n", [1, 700, 5000])
+@pytest.mark.parametrize(("n", "weighted"), [(1, False), (5000, True)])
 def test_capped_distances(n, weighted, same_bits):
     rng = np.random.default_rng(0)
     X, centres = rng.standard_normal((n, 5)), rng.standard_normal((3, 5))

@@ -26,8 +26,7 @@ def by_code(rows, codes, n_codes):
 
 
 @pytest.mark.parametrize("width", [0.25, 1.0])
-@pytest.mark.parametrize("m", [1, 2, 2047, 2049, 5000])
-@pytest.mark.parametrize("n_codes", [1, 3])
+@pytest.mark.parametrize(("m", "n_codes"), [(1, 1), (2049, 3), (5000, 1)])
 def test_sums_and_slopes(width, m, n_codes):
     rng = np.random.default_rng(0)
     scores = np.append(2 * rng.standard_normal(m - 1), 0.5)  # one on thresholds
@@ -58,7 +57,7 @@ def test_weights_multiply_sums():
         np.testing.assert_allclose(a, e, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("spread", [1.0, 100.0, 299.0, 301.0, 1e4, 1e300])
+@pytest.mark.parametrize("spread", [1.0, 299.0, 301.0, 1e300])
 def test_nothing_overflows(spread):
     theta = np.array([-0.5, 0.0, 0.5]) * spread
     scores = np.concatenate(
@@ -70,12 +69,6 @@ def test_nothing_overflows(spread):
     np.testing.assert_allclose(actual[0], values, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(actual[1], slopes, rtol=1e-12, atol=1e-13)
     assert np.isfinite(sigmoid_slopes(scores, theta, 1.0)).all()
-
-
-def test_without_thresholds():
-    values, slopes = sigmoid_sums(np.zeros(3), np.array([0, 0, 1]), np.empty(0), 1.0, 2)
-    assert values.shape == slopes.shape == (2, 0)
-    assert sigmoid_slopes(np.zeros(3), np.empty(0), 1.0).shape == (3, 0)
 
 
 def test_any_number_of_threads(same_bits):
@@ -134,17 +127,6 @@ def test_values_and_slopes(scale):
         )
         difference = (ahead - behind) / (2 * step)
         assert slopes @ direction == pytest.approx(difference, rel=1e-5, abs=1e-5)
-
-
-def test_one_pair():
-    rows = np.array([0]), np.array([1])
-    ((loss, slopes),) = top_pairwise_hinge(np.array([0.25, 0.0]), *rows, [1])
-    assert loss == 0.75
-    assert slopes.tolist() == [-1.0, 1.0]
-    # At the kink and beyond it there is no loss.
-    ((loss, slopes),) = top_pairwise_hinge(np.array([1.0, 0.0]), *rows, [1])
-    assert loss == 0.0
-    assert slopes.tolist() == [0.0, 0.0]
 
 
 # Multiples of 1/2 make ties among the scores and pairs at the kink.

@@ -7,7 +7,6 @@ import pytest
 from scipy import sparse
 
 from scalefair.operators import GroupCovariance
-from scalefair.operators._coded_rows import _code_part
 from scalefair.streaming import PartitionedRows, RowReader
 
 dask = pytest.importorskip("dask")
@@ -75,20 +74,6 @@ def test_products(centering, weights, X, codes, rows):
     np.testing.assert_allclose(single, local @ V, atol=1e-5 * size)
 
 
-def test_encoded_codes_and_other_weights(X, codes, rows):
-    _, parts = rows.encode(codes, name="codes", noun="code")
-    remote = GroupCovariance(rows, parts, np.ones(G)).with_weights([0, 1, 0])
-    local = GroupCovariance(X, codes, [0, 1, 0])
-    np.testing.assert_allclose(remote @ np.eye(N), local @ np.eye(N), atol=1e-9)
-
-
-def test_kept_parts_tell_their_size(X, codes):
-    """Dask moves what it takes for small."""
-    sizeof = pytest.importorskip("dask.sizeof").sizeof
-    part = _code_part(X, codes)
-    assert sizeof(part) >= (X.data.nbytes if sparse.issparse(X) else X.nbytes)
-
-
 def test_a_group_without_rows(rows, codes):
     with pytest.raises(ValueError, match="Group 3 has no row"):
         GroupCovariance(rows, codes, np.ones(G + 1))
@@ -116,11 +101,3 @@ def test_values_that_overflow_between_partitions(codes):
     X[:, 0] = np.where(np.arange(M) < 100, 1e154, -1e154)
     with pytest.raises(ValueError, match="between the partitions of X overflow"):
         GroupCovariance(PartitionedRows.of(delayed(X)), 0 * codes, np.ones(1))
-
-
-def test_whole_numbers(codes):
-    X = np.random.default_rng(2).integers(-9, 9, (M, N)).astype(np.int16)
-    weights = np.array([0.2, 0.5, 0.3])
-    C = GroupCovariance(PartitionedRows.of(Reader(X, CUTS)), codes, weights)
-    expected = GroupCovariance(X.astype(np.float64), codes, weights)
-    np.testing.assert_allclose(C @ np.eye(N), expected @ np.eye(N), rtol=1e-12)

@@ -11,18 +11,10 @@ def of_identity(Q):
     return Projected(np.eye(6), Q, constrained_value=0.0)
 
 
-@pytest.fixture(params=[2, 3, 5, 8])
-def n_groups(request):
-    return request.param
-
-
-@pytest.fixture(params=[False, True], ids=["", "group of one"])
-def constrained(request, graph, graphs, n_groups):
+@pytest.fixture
+def constrained(graph, graphs):
     """Dense affinity of each graph and a basis of its fairness constraints."""
-    n = graph.shape[0]
-    groups = graphs.random_groups(n, n_groups, smallest_of_one=request.param)
-    if request.param:
-        assert (groups == n_groups - 1).sum() == 1
+    groups = graphs.random_groups(graph.shape[0], 5, smallest_of_one=True)
     degrees = graph.toarray().sum(axis=1)
     return graph, graphs.fairness_basis(degrees, groups)
 
@@ -50,26 +42,12 @@ def test_integer_matrix_becomes_float():
     np.testing.assert_allclose(operator @ np.eye(4), expected, atol=1e-14)
 
 
-def test_keep_a_copy_of_the_basis():
-    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((10, 2)))[0]
-    Q = np.ascontiguousarray(Q)
-    P = NullspaceProjector(Q)
-    C = Projected(np.diag(np.arange(10.0)), Q, constrained_value=-1.0)
-    before = P @ np.eye(10), C @ np.eye(10)
-    Q[:] = 0
-    np.testing.assert_array_equal(P @ np.eye(10), before[0])
-    np.testing.assert_array_equal(C @ np.eye(10), before[1])
-
-
 @pytest.mark.parametrize("make", [NullspaceProjector, of_identity])
 @pytest.mark.parametrize(
     ("Q", "message"),
     [
         (2 * np.eye(6)[:, :2], "not orthonormal"),
-        (np.full((6, 2), 6**-0.5), "not orthonormal"),
-        (np.zeros((6, 1)), "not orthonormal"),
         (np.full((6, 1), np.nan), "not orthonormal"),
-        (np.ones(6), "tall"),
         (np.ones((2, 6)), "tall"),
     ],
 )
