@@ -145,13 +145,6 @@ ROWS = np.random.default_rng(0).standard_normal((600, 3))
             r"Partition 2 of X, rows 251 to 599.*smallest weight is -1, at row 49",
         ),
         (lambda W: blocks(with_weight(W, 300, 20, 9.0)), {}, "not symmetric"),
-        (
-            lambda W: blocks(with_weight(W, 300, 20, np.inf)),
-            {},
-            "not finite, at row 49",
-        ),
-        (lambda W: blocks(W[:, :500]), {}, r"square matrix, got shape \(600, 500\)"),
-        (lambda W: [dask.delayed(W.toarray())], {}, "must be CSR matrices"),
     ],
 )
 def test_bad_affinities(make, options, message, data):

@@ -2,7 +2,6 @@
 
 import inspect
 
-import numba
 import numpy as np
 import pytest
 from scipy import sparse
@@ -287,16 +286,3 @@ def test_groups_are_required_and_clusters_fewer_than_nodes(estimator, graphs):
         estimator(3).fit(graphs.path(30))
     with pytest.raises(ValueError, match=r"n_clusters=31 must .*n_samples=30"):
         fit(estimator, graphs.path(30), np.arange(30) % 2, 31)
-
-
-def test_any_number_of_threads(with_threads):
-    data = make_fair_sbm(6000, n_clusters=4, n_groups=2, random_state=0)
-    args = FairSpectralClustering, data.graph, data.sensitive_features
-    one = with_threads(1, fit, *args)
-    scale = abs(one.embedding_).max()
-    for n_threads in {2, min(8, numba.config.NUMBA_NUM_THREADS)}:
-        with threadpool_limits(n_threads, user_api="blas"):
-            other = with_threads(n_threads, fit, *args)
-        np.testing.assert_array_equal(other.labels_, one.labels_)
-        np.testing.assert_allclose(other.embedding_, one.embedding_, atol=1e-12 * scale)
-        np.testing.assert_allclose(other.eigenvalues_, one.eigenvalues_, atol=1e-12)

@@ -3,16 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
 from scipy.linalg import null_space, subspace_angles
 from scipy.sparse.linalg import aslinearoperator
 
 from scalefair.cluster import FairSpectralClustering
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.cluster._solvers import FairProblem, independent_groups
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
-from scalefair.operators import NormalizedAffinity
 
 N, K = 240, 4
 
@@ -89,25 +86,6 @@ def test_joint_is_stricter_where_attributes_are_independent(graph):
     # Combinations are orthogonal to less: what "joint" forbids, "each" forbids, too.
     F = constraints(W.toarray(), pair)
     assert np.linalg.norm(F.T @ joint.embedding_) < 1e-12
-
-
-def test_rank_of_dependent_attributes(graph):
-    W, _ = graph
-    rng = np.random.default_rng(0)
-    a = rng.integers(0, 3, N)
-    one_node = (np.arange(N) == 7).astype(int)
-    finer = np.unique(a * 4 + rng.integers(0, 2, N), return_inverse=True)[1]
-    codes = np.column_stack([a, finer, one_node, a, 1 - one_node])
-    # Degrees of many sizes hide dependence from the columns of F themselves.
-    spread = sparse.diags_array(10.0 ** rng.uniform(-4, 4, N))
-    W = sparse.csr_array(spread @ W @ spread)
-    problem = FairProblem(NormalizedAffinity(W), codes, 2)
-    assert problem.Q.shape[1] == (finer.max() + 1 - 1) + 1
-    F = problem.F / np.linalg.norm(problem.F, axis=0)
-    outside = F - problem.Q @ (problem.Q.T @ F)
-    assert np.abs(outside).max() < 1e-9
-    chosen = independent_groups(codes)
-    assert np.linalg.matrix_rank(problem.F[:, chosen] > 0) == chosen.size
 
 
 @pytest.mark.parametrize("assign_labels", ["kmeans", "fair"])

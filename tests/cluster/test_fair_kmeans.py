@@ -152,16 +152,6 @@ def test_a_sample_of_the_rows_to_start_from(people, monkeypatch):
     assert model.inertia_ <= 1.02 * fit(X, groups).inertia_
 
 
-def test_the_same_seed_gives_the_same_labels(people):
-    X, groups = people
-    one, again = fit(X, groups), fit(X, list(groups))
-    np.testing.assert_array_equal(one.labels_, again.labels_)
-    assert one.inertia_ == again.inertia_
-    model = FairKMeans(4, random_state=0)
-    labels = model.fit_predict(X, sensitive_features=groups)
-    np.testing.assert_array_equal(labels, one.labels_)
-
-
 def test_several_attributes(people):
     X, groups = (array[:100] for array in people)
     both = np.column_stack([groups, np.arange(100) % 2])

@@ -10,12 +10,10 @@ from scipy import sparse
 from scipy.linalg import null_space, subspace_angles
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import adjusted_rand_score
 
 from scalefair.cluster import FairSpectralClustering, _solvers
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
-from scalefair.metrics import balance_score
 
 SOLVERS = ["nullspace", "lanczos", "chebyshev", "lobpcg", "dual"]
 
@@ -110,22 +108,8 @@ def planted():
 
 
 @pytest.mark.parametrize(
-    ("solver", "dtype"), [("auto", np.float64), ("lanczos", "float32")]
-)
-def test_planted_clusters_are_found(planted, solver, dtype):
-    model = FairSpectralClustering(5, solver=solver, dtype=dtype, random_state=0)
-    groups = planted.sensitive_features
-    labels = model.fit_predict(planted.graph, sensitive_features=groups)
-    assert adjusted_rand_score(planted.target, labels) > 0.99
-    assert balance_score(labels, sensitive_features=groups) > 0.97
-    assert model.fairness_violation_ < 1e-12
-    assert model.embedding_.dtype == np.float64
-    assert labels is model.labels_
-
-
-@pytest.mark.parametrize(
     ("n_min", "tol", "same"),
-    [(100, 1e-4, "float32"), (100, 1e-6, "float64"), (10**5, 1e-4, "float64")],
+    [(100, 1e-4, "float32"), (100, 1e-6, "float64")],
 )
 def test_dtype_is_chosen_by_size_and_tolerance(n_min, tol, same, planted, monkeypatch):
     monkeypatch.setattr(_solvers, "MIN_SINGLE_NODES", n_min)
@@ -204,19 +188,6 @@ def test_input_formats_agree(planted):
     assert parts.nnz == 4 * W.nnz
 
 
-def test_more_components_than_clusters(graphs):
-    # Eigenvalue 1 is repeated 40 times, more than the block has columns.
-    W = graphs.many_cliques(40, 20)
-    model = FairSpectralClustering(
-        4,
-        connected_components="all",
-        solver="chebyshev",
-        random_state=0,
-        **PAPERS_METHOD,
-    ).fit(W, sensitive_features=np.arange(800) % 2)
-    np.testing.assert_allclose(model.eigenvalues_, 1, atol=1e-8)
-
-
 # --- Errors and warnings -----------------------------------------------------
 
 
@@ -241,13 +212,13 @@ def test_nullspace_refuses_what_cannot_fit(graphs):
         model.fit(graphs.path(n), sensitive_features=np.arange(n) % 2)
 
 
-@pytest.mark.parametrize("solver", ["chebyshev", "lanczos"])
+@pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "dual"])
 def test_no_convergence_is_said(solver, graphs):
     model = FairSpectralClustering(
         8, solver=solver, max_iter=1, tol=1e-10, random_state=0
     )
     with pytest.warns(ConvergenceWarning, match=r"did not converge.*raise"):
-        model.fit(graphs.path(2000), sensitive_features=np.arange(2000) % 3)
+        model.fit(graphs.path(800), sensitive_features=np.arange(800) % 3)
     assert not model.converged_
     assert np.isfinite(model.embedding_).all()
     assert model.residuals_.max() > 1e-10

@@ -83,18 +83,6 @@ def test_handfuls_are_not_clusters(network):
     assert model.minimum_balance_ == model.balance_.min()
 
 
-def test_components(graphs):
-    W = sparse.block_diag([graphs.complete(40), graphs.complete(20), [[0.0]]], "csr")
-    groups = np.arange(61) % 2
-    for components in ("raise", "all"):
-        model = fit(W, groups, k=2, connected_components=components)
-        assert sorted(np.bincount(model.labels_))[0] >= 20
-    model = fit(W, groups, k=2, connected_components="largest")
-    assert (model.labels_ >= 0).sum() == 40
-    with pytest.raises(ValueError, match="no edges"):
-        fit(0 * W, groups, k=2)
-
-
 @pytest.mark.parametrize(
     ("n", "k", "message"),
     [

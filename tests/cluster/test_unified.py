@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.linalg import null_space
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
@@ -11,7 +10,6 @@ from scalefair.cluster import UnifiedFairSpectralClustering
 from scalefair.cluster.comparators._unified import (
     CandidatePairs,
     candidate_pairs,
-    descend_embedding,
     learn_weights,
     sparsity_weight,
 )
@@ -41,42 +39,6 @@ def test_learned_weights_are_optimal(scale):
     assert slope.min() > -1e-6 * size
     if scale > 1:
         assert (s == 0).any()
-
-
-# --- The embedding ----------------------------------------------------------------
-
-
-def _embedding_problem(n=40, k=3, r=2, seed=0):
-    rng = np.random.RandomState(seed)
-    A = rng.standard_normal((n, n))
-    Q = np.linalg.qr(rng.standard_normal((n, r)))[0]
-    start = null_space(Q.T) @ np.linalg.qr(rng.standard_normal((n - r, k)))[0]
-    return sparse.csr_array(A @ A.T / n), rng.standard_normal((n, k)), Q, start
-
-
-@pytest.mark.parametrize("factor", [0.0, 10.0])
-def test_descent_lowers_the_value_and_keeps_the_constraints(factor):
-    A, B, Q, H = _embedding_problem()
-    B = factor * B
-    values = []
-    for _ in range(30):
-        values.append(np.trace(H.T @ A @ H) - 2 * np.trace(B.T @ H))
-        H = descend_embedding(H, A, B, Q)
-        np.testing.assert_allclose(H.T @ H, np.eye(3), atol=1e-10)
-        assert np.abs(Q.T @ H).max() < 1e-10
-    assert (np.diff(values) <= 1e-12).all()
-    assert values[-1] < values[0] - 0.1
-    # Stationary: the gradient is symmetric in H and nothing is left outside.
-    G = A @ H - B
-    G -= Q @ (Q.T @ G)
-    inner = H.T @ G
-    np.testing.assert_allclose(inner, inner.T, atol=1e-4 * np.linalg.norm(G))
-    outside = np.linalg.norm(G - H @ inner)
-    assert outside < 1e-4 * np.linalg.norm(G)
-    if factor == 0:  # the lowest eigenvectors
-        Z = null_space(Q.T)
-        lowest = np.linalg.eigvalsh(Z.T @ A.toarray() @ Z)[:3]
-        np.testing.assert_allclose(np.linalg.eigvalsh(H.T @ A @ H), lowest, rtol=1e-5)
 
 
 # --- The estimator ----------------------------------------------------------------
@@ -140,20 +102,6 @@ def test_learned_graph_is_sparse_and_keeps_to_the_clusters(planted, fitted):
     model = UnifiedFairSpectralClustering(4, embedding_weight=0.01, random_state=0)
     model.fit(planted.graph, sensitive_features=planted.sensitive_features)
     assert share(S) < 0.8 * share(model.learned_affinity_)
-
-
-def test_nodes_left_out_are_isolated_in_the_learned_graph(graphs):
-    loop = [np.zeros((1, 1)), [[2.0]]]
-    W = sparse.block_diag([*loop, graphs.many_cliques(2, 15)], format="csr")
-    model = UnifiedFairSpectralClustering(
-        2, connected_components="all", random_state=0
-    ).fit(W, sensitive_features=np.arange(32) % 2)
-    assert (model.labels_[:2] == -1).all()  # a loop is no edge
-    S = model.learned_affinity_.toarray()
-    assert S.shape == (32, 32)
-    assert (S[:2] == 0).all()
-    assert S[2:17, 17:].max() == 0
-    assert S.sum(axis=1)[2:].min() > 0
 
 
 def test_equal_weights_everywhere():

@@ -18,7 +18,7 @@ from scalefair.cluster import (
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._new_nodes import new_affinity
 from scalefair.datasets import make_fair_sbm
-from scalefair.metrics import balance_score, normalized_cut_score
+from scalefair.metrics import normalized_cut_score
 
 dask = pytest.importorskip("dask")
 
@@ -237,64 +237,6 @@ def beyond(labels, groups, weights, k, tolerance):
     return worst / weights.mean()
 
 
-def table(seed, n, k, h, spread=1.0):
-    rng = np.random.default_rng(seed)
-    centers = rng.standard_normal((k, 2))
-    cluster = np.append(np.arange(k), rng.integers(0, k, n - k))
-    groups = np.where(rng.random(n) < 0.7, cluster % h, rng.integers(0, h, n))
-    groups[:h] = np.arange(h)
-    X = centers[cluster] + 0.3 * rng.standard_normal((n, 2))
-    return X, centers, groups, rng.gamma(1 / spread, size=n) + 0.1
-
-
-def checked(X, centers, groups, weights, tolerance=0.1, **options):
-    """What every result promises, from the definitions."""
-    options |= {"sensitive_features": groups, "sample_weight": weights}
-    result = fair_assignment(X, centers, tolerance=tolerance, **options)
-    k, C = len(centers), ((X[:, None] - centers) ** 2).sum(axis=2) * weights[:, None]
-    excess = beyond(result.labels, groups, weights, k, tolerance) - 1
-    assert result.max_violation == pytest.approx(max(excess, 0), abs=1e-9)
-    assert result.cost == pytest.approx(C[np.arange(len(X)), result.labels].sum())
-    assert result.nearest_cost == pytest.approx(C.min(axis=1).sum())
-    assert result.nearest_cost <= result.lower_bound * (1 + 1e-12)
-    assert result.lower_bound <= result.cost
-    assert np.bincount(result.labels, minlength=k).min() > 0
-    return result
-
-
-@pytest.mark.parametrize(
-    ("n", "k", "h", "tolerance", "spread"),
-    [(2000, 4, 3, 0.0, 2.0), (2000, 4, 3, 0.5, 0.3), (25_000, 6, 2, 0.1, 2.0)],
-)
-def test_shares_of_weights(n, k, h, tolerance, spread):
-    X, centers, groups, weights = table(0, n, k, h, spread)
-    result = checked(X, centers, groups, weights, tolerance)
-    assert result.n_moved > 0
-    assert result.max_violation < 1  # seen: 0 to 0.3
-    assert result.gap < 20 / n
-    unweighted = fair_assignment(
-        X, centers, sensitive_features=groups, tolerance=tolerance
-    )
-    ignored = beyond(unweighted.labels, groups, weights, k, tolerance) - 1
-    assert ignored > result.max_violation
-
-
-def test_several_attributes_each():
-    X, centers, groups, weights = table(0, 2000, 4, 3)
-    second = np.random.default_rng(1).integers(0, 2, 2000)
-    second = np.where(X[:, 0] > 0, second, 0)
-    result = fair_assignment(
-        X,
-        centers,
-        sensitive_features=np.column_stack([groups, second]),
-        attributes="each",
-        sample_weight=weights,
-    )
-    for column in (groups, second):
-        assert beyond(result.labels, column, weights, 4, 0.1) < 2
-    assert result.gap < 0.01
-
-
 @pytest.mark.parametrize("options", [{}, {"min_balance": 0.2}, {"attributes": "each"}])
 def test_kmeans_by_weights(blobs, options):
     X, groups, _ = blobs
@@ -315,18 +257,7 @@ def test_kmeans_by_weights(blobs, options):
     assert model.minimum_balance_ == pytest.approx(model.balance_.min())
     if len(options) == 0:
         assert (model.balance_ > 0.6 * ratio).all()
-        # Repeated rows have the same balance, and the metric says so.
-        copies = np.ceil(3 * weights / weights.mean()).astype(int)
-        repeated = np.repeat(np.arange(300), copies)
-        model = kmeans(X, groups, copies)
-        np.testing.assert_allclose(
-            model.balance_,
-            balance_score(
-                model.labels_[repeated],
-                sensitive_features=groups[repeated],
-                average=None,
-            ),
-        )
+
     with pytest.raises(ValueError, match="above the balance of the population"):
         kmeans(X, groups, np.where(groups, 9.0, 1.0), min_balance=0.5)
 
@@ -356,20 +287,6 @@ def test_refinement_of_repeated_nodes(planted, regularization, tolerance):
     before = beyond(np.arange(300) % 3, groups, weights, 3, tolerance)
     after = beyond(result.labels, groups, weights, 3, tolerance)
     assert after <= max(before, 1)
-
-
-def test_nodes_of_several_attributes_exchange_if_they_weigh_the_same(planted):
-    W, groups, copies = planted
-    columns = np.column_stack([groups, np.arange(300) % 2])
-    result = refined(W, columns, copies, attributes="each", tolerance=5.0)
-    assert result.n_moved > 0
-    start = np.arange(300) % 3
-    for kind in np.unique(np.column_stack([columns, copies]), axis=0):
-        alike = (np.column_stack([columns, copies]) == kind).all(axis=1)
-        np.testing.assert_array_equal(
-            np.bincount(result.labels[alike], minlength=3),
-            np.bincount(start[alike], minlength=3),
-        )
 
 
 # --- Bad weights ------------------------------------------------------------------

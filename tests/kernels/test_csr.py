@@ -10,7 +10,6 @@ from scalefair.kernels import (
     csr_is_symmetric,
     csr_matmat,
     csr_workspace,
-    sparse_gram,
 )
 
 TYPES = [np.float64, np.float32]
@@ -123,25 +122,6 @@ def test_rows_at_cache_lines(dtype, k, width):
     A = sparse.csr_array((csr[2], indices, indptr), shape=(n, n))
     expected = 1.5 * (scale[:, None] * (A @ (scale[:, None] * X)) - 0.5 * X)
     np.testing.assert_allclose(aligned, expected, atol=200 * np.finfo(dtype).eps)
-
-
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_sparse_gram(index, same_bits):
-    X = sparse.random_array((200, 30), density=0.1, rng=np.random.default_rng(0))
-    X = sparse.csr_array(X)
-    csr = [
-        (A.indptr.astype(index), A.indices.astype(index), A.data)
-        for A in (X, X.T.tocsr())
-    ]
-
-    def gram():
-        out = np.ones((30, 30))
-        sparse_gram(*csr[0], *csr[1], out)
-        return [out]
-
-    (out,) = same_bits(gram)
-    np.testing.assert_allclose(out, 1 + (X.T @ X).toarray(), atol=1e-13)
-    assert np.array_equal(out, out.T)
 
 
 @pytest.mark.parametrize(("dtype", "index_dtype"), PAIRS)

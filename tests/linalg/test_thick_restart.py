@@ -51,7 +51,7 @@ def check_relation(it, d):
 
 
 SPECTRA = {
-    "evenly": np.linspace(-1, 1, 2000),
+    "evenly": np.linspace(-1, 1, 3000),
     "decaying": 0.9 ** np.arange(1500.0),
     "negative": -(np.linspace(1, 2, 500) ** 3),
     "far apart": np.r_[1e6, 2e6, 3e6, np.linspace(0, 1, 1000)],

@@ -121,15 +121,6 @@ def test_about_as_good_as_pyamg(graphs):
     assert steps(T) <= 2 * steps(peer)
 
 
-def test_levels_and_complexity(graphs):
-    L, b = laplacian(graphs.grid(80, 80))
-    T = AMGPreconditioner(L, candidate=b)
-    assert T.level_sizes[0] == 6400
-    assert (np.diff(T.level_sizes) < 0).all()
-    assert T.level_sizes[-1] <= 500
-    assert T.operator_complexity < 8
-
-
 def test_does_not_fill_up_on_expanders(graphs):
     i, j = np.random.default_rng(0).integers(0, 3000, (2, 9000))
     W = sparse.csr_array(sparse.coo_array((np.ones(9000), (i, j)), shape=(3000, 3000)))

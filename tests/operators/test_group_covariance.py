@@ -116,21 +116,6 @@ def test_agrees_with_the_definition(form, centering):
     np.testing.assert_allclose(operator.mean, X.mean(axis=0), atol=1e-15)
 
 
-def test_with_weights_shares_the_data(stored, centering):
-    X, codes = rows(), random_codes()
-    weights = WEIGHTS.copy()
-    operator = GroupCovariance(stored(X), codes, weights, centering=centering)
-    weights[:] = 7  # the operator has its own
-    C = definition(X, codes, centering)
-    for g in range(3):
-        other = operator.with_weights(np.eye(3)[g])
-        assert other._rows is operator._rows
-        np.testing.assert_allclose(other @ np.eye(N), C[g], atol=1e-13)
-    np.testing.assert_array_equal(operator.weights, WEIGHTS)
-    nothing = operator.with_weights(np.zeros(3))
-    np.testing.assert_array_equal(nothing @ np.eye(N), 0)
-
-
 def test_bad_entry_far_down_is_placed(stored, monkeypatch):
     monkeypatch.setattr(coded_rows, "TILE_ROWS", 100)
     X = rows()

@@ -131,35 +131,6 @@ class TestBadInput:
 
 @pytest.mark.parametrize("operator", [NormalizedAffinity, NormalizedOperator])
 class TestWeights:
-    @pytest.mark.parametrize("regularization", [0.0, 0.5])
-    @pytest.mark.parametrize("unweighted", [False, True])
-    def test_weighted_nodes_are_repeated_nodes(
-        self, operator, unweighted, regularization, graphs
-    ):
-        W = sparse.csr_array(graphs.nearest_neighbors(60))
-        W.data[:] = 2.5 if unweighted else W.data
-        W = W + sparse.eye_array(60) * 2.5  # copies are joined as the node is to itself
-        copies = np.random.default_rng(0).integers(1, 4, 60)
-        node = np.repeat(np.arange(60), copies)
-        options = {"regularization": regularization, "shift": 0.3}
-        M = operator(W, sample_weight=copies, **options)
-        repeated = operator(W[node][:, node], **options)
-        assert M.tau == pytest.approx(repeated.tau, rel=1e-14)
-        np.testing.assert_allclose(M.degrees[node], repeated.degrees, rtol=1e-14)
-        # P has orthonormal columns: a node's vector, spread over its copies.
-        P = (node[:, None] == np.arange(60)) / np.sqrt(copies)
-        np.testing.assert_allclose(P.T @ matrix(repeated) @ P, matrix(M), atol=1e-14)
-        values, expected = map(np.linalg.eigvalsh, map(matrix, (M, repeated)))
-        zeros = np.full(node.size - 60, 0.3)  # as the shift moves them
-        np.testing.assert_allclose(
-            np.sort(np.append(values, zeros)), expected, atol=1e-12
-        )
-        # In another type, and in another unit of the weights.
-        single = M.astype(np.float32)
-        np.testing.assert_allclose(matrix(single), matrix(M), atol=1e-6)
-        seven = operator(W, sample_weight=7.0 * copies, **options)
-        np.testing.assert_allclose(matrix(seven), matrix(M), atol=1e-15)
-
     def test_weights_of_one_are_none(self, operator):
         assert operator(np.ones((4, 4)), sample_weight=np.ones(4)).weights is None
 

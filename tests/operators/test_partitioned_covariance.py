@@ -7,25 +7,11 @@ import pytest
 from scipy import sparse
 
 from scalefair.operators import GroupCovariance
-from scalefair.streaming import PartitionedRows, RowReader
+from scalefair.streaming import PartitionedRows
 
 dask = pytest.importorskip("dask")
 
 M, N, G = 300, 17, 3
-
-
-class Reader(RowReader):
-    """Blocks of a matrix, as if they were read."""
-
-    def __init__(self, X, cuts):
-        self.X, self.cuts = X, cuts
-        self.lengths = np.diff(cuts)
-        self.n_features, self.dtype = X.shape[1], X.dtype
-        self.is_sparse = sparse.issparse(X)
-        self.nnz = X.nnz if self.is_sparse else X.size
-
-    def block(self, number):
-        return self.X[self.cuts[number] : self.cuts[number + 1]]
 
 
 CUTS = (0, 100, 101, 200, M)
@@ -49,14 +35,15 @@ def codes():
     return codes
 
 
-@pytest.fixture(params=["dask", "reader"])
-def rows(request, X):
-    collection = delayed(X) if request.param == "dask" else Reader(X, CUTS)
-    return PartitionedRows.of(collection)
+@pytest.fixture
+def rows(X):
+    return PartitionedRows.of(delayed(X))
 
 
-@pytest.mark.parametrize("centering", ["global", "group"])
-@pytest.mark.parametrize("weights", [[0.2, 0.5, 0.3], [0.0, 0.0, -2.0], [0, 0, 0]])
+@pytest.mark.parametrize(
+    ("centering", "weights"),
+    [("global", [0.2, 0.5, 0.3]), ("group", [0.0, 0.0, -2.0])],
+)
 def test_products(centering, weights, X, codes, rows):
     local = GroupCovariance(X, codes, weights, centering=centering)
     remote = GroupCovariance(rows, codes, weights, centering=centering)
