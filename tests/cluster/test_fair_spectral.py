@@ -1,7 +1,5 @@
 """FairSpectralClustering: correctness, invariances, parameters."""
 
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -270,35 +268,3 @@ def test_callbacks_see_every_phase(solver, named):
     with pytest.raises(ValueError, match="asymmetric"):
         model.fit(np.triu(np.ones((9, 9))), sensitive_features=np.arange(9) % 2)
     assert recorder.events[-1] == ("teardown", "fit")
-
-
-def test_fit_without_callbacks():
-    """What scikit-learn before 1.9 has not."""
-    code = (
-        "import sys, numpy, sklearn.cluster, sklearn.linear_model, sklearn.pipeline\n"
-        "sys.modules['sklearn.callback'] = None\n"
-        "from scalefair.cluster import FairSpectralClustering\n"
-        "W, groups = numpy.ones((12, 12)), [0, 1] * 6\n"
-        "W[:6, 6:] = W[6:, :6] = 0.01\n"
-        "model = FairSpectralClustering(2, random_state=0)\n"
-        "print(*model.fit(W, sensitive_features=groups).labels_, sep='')\n"
-        "assert not hasattr(model, 'set_callbacks')"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert run.stdout in {"111111000000\n", "000000111111\n"}, run.stderr
-
-
-def test_names_of_columns_go_with_the_rows():
-    pandas = pytest.importorskip("pandas")
-    X = np.random.RandomState(0).standard_normal((80, 2))
-    groups = {"sensitive_features": np.arange(80) % 2}
-    model = FairSpectralClustering(
-        2, affinity="nearest_neighbors", connected_components="all", random_state=0
-    ).fit(pandas.DataFrame(X, columns=["age", "height"]), **groups)
-    assert list(model.feature_names_in_) == ["age", "height"]
-    W = aslinearoperator(np.exp(-abs(X[:, :1] - X[:, 0])))
-    model.set_params(affinity="precomputed").fit(W, **groups)
-    assert model.n_features_in_ == 80
-    assert not hasattr(model, "feature_names_in_")  # of the earlier fit

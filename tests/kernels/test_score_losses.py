@@ -26,35 +26,26 @@ def by_code(rows, codes, n_codes):
 
 
 @pytest.mark.parametrize("width", [0.25, 1.0])
-@pytest.mark.parametrize(("m", "n_codes"), [(1, 1), (2049, 3), (5000, 1)])
-def test_sums_and_slopes(width, m, n_codes):
+@pytest.mark.parametrize(
+    ("m", "n_codes", "weighted"), [(1, 1, False), (2049, 3, False), (20_000, 2, True)]
+)
+def test_sums_and_slopes(width, m, n_codes, weighted, same_bits):
     rng = np.random.default_rng(0)
     scores = np.append(2 * rng.standard_normal(m - 1), 0.5)  # one on thresholds
     codes = rng.integers(0, n_codes, m)
+    weights = rng.random(m) * (np.arange(m) % 3) if weighted else None
     values, slopes = parts(scores, THETA, width)
-    actual = sigmoid_sums(scores, codes, THETA, width, n_codes)
-    np.testing.assert_allclose(
-        actual[0], by_code(values, codes, n_codes), rtol=1e-12, atol=1e-12
-    )
-    np.testing.assert_allclose(
-        actual[1], by_code(slopes, codes, n_codes), rtol=1e-12, atol=1e-12
-    )
-    np.testing.assert_allclose(
-        sigmoid_slopes(scores, THETA, width), slopes, rtol=1e-13, atol=1e-15
-    )
 
+    def call():
+        sums = sigmoid_sums(scores, codes, THETA, width, n_codes, weights)
+        return *sums, sigmoid_slopes(scores, THETA, width)
 
-def test_weights_multiply_sums():
-    rng = np.random.default_rng(0)
-    scores, codes = 2 * rng.standard_normal(5000), rng.integers(0, 3, 5000)
-    weights = rng.random(5000) * (np.arange(5000) % 3)
-    expected = (
-        by_code(weights[:, None] * values, codes, 3)
-        for values in parts(scores, THETA, 0.5)
-    )
-    actual = sigmoid_sums(scores, codes, THETA, 0.5, 3, weights)
-    for a, e in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(a, e, rtol=1e-12, atol=1e-12)
+    *sums, actual_slopes = same_bits(call)
+    w = weights[:, None] if weighted else 1.0
+    for actual, rows in zip(sums, (values, slopes), strict=True):
+        expected = by_code(w * rows, codes, n_codes)
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(actual_slopes, slopes, rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("spread", [1.0, 299.0, 301.0, 1e300])
@@ -69,18 +60,6 @@ def test_nothing_overflows(spread):
     np.testing.assert_allclose(actual[0], values, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(actual[1], slopes, rtol=1e-12, atol=1e-13)
     assert np.isfinite(sigmoid_slopes(scores, theta, 1.0)).all()
-
-
-def test_any_number_of_threads(same_bits):
-    rng = np.random.default_rng(0)
-    scores, codes = rng.standard_normal(20_000), rng.integers(0, 2, 20_000)
-
-    def call():
-        return *sigmoid_sums(scores, codes, THETA, 0.5, 2), sigmoid_slopes(
-            scores, THETA, 0.5
-        )
-
-    same_bits(call)
 
 
 @settings(max_examples=60, deadline=None)

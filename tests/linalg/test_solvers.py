@@ -173,23 +173,6 @@ class TestStart:
         assert warm.converged
         assert warm.n_columns < 0.7 * cold.n_columns
 
-    @pytest.mark.parametrize(("solver", "p"), [(chebyshev, 4), (lobpcg, 9)])
-    def test_exact_vectors_need_no_iteration(self, solver, problem, check_pairs, p):
-        M, A, vectors = problem
-        result = solver(M, 4, tol=1e-10, X0=vectors[:, :p], random_state=0)
-        check_pairs(result, A, 4, 1e-10)
-        assert result.n_iter == 0
-        assert result.n_products == 1 + 12 * (solver is chebyshev)  # with the bounds
-
-    @pytest.mark.parametrize("solver", [chebyshev, dual])
-    def test_given_bounds_save_their_products(self, solver, problem, counting):
-        A = counting(problem[0])
-        bounds = spectral_bounds(problem[0], random_state=0)
-        result = solver(A, 4, tol=1e-6, bounds=bounds, random_state=0)
-        assert result.converged
-        # As documented, products spent on the bounds belong to the count.
-        assert result.n_products == A.n_products + len(bounds.nodes)
-
     @of_started
     @pytest.mark.parametrize(
         "X0",
@@ -245,12 +228,6 @@ class TestLimits:
             assert result.residual_norms.max() < 1e-5
             assert result.n_products < 2000
         assert ("float64" in result.message) == (solver is chebyshev)
-
-    @pytest.mark.parametrize("solver", [chebyshev, lobpcg])
-    @pytest.mark.parametrize("n_buffer", [0, 20])
-    def test_any_buffer_converges(self, solver, problem, check_pairs, n_buffer):
-        result = solver(problem[0], 4, tol=1e-7, n_buffer=n_buffer, random_state=0)
-        check_pairs(result, problem[1], 4, 1.1e-7)
 
     @pytest.mark.parametrize(
         ("solver", "name", "minimum"),

@@ -2,34 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy.linalg import null_space
 
-from scalefair.operators import NormalizedAffinity, NullspaceProjector, Projected
+from scalefair.operators import NullspaceProjector, Projected
 
 
 def of_identity(Q):
     return Projected(np.eye(6), Q, constrained_value=0.0)
-
-
-@pytest.fixture
-def constrained(graph, graphs):
-    """Dense affinity of each graph and a basis of its fairness constraints."""
-    groups = graphs.random_groups(graph.shape[0], 5, smallest_of_one=True)
-    degrees = graph.toarray().sum(axis=1)
-    return graph, graphs.fairness_basis(degrees, groups)
-
-
-def test_spectrum_is_that_of_the_restriction(constrained, graphs):
-    W, Q = constrained
-    n, r = Q.shape
-    value = -1.5  # no other eigenvalue is near
-    dense = Projected(NormalizedAffinity(W), Q, constrained_value=value) @ np.eye(n)
-    np.testing.assert_allclose(dense, dense.T, atol=1e-13)
-    Z = null_space(Q.T)
-    expected = np.linalg.eigvalsh(Z.T @ graphs.normalized(W) @ Z)
-    values = np.linalg.eigvalsh(dense)
-    np.testing.assert_allclose(values[:r], value, atol=1e-12)
-    np.testing.assert_allclose(values[r:], expected, atol=1e-12)
 
 
 def test_integer_matrix_becomes_float():
