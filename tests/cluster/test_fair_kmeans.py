@@ -88,7 +88,7 @@ def test_min_balance(people):
     free = fit(X, groups, balance_tolerance=9)
     assert free.minimum_balance_ < ratio
     assert free.inertia_ < model.inertia_
-    # Both parameters hold, and shares are bounded by the stricter one.
+    # Both parameters hold: shares are bounded by the stricter one.
     both = fit(X, groups, balance_tolerance=0.01, min_balance=ratio)
     assert within(both.labels_, groups, 0.01)
 

@@ -128,6 +128,10 @@ def test_isolated_nodes_and_seeds():
     first, again = (refine(W, labels, groups) for _ in range(2))
     np.testing.assert_array_equal(first.labels, again.labels)
     np.testing.assert_array_equal(first.labels[100:], labels[100:])
+    # Numbers of clusters are kept.
+    options = {"sensitive_features": groups, "random_state": 0}
+    named = refine_partition(W, 5 + 2 * labels, **options)
+    np.testing.assert_array_equal(named.labels, 5 + 2 * first.labels)
     other = refine(W, labels, groups, random_state=1)
     assert (first.labels != other.labels).any()
     refine(W, np.where(np.arange(106) < 100, labels, 3), groups, regularization=0.1)
@@ -217,14 +221,3 @@ def test_bad_input(change, message):
     with pytest.raises(ValueError, match=message) as error:
         refine_partition(**good | change)
     assert len(str(error.value)) <= 400
-
-
-def test_numbers_of_clusters_are_kept():
-    W, groups = random_graph(60, 3), np.arange(60) % 2
-    labels = fair_labels(groups, 3)
-    plain = refine(W, labels, groups)
-    named = refine_partition(
-        W, 5 + 2 * labels, sensitive_features=groups, random_state=0
-    )
-    np.testing.assert_array_equal(named.labels, 5 + 2 * plain.labels)
-    assert named.n_moved == plain.n_moved > 0

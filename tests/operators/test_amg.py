@@ -44,7 +44,7 @@ GRAPHS = {
     "weak tie": lambda g: dumbbell(g, 1e-6),
     "many components": lambda g: g.many_cliques(110, 5),
     "self-loops": lambda g: with_loops(g.grid(24, 25)),
-    "loops only": lambda g: sparse.csr_array(3.0 * sparse.eye_array(600)),
+    "loops only": lambda g: sparse.csr_array(sparse.eye_array(600)),
     "weights": lambda g: lognormal(g.grid(24, 25)),
     "small": lambda g: g.nearest_neighbors(200),
     "one node": lambda g: sparse.csr_array(np.ones((1, 1))),
@@ -72,6 +72,14 @@ def test_symmetric_positive_definite_and_no_step_overshoots(pair):
     values = preconditioned(L, T)  # by a Cholesky factor of T: it is definite
     assert values.max() < 1 + 1e-7  # T has norm 1e8 across the weak tie
     assert values.min() > -1e-7
+
+
+def test_a_laplacian_of_rounding_errors():
+    # Nodes with nothing but a loop of weight 3: errors below zero.
+    L, b = laplacian(sparse.csr_array(3.0 * sparse.eye_array(600)))
+    assert L.diagonal().max() < 0
+    T = AMGPreconditioner(L, candidate=b)
+    assert (T @ np.ones(600) > 0).all()
 
 
 @pytest.mark.parametrize(

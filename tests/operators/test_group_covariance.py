@@ -116,14 +116,6 @@ def test_agrees_with_the_definition(form, centering):
     np.testing.assert_allclose(operator.mean, X.mean(axis=0), atol=1e-15)
 
 
-def test_bad_entry_far_down_is_placed(stored, monkeypatch):
-    monkeypatch.setattr(coded_rows, "TILE_ROWS", 100)
-    X = rows()
-    X[211, 4] = np.nan
-    with pytest.raises(ValueError, match="the first at row 211, column 4"):
-        GroupCovariance(stored(X), random_codes(), WEIGHTS)
-
-
 def test_rows_of_zero_weight_are_not_read(stored):
     X, codes = rows(), random_codes()
     stored_rows = stored(X)
