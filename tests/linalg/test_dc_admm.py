@@ -111,3 +111,14 @@ def test_constraints_that_do_not_fit(problem, F):
 def test_bad_penalty(problem, alpha):
     with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
         dc_admm(problem[0], 2, problem[1], alpha=alpha)
+
+
+def test_penalty_is_halved_when_the_dual_residual_dominates(problem):
+    # Without constraints the primal residual is zero.
+    M, F, _ = problem
+    result = dc_admm(M, 3, F[:, :0], tol=1e-12, max_iter=4, random_state=0)
+    assert result.history["primal_residual"].max() == 0
+    alpha, dual = result.history["alpha"], result.history["dual_residual"]
+    moved = dual[:-1] > 0  # both residuals may be zero: then it stays
+    np.testing.assert_array_equal(alpha[1:], np.where(moved, 0.5, 1.0) * alpha[:-1])
+    assert moved[0]

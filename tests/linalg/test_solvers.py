@@ -173,6 +173,15 @@ class TestStart:
         assert warm.converged
         assert warm.n_columns < 0.7 * cold.n_columns
 
+    @pytest.mark.parametrize("solver", [chebyshev, dual])
+    def test_given_bounds_save_their_products(self, solver, problem, counting):
+        A = counting(problem[0])
+        bounds = spectral_bounds(problem[0], random_state=0)
+        result = solver(A, 4, tol=1e-6, bounds=bounds, random_state=0)
+        assert result.converged
+        # As documented, products spent on the bounds belong to the count.
+        assert result.n_products == A.n_products + len(bounds.nodes)
+
     @of_started
     @pytest.mark.parametrize(
         "X0",
@@ -218,6 +227,14 @@ class TestLimits:
             result.residual_norms, np.linalg.norm(residuals, axis=0), rtol=1e-6
         )
 
+    @of_limited
+    def test_says_what_it_cannot_reach(self, solver, problem):
+        result = solver(problem[0], 4, tol=1e-20, random_state=0)
+        assert not result.converged
+        assert "raise" in result.message
+        assert result.n_iter < 1000  # gives up, does not grind on
+        assert result.residual_norms.max() < 1e-7
+
     @pytest.mark.parametrize("solver", [chebyshev, lanczos])
     def test_float32_says_what_it_cannot_reach(self, solver, graphs):
         for W in (graphs.block_model(300), graphs.path(60)):
@@ -228,6 +245,12 @@ class TestLimits:
             assert result.residual_norms.max() < 1e-5
             assert result.n_products < 2000
         assert ("float64" in result.message) == (solver is chebyshev)
+
+    @pytest.mark.parametrize("solver", [chebyshev, lobpcg])
+    @pytest.mark.parametrize("n_buffer", [0, 20])
+    def test_any_buffer_converges(self, solver, problem, check_pairs, n_buffer):
+        result = solver(problem[0], 4, tol=1e-7, n_buffer=n_buffer, random_state=0)
+        check_pairs(result, problem[1], 4, 1.1e-7)
 
     @pytest.mark.parametrize(
         ("solver", "name", "minimum"),

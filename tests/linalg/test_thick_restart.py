@@ -132,6 +132,16 @@ def test_goes_on_where_it_stopped(first, chunk):
     assert it.n_products == again.n_products
 
 
+def test_error_bounds_that_of_the_sum():
+    d = SPECTRA["slowly"]
+    it = lanczos(d, 5)
+    assert it.error == np.inf
+    for tol in (1e-2, 1e-6, 1e-10):
+        assert it.run(lambda it, tol=tol: it.error <= tol)
+        assert d[:5].sum() - it.values[:5].sum() <= tol + 1e-14
+    assert it.n_products < 80
+
+
 @pytest.mark.parametrize("n", [1, 2, 7, 41])
 @pytest.mark.parametrize("kind", ["distinct", "identity", "zero", "rank one", "copies"])
 def test_small_and_degenerate(n, kind):
