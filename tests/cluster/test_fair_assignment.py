@@ -13,12 +13,13 @@ from scalefair.cluster import (
     _assignment_dual,
     fair_assignment,
 )
-from scalefair.cluster._assignment_dual import RELAXATION_GAP
+from scalefair.cluster._assignment_dual import RELAXATION_GAP, maximise_dual
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._fair_assignment import (
     GAP,
     assign_rows,
 )
+from scalefair.cluster._share_bounds import ShareBounds, round_counts
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
@@ -265,6 +266,13 @@ def test_lower_bound_is_that_of_the_linear_program(tolerance, h, sample, monkeyp
     assert result.lower_bound >= exact * (1 - 3 * RELAXATION_GAP)
     assert result.lower_bound <= result.cost
     assert result.cost <= exact * 1.01  # rows are whole
+    # The dual alone.
+    order = np.argsort(groups, kind="stable")
+    C, kinds = squared(X, centers)[order], groups[order]
+    A = ShareBounds.of(kinds[:, None], tolerance)[0].constraints
+    dual = maximise_dual(C, np.searchsorted(kinds, np.arange(h + 1)), A)
+    bound = (C + dual.prices[kinds]).min(axis=1).sum() - dual.multipliers.sum()
+    assert exact * (1 - 3 * RELAXATION_GAP) <= bound <= exact * (1 + 1e-9)
 
 
 # --- Several attributes, each by itself ----------------------------------------------
@@ -333,6 +341,21 @@ def test_rare_combinations_are_not_refused(tolerance):
     X = np.arange(8.0)[:, None]
     groups = [[0, 0], [0, 0], [0, 1], [1, 1], [1, 1], [1, 1], [1, 1], [1, 1]]
     assign_each(X, X[:4], groups, tolerance)
+
+
+def test_counts_are_rounded_to_the_fewest_rows_beyond():
+    # The diagonal alone: in two clusters of three a half of each cannot be.
+    codes = np.array([[0, 0], [1, 1]])
+    bounds, _ = ShareBounds.of(np.repeat(codes, 3, axis=0), 0.0)
+    counts = round_counts(bounds, np.full((2, 2), 1.5), np.array([3, 3]))
+    np.testing.assert_array_equal(counts.sum(axis=0), [3, 3])
+    np.testing.assert_array_equal(counts.sum(axis=1), [3, 3])
+    assert bounds.excess(counts) == 0
+    exact = np.array([[2, 1], [0, 3]])
+    bounds, _ = ShareBounds.of(np.repeat(codes, exact.sum(axis=1), axis=0), 5.0)
+    np.testing.assert_array_equal(
+        round_counts(bounds, 1.0 * exact, np.array([2, 4])), exact
+    )
 
 
 # --- Bad input -----------------------------------------------------------------------
