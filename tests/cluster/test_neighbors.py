@@ -235,6 +235,20 @@ def test_exact_where_half_of_the_lists_are_not_enough(faiss):
     assert_same(result.affinity, neighbors_graph(X, 10).affinity)
 
 
+def test_rows_with_too_few_neighbours_are_searched_again(faiss, many, monkeypatch):
+    search = _neighbors.InvertedLists.search
+
+    def missing(lists, rows, n_neighbors, n_probes):
+        neighbors = search(lists, rows, n_neighbors, n_probes)
+        neighbors[rows == 7] = -1
+        return neighbors
+
+    monkeypatch.setattr(_neighbors.InvertedLists, "search", missing)
+    result = neighbors_graph(many, 10, "approximate", 0)
+    assert result.neighbors == "approximate"
+    assert result.affinity[[7]].nnz >= 10
+
+
 def islands():
     """Forty places of fifty equal rows, and some rows far from all others."""
     rng = np.random.default_rng(0)

@@ -129,3 +129,13 @@ def test_refuses_weights_too_far_apart():
         UnifiedFairSpectralClustering(2, random_state=0).fit(
             W, sensitive_features=np.arange(60) % 2
         )
+
+
+def test_sparsity_weight_of_equal_distances():
+    pairs = _all_pairs(20)
+    equal = CandidatePairs(
+        pairs.rows, pairs.columns, np.full_like(pairs.distances, 0.3), 20
+    )
+    assert sparsity_weight(equal, 5) == 1.0
+    assert sparsity_weight(pairs, 19) == 1.0  # nobody has more candidates
+    assert sparsity_weight(pairs, 3) != 1.0

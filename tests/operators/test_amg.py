@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from scalefair.operators import NormalizedAffinity, _amg
-from scalefair.operators._amg import AMGPreconditioner
+from scalefair.operators._amg import AMGPreconditioner, coarse_degree
 
 
 def laplacian(W):
@@ -188,3 +188,9 @@ class TestBadInput:
             AMGPreconditioner(np.eye(3), candidate=candidate)
         with pytest.raises(TypeError, match="real"):
             AMGPreconditioner(1j * np.eye(3))
+
+
+def test_the_coarse_degree_grows_with_the_dimension(graphs):
+    assert coarse_degree(graphs.path(1000)) < 2.5
+    assert 4 < coarse_degree(graphs.grid(40, 40)) < 8
+    assert coarse_degree(graphs.complete(200)) == np.inf  # too few aggregates to tell

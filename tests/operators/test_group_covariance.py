@@ -251,3 +251,11 @@ def test_bad_blocks_and_weights():
         operator.with_weights([1.0, 1.0, 1.0])
     with pytest.raises(TypeError, match="real"):
         GroupCovariance(1j * np.eye(3), [0, 1, 1], [1.0, 1.0])
+
+
+def test_no_stored_entry(centering):
+    X = sparse.csr_array((6, 4))
+    operator = GroupCovariance(X, [0, 1] * 3, [1.0, 2.0], centering=centering)
+    np.testing.assert_array_equal(operator @ np.eye(4), 0)
+    np.testing.assert_array_equal(operator.compress(np.eye(4)), 0)
+    assert operator.compress(np.empty((4, 0))).shape == (2, 0, 0)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
 
 from scalefair.operators import NormalizedAffinity, NormalizedOperator
 
@@ -99,6 +100,13 @@ class TestBadInput:
             operator(np.ones((3, 4)))
         with pytest.raises(TypeError, match="real"):
             operator(np.ones((3, 3)) * 1j)
+
+    def test_complex_products(self, operator):
+        if operator is NormalizedOperator:
+            A = aslinearoperator(np.ones((3, 3)))
+            A.matmat = lambda X: 1j * X
+            with pytest.raises(TypeError, match="real"):
+                operator(A)
 
     def test_names_a_node_without_positive_degree(self, operator):
         W = np.ones((5, 5))

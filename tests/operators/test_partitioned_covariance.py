@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from scalefair.operators import GroupCovariance
+from scalefair.operators._coded_rows import _code_part
 from scalefair.streaming import PartitionedRows
 
 dask = pytest.importorskip("dask")
@@ -88,3 +89,18 @@ def test_values_that_overflow_between_partitions(codes):
     X[:, 0] = np.where(np.arange(M) < 100, 1e154, -1e154)
     with pytest.raises(ValueError, match="between the partitions of X overflow"):
         GroupCovariance(PartitionedRows.of(delayed(X)), 0 * codes, np.ones(1))
+
+
+def test_kept_parts_tell_their_size(X, codes):
+    """Dask moves what it takes for small."""
+    sizeof = pytest.importorskip("dask.sizeof").sizeof
+    part = _code_part(X, codes)
+    assert sizeof(part) >= (X.data.nbytes if sparse.issparse(X) else X.nbytes)
+
+
+def test_whole_numbers(codes):
+    X = np.random.default_rng(2).integers(-9, 9, (M, N)).astype(np.int16)
+    weights = np.array([0.2, 0.5, 0.3])
+    C = GroupCovariance(PartitionedRows.of(delayed(X)), codes, weights)
+    expected = GroupCovariance(X.astype(np.float64), codes, weights)
+    np.testing.assert_allclose(C @ np.eye(N), expected @ np.eye(N), rtol=1e-12)
