@@ -122,3 +122,12 @@ def test_penalty_is_halved_when_the_dual_residual_dominates(problem):
     moved = dual[:-1] > 0  # both residuals may be zero: then it stays
     np.testing.assert_array_equal(alpha[1:], np.where(moved, 0.5, 1.0) * alpha[:-1])
     assert moved[0]
+
+
+def test_counts_products(problem, counting):
+    M, F, _ = problem
+    for constraints in (F, F[:, :0]):
+        counted = counting(M)
+        result = dc_admm(counted, 3, constraints, shift=SHIFT, random_state=0)
+        assert result.n_products == counted.n_products
+        assert result.n_columns == counted.n_columns

@@ -173,6 +173,14 @@ class TestStart:
         assert warm.converged
         assert warm.n_columns < 0.7 * cold.n_columns
 
+    @pytest.mark.parametrize(("solver", "p"), [(chebyshev, 4), (lobpcg, 9)])
+    def test_exact_vectors_need_no_iteration(self, solver, problem, check_pairs, p):
+        M, A, vectors = problem
+        result = solver(M, 4, tol=1e-10, X0=vectors[:, :p], random_state=0)
+        check_pairs(result, A, 4, 1e-10)
+        assert result.n_iter == 0
+        assert result.n_products == 1 + 12 * (solver is chebyshev)  # with the bounds
+
     @pytest.mark.parametrize("solver", [chebyshev, dual])
     def test_given_bounds_save_their_products(self, solver, problem, counting):
         A = counting(problem[0])
