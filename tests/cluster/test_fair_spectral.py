@@ -198,7 +198,7 @@ def test_one_cluster_many_and_too_many(solver, graphs):
     model.set_params(n_clusters=27).fit(W, **groups)
     assert model.embedding_.shape == (30, 27)
     assert model.fairness_violation_ < 1e-10
-    model.set_params(n_clusters=1, **PAPERS_METHOD).fit(W, **groups)
+    model.set_params(n_clusters=1, solver="auto", **PAPERS_METHOD).fit(W, **groups)
     assert (model.labels_ == 0).all()
     np.testing.assert_allclose(model.eigenvalues_, [1])
 
