@@ -34,10 +34,8 @@ def fit(X, groups, k=4, **options):
 @pytest.mark.parametrize(
     ("solver", "gamma", "dtype"),
     [
-        ("nullspace", 0.1, np.float64),
         ("lanczos", None, np.float64),
         ("chebyshev", 0.1, np.float32),
-        ("dual", None, np.float64),
     ],
 )
 def test_rbf_agrees_with_the_stored_kernel(blobs, solver, gamma, dtype):
@@ -97,8 +95,9 @@ class _Plain(LinearOperator):
         return self.W @ x
 
 
-@pytest.mark.parametrize("wrap", [aslinearoperator, _Plain])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("wrap", "dtype"), [(aslinearoperator, np.float32), (_Plain, np.float64)]
+)
 def test_operator_as_precomputed_affinity(data, wrap, dtype):
     model = fit(wrap(data.graph), data.sensitive_features, k=3, dtype=dtype)
     stored = fit(data.graph, data.sensitive_features, k=3)
@@ -146,13 +145,6 @@ ROWS = np.random.default_rng(0).standard_normal((600, 3))
             r"Partition 2 of X, rows 251 to 599.*smallest weight is -1, at row 49",
         ),
         (lambda W: blocks(with_weight(W, 300, 20, 9.0)), {}, "not symmetric"),
-        (
-            lambda W: blocks(with_weight(W, 300, 20, np.inf)),
-            {},
-            "not finite, at row 49",
-        ),
-        (lambda W: blocks(W[:, :500]), {}, r"square matrix, got shape \(600, 500\)"),
-        (lambda W: [dask.delayed(W.toarray())], {}, "must be CSR matrices"),
     ],
 )
 def test_bad_affinities(make, options, message, data):
@@ -171,8 +163,9 @@ def test_points_that_see_no_other(blobs):
 # --- Graphs in blocks of rows ------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", ["auto", "lanczos", "dual"])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("solver", "dtype"), [("auto", "float32"), ("lanczos", "float64")]
+)
 def test_same_as_in_memory(solver, dtype, data):
     options = {"solver": solver, "dtype": dtype, "random_state": 0, **PAPERS_METHOD}
     model = FairSpectralClustering(3, **options)

@@ -2,7 +2,6 @@
 
 import inspect
 
-import numba
 import numpy as np
 import pytest
 from scipy import sparse
@@ -89,14 +88,9 @@ def expected_failures(estimator):
 @parametrize_with_checks(
     [
         SPECTRAL(2, **ALL),
-        SPECTRAL(2, **ALL, **NEIGHBORS, solver="chebyshev"),
-        SPECTRAL(2, affinity="rbf_nystroem", n_landmarks=30, solver="lanczos"),
         SPECTRAL(2, n_init=2, affinity="rbf", assign_labels="fair"),
-        DESCENT(2, **ALL),
         DESCENT(2, **ALL, **NEIGHBORS),
-        UNIFIED(2, tol=0.1, **ALL),
         UNIFIED(2, tol=0.1, **ALL, **NEIGHBORS),
-        KMEANS(2),
         KMEANS(2, min_balance=0.2),
     ],
     expected_failed_checks=expected_failures,
@@ -151,32 +145,21 @@ def test_names_of_groups_scale_and_threads_change_nothing(
     names = np.array(["north", "south", "west"])[groups]
     unsorted_rows = pandas.Series(names, index=np.arange(600)[::-1])
     one = fitted[estimator]
-    for A, g in (
-        (W, list(names)),
-        (W, unsorted_rows),
-        (W, unsorted_rows.astype("category")),
-        (W, pandas.DataFrame({"region": names})),
-        (W * 1024.0, groups),
-        (W.toarray(), groups),
-    ):
+    for A, g in ((W * 1024.0, unsorted_rows.astype("category")), (W.toarray(), names)):
         model = fit(estimator, A, g)
+        assert list(model.groups_) == ["north", "south", "west"]
         np.testing.assert_array_equal(model.labels_, one.labels_)
         np.testing.assert_allclose(
             abs(model.embedding_), abs(one.embedding_), atol=1e-5
         )
-    assert list(fit(estimator, W, names).groups_) == ["north", "south", "west"]
     with threadpool_limits(2):
         again = with_threads(2, fit, estimator, W, groups)
     np.testing.assert_array_equal(again.labels_, one.labels_)
     np.testing.assert_array_equal(again.embedding_, one.embedding_)
-
-
-@every
-def test_permuted_nodes_give_permuted_clusters(estimator, planted, fitted):
+    # Permuted nodes give permuted clusters.
     order = np.random.RandomState(0).permutation(600)
-    W = sparse.csr_array(planted.graph)[order][:, order]
-    model = fit(estimator, W, planted.sensitive_features[order])
-    assert adjusted_rand_score(fitted[estimator].labels_[order], model.labels_) > 0.99
+    model = fit(estimator, W[order][:, order], groups[order])
+    assert adjusted_rand_score(one.labels_[order], model.labels_) > 0.99
 
 
 @every
@@ -303,16 +286,3 @@ def test_groups_are_required_and_clusters_fewer_than_nodes(estimator, graphs):
         estimator(3).fit(graphs.path(30))
     with pytest.raises(ValueError, match=r"n_clusters=31 must .*n_samples=30"):
         fit(estimator, graphs.path(30), np.arange(30) % 2, 31)
-
-
-def test_any_number_of_threads(with_threads):
-    data = make_fair_sbm(6000, n_clusters=4, n_groups=2, random_state=0)
-    args = FairSpectralClustering, data.graph, data.sensitive_features
-    one = with_threads(1, fit, *args)
-    scale = abs(one.embedding_).max()
-    for n_threads in {2, min(8, numba.config.NUMBA_NUM_THREADS)}:
-        with threadpool_limits(n_threads, user_api="blas"):
-            other = with_threads(n_threads, fit, *args)
-        np.testing.assert_array_equal(other.labels_, one.labels_)
-        np.testing.assert_allclose(other.embedding_, one.embedding_, atol=1e-12 * scale)
-        np.testing.assert_allclose(other.eigenvalues_, one.eigenvalues_, atol=1e-12)

@@ -4,10 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from sklearn import config_context
 from sklearn.cluster import KMeans
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from scalefair.cluster import (
     FairKMeans,
@@ -60,7 +57,7 @@ def inertia(X, labels):
     return sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts)
 
 
-@pytest.mark.parametrize("tolerance", [0.0, 0.05, 0.5])
+@pytest.mark.parametrize("tolerance", [0.0, 0.5])
 def test_shares_are_within_the_tolerance_up_to_one_row(people, tolerance):
     X, groups = people
     model = fit(X, groups, balance_tolerance=tolerance)
@@ -75,30 +72,23 @@ def test_shares_are_within_the_tolerance_up_to_one_row(people, tolerance):
     assert model.minimum_balance_ == model.balance_.min()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_no_worse_than_fair_assignment_to_centres_of_k_means(seed):
-    X, groups = make_people(1000, seed)
-    centers = KMeans(4, n_init=10, random_state=0).fit(X).cluster_centers_
-    once = fair_assignment(X, centers, sensitive_features=groups).labels
-    assert fit(X, groups).inertia_ <= inertia(X, once)
-
-
-def test_it_is_k_means_where_that_is_fair(people):
+def test_no_worse_than_fair_assignment_to_centres_of_k_means(people):
     X, groups = people
-    model = fit(X, groups, balance_tolerance=1e9)
     plain = KMeans(4, n_init=10, random_state=0).fit(X)
-    assert model.inertia_ <= 1.01 * plain.inertia_
+    once = fair_assignment(X, plain.cluster_centers_, sensitive_features=groups).labels
+    assert fit(X, groups).inertia_ <= inertia(X, once)
+    # It is k-means where that is fair.
+    assert fit(X, groups, balance_tolerance=1e9).inertia_ <= 1.01 * plain.inertia_
 
 
-@pytest.mark.parametrize("ratio", [0.1, 0.25])
-def test_min_balance(people, ratio):
-    X, groups = people
+def test_min_balance(people):
+    (X, groups), ratio = people, 0.25
     model = fit(X, groups, balance_tolerance=9, min_balance=ratio)
     assert model.minimum_balance_ >= ratio
     free = fit(X, groups, balance_tolerance=9)
     assert free.minimum_balance_ < ratio
     assert free.inertia_ < model.inertia_
-    # Both parameters hold, and shares are bounded by the stricter one.
+    # Both parameters hold: shares are bounded by the stricter one.
     both = fit(X, groups, balance_tolerance=0.01, min_balance=ratio)
     assert within(both.labels_, groups, 0.01)
 
@@ -121,9 +111,8 @@ def test_min_balance_binds_no_further(sizes, ratio):
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])
-@pytest.mark.parametrize("seed", range(3))
-def test_best_of_all_balanced_clusterings_of_few_rows(n_groups, seed):
-    rng = np.random.default_rng(seed)
+def test_best_of_all_balanced_clusterings_of_few_rows(n_groups):
+    rng = np.random.default_rng(0)
     X, groups = rng.normal(size=(12, 2)), np.arange(12) % n_groups
     costs = [
         inertia(X, labels)
@@ -163,16 +152,6 @@ def test_a_sample_of_the_rows_to_start_from(people, monkeypatch):
     assert model.inertia_ <= 1.02 * fit(X, groups).inertia_
 
 
-def test_the_same_seed_gives_the_same_labels(people):
-    X, groups = people
-    one, again = fit(X, groups), fit(X, list(groups))
-    np.testing.assert_array_equal(one.labels_, again.labels_)
-    assert one.inertia_ == again.inertia_
-    model = FairKMeans(4, random_state=0)
-    labels = model.fit_predict(X, sensitive_features=groups)
-    np.testing.assert_array_equal(labels, one.labels_)
-
-
 def test_several_attributes(people):
     X, groups = (array[:100] for array in people)
     both = np.column_stack([groups, np.arange(100) % 2])
@@ -208,15 +187,6 @@ def test_predict_takes_the_nearest_centre(people):
     centres = model.cluster_centers_
     nearest = ((X[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
     np.testing.assert_array_equal(model.predict(X), nearest)
-
-
-def test_metadata_routing(people):
-    X, groups = people
-    with config_context(enable_metadata_routing=True):
-        model = FairKMeans(4, random_state=0).set_fit_request(sensitive_features=True)
-        pipeline = make_pipeline(StandardScaler(), model)
-        pipeline.fit(X, sensitive_features=groups)
-    assert within(pipeline[-1].labels_, groups, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """FairSpectralClustering: correctness, invariances, parameters."""
 
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -9,31 +7,22 @@ import pytest
 from scipy import sparse
 from scipy.linalg import null_space, subspace_angles
 from scipy.sparse.linalg import aslinearoperator
-from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import adjusted_rand_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from scalefair.cluster import FairSpectralClustering, _solvers
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
-from scalefair.metrics import balance_score
 
 SOLVERS = ["nullspace", "lanczos", "chebyshev", "lobpcg", "dual"]
-
-
-NAMES = ["block model", "k-NN", "path", "star", "cycle", "nearly disconnected"]
 
 
 @pytest.fixture(scope="module")
 def named(graphs):
     return {
         "block model": graphs.block_model(240),
-        "k-NN": graphs.nearest_neighbors(240, 12),
         "path": graphs.path(150),
         "star": graphs.star(120),
-        "cycle": graphs.cycle(150),
+        "complete": graphs.complete(90),  # all eigenvalues but one are negative
         "nearly disconnected": graphs.two_cliques(60, 1e-6),
         "isolated": sparse.block_diag(
             [graphs.block_model(240), sparse.csr_array((3, 3))], format="csr"
@@ -59,23 +48,31 @@ def _groups(n, h, seed=0):
     return rng.permutation(np.arange(n) % h)
 
 
-# Each solver on each graph, and all numbers of groups with each of both.
+# Each solver on two graphs: tests/linalg has them all.
 @pytest.mark.filterwarnings(
     "ignore:The clusters are of very different sizes", "ignore:A cluster of .* balance"
 )
 @pytest.mark.parametrize(
     ("solver", "name", "h", "regularization"),
     [
-        (solver, name, (2, 5, 8)[(i + j) % 3], 0.0)
-        for i, solver in enumerate(SOLVERS)
-        for j, name in enumerate(NAMES)
-    ]
-    + [(s, name, 3, 0.3) for s in SOLVERS for name in ("isolated", "star", "path")],
+        ("nullspace", "block model", 2, 0.0),
+        ("lanczos", "complete", 5, 0.0),
+        ("chebyshev", "nearly disconnected", 8, 0.0),
+        ("lobpcg", "path", 5, 0.0),
+        ("dual", "complete", 2, 0.0),
+        ("nullspace", "isolated", 3, 0.3),
+        ("lanczos", "path", 3, 0.3),
+        ("chebyshev", "isolated", 3, 0.3),
+        ("lobpcg", "star", 3, 0.3),
+        ("dual", "isolated", 3, 0.3),
+    ],
 )
 def test_solvers_agree_with_dense_reference(solver, name, h, regularization, named):
     W = named[name]
     n, k, tol = W.shape[0], 5, 1e-6
     groups = _groups(n, h)
+    groups[groups == h - 1] = 0
+    groups[17] = h - 1  # a group of one node
     options = PAPERS_METHOD | {"regularization": regularization}
     model = FairSpectralClustering(k, solver=solver, tol=tol, random_state=0, **options)
     model.fit(W, sensitive_features=groups)
@@ -101,56 +98,16 @@ def test_solvers_agree_with_dense_reference(solver, name, h, regularization, nam
         assert subspace_angles(H, vectors).max() < 10 * tol / gap
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_group_of_one_node(solver, named):
-    W = named["k-NN"]
-    groups = np.zeros(W.shape[0], int)
-    groups[17] = 1
-    model = FairSpectralClustering(
-        4, solver=solver, tol=1e-8, random_state=0, **PAPERS_METHOD
-    )
-    model.fit(W, sensitive_features=groups)
-    values = _dense_reference(W, groups, 4)[0]
-    np.testing.assert_allclose(model.eigenvalues_, values, atol=1e-7)
-
-
-@pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_constrained_directions_cannot_enter(solver, graphs):
-    # All fair eigenvalues but the first are negative; span F must stay out.
-    n = 90
-    W, groups = graphs.complete(n), _groups(n, 6)
-    model = FairSpectralClustering(
-        5, solver=solver, tol=1e-8, random_state=0, **PAPERS_METHOD
-    )
-    model.fit(W, sensitive_features=groups)
-    np.testing.assert_allclose(model.eigenvalues_, [1] + [-1 / (n - 1)] * 4, atol=1e-10)
-    assert model.fairness_violation_ < 1e-12
-
-
 @pytest.fixture(scope="module")
 def planted():
     return make_fair_sbm(
-        3000, n_clusters=5, n_groups=3, average_degree=40, random_state=1
+        1500, n_clusters=5, n_groups=3, average_degree=40, random_state=1
     )
-
-
-@pytest.mark.parametrize("solver", ["auto", "lanczos", "chebyshev"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, "float32"])
-def test_planted_clusters_are_found(planted, solver, dtype):
-    model = FairSpectralClustering(5, solver=solver, dtype=dtype, random_state=0)
-    groups = planted.sensitive_features
-    labels = model.fit_predict(planted.graph, sensitive_features=groups)
-    assert adjusted_rand_score(planted.target, labels) > 0.99
-    assert balance_score(labels, sensitive_features=groups) > 0.97
-    assert model.fairness_violation_ < 1e-12
-    assert model.embedding_.dtype == np.float64
-    assert labels is model.labels_
 
 
 @pytest.mark.parametrize(
     ("n_min", "tol", "same"),
-    [(100, 1e-4, "float32"), (100, 1e-6, "float64"), (10**5, 1e-4, "float64")],
+    [(100, 1e-4, "float32"), (100, 1e-6, "float64")],
 )
 def test_dtype_is_chosen_by_size_and_tolerance(n_min, tol, same, planted, monkeypatch):
     monkeypatch.setattr(_solvers, "MIN_SINGLE_NODES", n_min)
@@ -174,12 +131,11 @@ def test_dtype_is_chosen_by_size_and_tolerance(n_min, tol, same, planted, monkey
     np.testing.assert_array_equal(auto.embedding_, other.embedding_)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_unweighted_graphs_are_not_copied(dtype):
+def test_unweighted_graphs_are_not_copied():
     data = make_fair_sbm(
-        10_000, n_clusters=2, n_groups=2, average_degree=150, random_state=0
+        4000, n_clusters=2, n_groups=2, average_degree=150, random_state=0
     )
-    model = FairSpectralClustering(2, dtype=dtype, tol=1e-3, n_init=1, random_state=0)
+    model = FairSpectralClustering(2, tol=1e-3, n_init=1, random_state=0)
     results = []
     for weights in (np.float64, bool):
         W = data.graph.astype(weights)
@@ -219,8 +175,8 @@ def test_input_formats_agree(planted):
     i, j = np.argwhere(W.toarray() == 0)[5]
     zeros = sparse.csr_array(W + sparse.csr_array(([1.0], ([i], [j])), W.shape))
     zeros[i, j] = 0.0
-    formats = [W.tocsc(), W.tocoo(), sparse.csr_matrix(W), W.toarray(), W.astype(bool)]
-    for other in [*formats, W.astype(np.int32), unsorted, wide, zeros, parts]:
+    formats = [W.tocsc(), sparse.csr_matrix(W), W.toarray(), W.astype(bool)]
+    for other in [*formats, unsorted, wide, zeros, parts]:
         model = FairSpectralClustering(3, **options)
         model.fit(other, sensitive_features=groups)
         np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, atol=1e-8)
@@ -230,58 +186,19 @@ def test_input_formats_agree(planted):
     assert parts.nnz == 4 * W.nnz
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_permutation_renaming_and_scaling(solver, named):
-    W, groups = named["block model"], _groups(240, 5)
-    order = np.random.RandomState(1).permutation(240)
-    names = np.array(["e", "b", "d", "a", "c"])
-    projectors = []
-    for A, g in (
-        (W, groups),
-        (sparse.csr_array(W[order][:, order]), groups[order]),
-        (W, names[groups]),
-        (W * 1e-6, groups),
-    ):
-        model = FairSpectralClustering(4, solver=solver, tol=1e-8, random_state=0)
-        H = model.fit(A, sensitive_features=g).embedding_
-        projectors.append(H @ H.T)
-    projectors[0], expected = projectors[0][order][:, order], projectors[0]
-    np.testing.assert_allclose(projectors[1], projectors[0], atol=1e-5)
-    np.testing.assert_allclose(projectors[2], expected, atol=1e-5)
-    np.testing.assert_allclose(projectors[3], expected, atol=1e-5)
-
-
-def test_more_components_than_clusters(graphs):
-    # Eigenvalue 1 is repeated 40 times, more than the block has columns.
-    W = graphs.many_cliques(40, 20)
-    model = FairSpectralClustering(
-        4,
-        connected_components="all",
-        solver="chebyshev",
-        random_state=0,
-        **PAPERS_METHOD,
-    ).fit(W, sensitive_features=np.arange(800) % 2)
-    np.testing.assert_allclose(model.eigenvalues_, 1, atol=1e-8)
-
-
 # --- Errors and warnings -----------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
-def test_too_many_clusters(solver, graphs):
-    groups = np.arange(30) % 4
+@pytest.mark.parametrize("solver", ["auto", "chebyshev", "dual"])
+def test_one_cluster_many_and_too_many(solver, graphs):
+    W, groups = graphs.path(30), {"sensitive_features": np.arange(30) % 4}
     model = FairSpectralClustering(28, solver=solver)
     with pytest.raises(ValueError, match="choose n_clusters <= 27"):
-        model.fit(graphs.path(30), sensitive_features=groups)
-    model.set_params(n_clusters=27).fit(graphs.path(30), sensitive_features=groups)
+        model.fit(W, **groups)
+    model.set_params(n_clusters=27).fit(W, **groups)
     assert model.embedding_.shape == (30, 27)
     assert model.fairness_violation_ < 1e-10
-
-
-def test_one_cluster(graphs):
-    model = FairSpectralClustering(1).fit(
-        graphs.path(30), sensitive_features=np.arange(30) % 2
-    )
+    model.set_params(n_clusters=1, solver="auto", **PAPERS_METHOD).fit(W, **groups)
     assert (model.labels_ == 0).all()
     np.testing.assert_allclose(model.eigenvalues_, [1])
 
@@ -293,13 +210,13 @@ def test_nullspace_refuses_what_cannot_fit(graphs):
         model.fit(graphs.path(n), sensitive_features=np.arange(n) % 2)
 
 
-@pytest.mark.parametrize("solver", ["chebyshev", "lanczos"])
+@pytest.mark.parametrize("solver", ["chebyshev", "lanczos", "dual"])
 def test_no_convergence_is_said(solver, graphs):
     model = FairSpectralClustering(
         8, solver=solver, max_iter=1, tol=1e-10, random_state=0
     )
     with pytest.warns(ConvergenceWarning, match=r"did not converge.*raise"):
-        model.fit(graphs.path(2000), sensitive_features=np.arange(2000) % 3)
+        model.fit(graphs.path(800), sensitive_features=np.arange(800) % 3)
     assert not model.converged_
     assert np.isfinite(model.embedding_).all()
     assert model.residuals_.max() > 1e-10
@@ -335,7 +252,7 @@ has_callbacks = pytest.mark.skipif(
 
 
 @has_callbacks
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", ["nullspace", "chebyshev"])
 def test_callbacks_see_every_phase(solver, named):
     recorder = _Recorder()
     model = FairSpectralClustering(3, solver=solver, random_state=0)
@@ -348,56 +265,6 @@ def test_callbacks_see_every_phase(solver, named):
     assert phases == [*tasks, ("end", "fit"), ("teardown", "fit")]
     if solver != "nullspace":
         assert recorder.events.count(("end", "part")) == 3
-
-
-@has_callbacks
-def test_callbacks_are_torn_down_after_an_error():
-    recorder = _Recorder()
-    model = FairSpectralClustering(3).set_callbacks(recorder)
     with pytest.raises(ValueError, match="asymmetric"):
         model.fit(np.triu(np.ones((9, 9))), sensitive_features=np.arange(9) % 2)
     assert recorder.events[-1] == ("teardown", "fit")
-
-
-def test_fit_without_callbacks():
-    """What scikit-learn before 1.9 has not."""
-    code = (
-        "import sys, numpy, sklearn.cluster, sklearn.linear_model, sklearn.pipeline\n"
-        "sys.modules['sklearn.callback'] = None\n"
-        "from scalefair.cluster import FairSpectralClustering\n"
-        "W, groups = numpy.ones((12, 12)), [0, 1] * 6\n"
-        "W[:6, 6:] = W[6:, :6] = 0.01\n"
-        "model = FairSpectralClustering(2, random_state=0)\n"
-        "print(*model.fit(W, sensitive_features=groups).labels_, sep='')\n"
-        "assert not hasattr(model, 'set_callbacks')"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert run.stdout in {"111111000000\n", "000000111111\n"}, run.stderr
-
-
-def test_names_of_columns_go_with_the_rows():
-    pandas = pytest.importorskip("pandas")
-    X = np.random.RandomState(0).standard_normal((80, 2))
-    groups = {"sensitive_features": np.arange(80) % 2}
-    model = FairSpectralClustering(
-        2, affinity="nearest_neighbors", connected_components="all", random_state=0
-    ).fit(pandas.DataFrame(X, columns=["age", "height"]), **groups)
-    assert list(model.feature_names_in_) == ["age", "height"]
-    W = aslinearoperator(np.exp(-abs(X[:, :1] - X[:, 0])))
-    model.set_params(affinity="precomputed").fit(W, **groups)
-    assert model.n_features_in_ == 80
-    assert not hasattr(model, "feature_names_in_")  # of the earlier fit
-
-
-def test_metadata_routing():
-    X = np.random.RandomState(0).standard_normal((80, 3))
-    model = FairSpectralClustering(
-        2, affinity="nearest_neighbors", connected_components="all"
-    )
-    with config_context(enable_metadata_routing=True):
-        model.set_fit_request(sensitive_features=True)
-        pipeline = make_pipeline(StandardScaler(), model)
-        pipeline.fit(X, sensitive_features=np.arange(80) % 2)
-    assert pipeline[-1].labels_.shape == (80,)

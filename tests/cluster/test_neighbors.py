@@ -1,7 +1,6 @@
 """Neighbours of rows of features: exact, approximate, of a transformer, or stored."""
 
 import sys
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -92,7 +91,6 @@ def test_exact_is_the_default_for_few_rows(blobs):
     [
         KNeighborsTransformer(n_neighbors=10),
         KNeighborsTransformer(mode="connectivity", n_neighbors=11),  # and the row
-        KNeighborsTransformer(n_neighbors=10, metric="euclidean", algorithm="brute"),
         Ranks(),
     ],
 )
@@ -123,35 +121,10 @@ def test_recall_of_a_transformer(blobs):
     assert fit(blobs, neighbors=other).neighbors_recall_ is None
 
 
-def test_recall_is_that_of_rows_drawn_at_random(monkeypatch):
-    monkeypatch.setattr(_neighbors, "N_EXACT_ROWS", 100)
-    X = np.arange(600.0)[:, None]
-    graph = Ranks(0, 2).fit_transform(X).tolil()
-    graph[:300] = 0
-    graph[np.arange(300), np.arange(300) + 30] = 1  # far ones, in half of the rows
-    half = Made(lambda _: sparse.csr_array(graph), "euclidean")
-    recalls = [neighbors_graph(X, 2, half, seed).recall for seed in (0, 0, 1, 2, 3)]
-    assert recalls[0] == recalls[1]
-    assert len(set(recalls)) > 2
-    # Five standard errors of a share of one half among a hundred rows.
-    np.testing.assert_allclose(recalls, 0.5, atol=0.25)
-
-
-def test_missing_neighbours_are_no_hits():
-    X = np.array([[0.0], [1.0], [0.5]])  # -1 is not the last row
-    sample = _neighbors.RecallSample.of(X, np.zeros(4, dtype=int), 2)
-    neighbors = [np.array([2, 1]), np.array([2, -1]), np.array([-1, -1]), np.array([])]
-    assert sample.recalls(neighbors).tolist() == [1, 0.5, 0, 1]
-
-
-@pytest.mark.parametrize("unit", [1e-200, 1e-30, 1e30, 1e200, -1e200])
+@pytest.mark.parametrize("unit", [1e-200, -1e200])
 def test_the_unit_does_not_matter(blobs, unit):
     X = blobs - blobs.min() + 1
     assert_same(neighbors_graph(X * unit, 10)[0], neighbors_graph(X, 10)[0])
-
-
-def test_rows_of_zeros():
-    assert neighbors_graph(np.zeros((30, 2)), 10).affinity.sum() == 300
 
 
 def test_rows_without_neighbours():
@@ -176,25 +149,13 @@ def stored(X, n_neighbors=14):
     return KNeighborsTransformer(n_neighbors=n_neighbors).fit_transform(X)
 
 
-def shuffled(graph):
-    rows, columns = graph.nonzero()
-    order = np.random.default_rng(0).permutation(rows.size)
-    values = np.asarray(graph[rows, columns]).ravel()[order]
-    # Straight from pieces: a conversion would sort it.
-    order = order[np.argsort(rows[order], kind="stable")]
-    values = np.asarray(graph[rows[order], columns[order]]).ravel()
-    bounds = np.append(0, np.cumsum(np.bincount(rows, minlength=graph.shape[0])))
-    return sparse.csr_array((values, columns[order], bounds), shape=graph.shape)
-
-
 @pytest.mark.parametrize(
     "make",
     [
         stored,
         lambda X: stored(X, 10),
         lambda X: stored(X).tocoo(),
-        lambda X: shuffled(stored(X)),
-        lambda X: Ranks(0, 12).fit_transform(X),
+        lambda X: Ranks(0, 12).fit_transform(X),  # no diagonal, and not sorted
         lambda X: cdist(X, X),
     ],
 )
@@ -214,72 +175,7 @@ def test_same_graph_as_scikit_learn(blobs):
     np.testing.assert_array_equal(model.affinity_matrix_.toarray(), W)
 
 
-def test_equal_rows_are_neighbours_at_distance_zero():
-    X = np.repeat(np.arange(6.0)[:, None], 30, axis=0)
-    for graph in (stored(X), cdist(X, X)):
-        W = fit(graph, affinity="precomputed_nearest_neighbors").affinity_matrix_
-        rows, columns = W.nonzero()
-        assert (X[rows] == X[columns]).all()
-        assert W.sum() == 10 * 180
-
-
 # --- Approximate neighbours --------------------------------------------------------
-
-
-class FakeLists:
-    """Exact neighbours, but none at all of a few rows."""
-
-    n_lists = 50
-    n_missed = staticmethod(lambda n_probes: 0)
-    searched: ClassVar[list[int]] = []
-
-    def __init__(self, X, seed):
-        self.exact = _neighbors._exact(X, np.arange(len(X)), 10)
-
-    def search(self, rows, n_neighbors, n_probes):
-        self.searched.append(n_probes)
-        neighbors = self.exact[rows]
-        neighbors[rows < self.n_missed(n_probes)] = -1
-        return neighbors
-
-    def order(self):
-        return np.random.default_rng(0).permutation(len(self.exact))
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    monkeypatch.setattr(_neighbors, "_faiss", lambda: sys)
-    monkeypatch.setattr(_neighbors, "InvertedLists", FakeLists)
-    monkeypatch.setattr(FakeLists, "searched", [])
-    return lambda n_missed_rows: monkeypatch.setattr(
-        FakeLists, "n_missed", staticmethod(n_missed_rows)
-    )
-
-
-def test_recall_less_its_standard_error_decides(fake, blobs):
-    X = np.vstack([blobs, blobs + 50, blobs + 100])[:800]
-    # All rows are sampled. Of 800, seven without neighbours have a recall of 0.991,
-    # less than 0.99 at one standard error, 0.003; three have one of 0.996 and 0.994.
-    fake(lambda n_probes: 7 if n_probes < 12 else 3)
-    result = neighbors_graph(X, 10, "approximate", 0)
-    assert result.neighbors == "approximate"
-    assert result.recall == pytest.approx(797 / 800)
-    assert FakeLists.searched == [8, 12, 12]
-
-
-def test_rows_with_too_few_neighbours_are_searched_in_all_rows(fake, blobs):
-    fake(lambda n_probes: 1)
-    result = neighbors_graph(blobs, 10, "approximate", 0)
-    assert result.neighbors == "approximate"
-    assert_same(result.affinity, neighbors_graph(blobs, 10).affinity)
-
-
-def test_exact_where_half_of_the_lists_miss_too_many(fake, blobs):
-    fake(lambda n_probes: 20)
-    result = neighbors_graph(blobs, 10, "approximate", 0)
-    assert (result.neighbors, result.recall) == ("exact", 1)
-    assert_same(result.affinity, neighbors_graph(blobs, 10).affinity)
-    assert FakeLists.searched == [8, 12, 17, 24]  # of 50
 
 
 @pytest.fixture(scope="module")
@@ -288,7 +184,7 @@ def many():
     return X + 1000
 
 
-def test_approximate_reaches_its_recall(faiss, many):
+def test_approximate_reaches_its_recall_on_any_threads(faiss, many):
     model = fit(many, neighbors="approximate", k=5)
     assert model.neighbors_ == "approximate"
     assert 0.99 <= model.neighbors_recall_ <= 1
@@ -299,6 +195,14 @@ def test_approximate_reaches_its_recall(faiss, many):
     assert abs(W - W.T).max() == 0
     assert W.diagonal().sum() == 0
     assert W.sum() == 10 * 3000
+    before = faiss.omp_get_max_threads()
+    try:
+        faiss.omp_set_num_threads(2)
+        again = fit(many, neighbors="approximate", k=5)
+        assert faiss.omp_get_max_threads() == 2
+    finally:
+        faiss.omp_set_num_threads(before)
+    assert_same(again.affinity_matrix_, W)
 
 
 def test_digits_that_float32_lacks(faiss, many, monkeypatch):
@@ -315,13 +219,6 @@ def test_digits_that_float32_lacks(faiss, many, monkeypatch):
         assert faiss.cvar.distance_compute_blas_threshold > 1e9
 
 
-def test_other_random_states_make_other_lists(faiss, many):
-    orders = [_neighbors.InvertedLists(many, seed).order() for seed in (0, 0, 1)]
-    assert (np.sort(orders[0]) == np.arange(3000)).all()
-    assert (orders[0] == orders[1]).all()
-    assert (orders[0] != orders[2]).any()
-
-
 def test_one_thread_on_macos(faiss, many, monkeypatch):
     n_threads, calls = faiss.omp_get_max_threads(), []
     monkeypatch.setattr(faiss, "omp_set_num_threads", calls.append)
@@ -331,33 +228,25 @@ def test_one_thread_on_macos(faiss, many, monkeypatch):
     assert calls == [n_threads, 1, n_threads]
 
 
-@pytest.mark.parametrize("n", [2, 3, 12])
-def test_few_rows_without_a_word(faiss, n, capfd):
-    X = np.arange(float(n))[:, None]
-    result = neighbors_graph(X, 1, "approximate", 0)
-    assert result.affinity.sum() == n
-    assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("n_threads", [1, 2, 8])
-def test_any_number_of_threads_finds_the_same(faiss, many, n_threads):
-    before = faiss.omp_get_max_threads()
-    expected = neighbors_graph(many, 10, "approximate", 3)
-    try:
-        faiss.omp_set_num_threads(n_threads)
-        result = neighbors_graph(many, 10, "approximate", 3)
-        assert faiss.omp_get_max_threads() == n_threads
-    finally:
-        faiss.omp_set_num_threads(before)
-    assert_same(result.affinity, expected.affinity)
-    assert result.recall == expected.recall
-
-
 def test_exact_where_half_of_the_lists_are_not_enough(faiss):
     X = np.random.default_rng(0).standard_normal((2000, 40))
     result = neighbors_graph(X, 10, "approximate", 0)
-    assert result.neighbors == "exact"
+    assert (result.neighbors, result.recall) == ("exact", 1)
     assert_same(result.affinity, neighbors_graph(X, 10).affinity)
+
+
+def test_rows_with_too_few_neighbours_are_searched_again(faiss, many, monkeypatch):
+    search = _neighbors.InvertedLists.search
+
+    def missing(lists, rows, n_neighbors, n_probes):
+        neighbors = search(lists, rows, n_neighbors, n_probes)
+        neighbors[rows == 7] = -1
+        return neighbors
+
+    monkeypatch.setattr(_neighbors.InvertedLists, "search", missing)
+    result = neighbors_graph(many, 10, "approximate", 0)
+    assert result.neighbors == "approximate"
+    assert result.affinity[[7]].nnz >= 10
 
 
 def islands():
@@ -370,21 +259,20 @@ def islands():
 @pytest.mark.parametrize(
     "X",
     [
-        islands(),
-        np.ones((500, 2)),
+        np.zeros((500, 2)),
         np.arange(12.0)[:, None],
         1e-200 * islands(),
         1e200 * islands(),
         islands().astype(np.float32),
-        np.random.default_rng(0).integers(3, size=(1500, 4)).astype(float),
     ],
-    ids=["islands", "equal", "few", "tiny", "huge", "float32", "lattice"],
+    ids=["equal", "few", "tiny", "huge", "float32"],
 )
-def test_approximate_neighbours_are_as_near_as_exact_ones(faiss, X):
+def test_approximate_neighbours_are_as_near_as_exact_ones(faiss, X, capfd):
     result = neighbors_graph(X, 10, "approximate", 0)
     unit = max(np.abs(X).max(), 1e-300)
     assert recall_of(X / unit, result.affinity) >= 0.99
     assert result.affinity.sum() == pytest.approx(10 * len(X))
+    assert capfd.readouterr() == ("", "")
 
 
 def test_auto(faiss, many, monkeypatch):

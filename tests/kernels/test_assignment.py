@@ -16,8 +16,6 @@ from scalefair.kernels import (
     largest_fair_set,
     min_cost_flow,
     nearest_centres,
-    round_minima,
-    share_ties,
     smoothed_minima,
 )
 
@@ -40,8 +38,9 @@ def chunks_of(offsets, n_parts=3):
     return np.array(chunks)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("temperature", [0.0, 1e-3, 0.1, 10.0])
+@pytest.mark.parametrize(
+    ("temperature", "weighted"), [(0.0, False), (1e-3, True), (10.0, False)]
+)
 def test_smoothed_minima(temperature, weighted, same_bits):
     C, kinds, offsets, prices = problem()
     row_weights = np.random.default_rng(0).gamma(1.0, size=len(C)) if weighted else None
@@ -75,41 +74,10 @@ def test_smoothed_minima(temperature, weighted, same_bits):
         np.testing.assert_allclose(curvature, expected, atol=1e-6 * scale)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.1, 10.0])
-def test_round_minima(temperature):
-    C, kinds, _, _ = problem()
-    rng = np.random.default_rng(1)
-    # Of two attributes, whose groups are numbered through.
-    groups = np.column_stack([kinds, kinds.max() + 1 + rng.integers(0, 2, len(C))])
-    prices = rng.standard_normal((groups.max() + 1, C.shape[1])) / 10
-    w, order = rng.gamma(2.0, size=len(C)), rng.permutation(len(C))
-    labels = np.full(len(C), -1)
-    round_minima(C, w, groups, prices, temperature, order, labels)
-    reduced = C + prices[groups].sum(axis=1)
-    above = reduced[np.arange(len(C)), labels] - reduced.min(axis=1)
-    assert (above <= 16 * temperature).all()
-    if temperature:
-        scaled = -reduced / temperature
-        shares = np.exp(scaled - logsumexp(scaled, axis=1, keepdims=True))
-        errors = w[:, None] * (shares - np.eye(C.shape[1])[labels])
-        for s in range(groups.max() + 1):
-            of_group = (groups == s).any(axis=1)
-            assert abs(errors[of_group].sum(axis=0)).max() < 3 * w.max()
-
-
 def best_of(C, kinds, prices):
     best, low = np.empty(len(C), np.int64), np.empty(len(C))
     best_columns(C, kinds, prices, best, low)
     return best, low
-
-
-@pytest.mark.parametrize("k", [1, 2, 5])
-def test_best_columns(k, same_bits):
-    C, kinds, _, prices = problem(k=k)
-    C[0], prices[0] = 0.5, 0.0  # ties: the first column is taken
-    best, low = same_bits(lambda: best_of(C, kinds, prices))
-    assert np.array_equal(best, (C + prices[kinds]).argmin(axis=1))
-    assert np.array_equal(low, (C + prices[kinds]).min(axis=1))
 
 
 def count(kinds, labels, shape):
@@ -118,27 +86,7 @@ def count(kinds, labels, shape):
     return counts
 
 
-@pytest.mark.parametrize("rounding", [0.0, 0.1])
-def test_ties_are_shared(rounding):
-    rng = np.random.default_rng(0)
-    C, kinds, _, prices = problem(k=4)
-    C, prices = np.round(2 * C) / 2, np.zeros_like(prices[:, :4])
-    target = count(kinds, rng.integers(0, 4, len(C)), prices.shape)
-    labels, low = best_of(C + rounding / 2 * rng.random(C.shape), kinds, prices)
-    before = abs(count(kinds, labels, prices.shape) - target).sum()
-    expected = labels.copy()
-    for i, s in enumerate(kinds):
-        for b in range(4):
-            counts = count(kinds, expected, prices.shape) - target
-            is_tied = C[i, b] <= low[i] + rounding
-            if counts[s, expected[i]] > 0 and counts[s, b] < 0 and is_tied:
-                expected[i] = b
-    share_ties(C, kinds, prices, target.copy(), labels, low, rounding)
-    np.testing.assert_array_equal(labels, expected)
-    assert abs(count(kinds, labels, prices.shape) - target).sum() < before / 2
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_largest_fair_set(seed):
     rng = np.random.default_rng(seed)
     h, m = rng.integers(1, 4), rng.integers(1, 7)
@@ -181,7 +129,7 @@ def by_integer_program(C, kinds, low, high, sizes):
     return milp(C.ravel(), integrality=np.ones(n * k), constraints=constraints).fun
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 def test_min_cost_flow(seed):
     # From no prices; the first kind may not exchange places, others may.
     rng = np.random.default_rng(seed)
@@ -211,19 +159,6 @@ def test_min_cost_flow(seed):
             assert prices[s, a] <= prices[r, a] + 1e-12
 
 
-def test_flow_of_more_rows_than_are_listed():
-    # The cheapest moves are listed 32 at a time: all rows start in the first column.
-    rng = np.random.default_rng(0)
-    C = np.column_stack([np.zeros(300), 1 + rng.random((300, 2))])
-    labels, kinds = np.zeros(300, np.int64), np.zeros(300, np.int64)
-    target = np.array([[20, 130, 150]])
-    low, prices = target.copy(), np.zeros((1, 3))
-    assert min_cost_flow(C, kinds, prices, low, low, target, labels) == 280
-    assert np.array_equal(np.bincount(labels), target[0])
-    expected = by_integer_program(C, kinds, low, low, target[0])
-    assert C[np.arange(300), labels].sum() == pytest.approx(expected)
-
-
 def test_flow_of_places_that_do_not_add_up():
     # Two rows of kind 0 for one place, which no bound lets pass from kind 1.
     kinds, target = np.array([0, 0, 1]), np.array([[1], [2]])
@@ -231,8 +166,9 @@ def test_flow_of_places_that_do_not_add_up():
     assert min_cost_flow(*flow, np.zeros(3, np.int64)) == -1
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 3), (1500, 12), (70_000, 2)])
+@pytest.mark.parametrize(
+    ("n", "k", "weighted"), [(1, 1, False), (1500, 12, True), (70_000, 2, False)]
+)
 def test_nearest_centres(n, k, weighted, same_bits):
     rng = np.random.default_rng(0)
     X, centres = rng.standard_normal((n, 4)), rng.standard_normal((k, 4))
@@ -252,8 +188,7 @@ def test_nearest_centres(n, k, weighted, same_bits):
         np.testing.assert_allclose(losses, (member.T @ lost)[:, 0], rtol=1e-9)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("n", [1, 700, 5000])
+@pytest.mark.parametrize(("n", "weighted"), [(1, False), (5000, True)])
 def test_capped_distances(n, weighted, same_bits):
     rng = np.random.default_rng(0)
     X, centres = rng.standard_normal((n, 5)), rng.standard_normal((3, 5))

@@ -11,7 +11,7 @@ import pytest
 import scalefair
 
 RUN = """
-import numpy as np, scalefair.cli, scalefair.cluster, scalefair.linear_model
+import numpy as np, scalefair
 from scalefair import kernels
 print(scalefair.__file__, kernels.block_gram(np.ones((4, 2)), np.ones((4, 2))).sum())
 """

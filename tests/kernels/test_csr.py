@@ -7,36 +7,30 @@ import pytest
 from scipy import sparse
 
 from scalefair.kernels import (
-    csr_add_matmat,
     csr_is_symmetric,
     csr_matmat,
-    csr_rows_matmat,
     csr_workspace,
-    sparse_gram,
 )
 
 TYPES = [np.float64, np.float32]
-INDICES = [np.int32, np.int64]
-M, N, K = 60, 17, 3
+# Each type and each index once.
+PAIRS = [(np.float64, np.int64), (np.float32, np.int32)]
+M = 60
 
 
-def matrix(dtype=np.float64, index_dtype=np.int32, n=N):
-    """Rows of 0, 1, 2, ... entries, and their CSR arrays."""
-    rng = np.random.default_rng(0)
-    dense = rng.standard_normal((M, n)).astype(dtype)
-    dense[rng.random((M, n)) < 0.6] = 0
-    dense[::7] = 0
+def csr_arrays(dense, index_dtype=np.int32):
     A = sparse.csr_array(dense)
-    csr = A.indptr.astype(index_dtype), A.indices.astype(index_dtype), A.data
-    return dense, csr
+    return A.indptr.astype(index_dtype), A.indices.astype(index_dtype), A.data
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("index_dtype", INDICES)
+@pytest.mark.parametrize(("dtype", "index_dtype"), PAIRS)
 @pytest.mark.parametrize("k", range(1, 10))
 def test_agrees_with_numpy(dtype, index_dtype, k):
     rng = np.random.default_rng(k)
-    dense, csr = matrix(dtype, index_dtype, M)
+    dense = rng.standard_normal((M, M)).astype(dtype)
+    dense[rng.random((M, M)) < 0.6] = 0
+    dense[::7] = 0
+    csr = csr_arrays(dense, index_dtype)
     X, start = rng.standard_normal((2, M, k)).astype(dtype)
     before = [a.copy() for a in (*csr, X)]
     for alpha, shift, beta in product((1, -0.7, 0), (0, 1.3), (0, 1, -2.5)):
@@ -51,11 +45,8 @@ def test_agrees_with_numpy(dtype, index_dtype, k):
 
 
 # So many entries that 64-bit indices are used as they are.
-@pytest.mark.parametrize(
-    ("dtype", "index_dtype"), [(np.float64, np.int32), (np.float32, np.int64)]
-)
-def test_same_bits_for_any_number_of_threads(dtype, index_dtype, same_bits):
-    n = 3001
+def test_same_bits_for_any_number_of_threads(same_bits):
+    n, dtype, index_dtype = 3001, np.float32, np.int64
     W = sparse.random_array((n, n), density=0.004, rng=np.random.default_rng(0))
     A = sparse.csr_array(W, dtype=dtype)
     assert A.nnz > 2**14
@@ -77,12 +68,9 @@ def test_same_bits_for_any_number_of_threads(dtype, index_dtype, same_bits):
 # Blocks beyond the cache, whose rows are asked for ahead: rows without entries, a hub
 # that is one part of the work by itself, columns in any order. Each row's sum is the
 # same wherever it is stored, so that renumbered nodes change no bit.
-@pytest.mark.parametrize(
-    ("dtype", "index_dtype"), [(np.float64, np.int32), (np.float32, np.int64)]
-)
-def test_large_blocks(dtype, index_dtype):
+def test_large_blocks():
     rng = np.random.default_rng(0)
-    n, k = 70_000, 31 if dtype == np.float64 else 62
+    n, k, dtype, index_dtype = 70_000, 62, np.float32, np.int64
     lengths = rng.integers(0, 4, n)
     lengths[[0, n // 2]] = 5000
     lengths[-300:] = 0
@@ -108,8 +96,7 @@ def test_large_blocks(dtype, index_dtype):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "k", "width"),
-    [(np.float32, 25, 32), (np.float64, 15, 16), (np.float64, 25, 25)],
+    ("dtype", "k", "width"), [(np.float32, 25, 32), (np.float64, 25, 25)]
 )
 def test_rows_at_cache_lines(dtype, k, width):
     n = 2**24 // (k * np.dtype(dtype).itemsize) + 1
@@ -137,85 +124,11 @@ def test_rows_at_cache_lines(dtype, k, width):
     np.testing.assert_allclose(aligned, expected, atol=200 * np.finfo(dtype).eps)
 
 
-PAIRS = [(np.float64, np.int64), (np.float32, np.int32)]
-
-
-def block(n, dtype, seed=1):
-    return np.random.default_rng(seed).standard_normal((n, K)).astype(dtype)
-
-
-def close(actual, expected, dtype):
-    np.testing.assert_allclose(actual, expected, atol=100 * np.finfo(dtype).eps)
-
-
 @pytest.mark.parametrize(("dtype", "index_dtype"), PAIRS)
-def test_rows_matmat(dtype, index_dtype):
-    dense, csr = matrix(dtype, index_dtype)
-    rows = np.array([5, 0, 59, 7, 5, 30, 31])
-    bounds = np.array([0, 3, 3, 7])  # a part without rows
-    V, offset = block(N, dtype), block(1, dtype, 2)[0]
-    out = np.full((len(rows), K), np.nan, dtype)  # is not read
-    sums = csr_rows_matmat(*csr, rows, bounds, V, offset, out)
-    expected = dense[rows] @ V - offset
-    close(out, expected, dtype)
-    assert sums.dtype == np.float64
-    close(sums, out.sum(axis=0, dtype=np.float64), np.float64)
-
-
-# Entries may be narrower than the blocks.
-@pytest.mark.parametrize("stored", TYPES)
-@pytest.mark.parametrize(("dtype", "index_dtype"), PAIRS)
-def test_add_matmat(stored, dtype, index_dtype):
-    dense, csr = matrix(stored, index_dtype)
-    Y, start = block(N, dtype), block(M, dtype, 2)
-    out = start.copy()
-    csr_add_matmat(*csr, np.array([0, 1, 40, 40, M]), dtype(-0.7), Y, out)
-    close(out, start - dtype(0.7) * (dense @ Y), dtype)
-
-
-def test_threads_change_no_bit(same_bits):
-    _, csr = matrix()
-    rows, bounds = np.arange(M), np.array([0, 10, 20, 30, 40, 50, M])
-
-    def call():
-        out, added = np.empty((M, K)), block(M, float, 2)
-        sums = csr_rows_matmat(*csr, rows, bounds, block(N, float), np.ones(K), out)
-        csr_add_matmat(*csr, bounds, 0.3, block(N, float), added)
-        return sums, out, added
-
-    same_bits(call)
-
-
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_sparse_gram(index, same_bits):
-    X = sparse.random_array((200, 30), density=0.1, rng=np.random.default_rng(0))
-    X = sparse.csr_array(X)
-    csr = [
-        (A.indptr.astype(index), A.indices.astype(index), A.data)
-        for A in (X, X.T.tocsr())
-    ]
-
-    def gram():
-        out = np.ones((30, 30))
-        sparse_gram(*csr[0], *csr[1], out)
-        return [out]
-
-    (out,) = same_bits(gram)
-    np.testing.assert_allclose(out, 1 + (X.T @ X).toarray(), atol=1e-13)
-    assert np.array_equal(out, out.T)
-
-
-def csr_arrays(dense, index_dtype=np.int32):
-    A = sparse.csr_array(dense)
-    return A.indptr.astype(index_dtype), A.indices.astype(index_dtype), A.data
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("index_dtype", INDICES)
-@pytest.mark.parametrize("density", [0.02, 0.2, 1])
+@pytest.mark.parametrize("density", [0.2, 1])
 def test_symmetry(dtype, index_dtype, density):
     rng = np.random.default_rng(0)
-    for n in (1, 2, 3, 12):
+    for n in (1, 3, 12):
         dense = rng.random((n, n)).astype(dtype) * (rng.random((n, n)) < density)
         dense = np.maximum(dense, dense.T)
         assert csr_is_symmetric(*csr_arrays(dense, index_dtype))

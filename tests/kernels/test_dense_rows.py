@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 
 from scalefair.kernels import (
-    _dense_rows,
-    dense_rows_gram,
-    dense_rows_matmat,
     first_means,
     gather_shifted,
     label_scatter,
@@ -69,9 +66,9 @@ class TestLabelScatter:
     @pytest.mark.parametrize(
         ("m", "n", "n_labels", "dtype"),
         [
-            *((m, 3, 2, float) for m in (1, 2, 255, 256, 257, 2047, 2048, 2049)),
-            *((700, n, 3, np.float32) for n in (1, 2, 3, 4, 5, 8, 17, 40)),
-            *((5000, 3, n_labels, float) for n_labels in (1, 9, 400)),
+            *((m, 3, 2, float) for m in (1, 255, 257, 2049)),
+            *((700, n, 3, np.float32) for n in (1, 4, 40)),
+            (5000, 3, 400, float),
         ],
     )
     def test_sizes(self, m, n, n_labels, dtype):
@@ -88,7 +85,7 @@ class TestLabelScatter:
         check(label_scatter(X, codes, shifts), dense_scatter(X, codes, shifts))
         assert np.array_equal(X, before)
 
-    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+    @pytest.mark.parametrize("bad", [np.nan, -np.inf])
     def test_sums_show_what_is_not_finite(self, bad):
         X, codes, shifts = labelled_rows(5000, 5, 2)
         X[4321, 3] = bad
@@ -100,8 +97,7 @@ class TestLabelScatter:
         assert not np.isfinite(sums[codes[4321], 3])
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("m", [0, 1, 65, 500])
+@pytest.mark.parametrize(("m", "order"), [(0, "C"), (65, "F"), (500, "C")])
 def test_gather_shifted(m, order):
     X, _, shifts = labelled_rows(600, 7, 1)
     rows = np.random.default_rng(1).permutation(600)[:m]
@@ -124,67 +120,14 @@ def test_first_means():
     assert not means[2:].any()
 
 
-@pytest.fixture(autouse=True)
-def short_blocks(monkeypatch):
-    """Several slabs, each of several blocks, of a small table."""
-    monkeypatch.setattr(_dense_rows, "BLOCK_ENTRIES", 100)
-
-
-def problem(m=700, dtype=np.float64):
-    """Rows, codes of which one is absent, centres and a block of two columns."""
-    X, codes, centres = labelled_rows(m, 5, 3)
-    codes[codes == 1] = 0
-    V = np.random.default_rng(1).standard_normal((5, 2))
-    return X + 3, codes, centres.astype(dtype), V.astype(dtype)
-
-
-def close(actual, expected, dtype):
-    scale = np.abs(expected).max(initial=1.0)
-    tolerance = 100 * np.finfo(dtype).eps * scale
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("view", VIEWS)
-def test_matmat_and_grams(view, dtype):
-    X, codes, centres, V = problem(dtype=dtype)
-    X = VIEWS[view](X)
-    coefficients = np.array([0.5, 2.0, -1.0], dtype)
-    before = X.copy(), V.copy()
-    out = dense_rows_matmat(X, codes, centres, coefficients, V)
-    assert out.dtype == dtype
-    Z = X.astype(float) - centres[codes]
-    close(out, Z.T @ (coefficients[codes][:, None] * (Z @ V)), dtype)
-    grams = dense_rows_gram(X, codes, centres, V)
-    assert grams.dtype == np.float64
-    for code, gram in enumerate(grams):
-        Y = Z[codes == code] @ V
-        close(gram, Y.T @ Y, dtype)
-    assert not grams[1].any()
-    assert np.array_equal(X, before[0])
-    assert np.array_equal(V, before[1])
-
-
-# Around the 16 rows of a block and the 16 slabs.
-@pytest.mark.parametrize("m", [1, 15, 16, 17, 255, 256, 257])
-def test_numbers_of_rows(m):
-    X, codes, centres, V = problem(m)
-    Z = X - centres[codes]
-    out = dense_rows_matmat(X, codes, centres, np.ones(3), V)
-    close(out, Z.T @ (Z @ V), np.float64)
-
-
 def test_threads_change_no_bit(same_bits):
     X, codes, shifts = labelled_rows(20_000, 9, 3)
-    few, few_codes, centres, V = problem()
     out = np.empty_like(X)
 
     def call():
         return (
             *label_scatter(X, codes, shifts),
             gather_shifted(X, np.arange(len(X)), shifts[0], out),
-            dense_rows_matmat(few, few_codes, centres, np.ones(3), V),
-            dense_rows_gram(few, few_codes, centres, V),
         )
 
     same_bits(call)

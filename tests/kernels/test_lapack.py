@@ -24,7 +24,7 @@ def pointers(request, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (5, 5), (60, 1), (60, 7)])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (5, 5), (60, 7)])
 def test_leading_eigenpairs(n, k, dtype, pointers):
     A = symmetric(n, dtype)
     before = A.copy()

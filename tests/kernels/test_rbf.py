@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from scalefair.kernels import rbf_columns, rbf_matmat, rbf_tiles
+from scalefair.kernels import rbf_matmat, rbf_tiles
 
 TYPES = [np.float64, np.float32]
 # Around the 256 points of a tile and the four rows computed together; one block,
 # an odd number of blocks and an even one.
-SIZES = [1, 3, 4, 255, 256, 257, 511, 513, 900, 1025]
-DIMENSIONS = [1, 2, 3, 21, 130]
+SIZES = [1, 4, 255, 257, 513, 900]
+DIMENSIONS = [1, 3, 130]
 
 
 def points(n, d, seed=0):
@@ -53,7 +53,7 @@ def close(actual, expected, dtype, scale=1.0):
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
-    ("n", "k"), [*((n, 5) for n in SIZES), *((300, k) for k in (0, 1, 2, 31, 300))]
+    ("n", "k"), [*((n, 5) for n in SIZES), *((300, k) for k in (0, 1, 31))]
 )
 def test_every_size(n, k, dtype):
     P = points(n, 3).astype(dtype)
@@ -77,14 +77,10 @@ def test_every_size(n, k, dtype):
 @pytest.mark.parametrize("d", DIMENSIONS)
 def test_every_dimension(d, factor, offset, dtype):
     P = (factor * points(300, d)).astype(np.float32) + np.float32(offset)
-    close(kernel(P, dtype), dense(P), dtype)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-def test_exactly_symmetric_with_unit_diagonal(dtype):
-    K = kernel(points(600, 5) * 3, dtype)
+    K = kernel(P, dtype)
+    close(K, dense(P), dtype)
     assert np.array_equal(K, K.T)
-    assert np.array_equal(np.diag(K), np.ones(600))
+    assert np.array_equal(np.diag(K), np.ones(300))
     assert K.max() == 1
 
 
@@ -118,7 +114,7 @@ def test_underflow(dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("n", [1, 300, 1500, 2000])
+@pytest.mark.parametrize("n", [1, 1500])
 def test_same_bits_for_any_number_of_threads(n, dtype, same_bits):
     P, X, start = points(n, 6), block(n, 7, dtype), block(n, 7, dtype, 2)
 
@@ -127,20 +123,3 @@ def test_same_bits_for_any_number_of_threads(n, dtype, same_bits):
         return narrow, product(P, X, 1.5, 0.5, 2.0, start)
 
     same_bits(work)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize(("n", "r"), [(1, 1), (300, 5), (257, 256), (513, 700)])
-def test_columns(n, r, dtype, same_bits):
-    P, Q = points(n, 3).astype(dtype), points(r, 3, seed=3).astype(dtype)
-
-    def work():
-        out = np.full((n, r), np.nan, dtype)
-        rbf_columns(rbf_tiles(P), rbf_tiles(Q), out)
-        return [out]
-
-    (out,) = same_bits(work)
-    close(out, dense(P, Q), dtype)
-    same = np.empty((n, n), dtype)
-    rbf_columns(rbf_tiles(P), rbf_tiles(P), same)
-    assert np.array_equal(same, kernel(P, dtype))

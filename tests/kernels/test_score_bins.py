@@ -74,46 +74,35 @@ def check(actual, expected):
 
 
 @pytest.mark.parametrize("kind", [LOGISTIC, HINGE, SQUARED])
-@pytest.mark.parametrize(("n_powers", "centre"), [(1, 0.0), (2, 0.0), (2, 0.5)])
-@pytest.mark.parametrize("dense", [False, True])
-def test_score_pass(kind, n_powers, centre, dense):
-    X, codes, signs, B = problem()
-    X = X.toarray() if dense else X
-    h = (with_ones(X) * B[codes]).sum(axis=1)
-    assert np.isin(EDGES, h).any()  # ties of scores and edges
-    values, slopes = loss_twin(kind, signs, h)
-    edges = EDGES - centre
-    loss, *actual = score_pass(
-        row_table(X), codes, signs, kind, B, edges, centre, n_powers
-    )
-    assert loss == pytest.approx(values.sum(), rel=1e-13)
-    check(actual, sums_twin(X, codes, h - centre, slopes, 3, edges, n_powers))
-
-
-@pytest.mark.parametrize("kind", [LOGISTIC, HINGE, SQUARED])
-@pytest.mark.parametrize("dense", [False, True])
-def test_weights_multiply_all_sums(kind, dense, same_bits):
+@pytest.mark.parametrize(
+    ("n_powers", "centre", "dense", "weighted"),
+    [(1, 0.0, True, False), (2, 0.5, False, False), (2, 0.5, True, True)],
+)
+def test_score_pass(kind, n_powers, centre, dense, weighted, same_bits):
     X, codes, signs, B = problem(5000)
     X = X.toarray() if dense else X
     weights = np.random.default_rng(1).random(5000) * (np.arange(5000) % 3)
+    w, weights = (weights, weights) if weighted else (1.0, None)
     h = (with_ones(X) * B[codes]).sum(axis=1)
+    assert np.isin(EDGES, h).any()  # ties of scores and edges
     values, slopes = loss_twin(kind, signs, h)
-    table = row_table(X)
-    expected = sums_twin(X, codes, h, weights * slopes, 3, EDGES, 2, weights)
-    loss, *actual = score_pass(table, codes, signs, kind, B, EDGES, 0.0, 2, weights)
-    assert loss == pytest.approx(weights @ values, rel=1e-13)
+    table, edges = row_table(X), EDGES - centre
+    expected = sums_twin(X, codes, h - centre, w * slopes, 3, edges, n_powers, w)
+    options = edges, centre, n_powers, weights
+    loss, *actual = score_pass(table, codes, signs, kind, B, *options)
+    assert loss == pytest.approx((w * values).sum(), rel=1e-13)
     check(actual, expected)
+    # In two steps: losses of the scores, then sums.
     total, derivatives = score_losses(h, signs, kind, weights)
-    assert total == pytest.approx(weights @ values, rel=1e-13)
-    np.testing.assert_allclose(derivatives, weights * slopes, rtol=1e-13, atol=1e-300)
-    bins = (3, B.shape[1]), EDGES, 0.0, 2, weights
-    check(bin_pass(table, codes, h, derivatives, *bins), expected)
+    assert total == pytest.approx(loss, rel=1e-13)
+    np.testing.assert_allclose(derivatives, w * slopes, rtol=1e-13, atol=1e-300)
+    bins = (3, B.shape[1]), edges, 0.0, n_powers, weights
+    check(bin_pass(table, codes, h - centre, derivatives, *bins), expected)
     same_bits(lambda: bin_pass(table, codes, h, derivatives, *bins))
 
 
 # Around multiples of the blocks of 128 rows and the chunks of 2048.
-@pytest.mark.parametrize("m", [1, 2, 127, 128, 129, 4095, 4096, 4097, 9000])
-@pytest.mark.parametrize("n_codes", [1, 5])
+@pytest.mark.parametrize(("m", "n_codes"), [(1, 1), (127, 5), (129, 1), (4097, 5)])
 def test_numbers_of_rows(m, n_codes, same_bits):
     X, codes, signs, B = problem(m, n_codes=n_codes)
     for rows in (X, X.toarray()):
@@ -127,30 +116,6 @@ def test_numbers_of_rows(m, n_codes, same_bits):
     assert loss == pytest.approx(values.sum(), rel=1e-13)
     check(actual, sums_twin(X, codes, h, slopes, n_codes, EDGES, 1))
     np.testing.assert_allclose(row_scores(row_table(X), codes, B), h, atol=1e-13)
-
-
-def test_without_edges():
-    X, codes, signs, B = problem()
-    none = np.empty(0)
-    loss, gradient, moments, sums = score_pass(
-        row_table(X), codes, signs, HINGE, B, none, 0.0, 1
-    )
-    assert loss > 0
-    assert np.abs(gradient).max() > 0
-    assert moments.shape == (3, 0, 3)
-    assert sums.shape == (3, 0, 1, 8)
-
-
-@pytest.mark.parametrize("kind", [LOGISTIC, HINGE, SQUARED])
-def test_score_losses(kind):
-    rng = np.random.default_rng(0)
-    signs = rng.choice([-1.0, 1.0], 1000)
-    scores = 10 * rng.standard_normal(1000)
-    scores[:20] = signs[:20]  # kinks of the hinge
-    values, slopes = loss_twin(kind, signs, scores)
-    total, actual = score_losses(scores, signs, kind)
-    assert total == pytest.approx(values.sum(), rel=1e-13)
-    np.testing.assert_allclose(actual, slopes, rtol=1e-13, atol=1e-300)
 
 
 def test_logistic_loss_of_huge_scores():

@@ -26,39 +26,29 @@ def by_code(rows, codes, n_codes):
 
 
 @pytest.mark.parametrize("width", [0.25, 1.0])
-@pytest.mark.parametrize("m", [1, 2, 2047, 2049, 5000])
-@pytest.mark.parametrize("n_codes", [1, 3])
-def test_sums_and_slopes(width, m, n_codes):
+@pytest.mark.parametrize(
+    ("m", "n_codes", "weighted"), [(1, 1, False), (2049, 3, False), (20_000, 2, True)]
+)
+def test_sums_and_slopes(width, m, n_codes, weighted, same_bits):
     rng = np.random.default_rng(0)
     scores = np.append(2 * rng.standard_normal(m - 1), 0.5)  # one on thresholds
     codes = rng.integers(0, n_codes, m)
+    weights = rng.random(m) * (np.arange(m) % 3) if weighted else None
     values, slopes = parts(scores, THETA, width)
-    actual = sigmoid_sums(scores, codes, THETA, width, n_codes)
-    np.testing.assert_allclose(
-        actual[0], by_code(values, codes, n_codes), rtol=1e-12, atol=1e-12
-    )
-    np.testing.assert_allclose(
-        actual[1], by_code(slopes, codes, n_codes), rtol=1e-12, atol=1e-12
-    )
-    np.testing.assert_allclose(
-        sigmoid_slopes(scores, THETA, width), slopes, rtol=1e-13, atol=1e-15
-    )
+
+    def call():
+        sums = sigmoid_sums(scores, codes, THETA, width, n_codes, weights)
+        return *sums, sigmoid_slopes(scores, THETA, width)
+
+    *sums, actual_slopes = same_bits(call)
+    w = weights[:, None] if weighted else 1.0
+    for actual, rows in zip(sums, (values, slopes), strict=True):
+        expected = by_code(w * rows, codes, n_codes)
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(actual_slopes, slopes, rtol=1e-13, atol=1e-15)
 
 
-def test_weights_multiply_sums():
-    rng = np.random.default_rng(0)
-    scores, codes = 2 * rng.standard_normal(5000), rng.integers(0, 3, 5000)
-    weights = rng.random(5000) * (np.arange(5000) % 3)
-    expected = (
-        by_code(weights[:, None] * values, codes, 3)
-        for values in parts(scores, THETA, 0.5)
-    )
-    actual = sigmoid_sums(scores, codes, THETA, 0.5, 3, weights)
-    for a, e in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(a, e, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("spread", [1.0, 100.0, 299.0, 301.0, 1e4, 1e300])
+@pytest.mark.parametrize("spread", [1.0, 299.0, 301.0, 1e300])
 def test_nothing_overflows(spread):
     theta = np.array([-0.5, 0.0, 0.5]) * spread
     scores = np.concatenate(
@@ -70,24 +60,6 @@ def test_nothing_overflows(spread):
     np.testing.assert_allclose(actual[0], values, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(actual[1], slopes, rtol=1e-12, atol=1e-13)
     assert np.isfinite(sigmoid_slopes(scores, theta, 1.0)).all()
-
-
-def test_without_thresholds():
-    values, slopes = sigmoid_sums(np.zeros(3), np.array([0, 0, 1]), np.empty(0), 1.0, 2)
-    assert values.shape == slopes.shape == (2, 0)
-    assert sigmoid_slopes(np.zeros(3), np.empty(0), 1.0).shape == (3, 0)
-
-
-def test_any_number_of_threads(same_bits):
-    rng = np.random.default_rng(0)
-    scores, codes = rng.standard_normal(20_000), rng.integers(0, 2, 20_000)
-
-    def call():
-        return *sigmoid_sums(scores, codes, THETA, 0.5, 2), sigmoid_slopes(
-            scores, THETA, 0.5
-        )
-
-    same_bits(call)
 
 
 @settings(max_examples=60, deadline=None)
@@ -134,17 +106,6 @@ def test_values_and_slopes(scale):
         )
         difference = (ahead - behind) / (2 * step)
         assert slopes @ direction == pytest.approx(difference, rel=1e-5, abs=1e-5)
-
-
-def test_one_pair():
-    rows = np.array([0]), np.array([1])
-    ((loss, slopes),) = top_pairwise_hinge(np.array([0.25, 0.0]), *rows, [1])
-    assert loss == 0.75
-    assert slopes.tolist() == [-1.0, 1.0]
-    # At the kink and beyond it there is no loss.
-    ((loss, slopes),) = top_pairwise_hinge(np.array([1.0, 0.0]), *rows, [1])
-    assert loss == 0.0
-    assert slopes.tolist() == [0.0, 0.0]
 
 
 # Multiples of 1/2 make ties among the scores and pairs at the kink.

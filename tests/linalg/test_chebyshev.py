@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator
 
 from scalefair.linalg import SpectralBounds, chebyshev, spectral_bounds
 from scalefair.operators import NormalizedAffinity
@@ -19,7 +18,7 @@ def problem(graphs):
     return NormalizedAffinity(W), dense, values[order], vectors[:, order]
 
 
-@pytest.mark.parametrize("max_degree", [3, 10, 200])
+@pytest.mark.parametrize("max_degree", [3, 200])
 def test_any_degree_converges(problem, check_pairs, max_degree, counting):
     A, options = counting(problem[0]), {"max_degree": max_degree, "max_iter": 1000}
     result = chebyshev(A, 4, tol=1e-7, random_state=0, **options)
@@ -27,8 +26,7 @@ def test_any_degree_converges(problem, check_pairs, max_degree, counting):
     assert result.n_products <= 12 + result.n_iter * (max_degree + 1)
 
 
-@pytest.mark.parametrize("lower", [-0.5, 0.0, 0.1])
-@pytest.mark.parametrize("upper", [-0.5, 0.0, 0.1])
+@pytest.mark.parametrize(("lower", "upper"), [(-0.5, -0.5), (0.0, 0.1), (0.1, 0.0)])
 def test_survives_wrong_bounds(problem, check_pairs, lower, upper):
     # Relative to the width: too narrow (> 0) and too wide.
     M, dense, values, _ = problem
@@ -75,22 +73,10 @@ def test_ends_of_the_spectrum(graph, graphs):
     values = np.linalg.eigvalsh(graphs.normalized(graph))
     for dtype in (np.float64, np.float32):
         M = NormalizedAffinity(graph, dtype=dtype)
-        for seed in range(5):
-            check_ends(spectral_bounds(M, random_state=seed), values)
+        check_ends(spectral_bounds(M, random_state=0), values)
 
 
-def test_quadrature_of_the_density():
-    # The nodes and weights give moments of the spectrum, here the uniform one.
-    A = sparse.diags_array(np.linspace(0, 1, 20000))
-    bounds = spectral_bounds(A, random_state=0)
-    assert (np.diff(bounds.nodes) > 0).all()
-    assert bounds.weights.sum() == pytest.approx(1, abs=1e-12)
-    for power in (1, 2, 3):
-        moment = bounds.weights @ bounds.nodes**power
-        assert moment == pytest.approx(1 / (power + 1), abs=0.03)
-
-
-@pytest.mark.parametrize("n_steps", [1, 2, 5, 12, 30])
+@pytest.mark.parametrize("n_steps", [1, 12])
 def test_one_product_per_step(counting, n_steps):
     A = counting(np.diag(np.linspace(-1, 2, 60)))
     bounds = spectral_bounds(A, n_steps=n_steps, random_state=0)
@@ -104,13 +90,11 @@ def test_one_product_per_step(counting, n_steps):
     ("A", "n_distinct"),
     [
         (np.zeros((30, 30)), 1),
-        (np.eye(30), 1),
         (-7 * np.eye(30), 1),
-        (np.ones((30, 30)), 2),
         (np.diag(np.repeat([-3.0, 1.0, 5.0], 10)), 3),
     ],
 )
-@pytest.mark.parametrize("factor", [1e-8, 1.0, 1e8])
+@pytest.mark.parametrize("factor", [1e-8, 1e8])
 def test_invariant_subspace_ends_it(A, n_distinct, factor, counting):
     operator = counting(factor * A)
     bounds = spectral_bounds(operator, random_state=0)
@@ -119,13 +103,3 @@ def test_invariant_subspace_ends_it(A, n_distinct, factor, counting):
     assert operator.n_products == n_distinct
     np.testing.assert_allclose(bounds.lower, values[0], rtol=0, atol=scale)
     np.testing.assert_allclose(bounds.upper, values[-1], rtol=0, atol=scale)
-
-
-def test_products_that_cannot_be_written():
-    def product(x):
-        y = np.linspace(-1, 2, 30) * x
-        y.flags.writeable = False
-        return y
-
-    A = LinearOperator((30, 30), matvec=product, dtype=float)
-    check_ends(spectral_bounds(A, random_state=0), np.linspace(-1, 2, 30))

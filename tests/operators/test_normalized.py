@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
-from scalefair.operators import NormalizedAffinity, NormalizedOperator, RBFKernel
+from scalefair.operators import NormalizedAffinity, NormalizedOperator
 
 TYPES = [np.float64, np.float32]
 
@@ -28,14 +28,6 @@ def matrix(A):
     return A @ np.eye(A.shape[0])
 
 
-def test_takes_the_type_of_the_affinity():
-    X = features()
-    assert NormalizedOperator(RBFKernel(X, dtype=np.float32)).dtype == np.float32
-    assert NormalizedOperator(RBFKernel(X)).dtype == np.float64
-    assert NormalizedOperator(np.ones((4, 4), dtype=np.int8)).dtype == np.float64
-    assert NormalizedOperator(np.ones((4, 4), dtype=np.float32)).dtype == np.float32
-
-
 def test_refuses_what_is_not_symmetric():
     W = kernel(features())
     W[3, 5] += 1e-3
@@ -43,15 +35,6 @@ def test_refuses_what_is_not_symmetric():
         NormalizedOperator(W)
     with pytest.raises(ValueError, match="not symmetric"):
         NormalizedOperator(np.triu(kernel(features())).astype(np.float32))
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-def test_rounding_is_not_taken_for_asymmetry(dtype):
-    rng = np.random.default_rng(0)
-    W = rng.random((1000, 1000)) ** 8  # entries of very different size
-    W = (W + W.T).astype(dtype)
-    W += np.triu(W, 1) * np.finfo(dtype).eps / 2
-    NormalizedOperator(W)
 
 
 @pytest.mark.parametrize("unit", [1e-100, 1e100])
@@ -62,30 +45,6 @@ def test_refuses_degrees_out_of_the_range_of_single_precision(unit):
     for make in (M.astype, lambda dtype: NormalizedOperator(W, dtype=dtype)):
         with pytest.raises(ValueError, match="out of the range of float32: scale"):
             make(np.float32)
-
-
-@pytest.mark.parametrize("operator", [NormalizedAffinity, NormalizedOperator])
-def test_on_every_graph(operator, graph, graphs):
-    M = operator(graph)
-    dense = graphs.normalized(graph)
-    np.testing.assert_allclose(matrix(M), dense, atol=1e-14)
-    if operator is NormalizedAffinity:
-        np.testing.assert_allclose(M.matrix.toarray(), dense, atol=1e-15)
-    degrees = graph.toarray().sum(axis=1)
-    np.testing.assert_allclose(M.degrees, degrees, rtol=1e-14)
-    np.testing.assert_allclose(M.inv_sqrt_degrees, degrees**-0.5, rtol=1e-14)
-    # D^{1/2} 1 has the eigenvalue 1.
-    top = np.sqrt(M.degrees)
-    np.testing.assert_allclose(M @ top, top, rtol=1e-12)
-
-
-def test_shares_the_indices_and_leaves_the_graph_alone(graphs):
-    W = graphs.nearest_neighbors(50)
-    before = W.copy()
-    M = NormalizedAffinity(W)
-    assert np.shares_memory(M.matrix.indices, W.indices)
-    assert np.array_equal(W.data, before.data)
-    assert np.array_equal(W.indices, before.indices)
 
 
 def equal_weights(graphs, weight, dtype):
@@ -100,9 +59,7 @@ def equal_weights(graphs, weight, dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize(
-    ("weight", "weights"), [(1, bool), (1, np.int8), (1, float), (3.5, np.float32)]
-)
+@pytest.mark.parametrize(("weight", "weights"), [(1, bool), (3.5, np.float32)])
 def test_equal_weights_are_not_stored(graphs, weight, weights, dtype):
     W = equal_weights(graphs, weight, weights)
     M = NormalizedAffinity(W, regularization=0.3, shift=0.2, dtype=dtype)
@@ -127,25 +84,7 @@ def test_equal_weights_are_not_stored(graphs, weight, weights, dtype):
     )
 
 
-def test_explicit_zeros_are_stored(graphs):
-    W = sparse.csr_array(graphs.block_model(60) != 0, dtype=np.float64)
-    dense = W.toarray()
-    dense[0, W.indices[0]] = 0
-    W.data[0] = 0
-    d = dense.sum(axis=1)
-    np.testing.assert_allclose(
-        matrix(NormalizedAffinity(W)), dense / np.sqrt(d[:, None] * d), atol=1e-14
-    )
-
-
-def test_degrees_are_summed_in_float64():
-    W = np.ones((3, 3), np.float32)
-    W[0, 1] = W[1, 0] = 2.0**25
-    M = NormalizedAffinity(sparse.csr_array(W))
-    assert M.degrees[0] == 2.0**25 + 2  # in float32, 2**25
-
-
-@pytest.mark.parametrize("unit", [1e-100, 1e-50, 1e50, 1e100])
+@pytest.mark.parametrize("unit", [1e-100, 1e100])
 def test_weights_out_of_the_range_of_single_precision(unit):
     W = np.array([[0.0, 1, 1], [1, 0, 0], [1, 0, 0]])
     expected = W / np.sqrt(np.outer(W.sum(axis=1), W.sum(axis=1)))
@@ -161,6 +100,13 @@ class TestBadInput:
             operator(np.ones((3, 4)))
         with pytest.raises(TypeError, match="real"):
             operator(np.ones((3, 3)) * 1j)
+
+    def test_complex_products(self, operator):
+        if operator is NormalizedOperator:
+            A = aslinearoperator(np.ones((3, 3)))
+            A.matmat = lambda X: 1j * X
+            with pytest.raises(TypeError, match="real"):
+                operator(A)
 
     def test_names_a_node_without_positive_degree(self, operator):
         W = np.ones((5, 5))
@@ -190,45 +136,9 @@ class TestBadInput:
         with pytest.raises(ValueError, match="regularization must be a finite number"):
             operator(np.ones((3, 3)), regularization=bad)
 
-    def test_complex_products(self, operator):
-        if operator is NormalizedOperator:
-            A = aslinearoperator(np.ones((3, 3)))
-            A.matmat = lambda X: 1j * X
-            with pytest.raises(TypeError, match="real"):
-                operator(A)
-
 
 @pytest.mark.parametrize("operator", [NormalizedAffinity, NormalizedOperator])
 class TestWeights:
-    @pytest.mark.parametrize("regularization", [0.0, 0.5])
-    @pytest.mark.parametrize("unweighted", [False, True])
-    def test_weighted_nodes_are_repeated_nodes(
-        self, operator, unweighted, regularization, graphs
-    ):
-        W = sparse.csr_array(graphs.nearest_neighbors(60))
-        W.data[:] = 2.5 if unweighted else W.data
-        W = W + sparse.eye_array(60) * 2.5  # copies are joined as the node is to itself
-        copies = np.random.default_rng(0).integers(1, 4, 60)
-        node = np.repeat(np.arange(60), copies)
-        options = {"regularization": regularization, "shift": 0.3}
-        M = operator(W, sample_weight=copies, **options)
-        repeated = operator(W[node][:, node], **options)
-        assert M.tau == pytest.approx(repeated.tau, rel=1e-14)
-        np.testing.assert_allclose(M.degrees[node], repeated.degrees, rtol=1e-14)
-        # P has orthonormal columns: a node's vector, spread over its copies.
-        P = (node[:, None] == np.arange(60)) / np.sqrt(copies)
-        np.testing.assert_allclose(P.T @ matrix(repeated) @ P, matrix(M), atol=1e-14)
-        values, expected = map(np.linalg.eigvalsh, map(matrix, (M, repeated)))
-        zeros = np.full(node.size - 60, 0.3)  # as the shift moves them
-        np.testing.assert_allclose(
-            np.sort(np.append(values, zeros)), expected, atol=1e-12
-        )
-        # In another type, and in another unit of the weights.
-        single = M.astype(np.float32)
-        np.testing.assert_allclose(matrix(single), matrix(M), atol=1e-6)
-        seven = operator(W, sample_weight=7.0 * copies, **options)
-        np.testing.assert_allclose(matrix(seven), matrix(M), atol=1e-15)
-
     def test_weights_of_one_are_none(self, operator):
         assert operator(np.ones((4, 4)), sample_weight=np.ones(4)).weights is None
 

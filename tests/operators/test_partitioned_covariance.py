@@ -8,25 +8,11 @@ from scipy import sparse
 
 from scalefair.operators import GroupCovariance
 from scalefair.operators._coded_rows import _code_part
-from scalefair.streaming import PartitionedRows, RowReader
+from scalefair.streaming import PartitionedRows
 
 dask = pytest.importorskip("dask")
 
 M, N, G = 300, 17, 3
-
-
-class Reader(RowReader):
-    """Blocks of a matrix, as if they were read."""
-
-    def __init__(self, X, cuts):
-        self.X, self.cuts = X, cuts
-        self.lengths = np.diff(cuts)
-        self.n_features, self.dtype = X.shape[1], X.dtype
-        self.is_sparse = sparse.issparse(X)
-        self.nnz = X.nnz if self.is_sparse else X.size
-
-    def block(self, number):
-        return self.X[self.cuts[number] : self.cuts[number + 1]]
 
 
 CUTS = (0, 100, 101, 200, M)
@@ -50,14 +36,15 @@ def codes():
     return codes
 
 
-@pytest.fixture(params=["dask", "reader"])
-def rows(request, X):
-    collection = delayed(X) if request.param == "dask" else Reader(X, CUTS)
-    return PartitionedRows.of(collection)
+@pytest.fixture
+def rows(X):
+    return PartitionedRows.of(delayed(X))
 
 
-@pytest.mark.parametrize("centering", ["global", "group"])
-@pytest.mark.parametrize("weights", [[0.2, 0.5, 0.3], [0.0, 0.0, -2.0], [0, 0, 0]])
+@pytest.mark.parametrize(
+    ("centering", "weights"),
+    [("global", [0.2, 0.5, 0.3]), ("group", [0.0, 0.0, -2.0])],
+)
 def test_products(centering, weights, X, codes, rows):
     local = GroupCovariance(X, codes, weights, centering=centering)
     remote = GroupCovariance(rows, codes, weights, centering=centering)
@@ -73,20 +60,6 @@ def test_products(centering, weights, X, codes, rows):
     single = remote.astype(np.float32) @ V
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, local @ V, atol=1e-5 * size)
-
-
-def test_encoded_codes_and_other_weights(X, codes, rows):
-    _, parts = rows.encode(codes, name="codes", noun="code")
-    remote = GroupCovariance(rows, parts, np.ones(G)).with_weights([0, 1, 0])
-    local = GroupCovariance(X, codes, [0, 1, 0])
-    np.testing.assert_allclose(remote @ np.eye(N), local @ np.eye(N), atol=1e-9)
-
-
-def test_kept_parts_tell_their_size(X, codes):
-    """Dask moves what it takes for small."""
-    sizeof = pytest.importorskip("dask.sizeof").sizeof
-    part = _code_part(X, codes)
-    assert sizeof(part) >= (X.data.nbytes if sparse.issparse(X) else X.nbytes)
 
 
 def test_a_group_without_rows(rows, codes):
@@ -118,9 +91,16 @@ def test_values_that_overflow_between_partitions(codes):
         GroupCovariance(PartitionedRows.of(delayed(X)), 0 * codes, np.ones(1))
 
 
+def test_kept_parts_tell_their_size(X, codes):
+    """Dask moves what it takes for small."""
+    sizeof = pytest.importorskip("dask.sizeof").sizeof
+    part = _code_part(X, codes)
+    assert sizeof(part) >= (X.data.nbytes if sparse.issparse(X) else X.nbytes)
+
+
 def test_whole_numbers(codes):
     X = np.random.default_rng(2).integers(-9, 9, (M, N)).astype(np.int16)
     weights = np.array([0.2, 0.5, 0.3])
-    C = GroupCovariance(PartitionedRows.of(Reader(X, CUTS)), codes, weights)
+    C = GroupCovariance(PartitionedRows.of(delayed(X)), codes, weights)
     expected = GroupCovariance(X.astype(np.float64), codes, weights)
     np.testing.assert_allclose(C @ np.eye(N), expected @ np.eye(N), rtol=1e-12)

@@ -27,7 +27,7 @@ from scalefair.operators import (
     RBFKernel,
     SymmetricBlockOperator,
 )
-from scalefair.operators._base import TypedOperator, apply_block
+from scalefair.operators._base import TypedOperator
 from scalefair.streaming import PartitionedRows, RowReader
 
 N = 60
@@ -158,25 +158,14 @@ REGISTRY = {
     "GroupCovariance, sparse": (covariance(sparse.csr_array), rows, dense_covariance),
     "GroupCovariance, parts": (covariance(in_parts), rows, dense_covariance),
     "NormalizedAffinity": (normalized(sparse.csr_array), graph, dense_normalized),
-    "NormalizedAffinity, shift": (
-        normalized(np.asarray, shift=1.5),
-        graph,
-        lambda W: dense_normalized(W) + 1.5 * np.eye(N),
-    ),
     "NormalizedAffinity, int64": (
         normalized(with_int64_indices),
         graph,
         dense_normalized,
     ),
-    "NormalizedAffinity, coo": (normalized(sparse.coo_array), graph, dense_normalized),
     "NormalizedAffinity, unweighted": (
         normalized(with_int64_indices, regularization=0.7, shift=1.5),
         lambda: 3.5 * (graph() > 0),
-        lambda W: dense_regularized(W, 0.7) + 1.5 * np.eye(N),
-    ),
-    "NormalizedAffinity, regularized": (
-        normalized(sparse.csr_array, regularization=0.7, shift=1.5),
-        graph,
         lambda W: dense_regularized(W, 0.7) + 1.5 * np.eye(N),
     ),
     "NormalizedAffinity, weighted": (
@@ -201,11 +190,6 @@ REGISTRY = {
         features,
         lambda X: dense_normalized(dense_kernel(X, 0.5)),
     ),
-    "NormalizedOperator, ndarray, shift": (
-        any_normalized(np.asarray, shift=1.5),
-        graph,
-        lambda W: dense_normalized(W) + 1.5 * np.eye(N),
-    ),
     "NormalizedOperator, LinearOperator": (
         any_normalized(aslinearoperator),
         graph,
@@ -215,11 +199,6 @@ REGISTRY = {
         lambda Q, dtype: NullspaceProjector(Q, dtype=dtype),
         basis,
         lambda Q: np.eye(N) - Q @ Q.T,
-    ),
-    "NullspaceProjector, no columns": (
-        lambda Q, dtype: NullspaceProjector(Q, dtype=dtype),
-        no_columns,
-        lambda Q: np.eye(N),
     ),
     "NystroemKernel": (
         # As many landmarks as points: exact.
@@ -241,20 +220,10 @@ REGISTRY = {
         graph,
         lambda W: dense_projected(dense_normalized(W), basis(), -1.0),
     ),
-    "Projected, ndarray": (
-        projected(np.asarray, 0.25),
-        graph,
-        lambda W: dense_projected(W, basis(), 0.25),
-    ),
     "Projected, sparse": (
         projected(sparse.csr_array, -2.0),
         graph,
         lambda W: dense_projected(W, basis(), -2.0),
-    ),
-    "Projected, LinearOperator": (
-        projected(aslinearoperator),
-        graph,
-        lambda W: dense_projected(W, basis(), -1.0),
     ),
     "Projected, basis": (
         projected_of_identity,
@@ -345,18 +314,9 @@ def test_stacks(pair, dtype):
     close(operator.rmatmat(stack), dense.T @ stack, dtype)
 
 
-@pytest.mark.skipif(SCIPY >= (1, 18), reason="SciPy has deprecated this")
-def test_columns_are_vectors(pair, dtype):
+def test_apply_like_blas(pair, dtype):
     operator, dense = pair
-    x = random_block(1, dtype)
-    close(operator.matvec(x), dense @ x, dtype)
-    assert operator.matvec(x).shape == (N, 1)
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_apply_like_blas(pair, dtype, k):
-    operator, dense = pair
-    X, start = random_block(k, dtype), random_block(k, dtype, seed=6)
+    X, start = random_block(3, dtype), random_block(3, dtype, seed=6)
     before = X.copy()
     for alpha, shift, beta in [
         (1.0, 0.0, 0.0),
@@ -423,25 +383,11 @@ def test_refuses_blocks_that_do_not_fit(pair):
 
 
 @pytest.mark.parametrize("name", OF_GIVEN_TYPE)
-@pytest.mark.parametrize("bad", [complex, int, np.float16])
+@pytest.mark.parametrize("bad", [complex, int])
 def test_refuses_other_types(name, bad):
     make, numbers, _ = REGISTRY[name]
     with pytest.raises(TypeError, match="float32 or float64"):
         make(numbers(), bad)
-
-
-@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_array, NormalizedAffinity])
-def test_apply_block_on_any_operator(wrap, dtype):
-    A = aslinearoperator(wrap(graph()))
-    dense = A @ np.eye(N)
-    X, start = random_block(3, dtype), random_block(3, dtype, seed=6)
-    for alpha, shift, beta in [(1.0, 0.0, 0.0), (2.0, 0.3, 0.0), (-1.0, 0.5, 0.7)]:
-        out = np.full_like(start, np.nan) if beta == 0 else start.copy()
-        assert apply_block(A, X, out, alpha=alpha, shift=shift, beta=beta) is out
-        expected = alpha * (dense @ X - shift * X)
-        if beta:
-            expected += beta * start
-        close(out, expected, dtype, 100)
 
 
 def positive():
@@ -458,43 +404,44 @@ def make_of(name, A, dtype):
 
 @of_types
 @of_names
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, "both"])
-def test_entries_that_are_not_finite(name, dtype, bad):
+@pytest.mark.parametrize(
+    ("size", "signs"),
+    [
+        (np.nan, "one entry"),
+        (np.inf, "one of each sign"),
+        (1e152, "both"),
+        (1e307, "plus"),
+        (1e200, "one entry"),
+    ],
+)
+def test_entries_that_are_too_large_or_not_finite(name, dtype, size, signs):
     A = positive()
-    A[3, 2] = A[2, 3] = np.inf if bad == "both" else bad
-    if bad == "both":
-        A[3, 4] = A[4, 3] = A[8, 2] = A[2, 8] = -np.inf
-    with pytest.raises(ERRORS, match=r"finite|NaN|infinity|overflow|not orthonormal"):
-        make_of(name, A, dtype) @ random_block(3, dtype)
-
-
-@of_types
-@of_names
-@pytest.mark.parametrize("size", [1e100, 1e152, 1e200, 1e307])
-@pytest.mark.parametrize("signs", ["plus", "both", "one entry"])
-def test_entries_that_are_too_large(name, dtype, size, signs):
-    A = size * positive()
-    if signs == "both":
-        A *= np.sign(np.subtract.outer(np.arange(N), np.arange(N)) ** 2 % 3 - 0.5)
-    elif signs == "one entry":
-        A = positive()
+    if signs.startswith("one"):
         A[3, 2] = A[2, 3] = size
+    else:
+        A *= size
+    if signs == "one of each sign":
+        A[3, 4] = A[4, 3] = A[8, 2] = A[2, 8] = -size
+    elif signs == "both":
+        A *= np.sign(np.subtract.outer(np.arange(N), np.arange(N)) ** 2 % 3 - 0.5)
     with np.errstate(over="ignore"):  # of what is made here
         A.astype(dtype)
-        if dtype == np.float32 and name.startswith("Projected"):
+        if np.isfinite(size) and dtype == np.float32 and name.startswith("Projected"):
             A = np.nan_to_num(A.astype(dtype)).astype(np.float64)
     try:
         product = make_of(name, A, dtype) @ random_block(3, dtype)
     except ERRORS as error:
-        terms = "large|overflow|range|rescale|orthonormal|degree|finite|symmetric"
+        terms = "large|overflow|range|rescale|orthonormal|degree|finite|symmetric|NaN|"
+        terms += "infinity"
         assert any(term in str(error) for term in terms.split("|")), error  # noqa: PT017
     else:
+        assert np.isfinite(size)
         assert np.isfinite(product).all()
 
 
 @of_types
 @of_names
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, "both", 1e308])
+@pytest.mark.parametrize("bad", [np.nan, "both", 1e308])
 def test_products_of_what_is_not_finite(name, dtype, bad):
     A = positive() + N * np.eye(N)
     operator = make_of(name, np.linalg.qr(A)[0] if name in OF_A_BASIS else A, dtype)
