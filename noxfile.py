@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -19,8 +20,14 @@ NIGHTLY = "https://pypi.anaconda.org/scientific-python-nightly-wheels/simple"
 
 
 def _install(session: nox.Session, *packages: str) -> None:
-    """Install into the session's environment, or with --no-venv into the one here."""
-    session.run("python", "-m", "pip", "install", "--quiet", *packages)
+    """Install into the session's environment, or with --no-venv into the one here.
+
+    With --no-venv --no-install what is here will do.
+    """
+    if session.virtualenv.venv_backend == "none" and "--no-install" not in sys.argv:
+        session.run("python", "-m", "pip", "install", "--quiet", *packages)
+    else:
+        session.install("--quiet", *packages)
 
 
 @nox.session(python=PYTHONS)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-from results_page import STYLE
 
 DOCS = Path(__file__).parents[1] / "docs"
+STYLE = {"svg.hashsalt": "scalefair", "svg.fonttype": "none", "font.size": 8}
 
 
 class Picture(NamedTuple):
@@ -53,7 +53,7 @@ def _numbers(cell: str) -> list[float]:
 def clustering_picture() -> Picture:
     rows: dict[str, dict[str, list[float]]] = {}
     for name, method, _, cut, information, *_ in cells_of(
-        "fair_clustering", "| network, nodes | method | modularity"
+        "measured_clustering", "| network, nodes | method | modularity"
     ):
         cells = [float(information), float(cut)]
         rows.setdefault(name.split(",")[0], {})[method] = cells
@@ -105,7 +105,7 @@ def regression_picture() -> Picture:
     for title in ("law school", "COMPAS"):
         row = title
         for name, error, distance, *_ in cells_of(
-            "fair_regression", f"| {title} | MSE | KS"
+            "measured_regression", f"| {title} | MSE | KS"
         ):
             features, _, network = name.rpartition(": ")
             if features:

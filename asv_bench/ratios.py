@@ -1,4 +1,4 @@
-"""Tables of docs/performance.md and docs/scaling.md, made anew.
+"""Tables of docs/performance.md and docs/measured_*.md, made anew.
 
     python asv_bench/ratios.py                      # names of the tables
     python asv_bench/ratios.py embedding

@@ -32,6 +32,7 @@ extensions = [
     "command_help",
     "inherited",
     "plain_types",
+    "thumbnail_text",
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_build"]
@@ -104,7 +105,7 @@ sphinx_gallery_conf = {
         f"../examples/{section}"
         for section in ("clustering", "pca", "classification", "regression", "large")
     ],
-    "thumbnail_size": (800, 560),  # pixels; the style sheet draws them half as large
+    "thumbnail_size": (800, 560),  # pixels; the style sheet draws them smaller: sharp
     "filename_pattern": r"[\\/]plot_",
     "abort_on_example_error": True,
     "image_scrapers": ("matplotlib",),
@@ -128,11 +129,19 @@ html_theme = "pydata_sphinx_theme"
 html_title = "scalefair"
 html_static_path = ["_static"]
 html_css_files = ["scalefair.css"]
+html_favicon = "_static/logo.svg"
 html_show_sourcelink = False
 _SINGLE = ("index", "getting_started", "tutorial", "cli", "scaling", "glossary")
 _SINGLE += ("pipelines", "interoperability", "comparison", "changelog")
 html_sidebars: dict[str, list[str]] = {page: [] for page in _SINGLE}
 html_theme_options: dict[str, Any] = {
+    "logo": {
+        "text": "scalefair",
+        "alt_text": "scalefair - start page",
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+    },
+    "github_url": "https://github.com/scalefair/scalefair",
     "header_links_before_dropdown": 5,
     "show_prev_next": True,
     "secondary_sidebar_items": {"**": ["page-toc"], "index": []},

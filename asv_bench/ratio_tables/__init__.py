@@ -1,4 +1,4 @@
-"""Tables of docs/performance.md and docs/scaling.md, one function each."""
+"""Tables of docs/performance.md and docs/measured_*.md, one function each."""
 
 import sys
 from pathlib import Path

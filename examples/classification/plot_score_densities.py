@@ -4,7 +4,7 @@ Scores inside and outside of the contested ranks
 
 Applicants are ranked by a score, the top 10 % to 40 % of each group are discussed one
 by one. Logistic regression scores one group higher throughout. A partially fair
-classifier gives both groups the same scores in the ranks that are discussed, and
+classifier gives both groups nearly the same scores in the ranks that are discussed, and
 leaves the others free.
 """
 

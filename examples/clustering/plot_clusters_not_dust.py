@@ -23,7 +23,7 @@ from scipy.sparse.csgraph import connected_components
 
 from scalefair import datasets
 from scalefair.cluster import FairSpectralClustering
-from scalefair.metrics import normalized_cut_score
+from scalefair.metrics import balance_score, normalized_cut_score
 
 VARIANTS = {
     "as published": {"regularization": 0, "assign_labels": "kmeans"},
@@ -34,7 +34,9 @@ VARIANTS = {
 
 def compare_variants(graph, groups, k):
     """Return sizes of clusters, their mean balance and their cut, for each variant."""
-    results = {}
+    everybody = np.zeros(len(groups), dtype=int)
+    balance = balance_score(everybody, sensitive_features=groups)
+    results = {"population": round(balance, 3)}
     for name, options in VARIANTS.items():
         model = FairSpectralClustering(k, random_state=0, tol=1e-3, **options)
         model.fit(graph, sensitive_features=groups)
@@ -75,42 +77,45 @@ print("Warning:", caught[0].message)
 # ------------------------
 STORED = {
     "LastFM": {
-        "as published": ([5, 5, 5, 5, 6, 10, 13, 20, 91, 5416], 0.03, 0.79),
+        "population": 0.33,
+        "as published": ([5, 5, 5, 5, 6, 10, 13, 20, 91, 5416], 0.033, 0.79),
         "regularised": (
-            [168, 282, 283, 356, 587, 616, 618, 643, 685, 1338],
-            0.02,
-            2.02,
+            [125, 167, 283, 297, 573, 574, 576, 678, 760, 1543],
+            0.017,
+            1.92,
         ),
         "regularised, fair labels": (
-            [32, 32, 121, 288, 297, 504, 519, 557, 1148, 2078],
-            0.33,
-            5.65,
+            [61, 104, 133, 226, 494, 697, 818, 866, 1063, 1114],
+            0.31,
+            3.35,
         ),
     },
     "Deezer": {
-        "as published": ([21, 31, 31, 32, 32, 42, 52, 58, 8628, 19354], 0.71, 0.13),
+        "population": 0.796,
+        "as published": ([21, 31, 31, 32, 32, 42, 52, 58, 8247, 19735], 0.715, 0.13),
         "regularised": (
-            [130, 248, 260, 1064, 1785, 2210, 2284, 3028, 4702, 12570],
-            0.72,
-            2.06,
+            [128, 227, 257, 1014, 1936, 2469, 2473, 2635, 7090, 10052],
+            0.739,
+            2.04,
         ),
         "regularised, fair labels": (
-            [131, 260, 263, 1013, 1787, 2209, 2321, 3028, 4825, 12444],
-            0.79,
-            2.16,
+            [283, 283, 283, 847, 1728, 2134, 2361, 2992, 5612, 11758],
+            0.785,
+            1.24,
         ),
     },
     "Pokec": {
-        "as published": ([3, 4, 5, 6, 8, 8, 9, 15, 24305, 43072], 0.04, 0.82),
+        "population": 0.177,
+        "as published": ([3, 4, 5, 6, 8, 8, 9, 15, 24303, 43074], 0.036, 0.82),
         "regularised": (
-            [3295, 4265, 4914, 5083, 5522, 7334, 7877, 8560, 10212, 10373],
-            0.13,
-            3.88,
+            [1014, 1406, 3594, 3798, 5205, 5871, 7587, 9233, 13588, 16139],
+            0.151,
+            3.52,
         ),
         "regularised, fair labels": (
-            [3539, 4407, 4823, 5619, 5673, 5758, 8648, 9261, 9313, 10394],
-            0.17,
-            4.34,
+            [820, 1253, 3856, 4853, 5852, 6742, 8182, 9898, 12279, 13700],
+            0.167,
+            3.32,
         ),
     },
 }
@@ -139,28 +144,32 @@ colors_and_markers = ("#D55E00", "s"), ("#0072B2", "o"), ("black", "^")
 styles = dict(zip(VARIANTS, colors_and_markers, strict=True))
 figure, axes = plt.subplots(2, 3, figsize=(11, 6.4), layout="constrained")
 for (ax_sizes, ax_cuts), network in zip(axes.T, results, strict=True):
-    variants = results[network]
+    population = results[network]["population"]
+    variants = {name: results[network][name] for name in VARIANTS}
     for name, (sizes, balance, cut) in variants.items():
         color, marker = styles[name]
         ax_sizes.semilogy(range(1, 11), sizes, marker + "-", color=color, label=name)
-        ax_cuts.plot(cut, balance, marker, color=color, markersize=9)
+        ax_cuts.plot(cut, balance, marker, color=color, markersize=9, clip_on=False)
     smallest = {name: sizes[0] for name, (sizes, _, _) in variants.items()}
     ax_sizes.set(
         xlabel="cluster, by size",
         title=f"{network}: the smallest cluster\ngrows from "
         f"{smallest['as published']} to {smallest['regularised']} people",
     )
-    ax_cuts.margins(0.12)
-    ax_cuts.set(xlabel="normalised cut", ylim=(0, None), xlim=(0, None))
+    ax_cuts.axhline(population, color="black", linestyle="--", label="population")
+    ax_cuts.set(xlabel="normalised cut", ylim=(0, 1.12 * population))
+    ax_cuts.set_xlim(0, 1.08 * max(cut for _, _, cut in variants.values()))
     for ax in (ax_sizes, ax_cuts):
         ax.grid(color="0.9")
         ax.set_axisbelow(True)
 axes[0, 0].set_ylabel("people")
 axes[1, 0].set_ylabel("average balance of the clusters")
+handles, labels = axes[0, 0].get_legend_handles_labels()
 figure.legend(
-    *axes[0, 0].get_legend_handles_labels(),
+    [*handles, axes[1, 0].lines[-1]],
+    [*labels, "balance of the population"],
     loc="outside lower center",
-    ncols=3,
+    ncols=4,
     frameon=False,
 )
 plt.show()

@@ -142,5 +142,5 @@ plt.show()
 
 # %%
 # To try: all 101,766 stays (most of the time is then the graph's, unless
-# ``pip install "scalefair[neighbors]"`` finds neighbours approximately), or
+# ``pip install ".[neighbors]"`` finds neighbours approximately), or
 # ``sensitive="race"``.

@@ -6,7 +6,7 @@ Where a matrix is expected, estimators take Dask collections: an array or data f
 rows, or a list of delayed blocks of a sparse graph. The parts stay where they are, only
 sums and thin blocks travel. The answers are those for data in memory, to rounding.
 Here everything runs on the threads of this machine; with a ``distributed.Client`` it
-runs on its workers. Needs ``pip install "scalefair[dask]"``.
+runs on its workers. Needs ``pip install ".[dask]"``.
 """
 
 import dask

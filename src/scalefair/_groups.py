@@ -96,7 +96,9 @@ def compared_attributes(
 def check_are_groups(attributes: Sequence[Attribute]) -> None:
     """Raise a ValueError for quantities, dates and probabilities, not groups."""
     # Columns of fractions that add up to 1 are probabilities.
-    if len(attributes) > 1 and all(a.groups.dtype.kind == "f" for a in attributes):
+    is_in_parts = hasattr(attributes[0].codes, "gather")  # each part was checked
+    is_fraction = all(a.groups.dtype.kind == "f" for a in attributes)
+    if len(attributes) > 1 and is_fraction and not is_in_parts:
         total = sum(groups[codes] for _, groups, codes in attributes)
         is_mixed = any((a.groups % 1 != 0).any() for a in attributes)
         if is_mixed and np.allclose(total, 1.0, atol=1e-3):
@@ -160,13 +162,15 @@ def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.
     ]
 
 
-def check_compared(compared: Sequence[Attribute], alternative: str) -> None:
+def check_compared(
+    compared: Sequence[Attribute], alternative: str, among: str = ""
+) -> None:
     """Raise a ValueError for fewer than two groups, with an alternative for one."""
     for name, groups, _ in compared:
         if len(groups) < 2:
             remedy = f"For one group use {alternative}."
             raise ValueError(
-                f"{_describe(name, compared)} has only one group "
+                f"{_describe(name, compared)} has only one group{among} "
                 f"({groups.tolist()[0]!r}): fairness compares groups. "
                 f"{'Leave it out.' if len(compared) > 1 else remedy}"
             )

@@ -10,15 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.validation import _num_samples
 
 from scalefair._entries import check_sample_weight
 from scalefair._groups import (
     Attribute,
+    as_list,
     check_compared,
     check_group_weights,
     combinations,
     compared_attributes,
     encode_values,
+    known_groups,
 )
 from scalefair._messages import listed
 
@@ -52,19 +55,20 @@ class Membership(NamedTuple):
     ) -> Membership:
         """Check groups or probabilities, and weights of the rows.
 
-        `samples` is the number of rows, or the rows if they are in parts: codes and
-        weights are in parts, too, but entries of probabilities are in memory. Fewer
-        than two groups, and groups without weight, are refused where there is an
-        `alternative` for one group.
+        `samples` are the rows, or their number. Of rows in parts codes and weights are
+        in parts, too, but entries of probabilities are in memory. Fewer than two
+        groups, and groups without weight, are refused where there is an `alternative`
+        for one group.
         """
         check_one_of(sensitive_features, group_probabilities)
-        if isinstance(samples, Integral):
-            n_rows = int(samples)
-            compare: Any = partial(compared_attributes, n_samples=n_rows)
-            weights: Any = check_sample_weight(sample_weight, n_rows)
-        else:
+        if hasattr(samples, "compared_attributes"):
             n_rows, compare = samples.shape[0], samples.compared_attributes
             weights = samples.weights(sample_weight)
+        else:
+            is_number = isinstance(samples, Integral)
+            n_rows = samples if is_number else _num_samples(samples)
+            compare = partial(compared_attributes, n_samples=n_rows)
+            weights = check_sample_weight(sample_weight, n_rows)
         if group_probabilities is None:
             compared = compare(sensitive_features, attributes=attributes, warn=warn)
             membership = cls(compared, None, weights)
@@ -84,6 +88,16 @@ class Membership(NamedTuple):
         entries = P[rows, codes]
         compared = [Attribute("group_probabilities", groups, codes)]
         return cls(compared, rows, None if (entries == 1).all() else entries)
+
+    @classmethod
+    def of_columns(
+        cls, codes: NDArray[Any], compared: list[Attribute], *more: NDArray[Any]
+    ) -> Membership:
+        """Membership by the codes of each attribute, and perhaps weights."""
+        columns = [codes, *more]
+        coded = [a._replace(codes=c) for a, c in zip(compared, columns, strict=False)]
+        weights = columns[len(compared)] if len(columns) > len(compared) else None
+        return cls(coded, None, weights)
 
     def weighted(self, weights: Array | None) -> Membership:
         """Return the membership of rows that count by these weights, too."""
@@ -133,9 +147,40 @@ class Membership(NamedTuple):
             # Position of an entry among those of its row.
             entries = np.arange(len(entry_rows))
             entries += np.repeat(first - np.cumsum(n_entries) + n_entries, n_entries)
+        return self._of_entries(entries, entry_rows)
+
+    def occurring(self) -> Membership:
+        """Return the membership in the groups that occur."""
+        compared = []
+        for name, groups, codes in self.compared:
+            present, codes = encode_values(codes, name=name)
+            compared.append(Attribute(name, groups[present], codes))
+        return self._replace(compared=compared)
+
+    def recoded(self, fitted: Any) -> Membership:
+        """Return the membership in the groups that `fit` saw; refuse others."""
+        positions = known_groups(self.compared, fitted)
+        compared = [
+            Attribute(name, seen, position[codes])
+            for (name, _, codes), seen, position in zip(
+                self.compared, as_list(fitted), positions, strict=True
+            )
+        ]
+        return self._replace(compared=compared)
+
+    def part(self, start: int, stop: int) -> Membership:
+        """Return the membership of consecutive rows, in views."""
+        entries, entry_rows = slice(start, stop), None
+        if self.rows is not None:
+            entries = slice(*np.searchsorted(self.rows, [start, stop]).tolist())
+            entry_rows = self.rows[entries] - start
+        return self._of_entries(entries, entry_rows)
+
+    def _of_entries(self, entries: Any, rows: NDArray[np.int64] | None) -> Membership:
+        """Membership of some entries, which are of these rows."""
         compared = [a._replace(codes=a.codes[entries]) for a in self.compared]
         weights = None if self.weights is None else self.weights[entries]
-        return Membership(compared, entry_rows, weights)
+        return Membership(compared, rows, weights)
 
     def matrix(self, n_rows: int) -> Array:
         """How much rows count for the groups of the only attribute, (n_rows, h)."""
@@ -143,6 +188,12 @@ class Membership(NamedTuple):
         rows = np.arange(n_rows) if self.rows is None else self.rows
         matrix[rows, self.codes] = 1.0 if self.weights is None else self.weights
         return matrix
+
+    def columns(self, n_rows: int) -> NDArray[Any]:
+        """Codes of the rows (n_rows, n_attributes); `matrix` if some are uncertain."""
+        codes = [attribute.codes for attribute in self.compared]
+        is_certain = self.weights is None and len(codes[0]) == n_rows
+        return np.column_stack(codes) if is_certain else self.matrix(n_rows)
 
     def cells(self) -> tuple[Any, Cells]:
         """Cell of each entry, in parts if codes are, and the groups of the cells.

@@ -1,15 +1,10 @@
 """What all commands of the tables do: options, missing data, files, and cells."""
 
-import importlib.util
-import json
 import re
 import shutil
-import sys
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -62,54 +57,16 @@ def test_wrong_options(load_tables, command, arguments, message, capsys):
 
 def test_equal_opportunity(load_tables, cells, capsys):
     tables = load_tables(script="equal_opportunity").script
-    methods = "logistic regression;linear, one threshold;linear, one threshold, blind"
+    methods = "logistic regression;linear, one threshold"
     how = ["--quick", "--data", "bank", "--splits", "1", "--methods", methods]
     assert tables.main(how) == 0
     text = capsys.readouterr().out
     assert "bank, equal opportunity" in text
     assert "bank, equalized odds" in text
     rows = cells(text, "linear, one threshold")
-    assert len(rows) == 4
+    assert len(rows) == 2
     for _, kappa, _, _, gap, *_ in rows:  # what is promised of the rows of training
         assert float(gap) <= 1.05 * float(kappa)
-
-
-def test_peers_of_fair_calibration(load_tables, cells, capsys, monkeypatch):
-    """A peer that changes nothing is as accurate as the classifier inside."""
-    shapes = []
-
-    class PostProcessor:
-        def __init__(self, n_classes, n_groups, *, pred_ay_fn, **settings):
-            self.probabilities = pred_ay_fn
-
-        def fit(self, rows, **settings):
-            shapes.append(rows.shape)
-            return self
-
-        def predict_score(self, rows):  # risks
-            joint = self.probabilities(rows)
-            np.testing.assert_allclose(joint.sum(axis=(1, 2)), 1.0)
-            return 1.0 - joint.sum(axis=1)
-
-    peer = importlib.util.module_from_spec(ModuleSpec("postprocess", None))
-    peer.PostProcessor = PostProcessor
-    monkeypatch.setitem(sys.modules, "postprocess", peer)
-    tables = load_tables(script="equal_opportunity").script
-    methods = "boosting;calibrated boosting;Xian and Zhao;Xian and Zhao, blind, LR"
-    how = ["--quick", "--data", "law", "--splits", "2", "--methods", methods]
-    assert tables.main([*how, "--given", "all,label"]) == 0
-    assert shapes == [(525, 2, 2)] * 8  # half of the rows of training
-    text = capsys.readouterr().out
-    assert "law, demographic parity" in text
-    inside, *_ = cells(text, "boosting")
-    rows = [row for row in cells(text, "Xian and Zhao") if len(row) == len(inside)]
-    accuracies = [row[2] for row in rows if "blind" not in row[0]]
-    assert accuracies == [inside[2]] * 2  # for either criterion
-    differences = [row for row in cells(text, "Xian and Zhao") if len(row) == 5]
-    assert len(differences) == 2
-    for _, _, accuracy, gap, _ in differences:
-        assert "±" in accuracy
-        assert float(gap.split()[0]) > 0
 
 
 def test_numbers_and_rows(load_tables):
@@ -130,18 +87,6 @@ def test_numbers_and_rows(load_tables):
     assert "## Table 1: title\n\n| a | b |\n| --- | --- |\n| 1 | x |" in text
 
 
-def test_slow_candidates_run_once_and_short_ones_twice(load_tables, monkeypatch):
-    timing = load_tables(timing="_timing").timing
-    clock = iter(np.cumsum([0, 21, 0, 1, 0, 0.1, 0, 1, 0, 0.1]))
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
-    calls = []
-    names = ("slow", "fast", "short")
-    runs = {name: lambda name=name: calls.append(name) for name in names}
-    seconds, _ = timing.alternate(1, runs)
-    assert calls == [*names, "fast", "short", "short"]
-    assert seconds == pytest.approx({"slow": 21, "fast": 1, "short": 0.1})
-
-
 def test_documented_ratios_exist_and_run(load, capsys):
     ratios = load("asv_bench", ratios="ratios").ratios
     documented = set()
@@ -156,12 +101,8 @@ def test_documented_ratios_exist_and_run(load, capsys):
     assert int(rows[0][1]) > 0
 
 
-def test_sizes_of_graphs(load, capsys, tmp_path):
+def test_the_page_shows_the_stored_sizes_of_graphs(load, capsys, tmp_path):
     sizes = load("asv_bench", sizes="graph_sizes").sizes
-    sizes.fit_one(4000, "float32")
-    *stages, row = capsys.readouterr().out.splitlines()
-    assert stages == ["generate", "fit", "end"]
-    assert json.loads(row)["ari"] > 0.97
     shutil.copy(ROOT / "docs/images/graph_sizes.csv", tmp_path)
     sizes.main(["--draw", "--folder", str(tmp_path)])
     rows = capsys.readouterr().out.splitlines()

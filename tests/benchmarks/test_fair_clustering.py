@@ -1,7 +1,5 @@
 """The tables of the paper are made without real data, and with small files like it."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -46,20 +44,6 @@ def small_files(write_data):
     joined[np.arange(n - 1), np.arange(1, n)] = True
     edges = [f"{i},{j}" for i, j in np.argwhere(joined)]
     write_data("lastfm-asia/lastfm_clean_edges.csv", edges)
-
-
-def test_one_command_without_data(modules, tmp_path, monkeypatch):
-    """All tables appear, with the printed values or the reason for a missing row."""
-    monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
-    output = tmp_path / "tables.md"
-    assert modules.script.main(["--quick", "--output", str(output)]) == 0
-    text = output.read_text()
-    for number in ("Table 1", "Tables 2, 3, 4 and 8", "Table 5", "Table 6", "Table 9"):
-        assert text.count(f"## {number}: ") == 1
-    for name in ("LastFM", "Thyroid: thyroid/", "Census: census", "4area", "Facebook"):
-        assert f"Skipped: {name}" in text
-    assert "25.98 ± 0.004" in text  # table 5 has printed values at any size
-    assert "nan" not in text.split("## Table 1")[1]
 
 
 def test_tables_of_real_data(modules, small_files):
@@ -128,63 +112,3 @@ def test_methods_agree_on_trace_and_cost(modules, kind):
     values = np.linalg.eigvalsh(scale[:, None] * W * scale)
     exact = values if kind == "kernel" else values[-4:]
     assert bound == pytest.approx(4 - exact.sum(), abs=1e-6)
-
-
-def test_zero_eigenvalue_is_not_passed_over(modules):
-    """ARPACK's relative test never accepts the eigenvalue 0 of L by itself."""
-    ring = sparse.diags_array(np.ones(59), offsets=1, shape=(60, 60)).tolil()
-    ring[0, 59] = 1
-    W = sparse.csr_array(ring + ring.T)
-    problem = modules.problems.Problem("ring", np.arange(60) % 2, W)
-    run = modules.methods.run(problem, "s-FSC", 2, 0)
-    assert run.trace == pytest.approx(reference_trace(problem, 2), abs=1e-6)
-
-
-def test_block_model_has_the_stated_probabilities(modules):
-    problem = modules.problems.block_model(1200, 4, 2, (10, 0.9, 0.6, 0.2))
-    W, cluster, group = problem.affinity, problem.target, problem.groups
-    p = (np.log(1200) / 1200) ** 0.1
-    np.testing.assert_array_equal(W, W.T)
-    assert not W.diagonal().any()
-    same_cluster = cluster[:, None] == cluster
-    same_group = group[:, None] == group
-    off = ~np.eye(1200, dtype=bool)
-    for mask, probability in (
-        (same_cluster & same_group & off, 1.0),
-        (~same_cluster & same_group, 0.9 * p),
-        (same_cluster & ~same_group, 0.6 * p),
-        (~same_cluster & ~same_group, 0.2 * p),
-    ):
-        error = 5 * np.sqrt(probability * (1 - probability) / (mask.sum() / 2))
-        assert W[mask].mean() == pytest.approx(probability, abs=error + 1e-12)
-    counts = np.bincount(2 * cluster + group)
-    assert (counts == 150).all()
-
-
-def test_census_leaves_out_weight_income_and_groups(modules, small_files):
-    problem = modules.problems.census(None)
-    assert problem.points.shape == (150, 2)
-    assert problem.gamma == 0.5
-    assert np.unique(problem.groups).size == 7
-    np.testing.assert_allclose(problem.points.mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(problem.points.std(axis=0), 1)
-    sample = modules.problems.census(60)
-    assert sample.n == 60
-    assert {tuple(row) for row in sample.points} <= {tuple(r) for r in problem.points}
-
-
-def test_best_average_balance_of_two_clusters(modules):
-    best = modules.tables.best_average_balance
-    assert best(3, 3) == 1
-    assert best(1, 2) == pytest.approx(0.5)  # {a, b}, {b}
-    # Pupils of FacebookNet: one pair, and 69 to 84.
-    assert best(70, 85) == pytest.approx((1 + 69 / 84) / 2)
-
-
-def test_slow_rows_run_once(modules, monkeypatch):
-    took = iter([11.0, 1.0, 1.0, 1.0])
-    monkeypatch.setattr(
-        modules.methods, "run", lambda *_: SimpleNamespace(seconds=next(took))
-    )
-    assert len(modules.methods.repeat(None, "auto", 2, 3)) == 1
-    assert len(modules.methods.repeat(None, "auto", 2, 3)) == 3

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-DATES = "c_jail_in c_jail_out c_offense_date screening_date in_custody out_custody"
-
 
 @pytest.fixture
 def modules(load_tables):
@@ -86,46 +84,6 @@ def test_quick_tables(modules, cells, tmp_path, capsys, monkeypatch):
     assert "law, split 0" in capsys.readouterr().err
 
 
-def test_figures(modules, outcome, tmp_path, monkeypatch):
-    figure = pytest.importorskip("matplotlib.figure")
-    drawn = {}
-    monkeypatch.setattr(
-        figure.Figure, "savefig", lambda self, path, dpi: drawn.update({path: self})
-    )
-    methods, runs = modules.methods, modules.script.Runs()
-    default = methods.name_setting(methods.DIRECT, {})
-    runs.groups["law"] = np.repeat(["black", "white"], 3)
-    outputs = np.array([0.0, 1, 2, 0, 1, 3])
-    runs.methods["law"] = [
-        outcome(default, 0.1, 0.2, outputs=outputs),
-        outcome(default, 0.3, 0.4, outputs=outputs + 5, split=1),
-        outcome("another setting", outputs=outputs),
-        outcome(method=methods.UNPROCESSED, outputs=outputs),
-        outcome(method=methods.UNPROCESSED, outputs=outputs, split=1),
-    ]
-    kinds = (methods.FINE_TUNED, methods.PUBLISHED, methods.DIRECT)
-    for i, method in enumerate(kinds):
-        for c in methods.MEAN_REDUCTIONS:
-            setting = methods.name_setting(method, {"mean_reduction": c})
-            runs.varied.append(outcome(setting, i + c / 100, method=method))
-    modules.script.draw(runs, tmp_path / "tables.md")
-    drawn = {path.name: figure for path, figure in drawn.items()}
-    assert list(drawn) == [
-        "tables_law_trade_off.png",
-        "tables_law_densities.png",
-        "tables_law_mean_reduction.png",
-    ]
-    trade_off, densities, varied = drawn.values()
-    lines = {line.get_label(): line for line in trade_off.axes[0].lines}
-    np.testing.assert_allclose(lines["direct"].get_xydata(), [[0.3, 0.2]])
-    titles = [axes.get_title() for axes in densities.axes]
-    assert titles == ["direct,\nKS = 0.333", "no post-processing,\nKS = 0.333"]
-    lines = {line.get_label(): line for line in varied.axes[0].lines}
-    for i, method in enumerate(kinds):
-        errors = i + np.array(methods.MEAN_REDUCTIONS) / 100
-        np.testing.assert_allclose(lines[method].get_ydata(), errors)
-
-
 def test_law_school_is_split_and_scaled_honestly(modules, write):
     columns = {
         "dnn_bar_pass_prediction": lambda i: i / 40,
@@ -148,30 +106,6 @@ def test_law_school_is_split_and_scaled_honestly(modules, write):
     assert not np.array_equal(other.train.y, split.train.y)
 
 
-def test_the_papers_scaling_of_compas(modules, write):
-    """The dates, and only these, by the range of the training rows."""
-    numbers = "age juv_fel_count juv_misd_count juv_other_count priors_count"
-    numbers += " decile_score v_decile_score days_b_screening_arrest is_recid"
-    columns = {
-        **dict.fromkeys(numbers.split(), lambda i: i % 7),
-        **dict.fromkeys(DATES.split(), lambda i: f"2013-02-{1 + i % 28:02}"),
-        "race": lambda i: ("Asian", "African-American")[i % 2],
-        "sex": lambda i: ("Female", "Male")[i // 2 % 2],
-        "c_charge_degree": lambda i: "F",
-        "score_text": lambda i: "Low",
-        "two_year_recid": lambda i: i // 3 % 2,
-    }
-    write("compas-propublica/compas-scores-two-years.csv", columns)
-    split = modules.methods.load("compas", 0, modules.methods.QUICK, quick=False)
-    scaled = split.network[0].transform(split.train.X)  # dates first
-    np.testing.assert_allclose(scaled[:, :6].min(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(scaled[:, :6].max(axis=0), 1)
-    np.testing.assert_array_equal(scaled[:, 6:], split.train.X[:, :8])
-    for other in ("compas-scaled", "compas-plain"):
-        split = modules.methods.load(other, 0, modules.methods.QUICK, quick=False)
-        np.testing.assert_allclose(split.network[0].mean_, split.train.X.mean(axis=0))
-
-
 def test_measures(modules):
     part = modules.methods.Part(
         np.zeros((5, 1)), np.array([0.0, 1, 2, 3, 4]), np.array(list("aabbb"))
@@ -181,28 +115,6 @@ def test_measures(modules):
     assert ks == pytest.approx(2 / 3)
     expected = stats.kstwobign.mean() * np.sqrt(1 / 2 + 1 / 3)
     assert part.distance_by_chance() == pytest.approx(expected)
-
-
-def test_fine_tuning_trains_the_last_layer_only(modules):
-    split = modules.methods.load("law", 0, modules.methods.QUICK, quick=True)
-    network, part = split.network, split.train
-    mlp = network[-1]
-    rows = modules.methods.last_inputs(network, part.X)
-    outputs = (rows @ mlp.coefs_[-1] + mlp.intercepts_[-1]).ravel()
-    np.testing.assert_allclose(outputs, network.predict(part.X))
-    before = [weight.copy() for weight in mlp.coefs_]
-    modules.methods.fine_tune(network, part, 1.0, 0)
-    assert part.measure(network.predict(part.X))[0] < part.measure(outputs)[0]
-    same = [np.array_equal(*pair) for pair in zip(before, mlp.coefs_, strict=True)]
-    assert same == [True, True, True, True, False]
-    # The changed copy is trained, not the network that all methods are given.
-    methods, outputs = modules.methods, network.predict(part.X)
-    tuned = methods.fine_tuned(split)
-    np.testing.assert_array_equal(network.predict(part.X), outputs)
-    assert (
-        tuned.mse
-        < methods.changed(split, "", "", {**methods._PUBLISHED, "refit_last": None}).mse
-    )
 
 
 def test_choice_looks_at_validation_rows_only(modules, outcome):
@@ -215,23 +127,6 @@ def test_choice_looks_at_validation_rows_only(modules, outcome):
     assert (best.mse, best.method) == (0.9, modules.methods.CHOSEN)
     assert modules.methods.chosen(options, 0.04).validation_ks == 0.05
     assert modules.methods.chosen(options, 0.2).validation_mse == 0.10
-
-
-def test_settings_of_the_grid_differ_and_are_not_run_again(
-    modules, outcome, monkeypatch
-):
-    methods = modules.methods
-    names = [methods.describe(each) for each in methods.GRID]
-    assert len(set(names)) == len(names)
-    assert methods.describe({"refit_last": None}) == "last but one, 15/150, no refit"
-    strict = {"layer": -1, "mean_reduction": np.inf, "covariance_reduction": 1e4}
-    assert methods.describe(strict) == "last layer, inf/10000"
-    run = []
-    monkeypatch.setattr(methods, "direct", lambda split, **p: run.append(p))
-    known = [outcome(name) for name in names[:-2]]
-    known.append(outcome(names[-2], method=methods.PUBLISHED))
-    assert methods.grid(None, known)[:-2] == known[:-1]
-    assert run == list(methods.GRID[-2:])
 
 
 def test_verdicts_are_about_the_means(modules, outcome):

@@ -1,8 +1,6 @@
 """The figure of partially fair classification is made, and judged as it says."""
 
 import math
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,20 +48,6 @@ def test_quick_figure(modules, cells, tmp_path, capsys, monkeypatch):
         "partial_fairness_law_weak.png",
     ]
     assert "law, split 0, weak, ours" in capsys.readouterr().err
-
-
-def test_quick_calls(modules, cells, capsys):
-    arguments = ["--data", "a9a,bank", "--criteria", "strong", "--quick", "--calls"]
-    assert modules.script.main(arguments) == 0
-    text = capsys.readouterr().out
-    for name in ("a9a", "bank-additional"):
-        rows = cells(text, name)
-        assert len(rows) == 2
-        for row in rows:
-            assert int(row[7]) <= int(row[8])
-            assert float(row[9]) <= float(row[4])
-            assert float(row[10]) <= float(row[5])
-            assert float(row[12]) == pytest.approx(int(row[3]) / int(row[8]), rel=0.05)
 
 
 def test_splits(modules):
@@ -159,48 +143,3 @@ def test_claim_is_paired_over_the_splits(modules):
     assert rows["2"][5].startswith("0.1000 ± 0.0000, fairness -0.0500")
     tally = {row[2]: row[3:] for row in summary.rows}
     assert tally["worse"] == ["1", "0", "0", "1"]
-
-
-def test_calls_to_the_same_residual_objective_and_violation(modules):
-    def history(*rows):
-        names = ("n_oracle_calls", "kkt_residual", "objective", "infeasibility")
-        return [dict(zip(names, row, strict=True)) for row in rows]
-
-    ssg = history((151, 0.5, 0.60, 0.0), (301, 0.6, 0.55, 1e-3), (451, 0.1, 0.4, 0.0))
-    bundle = history(
-        (10, 0.4, 0.56, 0.0),
-        (20, 0.6, 0.5, 0.0),
-        (30, 0.4, 0.5, 1.0),
-        (40, 0.4, 0.5, 0),
-    )
-    expected = ["301", "5.0e-01", "0.55000", "1.0e-03"]
-    expected += ["10", "40", "4.0e-01", "0.50000", "0.0e+00", "7.5"]
-    row = modules.tables._calls_row(ssg, bundle, 301)
-    assert row == expected
-    assert modules.tables._calls_row(ssg, bundle, 451)[5] == "not in 40"
-
-
-def test_scores_of_reductions(modules, monkeypatch):
-    """Ranked by votes, then by the mean probability; a stand-in for the library."""
-
-    class Reduction:
-        def __init__(self, estimator, *, constraints, max_iter):
-            self.estimator = estimator
-
-        def fit(self, X, y, *, sensitive_features):
-            self.predictors_ = [self.estimator.fit(X, y), self.estimator]
-            self.weights_ = [0.25, 0.75]
-
-    stub = SimpleNamespace(
-        ExponentiatedGradient=Reduction,
-        DemographicParity=lambda difference_bound: difference_bound,
-    )
-    monkeypatch.setitem(sys.modules, "fairlearn", SimpleNamespace(reductions=stub))
-    monkeypatch.setitem(sys.modules, "fairlearn.reductions", stub)
-    split = modules.methods.load("a9a", 0, quick=True)
-    args = (split, "strong", modules.methods.QUICK)
-    plain = modules.methods._plain(*args)[0]
-    found = modules.methods._reductions(*args)
-    assert [p.setting for p in found] == ["0.005"]
-    # All classifiers are the same one: so are its accuracy and its ranks.
-    assert found[0].test == pytest.approx(plain.test, abs=1e-3)

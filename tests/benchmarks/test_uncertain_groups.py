@@ -46,13 +46,6 @@ def test_estimates_by_proxies(load_tables):
     check(*estimates(tables, made_up(tables)))
 
 
-@pytest.mark.realdata
-def test_estimates_of_law_school(load):
-    tables = load("benchmarks/paper_tables", tables="uncertain_groups").tables
-    rows, _ = tables.law().split(8000, 0)
-    check(*estimates(tables, rows))
-
-
 def test_tables(load_tables, cells, monkeypatch, capsys):
     tables = load_tables(tables="uncertain_groups").tables
     monkeypatch.setattr(tables, "law", lambda n_rows=None: made_up(tables, n_rows))
@@ -66,12 +59,3 @@ def test_tables(load_tables, cells, monkeypatch, capsys):
     for _, _, _, _, reported, *_ in rows:
         assert float(reported) <= 1.1 * tables.KAPPA
     assert len(cells(text, "at random", "by features")) == 10
-
-
-def test_missing_data(load_tables, capsys, tmp_path, monkeypatch):
-    tables = load_tables(tables="uncertain_groups").tables
-    monkeypatch.setenv("SCALEFAIR_DATA", str(tmp_path))
-    assert tables.main(["--tables", "law,compas,census"]) == 0
-    text = capsys.readouterr().out
-    for name in ("law: ", "compas: compas-propublica", "census: census-adult"):
-        assert f"Skipped: {name}" in text

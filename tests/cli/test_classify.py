@@ -544,6 +544,23 @@ def test_pairs_of_groups(people, method, condition):
             ]
             assert record["gap"] == gaps[0]
             assert record["null_gap"] == null_parity_gap(sizes, interval=(0.1, 0.6))
+    # The first sentences: of new rows, beside what gives the numbers meaning.
+    test, plain = report["test"], report["baseline"]["test"]
+    errors = [
+        (1 - x["accuracy"], 1 - y["accuracy"], x["group"])
+        for x, y in zip(test["groups"], plain["groups"], strict=True)
+    ]
+    new, old, worst = max(errors, key=lambda error: error[0] - error[1])
+    for fragment in (
+        f"Reached: {test['partial_parity_gap']:.3f} on rows that were not fitted, "
+        f"{report['train']['partial_parity_gap']:.3f} on those that were",
+        f"noise alone makes about {test['null_gap']:.3f}. Cost: accuracy "
+        f"{test['accuracy']:.1%}; without fairness {plain['accuracy']:.1%} at a gap of "
+        f"{plain['partial_parity_gap']:.3f}; the error of {worst}, which fares worst, "
+        f"goes from {old:.1%} to {new:.1%}. Not promised: equal errors",
+    ):
+        assert fragment in report["summary"]
+    assert ("had not seen them" in report["summary"]) == (method == "calibrated")
     if condition is None:
         page = people.folder / "page.html"
         people.run(train, *options, "--report", page, groups="job")

@@ -263,9 +263,22 @@ def test_fair_assignment(workspace):
             < 0.1 * share * is_female.size + 1
         )
     assignment = workspace.read_report()["assignment"]
-    bounds = {"lower_bound", "gap", "max_violation"}
+    bounds = {"lower_bound", "gap", "max_violation", "balance_tolerance"}
     assert {"cost", "nearest_cost", "n_moved", "message", *bounds} == set(assignment)
     assert assignment["n_moved"] > 0
+    # The first sentences say so, beside the balance of all rows.
+    report, n_female = workspace.read_report(), (sexes == "f").sum()
+    counts = sorted([n_female, sexes.size - n_female])
+    assert report["population_balance"] == pytest.approx(counts[0] / counts[1])
+    for fragment in (
+        "Asked: 3 clusters of ",
+        "give or take 10% of a share and one member. Reached: a balance",
+        f"{counts[0] / counts[1]:.3f} in the population; ",
+        f"{assignment['n_moved'] / sexes.size:.1%} were moved from the nearest centre",
+        f"a normalized cut of {report['normalized_cut']:.3f}, "
+        f"{report['baseline']['normalized_cut']:.3f} without fairness. Not promised: ",
+    ):
+        assert fragment in report["summary"]
 
 
 def test_groups_are_a_column_of_a_table_of_nodes(workspace, planted):
@@ -320,7 +333,7 @@ def test_files_that_are_not_there_and_too_many_clusters(workspace):
 def test_groups_that_do_not_fit(workspace):
     workspace.write("one.csv", [f"{i},same" for i in range(90)])
     result = workspace.run(groups=workspace.folder / "one.csv")
-    workspace.fails(result, "fewer than two groups", "same")
+    workspace.fails(result, "only one group", "same")
     workspace.write("few.csv", [f"{i},g{i % 2}" for i in range(83)])
     result = workspace.run(groups=workspace.folder / "few.csv")
     workspace.fails(result, "7 of the 90 nodes", "no group")

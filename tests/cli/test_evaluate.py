@@ -65,6 +65,10 @@ def test_scores_with_two_classes(scored):
     assert actual["weak_partial_parity_gap"] == pytest.approx(weak)
     ks = metrics.statistical_parity_ks(frame["score"], sensitive_features=frame["sex"])
     assert actual["ks"] == pytest.approx(ks)
+    sizes = np.unique(frame["sex"], return_counts=True)[1]
+    noise = metrics.null_parity_gap(sizes, interval=(0.1, 0.6))
+    assert actual["null_gap"] == noise
+    assert f"from the top; noise alone makes about {noise:.3f}" in actual["summary"]
     # The predictions are those of the file, not what the threshold would say.
     right = frame["prediction"] == frame["truth"]
     assert actual["accuracy"] == pytest.approx(right.mean())

@@ -51,7 +51,7 @@ def values(content, keys):
 
 def _without_costs(value):
     if isinstance(value, dict):
-        costs = {"seconds", "peak_memory_bytes", "unmixed_parity_gap"}
+        costs = {"seconds", "peak_memory_bytes", "unmixed_parity_gap", "null_gap"}
         return {k: _without_costs(v) for k, v in value.items() if k not in costs}
     return value
 

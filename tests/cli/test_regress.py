@@ -18,7 +18,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from scalefair import postprocessing
-from scalefair.metrics import statistical_parity_ks
+from scalefair.metrics import null_parity_gap, statistical_parity_ks
 
 
 def done(wages, *arguments, **options):
@@ -143,6 +143,21 @@ def test_report(wages, named_network):
     assert report["parameters"]["refit_last"] == "least_squares"
     assert report["input"]["model"] == str(wages.named)
     assert report["input"]["n_features"] == 3
+    # The first sentences are about the rows of the test, and the group that pays.
+    tested = report["test"]
+    growth = {x["mse_after"] - x["mse_before"]: x for x in tested["groups"]}
+    worst = growth[max(growth)]
+    for fragment in (
+        "on rows that were not fitted: ",
+        f"a KS distance of {tested['ks_after']:.3f}, before {tested['ks_before']:.3f}",
+        f"noise alone makes about {tested['null_gap']:.3f}",
+        f"the error of {worst['group']}, which fares worst, goes from "
+        f"{worst['mse_before']:.3g} to {worst['mse_after']:.3g}",
+        "Not promised: any bound",
+    ):
+        assert fragment in report["summary"]
+    sizes = np.unique(wages.sex[80:], return_counts=True)[1]
+    assert tested["null_gap"] == null_parity_gap(sizes)
     parts = {"train": (train, slice(0, 80)), "test": (test, slice(80, None))}
     for name, (path, rows) in parts.items():
         X, y = wages.frame[wages.names].iloc[rows], wages.y[rows]
@@ -187,6 +202,8 @@ def test_a_distance_is_asked_for(wages):
     assert report["train"]["ks_after"] <= float(asked)
     assert report["parameters"]["noise_floor"] is False
     assert np.shape(report["mean_gap_noise"]) == (2, 2)
+    assert f"at most {float(asked):g} on the rows of the fit" in report["summary"]
+    assert "Not promised: this distance on new rows" in report["summary"]
     message = "The distance of the groups' predictions is"
     wages.done(wages.csv, "--max-distance", "0", message=message)
 

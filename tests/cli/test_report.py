@@ -166,14 +166,16 @@ def test_page_loads_and_runs_nothing():
 def test_whatever_is_inserted_is_text():
     content = {EVIL: {EVIL: [EVIL]}, "warnings": [EVIL]}
     evil = Report(EVIL, content, EVIL, EVIL, [(EVIL, EVIL)])
+    evil.summary = EVIL
     evil.tables = [ReportTable(EVIL, [{EVIL: EVIL}], {EVIL: (EVIL, "")})]
     evil.figures = [ReportFigure(line, (3, 2), EVIL, EVIL)]
     text = write(evil, "page.html").decode()
     assert "<script" not in text
-    # The title twice, command, file, warning, fact and table in their places, figure;
+    # The title twice, summary, command, file, warning, fact and table in their places,
+    # figure;
     # the content's name as a caption, and the rest of it.
     n_pictures = len(Reader(text).all("img"))
-    assert Reader(text).text().count(SAFE) == 2 + 2 + 1 + 2 + 3 + n_pictures + 3
+    assert Reader(text).text().count(SAFE) == 2 + 1 + 2 + 1 + 2 + 3 + n_pictures + 3
     assert [attrs["alt"] for attrs in Reader(text).all("img")] == [SAFE] * n_pictures
 
 

@@ -24,9 +24,9 @@ def save(command, frame, name):
 
 
 def numbers(value):
-    """All numbers of a part of a report but counts of rows, times and memory."""
+    """All numbers of a part of a report but counts of rows, noise, times and memory."""
     if isinstance(value, dict):
-        omitted = {"n_rows", "seconds", "peak_memory_bytes"}
+        omitted = {"n_rows", "null_gap", "seconds", "peak_memory_bytes"}
         value = [value[key] for key in value if key not in omitted]
     if isinstance(value, list):
         return [number for item in value for number in numbers(item)]

@@ -451,7 +451,7 @@ def test_groups_that_only_nodes_left_out_may_be_of(planted):
     )
     assert list(model.groups_) == ["a", "b", "c"]
     np.testing.assert_array_equal(np.flatnonzero(model.labels_ < 0), [0, 1])
-    with pytest.raises(ValueError, match="fewer than two groups among the clustered"):
+    with pytest.raises(ValueError, match="only one group among the clustered"):
         spectral(
             graph,
             group_probabilities=np.where(np.arange(300)[:, None] > 0, [1, 0], [0, 1]),

@@ -68,7 +68,7 @@ def test_draws_are_those_of_the_random_state(make, options):
 RARE = {"group_probabilities": [0.96, *4 * [0.01]]}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     ("make", "groups"),
     [
@@ -90,7 +90,6 @@ SHARES = [
 ]
 ROWS = [
     ({"n_samples": 1}, "n_samples must be an integer >= 2"),
-    ({"n_samples": 4.5}, "n_samples"),
     ({"n_features": 0}, "n_features"),
 ]
 ORDER = "a the largest and d the smallest"
@@ -100,7 +99,6 @@ REFUSED = {
         ({"n_samples": 2, "n_groups": 3}, "n_samples must be an integer >= 3"),
         ({"n_groups": 1}, "n_groups"),
         ({"density": 0.0}, "density"),
-        ({"density": 1.1}, "density"),
         ({"density": np.nan}, "density"),
         ({"bias": np.inf}, "bias"),
     ],
@@ -110,26 +108,20 @@ REFUSED = {
     make_fair_sbm: [
         ({"n_clusters": 1}, "n_clusters must be an integer >= 2"),
         ({"n_groups": 1}, "n_groups must be an integer >= 2"),
-        ({"n_groups": 2.5}, "n_groups must be an integer >= 2"),
         ({"n_nodes": 5}, r"n_nodes must be an integer >= 6 \(n_clusters \* n_groups:"),
-        ({"n_nodes": 60.0}, "n_nodes must be an integer"),
         ({"average_degree": 0}, "positive number"),
         ({"average_degree": np.nan}, "positive number"),
         ({"average_degree": 59}, "too large.*at most"),
-        ({"average_degree": 1e9}, "too large.*at most"),
         ({"probabilities": (0.5, 0.4, 0.3)}, "four numbers"),
         ({"probabilities": (0.5, 0.5, 0.4, 0.1)}, ORDER),
-        ({"probabilities": (0.1, 0.2, 0.3, 0.4)}, ORDER),
         ({"probabilities": (0.4, 0.3, 0.2, -0.1)}, ORDER),
         ({"probabilities": (np.nan, 0.3, 0.2, 0.1)}, ORDER),
-        ({"probabilities": (0.4, 0.3, np.nan, 0.1)}, ORDER),
         (
             {"probabilities": (1.1, 0.3, 0.2, 0.1), "average_degree": None},
             "at most 1",
         ),
         ({"cohesion": [1.0, 0.5]}, "3 numbers between 0 and 1"),
         ({"cohesion": [1.0, 0.5, 1.5]}, "3 numbers between 0 and 1"),
-        ({"cohesion": [1, 1, np.nan]}, "3 numbers between 0 and 1"),
     ],
     make_group_gaussians: [
         *ROWS,
@@ -140,7 +132,7 @@ REFUSED = {
         ({"spread": np.inf}, "spread"),
     ],
     make_random_affinity: [
-        *ROWS[:2],
+        ROWS[0],
         *SHARES,
         ({"n_groups": 0}, "n_groups"),
         ({"group_probabilities": (0.5, 0.3, 0.2)}, "one entry for each of the 2"),
@@ -149,7 +141,6 @@ REFUSED = {
         *ROWS,
         *SHARES,
         ({"density": 0.2}, "density"),
-        ({"density": 1e-5}, "density"),
         ({"density": np.nan}, "density"),
         ({"n_topics": 1}, "n_topics"),
         ({"dtype": np.int64}, "dtype must be float64 or float32"),

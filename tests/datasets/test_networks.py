@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from scalefair.datasets import (
     fetch_deezer_europe,
@@ -131,24 +130,3 @@ def test_damaged_graph(home, damage):
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=r"reg_1\.npz.*published file"):
         fetch_pokec(data_home=home)
-
-
-@pytest.mark.realdata
-@pytest.mark.parametrize(
-    ("load", "entries", "components", "largest"),
-    [
-        (fetch_lastfm_asia, 39214, 118, (5576, 39174)),
-        (fetch_facebooknet, 2824, 168, (155, 2824)),
-        (fetch_deezer_europe, 185504, 1, (28281, 185504)),
-        (fetch_pokec, 1235916, 170, (67435, 1235530)),
-    ],
-)
-def test_real_graphs(data_folder, load, entries, components, largest):
-    W = load(data_home=data_folder, download_if_missing=False).graph
-    assert W.nnz == entries
-    assert abs(W - W.T).nnz == 0
-    assert W.diagonal().sum() == 0
-    count, component = connected_components(W)
-    assert count == components
-    inside = component == np.bincount(component).argmax()
-    assert (inside.sum(), W[inside][:, inside].nnz) == largest

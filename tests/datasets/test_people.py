@@ -4,7 +4,6 @@ import gzip
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -150,17 +149,11 @@ def scaled(X, ddof=0):
     ("path", "name", "value", "rule"),
     [
         (LAW, "race", "Black", "hold one of"),
-        (LAW, "lsat", "", "hold finite numbers"),
         (LAW, "pass_bar", "2.0", "hold 0 or 1"),
         (BAR, "race1", "White", "hold one of"),
-        (BAR, "gender", "Female", "hold one of"),
-        (BAR, "ugpa", "nan", "hold finite numbers"),
         (COMPAS, "race", "Martian", "hold one of"),
-        (COMPAS, "c_charge_degree", "X", "hold one of"),
-        (COMPAS, "two_year_recid", "2", "hold 0 or 1"),
         (COMPAS, "days_b_screening_arrest", "soon", "hold finite numbers"),
         (CALLS, "job", "maid", r"hold one of \['admin\."),
-        (CALLS, "age", "old", "hold finite numbers"),
         (CREDIT, "SEX", "x", "hold finite numbers"),
         (CREDIT, "LIMIT_BAL", "1.5", "hold integers"),
     ],
@@ -364,16 +357,6 @@ def test_compas_as_in_the_paper(load):
         np.testing.assert_allclose(columns[name], np.array(values) / 365.25)
 
 
-@pytest.mark.realdata
-def test_real_dates_leak_the_target():
-    paper = fetch_compas(features="paper", screened=False, download_if_missing=False)
-    assert paper.data.shape == (5855, 14)
-    scored = paper.data[:, paper.feature_names.index("screening_date")]
-    late = scored > 1 + 90.5 / 365.25
-    assert late.sum() > 800
-    assert paper.target[late].all()
-
-
 # -- Incomes of the census -----------------------------------------------------------
 
 # One-based columns, as in the published files: 72 is female, 73 male.
@@ -435,41 +418,7 @@ def test_a9a(load_both, compress):
         ("", "it has no rows"),
     ],
 )
-@pytest.mark.parametrize("part", ["train", "test"])
-def test_other_rows_of_a9a_are_refused(load_both, line, message, part):
-    with pytest.raises(ValueError, match=message):
-        load_both(**{part: line})
-
-
-@pytest.mark.realdata
-def test_real_feature_names_agree_with_the_original_table(data_folder):
-    folder = data_folder / "adult-uci-raw"
-    if not (folder / "adult.data.gz").is_file():
-        pytest.skip("SCALEFAIR_DATA has no adult-uci-raw")
-    data = fetch_a9a(download_if_missing=False)
-    # The attributes come in the order of the original columns.
-    attributes = dict.fromkeys(name.split("=")[0] for name in data.feature_names)
-    files = (data.data, "adult.data.gz", 0), (data.data_test, "adult.test.gz", 1)
-    for X, name, skipped in files:
-        table = pd.read_csv(
-            folder / name,
-            names=[*attributes, "income"],
-            sep=", ",
-            engine="python",
-            skiprows=skipped,
-            na_filter=False,
-        )
-        for j, feature in enumerate(data.feature_names):
-            attribute, value = feature.split("=")
-            if attribute == "fnlwgt":
-                continue  # only the order of its ranges is named
-            values = table[attribute]
-            if values.dtype.kind != "i":
-                expected = values == value
-            elif value == "positive":
-                expected = values > 0
-            else:
-                first, last = (int(v) for v in (value.split("-") * 2)[:2])
-                expected = values.between(first, last)
-            column = X[:, [j]].toarray().ravel()
-            np.testing.assert_array_equal(column, expected, err_msg=feature)
+def test_other_rows_of_a9a_are_refused(load_both, line, message):
+    for part in ("train", "test"):
+        with pytest.raises(ValueError, match=message):
+            load_both(**{part: line})

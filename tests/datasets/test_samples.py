@@ -7,8 +7,6 @@ from scipy.special import expit
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
-from scalefair.cluster import FairSpectralClustering
-from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import (
     make_biased_rows,
     make_elliptical,
@@ -16,13 +14,11 @@ from scalefair.datasets import (
     make_random_affinity,
     make_topic_documents,
 )
-from scalefair.datasets._common import standardise
 from scalefair.datasets._samples import _draw_cells
 from scalefair.metrics import balance_score
 
 
-@pytest.mark.parametrize("density", [1.0, 0.1])
-@pytest.mark.parametrize("bias", [0.0, 2.0, -3.0])
+@pytest.mark.parametrize(("density", "bias"), [(1.0, 0.0), (1.0, -3.0), (0.1, 2.0)])
 def test_scores_and_labels_are_as_stated(density, bias):
     data = make_biased_rows(
         60_000, 50, density=density, n_groups=3, bias=bias, random_state=0
@@ -54,7 +50,7 @@ def test_scores_and_labels_are_as_stated(density, bias):
     np.testing.assert_allclose(observed, expected, atol=0.03)
 
 
-@pytest.mark.parametrize("density", [0.9, 0.2, 0.003])
+@pytest.mark.parametrize("density", [0.9, 0.003])
 def test_each_cell_is_stored_with_the_same_probability(density):
     data = make_biased_rows(20_000, 30, density=density, random_state=0)
     X = data.data
@@ -138,20 +134,15 @@ def test_elliptical_shape(n):
     assert n < 600 or outline.max() > 0.98
 
 
-def test_ellipses_are_the_fair_clusters_and_groups_the_plain_ones():
+def test_groups_are_the_plain_clusters():
     data = make_elliptical(300, random_state=0)
     groups = data.sensitive_features
     labels = KMeans(2, n_init=5, random_state=0).fit_predict(data.data)
     assert adjusted_rand_score(groups, labels) == 1
     assert balance_score(labels, sensitive_features=groups) == 0
-    model = FairSpectralClustering(
-        2, affinity="rbf", gamma=1.0, random_state=0, **PAPERS_METHOD
-    )
-    model.fit(data.data, sensitive_features=groups)
-    assert adjusted_rand_score(data.target, model.labels_) == 1
 
 
-@pytest.mark.parametrize("density", [0.002, 0.01, 0.05])
+@pytest.mark.parametrize("density", [0.002, 0.05])
 def test_topic_documents(density):
     data = make_topic_documents(3000, 2000, density=density, random_state=0)
     X = data.data
@@ -187,10 +178,3 @@ def test_topics_show_in_the_leading_directions_and_in_the_groups():
     ]
     first, second = (count / count.sum() for count in counts)
     assert np.abs(first - second).sum() > 0.3
-
-
-def test_standardise():
-    x = np.array([1.0, 2.0, 6.0])
-    columns = standardise(np.column_stack([x, np.full(3, 0.1), np.full(3, 1e300)]))
-    np.testing.assert_allclose(columns[:, 0], (x - 3) / x.std())
-    assert not columns[:, 1:].any()  # constant, though rounding may say otherwise

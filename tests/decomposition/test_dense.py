@@ -1,7 +1,5 @@
 """Fair PCA of small covariances: certificates, known answers, ties, other solvers."""
 
-from itertools import permutations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -80,10 +78,10 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("kind", PAIRS)
-@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e7])
+@pytest.mark.parametrize("scale", [1.0, 1e-9])
 def test_two_groups_have_equal_losses_and_no_gap(kind, scale):
     rng = np.random.default_rng(list(PAIRS).index(kind))
-    for _ in range(40):
+    for _ in range(12):
         n = int(rng.integers(1, 8))
         r = int(rng.integers(1, n + 1))
         C = scale * PAIRS[kind](rng, n)
@@ -107,15 +105,6 @@ def test_two_groups_with_known_answers():
     solution = solve(C, 1, best=np.array([5.0, 1.0]))
     np.testing.assert_allclose(solution.losses, [4.0, 0.0], atol=1e-12)
     assert solution.weights[0] == pytest.approx(1.0, abs=1e-12)
-
-
-@pytest.mark.parametrize("scale", [1e-160, 1e160])
-def test_squares_of_covariances_may_leave_the_range(scale):
-    C = covariances(4, 2, 6)
-    solution, scaled = solve(C, 2), solve(scale * C, 2)
-    assert scaled.converged
-    assert scaled.n_iter == solution.n_iter
-    np.testing.assert_allclose(scaled.weights, solution.weights, rtol=1e-9)
 
 
 @settings(max_examples=30, deadline=None)
@@ -147,23 +136,9 @@ def test_groups_that_lose_nothing(r):
     assert solution.dual_value == pytest.approx(without.dual_value, rel=1e-8)
 
 
-@pytest.mark.parametrize("kind", ["smooth", "tied"])
-def test_order_unit_and_copies_of_groups(kind):
-    C = {"smooth": covariances(2, 3, 6), "tied": three_lines(3)}[kind]
-    solution = solve(C, 1)
-    assert (solution.gap <= 1e-8 * solution.losses.max()) == (kind == "smooth")
-    variants = [(C[list(order)], 1) for order in permutations(range(3))]
-    variants += [(1e-8 * C, 1e-8), (1e6 * C, 1e6), (np.concatenate([C, C]), 1)]
-    for variant, unit in variants:
-        other = solve(variant, 1)
-        assert other.converged
-        assert other.dual_value == pytest.approx(unit * solution.dual_value, rel=1e-8)
-        largest = unit * solution.losses.max()
-        assert other.losses.max() == pytest.approx(largest, rel=1e-7, abs=0)
-
-
-@pytest.mark.parametrize("n", [2, 3, 6])
-@pytest.mark.parametrize("epsilon", [1e-2, 1e-5, 1e-8, 1e-11, 0.0])
+@pytest.mark.parametrize(
+    ("epsilon", "n"), [(1e-2, 3), (1e-5, 6), (1e-8, 2), (1e-11, 3), (0.0, 3)]
+)
 def test_near_ties(epsilon, n):
     """Three lines pulled apart: the gap goes to 1/2, the dual is known throughout."""
     C = three_lines(n) + epsilon * covariances(3, 3, n)
@@ -185,13 +160,13 @@ def test_start_at_the_solution_and_steps_that_run_out():
         assert solution.gap > 0
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_local_search_never_goes_up_and_levels_the_active_losses(seed):
     A = covariances(seed, 4, 8, 20)
     b = best_sums(A, 3)
     U = np.linalg.qr(np.random.default_rng(seed).standard_normal((8, 3)))[0]
     last = losses_of(A, b, U).max()
-    for max_iter in (1, 2, 3, 4, 5, 7, 9, 12, 300):
+    for max_iter in (1, 2, 4, 9, 300):
         V = local_minimax(A, b, U, np.full(4, 0.25), atol=1e-14, max_iter=max_iter)
         np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-13)
         value = losses_of(A, b, V).max()

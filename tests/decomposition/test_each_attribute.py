@@ -11,7 +11,7 @@ from scipy import sparse
 
 from scalefair._groups import encode_attributes
 from scalefair._membership import Membership
-from scalefair.decomposition import FairPCA, GroupPCA
+from scalefair.decomposition import FairPCA
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _moments
 
@@ -63,9 +63,15 @@ def certified_losses(pca, X, groups):
     return losses
 
 
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("solver", ["gram", "matrix_free"])
-@pytest.mark.parametrize("centering", ["global", "group"])
+@pytest.mark.parametrize(
+    ("form", "solver", "centering"),
+    [
+        (np.asarray, "gram", "group"),
+        (np.asarray, "matrix_free", "global"),
+        (sparse.csr_array, "gram", "global"),
+        (sparse.csr_array, "matrix_free", "group"),
+    ],
+)
 def test_no_basis_has_a_smaller_largest_loss(form, solver, centering):
     X, groups = people(n=40)
     if form is sparse.csr_array:  # operators of few entries, less than covariances
@@ -102,15 +108,6 @@ def test_one_attribute_twice_is_once(solver):
         for losses in twice.group_losses_:
             np.testing.assert_allclose(losses, once.group_losses_, rtol=1e-6)
         np.testing.assert_allclose(twice.components_, once.components_, atol=1e-5)
-
-
-def test_a_tiny_group_counts():
-    X, groups = people()
-    groups["old"] = np.arange(len(X)) < 2
-    pca = FairPCA(R, attributes="each").fit(X, sensitive_features=groups)
-    losses = certified_losses(pca, X, groups)
-    assert pca.dual_weights_[2][1] > 0  # of two rows, whose best bases are exact
-    assert losses[-1] == pytest.approx(losses.max())
 
 
 def test_rows_in_parts_and_moments_are_rows_in_memory(tmp_path, monkeypatch):
@@ -150,16 +147,6 @@ def test_rows_in_parts_and_moments_are_rows_in_memory(tmp_path, monkeypatch):
     for name, moments in zip(many, by_attribute, strict=True):
         alone = GroupMoments.from_data(X, many[name])
         np.testing.assert_array_equal(moments.scatters, alone.scatters)
-
-
-def test_plain_components_with_the_losses_of_each():
-    X, groups = people()
-    fair = FairPCA(R, attributes="each").fit(X, sensitive_features=groups)
-    plain = GroupPCA.from_moments(fair.moments_, n_components=R)
-    losses = losses_of(covariances(X, groups), plain.components_)
-    np.testing.assert_allclose(np.concatenate(plain.group_losses_), losses)
-    expected = GroupPCA(R).fit(X, sensitive_features=groups["sex"])
-    np.testing.assert_allclose(plain.components_, expected.components_, atol=1e-9)
 
 
 def test_what_is_refused():

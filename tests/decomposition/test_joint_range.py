@@ -50,8 +50,9 @@ def test_diagonal_matrices_have_the_polygon_of_sums(r):
     )
 
 
-@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
-@pytest.mark.parametrize("factor", [1.0, 2.0, -0.5])
+@pytest.mark.parametrize(
+    ("factor", "scale"), [(1.0, 1e-100), (2.0, 1.0), (-0.5, 1e100)]
+)
 def test_a_multiple_has_a_segment(factor, scale):
     C = random_symmetric(6, 0)
     values = np.linalg.eigvalsh(C)
@@ -77,8 +78,9 @@ def test_all_components_have_a_point(n):
     np.testing.assert_allclose(boundary.points, expected, atol=1e-12)
 
 
-@pytest.mark.parametrize(("n", "r"), [(2, 1), (3, 1), (3, 2), (6, 3), (12, 5)])
-@pytest.mark.parametrize("n_angles", [8, 45, 180])
+@pytest.mark.parametrize(
+    ("n", "r", "n_angles"), [(2, 1, 8), (3, 2, 45), (6, 3, 45), (12, 5, 90)]
+)
 def test_supporting_lines(n, r, n_angles):
     C_A, C_B = pair(n, seed=n)
     boundary = joint_numerical_range(C_A, C_B, r, n_angles=n_angles)
@@ -125,10 +127,10 @@ def test_scaling_shifting_and_turning():
         np.testing.assert_allclose(boundary.points, points, rtol=0, atol=1e-11 * size)
 
 
-@pytest.mark.parametrize("theta", [0.0, 0.7, 2.5, 4.0])
+@pytest.mark.parametrize("theta", [0.0, 2.5])
 @pytest.mark.parametrize(
     ("before", "tied", "n_chosen"),
-    [(0, 2, 1), (1, 2, 1), (2, 3, 1), (2, 3, 2), (0, 5, 3), (1, 4, 2), (0, 8, 3)],
+    [(0, 2, 1), (2, 3, 2), (1, 4, 2), (0, 8, 3)],
 )
 def test_a_tie_returns_both_ends_of_the_flat_piece(theta, before, tied, n_chosen):
     n, r = 8, before + n_chosen
@@ -151,16 +153,6 @@ def test_a_tie_returns_both_ends_of_the_flat_piece(theta, before, tied, n_chosen
     np.testing.assert_allclose(boundary.points, expected, atol=1e-11)
 
 
-def test_opposite_directions_return_ties_as_well():
-    C_A, C_B = np.diag([2.0, 0.0, 1.0]), np.diag([0.0, 2.0, 1.0])
-    boundary = joint_numerical_range(C_A, C_B, 1, n_angles=8)
-    diagonal = boundary.angles == np.pi / 4
-    np.testing.assert_allclose(boundary.points[diagonal], [[2, 0], [0, 2]], atol=1e-12)
-    opposite = np.isclose(boundary.angles, 5 * np.pi / 4)
-    np.testing.assert_allclose(boundary.points[opposite], [[0, 2], [2, 0]], atol=1e-12)
-    assert len(boundary.points) == len(boundary.angles) == len(boundary.support) == 10
-
-
 def test_what_is_one_point():
     # Equal eigenvalues without a flat piece, and a near-tie that is no tie.
     boundary = joint_numerical_range(
@@ -170,20 +162,6 @@ def test_what_is_one_point():
     C_A, C_B = np.diag([1.0 + 1e-9, 1.0, 0.0]), np.diag([0.0, 1.0, 0.0])
     boundary = joint_numerical_range(C_A, C_B, 1, angles=[0.0])
     np.testing.assert_allclose(boundary.points, [[1 + 1e-9, 0]], rtol=1e-14, atol=1e-14)
-
-
-def test_input_is_converted_and_kept():
-    C_A, C_B = pair(4)
-    before = C_A.copy(), C_B.copy()
-    boundary = joint_numerical_range(C_A, C_B, 2, n_angles=6)
-    np.testing.assert_array_equal(before, (C_A, C_B))
-    again = joint_numerical_range(C_A.tolist(), C_B.tolist(), np.int64(2), n_angles=6)
-    np.testing.assert_array_equal(boundary.points, again.points)
-    # Small asymmetry is removed: both triangles count.
-    C_A[0, 1] *= 1 + 1e-9
-    upper = joint_numerical_range(C_A, C_B, 2, n_angles=6)
-    lower = joint_numerical_range(C_A.T, C_B, 2, n_angles=6)
-    np.testing.assert_array_equal(upper.points, lower.points)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,8 @@ import pytest
 
 from scalefair.datasets import fetch_bank_marketing, fetch_credit_default
 from scalefair.decomposition import (
-    ErrorWeightedFairPCA,
     FairPCA,
     GroupPCA,
-    SemidefiniteFairPCA,
 )
 from scalefair.decomposition._covariances import top_sums
 from scalefair.decomposition._dense import solve_groups
@@ -89,28 +87,6 @@ def faces():
 @pytest.mark.parametrize("r", FACES)
 def test_faces(faces, r):
     _check(*faces, r, FACES[r], 0)
-
-
-def test_semidefinite_method():
-    data = fetch_bank_marketing()
-    model = SemidefiniteFairPCA(4, centering="group", max_iter=100)
-    model.fit(data.data, sensitive_features=data.sensitive_features)
-    np.testing.assert_allclose(model.group_losses_, BANK[4][1], rtol=1e-10)
-    assert model.duality_gap_ < 1e-10
-
-
-@pytest.mark.parametrize("r", [2, 4, 8])
-@pytest.mark.parametrize("constraint", ["none", "error"])
-def test_error_weighted_method(r, constraint):
-    """Errors are equal, losses are not."""
-    data = fetch_bank_marketing()
-    groups = data.sensitive_features
-    model = ErrorWeightedFairPCA(r, constraint=constraint, centering="group")
-    model.fit(data.data, sensitive_features=groups)
-    first, second = model.group_reconstruction_errors_
-    assert first == pytest.approx(second, rel=1e-5)
-    assert model.disfavored_group_ == _smallest(groups)
-    assert model.group_losses_.max() > 2 * model.group_losses_.min()
 
 
 def _credit(k):

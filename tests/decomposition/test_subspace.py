@@ -39,9 +39,10 @@ def _losses(C, solution):
     return top_sums(C, solution.basis.shape[1]) - captured
 
 
-@pytest.mark.parametrize("decay", [5.0, 40.0])
-@pytest.mark.parametrize(("r", "seed"), [(1, 0), (4, 1), (12, 0), (20, 0)])
-def test_two_groups(r, decay, seed):
+@pytest.mark.parametrize(
+    ("r", "seed", "decay"), [(1, 0, 5.0), (4, 1, 40.0), (20, 0, 40.0)]
+)
+def test_two_groups(r, seed, decay):
     C = covariances(120, 2, decay, seed)
     solution, direct = _both(C, r)
     losses = _losses(C, solution)
@@ -59,19 +60,6 @@ def test_two_groups(r, decay, seed):
         rtol=1e-12,
     )
     assert solution.n_iter <= 6
-
-
-@pytest.mark.parametrize("n_groups", [3, 5])
-def test_more_groups(n_groups):
-    C = covariances(90, n_groups, 20.0, 7)
-    solution, direct = _both(C, 5)
-    assert solution.converged
-    assert solution.dual_value == pytest.approx(direct.dual_value, rel=1e-8)
-    np.testing.assert_allclose(solution.weights, direct.weights, atol=1e-5)
-    # Where a gap remains the bases are the best that local searches solution.
-    largest = _losses(C, solution).max()
-    assert largest == pytest.approx(direct.losses.max(), rel=1e-5)
-    assert largest >= direct.dual_value * (1 - 1e-12)
 
 
 def tied(multiplicity):
@@ -103,23 +91,6 @@ def test_ties(C, r):
     # A rotation among eigenvalues 1e-5 apart rounds to EPS / 1e-5, below 1e-10.
     assert abs(losses[0] - losses[1]) < 1e-10
     assert losses.max() == pytest.approx(direct.dual_value, abs=1e-10)
-
-
-def test_too_few_rounds_are_reported():
-    C = covariances(150, 2, 40.0, 0)
-    C[1] *= 8
-    solution, direct = _both(C, 40, max_iter=1)
-    assert not solution.converged
-    assert solution.dual_value < direct.dual_value * (1 - 1e-8)
-    assert _losses(C, solution).max() >= direct.dual_value
-
-
-def test_groups_without_variance_and_alike():
-    C = covariances(60, 2, 20.0, 2)
-    for pair in (np.stack([C[0], C[0]]), np.stack([C[0], 0 * C[0]]), 0 * C):
-        solution, _ = _both(pair, 3)
-        assert solution.converged
-        np.testing.assert_allclose(_losses(pair, solution), 0, atol=1e-12)
 
 
 def _diagonal(values):

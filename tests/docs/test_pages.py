@@ -60,6 +60,19 @@ def test_every_public_package_is_in_the_reference():
     assert {name for name in packages if f"scalefair.{name}" not in index} == set()
 
 
+# Pages for developers: what users read stays short.
+LONG = "solvers performance paper_tables contributing community development changelog"
+
+
+def test_what_users_read_is_short():
+    pages = [
+        page
+        for page in DOCS.glob("*.md")
+        if page.stem not in LONG.split() and not page.stem.startswith("measured_")
+    ]
+    assert sum(len(page.read_text("utf-8").split()) for page in pages) <= 24_000
+
+
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("notes/*.md")])
 
 

@@ -17,10 +17,11 @@ from scalefair.linear_model import (
     _continuation,
     partial_fairness_path,
 )
-from scalefair.linear_model import _training_rows as training_rows
+from scalefair.linear_model import _partitioned as training_rows
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import StrongParity, WeakParity
-from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
+from scalefair.linear_model._partitioned import PartitionedTraining
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import ridge_factors
 from scalefair.metrics import (
     null_parity_gap,
@@ -140,13 +141,13 @@ def test_constraints_and_gradients(kind, surrogate, interactions):
         ("positive", {"interactions": False}),
         ("label", {"criterion": "weak", "interval": (0.0, 1.0)}),
         ("positive", {"criterion": "weak", "surrogate": "sigmoid"}),
-        ("label", {"loss": "squared", "kappa": 0.01, "max_iter": 10}),
+        ("label", {"loss": "squared", "kappa": 0.03, "max_iter": 5}),
     ],
     ids=str,
 )
 def test_gap_is_at_most_kappa(given, params, monkeypatch):
     X, y, group = table()
-    if params.get("kappa") == 0.01:  # out of reach: the search may end early
+    if params.get("kappa") == 0.03:  # out of reach: the search may end early
         monkeypatch.setattr(_continuation, "MAX_SURROGATES", 1)
     model = classifier(given=given, **params)
     with warnings.catch_warnings(record=True) as caught:
@@ -166,7 +167,7 @@ def test_gap_is_at_most_kappa(given, params, monkeypatch):
     texts = [str(w.message) for w in caught if "gap of the training" in str(w.message)]
     assert len(texts) == (model.partial_parity_gap_ > 1.05 * model.kappa)
     for message in texts:
-        assert model.kappa == 0.01
+        assert model.kappa == 0.03
         sizes = [np.bincount(group[y == label]) for label in (0, 1)]
         chance = null_parity_gap(
             sizes if given == "label" else sizes[1], interval=INTERVAL
@@ -174,7 +175,7 @@ def test_gap_is_at_most_kappa(given, params, monkeypatch):
         shown = re.search(r"([\d.]+) is what chance", message)[1]
         assert float(shown) == pytest.approx(chance, rel=0.05)  # two digits
         assert "FairCalibratedClassifier" not in message  # has no such gap
-    if model.kappa > 0.01:
+    if model.kappa > 0.03:
         assert model.kkt_residual_ <= model.tol
         assert model.infeasibility_ <= model.tol
     n_families = 1 if given == "positive" or model.criterion == "weak" else 2
@@ -267,14 +268,14 @@ def test_samples_have_rows_of_each_cell(monkeypatch):
 
 
 def test_paths_and_choice():
-    X, y, group = table(600)
-    options = {"interval": INTERVAL, "n_thresholds": 4, "tol": 1e-2, "given": "label"}
+    X, y, group = table(400)
+    options = {"interval": INTERVAL, "n_thresholds": 4, "tol": 2e-2, "given": "label"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = partial_fairness_path(
-            X, y, sensitive_features=group, kappas=[0.3, 0.15], **options
+            X, y, sensitive_features=group, kappas=[0.4, 0.25], **options
         )
-        assert path[1].partial_parity_gap_ <= path[0].partial_parity_gap_ <= 0.315
+        assert path[1].partial_parity_gap_ <= path[0].partial_parity_gap_ <= 0.42
         estimator = PartiallyFairClassifier(surrogate_width=1.0, **options)
         folds = list(StratifiedKFold(2).split(X, 2 * group + y))
         search = PartiallyFairClassifierCV(

@@ -18,10 +18,11 @@ from scalefair._membership import Membership
 from scalefair.linear_model import (
     PartiallyFairClassifier,
     PartiallyFairClassifierCV,
-    _training_rows,
+    _partitioned,
 )
 from scalefair.linear_model._oracle import ScoreOracle
-from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
+from scalefair.linear_model._partitioned import PartitionedTraining
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import FeatureUnits, column_spread
 from scalefair.streaming import PartitionedRows, RowReader
 
@@ -98,12 +99,13 @@ def oracles(rows, X, **options):
     whole, y, group = rows
     options = {**OPTIONS, **options}
     training = PartitionedTraining(PartitionedRows.of(X), y, group, LIMITS, options)
-    labels, many = training.labels, training.oracle
+    many, signs = training.oracle, np.where(y == "yes", 1, -1)
     units = FeatureUnits.of(column_spread(whole))
     for of_parts, of_whole in zip(many.layout.units, units, strict=True):
         assert_allclose(of_parts, of_whole, rtol=1e-13, atol=1e-15)
     units = many.layout.units
-    one = ScoreOracle(whole, labels.signs, labels.codes, 3, units=units, **options)
+    codes = np.unique(group, return_inverse=True)[1]
+    one = ScoreOracle(whole, signs, codes, 3, units=units, **options)
     return many, one
 
 
@@ -383,7 +385,7 @@ def test_cross_validated_model_predicts_parts(rows):
 @pytest.fixture
 def small_samples(monkeypatch):
     """The rows below are many."""
-    monkeypatch.setattr(_training_rows, "LARGEST_SAMPLE_ROWS", 1200)
+    monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", 1200)
 
 
 @pytest.fixture(scope="module")
@@ -470,14 +472,14 @@ def test_no_sample_of_few_or_wide_rows(many_rows, monkeypatch):
     X, y, group = many_rows
     assert not samples(in_parts(X), y, group)
     for limit in (900, 4000):  # below 500 a group; as many as there are
-        monkeypatch.setattr(_training_rows, "LARGEST_SAMPLE_ROWS", limit)
+        monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", limit)
         assert not samples(in_parts(X), y, group)
-    monkeypatch.setattr(_training_rows, "LARGEST_SAMPLE_ROWS", 3999)
-    monkeypatch.setattr(_training_rows, "SAMPLE_BYTES", 1100 * X[0].nbytes)
+    monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", 3999)
+    monkeypatch.setattr(_partitioned, "SAMPLE_BYTES", 1100 * X[0].nbytes)
     assert len(samples(in_parts(X), y, group)[-1].signs) == 1101
     assert len(samples(in_parts(X.astype(np.float32)), y, group)[-1].signs) == 2201
     assert len(samples(in_sparse_parts(X), y, group)) == 0  # with 4 bytes an index
-    monkeypatch.setattr(_training_rows, "SAMPLE_BYTES", 900 * X[0].nbytes)
+    monkeypatch.setattr(_partitioned, "SAMPLE_BYTES", 900 * X[0].nbytes)
     assert not samples(in_parts(X), y, group)
 
 

@@ -19,10 +19,11 @@ from scalefair.linear_model import (
     PenalizedPartialParityClassifier,
     partial_fairness_path,
 )
-from scalefair.linear_model import _training_rows as training_rows
+from scalefair.linear_model import _partitioned as training_rows
 from scalefair.linear_model._continuation import _largest_tie
 from scalefair.linear_model._partially_fair import best_constant, most_accurate_shift
-from scalefair.linear_model._training_rows import LabeledRows, PartitionedTraining
+from scalefair.linear_model._partitioned import PartitionedTraining
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import column_spread
 from scalefair.metrics import partial_parity_gap
 from scalefair.streaming import PartitionedRows

@@ -54,7 +54,7 @@ def labelled_scores(draw):
 
 
 @every_gap
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(case=labelled_scores(), random=st.randoms(use_true_random=False))
 def test_unchanged_by_order_names_and_scale(gap, case, random):
     y_true, scores, groups = case
@@ -147,42 +147,6 @@ def test_negative_rows_are_needed_where_they_are_compared(gap):
         measure(gap, *rows.values())
 
 
-def test_with_metric_frame():
-    fairlearn = pytest.importorskip("fairlearn.metrics", reason="needs fairlearn")
-    rng = np.random.default_rng(0)
-    y_true, scores = rng.integers(0, 2, 300), rng.standard_normal(300)
-    groups, region = rng.integers(0, 3, 300), rng.choice(["north", "south"], 300)
-    interval = (0.05, 0.3)
-
-    def gap(y_true, y_score, sensitive_features):
-        return partial_demographic_parity_gap(
-            y_score, sensitive_features=sensitive_features, interval=interval
-        )
-
-    def share(y_true, y_score):
-        return np.clip((np.mean(y_score > 0.2) - 0.05) / 0.25, 0, 1)
-
-    samples = {"y_true": y_true, "y_pred": scores}
-    for metric in (gap, inter_group_pairwise_gap, intra_group_pairwise_gap):
-        frame = fairlearn.MetricFrame(
-            metrics=metric,
-            **samples,
-            sensitive_features=region,
-            sample_params={"sensitive_features": groups},
-        )
-        for name in ("north", "south"):
-            kept = region == name
-            expected = metric(
-                y_true[kept], scores[kept], sensitive_features=groups[kept]
-            )
-            assert frame.by_group[name] == expected
-    frame = fairlearn.MetricFrame(metrics=share, **samples, sensitive_features=groups)
-    weak = weak_partial_demographic_parity_gap(
-        scores, sensitive_features=groups, interval=interval, threshold=0.2
-    )
-    assert frame.difference() == pytest.approx(weak)
-
-
 # -- Pairwise gaps ------------------------------------------------------------------
 
 
@@ -236,12 +200,6 @@ def test_pairwise_definitions(case):
         assert measure(gap, *case) == pytest.approx(expected, abs=1e-12)
 
 
-def test_groups_of_one_row():
-    assert group_auc_gap([1.0, 2.0], sensitive_features=[0, 1]) == 0.5
-    assert group_auc_gap([1.0, 1.0], sensitive_features=[0, 1]) == 0
-    assert group_auc_gap([1.0, 2.0, 3.0], sensitive_features=[0, 1, 0]) == 0
-
-
 def test_counts_of_many_pairs_do_not_overflow():
     # 4e10 pairs between the groups, more than 32 bits, and long ties.
     rng = np.random.default_rng(0)
@@ -251,15 +209,6 @@ def test_counts_of_many_pairs_do_not_overflow():
     area = roc_auc_score(groups, scores)
     assert group_auc_gap(scores, sensitive_features=groups) == pytest.approx(area - 0.5)
 
-    def pairs(k, j):  # the positive rows of k and the negative ones of j
-        return np.where(y_true == 1, groups == k, groups == j)
-
-    for gap, (k, j) in [
-        (intra_group_pairwise_gap, (pairs(0, 0), pairs(1, 1))),
-        (inter_group_pairwise_gap, (pairs(0, 1), pairs(1, 0))),
-    ]:
-        expected = roc_auc_score(y_true[k], scores[k]) - roc_auc_score(
-            y_true[j], scores[j]
-        )
-        value = measure(gap, y_true, scores, groups)
-        assert value == pytest.approx(abs(expected), abs=1e-12)
+    auc = [roc_auc_score(y_true[groups == g], scores[groups == g]) for g in (0, 1)]
+    value = intra_group_pairwise_gap(y_true, scores, sensitive_features=groups)
+    assert value == pytest.approx(abs(auc[0] - auc[1]), abs=1e-12)

@@ -63,7 +63,6 @@ METRICS = {
         Z,
     ),
 }
-every_gap = pytest.mark.parametrize("name", GAPS)
 every_metric = pytest.mark.parametrize("name", METRICS)
 weighted = pytest.mark.parametrize("weights", [None, WEIGHTS + 0.5], ids=["1", "w"])
 
@@ -99,13 +98,6 @@ def test_columns_have_names_and_no_order(name, weights):
     if name != "proportions":  # their columns are the groups
         table = P.to_numpy()[:, [2, 0, 1]]
         close(measure(name, group_probabilities=table, sample_weight=weights), expected)
-
-
-@every_gap
-def test_a_group_in_two_halves_is_the_same(name):
-    halves = P.assign(c=P["c"] / 2, d=P["c"] / 2)
-    expected = measure(name, group_probabilities=P)
-    close(measure(name, group_probabilities=halves), expected)
 
 
 @every_metric
@@ -260,31 +252,6 @@ def test_the_unmixed_gap_is_true_if_scores_follow_the_group_alone():
     )
 
 
-def test_the_bias_is_a_covariance():
-    """Chen et al. 2019: T_g - E[f | g] = -E[Cov(1{g}, f | Z)] / P(g), of rates f."""
-    rng = np.random.default_rng(3)
-    weights, table, group, z = joint_law(rng)
-    rate = rng.random(len(group))  # of each z and group: scores 1, else 0
-    bias = np.zeros(2)
-    for g in (0, 1):
-        for value in range(40):
-            at = z == value
-            w = weights[at] / weights[at].sum()
-            is_group, f = group[at] == g, rate[at]
-            bias[g] -= weights[at].sum() * (
-                w @ (is_group * f) - (w @ is_group) * (w @ f)
-            )
-        bias[g] /= weights[group == g].sum()
-    truth = [np.average(rate[group == g], weights=weights[group == g]) for g in (0, 1)]
-    soft = partial_parity_gap(
-        np.repeat([0.0, 1.0], len(group)),
-        group_probabilities=np.tile(table, (2, 1)),
-        sample_weight=np.concatenate([weights * (1 - rate), weights * rate]),
-    )
-    close(soft, abs(np.subtract(*(truth + bias))))
-    assert abs(np.subtract(*bias)) > 0.01
-
-
 def test_columns_that_cannot_be_unmixed():
     halves = P.assign(c=P["c"] / 2, d=P["c"] / 2)
     with pytest.raises(ValueError, match="combination of the others"):
@@ -309,8 +276,7 @@ def test_unmixed_scores_that_are_equal_or_infinite():
 # -- Gap by chance ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3)])
-@pytest.mark.parametrize("n_groups", [2, 4])
+@pytest.mark.parametrize(("n_groups", "interval"), [(2, (0.0, 1.0)), (4, (0.05, 0.3))])
 def test_mean_gap_of_scores_drawn_alike(n_groups, interval):
     rng = np.random.default_rng(0)
     table = rng.dirichlet(np.linspace(0.5, 2.0, n_groups), 900)
@@ -324,29 +290,6 @@ def test_mean_gap_of_scores_drawn_alike(n_groups, interval):
     A = table * rows["sample_weight"][:, None]
     sizes = A.sum(axis=0) ** 2 / (A**2).sum(axis=0)
     assert null_parity_gap(sizes, interval=interval) > 1.2 * expected_gap
-
-
-OLD = (
-    0.23865332549057103,
-    0.45006364955903566,
-    0.6286216751765362,
-)  # before there were any
-
-
-def test_the_gap_by_chance_of_hard_groups_is_as_it_was():
-    close(null_parity_gap([400, 100], interval=(0.1, 0.4)), OLD[0])
-    close(null_parity_gap([[30, 20, 7], [12, 9, 50]]), OLD[1])
-    close(null_parity_gap([2.5, 3.0]), OLD[2])
-    tables = [
-        np.repeat(np.eye(3), sizes, axis=0) for sizes in ([30, 20, 7], [12, 9, 50])
-    ]
-    close(null_parity_gap(group_probabilities=tables), OLD[1])
-    weights = [2.0 * np.ones(57), None]
-    close(null_parity_gap(group_probabilities=tables, sample_weight=weights), OLD[1])
-    close(
-        null_parity_gap(group_probabilities=tables[0].tolist()),
-        null_parity_gap([30, 20, 7]),
-    )
 
 
 def test_sizes_or_probabilities():

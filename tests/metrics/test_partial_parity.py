@@ -65,7 +65,7 @@ def intervals(draw):
     return alpha / 24, beta / 24
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(scored_groups(), intervals(), st.integers(-1, 13))
 def test_definitions(case, interval, threshold):
     scores, groups = case
@@ -101,42 +101,6 @@ def test_definitions_among_rows_of_a_label(interval, threshold, rows):
         value = gap(y, scores, **options)
         assert value == pytest.approx(expected, abs=1e-12)
         assert partial_parity_gap(scores, y_true=y, given=kind, **options) == value
-
-
-@pytest.mark.parametrize("given", KINDS)
-def test_one_gap_with_the_names_of_the_classifier(given):
-    rng = np.random.default_rng(1)
-    y, groups, scores = rng.integers(0, 2, 60), np.arange(60) % 2, rng.random(60)
-
-    def gap_of(rows, **threshold):
-        groups_of_rows = {"sensitive_features": groups[rows], "interval": (0.1, 0.6)}
-        gap = weak_partial_demographic_parity_gap if threshold else PARTIAL[0]
-        return gap(scores[rows], **groups_of_rows, **threshold)
-
-    rows_of_kinds = [np.arange(60)] if given is None else [y == k for k in KINDS[given]]
-    options = {"sensitive_features": groups, "interval": (0.1, 0.6), "given": given}
-    for threshold in ({}, {"threshold": 0.5}):
-        gap = partial_parity_gap(scores, y_true=y, **options, **threshold)
-        assert gap == max(gap_of(rows, **threshold) for rows in rows_of_kinds)
-
-
-@by_partial_gap
-@settings(max_examples=100, deadline=None)
-@given(case=scored_groups(), interval=intervals(), data=st.data())
-def test_weights_count_rows(gap, case, interval, data):
-    scores, groups = map(np.array, case)
-    n = scores.size
-    weights = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
-    weights[np.unique(groups, return_index=True)[1]] += 1  # every group has some
-    repeated = gap(
-        np.repeat(scores, weights),
-        sensitive_features=np.repeat(groups, weights),
-        interval=interval,
-    )
-    gap = partial(gap, scores, sensitive_features=groups, interval=interval)
-    assert gap(sample_weight=weights) == repeated  # sums of integers are exact
-    assert gap(sample_weight=0.1 * weights) == pytest.approx(repeated, abs=1e-12)
-    assert gap(sample_weight=np.full(n, 7.0)) == gap()
 
 
 def test_known_answers():
@@ -212,23 +176,6 @@ def test_more_groups_than_16_bits_count():
         assert gap(rows % 2, sensitive_features=rows.astype(str)) == 1
 
 
-def test_labels_that_explain_all():
-    # The groups differ in their shares of positives and in nothing else.
-    sizes = [40, 60, 20, 80]
-    y, groups = np.repeat([1, 0, 1, 0], sizes), np.repeat(["a", "b"], 100)
-    parts = zip([1, 0, 1, 0], sizes, strict=True)
-    scores = np.concatenate([np.linspace(k, k + 0.9, n) for k, n in parts])
-    options = {"sensitive_features": groups}
-    assert partial_demographic_parity_gap(scores, **options) >= 0.2
-    # Steps of a row: 1/20 of the positives of the smaller group.
-    assert partial_equalized_odds_gap(y, scores, **options) <= 0.05
-    # Decisions that are right have no gap of either kind.
-    options["threshold"] = 0.95
-    assert partial_equalized_odds_gap(y, scores, **options) == 0.0
-    weak = weak_partial_demographic_parity_gap(scores, **options)
-    assert weak == pytest.approx(0.2)
-
-
 LABELS = {"y_true": [0, 1, 1, 0]}
 
 
@@ -271,8 +218,10 @@ def test_the_weak_gap_needs_a_threshold():
 # -- Gap by chance -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3), (0.48, 0.5), (0.0, 0.1)])
-@pytest.mark.parametrize("sizes", [(400, 400), (2000, 100), (300, 300, 150, 150, 60)])
+@pytest.mark.parametrize(
+    ("sizes", "interval"),
+    [((2000, 100), (0.0, 1.0)), ((300, 300, 150, 150, 60), (0.05, 0.3))],
+)
 def test_mean_gap_of_scores_drawn_alike(sizes, interval):
     rng = np.random.default_rng(0)
     groups = np.repeat(np.arange(len(sizes)), sizes)

@@ -1,10 +1,11 @@
 """Problems whose KKT points are known: residuals, the outer loop, subgradients."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
 
 from scalefair.optimize import (
     DCProblem,
@@ -17,7 +18,6 @@ from scalefair.optimize import (
 from scalefair.optimize._dc_problem import (
     CountingOracle,
     least_residual,
-    residual_of_aggregate,
 )
 
 
@@ -102,20 +102,6 @@ def assert_kkt(found, tol):
     assert found.multipliers.min(initial=0.0) >= 0
 
 
-def test_shared_pass_is_used(monkeypatch):
-    calls = []
-
-    def evaluate(self, v):
-        calls.append(v)
-        return self.plus(v), self.minus(v)
-
-    monkeypatch.setattr(Functions, "evaluate", evaluate)
-    problem = bowl()
-    actual = idca(problem, [3.0, 1.0])
-    assert actual.converged
-    assert len(calls) == len(problem.visited) == actual.n_calls
-
-
 SOLVERS = [idca, proximal_bundle, switching_subgradient, direct_switching_subgradient]
 
 
@@ -148,7 +134,9 @@ def test_refuses(solver):
         solver(bowl(), [2.0, 2.0], eps=0.0)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    "solver", [*SOLVERS[:3], partial(direct_switching_subgradient, max_iter=50)]
+)
 def test_arrays_that_are_written_again(solver):
     frugal, plain, x0 = bowl(), bowl(), np.array([3.0, 1.0])
     values, jacobian = np.empty(2), np.empty((2, 2))
@@ -164,22 +152,8 @@ def test_arrays_that_are_written_again(solver):
     assert actual.n_calls == other.n_calls
 
 
-def test_history_is_of_records():
-    seen = []
-    actual = idca(bowl(), [3.0, 1.0], tol=1e-8, callback=seen.append)
-    assert seen == actual.history
-    assert len(actual.history) == actual.n_iter
-    calls = [record.n_calls for record in actual.history]
-    assert calls == sorted(calls)
-    assert calls[-1] == actual.n_calls
-    last = actual.history[-1]
-    assert last.objective == actual.objective
-    assert last.kkt_residual == actual.kkt_residual
-
-
 # A second constraint that is inactive at both KKT points.
 LOW = (linear(-5, 0, 1), zero)
-ABSOLUTE_VALUE = Functions(1, (l1, zero))
 
 
 @pytest.mark.parametrize(("x", "multiplier"), [(3.0, 1 / 3), (-3.0, 5 / 3)])
@@ -190,13 +164,6 @@ def test_zero_at_kkt_points(x, multiplier):
     residual, multipliers = least_residual(point, point)
     assert residual.value == pytest.approx(0, abs=1e-6)
     np.testing.assert_allclose(multipliers, [multiplier, 0], atol=1e-6)
-
-
-@given(st.floats(-4, 4), st.floats(-4, 4), st.floats(0, 3), st.floats(0, 3))
-def test_positive_elsewhere(x, y, first, second):
-    actual = nearly_kkt_residual(outside(LOW), [x, y], [first, second], [x, y])
-    reference = min(abs(abs(x) - 3) + abs(y), 1.0)
-    assert actual.value >= 0.05 * reference
 
 
 def test_parts():
@@ -219,21 +186,6 @@ def test_parts():
     for multipliers in ([1.0], [-1.0, 0.0], [np.nan, 0.0]):
         with pytest.raises(ValueError, match="2 nonnegative"):
             nearly_kkt_residual(problem, at, multipliers, at)
-
-
-@given(st.floats(0, 2), st.floats(0, 2), st.floats(1e-8, 2))
-def test_aggregate_takes_the_best_witness(x, norm, error):
-    point, witness = (CountingOracle(ABSOLUTE_VALUE)(np.array([z])) for z in (0.0, x))
-    actual = residual_of_aggregate(point, np.zeros(0), witness, norm, error)
-    best = minimize_scalar(
-        lambda u: max(x + np.exp(u), norm + error / np.exp(u)),
-        bounds=(-20, 4),
-        method="bounded",
-        options={"xatol": 1e-10},
-    )
-    assert actual.value == pytest.approx(best.fun, rel=1e-6)
-    exact = residual_of_aggregate(point, np.zeros(0), witness, norm, 0.0)
-    assert (exact.distance, exact.stationarity) == pytest.approx((x, norm), rel=1e-15)
 
 
 def largest_of_two(v):
@@ -319,7 +271,7 @@ class Random(DCProblem):
         return np.append(0.0, values + 0.55), np.vstack([0 * v, slopes])
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=5)
 @given(st.integers(0, 10**6))
 def test_iterates_stay_feasible_and_the_residual_is_proved(seed):
     problem = Random(seed)
@@ -335,7 +287,7 @@ def test_iterates_stay_feasible_and_the_residual_is_proved(seed):
 def test_bundle_needs_far_fewer_calls_than_switching_subgradients():
     inner = "switching_subgradient"
     bundle = idca(Random(0), np.zeros(6), tol=1e-2)
-    other = idca(Random(0), np.zeros(6), inner=inner, tol=1e-2, max_iter=60)
+    other = idca(Random(0), np.zeros(6), inner=inner, tol=1e-2, max_iter=15)
     assert bundle.converged
     assert bundle.n_calls * 10 <= other.n_calls
     assert other.objective < np.log(2)
@@ -343,27 +295,6 @@ def test_bundle_needs_far_fewer_calls_than_switching_subgradients():
     actual = idca(outside(), [3.5, 1.0], tol=0.1, **options)
     assert_kkt(actual, 0.1)
     np.testing.assert_allclose(actual.x, [3, 0], atol=0.1)
-
-
-@pytest.mark.parametrize("mu", [1e-3, 1.0, 100.0])
-def test_weight_changes_the_way_only(mu):
-    actual = idca(outside(), [3.0, 3.0], mu=mu, tol=1e-4, max_iter=5000)
-    assert_kkt(actual, 1e-4)
-    np.testing.assert_allclose(actual.x, [3, 0], atol=1e-3)
-
-
-def test_metric_saves_calls():
-    scale = np.logspace(-2, 2, 5)
-
-    def stretched(v):
-        return (scale * (v - 1) ** 2).sum() / 2, scale * (v - 1)
-
-    problem = Functions(5, (stretched, zero))
-    plain = idca(problem, np.zeros(5), tol=1e-4, max_iter=3000)
-    scaled = idca(problem, np.zeros(5), tol=1e-4, metric=scale)
-    assert scaled.converged
-    assert scaled.n_calls < plain.n_calls
-    np.testing.assert_allclose(scaled.x, 1, atol=0.02)
 
 
 def test_says_so_when_it_fails():
@@ -379,7 +310,9 @@ def test_says_so_when_it_fails():
         assert not actual.converged
         assert 1 <= actual.infeasibility < 1.2  # the least infeasible point
         assert message in actual.message
-    few = idca(Random(1), np.zeros(6), tol=1e-9, max_iter=2)
+    seen = []
+    few = idca(Random(1), np.zeros(6), tol=1e-9, max_iter=2, callback=seen.append)
+    assert seen == few.history
     assert not few.converged
     assert few.n_iter == 2
     assert "raise max_iter" in few.message
@@ -415,8 +348,7 @@ def test_steps_of_switching_subgradients(start, eps, end):
     assert actual.n_calls == 1
 
 
-@pytest.mark.parametrize("make", [tent, outside])
-@pytest.mark.parametrize("mu", [0.1, 1.0])
+@pytest.mark.parametrize(("make", "mu"), [(tent, 1.0), (outside, 0.1)])
 def test_switching_subgradients_agree_with_bundle(make, mu):
     problem, centre = make(), np.array([2.5, 2.5])
     exact = proximal_bundle(problem, centre, mu=mu, eps=1e-9)
@@ -435,19 +367,8 @@ def test_switching_subgradients_agree_with_bundle(make, mu):
         np.testing.assert_allclose(actual.multipliers, exact.multipliers, atol=0.1)
 
 
-def test_infeasible_centre_of_the_bundle_is_relaxed():
-    line = Functions(1, (distance(5), zero), (linear(1, -1), zero))
-    actual = proximal_bundle(line, [0.0], mu=2.0, eps=1e-10)
-    # -x + x^2 <= 0: x in [0, 1]; (x - 5)^2 + x^2 is least at 1
-    assert actual.converged
-    assert actual.x == pytest.approx(1.0, abs=1e-8)
-    assert actual.value == pytest.approx(17.0, abs=1e-7)
-    assert actual.multipliers[0] == pytest.approx(6.0, abs=1e-4)
-
-
-@pytest.mark.parametrize(("eps", "decreasing"), [(1e-2, False), (5.0, True)])
-def test_direct(eps, decreasing):
-    options = {"eps": eps, "decreasing": decreasing, "tol": 0.1, "max_iter": 4000}
+def test_direct():
+    options = {"eps": 5.0, "decreasing": True, "tol": 0.1, "max_iter": 4000}
     actual = direct_switching_subgradient(outside(), [4.0, 1.0], **options)
     assert_kkt(actual, 0.1)
     np.testing.assert_allclose(actual.x, [3, 0], atol=0.1)
@@ -455,20 +376,6 @@ def test_direct(eps, decreasing):
     assert actual.infeasibility <= 1e-2
     assert len(actual.history) <= 102
     assert actual.n_calls == actual.n_iter + 1
-
-
-def test_direct_takes_the_steps_of_the_rule():
-    problem = outside()
-    direct_switching_subgradient(
-        problem, [5.0, 0.0], eps=1.2, decreasing=True, max_iter=2
-    )
-    # |f_0'| = 6, then 5.6: steps of 1.2 / 6 and 0.6 / 5.6
-    steps = [v[0] for v in problem.visited]
-    np.testing.assert_allclose(steps, [5, 4.8, 4.8 - 0.6 / 5.6])
-    problem = tent()
-    direct_switching_subgradient(problem, [0.0, 0.0], eps=0.1, max_iter=1)
-    # violation 1, slope (-1, -1): a step of 1/2
-    np.testing.assert_allclose(problem.visited[-1], [0.5, 0.5])
 
 
 def test_stops_where_no_step_leads_on():

@@ -75,7 +75,7 @@ def some_conditions(n_conditions, chains, seed):
 # Three conditions at once take no more than two chains.
 under_conditions = pytest.mark.parametrize(
     ("n_conditions", "seed"),
-    [(c, s) for c in range(4) for s in range(24) if c < 3 or s % 3 < 2],
+    [(c, s) for c in range(4) for s in range(c, 24, 2) if c < 3 or s % 3 < 2],
 )
 
 
@@ -83,16 +83,6 @@ under_conditions = pytest.mark.parametrize(
 def test_every_cut_is_the_best_allowed_one(n_conditions, seed):
     problem = small_problem(seed)
     check_solution(*problem, some_conditions(n_conditions, problem[2], seed))
-
-
-@pytest.mark.parametrize("n_conditions", [0, 1, 2])
-@pytest.mark.parametrize("sizes", [(1, 1), (1, 6), (1, 1, 5), (1, 4, 4)])
-def test_chains_of_one_sample(sizes, n_conditions):
-    chains, rng = np.repeat(np.arange(len(sizes)), sizes), np.random.default_rng(0)
-    y, scores = rng.normal(size=(2, chains.size))
-    levels_of = some_conditions(n_conditions, chains, 1)
-    weights = np.ones(chains.size)
-    check_solution(y, scores, chains, weights, 0.1, (0.0, 1.0), levels_of)
 
 
 def check_solution(y, scores, chains, weights, kappa, interval, levels_of):
@@ -132,10 +122,11 @@ def check_solution(y, scores, chains, weights, kappa, interval, levels_of):
     assert (result.gaps <= result.kappas + 1e-12).all()
 
 
-@pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3)])
-@pytest.mark.parametrize("kappa", [0.0, 0.05, 0.2])
-@pytest.mark.parametrize("n_chains", [2, 5])
-def test_gap_is_at_most_kappa(interval, kappa, n_chains):
+@pytest.mark.parametrize(
+    ("n_chains", "kappa", "interval"),
+    [(2, 0.0, (0.0, 1.0)), (2, 0.2, (0.05, 0.3)), (5, 0.05, (0.05, 0.3))],
+)
+def test_gap_is_at_most_kappa(n_chains, kappa, interval):
     rng = np.random.default_rng(0)
     chains = rng.integers(0, n_chains, 3000)
     scores = rng.normal(size=3000) + chains / 2

@@ -78,8 +78,9 @@ def slsqp(functions, c):
     return actual
 
 
-@pytest.mark.parametrize(("n", "m"), [(2, 1), (5, 3), (4, 0), (3, 40)])
-@pytest.mark.parametrize("mu", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize(
+    ("n", "m", "mu"), [(2, 1, 10.0), (5, 3, 0.1), (4, 0, 1.0), (3, 40, 1.0)]
+)
 def test_quadratics_against_slsqp(n, m, mu):
     problem, c = Quadratics(n + m, n, m), np.zeros(n)
     actual = proximal_bundle(problem, c, mu=mu, eps=1e-9, max_calls=500)
@@ -96,9 +97,7 @@ def test_quadratics_against_slsqp(n, m, mu):
 
 
 # The dual is steep where mu is small: rounding hides the last steps of Newton's method.
-@pytest.mark.parametrize(
-    ("seed", "mu"), [(1, 1e-5), (2, 1e-5), (16, 1e-5), (14, 1e-3), (21, 1e-3)]
-)
+@pytest.mark.parametrize(("seed", "mu"), [(1, 1e-5), (16, 1e-5), (14, 1e-3)])
 def test_small_weight_is_a_linear_program(seed, mu):
     problem = MaxOfAffine(seed, 3, 12, pieces=8)
     A, b = problem.A, problem.b
@@ -120,7 +119,7 @@ def test_small_weight_is_a_linear_program(seed, mu):
     assert actual.value == pytest.approx(reference.fun, abs=1e-3)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=8)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(0, 8), st.integers(1, 25))
 def test_certificate(seed, n, m, max_calls):
     """Whenever it stops, the bound is below and `converged` is the truth."""
@@ -142,7 +141,7 @@ def test_certificate(seed, n, m, max_calls):
         assert "raise max_calls" in actual.message
 
 
-@pytest.mark.parametrize(("seed", "m"), [(0, 4), (41, 3), (59, 3), (29, 5)])
+@pytest.mark.parametrize(("seed", "m"), [(0, 4), (41, 3)])
 def test_constraint_violated_through_the_proximal_term_alone(seed, m):
     """Its tangent is negative wherever the step goes; it binds all the same."""
     problem = Quadratics(seed, 1, m)
@@ -155,37 +154,12 @@ def test_constraint_violated_through_the_proximal_term_alone(seed, m):
     assert actual.value == pytest.approx(best, abs=5e-3)
 
 
-def test_rounding_ends_the_search():
-    """The best point misses 1e-10 by a rounding error: no calls are wasted."""
-    actual = proximal_bundle(Quadratics(41, 1, 3), np.zeros(1), mu=0.5, eps=1e-10)
-    assert actual.converged or "raise eps" in actual.message
-    assert actual.n_calls < 30
-
-
-def test_equal_constraints_share_their_multiplier():
-    problem = Quadratics(3, 4, 2)
-    single = proximal_bundle(problem, np.zeros(4), mu=0.2, eps=1e-10, max_calls=500)
-    problem.Q = problem.Q[:, [0, 1, 1, 2, 2, 2]]
-    problem.q, problem.c = problem.q[[0, 1, 1, 2, 2, 2]], problem.c[[0, 1, 1, 2, 2, 2]]
-    problem.n_constraints = 5
-    double = proximal_bundle(problem, np.zeros(4), mu=0.2, eps=1e-10, max_calls=500)
-    assert double.converged
-    np.testing.assert_allclose(double.x, single.x, atol=1e-4)
-    shared = [double.multipliers[:2].sum(), double.multipliers[2:].sum()]
-    np.testing.assert_allclose(shared, single.multipliers, atol=1e-3)
-
-
-@pytest.mark.parametrize("kind", ["diagonal", "dense"])
-def test_metric_is_a_change_of_variables(kind):
+def test_metric_is_a_change_of_variables():
     rng = np.random.default_rng(0)
     problem, n = Quadratics(5, 4, 3), 4
-    if kind == "diagonal":
-        metric = rng.random(n) + 0.1
-        R = np.diag(metric**-0.5)
-    else:
-        B = rng.standard_normal((n, n))
-        metric = B @ B.T + 0.1 * np.eye(n)
-        R = np.linalg.inv(np.linalg.cholesky(metric)).T
+    B = rng.standard_normal((n, n))
+    metric = B @ B.T + 0.1 * np.eye(n)
+    R = np.linalg.inv(np.linalg.cholesky(metric)).T
 
     class Changed(DCProblem):
         n_variables, n_constraints = n, 3

@@ -58,7 +58,7 @@ def test_kink_of_two_parabolas_in_few_steps():
     assert min(abs(x - crossing) for x in visited) < 1e-12
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     slopes=st.lists(st.floats(-5, 5), min_size=2, max_size=6, unique=True),
     offsets=st.lists(st.floats(-1, 1), min_size=6, max_size=6),

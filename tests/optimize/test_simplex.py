@@ -34,7 +34,7 @@ def random_quadratic(seed, n, rank=None):
     return rng.standard_normal(n), B.T @ B
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 20])
+@pytest.mark.parametrize("n", [1, 5])
 def test_newton_ends_a_quadratic_in_two_calls(n):
     c, Q = random_quadratic(n, n)
     actual = maximize_on_simplex(quadratic(c, Q), n, tol=1e-12, atol=1e-13)
@@ -43,7 +43,7 @@ def test_newton_ends_a_quadratic_in_two_calls(n):
     assert_optimal(c, Q, np.full(n, True), actual.x)
 
 
-@pytest.mark.parametrize("n", [2, 3, 6])
+@pytest.mark.parametrize("n", [2, 6])
 def test_without_hessian(n):
     c, Q = random_quadratic(n, n)
     slope = np.empty(n)
@@ -76,36 +76,6 @@ def test_piecewise_linear_against_linear_programming(n, m):
     )
     assert actual.converged, actual.message
     assert actual.value == pytest.approx(-reference.fun, abs=1e-9)
-
-
-def test_few_newton_steps_on_a_smooth_function():
-    rows = np.abs(np.random.default_rng(0).standard_normal((30, 5)))
-
-    def oracle(x):  # sum of logarithms
-        values = rows @ x
-        scaled = rows / values[:, None]
-        return np.log(values).sum(), scaled.sum(axis=0), -(scaled.T @ scaled)
-
-    actual = maximize_on_simplex(oracle, 5, tol=1e-12)
-    assert actual.converged  # the upper bound is that of a linear function
-    assert actual.n_iter <= 12
-    gradient = oracle(actual.x)[1]
-    assert actual.upper_bound - actual.value <= (gradient - gradient @ actual.x).max()
-
-
-def test_kink_across_a_curved_function():
-    """The maximum of -|x - a| - curvature sits where no Hessian tells the way."""
-    target = np.array([0.2, 0.3, 0.5])
-
-    def oracle(x):
-        d = x - target
-        slope = -np.sign(d) - d
-        return -np.abs(d).sum() - d @ d / 2 + 1, slope, -np.eye(3)
-
-    actual = maximize_on_simplex(oracle, 3, tol=1e-9, max_iter=100)
-    assert actual.converged, actual.message
-    np.testing.assert_allclose(actual.x, target, atol=1e-8)
-    assert 1 - 1e-9 <= actual.value <= 1 <= actual.upper_bound + 1e-14
 
 
 def test_bound_holds_when_calls_run_out():
@@ -171,7 +141,7 @@ def assert_optimal(c, Q, subset, x, tol=1e-9):
     assert np.abs(slope[x > 0]).max(initial=0.0) <= tol * size
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(
     st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12), st.integers(1, 12)
 )
@@ -224,15 +194,3 @@ def test_closed_form(c, Q, subset, expected):
 def test_refuses_what_is_no_program(changes, message):
     with pytest.raises(ValueError, match=message):
         maximize_quadratic_on_simplex(**({"c": [1.0, 1.0], "Q": np.eye(2)} | changes))
-
-
-def test_unit_and_constant_of_the_sum_do_not_matter():
-    c, Q, subset = random_program(4, 9, 9, 4)
-    x = maximize_quadratic_on_simplex(c, Q, subset=subset)
-    for factor in (1e-200, 1e-9, 1e12):
-        scaled = maximize_quadratic_on_simplex(factor * c, factor * Q, subset=subset)
-        np.testing.assert_allclose(scaled, x, atol=1e-12)
-    lifted = maximize_quadratic_on_simplex(c + 7 * subset, Q, subset=subset)
-    np.testing.assert_allclose(lifted, x, atol=1e-10)
-    other = maximize_quadratic_on_simplex(c + 7, Q, subset=subset)
-    assert np.abs(other - x).max() > 1e-3

@@ -49,7 +49,7 @@ def gaps_of(weight, name):
 
 
 @pytest.mark.parametrize(
-    "reductions", [(15.0, 150.0), (4.0, 4.0), (1.0, 10.0), (3.0, 1.0), (np.inf, 20.0)]
+    "reductions", [(15.0, 150.0), (1.0, 10.0), (3.0, 1.0), (np.inf, 20.0)]
 )
 def test_bounds_of_each_at_the_smallest_change(reductions):
     result = changed(moments_of("sex", "place"), "direct", *reductions)
@@ -90,16 +90,6 @@ def test_one_attribute_twice_is_once(name):
         twice = changed(moments_of(name, name), method)
         np.testing.assert_allclose(twice.weight, once.weight, atol=1e-8)
         assert twice.gaps_after == pytest.approx(once.gaps_after)
-
-
-def test_the_published_method_lowers_the_sum_of_squares():
-    result = changed(moments_of("sex", "place"), "explainable_svd")
-    before, after = (
-        np.sum([gaps_of(weight, name) ** 2 for name in PEOPLE], axis=0)
-        for weight in (W, result.weight)
-    )
-    assert after[0] == pytest.approx(before[0] / 15)  # no less than was asked for
-    assert after[1] < before[1] / 5
 
 
 NET_TARGETS = np.tanh(X[:, 0]) + X[:, 1]

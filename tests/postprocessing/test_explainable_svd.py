@@ -1,7 +1,6 @@
 """The published method: second moment, first moment, and the equations of both."""
 
 import math
-from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ from scalefair.postprocessing._explainable_svd import (
 )
 from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.streaming import GroupMoments
-
-EPS = np.finfo(float).eps
 
 
 def problem(seed, m=5, n=7, n_groups=2, rank=None, spread=0.0, scale=1.0):
@@ -63,8 +60,8 @@ def explainable_values(W, layer):
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])
-@pytest.mark.parametrize("reduction", [1 + 1e-12, 15.0, 150.0, 1e12])
-@pytest.mark.parametrize(("m", "n"), [(4, 6), (6, 4), (1, 5), (3, 1), (1, 1)])
+@pytest.mark.parametrize("reduction", [1 + 1e-12, 150.0, 1e12])
+@pytest.mark.parametrize(("m", "n"), [(4, 6), (6, 4), (1, 1)])
 def test_singular_values_meet_their_bound(m, n, reduction, n_groups):
     W, layer = problem(0, m, n, n_groups)
     sigma, U, rows, k = explainable_values(W, layer)
@@ -155,17 +152,6 @@ def test_equal_means(n_groups):
     np.testing.assert_allclose(changed, expected, atol=1e-11)
 
 
-@pytest.mark.parametrize("n_groups", [2, 4])
-@pytest.mark.parametrize(("rank", "spread"), [(4, 0.0), (7, 6.0), (4, 4.0)])
-def test_rank_deficient_and_badly_scaled_inputs(rank, spread, n_groups):
-    W, layer = problem(2, n_groups=n_groups, rank=rank, spread=spread)
-    W /= np.sqrt(layer.second_moment.diagonal())
-    before = layer.gaps(W)[0]
-    for part in (0.0, 0.01, 0.5):
-        gap = layer.gaps(exact(W, layer, part * before**2))[0]
-        assert gap / before == pytest.approx(math.sqrt(part), abs=1e-10)
-
-
 def test_second_pass_takes_the_rounding_away():
     # Two differences whose lengths in the metric of S differ by ten orders.
     rng = np.random.default_rng(3)
@@ -195,8 +181,8 @@ def test_differences_that_are_multiples_or_zero_or_out_of_reach():
 
 
 @pytest.mark.parametrize("n_groups", [2, 4])
-@pytest.mark.parametrize(("m", "n"), [(5, 7), (7, 4), (1, 6), (3, 1)])
-@pytest.mark.parametrize("reduction", [1.01, 15.0, 1e6])
+@pytest.mark.parametrize(("m", "n"), [(5, 7), (7, 4)])
+@pytest.mark.parametrize("reduction", [1.01, 1e6])
 def test_restricted_weight_from_its_definition(reduction, m, n, n_groups):
     W, layer = problem(8, m, n, n_groups)
     D, S, epsilon = layer.differences, layer.second_moment, 1e-2
@@ -231,10 +217,10 @@ def test_ends_of_the_first_reduction():
 # Equations
 
 
-@pytest.mark.parametrize("spread", [0, 1, 3, 15])
+@pytest.mark.parametrize("spread", [1, 15])
 def test_multipliers_over_many_orders(spread):
     rng = np.random.default_rng(spread)
-    for _ in range(100):
+    for _ in range(20):
         r = rng.integers(1, 40)
         sigma, k = 10.0 ** rng.uniform(-spread, spread, (2, r))
         reduction = 10.0 ** rng.choice([rng.uniform(0, 1), 1e-12, 1e-5, 3, 10, 30])
@@ -244,23 +230,3 @@ def test_multipliers_over_many_orders(spread):
         x = shrunk_values(k, sigma, reduction)
         share = ((x / sigma.max()) ** 4).sum() / ((sigma / sigma.max()) ** 4).sum()
         assert share == pytest.approx(1 / reduction, rel=1e-13)
-
-
-@given(st.tuples(*[st.floats(-30, 30)] * 3))
-def test_cubic_to_the_last_digits_over_sixty_orders(powers):
-    assert ulps(*(10.0**power for power in powers)) <= 4
-
-
-def ulps(k, sigma, gamma):
-    """Error of the root, against Newton's method from above in sixty digits."""
-    result = cubic_root(np.array([k]), np.array([sigma]), gamma)[0]
-    with localcontext() as context:
-        context.prec = 80
-        k, sigma, gamma = Decimal(k), Decimal(sigma), Decimal(gamma)
-        x = sigma
-        for _ in range(1000):
-            step = (2 * gamma * x**3 + k * (x - sigma)) / (6 * gamma * x**2 + k)
-            x -= step
-            if abs(step) < x * Decimal(10) ** -60:
-                return abs(float((Decimal(float(result)) - x) / x)) / EPS
-    raise AssertionError("the reference did not converge")

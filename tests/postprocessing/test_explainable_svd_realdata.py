@@ -68,16 +68,3 @@ def test_law_school(seed):
     error, ks = errors(fair("law", seed), test)
     assert ks <= 0.235
     assert error <= 0.077
-
-
-@pytest.mark.parametrize("name", ["law", "compas"])
-def test_direct_changes_outputs_ten_times_less(name):
-    published = fair(
-        name, 0, method="explainable_svd", mean_reduction=1.0, refit_last=None
-    )
-    ratio = published.covariance_gap_before_ / published.covariance_gap_after_
-    options = {"covariance_reduction": ratio**2, "noise_floor": False}
-    direct = fair(name, 0, mean_reduction=1.0, refit_last=None, **options)
-    gap = published.covariance_gap_after_
-    assert direct.covariance_gap_after_ <= gap * (1 + 1e-9)
-    assert direct.output_change_ < published.output_change_ / 10

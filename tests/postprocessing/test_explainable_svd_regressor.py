@@ -3,12 +3,11 @@
 import pickle
 import warnings
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import (
@@ -18,7 +17,6 @@ from sklearn.linear_model import (
     Ridge,
 )
 from sklearn.metrics import r2_score
-from sklearn.model_selection import cross_val_score
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -34,7 +32,6 @@ from scalefair.postprocessing._fair_layer import fair_layer
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.postprocessing._passes import ModelRows
-from scalefair.postprocessing._refit_last_layer import refit_last_layer
 from scalefair.streaming import GroupMoments
 
 
@@ -82,20 +79,18 @@ def gaps_of(Z, codes=CODES):
     return moment_gaps(Z, sensitive_features=codes)
 
 
-@pytest.mark.parametrize("layer", [0, 1, 2])
 @pytest.mark.parametrize(
-    "options",
+    ("n_groups", "layer", "options"),
     [
-        {},
-        {"method": "explainable_svd"},
-        {"method": "explainable_svd", "first_moment": "svd"},
-        {"refit_last": "gradient"},
-        {"refit_last": None},
+        (2, 1, {}),
+        (3, 0, {}),
+        (3, 2, {"refit_last": None}),
+        (2, 0, {"refit_last": "gradient"}),
+        (3, 1, {"method": "explainable_svd"}),
+        (2, 2, {"method": "explainable_svd", "first_moment": "svd"}),
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("n_groups", [2, 3])
-def test_attributes_against_the_activations(n_groups, options, layer):
+def test_attributes_against_the_activations(n_groups, layer, options):
     rows, targets, codes = table(n_groups=n_groups)
     net = network()
     model = fair(net, rows, targets, codes, layer=layer, **options)
@@ -126,8 +121,9 @@ def test_attributes_against_the_activations(n_groups, options, layer):
     np.testing.assert_array_equal(model.predict(rows), changed.predict(rows))
 
 
-@pytest.mark.parametrize("method", ["direct", "explainable_svd"])
-@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize(
+    ("n_groups", "method"), [(2, "explainable_svd"), (3, "direct")]
+)
 def test_an_infinite_reduction_equalises_means(n_groups, method):
     rows, targets, codes = table(n_groups=n_groups)
     model = fair(network(), rows, targets, codes, method=method, mean_reduction=np.inf)
@@ -163,19 +159,6 @@ def test_gaps_of_the_refit(refit_last):
     np.testing.assert_allclose(model.predict(X), free.predict(X), rtol=1e-9)
     before, after = (np.mean((m.predict(X) - Y) ** 2) for m in (only_layer, model))
     assert after < before
-
-
-def test_no_refit():
-    net = network()
-    model = fair(net, targets=None, refit_last=None)
-    assert model.refit_gaps_before_ is model.refit_gaps_after_ is None
-    assert model.r2_after_ is None
-    changed = model.estimator_
-    for i in range(3):
-        np.testing.assert_array_equal(changed.intercepts_[i], net.intercepts_[i])
-        assert np.array_equal(changed.coefs_[i], net.coefs_[i]) == (i != 1)
-    with pytest.raises(ValueError, match=r"y is None: pass y, or use refit_last=None"):
-        fair(net, targets=None)
 
 
 def test_the_last_layer_itself():
@@ -301,16 +284,15 @@ def test_names_and_order_of_groups_and_rows_do_not_matter():
         assert model.output_change_ == pytest.approx(expected.output_change_, rel=1e-3)
 
 
-@pytest.mark.parametrize("layer", [0, -2, "auto"])
+@pytest.mark.parametrize("layer", [-2, "auto"])
 def test_batch_size_does_not_matter(layer, monkeypatch):
     options = {"method": "explainable_svd", "layer": layer}
     expected = fair(network(), **options).predict(X)
-    for size in (7, 299, 10**6):
-        model = fair(network(), batch_size=size, **options)
-        np.testing.assert_allclose(model.predict(X), expected, atol=1e-8)
+    model = fair(network(), batch_size=299, **options)
+    np.testing.assert_allclose(model.predict(X), expected, atol=1e-8)
     # Nor does it whether the inputs of the layer are kept, nor how rows are stored.
     monkeypatch.setattr(_passes, "MAX_CACHED_BYTES", 0)
-    for rows in (X, sparse.csr_array(X), sparse.csc_matrix(X), X.tolist()):
+    for rows in (X, sparse.csc_matrix(X), X.tolist()):
         model = fair(network(), rows, batch_size=16, **options)
         np.testing.assert_allclose(model.predict(rows), expected, atol=1e-8)
 
@@ -324,12 +306,6 @@ def test_random_state_draws_the_sample_only():
     np.testing.assert_array_equal(first.weight_, second.weight_)
     assert first.unfairness_by_layer_ == same.unfairness_by_layer_
     assert first.unfairness_by_layer_ != second.unfairness_by_layer_
-    # All rows count where the layer is chosen.
-    first, second = (
-        fair(network(), *rows, layer="auto", random_state=seed).unfairness_by_layer_
-        for seed in (0, 1)
-    )
-    assert first == second
 
 
 FOURTH = np.arange(300) == 4
@@ -346,14 +322,13 @@ def broken(bad):
     [
         ({"codes": ["a"] * 300}, r"only one group \('a'\)"),
         ({"codes": CODES[:-1]}, "got 299 groups for 300 samples"),
-        ({"codes": np.where(CODES == 0, np.nan, 1.0)}, "missing value"),
         ({"targets": Y[:-1]}, r"y must have shape \(300,\)"),
+        ({"targets": None}, "y is None: pass y, or use refit_last=None"),
         ({"targets": ["high"] * 300}, r"y must be numbers.*'high'"),
         (
             {"targets": np.where(FOURTH, np.nan, Y)},
             r"NaN or infinite in 1 row\(s\), .* position 4",
         ),
-        ({"targets": np.where(FOURTH, np.inf, Y)}, r"infinite .* position 4"),
         ({"targets": np.where(FOURTH, 1e80, Y)}, r"1e\+70, .* position 4"),
         ({"rows": broken(np.nan)}, "NaN"),
         ({"rows": broken(np.inf)}, "infinity"),
@@ -371,13 +346,16 @@ def test_errors_in_the_data(change, message):
             fair(network()).predict(change["rows"])
 
 
-@pytest.mark.parametrize(("layer", "options"), [(0, {}), (2, {"layer": 0})])
-def test_failed_training_is_told(layer, options):
-    net = mlp(max_iter=1)
-    net.intercepts_[layer].flat[0] = np.nan
-    message = rf"bias of layer 'coefs_\[{layer}\]' of this MLPRegressor has .*NaN"
-    with pytest.raises(ValueError, match=message):
-        fair(net, **options)
+@pytest.mark.parametrize("layer", [-2, "auto"])
+def test_activations_that_overflow_name_the_layer_and_the_rows(layer):
+    net = mlp(activation="identity", max_iter=1)
+    net.coefs_[0] = np.zeros_like(net.coefs_[0])
+    net.coefs_[0][1, 0] = 1e308
+    rows = X.copy()
+    rows[:, 1] = FOURTH * 100.0
+    message = r"layer 'coefs_\[\d\]', over rows 0 to \d+ .*NaN or infinite.*row 4"
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=message):
+        fair(net, rows, layer=layer, refit_last=None, batch_size=16)
 
 
 def test_layers_whose_matrices_do_not_fit(monkeypatch):
@@ -423,8 +401,10 @@ def test_bounds_that_were_not_reached_are_told(monkeypatch):
     assert model.converged_ is False
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("refit_last", ["least_squares", "gradient", None])
+@pytest.mark.parametrize(
+    ("refit_last", "dtype"),
+    [("least_squares", "float64"), ("gradient", "float32"), (None, "float64")],
+)
 def test_torch_modules(refit_last, dtype):
     torch = pytest.importorskip("torch")
     net = network()
@@ -462,44 +442,16 @@ def test_torch_modules(refit_last, dtype):
     np.testing.assert_array_equal(again.predict(X), predicted)
 
 
-def test_modules_with_methods_of_an_estimator():
-    """They come trained, and predictions are what they return when called."""
-    torch = pytest.importorskip("torch")
-
-    class Net(torch.nn.Sequential):
-        def fit(self, rows, targets):
-            raise AssertionError("it is trained")
-
-        def predict(self, rows):
-            raise AssertionError("it may give something else")
-
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        parts = torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1)
-    plain, net = torch.nn.Sequential(*parts).double(), Net(*parts).double()
-    model, expected = fair(net), fair(plain)
-    np.testing.assert_array_equal(model.weight_, expected.weight_)
-    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
-    assert ExplainableSVDRegressor(net).__sklearn_tags__().target_tags.required
-
-
-def test_metadata_routing():
-    with config_context(enable_metadata_routing=True):
-        model = ExplainableSVDRegressor(LinearRegression())
-        model.set_fit_request(sensitive_features=True)
-        params = {"sensitive_features": CODES}
-        scores = cross_val_score(model, X, Y, cv=2, params=params)
-    assert np.isfinite(scores).all()
-
-
 def r2_by_group(predicted, targets=Y, codes=CODES):
     return [
         r2_score(targets[codes == g], predicted[codes == g]) for g in np.unique(codes)
     ]
 
 
-@pytest.mark.parametrize("activation", ["identity", "logistic", "tanh", "relu"])
-@pytest.mark.parametrize("layer", [0, -2, -1])
+@pytest.mark.parametrize(
+    ("layer", "activation"),
+    [(0, "logistic"), (-2, "tanh"), (-1, "relu"), (0, "identity")],
+)
 def test_distances_and_r2_of_the_rows_of_fit(layer, activation):
     net = network(activation=activation)
     model = fair(net, layer=layer)
@@ -541,16 +493,11 @@ def test_groups_that_rows_say_nothing_of_are_named():
         fair(network(), rows, codes=few)
 
 
-@pytest.mark.parametrize("distance", [0.15, 0.25])
-def test_a_distance_is_asked_for(distance):
-    net = network()
-    plain, reduced = fair(net), fair(net, max_distance=distance)
+def test_a_distance_is_asked_for():
+    distance, reduced = 0.15, fair(network(), max_distance=0.15)
     assert distance < reduced.ks_before_
-    assert reduced.ks_after_ <= distance
     # The smallest reductions that do.
-    if plain.ks_after_ < distance:
-        assert reduced.output_change_ < plain.output_change_
-    assert reduced.ks_after_ > 0.7 * distance
+    assert 0.7 * distance < reduced.ks_after_ <= distance
     predicted = reduced.predict(X)
     ks = statistical_parity_ks(predicted, sensitive_features=CODES)
     assert ks == pytest.approx(reduced.ks_after_, abs=1e-12)
@@ -560,27 +507,6 @@ def test_a_distance_that_no_reduction_reaches():
     with pytest.warns(ConvergenceWarning, match=r"predictions is 0\.\d+ with .*not 0:"):
         model = fair(network(), max_distance=0.0)
     np.testing.assert_array_equal(model.predict(X), fair(network()).predict(X))
-
-
-def test_the_refit_as_published_has_a_ridge_of_its_own():
-    """One per cent of the mean eigenvalue, whatever cross-validation says."""
-    rows, targets, codes = table(m=60)
-    net = mlp(rows, targets)
-    # With noise in the targets cross-validation stays nearer to the old weight.
-    targets = targets + 5.0 * np.random.default_rng(0).standard_normal(len(targets))
-    options = {"method": "explainable_svd"}
-    only_layer = fair(net, rows, targets, codes, refit_last=None, **options)
-    weight = fair(net, rows, targets, codes, **options).estimator_.coefs_[2].T
-    A = layer_inputs(only_layer.estimator_, 2, rows)
-    joint = GroupMoments.from_data(np.column_stack([A, targets]), codes)
-    by = partial(refit_last_layer, joint, net.coefs_[2].T, reductions=(1.0, 1.0))
-    fixed, validated = (
-        by(kind=kind, noise_floor=True).weight for kind in ("least_squares", "ridge")
-    )
-    np.testing.assert_allclose(weight, fixed, rtol=1e-6)
-    direct = fair(net, rows, targets, codes, mean_reduction=1.0, covariance_reduction=1)
-    np.testing.assert_array_equal(direct.weight_, net.coefs_[1].T)
-    assert np.abs(validated - fixed).max() > 1e-3
 
 
 # The groups differ in the spread of one feature, hardly in mean.

@@ -38,7 +38,7 @@ directly, published = partial(change, "direct"), partial(change, "explainable_sv
 both_methods = pytest.mark.parametrize("change", [directly, published])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_published_method_step_by_step(seed):
     """Second moment from the eigenpairs of M, then the first one."""
     X, codes, moments, W = layer(seed=seed)
@@ -62,17 +62,6 @@ def test_published_method_step_by_step(seed):
     paper = published(W, moments, first_moment="svd", epsilon=1e-3)
     expected = svd_first_moment(second, d[:, None], S, 1e-3, 15.0)
     np.testing.assert_allclose(paper.weight, expected, rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("reduction", [1e6, 1e12, np.inf])
-def test_lower_bound_of_what_the_direct_method_is_for(reduction, seed):
-    """It goes down to 1e-4 of the gap; so does the bound, not further."""
-    X, codes, _, W = layer(seed=seed)
-    X[codes == 1] *= 10.0
-    result = directly(W, GroupMoments.from_data(X, codes), 1.0, reduction)
-    assert result.converged
-    assert 0 < result.change_bound <= result.change
 
 
 def has_bounds(weight, layer):
@@ -99,29 +88,6 @@ def test_gaps_that_are_rounding_are_left():
         moved = twice + offset + 1e-3 * halves[:, None]
         moved[halves == 1] *= [1.01, 1, 1, 1, 1]
         assert bounded(moved) == (True, True)
-    # The means may differ though the covariances do not, and the reverse.
-    assert bounded(twice + 2.0 * halves[:, None]) == (True, False)
-    turned = np.vstack([X, -X]) - np.repeat([X.mean(axis=0), -X.mean(axis=0)], 200, 0)
-    turned[200:, 0] *= 2
-    assert bounded(turned) == (False, True)
-    # A weight of zeros has no gap to reduce.
-    assert has_bounds(0 * W, LayerMoments(moments)) == (False, False)
-    # Equal rows have covariances of rounding.
-    rows = np.tile([0.1, 0.2, 0.3], (30, 1))
-    alike = GroupMoments.from_data(rows, np.arange(30) % 2)
-    alike.scatters[:] = 1e-45 * np.eye(3)
-    alike.scatters[1] *= -1
-    assert not has_bounds(np.ones((1, 3)), LayerMoments(alike))[1]
-
-
-@both_methods
-def test_dependent_inputs_and_constant_ones(change):
-    X, codes, _, W = layer()
-    wide = np.hstack([X, X[:, :2], np.ones((len(X), 1)), np.zeros((len(X), 1))])
-    W = np.hstack([W, W[:, :4]])
-    result = change(W, GroupMoments.from_data(wide, codes))
-    assert np.isfinite(result.weight).all()
-    assert result.gaps_after[0] <= result.gaps_before[0] / 15**0.5 * (1 + 1e-6)
 
 
 @both_methods
@@ -189,13 +155,3 @@ def test_a_rare_group_leaves_the_others_their_bound():
     with_rare = directly(W, three, noise_floor=True)
     assert gap(with_rare.weight)[0] <= 1.05 * gap(directly(W, two).weight)[0]
     assert with_rare.change < directly(W, three).change
-
-
-def test_the_published_method_knows_no_noise():
-    _, _, moments, W = layer()
-    for first_moment in ("exact", "svd"):
-        with_floor, without = (
-            published(W, moments, noise_floor=floor, first_moment=first_moment)
-            for floor in (True, False)
-        )
-        np.testing.assert_array_equal(with_floor.weight, without.weight)

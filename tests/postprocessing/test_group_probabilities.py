@@ -5,10 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
-from sklearn import config_context
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 
 from scalefair.metrics import null_parity_gap
 from scalefair.postprocessing import FairCalibratedClassifier, fair_calibration_path
@@ -42,8 +40,10 @@ def test_rows_in_parts():
         assert_allclose(getattr(model, name), getattr(expected, name), atol=1e-12)
 
 
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
-@pytest.mark.parametrize("given", [None, "positive", "label"])
+@pytest.mark.parametrize(
+    ("weights", "given"),
+    [(None, None), (WEIGHTS, None), (None, "positive"), (WEIGHTS, "label")],
+)
 def test_is_that_of_expanded_rows(weights, given):
     options = {"kappa": 0.02, "interval": (0.1, 0.8), "given": given}
     A = P * (np.ones(len(Y)) if weights is None else weights)[:, None]
@@ -112,7 +112,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="missing, the first in row 4, column 'a'"):
         model.fit(X, Y, group_probabilities=holes)
     lost = np.where(P[:, 2] > 0, 0.0, 1.0)
-    with pytest.raises(ValueError, match="sample_weight is 0 for all rows of 3 group"):
+    with pytest.raises(ValueError, match="weight is 0 for all samples of 3 group"):
         model.fit(X, Y, group_probabilities=P, sample_weight=lost)
     # At prediction a row has to have a group.
     model.fit(X, Y, group_probabilities=P)
@@ -121,23 +121,3 @@ def test_what_is_refused():
             getattr(model, name)(X, group_probabilities=P)
         with pytest.raises(TypeError, match="Pass sensitive_features, the group"):
             getattr(model, name)(X)
-
-
-def test_rows_and_columns_are_routed():
-    groups = NAMES[P.argmax(axis=1)]
-    frame = pd.DataFrame(P, columns=NAMES, index=np.arange(len(Y))[::-1])
-    split = np.arange(1, len(Y), 2), np.arange(0, len(Y), 2)
-    with config_context(enable_metadata_routing=True):
-        model = FairCalibratedClassifier(LogisticRegression(), cv=2)
-        model.set_fit_request(group_probabilities=True, sensitive_features=False)
-        model.set_score_request(sensitive_features=True)
-        search = GridSearchCV(model, {"kappa": [0.05, 0.5]}, cv=[split], refit=False)
-        search.fit(X, Y, group_probabilities=frame, sensitive_features=groups)
-    train, test = split
-    for kappa, score in zip(
-        [0.05, 0.5], search.cv_results_["split0_test_score"], strict=True
-    ):
-        alone = FairCalibratedClassifier(LogisticRegression(), cv=2, kappa=kappa)
-        alone.fit(X[train], Y[train], group_probabilities=frame.iloc[train])
-        expected = alone.score(X[test], Y[test], sensitive_features=groups[test])
-        assert score == pytest.approx(expected)

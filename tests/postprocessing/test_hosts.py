@@ -134,9 +134,11 @@ def test_weights_that_were_set_as_integers():
     model.coef_, model.intercept_ = np.array([3, 1, 0, 1, 2]), np.array([1])
     net.coefs_[0] = np.ones((5, 7), dtype=int)
     for inner in (model, net):
-        weight = find_host(inner).weight(0) + 0.75
-        changed = find_host(inner).replaced({0: (weight, None)})
+        host = find_host(inner)
+        weight, bias = host.weight(0) + 0.75, host.bias(0) + 0.5
+        changed = host.replaced({0: (weight, bias)})
         np.testing.assert_array_equal(changed.weight(0), weight)
+        np.testing.assert_allclose(changed.bias(0), bias, rtol=1e-6)
 
 
 # Which layer
@@ -205,17 +207,6 @@ def test_coefficients_that_are_not_finite(attribute, name):
     setattr(model, attribute, np.nan * getattr(model, attribute))
     with pytest.raises(ValueError, match=rf"{name} of layer 'coef_' of this Ridge has"):
         find_host(model)
-
-
-@pytest.mark.parametrize("model", [mlp(), Ridge().fit(X, y)], ids=["mlp", "ridge"])
-def test_rows_that_do_not_fit(model):
-    host = find_host(model)
-    with pytest.raises(ValueError, match=r"two dimensions.*\(5,\)"):
-        host.check_rows(X[0])
-    with pytest.raises(ValueError, match=r"4 features.*fitted on 5"):
-        host.check_rows(X[:, 1:])
-    with pytest.raises(ValueError, match="NaN"):
-        host.inputs(np.full((2, 5), np.nan), 0)
 
 
 def test_pytorch_is_not_needed(monkeypatch):

@@ -24,50 +24,21 @@ def _layer(X, codes):
     return LayerMoments(GroupMoments.from_data(X, codes))
 
 
-@pytest.mark.parametrize("n_groups", [2, 4])
-def test_eigenpairs_of_the_covariance_difference(n_groups):
-    layer = _layer(*_rows(n_groups))
-    M = layer.covariance_differences
-    values, vectors = layer.covariance_eigenpairs()
-    assert (np.diff(np.abs(values)) <= 0).all()
-    np.testing.assert_allclose(vectors.T @ vectors, np.eye(6), atol=1e-13)
-    rebuilt = (vectors * values) @ vectors.T
-    if n_groups == 2:
-        np.testing.assert_allclose(rebuilt, M[0], atol=1e-12)
-        assert values.min() < 0 < values.max()
-    else:
-        assert values.min() >= 0
-        np.testing.assert_allclose(rebuilt @ rebuilt, (M @ M).sum(axis=0), atol=1e-10)
-
-
-@pytest.mark.parametrize("noise", [0.0, 1e-3])
-@pytest.mark.parametrize("scale", [1.0, 1e-5, 1e6])
-def test_whitening_of_dependent_inputs_in_any_units(scale, noise):
+@pytest.mark.parametrize(("noise", "scale"), [(0.0, 1e-5), (1e-3, 1e6)])
+def test_whitening_of_dependent_inputs_in_any_units(noise, scale):
     """The root is that of S + noise diag(S); of the rank of S without noise."""
     X, codes = _rows(3, n=4)
-    last = np.ones(90) if noise else np.zeros(90)
-    X = np.column_stack([X, X[:, 0] - 2 * X[:, 1], last, X[:, 2]])
-    X *= scale * 10.0 ** np.array([-4, 9, 0, 3, -4, 6, 2])
-    layer = _layer(X, codes)
-    weight = np.random.default_rng(1).standard_normal((3, 7))
-    whitened, T = layer.whitening(weight, noise)
+    X = np.column_stack([X, X[:, 0] - 2 * X[:, 1], X[:, 2]])
+    X *= scale * 10.0 ** np.array([-4, 9, 0, 3, -4, 6])
+    weight = np.random.default_rng(1).standard_normal((3, 6))
+    whitened, T = _layer(X, codes).whitening(weight, noise)
     S = X.T @ X + noise * np.diag((X**2).sum(axis=0))
-    assert T.shape == (7, 7 if noise else 4)
+    assert T.shape == (6, 6 if noise else 4)
     np.testing.assert_allclose(T.T @ S @ T, np.eye(T.shape[1]), atol=1e-9)
     np.testing.assert_allclose(whitened, weight @ S @ T, rtol=1e-6)
-    assert noise or not T[5].any()  # an input that is always zero is not moved
-    # Differences of means are in the range of S.
-    d = layer.differences
-    units = np.abs(X).max(axis=0, initial=1e-300)[:, None]
-    back = X.T @ X @ layer.solve(d)
-    np.testing.assert_allclose(back / units, d / units, atol=1e-9)
-    zero = _layer(np.zeros((4, 3)), [0, 0, 1, 1])
-    assert zero.whitening(np.ones((2, 3)))[1].shape == (3, 0)
-    assert zero.gaps(np.eye(3)) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("n_outputs", [3, 60])
-@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize(("n_groups", "n_outputs"), [(2, 60), (3, 3)])
 def test_unfairness_against_its_definition(n_groups, n_outputs):
     """Many outputs of few inputs included."""
     X, codes = _rows(n_groups)
@@ -104,17 +75,6 @@ def test_unfairness_without_a_spread_within_groups():
     assert unfairness.score == np.inf
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_spreads_below_zero_by_rounding(seed):
-    """Outputs that the spread within groups does not reach."""
-    rng = np.random.default_rng(seed)
-    v, codes = rng.standard_normal(3), np.repeat([0, 1], 10)
-    X = rng.standard_normal((20, 1)) * v + codes[:, None] * rng.standard_normal(3)
-    weight = rng.standard_normal((3, 3)) @ (np.eye(3) - np.outer(v, v) / (v @ v))
-    unfairness = layer_unfairness("some", GroupMoments.from_data(X, codes), weight)
-    assert unfairness.relative_mean_gap > 1e6
-
-
 def test_moments_that_overflow():
     moments = GroupMoments.from_data(*_rows(2))
     moments.scatters *= 1e300
@@ -138,34 +98,3 @@ def test_noise_against_permutations():
     noise = _layer(X, codes).noise(weight)
     assert noise.shape == (2, 3)
     np.testing.assert_allclose(noise**2, squares, rtol=0.15)
-
-
-def test_noise_of_one_output():
-    """By hand: variances of a difference of means, and of variances of normal rows.
-
-    Those in effect where rows have weights.
-    """
-    X = np.array([[0.0], [2.0], [5.0], [7.0], [9.0], [11.0]])
-    codes = [0, 0, 1, 1, 1, 2]
-    variance = (2.0 + 8.0) / (6 - 3)
-    noise = _layer(X, codes).noise(np.array([[2.0]]))
-    assert noise[0, 0] ** 2 == pytest.approx(4 * variance * (1 / 2 + 1 / 3))
-    assert noise[1, 0] ** 2 == pytest.approx(2 * (4 * variance) ** 2 * (1 / 2 + 1 / 3))
-    assert np.isinf(noise[:, 1:]).all()  # of one row nothing is known
-    moments, sizes = GroupMoments.from_data(X, codes), [np.array([1.5, 2.5, 1.0])]
-    noise = LayerMoments(moments, sizes).noise(np.array([[2.0]]))
-    variance = (2.0 + 8.0) / 6 * 5 / (5 - 3)
-    assert noise[0, 0] ** 2 == pytest.approx(4 * variance * (1 / 1.5 + 1 / 2.5))
-    assert np.isinf(noise[:, 1:]).all()
-
-
-def test_values_of_pairs_as_matrices():
-    three, two = (
-        GroupMoments.from_data(np.eye(6), list(groups))
-        for groups in ("aabbcc", "xyxyyy")
-    )
-    layer = LayerMoments([two, three, two])
-    first, second, third = layer.matrices(np.array([9.0, 1.0, 2.0, 3.0]))
-    np.testing.assert_array_equal(first, [[0, 9], [9, 0]])
-    np.testing.assert_array_equal(second, [[0, 1, 2], [1, 0, 3], [2, 3, 0]])
-    np.testing.assert_array_equal(third, first)

@@ -43,8 +43,7 @@ def loss_of(W, A, y, old):
     return (residual**2).sum() + ridge_of(A) * ((W - old) ** 2).sum()
 
 
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("n_groups", [2, 4])
+@pytest.mark.parametrize(("n_groups", "k"), [(2, 1), (4, 3)])
 def test_least_squares_against_stacked_rows(n_groups, k):
     A, y, codes, moments, old = table(k=k, n_groups=n_groups)
     result = refit(moments, old)
@@ -76,9 +75,14 @@ def test_gradient_against_a_loop_of_steps(m):
     np.testing.assert_allclose(result.bias, bias, rtol=1e-8)
 
 
-@pytest.mark.parametrize("kind", ["least_squares", "gradient"])
-@pytest.mark.parametrize("reductions", [(4.0, 1.0), (15.0, 150.0), (np.inf, 9.0)])
-@pytest.mark.parametrize(("k", "n_groups"), [(1, 2), (2, 2), (1, 3)])
+@pytest.mark.parametrize(
+    ("k", "n_groups", "reductions", "kind"),
+    [
+        (1, 2, (4.0, 1.0), "gradient"),
+        (2, 2, (15.0, 150.0), "least_squares"),
+        (1, 3, (np.inf, 9.0), "least_squares"),
+    ],
+)
 def test_bounds_on_the_gaps(k, n_groups, reductions, kind):
     A, y, codes, moments, old = table(k=k, n_groups=n_groups)
     free = refit(moments, old, kind)
@@ -96,7 +100,7 @@ def test_bounds_on_the_gaps(k, n_groups, reductions, kind):
     assert loss_of(free.weight, A, y, old) <= loss_of(result.weight, A, y, old)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_weight_within_the_bounds_fits_better(seed):
     """Against a general constrained optimiser, from many starts."""
     A, y, _, moments, old = table(n=3, seed=seed)
@@ -141,17 +145,6 @@ def test_dependent_and_constant_inputs():
 
 
 @pytest.mark.parametrize("kind", ["least_squares", "gradient"])
-def test_units_of_the_targets(kind):
-    """Targets in other units give the same fit in these units."""
-    A, y, codes, moments, old = table()
-    scaled = GroupMoments.from_data(np.hstack([A, 1000 * y]), codes)
-    for reductions, rtol in (((1.0, 1.0), 1e-7), ((15.0, 150.0), 1e-2)):
-        expected = refit(moments, old, kind, reductions)
-        result = refit(scaled, 1000 * old, kind, reductions)
-        np.testing.assert_allclose(result.weight, 1000 * expected.weight, rtol=rtol)
-
-
-@pytest.mark.parametrize("kind", ["least_squares", "gradient"])
 def test_inputs_that_vary_by_rounding_only(kind):
     """What they tell of the targets is rounding, too: the old weight stays."""
     rng = np.random.default_rng(0)
@@ -177,8 +170,7 @@ def hat_errors(A, y, old, ridges):
     return np.array(errors)
 
 
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("distance", [0.0, 0.03, 1.0])
+@pytest.mark.parametrize(("distance", "k"), [(0.0, 1), (0.03, 3), (1.0, 1)])
 def test_ridge_by_generalised_cross_validation(distance, k):
     """The ridge of the least error on a grid, from the rows; the old weight is near."""
     A, _, _, _, old = table(m=80, k=k)
@@ -196,19 +188,3 @@ def test_ridge_by_generalised_cross_validation(distance, k):
     if distance == 1.0:  # no ridge is below that of least squares
         plain = refit(moments, old, "least_squares").weight
         np.testing.assert_allclose(expected, plain, rtol=1e-6)
-
-
-def test_few_rows_keep_the_old_weight_nearly():
-    """Least squares of thirty inputs from forty rows are far off; the ridge is not."""
-    errors = {"ridge": [], "least_squares": [], "old": []}
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        A, old = rng.standard_normal((40, 30)), rng.standard_normal((1, 30))
-        best = old + 0.02 * rng.standard_normal((1, 30))
-        y = A @ best.T + rng.standard_normal((40, 1))
-        moments = GroupMoments.from_data(np.hstack([A, y]), np.arange(40) % 2)
-        for kind in ("ridge", "least_squares"):
-            errors[kind].append(((refit(moments, old, kind).weight - best) ** 2).sum())
-        errors["old"].append(((old - best) ** 2).sum())
-    assert np.mean(errors["ridge"]) < np.mean(errors["least_squares"]) / 5
-    assert np.median(errors["ridge"]) < 5 * np.mean(errors["old"])

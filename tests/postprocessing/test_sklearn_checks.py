@@ -5,8 +5,7 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
-from sklearn.naive_bayes import GaussianNB
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
@@ -94,13 +93,11 @@ def _expected_failures(estimator):
         sklearn.__version__
     ) >= parse_version("1.7"):
         return {}
-    failures = {
+    return {
         "check_n_features_in_after_fitting": "4 rows of a class",
         "check_sample_weight_equivalence_on_dense_data": "other folds",
+        "check_sample_weight_equivalence_on_sparse_data": "other folds",
     }
-    if not isinstance(estimator.estimator, GaussianNB):  # which refuses these rows
-        failures["check_sample_weight_equivalence_on_sparse_data"] = "other folds"
-    return failures
 
 
 # Trained for a few steps, the networks of the checks have not converged.
@@ -114,13 +111,9 @@ def _expected_failures(estimator):
     [
         # Noise is not that of repeated rows.
         _ExplainableSVD(_network(), covariance_reduction=4.0, noise_floor=False),
-        _ExplainableSVD(Ridge(), method="explainable_svd", covariance_reduction=2.0),
-        _ExplainableSVD(Ridge(), layer="auto", mean_reduction=np.inf),
         _Wasserstein(LinearRegression()),
-        _Wasserstein(LinearRegression(), jitter=0, group_predictor=DummyClassifier()),
         _Discretized(LinearRegression(), n_bins=5, group_predictor=DummyClassifier()),
         _Calibrated(LogisticRegression(), kappa=0.9, cv=3),
-        _Calibrated(GaussianNB(), (0.1, 0.5), target="scores", kappa=1.0),
     ],
     expected_failed_checks=_expected_failures,
 )

@@ -10,8 +10,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from scalefair._membership import Membership
+from scalefair.postprocessing import ExplainableSVDRegressor
 from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._passes import GroupedRows, ModelRows
+from scalefair.postprocessing._passes import ModelRows
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -175,8 +177,8 @@ def test_a_layer_used_twice_or_never_is_refused():
     first, last, idle = host.inputs_by_layer(X)
     assert (first, idle) == (None, None)
     np.testing.assert_array_equal(last, host.inputs(X, 1))
-    training = GroupedRows(X, CODES, GROUPS, len(X))
-    unfairness = ModelRows.build(host, training, 16).unfairness_by_layer()
+    membership = Membership.of(GROUPS[CODES], None, X)
+    unfairness = ModelRows.build(host, X, membership, 16).unfairness_by_layer()
     assert [layer is None for layer in unfairness] == [True, False, True]
 
 
@@ -235,6 +237,19 @@ def test_modules_without_a_host():
         find_host(nn.Sequential(nn.LazyLinear(3)))
     with pytest.raises(ValueError, match="one row per sample"):
         find_host(network()).check_rows(X[0])
+
+
+def test_modules_that_predict_nothing():
+    class Pair(nn.Sequential):
+        def forward(self, rows):
+            return super().forward(rows), rows
+
+    model = ExplainableSVDRegressor(Pair(nn.Linear(5, 2)).double(), refit_last=None)
+    for batch_size in (15, None):
+        model.set_params(batch_size=batch_size).fit(X, sensitive_features=CODES)
+        assert model.mean_gap_after_ < model.mean_gap_before_
+        with pytest.raises(ValueError, match="must return one tensor"):
+            model.predict(X)
 
 
 def test_weights_that_a_layer_does_not_own():

@@ -106,12 +106,6 @@ _FITTED = {
     "calibrated": "kappa kappas partial_parity_gap partial_parity_gaps null_gap "
     "roc_distance",
 }
-_MEASURES = {
-    "accuracy": "accuracy",
-    "partial_parity_gap": "partial parity gap{}",
-    "weak_partial_parity_gap": "weak gap{}",
-    "unmixed_parity_gap": "unmixed gap{}",
-}
 _CONDITION_NAMES = {
     None: "",
     "positive": " among positives",
@@ -119,9 +113,11 @@ _CONDITION_NAMES = {
 }
 _COLUMNS = {
     **_report.GROUP_COLUMNS,
-    "positive_rate": ("positive", ".1%"),
+    "error": ("error", ".1%"),
+    "unfair_error": ("error\nwithout\nfairness", ".1%"),
+    "positive_rate": ("positive\nlabels", ".1%"),
     "selection_rate": ("selected", ".1%"),
-    "accuracy": ("accuracy", ".1%"),
+    "unfair_selection_rate": ("selected\nwithout\nfairness", ".1%"),
 }
 # Rows of the table of pairs of groups, the largest gaps first.
 MAX_PAIRS = 20
@@ -137,7 +133,6 @@ _PAIR_COLUMNS = {
 _FACTS = {
     "gap as calibrated": "{partial_parity_gap:.4f}, rows scored by models that had not "
     "seen them",
-    "gap of noise alone": "{noise}, in as many new rows",
     "features": "{n_features:,}",
     "positive label": "{positive_label}",
     "KKT residual": "{kkt_residual}",
@@ -272,37 +267,93 @@ def _score_figures(
 def _add_facts(
     report: _report.Report, model: Any, runs: dict[str, Facts], options: dict[str, Any]
 ) -> None:
-    """Add title, facts and tables."""
+    """Add title, summary, facts and tables."""
     content = report.content
-    # 1. The measures of each model.
+    # 1. The measures of each model, of the rows that were not fitted first.
     condition = _CONDITION_NAMES[options.get("given")]
-    train = content["train"]
-    titles = {k: x.format(condition) for k, x in _MEASURES.items() if k in train}
-    for key, title in titles.items():
-        for name, run in runs.items():
-            line = title if name == "fair" else f"  {name}"
-            report.facts.append((line, _report.by_part(run, f"{{{key}:.4f}}")))
+    parts, unfair = _report.parts_of(content), runs.get(_UNFAIR, {})
+    is_weak = options.get("criterion") == "weak"
+    gap = "weak_partial_parity_gap" if is_weak else "partial_parity_gap"
+    gap_title = ("weak gap" if is_weak else "partial parity gap") + condition
+    records, compared = list[Facts](), {}
+    for name, part in reversed(parts.items()):
+        unfair_part = unfair.get(name, {})
+        records.append({"rows": name, **part})
+        records[-1] |= {
+            f"unfair_{k}": unfair_part[k] for k in (gap, "accuracy") if unfair_part
+        }
+        groups = [{**x, "error": 1 - x["accuracy"]} for x in part["groups"]]
+        for record, plain in zip(groups, unfair_part.get("groups", ()), strict=False):
+            record["unfair_error"] = 1 - plain["accuracy"]
+            record["unfair_selection_rate"] = plain["selection_rate"]
+        compared[name] = {"groups": groups}
+    columns = {
+        "rows": ("rows", ""),
+        gap: (gap_title.replace(" gap", "\ngap"), ".4f"),
+        f"unfair_{gap}": ("without\nfairness", ".4f"),
+        "null_gap": ("gap of\nnoise alone", ".4f"),
+        "unmixed_parity_gap": ("unmixed\ngap", ".4f"),
+        "accuracy": ("accuracy", ".4f"),
+        "unfair_accuracy": ("without\nfairness", ".4f"),
+    }
     # 2. What is known of the fit.
     values = {**content, **content["input"], **content["seconds"]}
-    if options["method"] == "calibrated":
-        values["noise"] = _report.by_part(content, "{null_gap:.4f}")
-    else:
+    if options["method"] == "linear":
         values["n_iter"] = _report.iterations(model.n_iter_)
         values["kkt_residual"] = format_distinct(model.kkt_residual_, model.tol)
     report.facts += _report.fill(_FACTS, values)
     report.facts += _report.weight_facts(content["input"])
     # 3. The gap that was bounded, and tables of the groups and of their pairs.
-    gap = "partial_parity_gap"
-    if options.get("criterion") == "weak":
-        gap = f"weak_{gap}"
-    measured = _report.by_part(content, f"{{{gap}:.3f}} with accuracy {{accuracy:.1%}}")
-    report.title = f"{titles[gap].capitalize()} {measured}"
+    (first, *_), tables = records, _report.part_tables(compared, _COLUMNS)
+    measured = f"{first[gap]:.3f} with accuracy {first['accuracy']:.1%}"
+    report.title = f"{gap_title.capitalize()} {measured} ({first['rows']} rows)"
+    report.summary = _summarize(model, records, gap, tables[0].records, condition)
     caption, pairs = "Pairs of groups with the largest gaps", content.get("pairs", [])
     report.tables = [
-        *_report.part_tables(content, _COLUMNS),
+        _report.ReportTable("Gaps and accuracy", records, columns, terminal=True),
+        *tables,
         _report.ReportTable(caption, pairs, _PAIR_COLUMNS),
         _report.history_table(content.get("history")),
     ]
+
+
+def _summarize(
+    model: Any, records: list[Facts], gap: str, groups: Any, condition: str
+) -> str:
+    """Return what was asked and reached, at what cost, and what is not promised."""
+    first, (low, high) = records[0], model.interval
+    is_weak, is_new = gap.startswith("weak"), first["rows"] == "test"
+    # 1. What was asked, and reached.
+    where = "any threshold"
+    if is_weak:
+        where = f"the threshold {model.threshold:g}"
+    is_part = (low, high) != (0, 1)
+    ranks = f", among the ranks {low:g} to {high:g} from the top" if is_part else ""
+    text = f"Asked: above {where} the shares of any two groups{condition} differ by at "
+    text += f"most {model.kappa:g}{ranks}. Reached: {first[gap]:.3f} on "
+    if is_new:
+        text += f"rows that were not fitted, {records[1][gap]:.3f} on those that were"
+    else:
+        text += "the rows of the fit"
+    if hasattr(model, "kappas_"):
+        unseen = f"{model.partial_parity_gap_:.3f}"
+        text += (
+            f", {unseen} where the rows were scored by models that had not seen them"
+        )
+    if "null_gap" in first:
+        text += f"; noise alone makes about {first['null_gap']:.3f}"
+    # 2. The cost, for all rows and for the group that pays most.
+    text += f". Cost: accuracy {first['accuracy']:.1%}"
+    if f"unfair_{gap}" in first:
+        worst = _report.worst_change(groups, "unfair_error", "error", ".1%")
+        text += f"; without fairness {first['unfair_accuracy']:.1%} at a gap of "
+        text += f"{first[f'unfair_{gap}']:.3f}; {worst}. "
+    else:
+        text += "; what it is without fairness was not computed (--baseline). "
+    # 3. What is not promised.
+    text += "Not promised: " + ("" if is_new else "this gap on new rows (--test), ")
+    text += "equal errors of the groups" + (", or other ranks." if is_part else ".")
+    return text
 
 
 def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
@@ -390,6 +441,7 @@ def _measure(
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
         compared = {"interval": fair.interval, "given": fair.given}
+        kinds = _kinds(is_positive, fair.given)
         gaps = _report.parity_gaps(
             entries,
             scores[name],
@@ -401,9 +453,20 @@ def _measure(
         facts[name] = {"accuracy": accuracy, **gaps, **unmixed}
         if hasattr(model, "null_gap"):
             facts[name]["null_gap"] = model.null_gap(rows.effective_size())
+        elif model is fair and fair.criterion != "weak":
+            facts[name] |= _report.null_gap(rows, fair.interval, kinds)
         groups = entries.sensitive_features
         facts[name]["groups"] = _report.group_means(frame, groups, entries.weight)
     return facts, scores
+
+
+def _kinds(
+    is_positive: NDArray[np.bool_], condition: str | None
+) -> list[NDArray[np.bool_]]:
+    """Select the rows of each comparison of the groups."""
+    if condition == "label":
+        return [~is_positive, is_positive]
+    return [is_positive if condition else np.full(is_positive.size, True)]
 
 
 def _gap(
@@ -456,9 +519,7 @@ def _largest_pairs(
     records = sorted(records, key=itemgetter("gap"), reverse=True)[:MAX_PAIRS]
     # 2. Of the largest ones the gap on the rows of the test, and that of noise alone.
     *_, (part, rows) = parts.items()
-    is_positive = rows.target == model.classes_[1]
-    kinds = {None: [np.full(rows.n_rows, True)], "positive": [is_positive]}
-    kinds["label"] = [~is_positive, is_positive]
+    kinds = _kinds(rows.target == model.classes_[1], model.given)
     attributes = _report.by_attribute(rows.sensitive_features)
     for record in records:
         pair = [record["group"], record["other"]]
@@ -473,6 +534,6 @@ def _largest_pairs(
             record["null_gap"] = model.null_gap(rows.effective_size(), pair)
         elif not is_weak:
             size = rows.effective_size
-            sizes = [[size(m & k) for m in members] for k in kinds[model.given]]
+            sizes = [[size(m & k) for m in members] for k in kinds]
             record["null_gap"] = metrics.null_parity_gap(sizes, interval=interval)
     return records

@@ -88,7 +88,7 @@ _FACTS = {
     "rows": "{n_rows:,}, {n_features:,} features",
     "weights": _report.WEIGHTS,
     "groups": "{expected}",
-    "left out": "{n_nodes_left_out:,}",
+    "left out": "{n_left_out:,}",
     "neighbours": "{neighbors}, recall {neighbors_recall:.4f}",
     "solver": "{solver}, {fit:.1f} s",
 }
@@ -167,6 +167,8 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
         **({"baseline": runs[UNFAIR]} if baseline else {}),
     }
     values = {"n_rows": len(ids), **content, **source, **seconds}
+    if n_left_out := source[f"n_{unit}_left_out"]:
+        values["n_left_out"] = n_left_out
     facts = _report.fill(_FACTS, values)
     report = _report.Report("cluster", content, "", str(data), facts)
     add_clusters(report, runs, labels, clustered)
@@ -242,6 +244,8 @@ def run_both(
                 facts["assignment"] = {
                     k: getattr(assignment, k) for k in _ASSIGNMENT.split()
                 }
+                tolerance = {"balance_tolerance": model.balance_tolerance}
+                facts["assignment"] |= tolerance
             facts = {k: value for k, value in facts.items() if value is not None}
         else:
             labels[name], facts = _cluster_without_fairness(model, rows.weight)
@@ -320,6 +324,9 @@ def measure_clusters(labels: NDArray[Any], rows: Rows, matrix: Any = None) -> Fa
         attributes="each",
     )
     facts = {"balance_mean": balances.mean(), "balance_min": balances.min()}
+    # That of one cluster of all.
+    totals = [table.sum() for table in tables.values()]
+    facts["population_balance"] = min(x.min() / x.max() for x in totals)
     if matrix is not None:
         # Regularised, a cluster may have no edges, and no cut.
         kept = labels != -1 if weights is None else (labels != -1) & (weights > 0)
@@ -355,11 +362,14 @@ def add_clusters(
         if key in main:
             compared = [f" ({run[key]:{spec}} {name})" for name, run in baselines]
             report.facts.append((title, f"{main[key]:{spec}}{''.join(compared)}"))
+    population = f"{main['population_balance']:.3f}"
+    report.facts.append(("population's balance", population))
     sizes = np.array([entry["size"] for entry in main["clusters"]])
     span = f"{sizes.min():,.0f} to {sizes.max():,.0f}, median {np.median(sizes):,.0f}"
     report.facts.append(("cluster sizes", span))
     report.title = f"Clusters: average balance {dict(report.facts)['average balance']}"
-    # 2. A table of the clusters, and one of the steps of the solver.
+    report.summary = _summarize(runs, next(iter(labels.values())))
+    # 2. A table of the clusters and of them all, and one of the steps of the solver.
     names = [f"group {g}" for g in main["clusters"][0]["groups"]]
     columns = {
         "label": ("cluster", ""),
@@ -372,8 +382,10 @@ def add_clusters(
             entry | dict(zip(names, entry["groups"].values(), strict=True))
             for entry in run["clusters"]
         ]
+        total = {key: sum(x[key] for x in records) for key in ("size", *names)}
+        total |= {"label": "all", "balance": run["population_balance"]}
         report.tables += [
-            _report.ReportTable(f"Clusters, {name}", records, columns),
+            _report.ReportTable(f"Clusters, {name}", [total, *records], columns),
             _report.history_table(run.get("history"), f", {name}"),
         ]
 
@@ -383,7 +395,8 @@ def add_clusters(
     def plot(figure: Any) -> None:
         from scalefair.plotting import ClusterCompositionDisplay
 
-        axes = figure.subplots(1, len(labels), sharey=True, squeeze=False)[0]
+        shape = (len(labels), 1) if is_long else (1, len(labels))
+        axes = figure.subplots(*shape, sharey=True, squeeze=False).ravel()
         for ax, name in zip(axes, reversed(labels), strict=True):
             ClusterCompositionDisplay.from_predictions(
                 labels[name][entries.positions],
@@ -392,11 +405,53 @@ def add_clusters(
                 attributes="each",
                 ax=ax,
                 name=name,
-                legend=ax is axes[-1],
+                legend=ax is axes[0 if is_long else -1],
             )
 
+    is_long = len(records) > 30  # narrow bars: the figures lie above each other
     caption = "Share of each group in each cluster; dashed: in the population."
     if len(names) <= 28 and len(records) <= 200:
         height = 2.2 + 2 * len(_report.by_attribute(entries.sensitive_features))
         size, alt = (5.0 + 4 * len(labels), height), f"{report.title}. {caption}"
+        if is_long:
+            size = (11.0, height * len(labels))
         report.figures.append(_report.ReportFigure(plot, size, alt, caption))
+
+
+def _summarize(runs: Runs, labels: NDArray[Any]) -> str:
+    """Return what was asked and reached, at what cost, and what is not promised."""
+    (_, main), *baselines = runs.items()
+    is_fit, assignment = "solver" in main, main.get("assignment")
+    k, n_kept = len(main["clusters"]), int((labels != -1).sum())
+    # 1. What was asked, of labels of any origin nothing, and reached.
+    text = ""
+    if is_fit:
+        text = f"Asked: {k} clusters of {n_kept:,}, each with the shares of the groups "
+        text += "in the population"
+    if assignment:
+        text += f", give or take {assignment['balance_tolerance']:.0%} of a share and "
+        text += "one member"
+    text += ". " * is_fit + "Reached: a balance, smallest over largest share, of "
+    text += f"{main['balance_mean']:.3f} on average and {main['balance_min']:.3f} in "
+    text += f"the worst cluster; {main['population_balance']:.3f} in the population"
+    if assignment and assignment["max_violation"] >= 1:
+        text += f"; a share is off by {assignment['max_violation']:.1f} members more"
+    for name, run in baselines:
+        text += f"; {run['balance_mean']:.3f} and {run['balance_min']:.3f} {name}"
+    # 2. The cost, as far as it was computed.
+    costs = []
+    if assignment:
+        share = assignment["n_moved"] / n_kept
+        costs.append(f"{share:.1%} were moved from the nearest centre")
+    for name, run in baselines:
+        if {"normalized_cut"} <= main.keys() & run.keys():
+            cut, unfair_cut = main["normalized_cut"], run["normalized_cut"]
+            costs.append(f"a normalized cut of {cut:.3f}, {unfair_cut:.3f} {name}")
+    if is_fit and not baselines:
+        costs.append("the cut without fairness was not computed (--baseline)")
+    text += f". Cost: {'; '.join(costs)}" if costs else ""
+    # 3. What is not promised.
+    text += ". Not promised: "
+    if is_fit and not assignment:
+        text += "the balance of any cluster, as only the eigenvectors are constrained; "
+    return f"{text}any fairness other than the shares of groups in clusters."

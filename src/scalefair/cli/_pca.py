@@ -154,6 +154,7 @@ def _make_report(model: Any, plain: Any, content: Facts, source: str) -> _report
         title += f", {np.hstack(plain.group_losses_).max():.3g} with PCA"
     table = _report.ReportTable("Groups", content["groups"], _COLUMNS, terminal=True)
     report = _report.Report("pca", content, title, source, facts, [table])
+    report.summary = _summarize(content, len(model.components_))
     # 2. A figure of fair PCA and PCA, or a fact that says why there is none.
     n_groups = len(content["groups"])
     if not hasattr(model, "moments_") or n_groups > _report.MAX_FIGURE_GROUPS:
@@ -174,6 +175,28 @@ def _make_report(model: Any, plain: Any, content: Facts, source: str) -> _report
     caption = "Losses of the groups, and the error of all rows, with PCA and fair PCA."
     report.figures.append(_report.ReportFigure(plot, (11, 4.2), caption, caption))
     return report
+
+
+def _summarize(content: Facts, r: int) -> str:
+    """Return what was asked and reached, at what cost, and what is not promised."""
+
+    def largest(key: str) -> str:
+        record = max(content["groups"], key=lambda group: group[key])
+        name = f"{record.get('attribute', '')} {record['group']}".strip()
+        return f"{record[key]:.3g} ({name})"
+
+    features = content["input"]["n_features"]
+    text = f"Asked: {r} components of {features:,} features that make the largest loss "
+    text += f"of a group least. Reached: {largest('loss')}"
+    if "pca_loss" in content["groups"][0]:
+        text += f", with PCA {largest('pca_loss')}"
+    text += f"; at most {content['duality_gap']:.1e} above what is possible. Cost: an "
+    text += f"error per row of {content['reconstruction_error']:.4g}"
+    if "error_increase" in content:
+        text += f", {content['error_increase']:.2%} more than PCA's"
+    text += ". Not promised: equal errors, the largest of which is "
+    text += f"{largest('reconstruction_error')}, for each group is compared with its "
+    return text + "own best components; or that components hide the groups."
 
 
 def _compare(

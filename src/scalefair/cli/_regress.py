@@ -63,6 +63,16 @@ _GAPS = ["mean_gap_before", "covariance_gap_before"]
 _GAPS += ["mean_gap_after", "covariance_gap_after"]
 _FITTED = ["layer", "groups", "output_change", "output_change_bound", "converged"]
 _FITTED += ["layer_changed", "mean_gap_noise", "covariance_gap_noise"]
+_COLUMNS = {
+    **_report.GROUP_COLUMNS,
+    "mse_before": ("error\nbefore", ".4g"),
+    "mse_after": ("error\nafter", ".4g"),
+    "mean_before": ("mean\nbefore", ".4g"),
+    "mean_after": ("mean\nafter", ".4g"),
+    "mean_target": ("mean\ntarget", ".4g"),
+    "r2_before": ("R2\nbefore", ".3f"),
+    "r2_after": ("R2\nafter", ".3f"),
+}
 _MEASURES = {"mse": "mean squared error", "ks": "KS distance"}
 
 
@@ -333,7 +343,7 @@ def _measure(
         variance = record.pop("square") - (record["mean_target"] - centre) ** 2
         for when in predictions:
             record[f"r2_{when}"] = _explained(record[f"mse_{when}"], variance)
-    return {**facts, "groups": records}
+    return {**facts, **_report.null_gap(rows, (0, 1)), "groups": records}
 
 
 def _explained(error: float, variance: float) -> float | None:
@@ -366,9 +376,31 @@ def _add_facts(report: _report.Report) -> None:
         verb = "falls" if after < before else "rises"
         change = f"stays {new}" if old == new else f"{verb} from {old} to {new}"
         changes.append(f"the {title} {change}")
+    report.title = f"Of the {part} rows {', '.join(changes)}"
+    chance = ""
+    if "null_gap" in measures:
+        noise = _report.by_part(content, "{null_gap:.4g}")
+        facts.append(("KS distance of noise alone", noise))
+        chance = f"; noise alone makes about {measures['null_gap']:.3f}"
     time = "{fit:.1f} s, reading {read:.1f} s"
     facts.append(("time", time.format(**content["seconds"])))
-    report.title = f"Of the {part} rows {', '.join(changes)}"
-    report.tables = _report.part_tables(content)
+    is_new = part == "test"
+    distance = content["parameters"].get("max_distance")
+    bound = no_bound = ""
+    if distance is None:
+        no_bound = "any bound, as only means and covariances of the layer are changed; "
+    else:
+        bound = f" to a KS distance of at most {distance:g} on the rows of the fit"
+    worst = _report.worst_change(measures["groups"], "mse_before", "mse_after", ".3g")
+    report.summary = (
+        f"Asked: predictions that differ less between groups, by a change of the layer "
+        f"{content['layer_name']}{bound}. Reached, on rows that were "
+        f"{'not ' * is_new}fitted: a KS distance of {measures['ks_after']:.3f}, before "
+        f"{measures['ks_before']:.3f}{chance}. Cost: a mean squared error of "
+        f"{measures['mse_after']:.3g}, before {measures['mse_before']:.3g}; {worst}. "
+        f"Not promised: {'' if is_new else 'this distance on new rows (--test), '}"
+        f"{no_bound}equal errors of the groups."
+    )
+    report.tables = _report.part_tables(content, _COLUMNS)
     layers = [layer for layer in content["unfairness_by_layer"] if layer]
     report.tables.append(_report.ReportTable("Layers, before the change", layers))

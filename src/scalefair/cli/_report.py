@@ -22,7 +22,11 @@ from numpy.typing import NDArray
 
 import scalefair
 from scalefair.cli._errors import Failure, messages, printable, warn
-from scalefair.metrics import partial_parity_gap, unmixed_parity_gap
+from scalefair.metrics import (
+    null_parity_gap,
+    partial_parity_gap,
+    unmixed_parity_gap,
+)
 
 # What a report says, by name: values, nested facts, and lists of records.
 Facts = dict[str, Any]
@@ -76,13 +80,16 @@ class Report:
     facts: list[tuple[str, str]] = field(default_factory=list)
     tables: list[ReportTable] = field(default_factory=list)
     figures: list[ReportFigure] = field(default_factory=list)
+    # In words: what was asked and reached, at what cost, and what is not promised.
+    summary: str = ""
 
     def write(self, file: BinaryIO, path: Path) -> None:
         """Write a page of HTML if the name ends in .html, else strict JSON."""
         if path.suffix.lower() == ".html":
             text = _render(self)
         else:
-            content = as_python(self.content)
+            summary = {"summary": self.summary} if self.summary else {}
+            content = as_python({**self.content, **summary})
             text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
         # Bytes of a file name that are no text are escaped as JSON does it.
         file.write(f"{text}\n".encode(errors="backslashreplace"))
@@ -94,6 +101,8 @@ class Report:
         from rich.text import Text
 
         console = Console()
+        if self.summary:
+            console.print(Text(printable(self.summary)))
         # 1. Tables; columns of numbers are neither cut nor wrapped.
         for table in self.tables:
             if not table.terminal or not table.records:
@@ -325,6 +334,32 @@ def unmixed_gap(rows: Any, scores: Any, interval: Any, **compared: Any) -> Facts
     return {}
 
 
+def null_gap(
+    rows: Any, interval: Any, kinds: Sequence[NDArray[np.bool_]] | None = None
+) -> Facts:
+    """Return the gap of fair scores of these rows, by chance; if groups are sure.
+
+    `kinds` selects the rows of each comparison, by default all in one.
+    """
+    if rows.is_uncertain:
+        return {}
+    entries, sizes = rows.entries(), []
+    for groups in by_attribute(entries.sensitive_features).values():
+        names, codes = np.unique(groups, return_inverse=True)
+        for kind in kinds or [np.full(entries.n_rows, True)]:
+            members = [kind & (codes == i) for i in range(names.size)]
+            sizes.append([entries.effective_size(x) for x in members if x.any()])
+    return {"null_gap": null_parity_gap(sizes, interval=interval)}
+
+
+def worst_change(groups: Sequence[Facts], before: str, after: str, spec: str) -> str:
+    """Say of which group the error grows most, by the names of both errors."""
+    record = max(groups, key=lambda group: group[after] - group[before])
+    name = f"{record.get('attribute', '')} {record['group']}".strip()
+    old, new = (format(record[key], spec) for key in (before, after))
+    return f"the error of {name}, which fares worst, goes from {old} to {new}"
+
+
 def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:
     """Return titles with filled templates; those that lack a value are left out."""
     facts = []
@@ -361,10 +396,13 @@ def weight_facts(source: Mapping[str, Any]) -> list[tuple[str, str]]:
 def part_tables(
     content: Mapping[str, Any], columns: Mapping[str, tuple[str, str]] | None = None
 ) -> list[ReportTable]:
-    """Return a table of the groups in each part."""
+    """Return a table of the groups in each part; a terminal shows the last one."""
+    *_, (last, _) = parts_of(content).items()
     return [
-        ReportTable(f"Groups in the {name} rows", part["groups"], columns or {}, True)
-        for name, part in parts_of(content).items()
+        ReportTable(
+            f"Groups in the {name} rows", part["groups"], columns or {}, name == last
+        )
+        for name, part in reversed(parts_of(content).items())
     ]
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -312,7 +313,10 @@ def evaluate(result: Path, **options: Any) -> None:
     else:
         measures = _measure_scores(rows, column, options)
         titles = {key: title for key, title in _MEASURES.items() if key in measures}
+        if not measures.get("weak_partial_parity_gap"):  # none at this threshold
+            titles.pop("weak_partial_parity_gap", None)
         report.facts += [(titles[key], f"{measures[key]:.4g}") for key in titles]
+        report.summary = _summarize(measures, options["interval"])
         report.title = f"KS distance of the groups' scores {measures['ks']:.3f}"
         formats = {key: (title, ".4g") for key, title in titles.items()}
         formats = {**_report.GROUP_COLUMNS, **formats}
@@ -321,6 +325,25 @@ def evaluate(result: Path, **options: Any) -> None:
         ]
     content |= measures
     _run.finish(report, outputs, {}, show=show)
+
+
+def _summarize(measures: Facts, interval: tuple[float, float]) -> str:
+    """Return what was measured, beside what it is compared with, and what it is not."""
+    text = (
+        f"Measured on {sum(x['n_rows'] for x in measures['groups']):,} rows of groups"
+    )
+    text += f": a KS distance of {measures['ks']:.3f}"
+    if "partial_parity_gap" in measures and interval != (0, 1):
+        text += f", a gap of {measures['partial_parity_gap']:.3f} among the ranks "
+        text += f"{interval[0]:g} to {interval[1]:g} from the top"
+    if "null_gap" in measures:
+        text += f"; noise alone makes about {measures['null_gap']:.3f}"
+    for key, title in (("accuracy", "accuracy"), ("mse", "mean squared error")):
+        if key in measures:
+            low, *_, high = sorted(measures["groups"], key=itemgetter(key))
+            text += f". The {title} is {measures[key]:.3g}: from {low[key]:.3g} "
+            text += f"({low['group']}) to {high[key]:.3g} ({high['group']})"
+    return f"{text}. Not promised: the same of other rows."
 
 
 def _cut(path: Path, rows: _rows.Rows, labels: Any, options: opt.ReadOptions) -> float:
@@ -378,6 +401,8 @@ def _measure_scores(rows: _rows.Rows, column: str, options: dict[str, Any]) -> F
         by_row["mse"] = (scores - target) ** 2
     else:
         raise Failure(f"{rows.sources['target']}: is neither numbers nor two classes.")
+    if options["given"] is None:
+        measures |= _report.null_gap(rows, options["interval"])
     mean = partial(np.average, weights=rows.weight)
     measures |= {name: mean(values) for name, values in by_row.items()}
     frame = pandas.DataFrame({k: v[positions] for k, v in by_row.items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,7 @@ from scalefair._entries import (
     equal_weight,
     validate_data,
 )
-from scalefair._groups import (
-    Attribute,
-    GroupCodes,
-    as_list,
-    encode_values,
-    known_codes,
-    known_groups,
-    squeeze_single,
-)
+from scalefair._groups import GroupCodes, check_compared
 from scalefair._membership import Membership
 from scalefair._rounding import TINY
 from scalefair._user_warnings import warn_user
@@ -213,81 +205,46 @@ class FitProgress:
         )
 
 
-class RowGroups(NamedTuple):
-    """Groups of rows: a code for each attribute, or a probability of each group."""
+def groups_and_weights(
+    sensitive_features: Any,
+    group_probabilities: Any,
+    n: int,
+    attributes: str,
+    sample_weight: Any = None,
+) -> tuple[Membership, NDArray[np.float64] | None]:
+    """Check groups or probabilities of rows, and weights, which are returned."""
+    membership = Membership.of(
+        sensitive_features, group_probabilities, n, attributes=attributes
+    )
+    weights = check_sample_weight(sample_weight, n)
+    if weights is not None:
+        membership.weighted(weights).check_weights()
+    return membership, weights
 
-    attributes: list[tuple[str, NDArray[Any]]]  # name and groups
-    values: NDArray[Any]  # integers (n, n_attributes), or floats (n, n_groups)
 
-    @classmethod
-    def of(
-        cls,
-        sensitive_features: Any,
-        group_probabilities: Any,
-        n: int,
-        attributes: str,
-        sample_weight: Any = None,
-        *,
-        warn: bool = True,
-    ) -> tuple[RowGroups, NDArray[np.float64] | None]:
-        """Check groups or probabilities, and weights, which are returned."""
-        membership = Membership.of(
-            sensitive_features, group_probabilities, n, attributes=attributes, warn=warn
-        )
-        weights = check_sample_weight(sample_weight, n)
-        if weights is not None:
-            membership.weighted(weights).check_weights()
-        named = [(name, groups) for name, groups, _ in membership.compared]
-        codes = [attribute.codes for attribute in membership.compared]
-        # Where nothing is uncertain probabilities are codes.
-        is_certain = membership.weights is None and len(codes[0]) == n
-        return cls(
-            named, np.column_stack(codes) if is_certain else membership.matrix(n)
-        ), weights
+def stacked_groups(membership: Membership, n: int) -> NDArray[Any]:
+    """Codes (n, n_attributes), all attributes in one count, or probabilities."""
+    groups = membership.columns(n)
+    if not is_mixed(groups):
+        sizes = [len(attribute.groups) for attribute in membership.compared]
+        groups = groups + np.cumsum([0, *sizes[:-1]])
+    return groups
 
-    @property
-    def groups(self) -> Any:
-        """Groups of all attributes, as `groups_` of estimators."""
-        return squeeze_single([groups for _, groups in self.attributes])
 
-    def recoded(self, seen: Any) -> NDArray[Any]:
-        """Return the values by the groups `seen`, all attributes in one count."""
-        if len(self.attributes) == 1 and not isinstance(seen, list):
-            name, groups = self.attributes[0]
-            positions = [known_codes(groups, seen, subject=f"{name} has")]
-        else:
-            named = [Attribute(*attribute, None) for attribute in self.attributes]
-            positions = known_groups(named, seen)
-        if is_mixed(self.values):
-            P = np.zeros((len(self.values), len(seen)))
-            P[:, positions[0]] = self.values
-            return P
-        starts = np.cumsum([0, *map(len, as_list(seen)[:-1])])
-        pairs = zip(positions, self.values.T, strict=True)
-        codes: NDArray[Any] = np.column_stack([p[code] for p, code in pairs]) + starts
-        return codes
-
-    def select(self, kept: NDArray[np.bool_]) -> RowGroups:
-        """Return the kept rows, and their groups, at least two."""
-        if is_mixed(self.values):
-            ((name, groups),), P = self.attributes, self.values[kept]
-            occurs = P.any(axis=0)
-            _check_two(groups[occurs], name)
-            return RowGroups([(name, groups[occurs])], P[:, occurs])
-        columns = [
-            (name, *kept_groups(groups, codes, kept, name=name))
-            for (name, groups), codes in zip(
-                self.attributes, self.values.T, strict=True
-            )
-        ]
-        codes = np.column_stack([codes for _, _, codes in columns])
-        return RowGroups([(name, groups) for name, groups, _ in columns], codes)
+def clustered_groups(membership: Membership, kept: NDArray[np.bool_]) -> Membership:
+    """Return the groups of the kept nodes, at least two of each attribute."""
+    among = ""
+    if not kept.all():
+        membership = membership.select(np.flatnonzero(kept)).occurring()
+        among = " among the clustered nodes"
+    check_compared(membership.compared, "sklearn.cluster.SpectralClustering", among)
+    return membership
 
 
 def sums_of_groups(table: NDArray[Any], stacked: NDArray[Any]) -> NDArray[Any]:
     """Rows of a `table` (n_groups, k), summed over the groups of each row.
 
-    These are codes (n, n_attributes) or probabilities (n, n_groups).
+    These are as `stacked_groups` returns them.
     """
     if is_mixed(stacked):
         sums: NDArray[Any] = stacked @ table
@@ -312,30 +269,6 @@ def relative_weights(
 def submatrix(W: sparse.csr_array, kept: NDArray[np.bool_]) -> sparse.csr_array:
     """Rows and columns of the kept nodes; the matrix itself if these are all."""
     return W if kept.all() else sparse.csr_array(W[kept][:, kept])
-
-
-def kept_groups(
-    groups: NDArray[Any],
-    codes: NDArray[np.int64],
-    kept: NDArray[np.bool_],
-    *,
-    name: str = "sensitive_features",
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Find the groups of the kept nodes, at least two, and the code of each node."""
-    present, codes = encode_values(codes[kept], name="sensitive_features")
-    groups = groups[present]
-    _check_two(groups, name)
-    return groups, codes
-
-
-def _check_two(groups: NDArray[Any], name: str) -> None:
-    """Refuse fewer than two groups."""
-    if groups.size < 2:
-        raise ValueError(
-            f"{name} has fewer than two groups among the clustered nodes "
-            f"(only {groups.tolist()[0]!r}): fairness compares groups. For one group "
-            "use sklearn.cluster.SpectralClustering."
-        )
 
 
 def cluster_balances(

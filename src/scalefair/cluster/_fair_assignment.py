@@ -18,7 +18,12 @@ from scalefair.cluster._assignment_dual import (
     maximise_dual,
     priced_costs,
 )
-from scalefair.cluster._base import RowGroups, relative_weights, sums_of_groups
+from scalefair.cluster._base import (
+    groups_and_weights,
+    relative_weights,
+    stacked_groups,
+    sums_of_groups,
+)
 from scalefair.cluster._fair_sets import MAX_SET_SIZE, FairSet
 from scalefair.cluster._share_bounds import (
     ShareBounds,
@@ -210,10 +215,10 @@ def fair_assignment(
             f"centers must have the {rows.shape[1]} columns of X, got {means.shape[1]}."
         )
     tolerance = check_number(tolerance, "tolerance")
-    row_groups, weights = RowGroups.of(
+    membership, weights = groups_and_weights(
         sensitive_features, group_probabilities, len(rows), attributes, sample_weight
     )
-    groups = row_groups.values
+    groups = membership.columns(len(rows))
     counted = slice(None) if weights is None else weights > 0
     n = len(rows[counted])
     if len(means) > n:
@@ -242,7 +247,7 @@ def fair_assignment(
     labels = np.empty(len(rows), np.int32)
     labels[counted] = result.labels
     costs = squared_distances(rows[~counted], means)
-    stacked = row_groups.recoded(row_groups.groups)
+    stacked = stacked_groups(membership, len(rows))
     costs += sums_of_groups(result.prices, stacked[~counted])
     labels[~counted] = costs.argmin(axis=1)
     unit = float(weights[counted].mean())

@@ -16,9 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import GroupRequests, fit_context
 from scalefair._docs import documented
 from scalefair._entries import validate_data
-from scalefair._groups import Attribute, check_compared, combinations
+from scalefair._groups import check_compared, combinations, fitted_groups
 from scalefair._random_state import check_random_state
-from scalefair.cluster._base import RowGroups, cluster_balances, relative_weights
+from scalefair.cluster._base import (
+    cluster_balances,
+    groups_and_weights,
+    relative_weights,
+)
 from scalefair.cluster._fair_assignment import (
     FairAssignment,
     assign_rows,
@@ -214,13 +218,12 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
         """
         checked: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         n, k = len(checked), self.n_clusters
-        groups, weights = RowGroups.of(
+        membership, weights = groups_and_weights(
             sensitive_features, group_probabilities, n, self.attributes, sample_weight
         )
-        compared = [Attribute(*attribute, None) for attribute in groups.attributes]
-        check_compared(compared, "sklearn.cluster.KMeans")
-        self.groups_ = groups.groups
-        rows = KMeansRows(checked, groups.values, None)
+        check_compared(membership.compared, "sklearn.cluster.KMeans")
+        self.groups_ = fitted_groups(membership.compared)
+        rows = KMeansRows(checked, membership.columns(n), None)
         if weights is not None:
             counted = weights > 0
             rows = rows.select(counted, weights)

@@ -21,15 +21,17 @@ from scalefair._decorators import (
 )
 from scalefair._docs import documented
 from scalefair._entries import graph_as_matrix
+from scalefair._groups import fitted_groups
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
 from scalefair.cluster._base import (
     TEXTS,
     FitProgress,
     GraphClustering,
-    RowGroups,
     check_square,
     cluster_balances,
+    clustered_groups,
+    groups_and_weights,
     refuse_negative,
     submatrix,
     warn_of_balance,
@@ -373,7 +375,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         if self.affinity == "precomputed":
             W, sensitive_features = graph_as_matrix(W, sensitive_features)
         W = self._check_input(W)
-        node_groups, weights = RowGroups.of(
+        membership, weights = groups_and_weights(
             sensitive_features,
             group_probabilities,
             W.shape[0],
@@ -385,8 +387,9 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         # groups, renumbered: nodes left out may have been all of a group.
         with progress.task("affinity"):
             normalized, kept = normalized_affinity(self, W, rng, weights)
-        node_groups = node_groups.select(kept)
-        self.groups_, groups = node_groups.groups, node_groups.values
+        membership = clustered_groups(membership, kept)
+        self.groups_ = fitted_groups(membership.compared)
+        groups = membership.columns(int(kept.sum()))
         codes = groups[:, 0] if groups.shape[1] == 1 else groups
         problem = FairProblem(normalized, codes, self.n_clusters)
         self._check_n_clusters(problem)

@@ -19,9 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._entries import canonical, ignore_fp_warnings
-from scalefair._membership import check_group_probabilities
+from scalefair._membership import Membership, check_group_probabilities
 from scalefair._rounding import ROUNDING, TINY
-from scalefair.cluster._base import RowGroups, refuse_negative, sums_of_groups
+from scalefair.cluster._base import (
+    refuse_negative,
+    stacked_groups,
+    sums_of_groups,
+)
 from scalefair.cluster._fair_assignment import squared_distances
 from scalefair.cluster._kmeans import unit_rows
 from scalefair.cluster._neighbors import new_neighbors, stored_neighbors
@@ -208,8 +212,13 @@ def _encode_new_groups(
     if group_probabilities is not None and sensitive_features is None:
         # New nodes need not be of every group.
         groups, P = check_group_probabilities(group_probabilities, n, allow_empty=True)
-        return RowGroups([("group_probabilities", groups)], P).recoded(model.groups_)
-    new, _ = RowGroups.of(
-        sensitive_features, group_probabilities, n, model.attributes, warn=False
-    )
-    return new.recoded(model.groups_)
+        new = Membership.of_probabilities(groups, P)
+    else:
+        new = Membership.of(
+            sensitive_features,
+            group_probabilities,
+            n,
+            attributes=model.attributes,
+            warn=False,
+        )
+    return stacked_groups(new.recoded(model.groups_), n)

@@ -18,8 +18,9 @@ from scalefair._entries import (
     equal_weight,
     graph_as_matrix,
 )
+from scalefair._membership import Membership
 from scalefair._random_state import check_random_state
-from scalefair.cluster._base import RowGroups, checked_affinity, relative_weights
+from scalefair.cluster._base import checked_affinity, relative_weights
 from scalefair.cluster._share_bounds import (
     ShareBounds,
     check_number,
@@ -145,7 +146,9 @@ def refine_partition(
     regularization = check_number(regularization, "regularization")
     if not (isinstance(max_iter, Integral) and max_iter >= 1):
         raise ValueError(f"max_iter must be an integer >= 1, got {max_iter!r}.")
-    rows, _ = RowGroups.of(sensitive_features, group_probabilities, n, attributes)
+    membership = Membership.of(
+        sensitive_features, group_probabilities, n, attributes=attributes
+    )
     weights = check_sample_weight(sample_weight, n, positive=True)
     edges = np.bincount(codes, np.diff(W.indptr), len(clusters))
     if regularization == 0 and edges.min() == 0:
@@ -156,7 +159,7 @@ def refine_partition(
     # Step 2: local search; labels are again those that were passed.
     rng = check_random_state(random_state)
     relative = relative_weights(weights, slice(None))
-    bounds = rows.values, tolerance, regularization
+    bounds = membership.columns(n), tolerance, regularization
     refined = refine_labels(W, codes, *bounds, rng, int(max_iter), relative)
     return replace(refined, labels=clusters[refined.labels].astype(np.int32))
 

@@ -158,7 +158,7 @@ class BaseGroupPCA(
         membership = Membership.of(
             sensitive_features,
             group_probabilities,
-            X if is_partitioned(X) else X.shape[0],
+            X,
             sample_weight=sample_weight,
             attributes=self.attributes,
             alternative=_WITHOUT_GROUPS,

@@ -34,12 +34,12 @@ from scalefair._groups import (
 )
 from scalefair._membership import Cells, Membership
 from scalefair._messages import ROUTED
+from scalefair.linear_model._partitioned import real_type
 from scalefair.linear_model._training_rows import (
     WITHOUT_GROUPS,
     LabeledRows,
     check_label_weights,
     encode_labels,
-    real_type,
     refuse_parts,
 )
 from scalefair.linear_model._weights import group_members

@@ -27,6 +27,7 @@ from scalefair.linear_model._parity_problem import (
     violation_at,
     with_slack,
 )
+from scalefair.linear_model._ranks import RankedScores
 from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import Array
 from scalefair.metrics import null_parity_gap
@@ -407,7 +408,7 @@ class GapSolver:
 
 def warn_unfinished(
     solution: Solution,
-    scores: Array,
+    scores: Array | RankedScores,
     rows: LabeledRows,
     tol: float,
     *,
@@ -433,11 +434,14 @@ def warn_unfinished(
     # A twentieth more than kappa is documented as accepted.
     if solution.gap > 1.05 * solution.kappa:
         noise = null_parity_gap(list(rows.set_sizes), interval=interval)
-        of_entries = rows.membership.take(scores)
-        tie = max(
-            _largest_tie(of_entries, sets, interval, rows.membership.weights)
-            for sets in rows.compared
-        )
+        if isinstance(scores, RankedScores):
+            tie = scores.largest_tie(interval)
+        else:
+            of_entries = rows.membership.take(scores)
+            tie = max(
+                _largest_tie(of_entries, sets, interval, rows.membership.weights)
+                for sets in rows.compared
+            )
         remedy = (
             'Take surrogate_width="auto", which tightens the surrogate.'
             if is_fixed

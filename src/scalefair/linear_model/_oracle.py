@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -30,6 +30,7 @@ from scalefair.kernels import (
     score_pass,
     top_pairwise_hinge,
 )
+from scalefair.linear_model._ranks import RankedScores
 from scalefair.linear_model._shares import (
     CodedRows,
     Comparison,
@@ -124,14 +125,18 @@ class RowOracle(ABC):
         layout: WeightLayout,
         cell_sizes: NDArray[Any],
         families: Cells | None,
-        weights: Array | None,
+        total: float | None = None,
+        n_effective: float | None = None,
     ) -> None:
         if families is None:  # cells are compared with each other
             families = Cells(np.arange(layout.n_cells)[:, None], [layout.n_cells])
         self.layout = layout
         self.compared = Comparison(families, layout, cell_sizes)
         self.cell_sizes = cell_sizes  # rows of each, or their weight, (n_cells,)
-        self.weights = weights  # (m,) of all rows, None if each counts once
+        # Weight of all rows, also of those in no cell, and the number of rows, or of
+        # equally weighted ones with as much noise.
+        self.total = float(cell_sizes.sum()) if total is None else total
+        self.n_effective = self.total if n_effective is None else n_effective
         self.n_features = layout.n_features
         self.n_weights = layout.n_weights
         self.n_groups = layout.n_groups
@@ -141,34 +146,23 @@ class RowOracle(ABC):
         """Return the oracle of the model in which all groups share their weights."""
         shared = sparse.csr_array(np.ones((self.n_groups, 1)))
         other = copy(self)
-        layout = self.layout._replace(members=shared)
+        layout = replace(self.layout, members=shared)
         sizes, families = self.cell_sizes, self.compared.cells
-        RowOracle.__init__(other, layout, sizes, families, self.weights)
+        totals = self.total, self.n_effective
+        RowOracle.__init__(other, layout, sizes, families, *totals)
         return other
 
-    @property
-    def total(self) -> float:
-        """Weight of all rows, also of those in no cell."""
-        weights = self.cell_sizes if self.weights is None else self.weights
-        return float(weights.sum())
-
-    @property
-    def n_effective(self) -> float:
-        """Number of rows, or of equally weighted ones with as much noise."""
-        if self.weights is None:
-            return self.total
-        return float(effective_sizes(np.zeros(len(self.weights), int), self.weights)[0])
-
+    @abstractmethod
     def quantiles(self, w: Array, shares: Array | list[float]) -> Array:
         """Return the least scores that shares of the rows do not exceed."""
-        quantiles: Array = np.quantile(
-            self.scores(w), shares, weights=self.weights, method="inverted_cdf"
-        )
-        return quantiles
 
     @abstractmethod
     def scores(self, w: Array) -> Array:
         """Return the scores of all rows, ndarray of shape (m,)."""
+
+    def ranked(self, w: Array) -> Array | RankedScores:
+        """Return the scores of all rows, or what has their ranks."""
+        return self.scores(w)
 
     @abstractmethod
     def evaluate(
@@ -237,7 +231,8 @@ class ScoreOracle(RowOracle):
         sizes = np.bincount(codes, entry_weights, minlength=layout.n_cells)
         if rows is not None and weights is None:
             weights = np.ones(X.shape[0])  # some rows may be in no cell
-        super().__init__(layout, sizes, families, weights)
+        super().__init__(layout, sizes, families, *row_totals(weights))
+        self.weights = weights  # (m,) of all rows, None if each counts once
         self.loss = loss
         self.surrogate = surrogate
         shape = layout.n_cells, n + 1
@@ -274,6 +269,20 @@ class ScoreOracle(RowOracle):
 
     def scores(self, w: Array) -> Array:
         return row_scores(self._rows.table, self._rows.codes, self.layout.effective(w))
+
+    def quantiles(self, w: Array, shares: Array | list[float]) -> Array:
+        quantiles: Array = np.quantile(
+            self.scores(w), shares, weights=self.weights, method="inverted_cdf"
+        )
+        return quantiles
+
+    def coded_scores(self, w: Array, by_label: bool) -> tuple[Array, Any, int, Any]:
+        """Return scores, the codes of cells or labels, their number, and weights."""
+        scores, entries = self.scores(w), self._entries
+        if by_label:
+            return scores, (self._signs > 0).astype(np.int64), 2, self.weights
+        scores = entries.of_entries(scores)
+        return scores, entries.codes, entries.shape[0], entries.weights
 
     def evaluate(
         self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
@@ -344,6 +353,14 @@ class ScoreOracle(RowOracle):
         return self.layout.lift(self.layout.units.pull_back(gradient))
 
 
+def row_totals(weights: Array | None) -> tuple[float, float] | tuple[()]:
+    """Weight of all rows, and how many as noisy ones have equal weights."""
+    if weights is None:
+        return ()
+    n_effective = effective_sizes(np.zeros(len(weights), int), weights)[0]
+    return float(weights.sum()), float(n_effective)
+
+
 def cells_by_label(signs: NDArray[Any], codes: NDArray[Any]) -> NDArray[np.int64]:
     """Code of each row's group and label: the negative rows of a group come first."""
     return 2 * codes.astype(np.int64) + (signs > 0)
@@ -387,9 +404,9 @@ class PartitionedOracle(RowOracle):
         layout: WeightLayout,
         cell_sizes: NDArray[Any],
         families: Cells | None = None,
-        weights: Array | None = None,
+        totals: tuple[float, float] | tuple[()] = (),
     ) -> None:
-        super().__init__(layout, cell_sizes, families, weights)
+        super().__init__(layout, cell_sizes, families, *totals)
         self._oracles = oracles
 
     def without_interactions(self) -> Self:
@@ -400,6 +417,13 @@ class PartitionedOracle(RowOracle):
     def scores(self, w: Array) -> Array:
         w = self.layout.rows(w).ravel()
         return np.concatenate(self._oracles.map(ScoreOracle.scores, w).gather())
+
+    def ranked(self, w: Array) -> RankedScores:
+        w = self.layout.rows(w).ravel()
+        return RankedScores(self._oracles, self.compared, w)
+
+    def quantiles(self, w: Array, shares: Array | list[float]) -> Array:
+        return self.ranked(w).quantiles(shares)
 
     def evaluate(
         self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0

@@ -46,6 +46,7 @@ class Comparison:
             sparse.csr_array(mixture)
             for mixture in self.split(cells.shares(cell_sizes).toarray())
         ]
+        self._adjoints = [sparse.csr_array(mixture.T) for mixture in self._mixtures]
         # Pairs (cell, row of weights) of which the cell's weights are sums.
         groups = np.repeat(np.arange(layout.n_groups), layout.cells_per_group)
         pair_cell, pair_row = layout.members[groups].tocoo().coords
@@ -61,7 +62,7 @@ class Comparison:
 
     def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """Values of the sets of each family."""
-        return np.split(values, self.first[1:])
+        return [values] if self.n_families == 1 else np.split(values, self.first[1:])
 
     def of_cells(self, values: Sequence[Array]) -> Array:
         """Means over sets, (S, k), from those over cells, (n_cells, k) a family."""
@@ -70,8 +71,8 @@ class Comparison:
 
     def cell_weights(self, weights: Array) -> list[Array]:
         """Adjoint of `of_cells`."""
-        pairs = zip(self._mixtures, self.split(weights), strict=True)
-        return [mixture.T @ w for mixture, w in pairs]
+        pairs = zip(self._adjoints, self.split(weights), strict=True)
+        return [adjoint @ w for adjoint, w in pairs]
 
     def gradients(self, slopes: Sequence[Array]) -> Array:
         """Gradients (S, 2 P, n_weights + F P) of parts, the thresholds last.

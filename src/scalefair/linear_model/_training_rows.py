@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.random import sample_without_replacement
 
-from scalefair._entries import canonical, check_array, check_sample_weight
+from scalefair._entries import check_sample_weight
 from scalefair._groups import (
     FEW_ROWS,
     check_compared,
     check_group_count,
     check_group_sizes,
     check_values,
-    effective_sizes,
     encode_values,
     smallest,
 )
@@ -27,20 +23,18 @@ from scalefair._membership import Cells, Membership
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
 from scalefair.linear_model._oracle import (
-    PartitionedOracle,
     ScoreOracle,
     cells_by_label,
 )
 from scalefair.linear_model._shares import divisors
 from scalefair.linear_model._weights import (
     Array,
-    ColumnSpread,
     FeatureUnits,
     WeightLayout,
     column_spread,
     group_members,
 )
-from scalefair.streaming import PartitionedRows, is_partitioned
+from scalefair.streaming import is_partitioned
 
 # What to use in place of a comparison of groups.
 WITHOUT_GROUPS = "sklearn.linear_model.LogisticRegression"
@@ -98,6 +92,11 @@ class LabeledRows:
         )
 
     @property
+    def label_weights(self) -> tuple[NDArray[Any], Array | None]:
+        """Signs, and weights of them, None if each counts once."""
+        return self.signs, self.weights
+
+    @property
     def cells(self) -> NDArray[Any]:
         """Cell of each entry, as the oracle has them."""
         if self.given is None:
@@ -141,19 +140,19 @@ class LabeledRows:
 
         Of weighted rows the number of rows of equal weights with as much noise.
         """
-        weights = self.membership.weights
-        if weights is None:
-            sizes = self.cell_sizes
-            return [
-                np.bincount(family[family >= 0], sizes[family >= 0]).astype(np.int64)
-                for family in self.families.sets.T
-            ]
-        return [
-            np.rint(
-                effective_sizes(sets[sets >= 0], weights[sets >= 0], family.max() + 1)
-            ).astype(np.int64)
-            for family, sets in zip(self.families.sets.T, self.compared, strict=True)
-        ]
+        members = self.families.members
+        sizes = members @ self.cell_sizes
+        if self.membership.weights is not None:
+            squares, unit = self.squares
+            sizes = np.rint((sizes / unit) ** 2 / divisors(members @ squares))
+        return np.split(sizes.astype(np.int64), np.cumsum(self.families.n_sets)[:-1])
+
+    @property
+    def squares(self) -> tuple[NDArray[Any], float]:
+        """Sums of squared weights in each cell, in units of the largest weight."""
+        unit = self.membership.weights.max()  # no square is out of range
+        weights = (self.membership.weights / unit) ** 2
+        return np.bincount(self.cells, weights, self.n_cells), unit
 
     @property
     def probabilities(self) -> Array | None:
@@ -318,176 +317,3 @@ def refuse_parts(X: Any, name: str) -> None:
             "them, or use PartiallyFairClassifier, which takes Dask collections and "
             "readers of files."
         )
-
-
-# Rows of a random sample, or fewer that take these bytes: a block of a reader.
-LARGEST_SAMPLE_ROWS = 100_000
-SAMPLE_BYTES = 2**26
-# Rows of a cell in the sample at least, if it has as many: rates to 0.02.
-MIN_CELL_ROWS = 500
-
-
-class PartitionedTraining:
-    """Rows to learn from in parts; `labels` has signs and groups, but no features."""
-
-    def __init__(
-        self,
-        rows: PartitionedRows,
-        y: ArrayLike,
-        sensitive_features: Any,
-        limits: tuple[int, int],
-        options: dict[str, Any],
-        given: str | None = None,
-        attributes: str = "joint",
-        sample_weight: Any = None,
-        group_probabilities: Any = None,
-    ) -> None:
-        if options["loss"] in {"auc", "partial_auc"}:
-            raise ValueError(
-                f"loss={options['loss']!r} compares pairs of rows and cannot be added "
-                'up over partitions: use "logistic", "hinge" or "squared".'
-            )
-        classes, labels = rows.encode(y, name="y", noun="label")
-        encode_labels(classes)
-        # Signs, groups and weights of all rows are here; features stay in their parts.
-        signs = _signs(np.concatenate(labels.gather()))
-        weights = check_label_weights(sample_weight, signs, classes)
-        membership = Membership.of(
-            sensitive_features,
-            group_probabilities,
-            rows,
-            attributes=attributes,
-            warn=False,
-        )
-        columns = [attribute.codes for attribute in membership.compared]
-        membership = membership.gathered().weighted(weights)
-        membership.check_weights()
-        if membership.rows is not None and weights is None:
-            weights = np.ones(len(signs))  # some rows may be in no cell
-        self.rows = rows
-        self.labels = LabeledRows.of(None, signs, classes, membership, given, weights)
-        self.labels.check_groups(*limits)
-        codes: Any
-        if membership.rows is not None:
-            codes, *entries = rows._split_entries(membership)
-        else:
-            codes, entries = columns[0], []
-            if len(columns) > 1:
-                codes = rows.split(self.labels.codes)
-        dtype = real_type(rows)
-        weight_parts = [] if weights is None else [rows.split(weights).persist()]
-        oracles = rows.map(
-            _make_oracle,
-            dtype,
-            len(self.labels.combinations.sets),
-            self.labels.oracle_options(options),
-            aligned=[labels, codes, *weight_parts, *entries],
-        ).persist()
-        spreads = rows.map(_spread, dtype, aligned=weight_parts)
-        units = FeatureUnits.of(spreads.reduce(_merge_spreads))
-        layout = self.labels.layout(rows.shape[1], options["interactions"], units)
-        self.oracle = PartitionedOracle(
-            oracles, layout, self.labels.cell_sizes, self.labels.families, weights
-        )
-
-    def nested_subsamples(self, rng: np.random.RandomState) -> Iterator[LabeledRows]:
-        """Yield ever larger random samples of each cell; none of few rows."""
-        labels, m = self.labels, len(self.labels.codes)
-        if labels.membership.rows is not None:
-            return  # cells are of entries, and rows are drawn
-        width = np.dtype(real_type(self.rows)).itemsize + 4 * self.rows.is_sparse
-        size = min(
-            LARGEST_SAMPLE_ROWS, SAMPLE_BYTES * m // max(width * self.rows.nnz, 1)
-        )
-        cells = labels.cells
-        if labels.weights is not None:
-            cells = np.where(labels.weights > 0, cells, labels.n_cells)  # not drawn
-        sizes = np.bincount(cells, minlength=labels.n_cells)[: labels.n_cells]
-        if not MIN_CELL_ROWS * sizes.size <= size < m:
-            return
-        # Step 1: draw rows of each cell, as many as its share of the sample.
-        drawn = []  # rows of each cell, in random order
-        for cell, n_rows in enumerate(sizes):
-            n_drawn = min(max(-(-size * n_rows // m), MIN_CELL_ROWS), n_rows)
-            chosen = sample_without_replacement(n_rows, n_drawn, random_state=rng)
-            drawn.append(np.flatnonzero(cells == cell)[rng.permutation(chosen)])
-        # Step 2: read them once, in the order of the parts.
-        positions = np.sort(np.concatenate(drawn))
-        X = self._take_rows(positions)
-        # Step 3: samples that contain each other; each has four times the rows of the
-        # one before.
-        for share in (1 / 16, 1 / 4, 1.0):
-            first = [
-                rows[: max(int(share * rows.size), MIN_CELL_ROWS)] for rows in drawn
-            ]
-            sample = np.sort(np.concatenate(first))
-            yield labels.take(sample, X[np.searchsorted(positions, sample)])
-
-    def _take_rows(self, positions: NDArray[np.int64]) -> Any:
-        """Return the rows at sorted positions."""
-        starts = self.rows.starts
-        by_part = np.split(positions, np.searchsorted(positions, starts[1:]))
-        within = [p - start for p, start in zip(by_part, starts, strict=True)]
-        columns = [self.rows.parts.like(within)]
-        blocks = self.rows.map(
-            _rows_of_part, real_type(self.rows), aligned=columns
-        ).gather()
-        if self.rows.is_sparse:
-            return sparse.vstack(blocks, format="csr")
-        return np.concatenate(blocks)
-
-
-def real_type(rows: PartitionedRows) -> np.dtype:
-    """Return the type of products with the rows: float32 for float32 rows."""
-    return np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
-
-
-def _make_oracle(
-    X: Any,
-    dtype: np.dtype,
-    n_groups: int,
-    options: dict[str, Any],
-    labels: NDArray[Any],
-    codes: NDArray[Any],
-    weights: Array | None = None,
-    *entries: NDArray[Any],
-) -> ScoreOracle:
-    """Return the oracle of one part, after a check of its features.
-
-    Of probabilities the codes are of entries, with their weights and rows.
-    """
-    X = _checked(X, dtype)
-    if entries:
-        entry_weights, rows = entries
-        options = {**options, "entries": (rows, entry_weights)}
-    return ScoreOracle(X, _signs(labels), codes, n_groups, weights=weights, **options)
-
-
-def _spread(
-    X: Any, dtype: np.dtype, weights: Array | None = None
-) -> ColumnSpread | None:
-    """Return the spread of the columns of one part, None of one without weight."""
-    X = _checked(X, dtype)
-    has_weight = weights is None or weights.any()
-    return column_spread(X, weights) if has_weight else None
-
-
-def _merge_spreads(a: ColumnSpread | None, b: ColumnSpread | None) -> Any:
-    return a.merge(b) if a and b else a or b
-
-
-def _rows_of_part(X: Any, dtype: np.dtype, positions: NDArray[np.int64]) -> Any:
-    """Return rows of one part, maybe none."""
-    return _checked(X[positions], dtype, ensure_min_samples=0)
-
-
-def _checked(X: Any, dtype: np.dtype, **options: Any) -> Any:
-    X = check_array(
-        X, dtype=dtype, accept_sparse="csr", order="C", input_name="X", **options
-    )
-    return canonical(X)
-
-
-def _signs(labels: NDArray[Any]) -> NDArray[np.int8]:
-    """Labels 0 and 1 as -1 and 1."""
-    return (2 * labels - 1).astype(np.int8)

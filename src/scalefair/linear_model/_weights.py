@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import reduce
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -183,7 +184,8 @@ class FeatureUnits(NamedTuple):
         return pulled
 
 
-class WeightLayout(NamedTuple):
+@dataclass(frozen=True)
+class WeightLayout:
     """Rows of weights, a shared one and those of groups, as one vector in `units`.
 
     The weights of a group are a sum of such rows. The samples of a group are divided
@@ -238,8 +240,13 @@ class WeightLayout(NamedTuple):
         """Gradient in w from those in the standardized weights of each cell."""
         cells = gradient.reshape(self.n_groups, self.cells_per_group, -1)
         with ignore_fp_warnings():
-            lifted: Array = self.members.T @ cells.sum(axis=1)
+            lifted: Array = self._adjoint @ cells.sum(axis=1)
         return lifted.ravel()
+
+    @cached_property
+    def _adjoint(self) -> sparse.csr_array:
+        """Transposed members: to make it takes longer than a product of few groups."""
+        return sparse.csr_array(self.members.T)
 
 
 def group_members(cells: Cells) -> sparse.csr_array:

@@ -21,7 +21,7 @@ Indices = NDArray[np.integer]
 MAX_EXACT_CUTS = 100_000
 # With more cuts, levels of the rarer condition on a regular grid.
 N_GRID_LEVELS = 1000
-# Steps of a block. Four rank as well as 32 (docs/fair_calibration.md), and the cuts
+# Steps of a block. Four rank as well as 32 (docs/solvers.md), and the cuts
 # between more of them add noise to the gap.
 STEPS_PER_BLOCK = 4
 

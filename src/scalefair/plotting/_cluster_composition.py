@@ -38,7 +38,8 @@ class ClusterCompositionDisplay:
 
     Dashed lines mark the shares in the population: in a fair clustering all bars have
     these heights. The bars of several attributes are stacked, the first at the top.
-    Clusters are sorted by their most overrepresented group, then by its excess. Use
+    Clusters are sorted by their most overrepresented group, then by its excess; of
+    more than 30, lines separate these groups. Use
     `from_predictions` or `from_estimator`.
 
     Parameters
@@ -283,6 +284,10 @@ class ClusterCompositionDisplay:
             ticks = np.add.outer(bottoms, [0.0, 0.5])
             ax.set_yticks(ticks.ravel(), ["0.0", "0.5"] * k)
         x_label = f"{n} clusters"
+        if n > 30:  # lines where the next group is the most overrepresented one
+            x_label += ", by the group that has most above its share"
+            borders = np.flatnonzero(np.diff(excess.argmax(axis=1)[order])) + 0.5
+            ax.vlines(borders, 0, 1 + bottoms[0], color="black", linewidth=1.0)
         if n <= 16:  # more names would overlap
             x_label = "cluster"
             names = list(map(_draw.literal, self.clusters[order]))

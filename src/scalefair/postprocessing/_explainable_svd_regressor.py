@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from scalefair._decorators import GroupRequests, fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
-from scalefair._groups import as_list, squeeze_single
+from scalefair._groups import as_list, fitted_groups, squeeze_single
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
 from scalefair.postprocessing._fair_layer import FairLayer, check_memory, fair_layer
@@ -324,7 +324,7 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
             If there is no room for the n x n matrices of each group, n the inputs of
             the layer, or of the last one if that is to be refitted.
         """
-        rows = training_rows(
+        rows, membership = training_rows(
             self, X, sensitive_features, group_probabilities, sample_weight
         )
         if y is None and self.refit_last is not None:
@@ -334,23 +334,23 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
             )
         # 1. The model, checked on few rows before the passes over all of them.
         host = find_host(
-            fitted_estimator(self.estimator, rows.X, y, self.prefit, rows.sample_weight)
+            fitted_estimator(self.estimator, rows, y, self.prefit, sample_weight)
         )
         host.check_finite_layers()
-        model_rows = ModelRows.build(host, rows, self.batch_size)
+        model_rows = ModelRows.build(host, rows, membership, self.batch_size)
         random_state = check_random_state(self.random_state)
         sample = model_rows.sample(N_SAMPLED_ROWS, random_state)
         few_rows = next(batches(sample.X.parts.gather()[0], 32))[1]
         targets = None
         if self.refit_last is not None:
             host.check_linear_output(few_rows)
-            targets = checked_targets(y, rows.n_rows, host)
+            targets = checked_targets(y, model_rows.X.shape[0], host)
         # 2. The layer, and the memory that its matrices and those of the last one take.
-        self.groups_ = rows.groups
+        self.groups_ = fitted_groups(membership.compared)
         self.layer_ = self._choose_layer(model_rows)
         last = host.n_layers - 1
         self._old_layers = {self.layer_: (host.weight(self.layer_), None)}
-        sizes = [len(groups) for groups in as_list(rows.groups)]
+        sizes = [len(groups) for groups in as_list(self.groups_)]
         check_memory(host, self.layer_, sizes, "choose a layer of fewer inputs.")
         if self.refit_last is not None:
             self._old_layers[last] = (host.weight(last), host.bias(last))

@@ -123,9 +123,10 @@ class FairCalibratedClassifier(
     max_groups : int, default=100
         Most groups: more look like a number, such as an age, and are refused.
     min_group_size : int, default=1
-        Smallest number of compared rows of a group; smaller groups are refused. A
-        warning names groups of which one row makes a gap above `kappa`, and with
-        ``kappa=0`` those of fewer than 30 rows in the interval.
+        Smallest number of compared rows of a group, of weighted ones as many as have
+        equal noise; smaller groups are refused. A warning names groups of which one
+        row makes a gap above `kappa`, and with ``kappa=0`` those of fewer than 30 rows
+        in the interval.
 
     Attributes
     ----------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import r2_score
 
 from scalefair._groups import GroupCodes, as_list, effective_sizes, squeeze_single
+from scalefair._membership import Membership
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
 from scalefair.metrics import null_parity_gap, statistical_parity_ks
@@ -43,43 +44,41 @@ class FitData:
     """Rows and targets of `fit`."""
 
     rows: ModelRows  # of the unchanged model
-    codes: NDArray[Any]  # (N,), or (N, k) of k attributes; of entries, if there are
-    weights: NDArray[np.float64] | None  # of these; None if all are 1
-    entries: NDArray[np.int64] | None  # their rows
+    membership: Membership  # in memory
     targets: NDArray[np.float64] | None
     has_predictions: bool
 
     @classmethod
     def of(cls, rows: ModelRows, targets: Any, has_predictions: bool) -> FitData:
         """Gather what is known of the rows, which may be in parts."""
-        return cls(rows, *rows.gathered(), targets, has_predictions)
+        return cls(rows, rows.membership.gathered(), targets, has_predictions)
 
     @cached_property
     def sizes(self) -> list[NDArray[Any]]:
         """Rows of each group, of each attribute; of weighted rows those in effect."""
-        return [effective_sizes(codes, self.weights) for codes in self._columns]
+        weights = self.membership.weights
+        return [effective_sizes(codes, weights) for codes in self._codes]
 
     @cached_property
     def row_weights(self) -> NDArray[np.float64] | None:
         """Weights of the rows (N,), the sums of those of their entries."""
-        if self.entries is None:
-            return self.weights
-        n_rows = len(self.columns_of_targets)
-        weights = np.bincount(self.entries, self.weights, minlength=n_rows)
-        return weights.astype(np.float64, copy=False)
+        _, entries, weights = self.membership
+        if entries is not None:
+            n_rows = len(self.columns_of_targets)
+            weights = np.bincount(entries, weights, minlength=n_rows).astype(np.float64)
+        return cast("NDArray[np.float64] | None", weights)
 
     @property
     def n_rows(self) -> float:
         """Rows; of weighted ones those in effect."""
-        weights = self.row_weights
-        n_rows = len(self.codes) if weights is None else len(weights)
+        weights, n_rows = self.row_weights, self.rows.X.shape[0]
         (size,) = effective_sizes(np.zeros(n_rows, np.int64), weights)
         return float(size)
 
     @property
-    def _columns(self) -> NDArray[Any]:
-        """Codes of each attribute, (k, N)."""
-        return self.codes.reshape(len(self.codes), -1).T
+    def _codes(self) -> list[NDArray[Any]]:
+        """Codes of the entries, of each attribute."""
+        return [codes for *_, codes in self.membership.compared]
 
     @property
     def columns_of_targets(self) -> NDArray[np.float64]:
@@ -105,32 +104,32 @@ class FitData:
         if not self.has_predictions:
             return Scores(float("nan"), None, None)
         outputs = replace(self.rows, host=host).outputs()
-        rows_of_entries = slice(None) if self.entries is None else self.entries
-        groups = self.codes.view(GroupCodes)
+        weights, take = self.membership.weights, self.membership.take
+        groups = np.column_stack(self._codes).view(GroupCodes)
         distance = max(
             statistical_parity_ks(
                 column,
                 sensitive_features=groups,
-                sample_weight=self.weights,
+                sample_weight=weights,
                 attributes="each",
             )
-            for column in outputs[rows_of_entries].T
+            for column in take(outputs).T
         )
         if self.targets is None:
             return Scores(distance, None, None)
         y, r2 = self.columns_of_targets, []
-        of_entries = y[rows_of_entries], outputs[rows_of_entries]
-        has_weight = True if self.weights is None else self.weights > 0
-        for codes in self._columns:
+        of_entries = take(y), take(outputs)
+        has_weight = True if weights is None else weights > 0
+        for codes in self._codes:
             by_group = []
             for code in np.unique(codes):
                 rows = np.flatnonzero((codes == code) & has_weight)
-                weights = None if self.weights is None else self.weights[rows]
+                of_group = None if weights is None else weights[rows]
                 # R2 needs two rows.
                 score = np.nan
                 if len(rows) > 1:
                     values = (column[rows] for column in of_entries)
-                    score = r2_score(*values, sample_weight=weights)
+                    score = r2_score(*values, sample_weight=of_group)
                 by_group.append(score)
             r2.append(np.array(by_group))
         errors = ((outputs - y) ** 2).sum(axis=1)

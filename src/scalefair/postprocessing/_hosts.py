@@ -18,8 +18,9 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.neural_network._base import ACTIVATIONS
 from sklearn.pipeline import Pipeline
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
 
+from scalefair._entries import check_sample_weight
 from scalefair.kernels import long_blas_call
 from scalefair.postprocessing._layer_host import (
     Array,
@@ -261,6 +262,7 @@ def fitted_estimator(
             f"This {name} has to be fitted, which requires y to be passed, but the "
             "target y is None. Pass y, or an estimator that is fitted already."
         )
+    weights = check_sample_weight(weights, _num_samples(X))
     fit_params = {} if weights is None else {"sample_weight": weights}
     if fit_params and not has_fit_parameter(estimator, "sample_weight"):
         raise ValueError(

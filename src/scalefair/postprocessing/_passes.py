@@ -17,16 +17,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _num_samples, validate_data
 
-from scalefair._entries import check_features, check_sample_weight
-from scalefair._groups import (
-    Attribute,
-    GroupCodes,
-    as_list,
-    compared_attributes,
-    fitted_groups,
-    squeeze_single,
-)
-from scalefair._membership import Membership, gathered
+from scalefair._entries import check_features
+from scalefair._groups import squeeze_single
+from scalefair._membership import Membership
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
@@ -50,26 +43,13 @@ MAX_CACHED_BYTES = 2**27
 MAX_COMPARED_WIDTH = 5000
 
 
-class GroupedRows(NamedTuple):
-    """Rows and their groups, in memory or both in parts."""
-
-    X: Any
-    codes: Any  # indices into groups, (n_rows,) or (n_rows, n_attributes); or Parts
-    groups: Any  # ndarray, or a list of one for each attribute
-    n_rows: int
-    weights: Any = None  # (n_rows,) or Parts; None if all are 1
-    # Rows of entries, of which codes and weights are then, and weights of the rows.
-    entries: NDArray[np.int64] | None = None
-    sample_weight: Any = None
-
-
 def training_rows(
     estimator: BaseEstimator,
     X: Any,
     sensitive_features: Any,
     group_probabilities: Any = None,
     sample_weight: Any = None,
-) -> GroupedRows:
+) -> tuple[Any, Membership]:
     """Return rows of two groups or more; set the estimator's names of features."""
     if is_partitioned(X):
         X = PartitionedRows.of(X)
@@ -83,29 +63,14 @@ def training_rows(
             f"Found {n_rows} sample(s) (n_samples={n_rows}): fairness "
             "compares groups, of at least one sample each."
         )
-    compared, entries, weights = Membership.of(
+    return X, Membership.of(
         sensitive_features,
         group_probabilities,
-        X if is_partitioned(X) else n_rows,
+        X,
         sample_weight=sample_weight,
         attributes=getattr(estimator, "attributes", "joint"),
         alternative="the estimator itself",
     )
-    # Codes of several attributes side by side, where the rows are.
-    codes, *more_codes = (attribute.codes for attribute in compared)
-    if more_codes and is_partitioned(X):
-        codes = codes.map(_stack_columns, aligned=more_codes).persist()
-    elif more_codes:
-        codes = _stack_columns(codes, *more_codes)
-    sample_weight = (
-        weights if entries is None else check_sample_weight(sample_weight, n_rows)
-    )
-    groups = fitted_groups(compared)
-    return GroupedRows(X, codes, groups, n_rows, weights, entries, sample_weight)
-
-
-def _stack_columns(*codes: NDArray[Any]) -> NDArray[Any]:
-    return np.column_stack(codes)
 
 
 class RowsInMemory:
@@ -114,7 +79,7 @@ class RowsInMemory:
     feature_names = None
 
     def __init__(self, X: Any) -> None:
-        self.X = X
+        self.X, self.shape = X, X.shape
         self.parts = LocalParts([X].__iter__, 1)
 
     def map(
@@ -126,6 +91,10 @@ class RowsInMemory:
     def split(self, values: NDArray[Any]) -> Parts:
         """Return values of the rows as one part."""
         return self.parts.like([values])
+
+    def _memberships(self, membership: Membership) -> Parts:
+        """Return the membership of the rows as one part."""
+        return self.parts.like([membership])
 
 
 class CachedInputs(NamedTuple):
@@ -141,40 +110,18 @@ class ModelRows:
 
     host: LayerHost
     X: RowsInMemory | PartitionedRows
-    codes: Parts  # of each row, the index of its group, of each attribute
-    groups: Any
+    membership: Membership
     batch_size: int | None
     cache: CachedInputs | None = None
-    weights: Parts | None = None
-    entries: Parts | None = None  # of codes and weights, their rows
 
     @classmethod
     def build(
-        cls, host: LayerHost, rows: GroupedRows, batch_size: int | None
+        cls, host: LayerHost, X: Any, membership: Membership, batch_size: int | None
     ) -> ModelRows:
         """Check the rows as the model does, which may be in memory or in parts."""
-        X, columns = rows.X, [rows.codes, rows.weights, rows.entries]
         if not isinstance(X, PartitionedRows):
             X = RowsInMemory(host.check_rows(X))
-            columns = [None if x is None else X.split(x) for x in columns]
-        elif rows.entries is not None:
-            compared = [Attribute("group_probabilities", rows.groups, rows.codes)]
-            membership = Membership(compared, rows.entries, rows.weights)
-            columns = X._split_entries(membership)
-        codes, weights, entries = columns
-        return cls(
-            host, X, codes, rows.groups, batch_size, weights=weights, entries=entries
-        )
-
-    def gathered(self) -> tuple[NDArray[Any], Any, Any]:
-        """Codes, weights or None, rows of entries or None, of all rows."""
-        entries: Any = self.entries
-        if entries is not None:
-            parts = entries.gather()
-            entries = np.concatenate(parts)
-            if isinstance(self.X, PartitionedRows):  # numbers within the parts
-                entries = entries + np.repeat(self.X.starts, [len(x) for x in parts])
-        return gathered(self.codes), gathered(self.weights), entries
+        return cls(host, X, membership, batch_size)
 
     def sample(self, n_rows: int, random_state: np.random.RandomState) -> ModelRows:
         """Draw rows of each group, in memory, the same whatever the parts are.
@@ -182,21 +129,18 @@ class ModelRows:
         About as many of each, `n_rows` at most in all, in their order.
         """
         # 1. Which rows, at least two of a group: a spread needs two.
-        codes, weights, entries = self.gathered()
-        columns = codes.reshape(len(codes), -1).T
-        sizes = [int(column.max()) + 1 for column in columns]
-        n_per_group = max(n_rows // sum(sizes), 2)
-        n_all = len(codes) if entries is None else entries[-1] + 1
-        if isinstance(self.X, PartitionedRows):  # also last rows of no group
-            n_all = self.X.shape[0]
-        is_drawn = np.zeros(n_all, bool)
-        for column, n_groups in zip(columns, sizes, strict=True):
-            for group in range(n_groups):
-                rows = np.flatnonzero(column == group)
+        membership = self.membership.gathered()
+        weights = membership.weights
+        n_groups = sum(len(groups) for _, groups, _ in membership.compared)
+        n_per_group = max(n_rows // n_groups, 2)
+        is_drawn = np.zeros(self.X.shape[0], bool)
+        for _, groups, codes in membership.compared:
+            for group in range(len(groups)):
+                rows = np.flatnonzero(codes == group)
                 if weights is not None:
                     rows = rows[weights[rows] > 0]
-                if entries is not None:
-                    rows = entries[rows]
+                if membership.rows is not None:
+                    rows = membership.rows[rows]
                 if len(rows) > n_per_group:
                     rows = random_state.choice(rows, n_per_group, replace=False)
                 is_drawn[rows] = True
@@ -214,17 +158,8 @@ class ModelRows:
             is_sparse = sparse.issparse(X)
             X = sparse.vstack(blocks, format="csr") if is_sparse else np.vstack(blocks)
         sample = RowsInMemory(as_model_input(self.host, X, names))
-        chosen = is_drawn
-        if entries is not None:  # all entries of the rows, which have new numbers
-            chosen = is_drawn[entries]
-            entries = np.cumsum(is_drawn)[entries] - 1
-        return replace(
-            self,
-            X=sample,
-            codes=sample.split(codes[chosen]),
-            weights=None if weights is None else sample.split(weights[chosen]),
-            entries=None if entries is None else sample.split(entries[chosen]),
-        )
+        drawn_members = membership.select(np.flatnonzero(is_drawn))
+        return replace(self, X=sample, membership=drawn_members)
 
     def with_cache(self, layer: int) -> ModelRows:
         """Return the rows with the inputs of a layer, if they can be kept and used.
@@ -246,18 +181,11 @@ class ModelRows:
 
     def moments(self, layer: int, targets: NDArray[Any] | None = None) -> Moments:
         """Moments of a layer's inputs; with targets, joint ones of both."""
-        columns = self._columns
+        columns = [self.X._memberships(self.membership)]
         if targets is not None:
             columns.append(self.X.split(targets.reshape(len(targets), -1)))
         parts = self._map(_layer_moments, layer, self.cache, aligned=columns)
-        totals = parts.reduce(GroupMoments._merge_each)
-        # Names of the groups instead of their codes.
-        moments: Moments = squeeze_single(
-            [
-                GroupMoments(groups[m.groups], m.counts, m.means, m.scatters)
-                for groups, m in zip(as_list(self.groups), totals, strict=True)
-            ]
-        )
+        moments: Moments = squeeze_single(parts.reduce(GroupMoments._merge_each))
         return moments
 
     def outputs(self) -> NDArray[Any]:
@@ -279,7 +207,8 @@ class ModelRows:
         None stands for layers that cannot be post-processed, or have more than 5,000
         inputs and as many outputs.
         """
-        parts = self._map(_all_layer_moments, aligned=self._columns)
+        columns = [self.X._memberships(self.membership)]
+        parts = self._map(_all_layer_moments, aligned=columns)
         layers: list[LayerUnfairness | None] = []
         for layer, moments in enumerate(parts.reduce(_merge_by_layer)):
             if moments is None:
@@ -291,13 +220,6 @@ class ModelRows:
             name = self.host.layer_names[layer]
             layers.append(layer_unfairness(name, moments, weight))
         return layers
-
-    @property
-    def _columns(self) -> list[Parts]:
-        """Codes, weights or None for each part, rows of entries or None."""
-        nothing = self.codes.map(_nothing)
-        columns = self.codes, self.weights, self.entries
-        return [nothing if column is None else column for column in columns]
 
     @property
     def _batch_size(self) -> int:
@@ -365,10 +287,6 @@ def as_model_input(host: LayerHost, block: Any, names: NDArray[Any] | None) -> A
 # Functions that are sent to the parts
 
 
-def _nothing(codes: NDArray[np.integer]) -> None:
-    """Return the weights of a part without any, or the rows of no entries."""
-
-
 def _in_part(
     block: Any,
     function: Callable[..., Any],
@@ -402,9 +320,7 @@ def _layer_moments(
     batch_size: int,
     layer: int,
     cache: CachedInputs | None,
-    codes: NDArray[np.integer],
-    weights: NDArray[np.float64] | None,
-    entries: NDArray[np.int64] | None,
+    membership: Membership,
     targets: NDArray[np.float64] | None = None,
 ) -> list[GroupMoments] | None:
     """Moments of a layer's inputs, or joint ones of these and the targets."""
@@ -417,17 +333,12 @@ def _layer_moments(
             A = host.forward_from(cache.A[rows], cache.layer, layer)
         if targets is not None:
             A = np.hstack([A, targets[rows]])
-        total = _add_moments(total, A, codes, weights, entries, rows, name)
+        total = _add_moments(total, A, membership, rows, name)
     return total
 
 
 def _all_layer_moments(
-    host: LayerHost,
-    X: Any,
-    batch_size: int,
-    codes: NDArray[np.integer],
-    weights: NDArray[np.float64] | None,
-    entries: NDArray[np.int64] | None,
+    host: LayerHost, X: Any, batch_size: int, membership: Membership
 ) -> list[list[GroupMoments] | None]:
     """For every layer moments of the inputs, or of W times these if they are fewer."""
     totals: list[list[GroupMoments] | None] = [None] * host.n_layers
@@ -442,8 +353,7 @@ def _all_layer_moments(
             n_outputs, n_inputs = host.shape(i)
             Z = A @ host.weight(i).T if n_outputs < n_inputs else A
             name = f"layer {host.layer_names[i]!r}"
-            columns = codes, weights, entries
-            totals[i] = _add_moments(totals[i], Z, *columns, rows, name)
+            totals[i] = _add_moments(totals[i], Z, membership, rows, name)
     return [None if i in omitted else total for i, total in enumerate(totals)]
 
 
@@ -458,23 +368,14 @@ def _outputs(
 def _add_moments(
     total: list[GroupMoments] | None,
     A: NDArray[Any],
-    codes: NDArray[np.integer],
-    weights: NDArray[np.float64] | None,
-    entries: NDArray[np.int64] | None,
+    membership: Membership,
     rows: slice,
     name: str,
 ) -> list[GroupMoments]:
     """Add the moments of a batch, in which groups may be missing or new."""
-    part = rows
-    if entries is not None:
-        part = slice(*np.searchsorted(entries, [rows.start, rows.stop]).tolist())
-        entries = entries[part] - rows.start
-    groups = codes[part].view(GroupCodes)
-    compared = compared_attributes(groups, len(groups), "each", warn=False)
     try:
-        weights = None if weights is None else weights[part]
-        membership = Membership(compared, entries, weights)
-        moments = GroupMoments._by_attribute(A, membership)
+        batch = membership.part(rows.start, rows.stop).occurring()
+        moments = GroupMoments._by_attribute(A, batch)
         return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
         raise ValueError(

@@ -32,7 +32,6 @@ from scalefair._entries import (
 )
 from scalefair._groups import (
     FEW_ROWS,
-    check_compared,
     check_group_count,
     check_group_sizes,
     check_interval,
@@ -149,16 +148,25 @@ def score_rows(
             f"{type(estimator).__name__} to other rows, and pass a FrozenEstimator of "
             "it."
         )
-    # 1. Labels, groups and weights of the rows.
-    X, y, labels, membership = _encode(model, X, y, groups)
-    check_compared(membership.compared, "sklearn.isotonic.IsotonicRegression")
+    # 1. Labels, groups and weights of the rows, or of entries of probabilities.
+    X, y, labels = _encode_labels(model, X, y)
+    membership = Membership.of(
+        *groups,
+        X,
+        sample_weight=sample_weight,
+        alternative="sklearn.isotonic.IsotonicRegression",
+    ).gathered()
     name, model.groups_, codes = membership.compared[0]
+    codes = codes.astype(np.int64, copy=False)  # those of parts are small
     check_group_count(len(model.groups_), model.max_groups, name)
-    entry_labels, entry_weights = membership.take(labels), membership.weights
-    names, sizes = _count_compared(model, entry_labels, codes, entry_weights)
+    entry_labels, weights = membership.take(labels), membership.weights
+    classes = model.classes_
+    if weights is not None:
+        classes = classes[np.unique(entry_labels[weights > 0])]
+    _check_two_classes(classes, "y of rows that have a weight")
+    names, sizes = _count_compared(model, entry_labels, codes, weights)
     within = ", within a label," * (model.given is not None)
     check_group_sizes(names, sizes, model.min_group_size, within)
-    weights = _check_weights(model, sample_weight, labels, membership)
     # 2. Scores, by the fitted classifier or by those of the folds. The estimator's own
     # fit may use all threads of BLAS. If it fails on columns of strings, the error
     # names them.
@@ -179,17 +187,15 @@ def score_rows(
             if is_prefit:
                 scores = scorer.score(X)
             else:
-                scores = _cross_fit(model, X, y, groups, weights, scorer.method)
-    if entry_weights is None:
-        entry_weights = np.ones(len(codes))
-    if weights is not None:
-        entry_weights = entry_weights * membership.take(weights)
-    counts = entry_weights > 0
+                row_weights = check_sample_weight(sample_weight, len(labels))
+                scores = _cross_fit(model, X, y, groups, row_weights, scorer.method)
+    weights = np.ones(len(codes)) if weights is None else weights
+    counts = weights > 0
     rows = ScoredRows(
         membership.take(scores)[counts],
         entry_labels[counts],
         codes[counts],
-        entry_weights[counts],
+        weights[counts],
         np.unique(membership.take(np.arange(len(labels)))[counts]).size,
     )
     # 3. How well the groups' ROC curves agree: what equalized odds may cost.
@@ -200,27 +206,15 @@ def score_rows(
     return rows
 
 
-def _encode(
-    model: Any, X: Any, y: Any, groups: tuple[Any, Any]
-) -> tuple[Any, Any, Codes, Membership]:
-    """Return X, y as a vector, the codes of labels, and the groups."""
+def _encode_labels(model: Any, X: Any, y: Any) -> tuple[Any, Any, Codes]:
+    """Return X, y as a vector, and the codes of labels, all of them here."""
     if is_partitioned(X):
-        # Labels and codes are gathered, features are not.
         X = PartitionedRows.of(X, persist=False)
         check_features(model, X, reset=True)
         classes, label_parts = X.encode(y, name="y", noun="label")
         check_classification_targets(classes)
         model.classes_ = _check_two_classes(classes)
-        labels = np.concatenate(label_parts.gather()).astype(np.int64)
-        membership = Membership.of(*groups, X).gathered()
-        compared = membership.compared[0]
-        codes = compared.codes.astype(np.int64, copy=False)  # as of rows in memory
-        return (
-            X,
-            y,
-            labels,
-            membership._replace(compared=[compared._replace(codes=codes)]),
-        )
+        return X, y, np.concatenate(label_parts.gather()).astype(np.int64)
     validate_data(model, X, skip_check_array=True)
     y = column_or_1d(y, warn=True)
     assert_all_finite(y, input_name="y")
@@ -232,7 +226,7 @@ def _encode(
         )
     classes, labels = np.unique(y, return_inverse=True)
     model.classes_ = _check_two_classes(classes)
-    return X, y, labels, Membership.of(*groups, n_samples)
+    return X, y, labels
 
 
 def _cross_fit(
@@ -326,26 +320,6 @@ def warn_of_pairs(model: Any, rows: ScoredRows) -> None:
                 "are fair to both labels, which costs accuracy. Raise kappa to that, "
                 'or pass given="positive".'
             )
-
-
-def _check_weights(
-    model: Any, sample_weight: Any, labels: Codes, membership: Membership
-) -> Array | None:
-    weights = check_sample_weight(sample_weight, len(labels))
-    if weights is None:
-        return None
-    classes = model.classes_[np.unique(labels[weights > 0])]
-    _check_two_classes(classes, "y of rows that have a weight")
-    counts = membership.take(weights) > 0
-    labels, codes = membership.take(labels)[counts], membership.codes[counts]
-    names, sizes = _count_compared(model, labels, codes, None)
-    if not sizes.all():
-        empty = np.array(names)[sizes == 0].tolist()
-        raise ValueError(
-            f"sample_weight is 0 for all rows of {len(empty)} group(s): "
-            f"{listed(empty)}. Leave them out: they have no shares."
-        )
-    return weights
 
 
 def _positive_scores(scores: Any, method: str) -> Array:

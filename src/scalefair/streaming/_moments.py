@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import _num_samples
 
 from scalefair._decorators import checked_call
 from scalefair._docs import documented
@@ -171,12 +170,11 @@ class GroupMoments:
         group_probabilities: Any = None,
     ) -> list[GroupMoments]:
         """`from_data`, of each attribute by itself if `attributes` is "each"."""
-        is_in_parts = is_partitioned(X)
-        X = PartitionedRows.of(X) if is_in_parts else check_rows(X)
+        X = PartitionedRows.of(X) if is_partitioned(X) else check_rows(X)
         membership = Membership.of(
             groups,
             group_probabilities,
-            X if is_in_parts else _num_samples(X),
+            X,
             sample_weight=sample_weight,
             attributes=attributes,
             warn=False,
@@ -190,20 +188,16 @@ class GroupMoments:
         Its codes and weights are in parts if the rows are.
         """
         compared, entries, weights = membership
-        columns = [attribute.codes for attribute in compared]
-        columns += [] if weights is None else [weights]
-        sizes = [len(attribute.groups) for attribute in compared]
         moments: list[GroupMoments]
         if isinstance(X, PartitionedRows):
-            if entries is not None:
-                columns = X._split_entries(membership)
-            parts = X.map(_moments_of_part, sizes, aligned=columns)
+            columns = [X._memberships(membership)]
+            parts = X.map(_moments_of_part, aligned=columns)
             moments = parts.reduce(cls._merge_each)
         elif len(compared) == 1:  # all groups occur: they need no search
             _, groups, codes = compared[0]
             return [cls._of_codes(check_rows(X), groups, codes, weights, entries)]
         else:
-            moments = _moments_of_part(check_rows(X), sizes, *columns)
+            moments = _moments_of_part(check_rows(X), membership)
         # Groups by name, of which the moments have the codes. These are new objects:
         # moments from other processes may be read-only.
         return [
@@ -385,19 +379,16 @@ class GroupMoments:
         return cls(**arrays)
 
 
-def _moments_of_part(
-    X: Any, sizes: list[int], *columns: NDArray[Any]
-) -> list[GroupMoments]:
-    """Moments of the codes that occur in a part, for each of several attributes.
+def _moments_of_part(X: Any, membership: Membership) -> list[GroupMoments]:
+    """Moments of the codes that occur among rows, for each of several attributes.
 
-    The columns are the codes of each attribute, with `sizes` groups, and perhaps
-    weights, and the rows of entries. Rows are read once if there is memory for the
-    moments of each combination of codes that occurs (a cell): a group is a union of
-    cells.
+    Rows are read once if there is memory for the moments of each combination of codes
+    that occurs (a cell): a group is a union of cells.
     """
-    codes = columns[: len(sizes)]
-    weights, entries, *_ = *columns[len(sizes) :], None, None
+    compared, entries, weights = membership
+    codes = [attribute.codes for attribute in compared]
     if len(codes) > 1:
+        sizes = [len(attribute.groups) for attribute in compared]
         cell_of_row, cells = Cells.number(codes, sizes)
         scatter_bytes = 8 * X.shape[1] ** 2
         max_bytes = max(MAX_JOINT_BYTES, 2 * sum(sizes) * scatter_bytes)

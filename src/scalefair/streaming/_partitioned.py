@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise, starmap
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -19,14 +19,21 @@ from scalefair._groups import (
     check_are_groups,
     check_values,
     compared_attributes,
-    encode_attributes,
     encode_values,
-    join_attributes,
     warn_few_rows,
 )
 from scalefair._membership import Membership
 from scalefair._messages import listed
 from scalefair.streaming._blocks import check_rows
+from scalefair.streaming._columns import (
+    encode_part,
+    groups_of_part,
+    naming_partition,
+    range_of_part,
+    recode,
+    small_codes,
+    weights_of_part,
+)
 from scalefair.streaming._dask import (
     DaskParts,
     column_names,
@@ -340,14 +347,17 @@ class PartitionedRows:
         """
         return self.parts.like(np.split(values, self.starts[1:]))
 
-    def _split_entries(self, membership: Membership) -> list[Parts]:
-        """Codes, weights, and rows within the part, of the entries of each part."""
-        entries, weights = np.asarray(membership.rows), membership.weights
-        weights = np.ones(len(entries)) if weights is None else weights
-        cuts = np.searchsorted(entries, self.starts[1:])
-        entries = entries - np.repeat(self.starts, np.diff([0, *cuts, len(entries)]))
-        columns = membership.codes, weights, entries
-        return [self.parts.like(np.split(column, cuts)) for column in columns]
+    def _memberships(self, membership: Membership) -> Parts:
+        """Return the membership of the rows of each part."""
+        compared = membership.compared
+        if not isinstance(compared[0].codes, Parts):
+            cuts = pairwise([*self.starts.tolist(), self.shape[0]])
+            return self.parts.like(starmap(membership.part, cuts))
+        first, *more = (attribute.codes for attribute in compared)
+        more += [] if membership.weights is None else [membership.weights]
+        named = [attribute._replace(codes=None) for attribute in compared]
+        memberships: Parts = first.map(Membership.of_columns, named, aligned=more)
+        return memberships
 
     def encode(
         self,
@@ -420,13 +430,18 @@ class PartitionedRows:
         if is_dask(sample_weight):
             lengths = self._dask_lengths
             column = dask_column(sample_weight, lengths, "sample_weight")
-            values = column.map(np.asarray).gather()
-            # Rows of a reader have other parts: their total is checked below.
-            for i, (part, n_rows) in enumerate(
-                zip(values, lengths or [], strict=False)
-            ):
-                _check_length(len(part), n_rows, i, "sample_weight", "weight")
-            sample_weight = np.concatenate(values)
+            if lengths is not None:
+                locations = zip(self._numbers, self.lengths.tolist(), strict=True)
+                column = column.select(self._numbers)
+                parts = column.map(
+                    weights_of_part, aligned=[column.like(locations)]
+                ).persist()
+                ends = {w for part in parts.map(range_of_part).gather() for w in part}
+                if ends == {0.0}:
+                    check_sample_weight(np.zeros(1), 1)  # raises
+                return None if ends == {1.0} else parts
+            # Rows of a reader have other parts.
+            sample_weight = np.concatenate(column.map(np.asarray).gather())
         weights = check_sample_weight(sample_weight, self.shape[0])
         return None if weights is None else self.split(weights).persist()
 
@@ -444,6 +459,12 @@ class PartitionedRows:
         n_rows = self.shape[0]
         if is_dask(values):
             encoded = self._encode_collection(values, name, noun, attributes, warn)
+            if self._dask_lengths is not None:
+                return encoded
+            # Those of a reader have other parts.
+            encoded = [
+                a._replace(codes=np.concatenate(a.codes.gather())) for a in encoded
+            ]
         elif noun == "group":
             encoded = compared_attributes(values, n_rows, attributes, warn=warn)
         else:
@@ -457,14 +478,14 @@ class PartitionedRows:
             )
         # Cut as the rows are, and kept by the same workers.
         return [
-            Attribute(name, groups, self.split(_small_codes(groups, codes)).persist())
+            Attribute(name, groups, self.split(small_codes(groups, codes)).persist())
             for name, groups, codes in encoded
         ]
 
     def _encode_collection(
         self, values: Any, name: str, noun: str, attributes: str, warn: bool
     ) -> list[Attribute]:
-        """Attributes of a Dask collection, with codes in the memory of this process."""
+        """Attributes of a Dask collection, with codes where its parts are."""
         # 1. Encode each part by itself: values stay where they are. If X is a Dask
         #    collection, too, lengths are compared.
         lengths = self._dask_lengths
@@ -474,11 +495,12 @@ class PartitionedRows:
             parts = parts.select(self._numbers)
             locations = list(zip(self._numbers, self.lengths.tolist(), strict=True))
         encoded_parts = parts.map(
-            _encode_part, name, noun, attributes, aligned=[parts.like(locations)]
-        ).gather()
+            encode_part, name, noun, attributes, aligned=[parts.like(locations)]
+        ).persist()
+        summaries = encoded_parts.map(groups_of_part).gather()
         # 2. All parts must have the same columns.
-        names = encoded_parts[0][0]
-        for other_names, _ in encoded_parts:
+        names = summaries[0][0]
+        for other_names, _ in summaries:
             if other_names != names:
                 raise ValueError(
                     f"{name} has the columns {listed(names, repr)} in one partition "
@@ -487,19 +509,21 @@ class PartitionedRows:
                 )
         # 3. Map the codes of each part to the values of all parts.
         encoded = []
-        for column in zip(*(columns for _, columns in encoded_parts), strict=True):
+        columns = zip(*(columns for _, columns in summaries), strict=True)
+        for number, column in enumerate(columns):
             distinct = np.concatenate([part.groups for part in column])
-            distinct = encode_values(distinct, name=name)[0]
-            codes = [
-                _small_codes(distinct, np.searchsorted(distinct, groups))[part_codes]
-                for _, groups, part_codes in column
-            ]
-            encoded.append(Attribute(column[0].name, distinct, np.concatenate(codes)))
+            distinct, codes = encode_values(distinct, name=name)
+            sizes = np.bincount(codes, np.concatenate([part.codes for part in column]))
+            cuts = np.cumsum([len(part.groups) for part in column])[:-1]
+            new_codes = np.split(small_codes(distinct, codes), cuts)
+            code_parts = encoded_parts.map(
+                recode, number, aligned=[encoded_parts.like(new_codes)]
+            ).persist()
+            encoded.append(Attribute(column[0].name, distinct, code_parts))
         if noun == "group":
             check_are_groups(encoded)
         if warn and len(names) > len(encoded):  # combinations of several columns
-            _, groups, codes = encoded[0]
-            warn_few_rows(groups, np.bincount(codes))
+            warn_few_rows(distinct, sizes.astype(np.int64))
         return encoded
 
 
@@ -531,17 +555,8 @@ def _call_at_location(
     shared, ((number, start, length), *values) = args[:n_shared], args[n_shared:]
     stop = start + length - 1
     location = f"{number} of X, rows {start} to {stop} (counted from 0 within it below)"
-    with _naming_partition(location):
+    with naming_partition(location):
         return function(rows, *shared, *values)
-
-
-@contextmanager
-def _naming_partition(partition: Any) -> Iterator[None]:
-    """Add to an error which partition raised it."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"Partition {partition}: {error}") from error
 
 
 def _checked_part(block: Any, number: int) -> Any:
@@ -550,40 +565,5 @@ def _checked_part(block: Any, number: int) -> Any:
         block = block.to_numpy()
     if getattr(block, "shape", (1,))[0] == 0:
         return block
-    with _naming_partition(f"{number} of X"):
+    with naming_partition(f"{number} of X"):
         return check_rows(block)
-
-
-def _encode_part(
-    values: Any, name: str, noun: str, attributes: str, location: tuple[int, int | None]
-) -> tuple[list[str], list[Attribute]]:
-    """Encode the values of a part by themselves; names of all columns come first."""
-    number, n_rows = location
-    names: list[str] = []
-    with _naming_partition(number):
-        if noun == "group":
-            encoded = encode_attributes(values)
-            names = [attribute.name for attribute in encoded]
-            if attributes == "joint":
-                encoded = [Attribute(name, *join_attributes(encoded))]
-        else:
-            values = check_values(values, name=name, noun=noun)
-            encoded = [Attribute(name, *encode_values(values, name=name))]
-    _check_length(len(encoded[0].codes), n_rows, number, name, noun)
-    return names, [a._replace(codes=_small_codes(a.groups, a.codes)) for a in encoded]
-
-
-def _check_length(
-    n_values: int, n_rows: int | None, number: int, name: str, noun: str
-) -> None:
-    """Raise a ValueError for a partition that has not one value for each row."""
-    if n_rows is not None and n_values != n_rows:
-        raise ValueError(
-            f"Partition {number} of {name} has {n_values} {noun}s for {n_rows} "
-            "rows of X."
-        )
-
-
-def _small_codes(groups: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
-    """Codes in the smallest signed type that holds the number of groups."""
-    return codes.astype(np.min_scalar_type(-max(len(groups), 1)))

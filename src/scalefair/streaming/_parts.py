@@ -58,6 +58,16 @@ class Parts(ABC):
     def persist(self) -> Parts:
         """Return the same parts, computed and kept where there is room for it."""
 
+    def keep(self) -> Parts:
+        """Return the same parts, computed once and kept, in any case.
+
+        Returns
+        -------
+        Parts
+            Kept as by `persist`; parts that are read are in the memory of this process.
+        """
+        return self.persist()
+
     @abstractmethod
     def gather(self) -> list[Any]:
         """Return all parts in a list, in the memory of this process."""
@@ -135,6 +145,9 @@ class LocalParts(Parts):
 
     def persist(self) -> LocalParts:
         return self
+
+    def keep(self) -> LocalParts:
+        return self.like(self.gather())
 
     def gather(self) -> list[Any]:
         return list(self._with_progress())

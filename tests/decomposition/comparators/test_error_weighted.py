@@ -7,10 +7,6 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.decomposition import ErrorWeightedFairPCA
-from scalefair.decomposition.comparators._error_weighted import (
-    _WeightedErrors,
-    golden_section,
-)
 from scalefair.streaming import GroupMoments
 
 # Rows with the covariances diag(4, 0) and [[1, 1], [1, 1]]: for the direction
@@ -107,7 +103,7 @@ def test_jumps_take_the_better_admitted_side():
         np.testing.assert_allclose(model.group_reconstruction_errors_, errors)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 10_000),
     r=st.integers(1, 4),
@@ -139,23 +135,6 @@ def test_against_a_grid(seed, r, spread):
         assert abs(model.error_difference_) <= abs(differences[-1]) + 1e-12
         if constraint == "error":
             assert model.group_reconstruction_errors_.max() <= limit
-
-
-# On these plateaus rounding alone decides which square is smaller, or whether plain
-# PCA's own errors are admitted.
-@pytest.mark.parametrize("seed", [42, 51, 55, 63, 71, 99, 131])
-def test_turned_plateaus(seed):
-    """Covariances that commute: every error is constant between jumps."""
-    rng = np.random.default_rng(seed)
-    Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
-    C = np.array([Q @ np.diag(rng.uniform(0, 4, 4)) @ Q.T for _ in range(2)])
-    counts = np.array([[30, 1], [1, 1], [1, 30]][seed % 3])
-    errors = _WeightedErrors(C, counts, 1 + seed % 2)
-    grid = [errors.evaluate(alpha) for alpha in np.linspace(0, 1, 201)]
-    for limit in (np.inf, errors.limit):
-        best, _, _ = golden_section(errors, limit, 1e-6, 100)
-        smallest = min(abs(p.difference) for p in grid if p.largest <= limit + 1e-10)
-        assert abs(best.difference) <= smallest + 1e-9
 
 
 def test_three_groups_are_refused():

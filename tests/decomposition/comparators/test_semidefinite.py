@@ -74,8 +74,7 @@ def test_last_projection_is_taken_when_it_is_better():
     assert relaxed.losses.max() == pytest.approx(optimum, rel=1e-6)
 
 
-@pytest.mark.parametrize("n_groups", [2, 3, 5])
-@pytest.mark.parametrize("n_iter", [1, 7, 60])
+@pytest.mark.parametrize(("n_groups", "n_iter"), [(2, 60), (3, 1), (5, 7)])
 def test_bound_of_the_docstring(n_groups, n_iter):
     C = covariances(n_groups, 6, seed=n_groups, rank=2)
     best = top_sums(C, 2)
@@ -94,7 +93,7 @@ def test_huge_losses_do_not_overflow():
     assert np.isfinite([*relaxed.losses, *relaxed.weights]).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 1000),
     n_groups=st.integers(2, 4),
@@ -122,16 +121,3 @@ def test_map_and_its_losses(seed, n_groups, r, n_iter, step):
     np.testing.assert_allclose(back, centred @ P_star, atol=1e-10)
     # Losses are those of the rows (test_estimators), and those of the relaxation.
     np.testing.assert_allclose(model.relaxed_losses_, model.group_losses_, atol=1e-9)
-
-
-def test_axes_within_the_common_subspace_are_those_of_pca():
-    """P has the eigenvalue 1 twice: any basis would do, the coordinates' is chosen."""
-    rng = np.random.default_rng(0)
-    Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
-    C = [Q @ np.diag(d) @ Q.T for d in ([9, 7, 4, 0], [8, 6, 0, 1])]
-    X, groups = rows_of(*C)
-    model = SemidefiniteFairPCA(3, max_iter=3).fit(X, sensitive_features=groups)
-    assert model.rank_ == 4
-    shared = model.components_[:2]
-    np.testing.assert_allclose(np.abs(shared @ Q), np.eye(4)[:2], atol=1e-10)
-    assert (np.diff(model.explained_variance_[:2]) < 0).all()

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 from scipy.stats import ks_2samp
-from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import cross_val_score
 
 from scalefair.postprocessing import (
     DiscretizedTransportRegressor,
@@ -81,18 +79,16 @@ def test_estimators_are_used_as_they_are_or_cloned(comparator):
 
 
 def test_an_object_that_only_predicts(comparator):
-    class Predicts:
-        def predict(self, X):
-            return X[:, :1]  # a column is one number a row
-
-    class Fits(Predicts):
+    class Fits:
         def fit(self, X, y):
             self.mean_ = np.mean(y)
             return self
 
-    for inner in (Predicts(), Fits().fit(X, Y)):
-        model = _fair(comparator(inner), targets=None)
-        assert model.predict(X, sensitive_features=GROUPS).shape == (200,)
+        def predict(self, X):
+            return X[:, :1]  # a column is one number a row
+
+    model = _fair(comparator(Fits().fit(X, Y)), targets=None)
+    assert model.predict(X, sensitive_features=GROUPS).shape == (200,)
     with pytest.raises(NotFittedError, match="prefit=True, but this Fits"):
         _fair(comparator(Fits(), prefit=True))
 
@@ -203,16 +199,6 @@ def test_bad_predictions(comparator, predict, message):
         _fair(comparator(inner, prefit=True), targets=None)
 
 
-def test_metadata_routing(comparator):
-    with config_context(enable_metadata_routing=True):
-        model = comparator(LinearRegression(), random_state=0)
-        model.set_fit_request(sensitive_features=True)
-        model.set_score_request(sensitive_features=True)
-        params = {"sensitive_features": GROUPS}
-        scores = cross_val_score(model, X, Y, cv=2, params=params)
-    assert scores.shape == (2,)
-
-
 # The maps.
 
 
@@ -231,7 +217,6 @@ def _outputs(fit, scores, groups, **options):
     return model.predict(scores[:, None], sensitive_features=groups)
 
 
-_moved = partial(_outputs, _map)
 _to_barycenter = partial(_outputs, _barycenter)
 
 
@@ -345,7 +330,7 @@ def test_same_seed_same_outputs(fit, options):
         (_map, {"assignment": "mean"}, (4.0,)),
     ],
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 10**6), n_groups=st.integers(2, 4))
 def test_invariances(fit, options, slopes, seed, n_groups):
     scores, groups = _rows(25, n_groups, seed)
@@ -382,7 +367,7 @@ def _coupling_cost(source, target):
     return np.diff(levels) @ (bins[0] - bins[1]) ** 2
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     n_groups=st.integers(2, 4),
@@ -406,8 +391,7 @@ def test_tolerance_is_kept_at_the_cost_it_states(seed, n_groups, n_bins, toleran
         np.testing.assert_array_equal(moved, [model.barycenter_] * n_groups)
 
 
-@pytest.mark.parametrize("n_groups", [2, 3])
-@pytest.mark.parametrize("tolerance", [0.0, 0.03, 0.1])
+@pytest.mark.parametrize(("n_groups", "tolerance"), [(2, 0.0), (3, 0.03)])
 def test_program_against_another_method_and_formulation(n_groups, tolerance):
     # As the authors write it: couplings and barycentre, cumulated dense sums.
     k = 5
@@ -444,50 +428,6 @@ def test_known_answers():
     model = fit(np.array([0.5, 4.5]), np.array([0, 1]), tolerance=0.25)
     assert model.transport_cost_ < 4.0
     assert _largest_ks(model.moved_distributions_) == pytest.approx(0.25, abs=1e-7)
-
-
-def test_fine_bins_approach_the_barycenter_without_bins():
-    scores, groups = _rows(2000, 3, seed=4)
-    expected = _to_barycenter(scores, groups)
-    errors = []
-    for n_bins in (8, 64):
-        model = _map(scores, groups, n_bins=n_bins)
-        moved = model.predict(scores[:, None], sensitive_features=groups)
-        width = np.diff(model.bin_edges_)[0]
-        errors.append(np.abs(moved - expected).mean())
-        assert errors[-1] < 0.6 * width
-        cost = ((expected - scores) ** 2).mean()
-        assert model.transport_cost_ == pytest.approx(cost, abs=width**2)
-    assert errors[1] < errors[0] / 4
-
-
-def test_means_break_parity_and_lots_change_more():
-    # What is said of the three assignments.
-    scores, groups = _rows(4000, 2)
-    changes, distances = {}, {}
-    for assignment in ("ordered", "random", "mean"):
-        moved = _moved(scores, groups, n_bins=12, assignment=assignment)
-        changes[assignment] = ((moved - scores) ** 2).mean()
-        distances[assignment] = _distance(moved, groups)
-    assert changes["random"] > max(changes["ordered"], changes["mean"])
-    assert distances["mean"] > 0.1 > 3 * distances["ordered"]
-    assert distances["random"] < 0.05
-    moved = _moved(scores, groups, tolerance=0.2)
-    assert _distance(moved, groups) == pytest.approx(0.2, abs=0.02)
-
-
-@pytest.mark.parametrize("assignment", ["ordered", "mean"])
-def test_nondecreasing_everywhere_even_in_empty_bins(assignment):
-    rng = np.random.default_rng(0)
-    scores = np.concatenate([rng.normal(0, 0.2, 50), rng.normal(9, 3, 80)])
-    groups = np.repeat([0, 1], [50, 80])
-    model = _map(scores, groups, assignment=assignment)
-    assert (model.distributions_[0] == 0).any()
-    grid = np.linspace(scores.min() - 2, scores.max() + 2, 3001)[:, None]
-    for g in (0, 1):
-        moved = model.predict(grid, sensitive_features=np.full(3001, g))
-        assert (np.diff(moved) >= -1e-12).all()
-        assert moved.max() <= model.bin_centers_[-1]
 
 
 def test_given_bounds():

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
 from scalefair._entries import graph_as_matrix
-from scalefair._groups import encode_groups
+from scalefair._membership import Membership
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
 from scalefair.cluster import _base
@@ -87,7 +87,7 @@ class GraphComparator(_base.GraphClustering):
         if self.affinity == "precomputed":
             W, sensitive_features = graph_as_matrix(W, sensitive_features)
         W = self._validate(W)
-        names, all_codes = encode_groups(sensitive_features, W.shape[0])
+        membership = Membership.of(sensitive_features, None, W.shape[0])
         if self.affinity == "precomputed":
             W = _base.checked_affinity(W)
         else:
@@ -99,7 +99,8 @@ class GraphComparator(_base.GraphClustering):
         # Step 2: the nodes to cluster, and their groups.
         kept = self._kept_nodes(W)
         W = _base.submatrix(W, kept)
-        self.groups_, codes = _base.kept_groups(names, all_codes, kept)
+        membership = _base.clustered_groups(membership, kept)
+        _, self.groups_, codes = membership.compared[0]
         if self.n_clusters > W.shape[0]:
             raise ValueError(
                 f"n_clusters={self.n_clusters} must not exceed the number of "

@@ -142,7 +142,8 @@ class BaseGroupTransportRegressor(GroupRequests, RegressorMixin, BaseEstimator):
             If ``prefit=True`` and `estimator` is not fitted.
         """
         self._refuse_parts(X)
-        X, codes, groups, n_samples, *_ = training_rows(self, X, sensitive_features)
+        X, membership = training_rows(self, X, sensitive_features)
+        _, self.groups_, codes = membership.compared[0]
         if y is not None:
             y = column_or_1d(y, warn=True)
             check_consistent_length(X, y)
@@ -166,10 +167,9 @@ class BaseGroupTransportRegressor(GroupRequests, RegressorMixin, BaseEstimator):
         self.group_predictor_ = None
         if self.group_predictor is not False:
             self.group_predictor_ = fit_group_predictor(
-                self.group_predictor, X, groups[codes]
+                self.group_predictor, X, self.groups_[codes]
             )
-        self.groups_ = groups
-        self.group_shares_ = np.bincount(codes) / n_samples
+        self.group_shares_ = np.bincount(codes) / len(codes)
         self._fit_maps(values, codes, check_random_state(self.random_state))
         return self
 

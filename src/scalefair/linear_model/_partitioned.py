@@ -1,0 +1,327 @@
+"""Training rows in parts: labels, groups and weights stay with the features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils.random import sample_without_replacement
+
+from scalefair._entries import canonical, check_array
+from scalefair._groups import check_group_weights
+from scalefair._membership import Membership, gathered
+from scalefair.linear_model._oracle import (
+    PartitionedOracle,
+    ScoreOracle,
+    cells_by_label,
+    row_totals,
+)
+from scalefair.linear_model._training_rows import (
+    LabeledRows,
+    check_label_weights,
+    encode_labels,
+)
+from scalefair.linear_model._weights import (
+    Array,
+    ColumnSpread,
+    FeatureUnits,
+    column_spread,
+)
+from scalefair.streaming import PartitionedRows, Parts
+
+# Rows of a random sample, or fewer that take these bytes: a block of a reader.
+LARGEST_SAMPLE_ROWS = 100_000
+SAMPLE_BYTES = 2**26
+# Rows of a cell in the sample at least, if it has as many: rates to 0.02.
+MIN_CELL_ROWS = 500
+
+
+@dataclass(frozen=True)
+class PartitionedLabels(LabeledRows):
+    """Labels and groups that stay with the rows in parts, and sums over these.
+
+    Signs are those of the two labels, with weights; all codes are in parts.
+    """
+
+    cell_sizes: Any = None
+    squares: Any = None
+
+    @property
+    def totals(self) -> tuple[float, float]:
+        """Weight of all rows, and how many of equal weights have as much noise."""
+        (squares, unit), total = self.squares, float(self.cell_sizes.sum())
+        return total, (total / unit) ** 2 / float(squares.sum())
+
+
+class PartitionedTraining:
+    """Rows to learn from in parts, with labels, groups and weights that stay there."""
+
+    def __init__(
+        self,
+        rows: PartitionedRows,
+        y: ArrayLike,
+        sensitive_features: Any,
+        limits: tuple[int, int],
+        options: dict[str, Any],
+        given: str | None = None,
+        attributes: str = "joint",
+        sample_weight: Any = None,
+        group_probabilities: Any = None,
+    ) -> None:
+        if options["loss"] in {"auc", "partial_auc"}:
+            raise ValueError(
+                f"loss={options['loss']!r} compares pairs of rows and cannot be added "
+                'up over partitions: use "logistic", "hinge" or "squared".'
+            )
+        classes, labels = rows.encode(y, name="y", noun="label")
+        encode_labels(classes)
+        weights = rows.weights(sample_weight)
+        membership = Membership.of(
+            sensitive_features,
+            group_probabilities,
+            rows,
+            attributes=attributes,
+            warn=False,
+        )
+        self.rows = rows
+        self.labels: LabeledRows
+        totals: tuple[()] | tuple[float, float]
+        codes: Any
+        if membership.rows is None:
+            signs = np.array([-1, 1])
+            coded = PartitionedLabels.of(None, signs, classes, membership, given)
+            in_parts = self._label_parts(coded, labels, weights)
+            totals, codes = in_parts.totals, in_parts.codes
+            self.labels = in_parts
+        else:  # Probabilities of all rows are here, and so is what goes with them.
+            signs, all_weights = _signs(gathered(labels)), gathered(weights)
+            check_label_weights(all_weights, signs, classes)
+            membership = membership.weighted(all_weights)
+            membership.check_weights()
+            if all_weights is None:
+                all_weights = np.ones(len(signs))  # some rows may be in no cell
+                weights = rows.split(all_weights).persist()
+            arguments = membership, given, all_weights
+            self.labels = LabeledRows.of(None, signs, classes, *arguments)
+            totals = row_totals(all_weights)
+            codes = rows._memberships(membership)
+        self.labels.check_groups(*limits)
+        dtype = real_type(rows)
+        weight_parts = [] if weights is None else [weights]
+        oracles = rows.map(
+            _make_oracle,
+            dtype,
+            len(self.labels.combinations.sets),
+            self.labels.oracle_options(options),
+            aligned=[labels, codes, *weight_parts],
+        ).persist()
+        spreads = rows.map(_spread, dtype, aligned=weight_parts)
+        units = FeatureUnits.of(spreads.reduce(_merge_spreads))
+        layout = self.labels.layout(rows.shape[1], options["interactions"], units)
+        self.oracle = PartitionedOracle(
+            oracles, layout, self.labels.cell_sizes, self.labels.families, totals
+        )
+
+    def _label_parts(
+        self, coded: Any, labels: Parts, weights: Parts | None
+    ) -> PartitionedLabels:
+        """Return labels and groups with sums over the rows; keeps the parts of both."""
+        codes, by_label, unit = coded.codes.keep(), coded.given is not None, 1.0
+        self._columns: list[Parts] = [codes]
+        if weights is not None:
+            self._columns.append(weights)
+            unit = float(weights.map(np.max).reduce(max))
+        self._labels = labels
+        by_part = labels.map(
+            _cell_sums, by_label, coded.n_cells, unit, aligned=self._columns
+        ).gather()
+        self._counts, *sums = map(np.array, zip(*by_part, strict=True))
+        sizes, squares, label_weights = (a.sum(axis=0) for a in sums)
+        if weights is not None:
+            check_label_weights(label_weights, coded.signs, coded.classes)
+            sets, compared = coded.combinations.sets, coded.membership.compared
+            of_sets = sizes.reshape(len(sets), -1).sum(axis=1)
+            for (_, groups, _), group in zip(compared, sets.T, strict=True):
+                check_group_weights(of_sets, groups, group)
+        labelled: PartitionedLabels = replace(
+            coded,
+            codes=codes,
+            membership=coded.membership._replace(weights=weights),
+            weights=label_weights,
+            cell_sizes=sizes,
+            squares=(squares, unit),
+        )
+        return labelled
+
+    def nested_subsamples(self, rng: np.random.RandomState) -> Iterator[LabeledRows]:
+        """Yield ever larger random samples of each cell; none of few rows."""
+        labels, m = self.labels, self.rows.shape[0]
+        if labels.membership.rows is not None:
+            return  # cells are of entries, and rows are drawn
+        width = np.dtype(real_type(self.rows)).itemsize + 4 * self.rows.is_sparse
+        size = min(
+            LARGEST_SAMPLE_ROWS, SAMPLE_BYTES * m // max(width * self.rows.nnz, 1)
+        )
+        # Rows of each cell, of those with a weight, before each part, and all of them.
+        starts = np.cumsum(np.pad(self._counts, ((1, 0), (0, 0))), axis=0)
+        if not MIN_CELL_ROWS * labels.n_cells <= size < m:
+            return
+        # Step 1: draw rows of each cell, as many as its share of the sample.
+        drawn, by_cell = [], []  # numbers within the cell, in random order; by part
+        for n_rows, of_parts in zip(starts[-1], starts[1:-1].T, strict=True):
+            n_drawn = min(max(-(-size * n_rows // m), MIN_CELL_ROWS), n_rows)
+            chosen = sample_without_replacement(n_rows, n_drawn, random_state=rng)
+            drawn.append(rng.permutation(chosen))
+            ordered = np.sort(chosen)
+            by_cell.append(np.split(ordered, np.searchsorted(ordered, of_parts)))
+        # Step 2: read them once, in the order of the parts.
+        numbers = zip(zip(*by_cell, strict=True), starts, strict=False)
+        sampled = self._take_rows(self.rows.parts.like(numbers))
+        cells = sampled.cells
+        ordered_rows = [np.flatnonzero(cells == c) for c in range(labels.n_cells)]
+        # Step 3: samples that contain each other; each has four times the rows of the
+        # one before.
+        for share in (1 / 16, 1 / 4, 1.0):
+            first = [
+                ordered[np.argsort(np.argsort(rows))][
+                    : max(int(share * rows.size), MIN_CELL_ROWS)
+                ]
+                for rows, ordered in zip(drawn, ordered_rows, strict=True)
+            ]
+            sample = np.sort(np.concatenate(first))
+            yield sampled.take(sample, sampled.X[sample])
+
+    def _take_rows(self, numbers: Parts) -> LabeledRows:
+        """Return rows by their numbers in their cells, those of each part."""
+        labels, columns = self.labels, [numbers, self._labels, *self._columns]
+        parts = self.rows.map(
+            _rows_of_part,
+            real_type(self.rows),
+            labels.given is not None,
+            aligned=columns,
+        ).gather()
+        blocks, *values = zip(*parts, strict=True)
+        is_sparse = self.rows.is_sparse
+        X = sparse.vstack(blocks, format="csr") if is_sparse else np.concatenate(blocks)
+        label_codes, codes, *weights = map(np.concatenate, values)
+        groups, row_weights = labels.combinations.sets[codes].T, [*weights, None][0]
+        compared = [
+            attribute._replace(codes=group)
+            for attribute, group in zip(labels.membership.compared, groups, strict=True)
+        ]
+        return LabeledRows(
+            X,
+            _signs(label_codes),
+            Membership(compared, None, row_weights),
+            codes,
+            labels.combinations,
+            labels.classes,
+            labels.given,
+            row_weights,
+        )
+
+
+def real_type(rows: PartitionedRows) -> np.dtype:
+    """Return the type of products with the rows: float32 for float32 rows."""
+    return np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
+
+
+def _make_oracle(
+    X: Any,
+    dtype: np.dtype,
+    n_groups: int,
+    options: dict[str, Any],
+    labels: NDArray[Any],
+    codes: NDArray[Any] | Membership,
+    weights: Array | None = None,
+) -> ScoreOracle:
+    """Return the oracle of one part, after a check of its features."""
+    X = _checked(X, dtype)
+    if isinstance(codes, Membership):  # of probabilities
+        options = {**options, "entries": (codes.rows, codes.weights)}
+        codes = codes.codes
+    return ScoreOracle(X, _signs(labels), codes, n_groups, weights=weights, **options)
+
+
+def _spread(
+    X: Any, dtype: np.dtype, weights: Array | None = None
+) -> ColumnSpread | None:
+    """Return the spread of the columns of one part, None of one without weight."""
+    X = _checked(X, dtype)
+    has_weight = weights is None or weights.any()
+    return column_spread(X, weights) if has_weight else None
+
+
+def _merge_spreads(a: ColumnSpread | None, b: ColumnSpread | None) -> Any:
+    return a.merge(b) if a and b else a or b
+
+
+def _cell_sums(
+    labels: NDArray[Any],
+    by_label: bool,
+    n_cells: int,
+    unit: float,
+    codes: NDArray[Any],
+    weights: Array | None = None,
+) -> list[NDArray[Any]]:
+    """Rows with a weight, weights and their squares of cells, and weights of labels."""
+    cells = _cells(labels, by_label, codes)
+    if weights is None:
+        counts = np.bincount(cells, minlength=n_cells)
+        return [counts, counts, counts, np.bincount(labels, minlength=2)]
+    return [
+        np.bincount(cells[weights > 0], minlength=n_cells),
+        np.bincount(cells, weights, n_cells),
+        np.bincount(cells, (weights / unit) ** 2, n_cells),
+        np.bincount(labels, weights, 2),
+    ]
+
+
+def _cells(
+    labels: NDArray[Any], by_label: bool, codes: NDArray[Any]
+) -> NDArray[np.int64]:
+    """Cell of each row, as of `LabeledRows`."""
+    return cells_by_label(_signs(labels), codes) if by_label else codes
+
+
+def _rows_of_part(
+    X: Any,
+    dtype: np.dtype,
+    by_label: bool,
+    numbers: tuple[Sequence[NDArray[np.int64]], NDArray[np.int64]],
+    labels: NDArray[Any],
+    codes: NDArray[Any],
+    *weights: Array,
+) -> list[Any]:
+    """Return rows of one part, maybe none, with labels, codes and weights.
+
+    Of each cell by the numbers of its rows with a weight; its first number here is
+    known, too.
+    """
+    cells = _cells(labels, by_label, codes)
+    if weights:
+        cells = np.where(weights[0] > 0, cells, -1)
+    rows = np.concatenate(
+        [
+            np.flatnonzero(cells == cell)[chosen - start]
+            for cell, (chosen, start) in enumerate(zip(*numbers, strict=True))
+        ]
+    )
+    X = _checked(X[rows], dtype, ensure_min_samples=0)
+    return [X, labels[rows], codes[rows], *(w[rows] for w in weights)]
+
+
+def _checked(X: Any, dtype: np.dtype, **options: Any) -> Any:
+    X = check_array(
+        X, dtype=dtype, accept_sparse="csr", order="C", input_name="X", **options
+    )
+    return canonical(X)
+
+
+def _signs(labels: NDArray[Any]) -> NDArray[np.int8]:
+    """Labels 0 and 1 as -1 and 1."""
+    return (2 * labels - 1).astype(np.int8)

@@ -1,0 +1,209 @@
+"""Ranks of scores: in memory, and of rows in parts from counts between cuts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalefair._rounding import ROUNDING
+from scalefair.linear_model._shares import Comparison
+from scalefair.linear_model._weights import Array
+from scalefair.streaming import Parts
+
+
+class RankedScores:
+    """Scores of rows in parts, which stay there: what travels does not grow with them.
+
+    Results are those of rows in memory but for 1e-6 of the ranks, ties for 1e-3.
+    """
+
+    def __init__(self, oracles: Parts, compared: Comparison, rows: Array) -> None:
+        # `rows` are the rows of weights of the features as given.
+        self._oracles, self._compared, self._rows = oracles, compared, rows
+
+    def _sorted(self, by_label: bool = False, cuts: tuple[float, ...] = ()) -> _Bins:
+        return _Bins(self._oracles.map(_sort, self._rows, by_label).keep(), cuts)
+
+    def gap(self, interval: tuple[float, float], threshold: float | None) -> float:
+        """Return the largest gap of A_k at any threshold, or at one."""
+        bins = self._sorted(cuts=() if threshold is None else (threshold,))
+        while True:
+            shares, first = self._shares(bins, interval), self._compared.first
+            highest = np.maximum.reduceat(shares, first)
+            lowest = np.minimum.reduceat(shares, first)
+            gaps = (highest - lowest).max(axis=0)
+            if threshold is not None:
+                return float(gaps[np.searchsorted(bins.high, threshold, side="right")])
+            # Within a bin no set goes beyond its shares at both ends.
+            bounds = (highest[:, :-1] - lowest[:, 1:]).max(axis=0)
+            if not bins.split(bounds > gaps.max() + 1e-6):
+                return float(gaps.max())
+
+    def quantiles(self, shares: Array | list[float]) -> Array:
+        """Return the least scores that shares of the rows do not exceed."""
+        bins = self._sorted(by_label=True)
+        while True:
+            sizes = bins.counts.sum(axis=0)
+            below = sizes.cumsum()
+            chosen = np.searchsorted(below[:-1], np.multiply(shares, below[-1]))
+            is_chosen = np.isin(np.arange(sizes.size), chosen)
+            if not bins.split(is_chosen & (sizes > 1e-6 * below[-1])):
+                return np.asarray(bins.high[chosen])
+
+    def most_accurate_shift(self) -> float:
+        """Return the shift of `most_accurate_shift`, to 2e-4 of the ranks."""
+        bins = self._sorted(by_label=True)
+        while True:
+            sizes = bins.counts.sum(axis=0)
+            signs = (bins.counts[1] - bins.counts[0]) / sizes  # their mean in a bin
+            shift = most_accurate_shift(bins.high, signs, sizes)
+            sizes /= sizes.sum()
+            # At last only the bins at the best cut.
+            distance = np.arange(sizes.size) - np.searchsorted(bins.high, -shift)
+            if not (
+                bins.split(sizes > 2e-4)
+                or bins.split((abs(distance) <= 1) & (sizes > 1e-6))
+            ):
+                return shift
+
+    def largest_tie(self, interval: tuple[float, float]) -> float:
+        """Return the largest share of a set within the interval with one score."""
+        bins = self._sorted()
+        while True:
+            shares = -np.diff(self._shares(bins, interval)).min(axis=0)
+            tie = float(shares[bins.low == bins.high].max(initial=0.0))
+            if not bins.split(shares > max(tie, 1e-3)):
+                return tie
+
+    def _shares(self, bins: _Bins, interval: tuple[float, float]) -> Array:
+        """A_k of all sets above the lower end of each bin, and above the last."""
+        low, high = interval
+        sums = (self._compared.cells.members @ bins.counts)[:, ::-1].cumsum(axis=1)
+        rates = np.pad(sums / sums[:, -1:], ((0, 0), (1, 0)))[:, ::-1]
+        return np.asarray((np.clip(rates, low, high) - low) / (high - low))
+
+
+class _Bins:
+    """Weight of each code's scores in bins, which can be split.
+
+    Parts are, for each code, the sorted scores and their weight up to each, None if
+    each counts once.
+    """
+
+    def __init__(self, parts: Parts, cuts: tuple[float, ...]) -> None:
+        self._parts = parts
+        # A bin has the scores above the cut before and up to its own; none is empty.
+        self.counts, self.low, self.high = self._count(np.array([*cuts, np.inf]))
+
+    def _count(self, cuts: Array) -> Any:
+        counts, low, high = self._parts.map(_counts, cuts).reduce(_merge_counts)
+        is_full = low <= high
+        return counts[:, is_full], low[is_full], high[is_full]
+
+    def split(self, chosen: NDArray[np.bool_]) -> bool:
+        """Split bins of several scores into some 512; return whether there are any."""
+        chosen = chosen & (self.low < self.high)
+        if not chosen.any():
+            return False
+        # Cuts in equal steps; the lowest score comes off in any case.
+        n_steps = max(512 // int(chosen.sum()), 2)
+        steps = np.arange(n_steps) / n_steps
+        low, high = self.low[chosen, None], self.high[chosen, None]
+        inner = np.append(low * (1 - steps) + high * steps, high)
+        cuts = np.union1d(inner, np.append(-np.inf, self.high[:-1])[chosen])
+        new, old = self._count(cuts), (self.counts, self.low, self.high)
+        is_inner = np.isin(cuts[np.searchsorted(cuts, new[2])], inner)
+        bins = [
+            np.concatenate([a[..., ~chosen], b[..., is_inner]], axis=-1)
+            for a, b in zip(old, new, strict=True)
+        ]
+        order = np.argsort(bins[2])
+        self.counts, self.low, self.high = (a[..., order] for a in bins)
+        return True
+
+
+def _sort(oracle: Any, rows: Array, by_label: bool) -> list[tuple[Array, Array | None]]:
+    """Return the sorted scores of a part's cells, or labels, and weights up to each."""
+    scores, codes, n_codes, weights = oracle.coded_scores(rows, by_label)
+    if weights is not None:
+        codes = np.where(weights > 0, codes, n_codes)  # left out
+    order = np.argsort(scores)
+    # NumPy sorts 16-bit integers by radix sort, in linear time.
+    narrow = codes[order].astype(np.min_scalar_type(n_codes))
+    order = order[np.argsort(narrow, kind="stable")]
+    stops = np.cumsum(np.bincount(codes, minlength=n_codes)[:n_codes])
+    return [
+        (
+            scores[members],
+            None if weights is None else np.append(0.0, np.cumsum(weights[members])),
+        )
+        for members in np.split(order, stops)[:n_codes]
+    ]
+
+
+def _counts(
+    part: list[tuple[Array, Array | None]], cuts: Array
+) -> tuple[Array, Array, Array]:
+    """Return the weight of each code's scores in bins, and the bins' ends."""
+    counts = np.zeros((len(part), len(cuts)))
+    low = np.full(len(cuts), np.inf)
+    high = -low
+    for (scores, levels), row in zip(part, counts, strict=True):
+        stops = np.searchsorted(scores, cuts, side="right")
+        starts = np.append(0, stops[:-1])
+        row[:] = stops - starts if levels is None else levels[stops] - levels[starts]
+        full = starts < stops
+        low[full] = np.minimum(low[full], scores[starts[full]])
+        high[full] = np.maximum(high[full], scores[stops[full] - 1])
+    return counts, low, high
+
+
+def _merge_counts(a: Any, b: Any) -> Any:
+    return a[0] + b[0], np.minimum(a[1], b[1]), np.maximum(a[2], b[2])
+
+
+def most_accurate_shift(
+    scores: Array, signs: Array, weights: Array | None = None
+) -> float:
+    """Return the least shift after which most signs of the scores are right.
+
+    `signs` are the labels, -1 and 1.
+    """
+    # The weight of right signs as a function of the cut is a random walk, whose
+    # maximum follows the noise: it is averaged over neighbouring cuts first.
+    # Step 1: rows in the order of their scores.
+    if weights is None:
+        weights = np.ones_like(scores)
+    order = np.argsort(scores, kind="stable")
+    order = order[weights[order] > 0]
+    ordered, weights = scores[order], weights[order]
+    # Step 2: gain[i] is the weight of right signs if the i lowest scores, of weight
+    # below[i], become negative, less that if none does. It is linear between the cuts.
+    # Its mean over 1 % of the weight to either side is a difference of integrals;
+    # area[i] is the integral up to cut i.
+    below = np.append(0.0, np.cumsum(weights))
+    gain = np.append(0.0, np.cumsum(-signs[order] * weights))
+    half_window = 0.01 * below[-1]
+    area = np.append(0.0, np.cumsum(weights * (gain[1:] + gain[:-1]) / 2))
+
+    def integral(ends: Array) -> Array:
+        i = np.searchsorted(below[1:], ends, side="right")
+        middle = (gain[i] + np.interp(ends, below, gain)) / 2
+        return np.asarray(area[i] + (ends - below[i]) * middle)
+
+    gain = integral(below + half_window) - integral(below - half_window)
+    gain /= 2 * half_window
+    # Step 3: the best cuts between different scores; no shift if that at zero is one.
+    distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
+    current = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
+    is_best = gain >= gain[distinct].max() - ROUNDING * below[-1]
+    if is_best[current]:
+        return 0.0
+    best = np.flatnonzero(distinct & is_best)
+    # Step 4: of several the one with the least shift. A cut is halfway between the
+    # scores at its sides; those at the ends are at a distance of 1.
+    padded = np.concatenate([[ordered[0] - 2.0], ordered, [ordered[-1] + 2.0]])
+    cuts = (padded[best] + padded[best + 1]) / 2
+    return float(-cuts[np.abs(cuts).argmin()])

@@ -1,0 +1,312 @@
+"""Change of a layer by weighted rows, and for groups known as probabilities."""
+
+import warnings
+
+import dask
+import dask.array
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from scalefair.files import open_rows
+from scalefair.postprocessing import (
+    ExplainableSVDRegressor,
+    _explainable_svd_regressor,
+)
+
+M = 240
+RNG = np.random.default_rng(0)
+CODES = RNG.integers(2, size=M)
+X = RNG.standard_normal((M, 4)) + 0.3
+X[:, 0] += 1.2 * CODES
+X[:, 1] *= 1 + CODES
+Y = X[:, 0] + np.abs(X[:, 1]) + 0.3 * X[:, 2]
+NET = MLPRegressor(hidden_layer_sizes=(8, 6), max_iter=40, random_state=0)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    NET.set_params(learning_rate_init=0.01).fit(X, Y)
+WEIGHTS = np.random.default_rng(1).integers(0, 4, M)
+REPEATED = np.repeat(np.arange(M), WEIGHTS)
+OF_FIT = ("ks_before_", "r2_before_", "mean_gap_before_", "covariance_gap_before_")
+# Fits without a number of rows, which weights do not have.
+EXACT = [
+    {"method": "explainable_svd"},
+    {"method": "explainable_svd", "layer": -1},
+    {"noise_floor": False, "layer": "auto"},
+]
+
+
+def fair(
+    weights, rows=X, targets=Y, codes=CODES, estimator=NET, index=slice(None), **options
+):
+    model = ExplainableSVDRegressor(estimator, random_state=0, **options)
+    return model.fit(
+        rows[index],
+        targets[index],
+        sensitive_features=codes[index],
+        sample_weight=weights,
+    )
+
+
+def assert_same(model, expected, rtol, unit=1.0):
+    """Moments to the last digits, and predictions."""
+    for got, want in zip(
+        *(
+            [m.moments_] if hasattr(m.moments_, "counts") else m.moments_
+            for m in (model, expected)
+        ),
+        strict=True,
+    ):
+        np.testing.assert_allclose(got.counts, unit * want.counts, rtol=1e-12)
+        np.testing.assert_allclose(got.means, want.means, rtol=1e-12, atol=1e-13)
+        scatters = unit * want.scatters
+        atol = 1e-12 * scatters.max()
+        np.testing.assert_allclose(got.scatters, scatters, rtol=1e-12, atol=atol)
+    for name in OF_FIT:
+        values = (np.array(getattr(m, name), float) for m in (model, expected))
+        np.testing.assert_allclose(*values, rtol=1e-10, err_msg=name)
+    assert model.layer_changed_ == expected.layer_changed_
+    np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol, rtol)
+
+
+@pytest.mark.parametrize("options", EXACT, ids=str)
+def test_weights_are_repetitions(options):
+    rtol = 1e-8 if "method" in options else 1e-4  # of L-BFGS
+    repeated = fair(None, index=REPEATED, **options)
+    assert_same(fair(WEIGHTS, **options), repeated, rtol)
+    with pytest.raises(AssertionError):  # weights are seen
+        assert_same(fair(None, **options), repeated, rtol)
+
+
+@pytest.mark.parametrize("options", [{"max_distance": 0.2}, {"layer": "auto"}], ids=str)
+def test_units_are_free(options):
+    assert_same(fair(7 * WEIGHTS, **options), fair(WEIGHTS, **options), 1e-4, unit=7)
+
+
+@pytest.mark.parametrize("options", [{}, {"refit_last": "gradient"}], ids=str)
+def test_no_weight_is_no_row(options):
+    is_first = np.arange(M) < 200
+    weights = is_first * np.linspace(1.0, 2.0, M)
+    expected = fair(weights[is_first], index=is_first, **options)
+    assert_same(fair(weights, **options), expected, 1e-4)
+
+
+def test_ones_are_no_weights():
+    model, expected = fair(np.ones(M)), fair(None)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+    assert model.moments_.counts.dtype == np.int64
+
+
+def test_noise_has_no_units():
+    """It is that of as many rows as (sum w)^2 / sum w^2."""
+    expected = fair(None).mean_gap_noise_[0, 1]
+    assert fair(np.full(M, 0.3)).mean_gap_noise_[0, 1] == pytest.approx(expected)
+    # A group that is one row, but for others of hardly any weight.
+    weights = np.where(CODES == 1, 1e-6, 1.0)
+    weights[np.flatnonzero(CODES == 1)[0]] = 1.0
+    with pytest.warns(UserWarning, match=r"^1 \(1 rows\): .* have fewer rows"):
+        fair(weights)
+
+
+@pytest.mark.parametrize(("layer", "attributes"), [(-2, "joint"), ("auto", "each")])
+def test_weights_of_rows_in_parts(layer, attributes, tmp_path):
+    codes = np.column_stack([CODES, np.arange(M) % 3 == 0])
+    options = {"codes": codes, "layer": layer, "attributes": attributes}
+    weights = WEIGHTS * np.where(np.arange(M) < 70, 0.0, 1.5)  # a part without weight
+    expected = fair(weights, **options)
+    np.save(tmp_path / "rows.npy", X)
+    array = dask.array.from_array(X, (70, 4))
+    blocks = [dask.delayed(weights[i : i + 70]) for i in range(0, M, 70)]
+    for rows, values in (
+        (open_rows(tmp_path / "rows.npy"), weights),
+        (array, dask.array.from_array(weights, 31)),
+        (array, blocks),
+    ):
+        model = ExplainableSVDRegressor(NET, random_state=0, layer=layer)
+        model.set_params(attributes=attributes)
+        model.fit(rows, Y, sensitive_features=codes, sample_weight=values)
+        assert_same(model, expected, 1e-4)
+        for one, other in zip(
+            model.unfairness_by_layer_, expected.unfairness_by_layer_, strict=True
+        ):
+            assert one.score == pytest.approx(other.score)
+
+
+def test_weights_go_to_the_estimators_fit():
+    model = fair(WEIGHTS, estimator=LinearRegression(), method="explainable_svd")
+    repeated = {"estimator": LinearRegression(), "method": "explainable_svd"}
+    expected = fair(None, index=REPEATED, **repeated)
+    np.testing.assert_allclose(model.predict(X), expected.predict(X))
+    pipeline = make_pipeline(StandardScaler(), LinearRegression())
+    with pytest.raises(ValueError, match=r"Pipeline has to be fitted, .* no sample_we"):
+        fair(WEIGHTS, estimator=pipeline)
+    assert fair(WEIGHTS, estimator=pipeline.fit(X, Y)).layer_ == 0
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.where(CODES == 1, 0.0, 1.0), r"0 for all samples of 1 group\(s\): 1"),
+        (-np.ones(M), r"240 weight\(s\) that are negative"),
+        (np.full(M, np.nan), "NaN or infinite"),
+        (np.ones(M - 1), "one weight per sample"),
+        (["heavy"] * M, "must hold real numbers"),
+        (np.zeros(M), "zero for all samples"),
+    ],
+)
+def test_weights_that_are_none(weights, message):
+    for rows in (X, dask.array.from_array(X, (70, 4))):
+        with pytest.raises(ValueError, match=message):
+            fair(weights, rows)
+
+
+# Groups that are known as probabilities
+
+P = 0.8 * np.eye(2)[CODES] + 0.2 * RNG.dirichlet([1, 1], M)
+P[::7] = P[-3:] = 0.0  # nothing is known, of the last rows either
+P = pd.DataFrame(P, columns=["a", "b"])
+OPTIONS = [
+    {"max_distance": 0.2},
+    {"refit_last": "gradient"},
+    {"noise_floor": False, "layer": "auto", "refit_last": None},
+    {"method": "explainable_svd", "layer": -1},
+]
+
+
+def fair_soft(index=slice(None), P=P, estimator=NET, weights=None, **options):
+    model = ExplainableSVDRegressor(estimator, random_state=0, **options)
+    return model.fit(X[index], Y[index], group_probabilities=P, sample_weight=weights)
+
+
+def assert_same_fit(model, expected, rtol=1e-9):
+    np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol, rtol)
+    for name in ("ks_before_", "ks_after_", "r2_before_", "mean_gap_noise_"):
+        values = (np.array(getattr(m, name), float) for m in (model, expected))
+        np.testing.assert_allclose(*values, rtol=max(rtol, 1e-7), err_msg=name)
+    assert model.layer_changed_ == expected.layer_changed_
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+def test_one_hot_is_hard(options, weights):
+    soft = fair_soft(P=np.eye(2)[CODES], weights=weights, **options)
+    hard = ExplainableSVDRegressor(NET, random_state=0, **options)
+    hard.fit(X, Y, sensitive_features=CODES, sample_weight=weights)
+    np.testing.assert_array_equal(soft.groups_, hard.groups_)
+    np.testing.assert_allclose(soft.moments_.means, hard.moments_.means, 1e-12)
+    np.testing.assert_allclose(soft.moments_.scatters, hard.moments_.scatters, 1e-12)
+    # Rows of weight 0 have no entries: L-BFGS may amplify the other rounding.
+    assert_same_fit(soft, hard, 1e-12 if weights is None else 1e-8)
+    for one, other in zip(
+        soft.unfairness_by_layer_, hard.unfairness_by_layer_, strict=True
+    ):
+        assert one.score == pytest.approx(other.score, rel=1e-12)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_rows_and_columns_may_be_cut_otherwise(options):
+    expected = fair_soft(**options)
+    assert_same_fit(fair_soft(P=P[["b", "a"]], **options), expected)
+    # Batches; L-BFGS may amplify rounding.
+    assert_same_fit(fair_soft(batch_size=37, **options), expected, 1e-4)
+    is_of_group = P.to_numpy().any(axis=1)
+    some = fair_soft(index=is_of_group, P=P[is_of_group], **options)
+    assert_same_fit(some, expected, 1e-4)
+    assert_same_fit(fair_soft(weights=np.full(M, 7.0), **options), expected, 1e-4)
+
+
+def test_sampled_rows_keep_their_entries(monkeypatch):
+    """The same rows are drawn whatever groups are, and whoever is of no group."""
+
+    def scores(model):
+        return [layer.score for layer in model.unfairness_by_layer_]
+
+    all_rows = scores(fair_soft(refit_last=None))
+    monkeypatch.setattr(_explainable_svd_regressor, "N_SAMPLED_ROWS", 60)
+    soft = fair_soft(P=np.eye(2)[CODES], refit_last=None)
+    hard = ExplainableSVDRegressor(NET, random_state=0, refit_last=None)
+    hard.fit(X, Y, sensitive_features=CODES)
+    np.testing.assert_allclose(scores(soft), scores(hard))
+    is_of_group = P.to_numpy().any(axis=1)
+    some = fair_soft(index=is_of_group, P=P[is_of_group], refit_last=None)
+    sampled = scores(fair_soft(refit_last=None))
+    np.testing.assert_allclose(sampled, scores(some))
+    assert not np.allclose(sampled, all_rows)
+    # A row without weight is none of them.
+    has_weight = WEIGHTS > 0
+    weighted = fair(WEIGHTS, refit_last=None)
+    some = fair(WEIGHTS[has_weight], index=has_weight, refit_last=None)
+    np.testing.assert_allclose(scores(weighted), scores(some))
+
+
+def test_what_is_said_of_groups_is_expected():
+    """Moments, noise, distances and r2 by a NumPy twin."""
+    model = fair_soft(weights=WEIGHTS)
+    A = P.to_numpy() * WEIGHTS[:, None]
+    inputs = np.maximum(X @ NET.coefs_[0] + NET.intercepts_[0], 0)
+    W = NET.coefs_[1].T
+    means, covariances = [], []
+    for a in A.T:
+        means.append(a @ inputs / a.sum())
+        offsets = inputs - means[-1]
+        covariances.append((offsets.T * a) @ offsets / a.sum())
+    assert model.moments_.groups.tolist() == ["a", "b"]
+    np.testing.assert_allclose(model.moments_.counts, A.sum(axis=0))
+    np.testing.assert_allclose(model.moments_.means, means)
+    np.testing.assert_allclose(model.moments_.covariances("group"), covariances)
+    gap = np.linalg.norm(W @ (means[1] - means[0]))
+    assert model.mean_gap_before_ == pytest.approx(gap)
+    # Noise of as many rows as there are in effect, W_g^2 / sum A^2.
+    sizes = A.sum(axis=0) ** 2 / (A**2).sum(axis=0)
+    within = np.tensordot(A.sum(axis=0), covariances, axes=1) / A.sum()
+    trace = np.trace(W @ within @ W.T) * sizes.sum() / (sizes.sum() - 2)
+    noise = np.sqrt(trace * (1 / sizes).sum())
+    assert model.mean_gap_noise_[0, 1] == pytest.approx(noise)
+    # Predictions on the rows of fit.
+    for when, predicted in (("before", NET.predict(X)), ("after", model.predict(X))):
+        shares = [
+            (A * (predicted <= t)[:, None]).sum(axis=0) / A.sum(axis=0)
+            for t in predicted
+        ]
+        distance = np.abs(np.diff(shares)).max()
+        assert getattr(model, f"ks_{when}_") == pytest.approx(distance, abs=1e-12)
+        r2 = [r2_score(Y, predicted, sample_weight=a) for a in A.T]
+        np.testing.assert_allclose(getattr(model, f"r2_{when}_"), r2, rtol=1e-6)
+    # The mean residual of the rows in effect is zero.
+    residuals = A.sum(axis=1) @ (Y - model.predict(X)) / A.sum()
+    assert residuals == pytest.approx(0, abs=1e-9)
+    assert model.ks_after_ < model.ks_before_
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_probabilities_of_rows_in_parts(options):
+    groups = P.copy()
+    groups[70:140] = 0.0  # nothing is known of a whole part
+    model = ExplainableSVDRegressor(NET, random_state=0, **options)
+    parts = dask.array.from_array(X, (70, 4))
+    model.fit(parts, Y, group_probabilities=groups, sample_weight=WEIGHTS)
+    assert_same_fit(model, fair_soft(P=groups, weights=WEIGHTS, **options))
+
+
+def test_an_estimator_is_fitted_to_all_rows():
+    model = fair_soft(estimator=LinearRegression(), refit_last=None, weights=WEIGHTS)
+    fitted = LinearRegression().fit(X, Y, sample_weight=WEIGHTS)
+    expected = fair_soft(estimator=fitted, refit_last=None, weights=WEIGHTS)
+    np.testing.assert_allclose(model.predict(X), expected.predict(X))
+
+
+def test_what_is_refused():
+    regressor = ExplainableSVDRegressor(NET)
+    for arguments in ({}, {"sensitive_features": CODES, "group_probabilities": P}):
+        with pytest.raises(TypeError, match=r"got (neither|both)"):
+            regressor.fit(X, Y, **arguments)
+    wrong = P.copy()
+    wrong.loc[5, "b"] = np.nan
+    with pytest.raises(ValueError, match="first in row 5, column 'b'"):
+        regressor.fit(X, Y, group_probabilities=wrong)
