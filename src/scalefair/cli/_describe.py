@@ -207,16 +207,16 @@ def _describe_graph(
     facts, is_list = Facts(), frame is not None and _may_be_edges(frame)
     if frame is not None and is_list:
         names = edge_columns([*frame])
-        others = names[2:]
-        if len(others) > 1:  # the one that is named so, or none
-            others.sort(key=lambda name: not _roles.is_weight_name(name))
-            facts[_WEIGHT] = others[0]
-        why_none = "" if not others else _why_no_weights(frame[others])
+        attributes = names[2:]
+        if len(attributes) > 1:  # the one that is named so, or none
+            attributes.sort(key=lambda name: not _roles.is_weight_name(name))
+            facts[_WEIGHT] = attributes[0]
+        why_none = "" if not attributes else _why_no_weights(frame[attributes])
         if why_none:
             facts[_NO_WEIGHT] = f"{why_none}: --no-weights"
             options = replace(options, weights=False)
         options = replace(options, weight_column=facts.get(_WEIGHT))
-        facts["edges_from"] = ", ".join(names[:2] + others[: 0 if why_none else 1])
+        facts["edges_from"] = ", ".join(names[:2] + attributes[: 0 if why_none else 1])
     try:
         graph = load_graph(path, options)
         is_symmetric = abs(graph.matrix - graph.matrix.T).max() == 0
@@ -235,15 +235,15 @@ def _describe_graph(
     return facts, pandas.DataFrame() if graph.nodes is None else graph.nodes
 
 
-def _why_no_weights(others: pandas.DataFrame) -> str:
+def _why_no_weights(attributes: pandas.DataFrame) -> str:
     """Return why the first of the columns beside the ends of edges holds no weights."""
-    values = others.iloc[:, 0]
+    values = attributes.iloc[:, 0]
     if are_times(values):
         return f"{values.name} looks like a time, no weight"
     if not is_numeric_dtype(values):
         return f"{values.name} holds words, no weights"
-    if others.shape[1] > 1 and not _roles.is_weight_name(values.name):
-        return f"no other column is called weight ({listed(others)})"
+    if attributes.shape[1] > 1 and not _roles.is_weight_name(values.name):
+        return f"no other column is called weight ({listed(attributes)})"
     return ""
 
 

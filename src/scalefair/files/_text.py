@@ -344,8 +344,12 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     """Return whether the first record is a header, and whether that is doubtful."""
     # 1. Its cells, each with the values below it, of numbers and of names.
     first, columns = records[0], _columns(records)
-    # The header of a matrix of weights comes again as its first column.
-    if len(first) > 3 and first[1 : len(records)] == [row[0] for row in records[1:]]:
+    # The header of a matrix of weights comes again as its first column. So does the
+    # first row of a symmetric matrix without a header, but from a number or a gap on.
+    is_repeated = first[1 : len(records)] == [row[0] for row in records[1:]]
+    has_diagonal = len(records) > 1 and records[1][1:2] not in ([], [""])
+    is_corner = has_diagonal and not is_number(first[0])
+    if len(first) > 3 and is_repeated and is_corner and len(set(first)) == len(first):
         return True, False
     # `columns` are pairs: the cell in the first record, and the cells below it.
     numbers = [column for column in columns if is_number(column[0])]
