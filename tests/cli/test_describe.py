@@ -166,8 +166,54 @@ def test_edges_with_times(components):
     lines = ["1,2,1082040961", "2,3,1082155839", "3,1,1082414391", "3,4,1082414392"]
     path = components.write("sent.csv", lines)
     report, _, commands, _ = described(components, path)
-    assert "--no-weights" in report["input"]["third_column"]
+    assert "--no-weights" in report["input"]["no_weights"]
     assert "--no-weights" in commands["cluster"]
+
+
+NODES = list("abcdef")
+GROUPS = ["id,group", *(f"{node},{'xy'[i % 2]}" for i, node in enumerate(NODES))]
+PAIRS = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "f"), ("a", "d")]
+WIDE = {
+    "weight": (["--weight-column", "weight"], "source,target,kind,weight", "{},{},x,2"),
+    "index": (["--weight-column", "weight"], ",source,target,on,weight", "0,{},{},7,2"),
+    "none": (["--no-weights"], "source,target,kind,on", "{},{},x,7"),
+    "narrow": ([], ",source,target,weight", "0,{},{},2"),
+}
+
+
+@pytest.mark.parametrize("kind", [*WIDE, "matrix"])
+def test_lines_for_graphs_run(components, kind):
+    """Lists with further columns, and the matrix that NetworkX writes with names."""
+    options = []
+    if kind == "matrix":
+        edges = {*PAIRS, *(pair[::-1] for pair in PAIRS)}
+        rows = [",".join(str(float((a, b) in edges)) for b in NODES) for a in NODES]
+        lines = [",".join(["", *NODES])]
+        lines += [f"{node},{row}" for node, row in zip(NODES, rows, strict=True)]
+    else:
+        options, header, line = WIDE[kind]
+        lines = [header, *(line.format(*pair) for pair in PAIRS)]
+    path = components.write("graph.csv", lines)
+    report, _, commands, _ = described(components, path)
+    assert (report["input"]["nodes"], report["input"]["edges"]) == (6, 6)
+    assert list(commands) == ["cluster"]
+    typed = shlex.split(commands["cluster"])[1:]
+    assert set(options) <= set(typed)
+    typed[typed.index("groups.csv")] = components.write("groups.csv", GROUPS)
+    typed[typed.index("-k") + 1] = 2
+    labels = components.folder / "labels.csv"
+    result = components.invoke(*typed[: typed.index("-o")], "-o", labels)
+    assert result.exit_code in (0, 3), result.output
+    assert sorted(line[0] for line in labels.read_text().splitlines()[1:]) == NODES
+
+
+def test_a_matrix_of_named_nodes_is_no_table_of_rows(components):
+    lines = [",a,b,c", "a,0,1,1", "b,1,0,1", "c,1,1,0"]
+    path = components.write("graph.csv", lines)
+    options = ("--groups", "x.csv", "-r", 1, "-o", components.output)
+    result = components.invoke("pca", path, *options)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "first column is its header once more, as of a graph" in result.stderr
 
 
 def test_files_that_cannot_be_read(components):

@@ -338,6 +338,32 @@ def test_a_square_matrix_as_text(write):
     assert "matrix of weights of 6 nodes" in graph.notes[0]
 
 
+@pytest.mark.parametrize("names", ["abcd", "7539"])
+def test_a_square_matrix_with_names(write, names):
+    """As `to_pandas_adjacency(G).to_csv` writes it; also where names are numbers."""
+    header = ",".join(["", *names])
+    rows = [[name, *(abs(i - j) for j in range(4))] for i, name in enumerate(names)]
+    lines = [header, *(",".join(map(str, row)) for row in rows)]
+    graph = read_graph(write("\n".join(lines)))
+    assert list(map(str, graph.ids)) == list(names)
+    assert graph.matrix.toarray().tolist() == [row[1:] for row in rows]
+
+
+def test_a_symmetric_matrix_is_no_header(write):
+    """Its first row comes again as its first column, too."""
+    path = write("\n".join(["0,1,2,3", "1,0,4,5", "2,4,0,6", "3,5,6,0"]))
+    assert len(read_graph(path).ids) == 4
+    gaps = write("\n".join([",1,2,3", "1,,4,5", "2,4,,6", "3,5,6,"]))
+    refuses(gaps, ":2: column 2", "empty")
+
+
+def test_nodes_go_by_labels(write):
+    pytest.importorskip("networkx")
+    nodes = "".join(f' node [ id {i} label "{x}" ]' for i, x in enumerate(("a b", "c")))
+    path = write("graph [" + nodes + " edge [ source 0 target 1 ] ]")
+    assert read_graph(path).ids.tolist() == ["a b", "c"]
+
+
 def test_matrix_market_beyond_a_buffer(tmp_path):
     """SciPy's reader steps back after the head, and aborted where it could not."""
     W = sparse.coo_array(np.arange(10_000.0).reshape(100, 100) + 1)

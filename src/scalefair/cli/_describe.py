@@ -3,6 +3,8 @@
 import shlex
 import sys
 from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,11 @@ from scalefair.cli import _options as opt
 from scalefair.cli._options import ReadOptions
 from scalefair.cli._report import Facts
 from scalefair.cli._rows import find_role_columns, split_names
-from scalefair.files import FileError, read_graph
+from scalefair.files import FileError
 from scalefair.files import _matrices as matrices
-from scalefair.files._graphs import are_times
+from scalefair.files._graphs import are_times, edge_columns, load_graph
 from scalefair.files._tables import TableFile
-from scalefair.files._text import EDGE_HEADERS, FileOptions
+from scalefair.files._text import FileOptions, find_ends
 from scalefair.files._values import ID_NAMES
 
 _ROLES = ("target", "groups")
@@ -45,8 +47,10 @@ _SENSITIVE_NAMES = ["sex", "gender", "race", "ethnicity", "nationality", "religi
 _SENSITIVE_NAMES += ["group"]
 _UNUSABLE_ROLES = ("to be corrected", "id or text", "empty", "id")
 # Facts about graphs that say how `cluster` reads them.
-_NO_WEIGHT, _SEVERAL = "third_column", "several_weights"
-_GRAPH_FACTS = ["edges_from", _NO_WEIGHT, _SEVERAL, "nodes", "edges"]
+_NO_WEIGHT, _SEVERAL = "no_weights", "several_weights"
+_WEIGHT = "weight_column"
+_END_ROLES = ("source", "target", "weight")
+_GRAPH_FACTS = ["edges_from", _WEIGHT, _NO_WEIGHT, _SEVERAL, "nodes", "edges"]
 _GRAPH_FACTS += ["components_of_the_graph"]
 
 
@@ -60,33 +64,31 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     # 1. Look at the file, and at each of its columns.
     outputs, show = _run.take_outputs(options, table)
     roles = {name: options.pop(name) for name in _ROLES}
-    frame, facts, damaged = _look_at(table, svmlight, FileOptions(**options))
+    file_options = FileOptions(**options)
+    frame, facts, damaged = _look_at(table, svmlight, file_options)
+    spelled = [*_spell(file_options), *["--svmlight"] * svmlight]
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
     # Roles that the options name.
     names = [*frame]
     chosen = find_role_columns(table, names, ReadOptions(**roles))
     if chosen and "edges_from" in facts:  # they are rows
         facts = {name: x for name, x in facts.items() if name not in _GRAPH_FACTS}
-    has_ids = facts.get("header") and frame.columns[0].lower() in ID_NAMES | {""}
-    if columns and has_ids:
-        columns[0]["role"] = "id"
     # 2. Roles of the ends of edges, or that the options name, and doubtful features.
+    first = names[:1] if facts.get("header") else []
+    fixed = {name: "id" for name in first if name.lower() in ID_NAMES | {""}}
     if "edges_from" in facts:
-        third = "time" if "time" in facts.get(_NO_WEIGHT, "") else "text"
-        ends = ["source", "target", third if _NO_WEIGHT in facts else "weight"]
-        for column, end in zip(columns, ends, strict=False):
-            column["role"] = end
-    elif "nodes" in facts:  # attributes of nodes
-        for column in columns:
-            column["role"] = "groups?" if "groups" in column["role"] else "attribute"
-    for role, role_columns in chosen.items():
-        for column in columns:
-            if column["column"] in role_columns:
-                column["role"] = role
+        ends = dict(zip(facts["edges_from"].split(", "), _END_ROLES, strict=False))
+        fixed = {name: ends.get(name, "not used") for name in names}
+    fixed |= {name: role for role in chosen for name in chosen[role]}
+    for column in columns:
+        role = column["role"]
+        if "nodes" in facts:  # attributes of nodes
+            role = "groups?" if "groups" in role else "attribute"
+        column["role"] = fixed.get(column["column"], role)
     if "nodes" not in facts:
         features = [x["column"] for x in columns if x["role"].startswith("feature")]
         _roles.note_doubts(table, frame[features], has_weight=False, has_target=True)
-    if not (commands := _propose_commands(table, columns, facts, **roles)):
+    if not (commands := _propose_commands(table, columns, facts, spelled, **roles)):
         _errors.note(
             f"{table}: no command takes it: it has neither features nor edges."
         )
@@ -120,6 +122,7 @@ def _look_at(
         file_kind = matrices.rows_format(path, svmlight)
     frame, facts = pandas.DataFrame(), Facts()
     damaged: list[str] = []
+    is_matrix = False  # of weights, as text
     # 1. The columns, as far as they have names or are few.
     if file_kind == "npy":
         frame = pandas.DataFrame(matrices.read_dense(path)).rename(columns="x{}".format)
@@ -143,18 +146,31 @@ def _look_at(
         _errors.print_notes(table)
         if is_large:
             _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")
-        file_kind = table.kind
+        file_kind, is_matrix = table.kind, table.is_adjacency
     # 2. Its size, also as a graph: a square matrix, or two columns of the same things.
     if is_graph:
-        facts, frame = _describe_graph(path, frame)
+        facts, frame = _describe_graph(path, frame, options)
     size = dict(zip(("n_rows", "n_columns"), frame.shape, strict=True))
     if is_graph:
         size = dict.fromkeys(size, facts["nodes"])
     facts = {"format": file_kind, **size, **facts}
+    if is_matrix:  # of named nodes
+        return pandas.DataFrame(), facts | _describe_graph(path, None, options)[0], []
     if not is_graph and (facts["n_rows"] == facts["n_columns"] or _may_be_edges(frame)):
         with suppress(FileError):  # it is no graph
-            facts |= _describe_graph(path, frame)[0]
+            facts |= _describe_graph(path, frame, options)[0]
     return frame, facts, damaged
+
+
+def _spell(options: FileOptions) -> list[str]:
+    """Return the options that say how a text is read, as a command takes them."""
+    names = ("delimiter", "decimal", "skip_lines", "encoding")
+    values = {name: getattr(options, name) for name in names}
+    values["na_values"] = ",".join(options.na_values)
+    spelled = [[f"--{x.replace('_', '-')}", str(y)] for x, y in values.items() if y]
+    if options.header is not None:
+        spelled.append(["--header" if options.header else "--no-header"])
+    return [*chain(*spelled)]
 
 
 def _describe_sparse(X: Any) -> Facts:
@@ -163,12 +179,17 @@ def _describe_sparse(X: Any) -> Facts:
 
 
 def _may_be_edges(frame: pandas.DataFrame) -> bool:
-    """Return whether the first two of two or three columns name the same things."""
-    if frame.shape[1] not in (2, 3):
+    """Return whether two columns name the same things, by the header or the cells."""
+    names = edge_columns([*frame])
+    is_known, is_wide = find_ends(names) == 0, len(names) > 3
+    if len(names) < 2 or (is_wide and not is_known):
         return False
+    frame = frame[names]
     ends = [frame.iloc[:, j].dropna() for j in (0, 1)]
     if any(is_numeric_dtype(end) and (end % 1).any() for end in ends):
         return False
+    if is_known and not is_wide:
+        return True
     sources, targets = map(set, ends)
     size, n_common = min(len(sources), len(targets)), len(sources & targets)
     if any(map(is_numeric_dtype, ends)):  # rows have some equal numbers, too
@@ -177,38 +198,53 @@ def _may_be_edges(frame: pandas.DataFrame) -> bool:
 
 
 def _describe_graph(
-    path: Path, frame: pandas.DataFrame
+    path: Path, frame: pandas.DataFrame | None, options: FileOptions
 ) -> tuple[Facts, pandas.DataFrame]:
     """Return facts about a graph and attributes of nodes; raise a FileError if none.
 
     Edges with several weights are added up, as the command that is proposed does.
     """
-    facts, weights = Facts(), None
-    if _may_be_edges(frame):
-        facts["edges_from"] = listed(frame)
-        last = frame.iloc[:, 2:]
-        if last.shape[1] and are_times(last.iloc[:, 0]):
-            weights = False
-            facts[_NO_WEIGHT] = "looks like a time, no weight: --no-weights"
-        elif last.shape[1] and not is_numeric_dtype(last.iloc[:, 0]):
-            weights = False
-            facts[_NO_WEIGHT] = "holds words, no weights: --no-weights"
+    facts, is_list = Facts(), frame is not None and _may_be_edges(frame)
+    if frame is not None and is_list:
+        names = edge_columns([*frame])
+        attributes = names[2:]
+        if len(attributes) > 1:  # the one that is named so, or none
+            attributes.sort(key=lambda name: not _roles.is_weight_name(name))
+            facts[_WEIGHT] = attributes[0]
+        why_none = "" if not attributes else _why_no_weights(frame[attributes])
+        if why_none:
+            facts[_NO_WEIGHT] = f"{why_none}: --no-weights"
+            options = replace(options, weights=False)
+        options = replace(options, weight_column=facts.get(_WEIGHT))
+        facts["edges_from"] = ", ".join(names[:2] + attributes[: 0 if why_none else 1])
     try:
-        graph = read_graph(path, weights=weights)
+        graph = load_graph(path, options)
         is_symmetric = abs(graph.matrix - graph.matrix.T).max() == 0
     except FileError:
         is_symmetric = False
     if not is_symmetric:
         # Rows of numbers look so, too: the names of edges tell, or that there are none.
-        names = [str(name).lower() for name in frame.columns[:2]]
-        if not frame.empty and " ".join(names) not in {"1 2", *EDGE_HEADERS}:
+        names = [] if frame is None else edge_columns([*frame])
+        if names and names[:2] != ["1", "2"] and find_ends(names) != 0:
             raise FileError("rows rather than a graph")
-        graph = read_graph(path, weights=weights, directed="sum")
+        graph = load_graph(path, replace(options, directed="sum"))
         facts[_SEVERAL] = "edges have several weights: --directed sum adds them up"
     n_components, _ = csgraph.connected_components(graph.matrix, directed=False)
     facts["nodes"], facts["edges"] = len(graph.ids), graph.n_edges
     facts["components_of_the_graph"] = n_components
     return facts, pandas.DataFrame() if graph.nodes is None else graph.nodes
+
+
+def _why_no_weights(attributes: pandas.DataFrame) -> str:
+    """Return why the first of the columns beside the ends of edges holds no weights."""
+    values = attributes.iloc[:, 0]
+    if are_times(values):
+        return f"{values.name} looks like a time, no weight"
+    if not is_numeric_dtype(values):
+        return f"{values.name} holds words, no weights"
+    if attributes.shape[1] > 1 and not _roles.is_weight_name(values.name):
+        return f"no other column is called weight ({listed(attributes)})"
+    return ""
 
 
 def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
@@ -258,6 +294,7 @@ def _propose_commands(
     path: Path,
     columns: list[Facts],
     facts: Facts,
+    spelled: list[str],
     target: str | None,
     groups: str | None,
 ) -> list[Facts]:
@@ -274,7 +311,8 @@ def _propose_commands(
         number_option = ["--target", number or "targets.csv"]
     kind = ["--affinity", "nearest_neighbors"]
     if is_graph := "nodes" in facts:
-        kind = ["--no-weights"] * (_NO_WEIGHT in facts)
+        kind = ["--weight-column", facts[_WEIGHT]] if _WEIGHT in facts else []
+        kind += ["--no-weights"] * (_NO_WEIGHT in facts)
         kind += ["--directed", "sum"] * (_SEVERAL in facts)
         if facts["components_of_the_graph"] > 1:
             kind += ["--components", "largest"]
@@ -303,6 +341,7 @@ def _propose_commands(
         if (not n_features and not is_graph) or (is_table and targets == [None]):
             continue
         arguments = ["scalefair", *command, "--groups", groups or "groups.csv"]
+        arguments += spelled
         if "MODEL" not in command and not is_graph:  # a model chooses its columns
             for name in features.index[~is_kept]:
                 arguments += ["--drop", name]

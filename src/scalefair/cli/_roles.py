@@ -61,6 +61,11 @@ def are_ids(values: pandas.Series) -> bool:
     return is_named_so or values.max() - values.min() == len(values) - 1
 
 
+def is_weight_name(name: Any) -> bool:
+    """Return whether a column is called weight, or in another way that says so."""
+    return re.sub("[^a-z]", "", str(name).lower()) in _WEIGHT_NAMES
+
+
 def note_doubts(
     path: Any, features: pandas.DataFrame, *, has_weight: bool, has_target: bool
 ) -> None:
@@ -76,7 +81,7 @@ def note_doubts(
             f"{listed(names)}. Pass --drop if they are ids."
         )
     names = [str(x.name) for x in numbers if x.min() >= 0]
-    names = [x for x in names if re.sub("[^a-z]", "", x.lower()) in _WEIGHT_NAMES]
+    names = [x for x in names if is_weight_name(x)]
     if names and not has_weight:
         note(
             f"{path}: {listed(names)} was taken for a feature. Pass --weight "

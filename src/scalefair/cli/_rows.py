@@ -307,6 +307,11 @@ def _read_table(
     """
     table = TableFile(path, options)
     print_notes(table)
+    if table.is_adjacency and is_free:
+        raise Failure(
+            f"{path}: its first column is its header once more, as of a graph: cluster "
+            "reads it without --affinity. For rows leave that column out of the file."
+        )
     # 1. The columns of each role, ids (of the option, or a first column that is named
     #    so), and those that are left as features.
     roles = find_role_columns(path, table.names, options)

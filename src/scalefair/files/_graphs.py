@@ -1,9 +1,8 @@
 """Graphs in files: matrices in several formats, lists of edges, GML and its like."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +22,7 @@ from scalefair.files._matrices import (
 )
 from scalefair.files._source import FileError, one_line, reading
 from scalefair.files._tables import TableFile, as_strings
-from scalefair.files._text import EDGE_HEADERS, FileOptions, open_bytes, quote
+from scalefair.files._text import FileOptions, find_ends, open_bytes, quote
 
 _MATRIX_READERS = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}
 # Names of a third column that holds times, not weights.
@@ -84,11 +83,12 @@ def read_graph(
     Parameters
     ----------
     path : str or Path
-        A matrix (npz, npy, Matrix Market, or a square table), or lines ``source target
+        A matrix (npz, npy, Matrix Market, or a square table, which may name its nodes
+        in the header and the first column), or lines ``source target
         [weight]``; text may be packed, and ``-`` is the standard input. An edge in
         both directions counts once; nodes are numbered as the list first names them.
         GML, GraphML, Pajek, and lines ``source target {'weight': 4}``, whose nodes go
-        by their ids, need NetworkX.
+        by their labels or ids, need NetworkX.
     directed : {"error", "sum", "max"}, default="error"
         What becomes of several weights of an edge, or of its two directions: an error
         where they differ, their sum, or the largest.
@@ -132,13 +132,18 @@ def load_graph(path: Path, options: FileOptions) -> Graph:
     if format_name in GRAPH_LANGUAGES:
         return _read_language(path, format_name, options)
     notes: list[str] = []
+    names: list[str] = []  # of the nodes of a matrix
     if format_name in _MATRIX_READERS:
         matrix = _check_square(path, _MATRIX_READERS[format_name](path))
     else:
         table = TableFile(path, options, of_edges=True)
-        if options.weight_column or len(table.names) in (2, 3):
+        if options.weight_column or len(edge_columns(table.names)) in (2, 3):
             return _read_edges(table, options)
-        matrix, notes = _check_square(path, table.read().to_numpy()), table.notes
+        names = table.names[1:] if table.is_adjacency else []
+        matrix, notes = (
+            _check_square(path, table.read(names or None).to_numpy()),
+            table.notes,
+        )
         n_nodes = matrix.shape[0]
         notes.append(f"{path}: was taken for a matrix of weights of {n_nodes} nodes.")
     # 2. Weights, and directions, of a matrix.
@@ -148,8 +153,8 @@ def load_graph(path: Path, options: FileOptions) -> Graph:
     if options.directed != "error" and abs(matrix - matrix.T).max() > 0:
         is_sum = options.directed == "sum"
         matrix = add_directions(matrix) if is_sum else matrix.maximum(matrix.T)
-    ids = np.arange(matrix.shape[0], dtype=np.int64)
-    return Graph(path, matrix, ids, named=False, notes=notes)
+    ids = _as_ids(names) if names else np.arange(matrix.shape[0], dtype=np.int64)
+    return Graph(path, matrix, ids, named=bool(names), notes=notes)
 
 
 def read_new_nodes(
@@ -171,7 +176,7 @@ def read_new_nodes(
             )
         return Graph(path, matrix, np.arange(matrix.shape[0]), named=False, notes=[])
     table = TableFile(path, options, of_edges=True)
-    is_list = options.weight_column or len(table.names) in (2, 3)
+    is_list = options.weight_column or len(edge_columns(table.names)) in (2, 3)
     if not (named and is_list):
         formats = f"a matrix (npz, npy, mtx) of new nodes x {n_nodes} nodes of the fit"
         if named:
@@ -218,17 +223,29 @@ def _check_square(path: Path, X: Any) -> sparse.csr_array:
     return as_matrix(path, X, "weight")
 
 
+def edge_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns of edges, ends first; a column without a name is an index."""
+    columns = [name for name in names if name]
+    start = find_ends(columns) or 0
+    ends = columns[start : start + 2]
+    return [*ends, *columns[:start], *columns[start + 2 :]]
+
+
+def _as_ids(names: Iterable[str]) -> NDArray[Any]:
+    """Return integers if all names of nodes are, else strings."""
+    ids = np.array([*names])
+    is_whole = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in ids)
+    return ids.astype(np.int64) if is_whole else ids
+
+
 def _read_edges(
     table: TableFile, options: FileOptions, verbatim: bool = False
 ) -> Graph:
     """Read edges; ids are integers if all are and not `verbatim`, else strings."""
     # 1. Ids: strings, as they are spelled, unless all are integers.
-    ends, weight_column = table.names[:2], table.names[2:]
+    names = edge_columns(table.names)
+    ends, weight_column = names[:2], names[2:]
     if options.weight_column:
-        pairs = [" ".join(pair).lower() for pair in pairwise(table.names)]
-        starts = [i for i, pair in enumerate(pairs) if pair in EDGE_HEADERS]
-        start = (starts or [int(table.names[0] == "")])[0]  # after an index, if any
-        ends = table.names[start : start + 2]
         weight_column = [table.find(options.weight_column, "--weight-column")]
         if weight_column[0] in ends:
             raise FileError(f"{table.path}: --weight-column names an end of the edges.")
@@ -353,9 +370,12 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
     edges = [(index[u], index[v], w) for u, v, w in G.edges(data="weight", default=1)]
     if not edges:
         raise FileError(f"{path}: has no edges.")
-    ids = np.array([str(node) for node in G])
-    if all(re.fullmatch(r"[+-]?\d{1,18}", node) for node in ids):
-        ids = ids.astype(np.int64)
+    nodes = pandas.DataFrame([G.nodes[node] for node in G], dtype=object)
+    nodes = nodes.apply(as_strings)
+    # Nodes go by their labels, as in NetworkX, if each has one of its own.
+    labels = nodes.get("label", pandas.Series([None]))
+    has_labels = labels.is_unique and not labels.hasnans
+    ids = _as_ids(labels if has_labels else map(str, G))
     frame = pandas.DataFrame(edges, columns=["source", "target", "weight"])
     pairs = frame[["source", "target"]].to_numpy()
 
@@ -363,5 +383,4 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
         return f"{path}: edge {row + 1}"
 
     matrix = _adjacency(locate, ids, pairs, frame["weight"], options)
-    nodes = pandas.DataFrame([G.nodes[node] for node in G], dtype=object)
-    return Graph(path, matrix, ids, named=True, notes=[], nodes=nodes.apply(as_strings))
+    return Graph(path, matrix, ids, named=True, notes=[], nodes=nodes)

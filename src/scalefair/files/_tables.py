@@ -4,6 +4,7 @@ import io
 import tempfile
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,17 @@ class TableFile:
             frame = pandas.DataFrame(arff.loadarff(io.StringIO(text))[0])
             names = frame.columns[[dtype.kind == "O" for dtype in frame.dtypes]]
             return frame.assign(**{x: frame[x].str.decode("utf-8") for x in names})
+
+    @property
+    def is_adjacency(self) -> bool:
+        """Whether the first column is the header once more, as of a matrix of weights.
+
+        NetworkX writes graphs so: ``to_pandas_adjacency(G).to_csv(...)``.
+        """
+        if self._text is None or not self.has_header or len(self.names) < 4:
+            return False
+        first_cells = (cells[0] for _, cells in self._text.records())
+        return all(a == b for a, b in zip_longest(first_cells, self.names[1:]))
 
     # --- Where something is ---
 

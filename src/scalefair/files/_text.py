@@ -145,6 +145,12 @@ def split_cells(text: str) -> list[str]:
     return [cell.strip() for cell in cells]
 
 
+def find_ends(names: Sequence[str]) -> int | None:
+    """Return where the two names of a header stand that the ends of edges have."""
+    pairs = (" ".join(pair).lower() for pair in pairwise(names))
+    return next((i for i, pair in enumerate(pairs) if pair in EDGE_HEADERS), None)
+
+
 def first_duplicate(names: Sequence[str]) -> str:
     """Return the first name that occurs twice, quoted, or an empty string."""
     return next((repr(name) for name in names if names.count(name) > 1), "")
@@ -338,6 +344,13 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     """Return whether the first record is a header, and whether that is doubtful."""
     # 1. Its cells, each with the values below it, of numbers and of names.
     first, columns = records[0], _columns(records)
+    # The header of a matrix of weights comes again as its first column. So does the
+    # first row of a symmetric matrix without a header, but from a number or a gap on.
+    is_repeated = first[1 : len(records)] == [row[0] for row in records[1:]]
+    has_diagonal = len(records) > 1 and records[1][1:2] not in ([], [""])
+    is_corner = has_diagonal and not is_number(first[0])
+    if len(first) > 3 and is_repeated and is_corner and len(set(first)) == len(first):
+        return True, False
     # `columns` are pairs: the cell in the first record, and the cells below it.
     numbers = [column for column in columns if is_number(column[0])]
     names = [x for x in columns if x[0] not in MISSING and not is_number(x[0])]
@@ -348,7 +361,8 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     can_be_names = len(set(first)) == len(first) and all(first[1:])
     if of_edges:
         # Names above names are rather two nodes. A number is a node, or a weight.
-        is_known = " ".join(first[:2]).lower() in EDGE_HEADERS
+        # No node is called "": that is the header of an index.
+        is_known = first[0] == "" or find_ends(first) is not None
         is_header = is_known or (is_above_numbers and not numbers)
         may_be_header = can_be_names and has_new_name and not numbers
         return is_header, may_be_header and not is_header
