@@ -336,8 +336,8 @@ def test_new_nodes(planted):
 
 def test_groups_that_only_nodes_left_out_may_be_of(planted):
     W, _, P = planted
-    P = np.column_stack([P, np.zeros(300)])
-    P[0], weights = (0, 0, 0, 1), np.ones(300)
+    P = np.column_stack([np.zeros(300), P])
+    P[0], weights = (1, 0, 0, 0), np.ones(300)
     weights[1] = 0
     frame = pd.DataFrame(P, columns=[*"abcd"])
     graph = sparse.block_diag([[[0.0]], W[1:, 1:]], format="csr")
@@ -348,7 +348,7 @@ def test_groups_that_only_nodes_left_out_may_be_of(planted):
         connected_components="all",
         regularization=0,
     )
-    assert list(model.groups_) == ["a", "b", "c"]
+    assert list(model.groups_) == ["b", "c", "d"]
     np.testing.assert_array_equal(np.flatnonzero(model.labels_ < 0), [0, 1])
     with pytest.raises(ValueError, match="only one group among the clustered"):
         spectral(
