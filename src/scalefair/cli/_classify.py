@@ -321,15 +321,14 @@ def _summarize(
     model: Any, records: list[Facts], gap: str, groups: Any, condition: str
 ) -> str:
     """Return what was asked and reached, at what cost, and what is not promised."""
-    first, (low, high) = records[0], model.interval
+    first, is_part = records[0], tuple(model.interval) != (0, 1)
     is_weak, is_new = gap.startswith("weak"), first["rows"] == "test"
     # 1. What was asked, and reached.
     where = "any threshold"
     if is_weak:
         where = f"the threshold {model.threshold:g}"
-    is_part = (low, high) != (0, 1)
-    ranks = f", among the ranks {low:g} to {high:g} from the top" if is_part else ""
-    text = f"Asked: above {where} the shares of any two groups{condition} differ by at "
+    ranks = _report.between(model.interval) if is_part else ""
+    text = f"Asked: the shares of any two groups{condition} above {where} differ by at "
     text += f"most {model.kappa:g}{ranks}. Reached: {first[gap]:.3f} on "
     if is_new:
         text += f"rows that were not fitted, {records[1][gap]:.3f} on those that were"
@@ -341,18 +340,20 @@ def _summarize(
             f", {unseen} where the rows were scored by models that had not seen them"
         )
     if "null_gap" in first:
-        text += f"; noise alone makes about {first['null_gap']:.3f}"
+        text += f". {_report.CHANCE.format(first['null_gap'])}"
     # 2. The cost, for all rows and for the group that pays most.
-    text += f". Cost: accuracy {first['accuracy']:.1%}"
+    text += f". Cost: the accuracy is {first['accuracy']:.1%}"
     if f"unfair_{gap}" in first:
         worst = _report.worst_change(groups, "unfair_error", "error", ".1%")
-        text += f"; without fairness {first['unfair_accuracy']:.1%} at a gap of "
-        text += f"{first[f'unfair_{gap}']:.3f}; {worst}. "
+        text += f"; without fairness it is {first['unfair_accuracy']:.1%}, and the "
+        text += f"shares differ by {first[f'unfair_{gap}']:.3f}. {worst}. "
     else:
-        text += "; what it is without fairness was not computed (--baseline). "
+        text += ". What it is without fairness was not computed (--baseline). "
     # 3. What is not promised.
     text += "Not promised: " + ("" if is_new else "this gap on new rows (--test), ")
-    text += "equal errors of the groups" + (", or other ranks." if is_part else ".")
+    text += "equal errors of the groups" + (
+        ", or any gap at other ranks." if is_part else "."
+    )
     return text
 
 
