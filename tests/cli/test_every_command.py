@@ -302,7 +302,7 @@ def test_no_convergence_is_exit_code_3(command, options, fragments):
             "classify",
             "--method calibrated --test rows.csv",
             2,
-            ["gap as calibrated", "noise alone makes about", "without fairness"],
+            ["gap as calibrated", "differ would show about", "without fairness"],
             ["Groups in the test rows"],
         ),
         (

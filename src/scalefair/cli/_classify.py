@@ -351,10 +351,8 @@ def _summarize(
         text += ". What it is without fairness was not computed (--baseline). "
     # 3. What is not promised.
     text += "Not promised: " + ("" if is_new else "this gap on new rows (--test), ")
-    text += "equal errors of the groups" + (
-        ", or any gap at other ranks." if is_part else "."
-    )
-    return text
+    text += "equal errors of the groups"
+    return f"{text}, or any gap at other ranks." if is_part else f"{text}."
 
 
 def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:

@@ -434,9 +434,8 @@ def _summarize(runs: Runs, labels: NDArray[Any]) -> str:
     text += ". Reached: " if is_fit else "Measured: "
     text += "the balance of a cluster (its smallest group divided by its largest) is "
     text += f"{main['balance_mean']:.3f} on average and {main['balance_min']:.3f} in "
-    text += (
-        f"the worst cluster. In the population it is {main['population_balance']:.3f}"
-    )
+    text += "the worst cluster. In the population it is "
+    text += f"{main['population_balance']:.3f}"
     if assignment and assignment["max_violation"] >= 1:
         text += f". A share is off by {assignment['max_violation']:.1f} members more"
     for name, run in baselines:
