@@ -552,7 +552,7 @@ def test_pairs_of_groups(people, method, condition):
     ]
     new, old, worst = max(errors, key=lambda error: error[0] - error[1])
     for fragment in (
-        f"Reached: {test['partial_parity_gap']:.3f} on rows that were not fitted, "
+        f"difference of {test['partial_parity_gap']:.3f} on rows that were not fitted, "
         f"{report['train']['partial_parity_gap']:.3f} on those that were",
         f"would show about {test['null_gap']:.3f} by chance. Cost: the accuracy is "
         f"{test['accuracy']:.1%}; without fairness it is {plain['accuracy']:.1%}, and "

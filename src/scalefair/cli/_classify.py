@@ -128,7 +128,7 @@ _PAIR_COLUMNS = {
     "gap": ("gap", ".4f"),
     "bound": ("bound", ".4f"),
     "test_gap": ("gap,\ntest rows", ".4f"),
-    "null_gap": ("gap of\nnoise alone", ".4f"),
+    "null_gap": ("gap by\nchance", ".4f"),
 }
 _FACTS = {
     "gap as calibrated": "{partial_parity_gap:.4f}, rows scored by models that had not "
@@ -291,7 +291,7 @@ def _add_facts(
         "rows": ("rows", ""),
         gap: (gap_title.replace(" gap", "\ngap"), ".4f"),
         f"unfair_{gap}": ("without\nfairness", ".4f"),
-        "null_gap": ("gap of\nnoise alone", ".4f"),
+        "null_gap": ("gap by\nchance", ".4f"),
         "unmixed_parity_gap": ("unmixed\ngap", ".4f"),
         "accuracy": ("accuracy", ".4f"),
         "unfair_accuracy": ("without\nfairness", ".4f"),
@@ -329,7 +329,8 @@ def _summarize(
         where = f"the threshold {model.threshold:g}"
     ranks = _report.between(model.interval) if is_part else ""
     text = f"Asked: the shares of any two groups{condition} above {where} differ by at "
-    text += f"most {model.kappa:g}{ranks}. Reached: {first[gap]:.3f} on "
+    text += f"most {model.kappa:g}{ranks}. Reached: a difference of "
+    text += f"{first[gap]:.3f} on "
     if is_new:
         text += f"rows that were not fitted, {records[1][gap]:.3f} on those that were"
     else:
@@ -516,7 +517,7 @@ def _largest_pairs(
                 record["gap"] = _gap(model, *compared)
             records.append(record)
     records = sorted(records, key=itemgetter("gap"), reverse=True)[:MAX_PAIRS]
-    # 2. Of the largest ones the gap on the rows of the test, and that of noise alone.
+    # 2. Of the largest ones the gap on the rows of the test, and that by chance.
     *_, (part, rows) = parts.items()
     kinds = _kinds(rows.target == model.classes_[1], model.given)
     attributes = _report.by_attribute(rows.sensitive_features)

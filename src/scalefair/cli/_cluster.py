@@ -426,8 +426,8 @@ def _summarize(runs: Runs, labels: NDArray[Any]) -> str:
     # 1. What was asked, of labels of any origin nothing, and reached.
     text = ""
     if is_fit:
-        text = f"Asked: {k} clusters of {n_kept:,}. In each, every group has the share "
-        text += "that it has in the population"
+        text = f"Asked: {k} clusters of {n_kept:,} members. In each, every group has "
+        text += "the share that it has in the population"
     if assignment:
         text += f", give or take {assignment['balance_tolerance']:.0%} of that share "
         text += "and one member"

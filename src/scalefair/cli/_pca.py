@@ -192,7 +192,8 @@ def _summarize(content: Facts, r: int) -> str:
     features = content["input"]["n_features"]
     text = f"Asked: {r} components of {features:,} features with the smallest possible "
     text += "loss in the worst group. A group's loss is its error minus the error of "
-    text += f"the best {r} components for it alone. Reached: {largest('loss')}"
+    text += f"the best {r} components for it alone. Reached: a largest loss "
+    text += f"of {largest('loss')}"
     if "pca_loss" in content["groups"][0]:
         text += f"; with PCA {largest('pca_loss')}"
     text += f". It could be smaller by {content['duality_gap']:.1e} at most. Cost: the "

@@ -362,6 +362,7 @@ def _add_facts(report: _report.Report) -> None:
     if is_changed:
         facts.append(("output change", f"{content['output_change']:.2%}"))
     else:
+        facts[0] = ("layer", f"{layer}, not changed")
         unchanged = "That layer was not changed"
         unchanged += ", only the last one. " if content["last_layer"] else ". "
     for gap in ("mean_gap", "covariance_gap"):
@@ -386,7 +387,7 @@ def _add_facts(report: _report.Report) -> None:
     chance = ""
     if "null_gap" in measures:
         noise = _report.by_part(content, "{null_gap:.4g}")
-        facts.append(("KS distance of noise alone", noise))
+        facts.append(("KS distance by chance", noise))
         chance = f". {_report.CHANCE.format(measures['null_gap'])}"
     time = "{fit:.1f} s, reading {read:.1f} s"
     facts.append(("time", time.format(**content["seconds"])))

@@ -327,6 +327,9 @@ def evaluate(result: Path, **options: Any) -> None:
     _run.finish(report, outputs, {}, show=show)
 
 
+_ERRORS = {"accuracy": ("accuracy", ".1%"), "mse": ("mean squared error", ".3g")}
+
+
 def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> str:
     """Return what was measured, beside what it is compared with, and what it is not."""
     text = f"Measured on {n_rows:,} rows: a KS distance of the groups' scores of "
@@ -336,11 +339,11 @@ def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> s
         text += _report.between(interval)
     if "null_gap" in measures:
         text += f". {_report.CHANCE.format(measures['null_gap'])}"
-    for key, title in (("accuracy", "accuracy"), ("mse", "mean squared error")):
+    for key, (title, spec) in _ERRORS.items():
         if key in measures:
             low, *_, high = sorted(measures["groups"], key=itemgetter(key))
-            text += f". The {title} is {measures[key]:.3g}, from {low[key]:.3g} "
-            text += f"({low['group']}) to {high[key]:.3g} ({high['group']})"
+            text += f". The {title} is {measures[key]:{spec}}, from {low[key]:{spec}} "
+            text += f"({low['group']}) to {high[key]:{spec}} ({high['group']})"
     return f"{text}. Not promised: the same on other rows."
 
 
