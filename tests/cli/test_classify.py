@@ -552,12 +552,12 @@ def test_pairs_of_groups(people, method, condition):
     ]
     new, old, worst = max(errors, key=lambda error: error[0] - error[1])
     for fragment in (
-        f"Reached: {test['partial_parity_gap']:.3f} on rows that were not fitted, "
+        f"difference of {test['partial_parity_gap']:.3f} on rows that were not fitted, "
         f"{report['train']['partial_parity_gap']:.3f} on those that were",
-        f"noise alone makes about {test['null_gap']:.3f}. Cost: accuracy "
-        f"{test['accuracy']:.1%}; without fairness {plain['accuracy']:.1%} at a gap of "
-        f"{plain['partial_parity_gap']:.3f}; the error of {worst}, which fares worst, "
-        f"goes from {old:.1%} to {new:.1%}. Not promised: equal errors",
+        f"would show about {test['null_gap']:.3f} by chance. Cost: the accuracy is "
+        f"{test['accuracy']:.1%}; without fairness it is {plain['accuracy']:.1%}, and "
+        f"the shares differ by {plain['partial_parity_gap']:.3f}. The error of {worst} "
+        f"grows most, from {old:.1%} to {new:.1%}. Not promised: equal errors",
     ):
         assert fragment in report["summary"]
     assert ("had not seen them" in report["summary"]) == (method == "calibrated")

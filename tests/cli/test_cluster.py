@@ -272,11 +272,11 @@ def test_fair_assignment(workspace):
     assert report["population_balance"] == pytest.approx(counts[0] / counts[1])
     for fragment in (
         "Asked: 3 clusters of ",
-        "give or take 10% of a share and one member. Reached: a balance",
-        f"{counts[0] / counts[1]:.3f} in the population; ",
-        f"{assignment['n_moved'] / sexes.size:.1%} were moved from the nearest centre",
-        f"a normalized cut of {report['normalized_cut']:.3f}, "
-        f"{report['baseline']['normalized_cut']:.3f} without fairness. Not promised: ",
+        "give or take 10% of that share and one member. Reached: the balance",
+        f"In the population it is {counts[0] / counts[1]:.3f}. Without fairness ",
+        f"{assignment['n_moved'] / sexes.size:.1%} of all members were moved from ",
+        f"the normalized cut is {report['normalized_cut']:.3f}, without fairness "
+        f"{report['baseline']['normalized_cut']:.3f}. Not promised: ",
     ):
         assert fragment in report["summary"]
 

@@ -68,7 +68,11 @@ def test_scores_with_two_classes(scored):
     sizes = np.unique(frame["sex"], return_counts=True)[1]
     noise = metrics.null_parity_gap(sizes, interval=(0.1, 0.6))
     assert actual["null_gap"] == noise
-    assert f"from the top; noise alone makes about {noise:.3f}" in actual["summary"]
+    between = "among the rows between the top 10% and the top 60% of each group. "
+    assert (
+        f"{between}Groups that do not differ would show about {noise:.3f}"
+        in (actual["summary"])
+    )
     # The predictions are those of the file, not what the threshold would say.
     right = frame["prediction"] == frame["truth"]
     assert actual["accuracy"] == pytest.approx(right.mean())

@@ -146,7 +146,7 @@ def test_report(components):
     increase = pytest.approx(error.expected / pca_error.expected - 1)
     assert report["error_increase"] == increase
     summary = report["summary"]
-    for name, by in (("Reached: ", model), ("with PCA ", plain)):
+    for name, by in (("Reached: a largest loss of ", model), ("; with PCA ", plain)):
         assert f"{name}{by.group_losses_.max():.3g} (" in summary
     assert f"{increase.expected:.2%} more than PCA's. Not promised: equal" in summary
     expected = pandas.DataFrame({"group": ["f", "m"], "n_rows": [70, 50]})

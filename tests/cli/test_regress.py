@@ -150,8 +150,8 @@ def test_report(wages, named_network):
     for fragment in (
         "on rows that were not fitted: ",
         f"a KS distance of {tested['ks_after']:.3f}, before {tested['ks_before']:.3f}",
-        f"noise alone makes about {tested['null_gap']:.3f}",
-        f"the error of {worst['group']}, which fares worst, goes from "
+        f"would show about {tested['null_gap']:.3f} by chance. Cost: ",
+        f"The error of {worst['group']} grows most, from "
         f"{worst['mse_before']:.3g} to {worst['mse_after']:.3g}",
         "Not promised: any bound",
     ):

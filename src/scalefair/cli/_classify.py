@@ -128,7 +128,7 @@ _PAIR_COLUMNS = {
     "gap": ("gap", ".4f"),
     "bound": ("bound", ".4f"),
     "test_gap": ("gap,\ntest rows", ".4f"),
-    "null_gap": ("gap of\nnoise alone", ".4f"),
+    "null_gap": ("gap by\nchance", ".4f"),
 }
 _FACTS = {
     "gap as calibrated": "{partial_parity_gap:.4f}, rows scored by models that had not "
@@ -291,7 +291,7 @@ def _add_facts(
         "rows": ("rows", ""),
         gap: (gap_title.replace(" gap", "\ngap"), ".4f"),
         f"unfair_{gap}": ("without\nfairness", ".4f"),
-        "null_gap": ("gap of\nnoise alone", ".4f"),
+        "null_gap": ("gap by\nchance", ".4f"),
         "unmixed_parity_gap": ("unmixed\ngap", ".4f"),
         "accuracy": ("accuracy", ".4f"),
         "unfair_accuracy": ("without\nfairness", ".4f"),
@@ -321,16 +321,16 @@ def _summarize(
     model: Any, records: list[Facts], gap: str, groups: Any, condition: str
 ) -> str:
     """Return what was asked and reached, at what cost, and what is not promised."""
-    first, (low, high) = records[0], model.interval
+    first, is_part = records[0], tuple(model.interval) != (0, 1)
     is_weak, is_new = gap.startswith("weak"), first["rows"] == "test"
     # 1. What was asked, and reached.
     where = "any threshold"
     if is_weak:
         where = f"the threshold {model.threshold:g}"
-    is_part = (low, high) != (0, 1)
-    ranks = f", among the ranks {low:g} to {high:g} from the top" if is_part else ""
-    text = f"Asked: above {where} the shares of any two groups{condition} differ by at "
-    text += f"most {model.kappa:g}{ranks}. Reached: {first[gap]:.3f} on "
+    ranks = _report.between(model.interval) if is_part else ""
+    text = f"Asked: the shares of any two groups{condition} above {where} differ by at "
+    text += f"most {model.kappa:g}{ranks}. Reached: a difference of "
+    text += f"{first[gap]:.3f} on "
     if is_new:
         text += f"rows that were not fitted, {records[1][gap]:.3f} on those that were"
     else:
@@ -341,19 +341,19 @@ def _summarize(
             f", {unseen} where the rows were scored by models that had not seen them"
         )
     if "null_gap" in first:
-        text += f"; noise alone makes about {first['null_gap']:.3f}"
+        text += f". {_report.CHANCE.format(first['null_gap'])}"
     # 2. The cost, for all rows and for the group that pays most.
-    text += f". Cost: accuracy {first['accuracy']:.1%}"
+    text += f". Cost: the accuracy is {first['accuracy']:.1%}"
     if f"unfair_{gap}" in first:
         worst = _report.worst_change(groups, "unfair_error", "error", ".1%")
-        text += f"; without fairness {first['unfair_accuracy']:.1%} at a gap of "
-        text += f"{first[f'unfair_{gap}']:.3f}; {worst}. "
+        text += f"; without fairness it is {first['unfair_accuracy']:.1%}, and the "
+        text += f"shares differ by {first[f'unfair_{gap}']:.3f}. {worst}. "
     else:
-        text += "; what it is without fairness was not computed (--baseline). "
+        text += ". What it is without fairness was not computed (--baseline). "
     # 3. What is not promised.
     text += "Not promised: " + ("" if is_new else "this gap on new rows (--test), ")
-    text += "equal errors of the groups" + (", or other ranks." if is_part else ".")
-    return text
+    text += "equal errors of the groups"
+    return f"{text}, or any gap at other ranks." if is_part else f"{text}."
 
 
 def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
@@ -517,7 +517,7 @@ def _largest_pairs(
                 record["gap"] = _gap(model, *compared)
             records.append(record)
     records = sorted(records, key=itemgetter("gap"), reverse=True)[:MAX_PAIRS]
-    # 2. Of the largest ones the gap on the rows of the test, and that of noise alone.
+    # 2. Of the largest ones the gap on the rows of the test, and that by chance.
     *_, (part, rows) = parts.items()
     kinds = _kinds(rows.target == model.classes_[1], model.given)
     attributes = _report.by_attribute(rows.sensitive_features)

@@ -426,27 +426,30 @@ def _summarize(runs: Runs, labels: NDArray[Any]) -> str:
     # 1. What was asked, of labels of any origin nothing, and reached.
     text = ""
     if is_fit:
-        text = f"Asked: {k} clusters of {n_kept:,}, each with the shares of the groups "
-        text += "in the population"
+        text = f"Asked: {k} clusters of {n_kept:,} members. In each, every group has "
+        text += "the share that it has in the population"
     if assignment:
-        text += f", give or take {assignment['balance_tolerance']:.0%} of a share and "
-        text += "one member"
-    text += ". " * is_fit + "Reached: a balance, smallest over largest share, of "
+        text += f", give or take {assignment['balance_tolerance']:.0%} of that share "
+        text += "and one member"
+    text += ". Reached: " if is_fit else "Measured: "
+    text += "the balance of a cluster (its smallest group divided by its largest) is "
     text += f"{main['balance_mean']:.3f} on average and {main['balance_min']:.3f} in "
-    text += f"the worst cluster; {main['population_balance']:.3f} in the population"
+    text += "the worst cluster. In the population it is "
+    text += f"{main['population_balance']:.3f}"
     if assignment and assignment["max_violation"] >= 1:
-        text += f"; a share is off by {assignment['max_violation']:.1f} members more"
+        text += f". A share is off by {assignment['max_violation']:.1f} members more"
     for name, run in baselines:
-        text += f"; {run['balance_mean']:.3f} and {run['balance_min']:.3f} {name}"
+        text += f". {name.capitalize()} it is {run['balance_mean']:.3f} on average and "
+        text += f"{run['balance_min']:.3f} in the worst cluster"
     # 2. The cost, as far as it was computed.
     costs = []
     if assignment:
         share = assignment["n_moved"] / n_kept
-        costs.append(f"{share:.1%} were moved from the nearest centre")
+        costs.append(f"{share:.1%} of all members were moved from the nearest centre")
     for name, run in baselines:
         if {"normalized_cut"} <= main.keys() & run.keys():
             cut, unfair_cut = main["normalized_cut"], run["normalized_cut"]
-            costs.append(f"a normalized cut of {cut:.3f}, {unfair_cut:.3f} {name}")
+            costs.append(f"the normalized cut is {cut:.3f}, {name} {unfair_cut:.3f}")
     if is_fit and not baselines:
         costs.append("the cut without fairness was not computed (--baseline)")
     text += f". Cost: {'; '.join(costs)}" if costs else ""

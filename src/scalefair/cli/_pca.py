@@ -171,8 +171,12 @@ def _make_report(model: Any, plain: Any, content: Facts, source: str) -> _report
 
         chosen, axes = sorted({r, *sizes.tolist()}), figure.subplots(1, 2)
         GroupLossDisplay.from_estimator(model, n_components=chosen, axes=axes)
+        for ax in axes:
+            ax.axvline(r, color="0.8", zorder=0)
 
-    caption = "Losses of the groups, and the error of all rows, with PCA and fair PCA."
+    caption = "Losses of the groups, and the error of all rows, with PCA and fair PCA. "
+    caption += f"The grey lines mark the {r} components of this result; the titles are "
+    caption += "about all numbers of components that are shown."
     report.figures.append(_report.ReportFigure(plot, (11, 4.2), caption, caption))
     return report
 
@@ -186,17 +190,19 @@ def _summarize(content: Facts, r: int) -> str:
         return f"{record[key]:.3g} ({name})"
 
     features = content["input"]["n_features"]
-    text = f"Asked: {r} components of {features:,} features that make the largest loss "
-    text += f"of a group least. Reached: {largest('loss')}"
+    text = f"Asked: {r} components of {features:,} features with the smallest possible "
+    text += "loss in the worst group. A group's loss is its error minus the error of "
+    text += f"the best {r} components for it alone. Reached: a largest loss "
+    text += f"of {largest('loss')}"
     if "pca_loss" in content["groups"][0]:
-        text += f", with PCA {largest('pca_loss')}"
-    text += f"; at most {content['duality_gap']:.1e} above what is possible. Cost: an "
-    text += f"error per row of {content['reconstruction_error']:.4g}"
+        text += f"; with PCA {largest('pca_loss')}"
+    text += f". It could be smaller by {content['duality_gap']:.1e} at most. Cost: the "
+    text += f"error per row is {content['reconstruction_error']:.4g}"
     if "error_increase" in content:
         text += f", {content['error_increase']:.2%} more than PCA's"
-    text += ". Not promised: equal errors, the largest of which is "
-    text += f"{largest('reconstruction_error')}, for each group is compared with its "
-    return text + "own best components; or that components hide the groups."
+    text += ". Not promised: equal errors of the groups, of which the largest is "
+    text += f"{largest('reconstruction_error')}; or components that hide the groups."
+    return text
 
 
 def _compare(

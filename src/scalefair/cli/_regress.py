@@ -358,11 +358,18 @@ def _add_facts(report: _report.Report) -> None:
     n_outputs, n_inputs = content["layer_shape"]
     layer = f"{content['layer_name']}, {n_inputs} inputs, {n_outputs} outputs"
     facts += [("layer", layer), *_report.weight_facts(content["input"])]
-    facts.append(("output change", f"{content['output_change']:.2%}"))
+    is_changed, unchanged = content["layer_changed"], ""
+    if is_changed:
+        facts.append(("output change", f"{content['output_change']:.2%}"))
+    else:
+        facts[0] = ("layer", f"{layer}, not changed")
+        unchanged = "That layer was not changed"
+        unchanged += ", only the last one. " if content["last_layer"] else ". "
     for gap in ("mean_gap", "covariance_gap"):
         title = gap.replace("_", " ")
         template = f"{{{gap}_before:.4g}} -> {{{gap}_after:.4g}}"
-        facts.append((title, template.format(**content)))
+        if is_changed:
+            facts.append((title, template.format(**content)))
         if refit := content["last_layer"]:
             facts.append((f"{title}, refit", template.format(**refit)))
     # 2. The predictions; the title is about the rows of the test, if there are any.
@@ -380,24 +387,26 @@ def _add_facts(report: _report.Report) -> None:
     chance = ""
     if "null_gap" in measures:
         noise = _report.by_part(content, "{null_gap:.4g}")
-        facts.append(("KS distance of noise alone", noise))
-        chance = f"; noise alone makes about {measures['null_gap']:.3f}"
+        facts.append(("KS distance by chance", noise))
+        chance = f". {_report.CHANCE.format(measures['null_gap'])}"
     time = "{fit:.1f} s, reading {read:.1f} s"
     facts.append(("time", time.format(**content["seconds"])))
     is_new = part == "test"
     distance = content["parameters"].get("max_distance")
     bound = no_bound = ""
     if distance is None:
-        no_bound = "any bound, as only means and covariances of the layer are changed; "
+        no_bound = "any bound of the distance, as only means and covariances are made "
+        no_bound += "more alike; "
     else:
         bound = f" to a KS distance of at most {distance:g} on the rows of the fit"
     worst = _report.worst_change(measures["groups"], "mse_before", "mse_after", ".3g")
     report.summary = (
         f"Asked: predictions that differ less between groups, by a change of the layer "
-        f"{content['layer_name']}{bound}. Reached, on rows that were "
+        f"{content['layer_name']}{bound}. {unchanged}Reached, on rows that were "
         f"{'not ' * is_new}fitted: a KS distance of {measures['ks_after']:.3f}, before "
-        f"{measures['ks_before']:.3f}{chance}. Cost: a mean squared error of "
-        f"{measures['mse_after']:.3g}, before {measures['mse_before']:.3g}; {worst}. "
+        f"{measures['ks_before']:.3f}. It is {_report.KS}{chance}. Cost: a mean "
+        f"squared error of {measures['mse_after']:.3g}, before "
+        f"{measures['mse_before']:.3g}. {worst}. "
         f"Not promised: {'' if is_new else 'this distance on new rows (--test), '}"
         f"{no_bound}equal errors of the groups."
     )

@@ -32,9 +32,13 @@ from scalefair.metrics import (
 Facts = dict[str, Any]
 # What a report says of weighted rows.
 WEIGHTS = "{weights_from}, effective rows {effective_rows:,.0f} of {n_rows:,}"
+# What gives a distance of groups its meaning.
+KS = "the largest difference of two groups' shares below any value"
+CHANCE = "Groups that do not differ would show about {:.3f} by chance"
 # Groups in a figure: as many as it has colours.
 MAX_FIGURE_GROUPS = 7
 # Characters that are not allowed in HTML, not even escaped.
+_PARTS = re.compile(r" (?=(?:Reached|Cost|Not promised)\b)")  # of a summary
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -173,6 +177,7 @@ def _render(report: Report) -> str:
         undefined=StrictUndefined,
     )
     environment.filters |= {"text": as_text, "digits": lambda v: repr(as_python(v))}
+    environment.filters["parts"] = _PARTS.split
     environment.tests["a_number"] = is_number
     # The template knows no command: it shows a title, facts, tables and pictures.
     content = as_python(report.content)
@@ -357,7 +362,14 @@ def worst_change(groups: Sequence[Facts], before: str, after: str, spec: str) ->
     record = max(groups, key=lambda group: group[after] - group[before])
     name = f"{record.get('attribute', '')} {record['group']}".strip()
     old, new = (format(record[key], spec) for key in (before, after))
-    return f"the error of {name}, which fares worst, goes from {old} to {new}"
+    verb = "grows most" if record[after] > record[before] else "falls least"
+    return f"The error of {name} {verb}, from {old} to {new}"
+
+
+def between(interval: Sequence[float]) -> str:
+    """Say between which ranks of its group, from the top, a row is compared."""
+    low, high = (f"{100 * rank:g}%" for rank in interval)
+    return f" among the rows between the top {low} and the top {high} of each group"
 
 
 def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:

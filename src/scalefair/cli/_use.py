@@ -316,7 +316,7 @@ def evaluate(result: Path, **options: Any) -> None:
         if not measures.get("weak_partial_parity_gap"):  # none at this threshold
             titles.pop("weak_partial_parity_gap", None)
         report.facts += [(titles[key], f"{measures[key]:.4g}") for key in titles]
-        report.summary = _summarize(measures, options["interval"])
+        report.summary = _summarize(measures, rows.n_rows, options["interval"])
         report.title = f"KS distance of the groups' scores {measures['ks']:.3f}"
         formats = {key: (title, ".4g") for key, title in titles.items()}
         formats = {**_report.GROUP_COLUMNS, **formats}
@@ -327,23 +327,24 @@ def evaluate(result: Path, **options: Any) -> None:
     _run.finish(report, outputs, {}, show=show)
 
 
-def _summarize(measures: Facts, interval: tuple[float, float]) -> str:
+_ERRORS = {"accuracy": ("accuracy", ".1%"), "mse": ("mean squared error", ".3g")}
+
+
+def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> str:
     """Return what was measured, beside what it is compared with, and what it is not."""
-    text = (
-        f"Measured on {sum(x['n_rows'] for x in measures['groups']):,} rows of groups"
-    )
-    text += f": a KS distance of {measures['ks']:.3f}"
+    text = f"Measured on {n_rows:,} rows: a KS distance of the groups' scores of "
+    text += f"{measures['ks']:.3f}. It is {_report.KS}"
     if "partial_parity_gap" in measures and interval != (0, 1):
-        text += f", a gap of {measures['partial_parity_gap']:.3f} among the ranks "
-        text += f"{interval[0]:g} to {interval[1]:g} from the top"
+        text += f". It is {measures['partial_parity_gap']:.3f}"
+        text += _report.between(interval)
     if "null_gap" in measures:
-        text += f"; noise alone makes about {measures['null_gap']:.3f}"
-    for key, title in (("accuracy", "accuracy"), ("mse", "mean squared error")):
+        text += f". {_report.CHANCE.format(measures['null_gap'])}"
+    for key, (title, spec) in _ERRORS.items():
         if key in measures:
             low, *_, high = sorted(measures["groups"], key=itemgetter(key))
-            text += f". The {title} is {measures[key]:.3g}: from {low[key]:.3g} "
-            text += f"({low['group']}) to {high[key]:.3g} ({high['group']})"
-    return f"{text}. Not promised: the same of other rows."
+            text += f". The {title} is {measures[key]:{spec}}, from {low[key]:{spec}} "
+            text += f"({low['group']}) to {high[key]:{spec}} ({high['group']})"
+    return f"{text}. Not promised: the same on other rows."
 
 
 def _cut(path: Path, rows: _rows.Rows, labels: Any, options: opt.ReadOptions) -> float:
