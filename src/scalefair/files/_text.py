@@ -231,10 +231,13 @@ class Layout:
         """Raise for the first record, of so many, with another number of cells."""
         for line_number, cells in islice(self.records(), n_records):
             if len(cells) != self.n_columns:
+                remedy = "Correct the line, or give --delimiter or --skip-lines."
+                if self.delimiter is None:
+                    remedy += " A list of neighbours has to be named .adjlist."
                 raise FileError(
                     f"{self.path}:{line_number}: expected {self.n_columns} fields as "
                     f"in the first line, found {len(cells)}: {quote(','.join(cells))}. "
-                    "Correct the line, or give --delimiter or --skip-lines."
+                    f"{remedy}"
                 )
 
 
@@ -385,9 +388,9 @@ def _are_counts(records: list[list[str]]) -> bool:
     first, n_rows = records[0], len(records) - 1
     if len(first) < 3 or not (n_rows and first[0].isdecimal()):
         return False
-    is_count = int(first[0]) >= n_rows if n_rows + 1 == LAYOUT_RECORDS else False
-    is_count |= first[0] == str(n_rows)
-    return is_count and first[1] == str(len(records[1]) - 1) and not is_number(first[2])
+    counts_rows = min(int(first[0]), LAYOUT_RECORDS - 1) == n_rows
+    counts_columns = first[1] == str(len(records[1]) - 1)
+    return counts_rows and counts_columns and not is_number(first[2])
 
 
 def _columns(records: list[list[str]]) -> list[tuple[str, list[str]]]:
