@@ -71,6 +71,14 @@ def test_lines_are_such_that_they_run(components):
     assert result.exit_code == 0, result.output
 
 
+def test_ten_rows_have_fewer_neighbours(components):
+    rows = [f"{i}.5,1" for i in range(11)]
+    for n_rows, is_few in ((10, True), (11, False)):
+        path = components.write("few.csv", ["x,y", *rows[:n_rows]])
+        commands = described(components, path)[2]
+        assert ("--n-neighbors 9 " in commands["cluster"]) == is_few
+
+
 def test_given_roles(components):
     path = components.write("people.csv", LINES)
     roles = ("--target", "sex", "--groups", "job")

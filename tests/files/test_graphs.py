@@ -277,6 +277,19 @@ def test_edges_with_attributes(write, delimiter):
     refuses(write(text + conflict), "--directed sum")
 
 
+def test_lists_of_neighbours(write, tmp_path):
+    """A .adjlist of NetworkX, with one line a node or with several."""
+    networkx = pytest.importorskip("networkx")
+    G = networkx.Graph([("a", "b"), ("a", "c"), ("c", "d")])
+    path = tmp_path / "names.adjlist"
+    for kind in ("adjlist", "multiline_adjlist"):
+        getattr(networkx, f"write_{kind}")(G, path)
+        graph = read_graph(path)
+        assert graph.ids.tolist() == [*G]
+        assert (graph.matrix.toarray() == networkx.to_numpy_array(G)).all()
+    refuses(write("a b c d\nb\n"), "neighbours", ".adjlist")
+
+
 def test_rows_of_features_are_no_graph(write, tmp_path):
     refuses(write("one\n"), "source target")
     refuses(write("1,2,3,4\n5,6,7,8\n"), "shape (2, 4)", "--affinity")

@@ -196,6 +196,25 @@ def test_lines_before_the_table_and_comments(table):
     refused(lambda: table(*lines), ":602: expected 2 fields", "# the end")
 
 
+def test_a_first_line_of_counts(table):
+    """As scikit-learn's iris.csv has it: no header, and no row."""
+    rows = [f"5.{i},3.1,{i % 2}" for i in range(9)]
+    refused(lambda: table("9,2,small,large", *rows), "--skip-lines 1,")
+    refused(lambda: table("9,2,large", *rows), "--skip-lines 1,")
+    assert len(table("9,2,large", *rows, skip_lines=1).read()) == 9
+    assert table("9,2,large", *rows, header=True).names == ["9", "2", "large"]
+    table("8,2,large", *rows)
+    refused(lambda: table("999,2,small", *rows * 70), "--skip-lines 1,")
+
+
+def test_tables_that_no_reader_takes(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("@relation d\n@attribute a string\n@data\n'x'\n")
+    refused(lambda: TableFile(path), "string attributes", "as csv")
+    path.write_text("HEADER RECORD*******LIBV8   HEADER RECORD!!!!!!!" + " " * 400)
+    refused(lambda: TableFile(path), "version 5", "as csv")
+
+
 def test_quoted_cells(table):
     lines = ['a,"b, or c",d', '1,"two', 'lines",x', '2,"say ""no""",y']
     table_file = table(*lines)

@@ -310,6 +310,8 @@ def _propose_commands(
         label_option = ["--target", label or "targets.csv"]
         number_option = ["--target", number or "targets.csv"]
     kind = ["--affinity", "nearest_neighbors"]
+    if facts["n_rows"] <= 10:  # less than the neighbors by default
+        kind += ["--n-neighbors", str(facts["n_rows"] - 1)]
     if is_graph := "nodes" in facts:
         kind = ["--weight-column", facts[_WEIGHT]] if _WEIGHT in facts else []
         kind += ["--no-weights"] * (_NO_WEIGHT in facts)

@@ -361,6 +361,10 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
                 delimiter = text[text.index("{") - 1].strip(" ") or None
                 G = networkx.MultiGraph()
                 networkx.parse_edgelist(text.splitlines(), "#", delimiter, G)
+            elif language == "adjlist":
+                kind = "multiline_adjlist" if "{" in text else "adjlist"
+                parse = getattr(networkx, f"parse_{kind}")
+                G = parse(iter(text.splitlines()), create_using=networkx.MultiGraph)
             else:
                 G = networkx.parse_pajek(text.splitlines())
         except (networkx.NetworkXException, TypeError) as error:

@@ -41,7 +41,7 @@ _OTHER_FORMATS = re.compile(
     rb"(?P<pickle>\x80[\x02-\x05]))",
     re.IGNORECASE,
 )
-GRAPH_LANGUAGES = {"GML", "Pajek", "GraphML", "NetworkX"}
+GRAPH_LANGUAGES = {"GML", "Pajek", "GraphML", "NetworkX", "adjlist"}
 _REMEDIES = {
     "page": "a web page: download the file that it offers",
     "MATLAB": "a MATLAB file: take an array of scipy.io.loadmat, and numpy.save it",
@@ -84,6 +84,8 @@ def file_format(path: Path) -> str:
     name = str(match.lastgroup) if match else suffix
     if remedy := _REMEDIES.get(suffix, _REMEDIES.get(name)):
         raise FileError(f"{path}: is {remedy}.")
+    if suffix == "adjlist":  # only its name says so
+        return suffix
     by_suffix = {"arff": "ARFF", "parquet": "parquet"}
     return name if match else by_suffix.get(suffix, "text")
 

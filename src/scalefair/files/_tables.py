@@ -117,10 +117,23 @@ class TableFile:
                     f"{path}: is of {kind}, for which pandas needs another package "
                     f"({one_line(error)}). Install it, or save the table as csv."
                 ) from error
+            except ValueError as error:
+                if "XPORT" not in str(error):
+                    raise
+                raise FileError(
+                    f"{path}: pandas reads xport files of version 5, and this is no "
+                    "such file. Save it so, or as csv."
+                ) from error
             from scipy.io import arff
 
             text = file.read().decode(encoding or "utf-8-sig")
-            frame = pandas.DataFrame(arff.loadarff(io.StringIO(text))[0])
+            try:
+                frame = pandas.DataFrame(arff.loadarff(io.StringIO(text))[0])
+            except NotImplementedError as error:
+                raise FileError(
+                    f"{path}: has string attributes, dates or sparse rows, which SciPy "
+                    f"does not read ({one_line(error)}). Save the table as csv."
+                ) from error
             names = frame.columns[[dtype.kind == "O" for dtype in frame.dtypes]]
             return frame.assign(**{x: frame[x].str.decode("utf-8") for x in names})
 

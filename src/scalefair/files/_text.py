@@ -231,10 +231,13 @@ class Layout:
         """Raise for the first record, of so many, with another number of cells."""
         for line_number, cells in islice(self.records(), n_records):
             if len(cells) != self.n_columns:
+                remedy = "Correct the line, or give --delimiter or --skip-lines."
+                if self.delimiter is None:
+                    remedy += " A list of neighbours has to be named .adjlist."
                 raise FileError(
                     f"{self.path}:{line_number}: expected {self.n_columns} fields as "
                     f"in the first line, found {len(cells)}: {quote(','.join(cells))}. "
-                    "Correct the line, or give --delimiter or --skip-lines."
+                    f"{remedy}"
                 )
 
 
@@ -265,6 +268,11 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
             decision = "the header; else pass --no-header"
         line = quote(",".join(first))
         notes.append(f"{path}: the first line, {line}, was taken for {decision}.")
+    if options.header is None and _are_counts(records):
+        raise FileError(
+            f"{path}:{line_number}: the first line says how many rows and columns "
+            f"follow: pass --skip-lines {n_skipped + 1}, or --header if it is one."
+        )
     names = [" ".join(name.split()) for name in first] if has_header else None
     if names and len(records) == 1:
         raise FileError(f"{path}: has no rows below the header on line {line_number}.")
@@ -373,6 +381,16 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     if not numbers:
         return True, not any(_are_numbers(cells) for _, cells in columns)
     return _are_years(numbers, has_new_name)
+
+
+def _are_counts(records: list[list[str]]) -> bool:
+    """Return whether the first record counts rows and features, as of scikit-learn."""
+    first, n_rows = records[0], len(records) - 1
+    if len(first) < 3 or not (n_rows and first[0].isdecimal()):
+        return False
+    counts_rows = min(int(first[0]), LAYOUT_RECORDS - 1) == n_rows
+    counts_columns = first[1] == str(len(records[1]) - 1)
+    return counts_rows and counts_columns and not is_number(first[2])
 
 
 def _columns(records: list[list[str]]) -> list[tuple[str, list[str]]]:
