@@ -74,17 +74,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     if chosen and "edges_from" in facts:  # they are rows
         facts = {name: x for name, x in facts.items() if name not in _GRAPH_FACTS}
     # 2. Roles of the ends of edges, or that the options name, and doubtful features.
-    first = names[:1] if facts.get("header") else []
-    fixed = {name: "id" for name in first if name.lower() in ID_NAMES | {""}}
-    if "edges_from" in facts:
-        ends = dict(zip(facts["edges_from"].split(", "), _END_ROLES, strict=False))
-        fixed = {name: ends.get(name, "not used") for name in names}
-    fixed |= {name: role for role in chosen for name in chosen[role]}
-    for column in columns:
-        role = column["role"]
-        if "nodes" in facts:  # attributes of nodes
-            role = "groups?" if "groups" in role else "attribute"
-        column["role"] = fixed.get(column["column"], role)
+    _set_roles(columns, facts, chosen)
     if "nodes" not in facts:
         features = [x["column"] for x in columns if x["role"].startswith("feature")]
         _roles.note_doubts(table, frame[features], has_weight=False, has_target=True)
@@ -245,6 +235,24 @@ def _why_no_weights(attributes: pandas.DataFrame) -> str:
     if attributes.shape[1] > 1 and not _roles.is_weight_name(values.name):
         return f"no other column is called weight ({listed(attributes)})"
     return ""
+
+
+def _set_roles(
+    columns: list[Facts], facts: Facts, chosen: dict[str, list[str]]
+) -> None:
+    """Set the roles of ids, of the ends of edges, and those that the options name."""
+    names = [column["column"] for column in columns]
+    first = names[:1] if facts.get("header") else []
+    roles = {name: "id" for name in first if name.lower() in ID_NAMES | {""}}
+    if "edges_from" in facts:
+        ends = dict(zip(facts["edges_from"].split(", "), _END_ROLES, strict=False))
+        roles = {name: ends.get(name, "not used") for name in names}
+    roles |= {name: role for role in chosen for name in chosen[role]}
+    for column in columns:
+        role = column["role"]
+        if "nodes" in facts:  # attributes of nodes
+            role = "groups?" if "groups" in role else "attribute"
+        column["role"] = roles.get(column["column"], role)
 
 
 def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:

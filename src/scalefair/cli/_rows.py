@@ -203,21 +203,10 @@ def read_rows(
                 has_weight=options.weight is not None,
                 has_target=rows.target is not None,
             )
-        for name in rows.names:
-            values = rows.X[name]
-            if is_numeric_dtype(values) and (is_infinite := np.isinf(values)).any():
-                location = table.locate(is_infinite.argmax(), name)
-                raise Failure(f"{location} is infinite.")
+        table.refuse_infinite(rows.X)
         _treat_missing(rows, table, options, keep_missing, training is None)
     if training is not None:
-        if not rows.has_header and rows.n_columns != training.n_columns:
-            raise Failure(
-                f"{path}: needs the {training.n_columns} columns of {training.path}."
-            )
-        new_strings = {*rows.string_columns} - {*training.string_columns}
-        if strings == "encode" and new_strings:
-            names = listed(sorted(new_strings))
-            raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
+        _check_columns(path, rows, training, may_be_new=strings != "encode")
     # 5. Strings of target and groups become their types, and weights numbers.
     for role in ("target", "groups"):
         type_role(rows, role, options, training)
@@ -226,6 +215,18 @@ def read_rows(
     if rows.weight is not None:
         type_weights(rows)
     return rows
+
+
+def _check_columns(path: Path, rows: Rows, training: Rows, may_be_new: bool) -> None:
+    """Refuse other columns than those of training; new strings may be let in."""
+    if not rows.has_header and rows.n_columns != training.n_columns:
+        raise Failure(
+            f"{path}: needs the {training.n_columns} columns of {training.path}."
+        )
+    new_strings = {*rows.string_columns} - {*training.string_columns}
+    if new_strings and not may_be_new:
+        names = listed(sorted(new_strings))
+        raise Failure(f"{path}: holds words in {names}, where TRAIN has numbers.")
 
 
 def read_parts(

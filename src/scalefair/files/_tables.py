@@ -172,6 +172,13 @@ class TableFile:
         name = f" ({column})" if self.has_header else ""
         return f"{location}: column {self.names.index(column) + 1}{name}"
 
+    def refuse_infinite(self, frame: pandas.DataFrame) -> None:
+        """Raise a FileError that names the first infinite value of the frame."""
+        for name, values in frame.select_dtypes("number").items():
+            if (is_infinite := np.isinf(values)).any():
+                location = self.locate(is_infinite.argmax(), str(name))
+                raise FileError(f"{location} is infinite.")
+
     def line_number(self, row: int) -> int:
         """Return the line of a row of text, which is read again up to it."""
         assert self._text is not None

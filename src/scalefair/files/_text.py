@@ -352,12 +352,7 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     """Return whether the first record is a header, and whether that is doubtful."""
     # 1. Its cells, each with the values below it, of numbers and of names.
     first, columns = records[0], _columns(records)
-    # The header of a matrix of weights comes again as its first column. So does the
-    # first row of a symmetric matrix without a header, but from a number or a gap on.
-    is_repeated = first[1 : len(records)] == [row[0] for row in records[1:]]
-    has_diagonal = len(records) > 1 and records[1][1:2] not in ([], [""])
-    is_corner = has_diagonal and not is_number(first[0])
-    if len(first) > 3 and is_repeated and is_corner and len(set(first)) == len(first):
+    if _is_header_of_matrix(records):
         return True, False
     # `columns` are pairs: the cell in the first record, and the cells below it.
     numbers = [column for column in columns if is_number(column[0])]
@@ -381,6 +376,20 @@ def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     if not numbers:
         return True, not any(_are_numbers(cells) for _, cells in columns)
     return _are_years(numbers, has_new_name)
+
+
+def _is_header_of_matrix(records: list[list[str]]) -> bool:
+    """Return whether the first record comes again as the first column, of nodes.
+
+    So does the first row of a symmetric matrix without a header, but from a number, or
+    from a gap on.
+    """
+    (corner, *names), *rows = records
+    if len(names) < 3 or not rows or names[: len(rows)] != [row[0] for row in rows]:
+        return False
+    has_diagonal = rows[0][1:2] not in ([], [""])
+    is_distinct = len({corner, *names}) == 1 + len(names)
+    return has_diagonal and is_distinct and not is_number(corner)
 
 
 def _are_counts(records: list[list[str]]) -> bool:
