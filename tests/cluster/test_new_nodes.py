@@ -110,6 +110,19 @@ def test_kernels(affinity, regularization):
             model.predict([new[0], new[0] + 1e3])
 
 
+def test_new_nodes_of_some_groups(planted):
+    """Their groups are those of the fit, and pay its prices."""
+    W, groups, _ = planted
+    weights = np.where(groups == 2, 5.0, 1.0)  # groups that differ in the embedding
+    W = sparse.csr_array(W * np.outer(weights, weights))
+    model = fit(W, groups, assign_labels="fair", regularization=0.5)
+    labels = model.predict(W, sensitive_features=groups)
+    for group in (1, 2):
+        rows = np.flatnonzero(groups == group)
+        some = model.predict(W[rows], sensitive_features=groups[rows])
+        np.testing.assert_array_equal(some, labels[rows])
+
+
 def neighbors_of(method, monkeypatch):
     if method == "approximate":
         pytest.importorskip("faiss", reason="needs the extra neighbors")
