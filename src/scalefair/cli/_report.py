@@ -37,8 +37,9 @@ KS = "the largest difference of two groups' shares below any value"
 CHANCE = "Groups that do not differ would show about {:.3f} by chance"
 # Groups in a figure: as many as it has colours.
 MAX_FIGURE_GROUPS = 7
+# Before each part of a summary but the first.
+_PARTS = re.compile(r" (?=(?:Reached|Cost|Not promised)\b)")
 # Characters that are not allowed in HTML, not even escaped.
-_PARTS = re.compile(r" (?=(?:Reached|Cost|Not promised)\b)")  # of a summary
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 

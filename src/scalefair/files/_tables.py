@@ -174,8 +174,8 @@ class TableFile:
 
     def refuse_infinite(self, frame: pandas.DataFrame) -> None:
         """Raise a FileError that names the first infinite value of the frame."""
-        for name, values in frame.select_dtypes("number").items():
-            if (is_infinite := np.isinf(values)).any():
+        for name, values in frame.items():  # no copy: it may be on disk
+            if is_numeric_dtype(values) and (is_infinite := np.isinf(values)).any():
                 location = self.locate(is_infinite.argmax(), str(name))
                 raise FileError(f"{location} is infinite.")
 

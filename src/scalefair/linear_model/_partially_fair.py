@@ -32,9 +32,7 @@ from scalefair.linear_model._parity_problem import (
 )
 from scalefair.linear_model._partitioned import PartitionedTraining
 from scalefair.linear_model._ranks import RankedScores, most_accurate_shift
-from scalefair.linear_model._training_rows import (
-    LabeledRows,
-)
+from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import Array, ridge_factors
 from scalefair.metrics import partial_parity_gap, unmixed_parity_gap
 from scalefair.streaming import is_partitioned
