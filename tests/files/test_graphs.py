@@ -256,6 +256,8 @@ def test_column_of_weights(write):
     assert weights(graph) == {(1, 2): 3, (2, 1): 3, (2, 3): 1, (3, 2): 1}
     index = write(",source,target,w\n0,1,2,3\n1,2,3,1\n", "index.csv")
     assert weights(read_graph(index, weight_column="w")) == weights(graph)
+    ids = write("id,source,target\n7,1,2\n9,2,3\n", "ids.csv")
+    assert set(weights(read_graph(ids)).values()) == {1}  # these are no weights
     refuses(path, "--weight-column")
     refuses(path, "no column is named 'v'", "--weight-column", weight_column="v")
     refuses(path, "an end of the edges", weight_column="target")

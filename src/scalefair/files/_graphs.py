@@ -23,6 +23,7 @@ from scalefair.files._matrices import (
 from scalefair.files._source import FileError, one_line, reading
 from scalefair.files._tables import TableFile, as_strings
 from scalefair.files._text import FileOptions, find_ends, open_bytes, quote
+from scalefair.files._values import ID_NAMES
 
 _MATRIX_READERS = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}
 # Names of a third column that holds times, not weights.
@@ -224,11 +225,14 @@ def _check_square(path: Path, X: Any) -> sparse.csr_array:
 
 
 def edge_columns(names: Sequence[str]) -> list[str]:
-    """Return the columns of edges, ends first; a column without a name is an index."""
+    """Return the columns of edges, ends first, without indices and ids before these.
+
+    A column without a name is an index.
+    """
     columns = [name for name in names if name]
     start = find_ends(columns) or 0
-    ends = columns[start : start + 2]
-    return [*ends, *columns[:start], *columns[start + 2 :]]
+    before = [name for name in columns[:start] if name.lower() not in ID_NAMES]
+    return [*columns[start : start + 2], *before, *columns[start + 2 :]]
 
 
 def _as_ids(names: Iterable[str]) -> NDArray[Any]:
