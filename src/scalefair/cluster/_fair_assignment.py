@@ -46,11 +46,11 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # Sizes of clusters are searched until the gap to the lower bound is this part of the
-# cost; more than five times that is worth another start, or an integer program.
+# cost; more than five times that is worth another start.
 GAP = 1e-3
 # Rows by which the size of a cluster changes at most in one step of the search.
 SIZE_WINDOW = 12
-# Rows x clusters x kinds up to which an integer program takes about a second at most.
+# Rows x clusters x kinds up to which an integer program takes a few seconds at most.
 MAX_MILP_SIZE = 20_000
 
 
@@ -272,6 +272,7 @@ def assign_rows(
     search_sizes: bool = True,
     start: FairAssignment | None = None,
     row_weights: Array | None = None,
+    max_gap: float = 5 * GAP,
 ) -> FairAssignment:
     """Assign checked rows, each of whose squared distances counts `weights` times.
 
@@ -279,7 +280,8 @@ def assign_rows(
     count `row_weights` times, in units of their mean. No cluster has fewer than
     `min_size` rows. `ratio` bounds the balance of each cluster from below. Without
     `search_sizes` the sizes of clusters are those of the relaxation: quick, for centres
-    that will move. `start` is the assignment to centres that were near.
+    that will move. `start` is the assignment to centres that were near. A gap to the
+    lower bound of more than `max_gap` is worth an integer program, if rows are few.
     """
     n, k = len(rows), len(centers)
     # Step 1: rows sorted by kind, and their costs.
@@ -295,7 +297,7 @@ def assign_rows(
     if row_weights is not None:
         row_weights = row_weights[order]
         costs /= row_weights[:, None]
-    problem = AssignmentProblem(costs, kinds, bounds, *options, row_weights, P)
+    problem = AssignmentProblem(costs, kinds, bounds, *options, row_weights, P, max_gap)
     # Step 2: the nearest centres, if they meet the bounds; else the problem is solved.
     nearest = costs.argmin(axis=1)
     nearest_cost = _total_cost(rows, centers, weights, nearest)
@@ -386,6 +388,7 @@ class AssignmentProblem:
     start: DualSolution | None = None
     row_weights: Array | None = None  # (n,), of mean 1
     P: Array | None = None  # (n, h): rows are mixes of the kinds; with row_weights
+    max_gap: float = 5 * GAP  # a larger one is worth an integer program
 
     @property
     def offsets(self) -> Ints:
@@ -434,7 +437,7 @@ class AssignmentProblem:
                 window //= 2
         # Step 3: an integer program for few rows. The relaxation says little of
         # clusters of a handful.
-        is_far = best.cost - lower_bound > 5 * GAP * best.cost
+        is_far = best.cost - lower_bound > self.max_gap * best.cost
         is_far |= bounds.excess(best.counts) > 0
         is_small = self.C.size * len(bounds.sizes) <= MAX_MILP_SIZE
         if self.search_sizes and is_far and is_small:

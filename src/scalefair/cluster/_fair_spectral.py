@@ -37,7 +37,7 @@ from scalefair.cluster._base import (
     warn_of_balance,
     warn_of_sizes,
 )
-from scalefair.cluster._fair_assignment import FairAssignment, assign_rows
+from scalefair.cluster._fair_assignment import GAP, FairAssignment, assign_rows
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
 from scalefair.cluster._new_nodes import NystroemExtension, predict_labels
 from scalefair.cluster._node_affinity import normalized_affinity
@@ -559,6 +559,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         # tiny clusters: with it the assignment makes none either.
         k, groups = len(centres), problem.groups.reshape(problem.n, -1)
         min_size = 1 if problem.affinity.tau == 0 else smallest_size(problem.n, k)
+        # Refinement, which needs the entries of the graph, forgets a few percent.
+        is_refined = self.refine and sparse.issparse(self.affinity_matrix_)
         self.assignment_ = assign_rows(
             rows,
             centres,
@@ -567,11 +569,11 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             weights,
             min_size,
             row_weights=problem.weights,
+            max_gap=0.05 if is_refined else 5 * GAP,
         )
         labels = self.assignment_.labels
-        # Step 3: refinement, which needs the entries of the graph.
-        is_stored = sparse.issparse(self.affinity_matrix_)
-        if self.refine and is_stored:
+        # Step 3: refinement.
+        if is_refined:
             self.refinement_ = refine_labels(
                 submatrix(self.affinity_matrix_, kept),
                 labels,

@@ -322,6 +322,6 @@ def _solve_milp(
         integrality=integrality,
         bounds=Bounds(0, np.inf),
         constraints=LinearConstraint(matrix, np.concatenate(low), np.concatenate(high)),
-        # Branch and bound of 100 nodes takes a few seconds at most.
-        options={"node_limit": 100, "mip_rel_gap": gap},
+        # Ten nodes: more took three times as long for .2 % of the cost.
+        options={"node_limit": 10, "mip_rel_gap": gap},
     )
