@@ -1,9 +1,10 @@
-"""What the clustering estimators share: texts, checks of graphs, and warnings."""
+"""What the clustering estimators share: texts, graphs and affinities, and warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -26,10 +27,22 @@ from scalefair._groups import GroupCodes, check_compared
 from scalefair._membership import Membership
 from scalefair._rounding import TINY
 from scalefair._user_warnings import warn_user
-from scalefair.cluster._neighbors import with_small_indices
+from scalefair.cluster._neighbors import (
+    neighbors_graph,
+    stored_neighbors,
+    with_small_indices,
+)
 from scalefair.cluster._share_bounds import is_mixed, smallest_size
 from scalefair.kernels import csr_is_symmetric
 from scalefair.metrics import balance_score
+from scalefair.operators import (
+    NormalizedAffinity,
+    NormalizedOperator,
+    NystroemKernel,
+    RBFKernel,
+)
+
+Array = NDArray[np.float64]
 
 # One cluster above this fraction of all nodes leaves hardly any structure.
 MAX_CLUSTER_FRACTION = 0.9
@@ -118,7 +131,7 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
         )
 
     def _kept_nodes(
-        self, W: sparse.csr_array, weights: NDArray[np.float64] | None = None
+        self, W: sparse.csr_array, weights: Array | None = None
     ) -> NDArray[np.bool_]:
         """Mask of the nodes to cluster: with weight, and by `connected_components`."""
         n = W.shape[0]
@@ -161,7 +174,7 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
         self,
         kept: NDArray[np.bool_],
         labels: NDArray[np.integer],
-        H: NDArray[np.float64],
+        H: Array,
     ) -> None:
         """Spread labels and embedding of the kept nodes among all."""
         self.labels_ = np.full(kept.size, -1, dtype=np.int32)
@@ -211,7 +224,7 @@ def groups_and_weights(
     n: int,
     attributes: str,
     sample_weight: Any = None,
-) -> tuple[Membership, NDArray[np.float64] | None]:
+) -> tuple[Membership, Array | None]:
     """Check groups or probabilities of rows, and weights, which are returned."""
     membership = Membership.of(
         sensitive_features, group_probabilities, n, attributes=attributes
@@ -253,13 +266,11 @@ def sums_of_groups(table: NDArray[Any], stacked: NDArray[Any]) -> NDArray[Any]:
     return sums
 
 
-def relative_weights(
-    weights: NDArray[np.float64] | None, kept: NDArray[Any]
-) -> NDArray[np.float64] | None:
+def relative_weights(weights: Array | None, kept: NDArray[Any]) -> Array | None:
     """Weights > 0 of the kept rows in units of their mean; None if all are equal."""
     if weights is None:
         return None
-    relative: NDArray[np.float64] = weights[kept] / weights.max()  # of a finite sum
+    relative: Array = weights[kept] / weights.max()  # of a finite sum
     if relative.min() == relative.max():
         return None
     relative /= relative.mean()
@@ -274,8 +285,8 @@ def submatrix(W: sparse.csr_array, kept: NDArray[np.bool_]) -> sparse.csr_array:
 def cluster_balances(
     groups: NDArray[Any],
     labels: NDArray[np.integer] | None = None,
-    weights: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
+    weights: Array | None = None,
+) -> Array:
     """Balance of each cluster, or of all rows: a row for each column of codes.
 
     Of probabilities that of expected counts: one row, 0 where no group is known.
@@ -285,7 +296,7 @@ def cluster_balances(
         P = groups if weights is None else groups * weights[:, None]
         counts = np.array([P[labels == c].sum(axis=0) for c in np.unique(labels)])
         largest = np.maximum(counts.max(axis=1), TINY)
-        balances: NDArray[np.float64] = (counts.min(axis=1) / largest)[None]
+        balances: Array = (counts.min(axis=1) / largest)[None]
         return balances
     return np.array(
         [
@@ -377,11 +388,72 @@ def refuse_negative(A: sparse.csr_array) -> None:
         )
 
 
+def normalized_affinity(
+    model: Any, W: Any, rng: np.random.RandomState, weights: Array | None
+) -> tuple[NormalizedAffinity | NormalizedOperator, NDArray[np.bool_]]:
+    """Set the affinity of all nodes; return that of the kept ones, normalised."""
+    model.affinity_error_ = None
+    model.neighbors_ = None
+    model.neighbors_recall_ = None
+    if isinstance(W, LinearOperator) or model.affinity.startswith("rbf"):
+        # All nodes: the components of an operator cannot be seen.
+        kept = np.ones(W.shape[0], dtype=bool) if weights is None else weights > 0
+        return _normalized_operator(model, W, rng, kept, weights), kept
+    if model.affinity == "nearest_neighbors":
+        # A copy of the generator: the solver's start depends on no search.
+        graph = neighbors_graph(W, model.n_neighbors, model.neighbors, deepcopy(rng))
+        model.affinity_matrix_ = graph.affinity
+        model.neighbors_, model.neighbors_recall_ = graph.neighbors, graph.recall
+        model._search = W, graph.search
+    elif model.affinity == "precomputed_nearest_neighbors":
+        model.affinity_matrix_ = stored_neighbors(W, model.n_neighbors)
+    else:
+        model.affinity_matrix_ = checked_affinity(W)
+    kept = model._kept_nodes(model.affinity_matrix_, weights)
+    normalized = NormalizedAffinity(
+        submatrix(model.affinity_matrix_, kept),
+        regularization=model.regularization,
+        sample_weight=relative_weights(weights, kept),
+    )
+    return normalized, kept
+
+
+def _normalized_operator(
+    model: Any,
+    W: Any,
+    rng: np.random.RandomState,
+    kept: NDArray[np.bool_],
+    weights: Array | None,
+) -> NormalizedOperator:
+    """Normalise an operator, or a kernel of rows."""
+    if model.affinity == "rbf":
+        W = RBFKernel(W, gamma=model.gamma)
+    elif model.affinity == "rbf_nystroem":
+        W = NystroemKernel(
+            W, gamma=model.gamma, n_landmarks=model.n_landmarks, random_state=rng
+        )
+        model.affinity_error_ = W.frobenius_error
+    check_square(W.shape)
+    model.affinity_matrix_ = W
+    try:
+        return NormalizedOperator(
+            suboperator(W, kept),
+            regularization=model.regularization,
+            sample_weight=relative_weights(weights, kept),
+            dtype=np.float64,
+        )
+    except ValueError as error:
+        if model.affinity != "rbf_nystroem":
+            raise
+        remedy = "Or raise n_landmarks or lower gamma: the kernel is too coarse."
+        raise ValueError(f"{error} {remedy}") from error
+
+
 def warn_of_sizes(
     labels: NDArray[np.integer],
     n_clusters: int,
     regularization: float,
-    weights: NDArray[np.float64] | None = None,
+    weights: Array | None = None,
 ) -> None:
     """Warn of clusters far below the average, and of one that is nearly all.
 
@@ -411,8 +483,8 @@ def warn_of_sizes(
 def warn_of_balance(
     labels: NDArray[np.integer],
     groups: NDArray[Any],
-    balance: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
+    balance: Array,
+    weights: Array | None = None,
 ) -> None:
     """Warn of the least fair cluster that chance should have made fair.
 

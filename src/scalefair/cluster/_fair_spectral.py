@@ -32,6 +32,7 @@ from scalefair.cluster._base import (
     cluster_balances,
     clustered_groups,
     groups_and_weights,
+    normalized_affinity,
     refuse_negative,
     submatrix,
     warn_of_balance,
@@ -40,7 +41,6 @@ from scalefair.cluster._base import (
 from scalefair.cluster._fair_assignment import FairAssignment, assign_rows
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
 from scalefair.cluster._new_nodes import NystroemExtension, predict_labels
-from scalefair.cluster._node_affinity import normalized_affinity
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
