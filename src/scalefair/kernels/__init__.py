@@ -4,10 +4,8 @@ from scalefair._threads import long_blas_call, one_thread, single_blas_thread
 from scalefair.kernels._arrays import row_table
 from scalefair.kernels._assignment import (
     best_columns,
-    capped_distances,
     largest_fair_set,
     min_cost_flow,
-    nearest_centres,
     round_minima,
     share_ties,
     smoothed_minima,
@@ -26,6 +24,7 @@ from scalefair.kernels._block import (
     rows_combine,
     rows_inner,
 )
+from scalefair.kernels._centres import capped_distances, nearest_centres
 from scalefair.kernels._csr import (
     csr_add_matmat,
     csr_is_symmetric,

@@ -1,4 +1,4 @@
-"""Assignment of rows to columns: dual functions, a min-cost flow, nearest centres.
+"""Assignment of rows to columns: dual functions, rounding, and a min-cost flow.
 
 Row i of kind s in column j costs ``C[i, j] + prices[s, j]``. The kind is the group of
 the row, or its combination of groups; the prices are multipliers of the constraints on
@@ -12,22 +12,16 @@ import math
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from scalefair._rounding import TINY
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import Float64Array, IntArray, read_only
+from scalefair.kernels._arrays import Float64Array, IntArray
 
 # Cheapest moves that are kept of each kind between two columns. More of them take more
 # memory; fewer are used up sooner, and then all rows are searched again.
 N_KEPT_MOVES = 32
 # Shares exp(-x) of a row for x from here on, below 1.2e-7, are left out.
 CUTOFF_EXPONENT = 16.0
-# Sums over centres are formed in at most this many parts of the rows, whatever the
-# number of threads, and added in their order: the last digits are always the same.
-N_PARTS = 64
-# Rows multiplied by the centres at once: the products stay in the cache.
-ROWS_PER_PRODUCT = 512
 
 
 @parallel(lambda C, row_weights, chunks, prices, t, *_: C.size * (6 if t > 0 else 1))
@@ -490,110 +484,3 @@ def _remove(i, s, a, rows):
         first[s, a] = after[i]
     if after[i] >= 0:
         before[after[i]] = before[i]
-
-
-def nearest_centres(
-    X: Float64Array, centres: Float64Array, weights: Float64Array
-) -> tuple[NDArray[np.int32], Float64Array, Float64Array, Float64Array, Float64Array]:
-    """Find the nearest of `centres` (k, d) to each row of `X` (n, d).
-
-    Returns, of each row, the label of the nearest centre, the first of equal ones, and
-    the squared distance to it; and, of the rows of each centre, each times its weight,
-    their sums (k, d), their number (k,) and what they lose by going to the next nearest
-    centre (k,).
-    """
-    n, k = len(X), len(centres)
-    n_parts = min(N_PARTS, -(-n // ROWS_PER_PRODUCT))
-    labels, distances = np.empty(n, np.int32), np.empty(n)
-    sums = np.zeros((n_parts, *centres.shape))
-    counts, losses = np.zeros((2, n_parts, k))
-    # |x - c|^2 = |x|^2 + |c|^2 - 2 c'x: one matrix product of 2 n k d flops.
-    squares = np.einsum("ij,ij->i", centres, centres)
-    rows = read_only(X), read_only(weights), labels, distances
-    _nearest(rows, np.ascontiguousarray(centres), squares, sums, counts, losses)
-    return (labels, distances, sums.sum(axis=0), counts.sum(axis=0), losses.sum(axis=0))
-
-
-@parallel(
-    lambda rows, centres, *_: rows[0].size + centres.size * len(rows[0]) * 0.1,
-    blas=True,
-)
-def _nearest(rows, centres, squares, sums, counts, losses):
-    """Share the parts of the rows among the threads; pieces stay in the cache."""
-    # Parts depend on n alone, and each has its own sums, without locks.
-    n, n_parts = rows[0].shape[0], sums.shape[0]
-    for part in numba.prange(n_parts):
-        end = n * (part + 1) // n_parts
-        for start in range(n * part // n_parts, end, ROWS_PER_PRODUCT):
-            stop = min(end, start + ROWS_PER_PRODUCT)
-            totals = sums[part], counts[part], losses[part]
-            _nearest_chunk(rows, centres, squares, start, stop, totals)
-
-
-@cached_njit(nogil=True, fastmath={"reassoc"})
-def _nearest_chunk(rows, centres, squares, start, stop, totals):
-    """Label rows `start` to `stop`, and add them to the totals of their part."""
-    X, weights = rows[0][start:stop], rows[1][start:stop]
-    labels, distances = rows[2][start:stop], rows[3][start:stop]
-    (sums, counts, losses), n = totals, stop - start
-    # Step 1: the two smallest of |c|^2 - 2 c'x, the squared distances less |x|^2.
-    products = np.dot(centres, X.T)
-    minima, second_minima = np.full(n, np.inf), np.full(n, np.inf)
-    best = np.zeros(n, np.int64)
-    for j in range(products.shape[0]):
-        # Without branches, and along the rows: vector instructions.
-        for i in range(n):
-            value = squares[j] - 2 * products[j, i]
-            closer = value < minima[i]
-            second_minima[i] = minima[i] if closer else min(value, second_minima[i])
-            best[i] = j if closer else best[i]
-            minima[i] = value if closer else minima[i]
-    # Step 2: sums over the rows of each centre.
-    for i in range(n):
-        j, weight, square = best[i], weights[i], 0.0
-        for c in range(X.shape[1]):
-            square += X[i, c] * X[i, c]
-            sums[j, c] += weight * X[i, c]
-        labels[i] = j
-        distances[i] = max(minima[i] + square, 0.0)  # below zero is rounding
-        counts[j] += weight
-        losses[j] += weight * (second_minima[i] - minima[i])
-
-
-def capped_distances(
-    X: Float64Array,
-    centres: Float64Array,
-    caps: Float64Array,
-    weights: Float64Array,
-    out: Float64Array,
-) -> Float64Array:
-    """Overwrite `out` with squared distances of centres to rows, at most `caps`.
-
-    `X` is (n, d), `centres` (k, d), `caps` (n,) and `out` (k, n). Returns the sums of
-    the rows of `out`, of rows of `X` by their weights.
-    """
-    sums = np.zeros((min(N_PARTS, -(-len(X) // ROWS_PER_PRODUCT)), len(centres)))
-    _capped(read_only(X), centres, read_only(caps), read_only(weights), out, sums)
-    total: Float64Array = sums.sum(axis=0)
-    return total
-
-
-@parallel(lambda X, centres, *_: X.size + centres.size * len(X) * 0.2)
-def _capped(X, centres, caps, weights, out, sums):
-    """Share the parts of the rows among the threads."""
-    n, n_parts = X.shape[0], sums.shape[0]
-    for part in numba.prange(n_parts):
-        first, end = n * part // n_parts, n * (part + 1) // n_parts
-        _capped_part(X, centres, caps, weights, out, sums[part], first, end)
-
-
-@cached_njit(nogil=True, fastmath={"reassoc"})
-def _capped_part(X, centres, caps, weights, out, sums, first, end):
-    """Overwrite the columns `first` to `end` of `out`, and add up its rows."""
-    for i in range(first, end):
-        for j in range(centres.shape[0]):
-            square = 0.0
-            for c in range(X.shape[1]):
-                square += (X[i, c] - centres[j, c]) ** 2
-            out[j, i] = min(square, caps[i])
-            sums[j] += weights[i] * out[j, i]
