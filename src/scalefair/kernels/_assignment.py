@@ -130,7 +130,7 @@ def round_minima(
     with the largest deficit, summed over its sets: deficits stay below a few rows.
     Overwrites `labels`.
     """
-    k, part = C.shape[1], 1.0
+    k = C.shape[1]
     # Invariant: between rows, the deficits of a set sum to 0 over the columns.
     deficits, shares = np.zeros(prices.shape), np.empty(k)
     for i in order:
@@ -139,9 +139,7 @@ def round_minima(
         for j in range(k):
             shares[j] = C[i, j]
             for e, s in enumerate(sets[i]):
-                if parts is not None:
-                    part = parts[i, e]
-                shares[j] += part * prices[s, j]
+                shares[j] += _part(parts, i, e) * prices[s, j]
             minimum = min(minimum, shares[j])
         for j in range(k):
             exponent = (shares[j] - minimum) / max(temperature, TINY)
@@ -155,17 +153,21 @@ def round_minima(
             if shares[j] > 0.0:
                 deficit = 0.0
                 for e, s in enumerate(sets[i]):
-                    if parts is not None:
-                        part = parts[i, e]
+                    part = _part(parts, i, e)
                     deficits[s, j] += part * row_weights[i] * shares[j] / total
                     deficit += part * deficits[s, j]
                 if deficit > largest:
                     best, largest = j, deficit
+        # Step 3: give the row to it.
         for e, s in enumerate(sets[i]):
-            if parts is not None:
-                part = parts[i, e]
-            deficits[s, best] -= part * row_weights[i]
+            deficits[s, best] -= _part(parts, i, e) * row_weights[i]
         labels[i] = best
+
+
+@cached_njit(nogil=True, inline="always")
+def _part(parts, i, e):
+    """How much of row i belongs to its set e; all of it for None."""
+    return 1.0 if parts is None else parts[i, e]
 
 
 @parallel(lambda C, *_: C.size)
@@ -205,7 +207,8 @@ def share_ties(
     `labels` and `minima` are those of `best_columns`; values that differ by at most
     `rounding` are the same. Of many equal rows the flow would move one at a time.
     """
-    # Counts minus target, of each kind and column; 0 everywhere is the aim.
+    # Counts minus target, of each kind and column; 0 everywhere is the aim. One pass
+    # over the rows: each goes to the first column that lacks rows of its kind.
     excess = -target
     for i in range(C.shape[0]):
         excess[kinds[i], labels[i]] += 1
@@ -364,6 +367,8 @@ def _shortest_path(
     It stops there: of many columns few are visited. Reduced lengths are negative by
     rounding only, and cut off at zero.
     """
+    # The reduced length of an arc is its cost plus the price of its head less that of
+    # its tail.
     (h, k), (distance, parent) = prices.shape, paths
     # Invariant: finished nodes have their distance; the heap holds every reached node,
     # maybe several times with longer distances, which are passed over.
@@ -436,6 +441,8 @@ def _cheapest_move(C, s, a, b, labels, rows, moves):
 @cached_njit(nogil=True)
 def _offer_moves(C, i, s, b, moves):
     """Put a row that is new in column b into the lists of moves from there."""
+    # Invariant of each list, as in `_cheapest_move`: rows that are not in it cost
+    # `floor` at least. A row that costs as much or more need not be listed.
     n_moves, floor = moves[2], moves[3]
     for j in range(C.shape[1]):
         size = n_moves[s, b, j]
@@ -466,7 +473,8 @@ def _insert(costs, movers, size, cost, row):
 
 @cached_njit(nogil=True)
 def _push(i, s, a, rows):
-    """Put a row at the head of a linked list."""
+    """Put a row at the head of the linked list of kind s in column a."""
+    # The row that was the first is now behind it.
     first, after, before = rows
     before[i], after[i] = -1, first[s, a]
     if first[s, a] >= 0:
@@ -476,7 +484,8 @@ def _push(i, s, a, rows):
 
 @cached_njit(nogil=True)
 def _remove(i, s, a, rows):
-    """Take a row out of a linked list."""
+    """Take a row out of the linked list of kind s in column a."""
+    # The rows before and after it follow each other now.
     first, after, before = rows
     if before[i] >= 0:
         after[before[i]] = after[i]

@@ -47,16 +47,14 @@ def block_rotate(X: FloatArray, S: FloatArray) -> None:
 
 def block_multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
     """Overwrite `out`, which may be `X`, with ``X @ S``; C-contiguous, of one type."""
-    _update(
-        out, read_only(X), np.ascontiguousarray(S, dtype=X.dtype), False, CHUNK_SIZE
-    )
+    S = np.ascontiguousarray(S, dtype=X.dtype)
+    _update(out, read_only(X), S, False, CHUNK_SIZE)
 
 
 def block_subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`."""
-    _update(
-        out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype), True, CHUNK_SIZE
-    )
+    C = np.ascontiguousarray(C, dtype=out.dtype)
+    _update(out, read_only(L), C, True, CHUNK_SIZE)
 
 
 def rotate_ritz(
@@ -69,14 +67,8 @@ def rotate_ritz(
     """
     # Squares of residuals of each chunk and column, in float64 for float32 blocks, too.
     squares = np.zeros((_n_chunks(X), X.shape[1]))
-    _rotate_ritz(
-        X,
-        AX,
-        np.ascontiguousarray(S, dtype=X.dtype),
-        np.ascontiguousarray(values, dtype=X.dtype),
-        squares,
-        CHUNK_SIZE,
-    )
+    S, values = (np.ascontiguousarray(M, dtype=X.dtype) for M in (S, values))
+    _rotate_ritz(X, AX, S, values, squares, CHUNK_SIZE)
     return np.sqrt(squares.sum(axis=0))
 
 

@@ -279,6 +279,8 @@ def _add_combination(indices, data, p, end, alpha, V, out, i):
     """
     # 2 k flops for each entry; memory traffic is the row of V, k numbers.
     k = out.shape[1]  # rows of an aligned workspace are longer
+    # Rows of a large V are at addresses that the processor cannot foresee: ask for
+    # those of the entries some way ahead.
     large = V.size * V.itemsize > CACHE_BYTES
     while p + 3 < end:
         if large:
@@ -287,10 +289,7 @@ def _add_combination(indices, data, p, end, alpha, V, out, i):
         a1 = alpha * data[p + 1]
         a2 = alpha * data[p + 2]
         a3 = alpha * data[p + 3]
-        j0 = indices[p]
-        j1 = indices[p + 1]
-        j2 = indices[p + 2]
-        j3 = indices[p + 3]
+        j0, j1, j2, j3 = indices[p], indices[p + 1], indices[p + 2], indices[p + 3]
         for c in range(k):
             out[i, c] += a0 * V[j0, c] + a1 * V[j1, c] + a2 * V[j2, c] + a3 * V[j3, c]
         p += 4

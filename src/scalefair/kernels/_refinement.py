@@ -5,7 +5,8 @@
 
 In both, i and j are nodes and a and b their clusters. A node's kind is its combination
 of groups. `links` are the weights of node i to each cluster, without its loop, and a
-cluster's inner weight counts every edge twice and loops once.
+cluster's inner weight counts every edge twice and loops once. So a node that leaves a
+cluster takes ``2 links + loop`` off its inner weight, and its degree off the volume.
 """
 
 from __future__ import annotations
@@ -407,8 +408,7 @@ def indicator_sweep(
     sums = inner, volumes, counts, sizes, squares, products
     # A move must lower the objective by more than its rounding, or nodes could cycle.
     min_gain = 10 * ROUNDING * (1.0 + penalty_weight)
-    links = np.zeros(k)
-    terms = np.empty(k)
+    links, terms = np.zeros(k), np.empty(k)
     for c in range(k):
         terms[c] = _term(
             (inner[c], volumes[c], sizes[c], squares[c], products[c]), penalty_weight

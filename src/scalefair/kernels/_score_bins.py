@@ -187,8 +187,7 @@ def _add_from_top(values: Float64Array) -> None:
 
 
 def _dense_score(indptr, indices, data, i, beta):
-    # `beta` is (n + 1,), with the intercept at the end.
-    # h = x_i @ beta[:-1] + beta[-1]
+    """Return ``x_i @ beta[:-1] + beta[-1]``, the intercept at the end."""
     n = data.shape[1]
     h = beta[n]
     for j in range(n):
@@ -197,6 +196,7 @@ def _dense_score(indptr, indices, data, i, beta):
 
 
 def _csr_score(indptr, indices, data, i, beta):
+    """Return ``x_i @ beta[:-1] + beta[-1]`` for a CSR row."""
     # Four sums, so that no addition waits for the one before.
     h = beta[beta.shape[0] - 1]
     h1, h2, h3 = 0.0, 0.0, 0.0
@@ -214,7 +214,7 @@ def _csr_score(indptr, indices, data, i, beta):
 
 
 def _dense_add(indptr, indices, data, i, weight, out):
-    # out += weight * (x_i, 1)
+    """Add ``weight * (x_i, 1)`` to `out` (n + 1,)."""
     n = data.shape[1]
     for j in range(n):
         out[j] += weight * data[i, j]
@@ -222,8 +222,7 @@ def _dense_add(indptr, indices, data, i, weight, out):
 
 
 def _dense_add_weights(indptr, indices, data, i, weights, out):
-    # `out` is (n + 1, q), the last row that of the intercept.
-    # out += (x_i, 1) weights^T
+    """Add the outer product of ``(x_i, 1)`` and `weights` (q,) to `out` (n + 1, q)."""
     n = data.shape[1]
     for j in range(n):
         for q in range(weights.shape[0]):
@@ -233,15 +232,15 @@ def _dense_add_weights(indptr, indices, data, i, weights, out):
 
 
 def _csr_add(indptr, indices, data, i, weight, out):
+    """Add ``weight * (x_i, 1)`` to `out` (n + 1,): its stored entries, and the 1."""
     for p in range(indptr[i], indptr[i + 1]):
         out[indices[p]] += weight * data[p]
     out[out.shape[0] - 1] += weight
 
 
 def _csr_add_weights(indptr, indices, data, i, weights, out):
+    """Add the outer product of ``(x_i, 1)`` and `weights` (q,) to `out` (n + 1, q)."""
     for p in range(indptr[i], indptr[i + 1]):
-        # Row j of `out` has the q sums of feature j; its last row those of the
-        # intercept.
         x, row = data[p], out[indices[p]]
         for q in range(weights.shape[0]):
             row[q] += weights[q] * x
@@ -316,6 +315,8 @@ def _block_losses(kind, signs, weights, scores, start, stop, slopes):
 @cached_njit(nogil=True)
 def _weighted_losses(kind, signs, weights, scores, start, stop, slopes):
     """Sum of the weighted losses of a block of rows; writes weighted derivatives."""
+    # A logarithm for each row: a weight is a power of its factor in the product that
+    # serves rows without weights.
     total = 0.0
     for q in range(stop - start):
         weight, sign = weights[start + q], signs[start + q]
