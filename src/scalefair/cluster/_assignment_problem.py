@@ -166,6 +166,7 @@ class AssignmentProblem:
 
     def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> FlowSolution:
         """Solve the problem for fixed sizes; prices and counts are the start."""
+        # Step 1: bounds on the counts of kinds.
         if self.bounds.is_box:
             low, high = self.bounds.counts(sizes)
         elif self.search_sizes:
@@ -174,6 +175,7 @@ class AssignmentProblem:
         else:  # to about a row, without an integer program
             low = np.maximum(np.floor(counts).astype(np.int64) - 1, 0)
             high = np.minimum(np.ceil(counts).astype(np.int64) + 1, sizes)
+        # Step 2: counts within them to start from, those that cost most at the prices.
         preferred = np.rint(counts).astype(np.int64)
         target = max_cost_counts(prices, low, high, sizes, preferred)
         return self._flow_within(prices, target, low, high)
@@ -184,6 +186,8 @@ class AssignmentProblem:
         """Cheapest labels whose counts are within bounds; start from the target."""
         prices, target = prices.copy(), target.copy()  # the flow changes them
         low, high = low.copy(), high.copy()
+        # The cheapest labels at the prices need not have the target's counts. Rows that
+        # cost the same elsewhere move first, the flow moves the others.
         labels, values = self.best_columns(prices)
         rounding = 1e-14 * float(np.abs(values).max())
         share_ties(self.C, self.kinds, prices, target, labels, values, rounding)
@@ -222,12 +226,14 @@ class AssignmentProblem:
         cluster gains at most its multipliers if v_i is the smallest priced cost of a
         row; of a small one the best set is searched.
         """
+        # Step 1: values of the rows from the dual, and the sets of small clusters.
         dual = self._dual(is_in)
         values = self.best_columns(dual.prices)[1]
         sets = {
             j: self._best_set(j, values, max_sizes[j])
             for j in np.flatnonzero(is_small).tolist()
         }
+        # Step 2: the lower bound, and where the flow starts.
         gain = sum(fair_set.gain for fair_set in sets.values())
         lower_bound = float(values.sum() - gain - dual.multipliers[:, ~is_small].sum())
         prices, counts = dual.prices.copy(), dual.counts.copy()
@@ -251,6 +257,7 @@ class AssignmentProblem:
         if is_in.sum() == 1:  # it takes all rows
             prices[:, is_in], counts[:, is_in] = 0.0, self.bounds.sizes[:, None]
             return DualSolution(multipliers, prices, counts, multipliers, 0.0, 0.0)
+        # The solution of another problem helps only if it has the same clusters.
         C, start = (self.C, self.start) if is_in.all() else (self.C[:, is_in], None)
         dual = maximise_dual(C, self.offsets, self.bounds.constraints, start)
         prices[:, is_in], counts[:, is_in] = dual.prices, dual.counts
@@ -398,6 +405,8 @@ class WeightedAssignment(AssignmentProblem):
 
     def _maximise(self, min_size: float = 0.0) -> tuple[DualSolution, Array]:
         """Return the dual, and its constraints by group; with sizes if asked."""
+        # Half a row to spare instead of one: A^T N <= 1/2 is 2 A^T N <= 1. A size n is
+        # bounded by -n <= -min_size; counts sum to n for each attribute.
         bounds, start = self.bounds, self.start if min_size == 0 else None
         A = 2 * bounds.group_constraints
         limits = np.ones((A.shape[1], 1))
@@ -437,9 +446,11 @@ class WeightedAssignment(AssignmentProblem):
         k, c = self.C.shape[1], len(self.offsets) - 1
         cells = self.kinds * k + labels
         counts = np.bincount(cells, self.row_weights, c * k).reshape(c, k)
+        # Of each kind a cluster of the smallest size needs its share.
         kind_sizes = counts.sum(axis=1)
         needed = kind_sizes / kind_sizes.sum() * min_size
         for j in np.flatnonzero(sizes < min_size):
+            # The rows that cost least to bring, kind by kind, the most needed first.
             costs = self.C[:, j] - self.C[np.arange(len(labels)), labels]
             for s in np.argsort(-needed, kind="stable"):
                 rows = np.arange(*self.offsets[s : s + 2])

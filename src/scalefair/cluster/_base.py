@@ -135,6 +135,7 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
     ) -> NDArray[np.bool_]:
         """Mask of the nodes to cluster: with weight, and by `connected_components`."""
         n = W.shape[0]
+        # Nodes of weight 0 go first: the components are those of the others.
         if weights is not None and not weights.all():
             kept = weights > 0
             kept[kept] = self._kept_nodes(submatrix(W, kept))
@@ -150,6 +151,7 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
         n_components, component = connected_components(W, directed=False)
         if n_components == 1:
             return all_nodes
+        # Several components: an error, or the largest one.
         sizes = np.bincount(component)
         if self.connected_components == "raise":
             isolated = np.flatnonzero(~linked)
@@ -293,6 +295,7 @@ def cluster_balances(
     """
     labels = np.zeros(len(groups), np.int32) if labels is None else labels
     if is_mixed(groups):
+        # Expected counts (n_clusters, h): the smallest by the largest one.
         P = groups if weights is None else groups * weights[:, None]
         counts = np.array([P[labels == c].sum(axis=0) for c in np.unique(labels)])
         largest = np.maximum(counts.max(axis=1), TINY)
@@ -320,6 +323,7 @@ def suboperator(W: LinearOperator, kept: NDArray[np.bool_]) -> LinearOperator:
     if kept.all():
         return W
 
+    # A block of the kept nodes is filled up with zeros for the others.
     def matmat(X: NDArray[Any]) -> NDArray[Any]:
         block = np.zeros((kept.size, X.shape[1]), X.dtype)
         block[kept] = X
@@ -361,6 +365,7 @@ def checked_affinity(W: Any) -> sparse.csr_array:
     # Step 2: a matrix that is symmetric but for rounding is made exactly so.
     if csr_is_symmetric(A.indptr, A.indices, A.data):
         return A
+    # The difference shows the largest deviation, and where it is.
     B = sparse.csr_array(A.T)
     difference = abs(A - B)
     largest = float(difference.max()) if difference.nnz else 0.0
@@ -380,6 +385,7 @@ def checked_affinity(W: Any) -> sparse.csr_array:
 def refuse_negative(A: sparse.csr_array) -> None:
     """Refuse negative weights, and name one."""
     if A.nnz and A.data.min() < 0:
+        # Entry p is in the row whose pointers enclose p.
         p = int(A.data.argmin())
         i = int(np.searchsorted(A.indptr, p, side="right")) - 1
         raise ValueError(
@@ -392,13 +398,13 @@ def normalized_affinity(
     model: Any, W: Any, rng: np.random.RandomState, weights: Array | None
 ) -> tuple[NormalizedAffinity | NormalizedOperator, NDArray[np.bool_]]:
     """Set the affinity of all nodes; return that of the kept ones, normalised."""
-    model.affinity_error_ = None
-    model.neighbors_ = None
-    model.neighbors_recall_ = None
+    model.affinity_error_ = model.neighbors_ = model.neighbors_recall_ = None
+    # Step 1: an affinity that only multiplies, ...
     if isinstance(W, LinearOperator) or model.affinity.startswith("rbf"):
         # All nodes: the components of an operator cannot be seen.
         kept = np.ones(W.shape[0], dtype=bool) if weights is None else weights > 0
         return _normalized_operator(model, W, rng, kept, weights), kept
+    # ... or the stored graph: built from rows, from distances, or taken as it is.
     if model.affinity == "nearest_neighbors":
         # A copy of the generator: the solver's start depends on no search.
         graph = neighbors_graph(W, model.n_neighbors, model.neighbors, deepcopy(rng))
@@ -409,6 +415,7 @@ def normalized_affinity(
         model.affinity_matrix_ = stored_neighbors(W, model.n_neighbors)
     else:
         model.affinity_matrix_ = checked_affinity(W)
+    # Step 2: the part of the nodes that are clustered, normalised by their degrees.
     kept = model._kept_nodes(model.affinity_matrix_, weights)
     normalized = NormalizedAffinity(
         submatrix(model.affinity_matrix_, kept),
@@ -459,13 +466,14 @@ def warn_of_sizes(
 
     `weights` have a mean of 1.
     """
+    # Step 1: sizes far below the average, or above nine tenths of all.
     n, k = labels.size, n_clusters
     sizes = np.bincount(labels, weights)
     sizes = np.rint(sizes[sizes > 0]).astype(int)  # k-means may leave one empty
     tiny = np.sort(sizes[sizes < smallest_size(n, k)])
     if tiny.size == 0 and (k == 1 or sizes.max() <= MAX_CLUSTER_FRACTION * n):
         return
-    # What is found, and what helps: more regularisation, up to the mean degree.
+    # Step 2: what is found, and what helps: more regularisation, up to the mean degree.
     smallest = ", ".join(map(str, tiny[:10])) + ", ..." * (tiny.size > 10)
     tiny_text = f" {tiny.size} of {k} have {smallest}," if tiny.size else ""
     remedy = (
@@ -491,6 +499,8 @@ def warn_of_balance(
     `groups` are codes (n, n_attributes) or probabilities, `balance` has a row of the
     clusters' balances for each attribute.
     """
+    # Balances are relative to the population's, (n_attributes, n_clusters), where so
+    # many of the smallest group are expected that chance does not decide.
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
     population = cluster_balances(groups, weights=weights)

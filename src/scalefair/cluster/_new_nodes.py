@@ -97,6 +97,7 @@ class NystroemExtension:
 
         `multiply` multiplies a block by W, the weights (m, n) of the new nodes.
         """
+        # 0 for nodes left out, whose rows of H are 0, too.
         node_weights = self.scale > 0 if self.weights is None else self.weights
         R = H * self.scale[:, None]
         # Row d^{-1} (W R + tau / n 1 1^T R - shift) / lambda of D^{-1/2} H.

@@ -206,7 +206,8 @@ def refine_labels(
     volumes = np.bincount(refined, degrees, k).astype(np.float64)
     inner += tau / n * sizes.astype(np.float64) ** 2
     cut_before = float((1 - inner / volumes).sum())
-    # Step 4: local search.
+    # Step 4: local search. The bounds on kinds are those of the groups, of a single
+    # attribute; of several there is none.
     limits, totals = (bounds.lower[:c], bounds.upper[:c]), (counts, volumes, inner)
     if bounds.n_attributes > 1:
         limits = np.full(c, np.inf), np.full(c, np.inf)
