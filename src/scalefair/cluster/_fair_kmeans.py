@@ -243,8 +243,8 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         centres, start = self._start(rows, ratio, rng)
         settled, self.n_iter_ = self._iterate(rows, ratio, centres, start)
-        # Step 3: the last assignment is exact. Those before are quick: they may be a row
-        # beyond ratios, or bounds of attributes.
+        # Step 3: the last assignment is exact. Those before are quick: they may be a
+        # row beyond ratios, or bounds of attributes.
         exact = assign_rows(
             rows.X,
             rows.means(settled.labels),
@@ -355,8 +355,8 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
             search_sizes=False,
             row_weights=rows.weights,
         )
-        # In turn: rows to centres, within the bounds, and centres to the means of their
-        # rows. Assignments are not exact: the cheapest so far goes on, costs never rise.
+        # In turn rows go to centres, within the bounds, and centres to their means.
+        # Assignments are not exact: the cheapest so far goes on, costs never rise.
         best, max_iter = assign(centres, start=start), max_iter or self.max_iter
         for n_iter in range(2, max_iter + 1):
             previous = best
