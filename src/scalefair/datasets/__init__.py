@@ -2,6 +2,12 @@
 
 from scalefair.datasets._block_model import make_fair_sbm
 from scalefair.datasets._diabetes import fetch_diabetes
+from scalefair.datasets._networks import (
+    fetch_deezer_europe,
+    fetch_facebooknet,
+    fetch_lastfm_asia,
+    fetch_pokec,
+)
 from scalefair.datasets._people import (
     fetch_a9a,
     fetch_bank_additional,
@@ -9,11 +15,7 @@ from scalefair.datasets._people import (
     fetch_bar_passage,
     fetch_compas,
     fetch_credit_default,
-    fetch_deezer_europe,
-    fetch_facebooknet,
-    fetch_lastfm_asia,
     fetch_law_school,
-    fetch_pokec,
 )
 from scalefair.datasets._samples import (
     make_biased_rows,

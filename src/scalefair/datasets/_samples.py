@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.utils import Bunch, gen_batches
 
+from scalefair._docs import documented
 from scalefair._random_state import random_generator
 from scalefair.datasets import _common as common
 from scalefair.datasets._common import Floats, Ints
@@ -24,7 +25,7 @@ expected scores are {:g} apart from the first to the last group.
 """
 
 
-@common.generator
+@documented(**common.TEXTS)
 def make_biased_rows(
     n_samples: int = 1000,
     n_features: int = 20,
@@ -59,6 +60,7 @@ def make_biased_rows(
         Number of groups, at least 2, of equal probability. Every group gets a row.
     bias : float, default=2.0
         Difference of the expected scores of the last and the first group.
+    %(random_state)s
 
     Returns
     -------
@@ -68,6 +70,9 @@ def make_biased_rows(
         - target : ndarray of int, shape (n_samples,), 0 or 1
         - sensitive_features : ndarray of int, shape (n_samples,), the group
         - coef : ndarray of shape (n_features,)
+        - DESCR : str
+
+    %(raises)s
 
     Examples
     --------
@@ -167,7 +172,7 @@ the groups are a common basis, turned a little (tilt {:g}).
 """
 
 
-@common.generator
+@documented(**common.TEXTS)
 def make_group_gaussians(
     n_samples: int = 1000,
     n_features: int = 20,
@@ -200,6 +205,7 @@ def make_group_gaussians(
         How far the groups' axes are turned: 0 gives common axes.
     spread : float, default=0.3
         Standard deviation of the logarithms of the groups' factors.
+    %(random_state)s
 
     Returns
     -------
@@ -207,6 +213,9 @@ def make_group_gaussians(
         - data : ndarray of float64, shape (n_samples, n_features)
         - sensitive_features : ndarray of int, shape (n_samples,), the group
         - covariances : ndarray of shape (n_groups, n_features, n_features), exact
+        - DESCR : str
+
+    %(raises)s
 
     References
     ----------
@@ -262,7 +271,7 @@ groups assigned at random. There are no clusters to find.
 """
 
 
-@common.generator
+@documented(**common.TEXTS)
 def make_random_affinity(
     n_samples: int,
     *,
@@ -282,6 +291,7 @@ def make_random_affinity(
         Number of groups, at least 1.
     group_probabilities : sequence of float, shape (n_groups,), default=None
         Positive, of sum one. By default (0.7, 0.3) for two, as in [1]_, else equal.
+    %(random_state)s
 
     Returns
     -------
@@ -289,6 +299,9 @@ def make_random_affinity(
         - affinity : ndarray of shape (n_samples, n_samples), symmetric, entries
           uniform in [0, 1), zero diagonal
         - sensitive_features : ndarray of int, shape (n_samples,), group, from 0
+        - DESCR : str
+
+    %(raises)s
 
     References
     ----------
@@ -337,7 +350,7 @@ described in the literature, not the original points of Feng et al. (2024).
 """
 
 
-@common.generator
+@documented(**common.TEXTS)
 def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     """Generate two ellipses that are fair clusters, cut across by two groups.
 
@@ -349,6 +362,7 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     ----------
     n_samples : int, default=600
         Number of points, at least 4, in halves that differ by at most one.
+    %(random_state)s
 
     Returns
     -------
@@ -356,6 +370,9 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
         - data : ndarray of shape (n_samples, 2)
         - sensitive_features : ndarray of int, shape (n_samples,), 0 left, 1 right
         - target : ndarray of int, shape (n_samples,), 0 lower ellipse, 1 upper
+        - DESCR : str
+
+    %(raises)s
 
     References
     ----------
@@ -399,7 +416,7 @@ document.
 """
 
 
-@common.generator
+@documented(**common.TEXTS)
 def make_topic_documents(
     n_samples: int = 100_000,
     n_features: int = 50_000,
@@ -432,6 +449,7 @@ def make_topic_documents(
         Probability of each group; they sum to 1. Every group gets a document.
     dtype : {np.float64, np.float32}, default=np.float64
         Type of the weights.
+    %(random_state)s
 
     Returns
     -------
@@ -439,6 +457,9 @@ def make_topic_documents(
         - data : canonical csr_array of shape (n_samples, n_features), int32 indices
         - sensitive_features : ndarray of int, shape (n_samples,), the group
         - target : ndarray of int, shape (n_samples,), the main topic
+        - DESCR : str
+
+    %(raises)s
 
     Examples
     --------
