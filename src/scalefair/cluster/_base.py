@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import LinearOperator
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -322,19 +322,9 @@ def suboperator(W: LinearOperator, kept: NDArray[np.bool_]) -> LinearOperator:
     """Rows and columns of the kept nodes of an operator."""
     if kept.all():
         return W
-
-    # A block of the kept nodes is filled up with zeros for the others.
-    def matmat(X: NDArray[Any]) -> NDArray[Any]:
-        block = np.zeros((kept.size, X.shape[1]), X.dtype)
-        block[kept] = X
-        product: NDArray[Any] = W.matmat(block)[kept]
-        return product
-
-    def matvec(x: NDArray[Any]) -> NDArray[Any]:
-        return matmat(x.reshape(-1, 1))
-
-    shape = 2 * (int(kept.sum()),)
-    return LinearOperator(shape, matvec=matvec, matmat=matmat, dtype=W.dtype)
+    # Rows of the identity: their transpose fills a block up with zeros.
+    rows = sparse.eye_array(kept.size, dtype=W.dtype, format="csr")[kept]
+    return aslinearoperator(rows) @ W @ aslinearoperator(rows.T)
 
 
 def check_square(shape: tuple[int, ...]) -> None:

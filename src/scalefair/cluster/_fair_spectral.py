@@ -40,7 +40,11 @@ from scalefair.cluster._base import (
 )
 from scalefair.cluster._fair_assignment import FairAssignment, assign_rows
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
-from scalefair.cluster._new_nodes import NystroemExtension, predict_labels
+from scalefair.cluster._new_nodes import (
+    ClusterCentres,
+    NystroemExtension,
+    predict_labels,
+)
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
@@ -406,7 +410,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         # Step 3: round the embedding to labels.
         H = result.vectors
         with progress.task("labels"):
-            labels, centres, clusters, prices = self._assign(problem, H, kept, rng)
+            labels, centres = self._assign(problem, H, kept, rng)
         self._set_clusters(kept, labels, H)
         self.eigenvalues_ = result.values
         self.residuals_ = result.residual_norms
@@ -418,9 +422,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         # Step 4: what `predict` needs. It takes eigenvectors, "admm" gives none.
         self._extension = None
         if self.solver_ != "admm":
-            self._extension = NystroemExtension.of(
-                problem, H, kept, centres, clusters, prices
-            )
+            self._extension = NystroemExtension.of(problem, H, kept, centres)
         # Step 5: balance of each attribute (row) in each cluster (column).
         balance = cluster_balances(groups, labels, problem.weights)
         self.balance_ = balance.min(axis=0)
@@ -538,14 +540,11 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     def _assign(
         self,
         problem: FairProblem,
-        H: NDArray[np.float64],
+        H: Array,
         kept: NDArray[np.bool_],
         rng: np.random.RandomState,
-    ) -> tuple[NDArray[np.int32], Array, NDArray[np.integer], Array | None]:
-        """Return the labels, and the k-means centres with their labels and prices.
-
-        Prices, (n_groups, k), are those of the fair assignment; None for k-means.
-        """
+    ) -> tuple[NDArray[np.int32], ClusterCentres]:
+        """Return the labels, and the k-means centres with their labels and prices."""
         self.assignment_: FairAssignment | None = None
         self.refinement_: RefinedPartition | None = None
         # Step 1: k-means on the rows. It may leave a cluster without nodes.
@@ -554,7 +553,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         labels = embedding_kmeans(rows, self.n_clusters, weights=weights, **options)
         centres = cluster_means(rows, labels, weights)
         if self.assign_labels == "kmeans":
-            return labels, centres, np.unique(labels), None
+            return labels, ClusterCentres(centres, np.unique(labels), None)
         # Step 2: the fair assignment to the centres. Regularisation is there to avoid
         # tiny clusters: with it the assignment makes none either.
         k, groups = len(centres), problem.groups.reshape(problem.n, -1)
@@ -582,7 +581,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 weights=problem.weights,
             )
             labels = self.refinement_.labels
-        return labels, centres, np.arange(k), self.assignment_.prices
+        prices = self.assignment_.prices
+        return labels, ClusterCentres(centres, np.arange(k), prices)
 
     def _check_n_clusters(self, problem: FairProblem) -> None:
         """Refuse more eigenvectors than the null space of F^T has dimensions."""

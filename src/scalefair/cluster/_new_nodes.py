@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +39,14 @@ Array = NDArray[np.float64]
 Groups = NDArray[Any] | None
 
 
+class ClusterCentres(NamedTuple):
+    """Where rows of the embedding go: to the centre of least distance and price."""
+
+    centres: Array  # (c, k)
+    clusters: NDArray[np.integer]  # (c,): the labels of the centres
+    prices: Array | None  # (h, c): of the groups of all attributes; for fair labels
+
+
 @dataclass(frozen=True)
 class NystroemExtension:
     """The part of a fit, besides the embedding, that rows and clusters depend on."""
@@ -47,9 +55,7 @@ class NystroemExtension:
     weights: Array | None  # (n,): of the nodes; None: all 1
     tau: float  # what the regularisation adds to every degree
     shifts: Array  # (h, k): parts of d^{1/2} Q Q^T M H, of groups of all attributes
-    centres: Array  # (c, k)
-    clusters: NDArray[np.integer]  # (c,): the labels of the centres
-    prices: Array | None  # (h, c): of the groups of all attributes; for fair labels
+    centres: ClusterCentres
 
     @classmethod
     def of(
@@ -57,9 +63,7 @@ class NystroemExtension:
         problem: FairProblem,
         H: Array,
         kept: NDArray[np.bool_],
-        centres: Array,
-        clusters: NDArray[np.integer],
-        prices: Array | None,
+        centres: ClusterCentres,
     ) -> NystroemExtension:
         """Compute it from the solution H of a problem; this takes a product with Q."""
         # Step 1: Q Q^T M H = F S, that is Q^T F S = Q^T M H. The columns of F are
@@ -83,8 +87,7 @@ class NystroemExtension:
         if problem.weights is not None:
             weights = np.zeros(kept.size)
             weights[kept] = problem.weights
-        tau = problem.affinity.tau
-        return cls(scale, weights, tau, shifts, centres, clusters, prices)
+        return cls(scale, weights, problem.affinity.tau, shifts, centres)
 
     def embed(
         self,
@@ -119,8 +122,9 @@ class NystroemExtension:
 
     def assign(self, rows: Array, weights: Array, groups: Groups) -> NDArray[np.int32]:
         """Labels of the nearest centres, at the prices of the fair assignment."""
-        costs = squared_distances(rows, self.centres)
-        if self.prices is not None and groups is not None:
+        centres, clusters, prices = self.centres
+        costs = squared_distances(rows, centres)
+        if prices is not None and groups is not None:
             # k-means of unit rows (tau > 0) weighs squared distances by the degrees,
             # relative to their mean: so do the costs that prices are added to.
             if self.tau > 0:
@@ -129,8 +133,8 @@ class NystroemExtension:
                 if self.weights is not None:
                     degrees *= self.weights[is_kept] ** 2
                 costs *= ((weights + self.tau) / np.mean(degrees))[:, None]
-            costs += sums_of_groups(self.prices, groups)
-        labels: NDArray[np.int32] = self.clusters[costs.argmin(axis=1)].astype(np.int32)
+            costs += sums_of_groups(prices, groups)
+        labels: NDArray[np.int32] = clusters[costs.argmin(axis=1)].astype(np.int32)
         return labels
 
 

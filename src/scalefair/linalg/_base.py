@@ -12,8 +12,14 @@ from scipy.linalg import qr
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from scalefair._docs import documented
-from scalefair._entries import check_orthonormal, checked_product
-from scalefair.kernels import leading_eigh, long_blas_call, single_blas_thread
+from scalefair._entries import check_orthonormal, check_product, checked_product
+from scalefair.kernels import (
+    block_gram,
+    leading_eigh,
+    long_blas_call,
+    rotate_ritz,
+    single_blas_thread,
+)
 
 Array = NDArray[np.float64]
 Random = np.random.RandomState
@@ -161,6 +167,17 @@ def eigh_descending(T: Array) -> tuple[Array, Array]:
     with single_blas_thread():  # the same result for any number of threads
         values, S = np.linalg.eigh((T + T.T) / 2)
     return values[::-1], S[:, ::-1]
+
+
+def rotate_to_ritz(X: np.ndarray, AX: np.ndarray) -> tuple[Array, Array]:
+    """Rotate an orthonormal block to Ritz vectors, its products to their residuals.
+
+    Both in place; returns the Ritz values, largest first, and norms of the residuals.
+    """
+    projected = block_gram(X, AX)
+    check_product(projected)
+    values, S = eigh_descending(projected)
+    return values, rotate_ritz(X, AX, S, values)
 
 
 @documented(**TEXTS)

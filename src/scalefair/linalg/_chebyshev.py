@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_product, checked_product
+from scalefair._entries import checked_product
 from scalefair._random_state import check_random_state, random_generator
 from scalefair._rounding import ROUNDING, TINY
 from scalefair.linalg._base import (
@@ -327,10 +327,7 @@ class _FilteredSubspace(BlockIteration):
         self.X = orthonormalize(self.X, against=self.fixed, rng=self.rng)
         apply_block(self.operator, self.X, self.Y)
         self.count(self.X.shape[1])
-        projected = kernels.block_gram(self.X, self.Y)
-        check_product(projected)
-        values, S = base.eigh_descending(projected)
-        residuals = kernels.rotate_ritz(self.X, self.Y, S, values)
+        values, residuals = base.rotate_to_ritz(self.X, self.Y)
         self.values = np.append(self.values[: self.n_locked], values)
         self.residuals = np.append(self.residuals[: self.n_locked], residuals)
         # A Ritz value below the interval shows that the estimated bound was too high:

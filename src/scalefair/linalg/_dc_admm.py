@@ -187,8 +187,7 @@ def dc_admm(
         H = objective.H.copy()
         apply_block(operator, MH, B, shift=shift)
         kernels.block_subtract(B, MQ, kernels.block_gram(MQ, B))
-        values, S = base.eigh_descending(kernels.block_gram(H, B))
-        residuals = kernels.rotate_ritz(H, B, S, values)
+        values, residuals = base.rotate_to_ritz(H, B)
         # Ritz values of M^2: residuals relative to the squared norm of M.
         residuals /= max(float(np.abs(values).max()), TINY)
         residual = float(residuals.max())

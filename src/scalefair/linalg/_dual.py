@@ -120,8 +120,7 @@ def dual(
     X = orthonormalize(objective.H, against=deflated, rng=rng)
     # V is not needed any more: it takes the products, with A, not with M.
     V[...] = checked_product(operator, X)
-    values, S = base.eigh_descending(kernels.block_gram(X, V))
-    residuals = kernels.rotate_ritz(X, V, S, values)
+    values, residuals = base.rotate_to_ritz(X, V)
     residual = float(residuals.max())
     converged = residual <= tol
     n_products, n_bound_products = objective.n_products + 1, len(bounds.nodes)
