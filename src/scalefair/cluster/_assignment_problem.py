@@ -16,11 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from scalefair._rounding import ROUNDING
-from scalefair.cluster._assignment_dual import (
-    DualSolution,
-    maximise_dual,
-    priced_costs,
-)
+from scalefair.cluster._assignment_dual import DualSolution, maximise_dual, priced_costs
 from scalefair.cluster._share_bounds import (
     ShareBounds,
     cheapest_counts,

@@ -173,10 +173,7 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
         return is_in_largest
 
     def _set_clusters(
-        self,
-        kept: NDArray[np.bool_],
-        labels: NDArray[np.integer],
-        H: Array,
+        self, kept: NDArray[np.bool_], labels: NDArray[np.integer], H: Array
     ) -> None:
         """Spread labels and embedding of the kept nodes among all."""
         self.labels_ = np.full(kept.size, -1, dtype=np.int32)

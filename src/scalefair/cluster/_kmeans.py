@@ -99,9 +99,7 @@ def embedding_kmeans(
 
 
 def cluster_means(
-    U: NDArray[np.floating],
-    labels: NDArray[np.integer],
-    weights: Array | float = 1.0,
+    U: NDArray[np.floating], labels: NDArray[np.integer], weights: Array | float = 1.0
 ) -> Array:
     """Mean of the rows, by their weights, of each cluster that has any."""
     counts = np.bincount(labels, np.broadcast_to(weights, len(labels)))

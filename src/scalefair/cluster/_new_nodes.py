@@ -21,11 +21,7 @@ from scipy import sparse
 from scalefair._entries import canonical, ignore_fp_warnings
 from scalefair._membership import Membership, check_group_probabilities
 from scalefair._rounding import ROUNDING, TINY
-from scalefair.cluster._base import (
-    refuse_negative,
-    stacked_groups,
-    sums_of_groups,
-)
+from scalefair.cluster._base import refuse_negative, stacked_groups, sums_of_groups
 from scalefair.cluster._fair_assignment import squared_distances
 from scalefair.cluster._kmeans import unit_rows
 from scalefair.cluster._neighbors import new_neighbors, stored_neighbors

@@ -361,11 +361,7 @@ def _admm(problem: FairProblem, options: SolverOptions) -> EigenResult:
     quiet = replace(options, callback=lambda _, worst: options.callback(0, worst))
     # M + (1 + omega) I is positive definite; omega of remark 2.3.
     result = dc_admm(
-        problem.affinity,
-        problem.k,
-        problem.F,
-        shift=-(1 + 0.01),
-        **quiet.keywords(),
+        problem.affinity, problem.k, problem.F, shift=-(1 + 0.01), **quiet.keywords()
     )
     # Step 2: Ritz vectors of the span, with values: the distances of rows, and so the
     # clusters of k-means, stay as they are.

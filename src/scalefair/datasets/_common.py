@@ -20,7 +20,7 @@ TEXTS = {
 Raises
 ------
 ValueError
-    If an argument is out of range; the message states the range.""",
+    If an argument is out of range; the message states the range."""
 }
 
 

@@ -9,13 +9,7 @@ from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import (
-    Columns,
-    Ints,
-    Strings,
-    check_option,
-    standardise,
-)
+from scalefair.datasets._common import Columns, Ints, Strings, check_option, standardise
 from scalefair.datasets._fetch import PUBLISHED, Files, fetcher
 from scalefair.files import FileError, reading
 

@@ -27,12 +27,7 @@ from scalefair._entries import (
     ignore_fp_warnings,
     validate_data,
 )
-from scalefair._groups import (
-    Attribute,
-    as_list,
-    check_compared,
-    fitted_groups,
-)
+from scalefair._groups import Attribute, as_list, check_compared, fitted_groups
 from scalefair._membership import Membership
 from scalefair._rounding import EPS
 from scalefair._user_warnings import warn_user

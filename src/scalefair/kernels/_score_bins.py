@@ -24,12 +24,7 @@ import numpy as np
 from numba.extending import overload
 
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import (
-    Float64Array,
-    IntArray,
-    RowTable,
-    row_chunks,
-)
+from scalefair.kernels._arrays import Float64Array, IntArray, RowTable, row_chunks
 
 # Losses of a score against a label of -1 or 1.
 LOGISTIC, HINGE, SQUARED = 0, 1, 2

@@ -17,13 +17,7 @@ from scalefair._docs import documented
 from scalefair._entries import check_product
 from scalefair._random_state import check_random_state, random_generator
 from scalefair._rounding import EPS, TINY
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    BlockIteration,
-    Eigenpairs,
-    EigenResult,
-)
+from scalefair.linalg._base import TEXTS, Array, BlockIteration, Eigenpairs, EigenResult
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 

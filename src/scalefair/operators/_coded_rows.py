@@ -87,8 +87,7 @@ class DenseRows:
                 Z = self._X[part] - shifts[codes]
                 entries = np.ones(len(Z)) if weights is None else weights[part]
                 members = sparse.csr_array(
-                    (entries, (codes, np.arange(len(Z)))),
-                    shape=(self._n_codes, len(Z)),
+                    (entries, (codes, np.arange(len(Z)))), shape=(self._n_codes, len(Z))
                 )
                 sums += members @ Z
                 squares += members @ np.einsum("ij,ij->i", Z, Z)

@@ -17,12 +17,7 @@ from scalefair._entries import (
     equal_weight,
     ignore_fp_warnings,
 )
-from scalefair.kernels import (
-    block_gram,
-    block_subtract,
-    csr_matmat,
-    csr_workspace,
-)
+from scalefair.kernels import block_gram, block_subtract, csr_matmat, csr_workspace
 from scalefair.operators._base import Array, TypedOperator, apply_block
 
 _TEXTS = {
