@@ -183,6 +183,7 @@ def best_columns(
     Overwrites `labels` with the column, the first of equal ones, and `minima` with its
     value.
     """
+    # n k additions and comparisons. Rows are independent of each other.
     for i in numba.prange(C.shape[0]):
         minimum, column = np.inf, 0
         for j in range(C.shape[1]):
@@ -402,7 +403,8 @@ def _shortest_path(
 
 @cached_njit(nogil=True)
 def _relax(v, u, length, done, distance, parent, heap):
-    """Reach v from u, if that is shorter."""
+    """Reach v from u, if that is shorter than the shortest path to v so far."""
+    # The heap keeps the entries of longer paths to v, which come up when v is done.
     if not done[v] and length < distance[v]:
         distance[v], parent[v] = length, u
         heapq.heappush(heap, (length, v))
@@ -462,6 +464,7 @@ def _offer_moves(C, i, s, b, moves):
 @cached_njit(nogil=True)
 def _insert(costs, movers, size, cost, row):
     """Insert into a sorted list, the last drops out of a full one; return the size."""
+    # As in insertion sort, from the end: larger costs move back to make room.
     # Invariant: the entries behind `position` have moved one place back.
     position = min(size, len(costs) - 1)
     while position > 0 and costs[position - 1] > cost:

@@ -202,6 +202,8 @@ def _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial):
     """Products of selected rows less the offset, and their sums in each chunk."""
     k = V.shape[1]
     one = V.dtype.type(1)
+    # out_i <- sum_j a_ij v_j - offset, row by row; its entries are then in the cache, to
+    # be added to the sums.
     for chunk in numba.prange(bounds.shape[0] - 1):
         for c in range(k):
             partial[chunk, c] = 0
@@ -232,6 +234,7 @@ def csr_add_matmat(
     `bounds` cut the rows into chunks of about equal work: rows of very different
     lengths, as in a transposed matrix of word counts, would leave threads idle.
     """
+    # out_i <- out_i + alpha sum_j a_ij y_j
     for chunk in numba.prange(bounds.shape[0] - 1):
         for i in range(bounds[chunk], bounds[chunk + 1]):
             p, end = np.int64(indptr[i]), np.int64(indptr[i + 1])

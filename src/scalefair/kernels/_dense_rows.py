@@ -203,12 +203,13 @@ def _gather(table, rows, shift, Z):
     memory, offset, row_stride, column_stride = table
     n = shift.shape[0]
     if column_stride == 1:
-        # Rows are contiguous in memory: the inner loop runs along a row.
+        # Rows of X are contiguous in memory: the inner loop runs along a row.
         for k in range(rows.shape[0]):
             x = memory[offset + rows[k] * row_stride :]
             for j in range(n):
                 Z[k, j] = x[j] - shift[j]
     else:
+        # Columns are, as a rule: the inner loop runs down a column, over these rows.
         for j in range(n):
             start = offset + j * column_stride
             s = shift[j]
@@ -219,6 +220,7 @@ def _gather(table, rows, shift, Z):
 @cached_njit(nogil=True)
 def _gather_codes(table, coded, start, stop, Z):
     """Write the selected rows of a block to `Z`; return them and where codes start."""
+    # Rows starts[g] to starts[g + 1] of Z are those of code g, less its centre.
     codes, selected, centres = coded
     rows, starts = _sort_rows(codes, start, stop, selected)
     for g in range(selected.shape[0]):
@@ -245,13 +247,13 @@ def _chunk_matmat(
     chunk, table, coded, V, coefficients, factors, bounds, n_rows, partial
 ):
     """Weighted sum of ``Z_g.T @ Z_g @ V`` over the codes g in a chunk."""
+    # Workspace of a block of rows: Z (rows, n), Y = Z V (rows, k), and Z^T D Y (n, k).
     (n, k), out = V.shape, partial[chunk]
     Z, Y = np.empty((n_rows, n), V.dtype), np.empty((n_rows, k), V.dtype)
     product = np.empty((n, k), V.dtype)
     for start in range(bounds[chunk], bounds[chunk + 1], n_rows):
         stop = min(start + n_rows, bounds[chunk + 1])
         rows, starts = _gather_codes(table, coded, start, stop, Z)
-        # Rows starts[g] to starts[g + 1] of Z are the block's part of Z_g.
         n_gathered = starts[-1]
         if n_gathered == 0:
             continue
@@ -284,6 +286,7 @@ def _gram(n_chunks, table, coded, *arguments):
 @cached_njit(nogil=True)
 def _chunk_gram(chunk, table, coded, V, factors, bounds, n_rows, partial):
     """Gram matrices of ``Z_g @ V``, times factors, for the codes g in a chunk."""
+    # Workspace of a block of rows: Z (rows, n), Y = Z V (rows, k), and Y_g^T Y_g.
     (n, k), out = V.shape, partial[chunk]
     Z, Y = np.empty((n_rows, n), V.dtype), np.empty((n_rows, k), V.dtype)
     product = np.empty((k, k), V.dtype)
@@ -328,6 +331,7 @@ def _chunk_scatter(chunk, table, coded, n_rows, counts, sums, scatters):
     # Columns in the order of a tile. A stride of a power of two would map all of them
     # to the same cache set.
     columns = np.zeros((scatters.shape[2], REGISTER_TILE_ROWS + 8))
+    # Code after code, a tile of its rows at a time: sums, and products of columns.
     for g in range(selected.shape[0]):
         counts[chunk, g] = starts[g + 1] - starts[g]
         for first in range(starts[g], starts[g + 1], REGISTER_TILE_ROWS):
@@ -421,6 +425,7 @@ def _gather_chunks(n_chunks, table, *arguments):
 @cached_njit(nogil=True)
 def _gather_chunk(chunk, table, rows, shift, out, sums):
     """Copy the shifted rows of a chunk, and add them up."""
+    # Chunk c of n has the rows from c m / n on.
     m, n_chunks = out.shape[0], sums.shape[0]
     start, stop = chunk * m // n_chunks, (chunk + 1) * m // n_chunks
     Z = out[start:stop]

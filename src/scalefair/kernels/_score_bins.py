@@ -75,7 +75,8 @@ def score_pass(
     sums : ndarray of shape (n_codes, n_edges, n_powers, n + 1)
         Sums of (row, 1) and, of two powers, of h times (row, 1), likewise.
     """
-    # One pass over the rows: score, loss and derivative, sums of its bin.
+    # One pass over the rows: score, loss and derivative, sums of its bin. A row x costs
+    # 2 flops an entry for the score, and as many for each sum that it is added to.
     chunks, sums = _workspace(table, codes, B.shape, edges, n_powers)
     losses = np.empty(len(chunks) - 1)
     arguments = codes, signs, weights, kind, B, edges, centre, chunks, losses
@@ -421,6 +422,7 @@ def _add(n_chunks, table, sums, *arguments):
 @cached_njit(nogil=True)
 def _add_chunk(c, table, sums, codes, scores, slopes, weights, edges, centre, chunks):
     """Add the rows of chunk c to its sums, for given scores and slopes."""
+    # Gradient, moments and sums of this chunk alone: no other thread writes there.
     start, stop = chunks[c], chunks[c + 1]
     h, d = scores[start:stop], slopes[start:stop]
     out = sums[0][c], sums[1][c], sums[2][c]
@@ -438,6 +440,7 @@ def _add_weighted(table, codes, weights, chunks, partial):
 @cached_njit(nogil=True)
 def _add_weighted_rows(table, codes, weights, start, stop, sums):
     """Add (row, 1) times the weights of each row to the sums of its code."""
+    # sums[k] += (x_i, 1) w_i^T for a row i of code k.
     indptr, indices, data = table
     for i in range(start, stop):
         _add_row_weights(indptr, indices, data, i, weights[i], sums[codes[i]])
