@@ -89,7 +89,7 @@ def rows_inner(rows: FloatArray, first: list[int], second: list[int]) -> Float64
 
 def rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
     """Overwrite `out` with the linear combination ``coefficients @ rows``."""
-    # Rows with a coefficient of 0 are not read: they may be unused, and hold NaN.
+    # Rows with a coefficient of 0 are not read.
     coefficients = coefficients.astype(rows.dtype)
     _rows_combine(rows, coefficients, out.reshape(-1), CHUNK_SIZE)
 
