@@ -202,8 +202,8 @@ def _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial):
     """Products of selected rows less the offset, and their sums in each chunk."""
     k = V.shape[1]
     one = V.dtype.type(1)
-    # out_i <- sum_j a_ij v_j - offset, row by row; its entries are in the cache when they
-    # are added to the sums.
+    # out_i <- sum_j a_ij v_j - offset, row by row: its entries are in the cache when
+    # they are added to the sums.
     for chunk in numba.prange(bounds.shape[0] - 1):
         for c in range(k):
             partial[chunk, c] = 0
