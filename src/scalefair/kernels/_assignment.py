@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -22,6 +23,23 @@ from scalefair.kernels._arrays import Float64Array, IntArray
 N_KEPT_MOVES = 32
 # Shares exp(-x) of a row for x from here on, below 1.2e-7, are left out.
 CUTOFF_EXPONENT = 16.0
+
+
+class RowLists(NamedTuple):
+    """Rows of each pair of a kind and a column, in doubly linked lists; -1 for none."""
+
+    first: Any  # (h, k): first row of a list
+    next: Any  # (n,): row after each row
+    previous: Any  # (n,): row before it
+
+
+class MoveLists(NamedTuple):
+    """Cheapest moves of each kind from a column to another, in sorted lists."""
+
+    costs: Any  # (h, k, k, n_kept)
+    rows: Any  # (h, k, k, n_kept): the rows that move
+    lengths: Any  # (h, k, k): of the lists; -1 if not searched yet
+    floor: Any  # (h, k, k): lower bound on the costs of all moves not in the list
 
 
 @parallel(lambda C, row_weights, chunks, prices, t, *_: C.size * (6 if t > 0 else 1))
@@ -293,19 +311,15 @@ def min_cost_flow(
     """
     (h, k), n = prices.shape, C.shape[0]
     # Node v = s k + a of the network stands for kind s in column a.
-    # Rows of each (kind, column), in doubly linked lists: the first row of each list,
-    # and of each row the next and the previous one, -1 for none.
-    rows = np.full((h, k), -1), np.full(n, -1), np.full(n, -1)
+    rows = RowLists(np.full((h, k), -1), np.full(n, -1), np.full(n, -1))
     counts = np.zeros((h, k), np.int64)
     for i in range(n):
         counts[kinds[i], labels[i]] += 1
         _push(i, kinds[i], labels[i], rows)
-    # Of each kind from a to b, the cheapest moves in a sorted list: costs, rows, the
-    # length of the list (-1: not searched yet), and `floor`, a lower bound on the costs
-    # of all moves that are not in it. Of many columns fewer are kept: costs and rows
-    # take 128 MiB at most, but for lists of two.
+    # Of many columns fewer moves are kept: costs and rows take 128 MiB at most, but for
+    # lists of two.
     n_kept = max(2, min(N_KEPT_MOVES, 2**23 // (h * k * k)))
-    moves = (
+    moves = MoveLists(
         np.empty((h, k, k, n_kept)),
         np.empty((h, k, k, n_kept), np.int64),
         np.full((h, k, k), -1),
@@ -342,7 +356,7 @@ def min_cost_flow(
                 target[s, a] += 1
                 target[r, a] -= 1
                 continue
-            i = moves[1][s, a, b, 0]
+            i = moves.rows[s, a, b, 0]
             # The row changes its list, and is offered to all other columns.
             _remove(i, s, a, rows)
             _push(i, s, b, rows)
@@ -413,31 +427,30 @@ def _relax(v, u, length, done, distance, parent, heap):
 @cached_njit(nogil=True)
 def _cheapest_move(C, s, a, b, labels, rows, moves):
     """Cost of the cheapest move of a row of kind s from a to b, inf if none is left."""
-    first, after, _ = rows
-    n_moves, floor = moves[2], moves[3]
-    costs, movers = moves[0][s, a, b], moves[1][s, a, b]
+    lengths, floor = moves.lengths, moves.floor
+    costs, movers = moves.costs[s, a, b], moves.rows[s, a, b]
     # Invariant: all rows of (s, a) that are not in the list cost `floor` at least to
     # move to b, so that the head is the cheapest move while it has not left a.
     # Step 1: drop rows at the head that have left a since they were listed. Others in
     # the list may have left, too: only the head is used.
-    while n_moves[s, a, b] > 0 and labels[movers[0]] != a:
-        n_moves[s, a, b] -= 1
-        for e in range(n_moves[s, a, b]):
+    while lengths[s, a, b] > 0 and labels[movers[0]] != a:
+        lengths[s, a, b] -= 1
+        for e in range(lengths[s, a, b]):
             costs[e], movers[e] = costs[e + 1], movers[e + 1]
     # Step 2: search the rows of (s, a) for the cheapest if there is no list, or if it
     # is used up and others were left out, whose costs are at least `floor`.
-    is_used_up = n_moves[s, a, b] == 0 and floor[s, a, b] < np.inf
-    if n_moves[s, a, b] == -1 or is_used_up:
+    is_used_up = lengths[s, a, b] == 0 and floor[s, a, b] < np.inf
+    if lengths[s, a, b] == -1 or is_used_up:
         # One pass over the rows of (s, a): the cheapest ones, in order.
-        size, i = 0, first[s, a]
+        size, i = 0, rows.first[s, a]
         while i >= 0:
             value = C[i, b] - C[i, a]
             if size < len(costs) or value < costs[size - 1]:
                 size = _insert(costs, movers, size, value, i)
-            i = after[i]
-        n_moves[s, a, b] = size
+            i = rows.next[i]
+        lengths[s, a, b] = size
         floor[s, a, b] = costs[size - 1] if size == len(costs) else np.inf
-    return costs[0] if n_moves[s, a, b] > 0 else np.inf
+    return costs[0] if lengths[s, a, b] > 0 else np.inf
 
 
 @cached_njit(nogil=True)
@@ -445,20 +458,20 @@ def _offer_moves(C, i, s, b, moves):
     """Put a row that is new in column b into the lists of moves from there."""
     # Invariant of each list, as in `_cheapest_move`: rows that are not in it cost
     # `floor` at least. A row that costs as much or more need not be listed.
-    n_moves, floor = moves[2], moves[3]
+    lengths, floor = moves.lengths, moves.floor
     for j in range(C.shape[1]):
-        size = n_moves[s, b, j]
+        size = lengths[s, b, j]
         value = C[i, j] - C[i, b]
         if j == b or size == -1 or value >= floor[s, b, j]:
             continue
-        costs, movers = moves[0][s, b, j], moves[1][s, b, j]
+        costs, movers = moves.costs[s, b, j], moves.rows[s, b, j]
         if (movers[:size] == i).any():  # it left and is back: its entry is still there
             continue
         if size == len(costs):  # the last one drops out, or the row itself
             floor[s, b, j] = max(value, costs[size - 1])
             if value >= costs[size - 1]:
                 continue
-        n_moves[s, b, j] = _insert(costs, movers, size, value, i)
+        lengths[s, b, j] = _insert(costs, movers, size, value, i)
 
 
 @cached_njit(nogil=True)
@@ -476,23 +489,22 @@ def _insert(costs, movers, size, cost, row):
 
 @cached_njit(nogil=True)
 def _push(i, s, a, rows):
-    """Put a row at the head of the linked list of kind s in column a."""
-    # The row that was the first is now behind it.
-    first, after, before = rows
-    before[i], after[i] = -1, first[s, a]
-    if first[s, a] >= 0:
-        before[first[s, a]] = i
-    first[s, a] = i
+    """Put a row at the head of the list of kind s in column a."""
+    second = rows.first[s, a]
+    rows.previous[i], rows.next[i] = -1, second
+    if second >= 0:
+        rows.previous[second] = i
+    rows.first[s, a] = i
 
 
 @cached_njit(nogil=True)
 def _remove(i, s, a, rows):
-    """Take a row out of the linked list of kind s in column a."""
+    """Take a row out of the list of kind s in column a."""
     # The rows before and after it follow each other now.
-    first, after, before = rows
-    if before[i] >= 0:
-        after[before[i]] = after[i]
+    before, after = rows.previous[i], rows.next[i]
+    if before >= 0:
+        rows.next[before] = after
     else:
-        first[s, a] = after[i]
-    if after[i] >= 0:
-        before[after[i]] = before[i]
+        rows.first[s, a] = after
+    if after >= 0:
+        rows.previous[after] = before
