@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
@@ -101,6 +102,15 @@ def check_orthonormal(Q: NDArray[np.float64], name: str, tol: float = 1e-8) -> N
         raise ValueError(
             f"The columns of {name} are not orthonormal: max |Q^T Q - I| = "
             f"{error:.1e}. Orthonormalise them, for example with numpy.linalg.qr."
+        )
+
+
+def check_count(name: str, value: Any, minimum: int, reason: str = "") -> None:
+    """Raise ValueError unless a value is an integer of at least `minimum`."""
+    if not isinstance(value, Integral) or value < minimum:
+        hint = f" ({reason})" if reason else ""
+        raise ValueError(
+            f"{name} must be an integer >= {minimum}{hint}, got {value!r}."
         )
 
 

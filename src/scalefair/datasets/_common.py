@@ -1,7 +1,6 @@
 """Shared by generators and loaders: checks, groups, a part of docstrings."""
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -22,15 +21,6 @@ Raises
 ValueError
     If an argument is out of range; the message states the range."""
 }
-
-
-def check_count(name: str, value: Any, minimum: int, reason: str = "") -> None:
-    """Raise ValueError unless `value` is an integer of at least `minimum`."""
-    if not isinstance(value, Integral) or value < minimum:
-        hint = f" ({reason})" if reason else ""
-        raise ValueError(
-            f"{name} must be an integer >= {minimum}{hint}, got {value!r}."
-        )
 
 
 def check_option(name: str, value: Any, allowed: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.utils import Bunch, gen_batches
 
 from scalefair._docs import documented
+from scalefair._entries import check_count
 from scalefair._random_state import random_generator
 from scalefair.datasets import _common as common
 from scalefair.datasets._common import Floats, Ints
@@ -81,9 +82,9 @@ def make_biased_rows(
     >>> data.data.shape, data.coef.shape
     ((10000, 50), (50,))
     """
-    common.check_count("n_groups", n_groups, 2)
-    common.check_count("n_samples", n_samples, n_groups, "one for each group")
-    common.check_count("n_features", n_features, 1)
+    check_count("n_groups", n_groups, 2)
+    check_count("n_samples", n_samples, n_groups, "one for each group")
+    check_count("n_features", n_features, 1)
     if not 0 < density <= 1:
         raise ValueError(f"density must be in (0, 1], got {density}.")
     if not np.isfinite(bias):
@@ -230,8 +231,8 @@ def make_group_gaussians(
     ((500, 10), (2, 10, 10))
     """
     shares = common.check_shares(group_probabilities)
-    common.check_count("n_samples", n_samples, shares.size, "one for each group")
-    common.check_count("n_features", n_features, 1)
+    check_count("n_samples", n_samples, shares.size, "one for each group")
+    check_count("n_features", n_features, 1)
     if not 0 < decay < np.inf:
         raise ValueError(f"decay must be positive and finite, got {decay}.")
     for name, number in [("tilt", tilt), ("spread", spread)]:
@@ -315,8 +316,8 @@ def make_random_affinity(
     >>> data.affinity.shape, len(set(data.sensitive_features))
     ((100, 100), 5)
     """
-    common.check_count("n_groups", n_groups, 1)
-    common.check_count("n_samples", n_samples, n_groups, "one for each group")
+    check_count("n_groups", n_groups, 1)
+    check_count("n_samples", n_samples, n_groups, "one for each group")
     if group_probabilities is None:
         group_probabilities = (0.7, 0.3) if n_groups == 2 else [1 / n_groups] * n_groups
     shares = common.check_shares(group_probabilities)
@@ -387,7 +388,7 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     >>> make_elliptical(200, random_state=0).data.shape
     (200, 2)
     """
-    common.check_count("n_samples", n_samples, 4)
+    check_count("n_samples", n_samples, 4)
     rng = random_generator(random_state)
     # Quarters: lower left, lower right, upper left, upper right.
     quarter = rng.permutation(np.arange(n_samples, dtype=np.int64) % 4)
@@ -469,9 +470,9 @@ def make_topic_documents(
     ((1000, 2000), 0.01)
     """
     shares = common.check_shares(group_probabilities)
-    common.check_count("n_samples", n_samples, shares.size, "one for each group")
-    common.check_count("n_features", n_features, 2)
-    common.check_count("n_topics", n_topics, 2)
+    check_count("n_samples", n_samples, shares.size, "one for each group")
+    check_count("n_features", n_features, 2)
+    check_count("n_topics", n_topics, 2)
     if not 1 <= density * n_features <= 0.1 * n_features:
         raise ValueError(
             f"density must be at most 0.1 and leave at least one word per document "

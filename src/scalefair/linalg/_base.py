@@ -12,7 +12,12 @@ from scipy.linalg import qr
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from scalefair._docs import documented
-from scalefair._entries import check_orthonormal, check_product, checked_product
+from scalefair._entries import (
+    check_count,
+    check_orthonormal,
+    check_product,
+    checked_product,
+)
 from scalefair.kernels import (
     block_gram,
     leading_eigh,
@@ -311,14 +316,6 @@ def check_complement(k: int, n: int, n_deflated: int) -> None:
     if k > n - n_deflated:
         raise ValueError(
             f"{k} vectors of order {n} cannot be orthogonal to {n_deflated} others."
-        )
-
-
-def check_count(name: str, value: Any, minimum: int) -> None:
-    """Refuse a value that is not an integer of at least `minimum`."""
-    if not isinstance(value, Integral) or value < minimum:
-        raise ValueError(
-            f"{name} must be an integer, at least {minimum}, got {value!r}."
         )
 
 

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import checked_product
+from scalefair._entries import check_count, checked_product
 from scalefair._random_state import check_random_state, random_generator
 from scalefair._rounding import ROUNDING, TINY
 from scalefair.linalg._base import TEXTS, Array, BlockIteration, Eigenpairs, EigenResult
@@ -80,7 +80,7 @@ def spectral_bounds(
     (-1.0, 1.0)
     """
     operator: LinearOperator = base.as_symmetric_operator(A, 1)
-    base.check_count("n_steps", n_steps, 1)
+    check_count("n_steps", n_steps, 1)
     n = operator.shape[0]
     rng = check_random_state(random_state)
     v = rng.standard_normal(n)
@@ -176,8 +176,8 @@ def chebyshev(
     """
     operator, start, deflated = base.as_problem(A, k, X0, orthogonal_to)
     n_buffer = base.buffer_size(n_buffer, k)
-    base.check_count("max_iter", max_iter, 1)
-    base.check_count("max_degree", max_degree, 1)
+    check_count("max_iter", max_iter, 1)
+    check_count("max_degree", max_degree, 1)
     if operator.shape[0] - deflated.shape[1] <= 2 * (k + n_buffer):
         return base.dense_eigh(operator, k, orthogonal_to=deflated)
     rng = check_random_state(random_state)

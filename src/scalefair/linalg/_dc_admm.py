@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_product
+from scalefair._entries import check_count, check_product
 from scalefair._random_state import check_random_state, random_generator
 from scalefair._rounding import EPS, TINY
 from scalefair.linalg._base import TEXTS, Array
@@ -133,7 +133,7 @@ def dc_admm(
     n = operator.shape[0]
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must be between 0 and 1, got {alpha}.")
-    base.check_count("max_iter", max_iter, 1)
+    check_count("max_iter", max_iter, 1)
     constraints = base.as_block(F, n, "F")
     base.check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
     # Orthonormal bases of the span of F, and of that of M F, which H avoids. With
