@@ -119,11 +119,9 @@ class GroupRequests:
 
 def with_callbacks(method: Method) -> Method:
     """Let a fit report its progress to callbacks."""
-    wrapped: Method = _with_callbacks(method)
-    return wrapped
+    return _with_callbacks(method)
 
 
 def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
     """Make a method an attribute of estimators that pass the check only."""
-    decorate: Callable[[Method], Method] = _available_if(check)
-    return decorate
+    return _available_if(check)

@@ -128,8 +128,7 @@ class Membership(NamedTuple):
     @property
     def codes(self) -> NDArray[np.int64]:
         """Group of each entry, of the only attribute."""
-        codes: NDArray[np.int64] = self.compared[0].codes
-        return codes
+        return self.compared[0].codes
 
     def take(self, values: Any) -> Any:
         """Values of rows for the entries."""

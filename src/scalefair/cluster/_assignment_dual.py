@@ -62,13 +62,11 @@ class KindCurvature(NamedTuple):
 
     def multiply(self, V: Array) -> Array:
         """Multiply prices (c, k)."""
-        product: Array = np.einsum("sab,sb->sa", self.blocks, V)
-        return product
+        return np.einsum("sab,sb->sa", self.blocks, V)
 
     def factors(self, A: Array) -> Array:
         """Matrices B (k, c, m): ``B^T B = A^T H A`` for the block H of each cluster."""
-        factors: Array = np.sqrt(np.einsum("saa->as", self.blocks))[:, :, None] * A
-        return factors
+        return np.sqrt(np.einsum("saa->as", self.blocks))[:, :, None] * A
 
 
 @dataclass(frozen=True)
@@ -146,8 +144,7 @@ class RowCurvature(NamedTuple):
         """Multiply prices (h, k)."""
         U = self.shares * (self.P @ V)
         U -= self.shares * U.sum(axis=1, keepdims=True)
-        product: Array = self.P.T @ (self.weights[:, None] * U)
-        return product
+        return self.P.T @ (self.weights[:, None] * U)
 
     def factors(self, A: Array) -> Array:
         """Matrices B (k, h, m): ``B^T B = A^T H A`` for the block H of each cluster."""
@@ -155,8 +152,7 @@ class RowCurvature(NamedTuple):
         H = np.array([(self.P * d[:, None]).T @ self.P for d in diagonal.T])
         values, vectors = np.linalg.eigh(H)
         roots = np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.transpose(0, 2, 1)
-        factors: Array = roots @ A
-        return factors
+        return roots @ A
 
 
 @dataclass(frozen=True)
@@ -377,5 +373,4 @@ def _newton_direction(
         maxiter=300,
         M=LinearOperator(shape, matvec=precondition, dtype=np.float64),
     )
-    direction: Array = scale * d.reshape(x.shape)
-    return direction
+    return scale * d.reshape(x.shape)

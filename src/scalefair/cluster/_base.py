@@ -169,8 +169,7 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
                 'get the label -1) or connected_components="all" to cluster every '
                 f"node that has an edge (isolated nodes get the label -1).{remedy}"
             )
-        is_in_largest: NDArray[np.bool_] = component == sizes.argmax()
-        return is_in_largest
+        return component == sizes.argmax()
 
     def _set_clusters(
         self, kept: NDArray[np.bool_], labels: NDArray[np.integer], H: Array
@@ -296,8 +295,7 @@ def cluster_balances(
         P = groups if weights is None else groups * weights[:, None]
         counts = np.array([P[labels == c].sum(axis=0) for c in np.unique(labels)])
         largest = np.maximum(counts.max(axis=1), TINY)
-        balances: Array = (counts.min(axis=1) / largest)[None]
-        return balances
+        return (counts.min(axis=1) / largest)[None]
     return np.array(
         [
             balance_score(

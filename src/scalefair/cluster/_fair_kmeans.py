@@ -291,8 +291,7 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
 
     def _nearest(self, rows: Array) -> NDArray[np.int32]:
         distances = squared_distances(rows, self.cluster_centers_)
-        labels: NDArray[np.int32] = distances.argmin(axis=1).astype(np.int32)
-        return labels
+        return distances.argmin(axis=1).astype(np.int32)
 
     def _start(
         self, rows: KMeansRows, ratio: float, rng: np.random.RandomState

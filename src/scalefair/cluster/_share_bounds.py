@@ -122,8 +122,7 @@ class ShareBounds:
 
     @property
     def _shares(self) -> Array:
-        shares: Array = (self.members @ self.sizes) / self.sizes.sum()
-        return shares
+        return (self.members @ self.sizes) / self.sizes.sum()
 
     def counts(self, sizes: Ints) -> tuple[Ints, Ints]:
         """Fewest and most rows of each group, (h, k), in k clusters by their sizes."""
@@ -174,8 +173,7 @@ class ShareBounds:
     @property
     def constraints(self) -> Array:
         """Columns a, (c, 2 h + p), of the same for the kinds: ``a . N_l <= 1``."""
-        columns: Array = self.members.T @ self.group_constraints
-        return columns
+        return self.members.T @ self.group_constraints
 
     def best_mix(self, gains: Array) -> tuple[float, float]:
         """Largest gain of a row in a mix within the shares; what rounding may add."""
@@ -272,8 +270,7 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
     )
     if result.x is None:
         raise RuntimeError(f"The counts were not rounded: {result.message}")
-    rounded: Ints = np.rint(result.x[:m]).astype(np.int64).reshape(c, k)
-    return rounded
+    return np.rint(result.x[:m]).astype(np.int64).reshape(c, k)
 
 
 def cheapest_counts(

@@ -207,8 +207,7 @@ class Table:
 
     def text(self, name: str) -> Strings:
         """Return a column as strings."""
-        column: Strings = self._column(name).to_numpy(dtype=np.str_)
-        return column
+        return self._column(name).to_numpy(dtype=np.str_)
 
     def categories(self, name: str, allowed: Sequence[str]) -> Strings:
         """Return a column of categories."""

@@ -226,10 +226,7 @@ class BaseGroupPCA(
         components = np.ascontiguousarray(self.components_.T)
         if isinstance(X, PartitionedRows):
             shape, dtype = (components.shape[1],), _real_type(X.dtype)
-            scores: NDArray[Any] = X.rowwise(
-                _project, self.mean_, components, shape=shape, dtype=dtype
-            )
-            return scores
+            return X.rowwise(_project, self.mean_, components, shape=shape, dtype=dtype)
         return _project(X, self.mean_, components)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:

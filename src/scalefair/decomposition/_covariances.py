@@ -167,8 +167,7 @@ def symmetric(A: Array) -> Array:
 
 def captured(C: Array, U: Array) -> Array:
     """Variance ``trace(U.T @ C[g] @ U)`` that U captures of every group."""
-    traces: Array = np.einsum("ij,gij->g", U, C @ U)
-    return traces
+    return np.einsum("ij,gij->g", U, C @ U)
 
 
 def orthonormal_span(blocks: list[Array]) -> Array:
@@ -186,8 +185,7 @@ def arpack_leading(
     def multiply(x: Array) -> Array:
         nonlocal n_products
         n_products += 1
-        y: Array = H.matvec(x)
-        return y
+        return H.matvec(x)
 
     counted = LinearOperator(H.shape, matvec=multiply, dtype=np.float64)
     try:

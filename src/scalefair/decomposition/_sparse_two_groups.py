@@ -91,8 +91,7 @@ class FeatureSpace:
 
     def lanczos_vectors(self, blocks: Array, groups: Groups, weights: Array) -> Array:
         """Return the vectors that Lanczos iterates for those in `blocks`, unscaled."""
-        x: Array = blocks[0]
-        return x
+        return blocks[0]
 
     def ritz_blocks(
         self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
@@ -182,8 +181,7 @@ class SampleSpace:
 
     def lanczos_vectors(self, blocks: Array, groups: Groups, weights: Array) -> Array:
         """Vectors z = D^(1/2) Z x that Lanczos iterates, unscaled."""
-        z: Array = blocks[1] * self._scale(groups, weights)
-        return z
+        return blocks[1] * self._scale(groups, weights)
 
     def ritz_blocks(
         self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
@@ -232,16 +230,14 @@ class SampleSpace:
             y[centre == c].sum(axis=0, keepdims=True)
             for c in range(len(self.C.centres))
         ]
-        x: Array = self.columns[groups] @ np.concatenate([y, *sums])
-        return x
+        return self.columns[groups] @ np.concatenate([y, *sums])
 
     def _gram(self, y: Array, groups: Groups) -> Array:
         """Z Z^T y, of rows of the groups; of one vector, or of several as columns."""
         # Products with the rows, then with minus the centres.
         q = self.rows[groups] @ self._features(y, groups)
         m = len(y)
-        product: Array = q[:m] + q[m:][self.centre[self.slices[groups]]]
-        return product
+        return q[:m] + q[m:][self.centre[self.slices[groups]]]
 
 
 VectorSpace: TypeAlias = FeatureSpace | SampleSpace

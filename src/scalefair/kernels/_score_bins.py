@@ -133,8 +133,7 @@ def weighted_row_sums(
     chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
     partial = np.zeros((chunks.shape[0] - 1, *shape, n_weights))
     _add_weighted(table, codes, weights, chunks, partial)
-    sums: Float64Array = partial.sum(axis=0)
-    return sums
+    return partial.sum(axis=0)
 
 
 def _workspace(

@@ -163,8 +163,7 @@ def orient(vectors: Array) -> Array:
 
 def column_norms(X: Array) -> Array:
     """Euclidean norms of the columns, without a block of their squares."""
-    norms: Array = np.sqrt(np.einsum("ij,ij->j", X, X))
-    return norms
+    return np.sqrt(np.einsum("ij,ij->j", X, X))
 
 
 def eigh_descending(T: Array) -> tuple[Array, Array]:

@@ -113,8 +113,7 @@ class _Memory:
     @property
     def gradient(self) -> Array:
         """Gradient at the current point."""
-        gradient: Array = self.rows[self.current].reshape(self.shape)
-        return gradient
+        return self.rows[self.current].reshape(self.shape)
 
     def next_gradient(self) -> Array:
         """Return the block for the gradient at the next point."""

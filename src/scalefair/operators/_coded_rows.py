@@ -367,8 +367,7 @@ class DistributedRows:
 
     @cached_property
     def _moments(self) -> _Moments:
-        merged: _Moments = self._parts.map(_moments, self._n_codes).reduce(_merge)
-        return merged
+        return self._parts.map(_moments, self._n_codes).reduce(_merge)
 
     @property
     def counts(self) -> Counts:

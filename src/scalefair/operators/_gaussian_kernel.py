@@ -396,5 +396,4 @@ def _check_features(X: Any) -> Array:
             "A Gaussian kernel takes dense features, got a sparse matrix: reduce it by "
             "sklearn.decomposition.TruncatedSVD, or use a nearest-neighbour graph."
         )
-    checked: Array = check_array(X, dtype=np.float64, input_name="X")
-    return checked
+    return check_array(X, dtype=np.float64, input_name="X")

@@ -312,5 +312,4 @@ def _rate_curve(
     steps = np.diff(counts, axis=0)
     is_straight = ((steps[:-1] == 0) & (steps[1:] == 0)).any(axis=1)
     vertices = counts[np.concatenate([[True], ~is_straight, [True]])]
-    rates: NDArray[np.float64] = vertices / vertices[-1]
-    return rates
+    return vertices / vertices[-1]

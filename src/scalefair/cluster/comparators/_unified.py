@@ -250,8 +250,7 @@ class Alternation:
 
     def _scaled_embedding(self) -> Array:
         """V, whose rows are v_i of the estimator's description."""
-        V: Array = self.H * (self.scale * self.inv_sqrt_degrees)[:, None]
-        return V
+        return self.H * (self.scale * self.inv_sqrt_degrees)[:, None]
 
     def _rotate(self) -> None:
         """Set the rotation that maximises Tr(R' C), C = V' D Y: its polar factor."""
