@@ -350,8 +350,7 @@ def _newton_direction(
 
     def multiply(v: Array) -> Array:
         v = v.reshape(x.shape)
-        product: Array = v + scale * (A.T @ H.multiply(A @ (scale * v)))
-        return product.ravel()
+        return (v + scale * (A.T @ H.multiply(A @ (scale * v)))).ravel()
 
     # Inverses of 1 + B^T B for the clusters, by the smaller side of B.
     B: Array = H.factors(A) * scale.T[:, None, :]
@@ -362,7 +361,7 @@ def _newton_direction(
         inverses = np.asarray(np.linalg.inv(np.eye(m) + Bt @ B))
 
     def precondition(v: Array) -> Array:
-        columns: Array = inverses @ v.reshape(x.shape).T[:, :, None]
+        columns = inverses @ v.reshape(x.shape).T[:, :, None]
         return columns[:, :, 0].T.ravel()
 
     shape = (x.size, x.size)

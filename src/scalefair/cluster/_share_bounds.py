@@ -153,9 +153,7 @@ class ShareBounds:
         """Where counts are within the bounds, but the share beyond its limits."""
         group_counts, sizes = self.members @ counts, counts.sum(axis=0)
         low, high = self.lower[:, None] - ROUNDING, self.upper[:, None] + ROUNDING
-        result: NDArray[np.bool_] = group_counts < low * sizes
-        result |= group_counts > high * sizes
-        return result
+        return (group_counts < low * sizes) | (group_counts > high * sizes)
 
     @property
     def group_constraints(self) -> Array:
