@@ -39,8 +39,10 @@ from scalefair.operators import (
     NormalizedAffinity,
     NormalizedOperator,
     NystroemKernel,
+    PartitionedMatrix,
     RBFKernel,
 )
+from scalefair.streaming import PartitionedRows, is_partitioned
 
 Array = NDArray[np.float64]
 
@@ -373,6 +375,40 @@ def refuse_negative(A: sparse.csr_array) -> None:
             f"Negative values in data: the smallest weight is {A.data[p]:g}, at row "
             f"{i}, column {A.indices[p]}; spectral clustering needs weights >= 0."
         )
+
+
+def check_affinity_input(model: Any, W: Any) -> Any:
+    """Check a matrix for FairSpectralClustering, or take a graph in parts as operator.
+
+    Sets the number of features, and their names.
+    """
+    # Step 1: rows, distances, or an affinity in memory.
+    if model.neighbors != "auto" and model.affinity != "nearest_neighbors":
+        raise ValueError(
+            f"neighbors={model.neighbors!r} is for "
+            f'affinity="nearest_neighbors", not for "{model.affinity}".'
+        )
+    in_parts = not isinstance(W, LinearOperator) and is_partitioned(W)
+    if not (in_parts or isinstance(W, LinearOperator)):
+        return model._validate(W)
+    # Step 2: an affinity that multiplies, itself or in parts.
+    if model.affinity != "precomputed":
+        kind = "graph in parts" if in_parts else "LinearOperator"
+        is_stored = model.affinity == "precomputed_nearest_neighbors"
+        expected = "a graph of distances" if is_stored else "rows of features"
+        raise ValueError(
+            f'affinity="{model.affinity}" takes {expected} in memory, got a {kind}: '
+            'use affinity="precomputed".'
+        )
+    if in_parts:
+        rows = PartitionedRows.of(W)
+        check_square(rows.shape)
+        W = PartitionedMatrix(rows)
+        rows.map(refuse_negative).gather()
+    model.n_features_in_ = W.shape[1]
+    if hasattr(model, "feature_names_in_"):  # of an earlier fit
+        del model.feature_names_in_
+    return W
 
 
 def normalized_affinity(

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -28,12 +27,11 @@ from scalefair.cluster._base import (
     TEXTS,
     FitProgress,
     GraphClustering,
-    check_square,
+    check_affinity_input,
     cluster_balances,
     clustered_groups,
     groups_and_weights,
     normalized_affinity,
-    refuse_negative,
     submatrix,
     warn_of_balance,
     warn_of_sizes,
@@ -48,8 +46,6 @@ from scalefair.cluster._new_nodes import (
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
-from scalefair.operators import PartitionedMatrix
-from scalefair.streaming import PartitionedRows, is_partitioned
 
 Array = NDArray[np.float64]
 
@@ -378,7 +374,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         progress = FitProgress(self, W)
         if self.affinity == "precomputed":
             W, sensitive_features = graph_as_matrix(W, sensitive_features)
-        W = self._check_input(W)
+        W = check_affinity_input(self, W)
         membership, weights = groups_and_weights(
             sensitive_features,
             group_probabilities,
@@ -508,34 +504,6 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         check_is_fitted(self)
         W = self._validate(W, reset=False)
         return predict_labels(self, W, sensitive_features, group_probabilities)
-
-    def _check_input(self, W: Any) -> Any:
-        """Check a matrix, or take a graph in parts, as an operator."""
-        if self.neighbors != "auto" and self.affinity != "nearest_neighbors":
-            raise ValueError(
-                f"neighbors={self.neighbors!r} is for "
-                f'affinity="nearest_neighbors", not for "{self.affinity}".'
-            )
-        in_parts = not isinstance(W, LinearOperator) and is_partitioned(W)
-        if not (in_parts or isinstance(W, LinearOperator)):
-            return self._validate(W)
-        if self.affinity != "precomputed":
-            kind = "graph in parts" if in_parts else "LinearOperator"
-            is_stored = self.affinity == "precomputed_nearest_neighbors"
-            expected = "a graph of distances" if is_stored else "rows of features"
-            raise ValueError(
-                f'affinity="{self.affinity}" takes {expected} in memory, got a {kind}: '
-                'use affinity="precomputed".'
-            )
-        if in_parts:
-            rows = PartitionedRows.of(W)
-            check_square(rows.shape)
-            W = PartitionedMatrix(rows)
-            rows.map(refuse_negative).gather()
-        self.n_features_in_ = W.shape[1]
-        if hasattr(self, "feature_names_in_"):  # of an earlier fit
-            del self.feature_names_in_
-        return W
 
     def _assign(
         self,

@@ -2,6 +2,7 @@
 
 from scalefair.datasets._block_model import make_fair_sbm
 from scalefair.datasets._diabetes import fetch_diabetes
+from scalefair.datasets._documents import make_topic_documents
 from scalefair.datasets._networks import (
     fetch_deezer_europe,
     fetch_facebooknet,
@@ -22,7 +23,6 @@ from scalefair.datasets._samples import (
     make_elliptical,
     make_group_gaussians,
     make_random_affinity,
-    make_topic_documents,
 )
 
 __all__ = [
