@@ -350,7 +350,8 @@ def _newton_direction(
 
     def multiply(v: Array) -> Array:
         v = v.reshape(x.shape)
-        return (v + scale * (A.T @ H.multiply(A @ (scale * v)))).ravel()
+        product: Array = v + scale * (A.T @ H.multiply(A @ (scale * v)))
+        return product.ravel()
 
     # Inverses of 1 + B^T B for the clusters, by the smaller side of B.
     B: Array = H.factors(A) * scale.T[:, None, :]
@@ -361,7 +362,7 @@ def _newton_direction(
         inverses = np.asarray(np.linalg.inv(np.eye(m) + Bt @ B))
 
     def precondition(v: Array) -> Array:
-        columns = inverses @ v.reshape(x.shape).T[:, :, None]
+        columns: Array = inverses @ v.reshape(x.shape).T[:, :, None]
         return columns[:, :, 0].T.ravel()
 
     shape = (x.size, x.size)

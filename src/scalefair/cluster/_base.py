@@ -259,7 +259,11 @@ def sums_of_groups(table: NDArray[Any], stacked: NDArray[Any]) -> NDArray[Any]:
 
     These are as `stacked_groups` returns them.
     """
-    return stacked @ table if is_mixed(stacked) else table[stacked].sum(axis=1)
+    if is_mixed(stacked):
+        sums: NDArray[Any] = stacked @ table
+    else:
+        sums = table[stacked].sum(axis=1)
+    return sums
 
 
 def relative_weights(weights: Array | None, kept: NDArray[Any]) -> Array | None:

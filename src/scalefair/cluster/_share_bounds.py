@@ -153,7 +153,9 @@ class ShareBounds:
         """Where counts are within the bounds, but the share beyond its limits."""
         group_counts, sizes = self.members @ counts, counts.sum(axis=0)
         low, high = self.lower[:, None] - ROUNDING, self.upper[:, None] + ROUNDING
-        return (group_counts < low * sizes) | (group_counts > high * sizes)
+        result: NDArray[np.bool_] = group_counts < low * sizes
+        result |= group_counts > high * sizes
+        return result
 
     @property
     def group_constraints(self) -> Array:

@@ -197,7 +197,8 @@ class _DeflatedRuns(BlockIteration):
 
     def is_accurate(self, run: ThickRestartLanczos) -> bool:
         """Whether the wanted pairs of a run have converged, by its estimates."""
-        return run.residuals[: run.k].max() <= self.min_tol * run.scale
+        residual: float = run.residuals[: run.k].max()
+        return residual <= self.min_tol * run.scale
 
     def rayleigh_ritz(self, rows: Array) -> Eigenpairs:
         """Ritz pairs and measured residual norms on the span of orthonormal rows."""
