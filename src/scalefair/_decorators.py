@@ -119,9 +119,11 @@ class GroupRequests:
 
 def with_callbacks(method: Method) -> Method:
     """Let a fit report its progress to callbacks."""
-    return _with_callbacks(method)
+    wrapped: Method = _with_callbacks(method)
+    return wrapped
 
 
 def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
     """Make a method an attribute of estimators that pass the check only."""
-    return _available_if(check)
+    decorate: Callable[[Method], Method] = _available_if(check)
+    return decorate

@@ -316,7 +316,8 @@ def effective_sizes(
     weights = weights / (weights.max(initial=0.0) or 1.0)  # no square is out of range
     totals = np.bincount(codes, weights, n_codes)
     squares = np.bincount(codes, weights**2, n_codes)
-    return totals**2 / np.where(squares > 0, squares, 1.0)
+    sizes: NDArray[Any] = totals**2 / np.where(squares > 0, squares, 1.0)
+    return sizes
 
 
 def known_codes(

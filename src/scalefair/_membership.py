@@ -128,7 +128,8 @@ class Membership(NamedTuple):
     @property
     def codes(self) -> NDArray[np.int64]:
         """Group of each entry, of the only attribute."""
-        return self.compared[0].codes
+        codes: NDArray[np.int64] = self.compared[0].codes
+        return codes
 
     def take(self, values: Any) -> Any:
         """Values of rows for the entries."""

@@ -12,7 +12,8 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
     """Return a RandomState as scikit-learn does, but a fresh one for None."""
     if random_state is None:
         return np.random.RandomState(np.random.MT19937(np.random.SeedSequence()))
-    return _check_random_state(random_state)
+    state: np.random.RandomState = _check_random_state(random_state)
+    return state
 
 
 def random_generator(random_state: Any) -> np.random.Generator:

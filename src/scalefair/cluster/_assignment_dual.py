@@ -62,11 +62,13 @@ class KindCurvature(NamedTuple):
 
     def multiply(self, V: Array) -> Array:
         """Multiply prices (c, k)."""
-        return np.einsum("sab,sb->sa", self.blocks, V)
+        product: Array = np.einsum("sab,sb->sa", self.blocks, V)
+        return product
 
     def factors(self, A: Array) -> Array:
         """Matrices B (k, c, m): ``B^T B = A^T H A`` for the block H of each cluster."""
-        return np.sqrt(np.einsum("saa->as", self.blocks))[:, :, None] * A
+        factors: Array = np.sqrt(np.einsum("saa->as", self.blocks))[:, :, None] * A
+        return factors
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,8 @@ class RowCurvature(NamedTuple):
         """Multiply prices (h, k)."""
         U = self.shares * (self.P @ V)
         U -= self.shares * U.sum(axis=1, keepdims=True)
-        return self.P.T @ (self.weights[:, None] * U)
+        product: Array = self.P.T @ (self.weights[:, None] * U)
+        return product
 
     def factors(self, A: Array) -> Array:
         """Matrices B (k, h, m): ``B^T B = A^T H A`` for the block H of each cluster."""
@@ -152,7 +155,8 @@ class RowCurvature(NamedTuple):
         H = np.array([(self.P * d[:, None]).T @ self.P for d in diagonal.T])
         values, vectors = np.linalg.eigh(H)
         roots = np.sqrt(np.maximum(values, 0))[:, :, None] * vectors.transpose(0, 2, 1)
-        return roots @ A
+        factors: Array = roots @ A
+        return factors
 
 
 @dataclass(frozen=True)
@@ -373,4 +377,5 @@ def _newton_direction(
         maxiter=300,
         M=LinearOperator(shape, matvec=precondition, dtype=np.float64),
     )
-    return scale * d.reshape(x.shape)
+    direction: Array = scale * d.reshape(x.shape)
+    return direction

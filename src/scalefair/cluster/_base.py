@@ -171,7 +171,8 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
                 'get the label -1) or connected_components="all" to cluster every '
                 f"node that has an edge (isolated nodes get the label -1).{remedy}"
             )
-        return component == sizes.argmax()
+        is_in_largest: NDArray[np.bool_] = component == sizes.argmax()
+        return is_in_largest
 
     def _set_clusters(
         self, kept: NDArray[np.bool_], labels: NDArray[np.integer], H: Array
@@ -297,7 +298,8 @@ def cluster_balances(
         P = groups if weights is None else groups * weights[:, None]
         counts = np.array([P[labels == c].sum(axis=0) for c in np.unique(labels)])
         largest = np.maximum(counts.max(axis=1), TINY)
-        return (counts.min(axis=1) / largest)[None]
+        balances: Array = (counts.min(axis=1) / largest)[None]
+        return balances
     return np.array(
         [
             balance_score(

@@ -291,7 +291,8 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
 
     def _nearest(self, rows: Array) -> NDArray[np.int32]:
         distances = squared_distances(rows, self.cluster_centers_)
-        return distances.argmin(axis=1).astype(np.int32)
+        labels: NDArray[np.int32] = distances.argmin(axis=1).astype(np.int32)
+        return labels
 
     def _start(
         self, rows: KMeansRows, ratio: float, rng: np.random.RandomState

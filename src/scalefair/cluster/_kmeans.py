@@ -104,7 +104,8 @@ def cluster_means(
     """Mean of the rows, by their weights, of each cluster that has any."""
     counts = np.bincount(labels, np.broadcast_to(weights, len(labels)))
     sums = np.stack([np.bincount(labels, x) for x in U.T * weights], axis=1)
-    return sums[counts > 0] / counts[counts > 0, None]
+    means: Array = sums[counts > 0] / counts[counts > 0, None]
+    return means
 
 
 class KMeansRun(NamedTuple):

@@ -358,14 +358,16 @@ def _without_self(neighbors: Indices, rows: Indices) -> Indices:
     """Neighbours but the row itself, or but the last if equal rows hide it."""
     is_other = neighbors != rows[:, None]
     is_other[is_other.all(axis=1), -1] = False
-    return neighbors[is_other].reshape(len(neighbors), -1)
+    remaining: Indices = neighbors[is_other].reshape(len(neighbors), -1)
+    return remaining
 
 
 def _squared_distances(X: Any, row: int, neighbors: Indices) -> NDArray[np.float64]:
     difference = X[neighbors] - X[np.full(len(neighbors), row)]
     if sparse.issparse(difference):
         return np.asarray(difference.power(2).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", difference, difference)
+    squares: NDArray[np.float64] = np.einsum("ij,ij->i", difference, difference)
+    return squares
 
 
 def _without_loops(graph: Any) -> sparse.csr_array:

@@ -130,7 +130,8 @@ class NystroemExtension:
                     degrees *= self.weights[is_kept] ** 2
                 costs *= ((weights + self.tau) / np.mean(degrees))[:, None]
             costs += sums_of_groups(prices, groups)
-        return clusters[costs.argmin(axis=1)].astype(np.int32)
+        labels: NDArray[np.int32] = clusters[costs.argmin(axis=1)].astype(np.int32)
+        return labels
 
 
 def predict_labels(

@@ -122,7 +122,8 @@ class ShareBounds:
 
     @property
     def _shares(self) -> Array:
-        return (self.members @ self.sizes) / self.sizes.sum()
+        shares: Array = (self.members @ self.sizes) / self.sizes.sum()
+        return shares
 
     def counts(self, sizes: Ints) -> tuple[Ints, Ints]:
         """Fewest and most rows of each group, (h, k), in k clusters by their sizes."""
@@ -173,7 +174,8 @@ class ShareBounds:
     @property
     def constraints(self) -> Array:
         """Columns a, (c, 2 h + p), of the same for the kinds: ``a . N_l <= 1``."""
-        return self.members.T @ self.group_constraints
+        columns: Array = self.members.T @ self.group_constraints
+        return columns
 
     def best_mix(self, gains: Array) -> tuple[float, float]:
         """Largest gain of a row in a mix within the shares; what rounding may add."""
@@ -270,7 +272,8 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
     )
     if result.x is None:
         raise RuntimeError(f"The counts were not rounded: {result.message}")
-    return np.rint(result.x[:m]).astype(np.int64).reshape(c, k)
+    rounded: Ints = np.rint(result.x[:m]).astype(np.int64).reshape(c, k)
+    return rounded
 
 
 def cheapest_counts(

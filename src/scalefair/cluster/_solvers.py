@@ -76,7 +76,8 @@ class FairProblem:
         G, z = self.members, self.shares[None, :]
         if is_mixed(self.groups):
             z = G.any(axis=1, keepdims=True) * z
-        return (G - z) * self.affinity.inv_sqrt_degrees[:, None]
+        F: Array = (G - z) * self.affinity.inv_sqrt_degrees[:, None]
+        return F
 
     @property
     def members(self) -> NDArray[Any]:
@@ -91,13 +92,16 @@ class FairProblem:
         G, weights = self.members, self.weights
         if is_mixed(G):  # among the nodes of which something is known
             totals: Array = G.sum(axis=0) if weights is None else weights @ G
-            return totals / totals.sum()
-        return G.mean(axis=0) if weights is None else weights @ G / weights.sum()
+            shares: Array = totals / totals.sum()
+            return shares
+        z: Array = G.mean(axis=0) if weights is None else weights @ G / weights.sum()
+        return z
 
     @property
     def weights(self) -> Array | None:
         """Weights of the nodes, of mean 1; None if they are equal."""
-        return self.affinity.weights
+        weights: Array | None = self.affinity.weights
+        return weights
 
     @cached_property
     def Q(self) -> Array:

@@ -207,7 +207,8 @@ class Table:
 
     def text(self, name: str) -> Strings:
         """Return a column as strings."""
-        return self._column(name).to_numpy(dtype=np.str_)
+        column: Strings = self._column(name).to_numpy(dtype=np.str_)
+        return column
 
     def categories(self, name: str, allowed: Sequence[str]) -> Strings:
         """Return a column of categories."""

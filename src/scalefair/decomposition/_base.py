@@ -226,7 +226,10 @@ class BaseGroupPCA(
         components = np.ascontiguousarray(self.components_.T)
         if isinstance(X, PartitionedRows):
             shape, dtype = (components.shape[1],), _real_type(X.dtype)
-            return X.rowwise(_project, self.mean_, components, shape=shape, dtype=dtype)
+            scores: NDArray[Any] = X.rowwise(
+                _project, self.mean_, components, shape=shape, dtype=dtype
+            )
+            return scores
         return _project(X, self.mean_, components)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:

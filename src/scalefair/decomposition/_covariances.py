@@ -167,7 +167,8 @@ def symmetric(A: Array) -> Array:
 
 def captured(C: Array, U: Array) -> Array:
     """Variance ``trace(U.T @ C[g] @ U)`` that U captures of every group."""
-    return np.einsum("ij,gij->g", U, C @ U)
+    traces: Array = np.einsum("ij,gij->g", U, C @ U)
+    return traces
 
 
 def orthonormal_span(blocks: list[Array]) -> Array:
@@ -185,7 +186,8 @@ def arpack_leading(
     def multiply(x: Array) -> Array:
         nonlocal n_products
         n_products += 1
-        return H.matvec(x)
+        y: Array = H.matvec(x)
+        return y
 
     counted = LinearOperator(H.shape, matvec=multiply, dtype=np.float64)
     try:

@@ -91,7 +91,8 @@ class FeatureSpace:
 
     def lanczos_vectors(self, blocks: Array, groups: Groups, weights: Array) -> Array:
         """Return the vectors that Lanczos iterates for those in `blocks`, unscaled."""
-        return blocks[0]
+        x: Array = blocks[0]
+        return x
 
     def ritz_blocks(
         self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
@@ -181,7 +182,8 @@ class SampleSpace:
 
     def lanczos_vectors(self, blocks: Array, groups: Groups, weights: Array) -> Array:
         """Vectors z = D^(1/2) Z x that Lanczos iterates, unscaled."""
-        return blocks[1] * self._scale(groups, weights)
+        z: Array = blocks[1] * self._scale(groups, weights)
+        return z
 
     def ritz_blocks(
         self, run: ThickRestartLanczos, k: int, groups: Groups, weights: Array
@@ -230,14 +232,16 @@ class SampleSpace:
             y[centre == c].sum(axis=0, keepdims=True)
             for c in range(len(self.C.centres))
         ]
-        return self.columns[groups] @ np.concatenate([y, *sums])
+        x: Array = self.columns[groups] @ np.concatenate([y, *sums])
+        return x
 
     def _gram(self, y: Array, groups: Groups) -> Array:
         """Z Z^T y, of rows of the groups; of one vector, or of several as columns."""
         # Products with the rows, then with minus the centres.
         q = self.rows[groups] @ self._features(y, groups)
         m = len(y)
-        return q[:m] + q[m:][self.centre[self.slices[groups]]]
+        product: Array = q[:m] + q[m:][self.centre[self.slices[groups]]]
+        return product
 
 
 VectorSpace: TypeAlias = FeatureSpace | SampleSpace

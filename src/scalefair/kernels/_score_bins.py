@@ -133,7 +133,8 @@ def weighted_row_sums(
     chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
     partial = np.zeros((chunks.shape[0] - 1, *shape, n_weights))
     _add_weighted(table, codes, weights, chunks, partial)
-    return partial.sum(axis=0)
+    sums: Float64Array = partial.sum(axis=0)
+    return sums
 
 
 def _workspace(

@@ -163,7 +163,8 @@ def orient(vectors: Array) -> Array:
 
 def column_norms(X: Array) -> Array:
     """Euclidean norms of the columns, without a block of their squares."""
-    return np.sqrt(np.einsum("ij,ij->j", X, X))
+    norms: Array = np.sqrt(np.einsum("ij,ij->j", X, X))
+    return norms
 
 
 def eigh_descending(T: Array) -> tuple[Array, Array]:

@@ -408,7 +408,8 @@ class _FilteredSubspace(BlockIteration):
         half_width = (self.cut - self.lower) / 2
         scaled = (values - (self.cut + self.lower) / 2) / half_width
         # T_d(x) = cosh(d arccosh x) for x >= 1, where [-1, 1] is the damped interval.
-        return np.arccosh(np.maximum(scaled, 1 + ROUNDING))
+        growth: Array = np.arccosh(np.maximum(scaled, 1 + ROUNDING))
+        return growth
 
     def pairs(self) -> Eigenpairs:
         """Return the k largest pairs; the vectors may be the block itself."""

@@ -113,7 +113,8 @@ class _Memory:
     @property
     def gradient(self) -> Array:
         """Gradient at the current point."""
-        return self.rows[self.current].reshape(self.shape)
+        gradient: Array = self.rows[self.current].reshape(self.shape)
+        return gradient
 
     def next_gradient(self) -> Array:
         """Return the block for the gradient at the next point."""

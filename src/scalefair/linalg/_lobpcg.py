@@ -275,7 +275,8 @@ def _directions(C: Array, active: NDArray[np.intp]) -> Array:
     lengths, tol = np.abs(np.diag(R)), math.sqrt(EPS)
     D = D[:, lengths > tol * max(lengths.max(initial=0.0), tol)]
     D -= C @ (C.T @ D)
-    return np.linalg.qr(D)[0]
+    basis: Array = np.linalg.qr(D)[0]
+    return basis
 
 
 def _combine(V: Array, W: Array, C: Array) -> Array:

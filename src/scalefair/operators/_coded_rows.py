@@ -367,7 +367,8 @@ class DistributedRows:
 
     @cached_property
     def _moments(self) -> _Moments:
-        return self._parts.map(_moments, self._n_codes).reduce(_merge)
+        merged: _Moments = self._parts.map(_moments, self._n_codes).reduce(_merge)
+        return merged
 
     @property
     def counts(self) -> Counts:

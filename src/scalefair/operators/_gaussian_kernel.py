@@ -396,4 +396,5 @@ def _check_features(X: Any) -> Array:
             "A Gaussian kernel takes dense features, got a sparse matrix: reduce it by "
             "sklearn.decomposition.TruncatedSVD, or use a nearest-neighbour graph."
         )
-    return check_array(X, dtype=np.float64, input_name="X")
+    checked: Array = check_array(X, dtype=np.float64, input_name="X")
+    return checked

@@ -309,7 +309,8 @@ class GroupCovariance(TypedOperator):
         ndarray of shape (G,), float64
             Traces, in the order of the codes.
         """
-        return np.trace(self.compress(V), axis1=1, axis2=2)
+        traces: Array = np.trace(self.compress(V), axis1=1, axis2=2)
+        return traces
 
 
 def _check_rows(X: Any) -> Any:
@@ -342,4 +343,5 @@ def _check_codes(codes: Any, n_rows: int, n_codes: int) -> NDArray[np.int64]:
             f"codes must lie between 0 and {n_codes - 1}, one for each weight, got "
             f"{codes.min()} to {codes.max()}."
         )
-    return codes.astype(np.int64, copy=False)
+    checked: NDArray[np.int64] = codes.astype(np.int64, copy=False)
+    return checked

@@ -312,4 +312,5 @@ def _rate_curve(
     steps = np.diff(counts, axis=0)
     is_straight = ((steps[:-1] == 0) & (steps[1:] == 0)).any(axis=1)
     vertices = counts[np.concatenate([[True], ~is_straight, [True]])]
-    return vertices / vertices[-1]
+    rates: NDArray[np.float64] = vertices / vertices[-1]
+    return rates

@@ -250,7 +250,8 @@ class Alternation:
 
     def _scaled_embedding(self) -> Array:
         """V, whose rows are v_i of the estimator's description."""
-        return self.H * (self.scale * self.inv_sqrt_degrees)[:, None]
+        V: Array = self.H * (self.scale * self.inv_sqrt_degrees)[:, None]
+        return V
 
     def _rotate(self) -> None:
         """Set the rotation that maximises Tr(R' C), C = V' D Y: its polar factor."""
