@@ -73,14 +73,12 @@ def refuse_entries(block: Any, first: int) -> NoReturn:
     )
 
 
-def checked_product(
-    A: LinearOperator, X: np.ndarray, name: str = "operator"
-) -> NDArray[np.float64]:
+def checked_product(A: LinearOperator, X: np.ndarray) -> NDArray[np.float64]:
     """Return ``A @ X``, finite, as a new C-contiguous array."""
     with ignore_fp_warnings():
         # A copy: an operator may return its argument, or a read-only array.
         Y: NDArray[np.float64] = np.array(A @ X, np.float64, order="C")
-    check_product(Y, name)
+    check_product(Y)
     return Y
 
 

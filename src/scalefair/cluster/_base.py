@@ -224,7 +224,7 @@ def groups_and_weights(
     group_probabilities: Any,
     n: int,
     attributes: str,
-    sample_weight: Any = None,
+    sample_weight: Any,
 ) -> tuple[Membership, Array | None]:
     """Check groups or probabilities of rows, and weights, which are returned."""
     membership = Membership.of(
@@ -483,7 +483,7 @@ def warn_of_sizes(
     labels: NDArray[np.integer],
     n_clusters: int,
     regularization: float,
-    weights: Array | None = None,
+    weights: Array | None,
 ) -> None:
     """Warn of clusters far below the average, and of one that is nearly all.
 
@@ -515,7 +515,7 @@ def warn_of_balance(
     labels: NDArray[np.integer],
     groups: NDArray[Any],
     balance: Array,
-    weights: Array | None = None,
+    weights: Array | None,
 ) -> None:
     """Warn of the least fair cluster that chance should have made fair.
 

@@ -138,7 +138,7 @@ def predict_labels(
     model: Any,
     X: Any,
     sensitive_features: ArrayLike | None,
-    group_probabilities: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None,
 ) -> NDArray[np.int32]:
     """Clusters of new nodes by a fitted `FairSpectralClustering`; X is checked."""
     extension: NystroemExtension | None = model._extension
