@@ -31,6 +31,11 @@ def ignore_fp_warnings() -> np.errstate:
     return np.errstate(over="ignore", invalid="ignore")
 
 
+def real_type(dtype: Any) -> type[np.float32 | np.float64]:
+    """Return float32 for float32, float64 for all other types."""
+    return np.float32 if dtype == np.float32 else np.float64
+
+
 def all_finite(X: NDArray[Any]) -> bool:
     """Whether no entry is NaN or infinite."""
     # A finite sum proves it, and needs no mask. A sum may also overflow.

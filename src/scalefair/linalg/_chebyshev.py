@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_count, checked_product
+from scalefair._entries import check_count, checked_product, real_type
 from scalefair._random_state import check_random_state, random_generator
 from scalefair._rounding import ROUNDING, TINY
 from scalefair.linalg._base import TEXTS, Array, BlockIteration, Eigenpairs, EigenResult
@@ -244,8 +244,7 @@ class _FilteredSubspace(BlockIteration):
         super().__init__(A)
         self.n = A.shape[0]
         self.k, self.m = k, m
-        single = A.dtype == np.float32
-        self.dtype: np.dtype[Any] = np.dtype(np.float32 if single else np.float64)
+        self.dtype: np.dtype[Any] = np.dtype(real_type(A.dtype))
         self.epsilon = float(np.finfo(self.dtype).eps)
         self.lower, self.upper = bounds.lower, bounds.upper
         # Ritz values bound the norm from below: the test is rather too strict.
