@@ -1,4 +1,11 @@
-"""CSR matrices: products with dense blocks of vectors, symmetry."""
+"""CSR matrices: products with dense blocks of vectors, Gram matrices, symmetry.
+
+Row i of a matrix has the entries ``data[indptr[i]:indptr[i + 1]]``, in the columns that
+`indices` say. A product with a block gathers the rows of the block that these columns
+name, which takes most of the time if the block is larger than the cache. So its rows
+begin at cache lines (`csr_workspace`), they are asked for ahead of their use, and four
+entries are multiplied at a time.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +63,7 @@ def csr_matmat(
     csr = read_only(indptr), read_only(indices), read_only(data)
     # V is gathered, row by row of A; X is read once, for the shift.
     V = X = read_only(X)
+    # An empty scale stands for ones: one type for Numba, and no products with 1.
     scalars = alpha, shift, beta
     row_scale = read_only(np.empty(0, X.dtype) if scale is None else scale)
     if workspace is not None:
@@ -157,6 +165,7 @@ def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts
 @cached_njit(nogil=True)
 def _cut(indptr, part, n_parts):
     """First row of a part; every part has about the same number of rows and entries."""
+    # Part p of n ends where p / n of all work is done.
     # Bisection for the first row with indptr[row] + row >= target: a row counts as one
     # entry more than it has, for the work on `out`.
     low, high = 0, indptr.shape[0] - 1

@@ -344,6 +344,7 @@ def _chunk_scatter(chunk, table, coded, n_rows, counts, sums, scatters):
 @cached_njit(nogil=True, fastmath=_FAST)
 def _add_sums(columns, depth, sums):
     """Add the sums of the columns, of which `depth` entries are used."""
+    # Column by column, along the memory.
     for j in range(sums.shape[0]):
         column = columns[j]
         total = 0.0

@@ -340,6 +340,7 @@ def _change_labels(edges, nodes, node_sizes, mixes, clusters, links, i, j, b):
     """
     degrees, kinds, loops, labels = nodes
     counts, volumes, inner, sizes = clusters
+    # The invariant of `refine`: totals are those of the labels, before and after.
     # `size` and `degree` become what a loses and b gains.
     a, size, degree, constant = labels[i], _size(node_sizes, i), degrees[i], edges[1]
     if j < 0:
@@ -354,6 +355,7 @@ def _change_labels(edges, nodes, node_sizes, mixes, clusters, links, i, j, b):
         inner[b] += change_b
         size -= _size(node_sizes, j)
         degree -= degrees[j]
+    # An exchange moves the difference of both nodes.
     for r in range(counts.shape[0]):
         moved_count = _moved_count(node_sizes, mixes, kinds[i], i, j, r)
         counts[r, a] -= moved_count

@@ -311,6 +311,8 @@ def _block_losses(kind, signs, weights, scores, start, stop, slopes):
 @cached_njit(nogil=True)
 def _weighted_losses(kind, signs, weights, scores, start, stop, slopes):
     """Sum of the weighted losses of a block of rows; writes weighted derivatives."""
+    # The losses are log(1 + e^-margin), max(1 - margin, 0) and (h - sign)^2 / 2, with
+    # the margin sign * h: see `_block_losses`.
     # A logarithm for each row: a weight is a power of its factor in the product that
     # serves rows without weights.
     total = 0.0
@@ -335,6 +337,7 @@ def _weighted_losses(kind, signs, weights, scores, start, stop, slopes):
 @cached_njit(nogil=True)
 def _add_block(table, codes, scores, slopes, weights, start, stop, edges, centre, out):
     """Add a block of rows to the sums of its chunk."""
+    # `scores` and `slopes` are those of the block; other columns are of all rows.
     indptr, indices, data = table
     gradient, moments, sums = out
     for q in range(stop - start):
