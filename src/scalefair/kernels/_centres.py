@@ -104,8 +104,7 @@ def capped_distances(
     """
     sums = np.zeros((_count_parts(X), len(centres)))
     _capped(read_only(X), centres, read_only(caps), read_only(weights), out, sums)
-    total: Float64Array = sums.sum(axis=0)
-    return total
+    return sums.sum(axis=0)
 
 
 @parallel(lambda X, centres, *_: X.size + centres.size * len(X) * 0.2)

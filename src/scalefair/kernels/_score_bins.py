@@ -133,17 +133,10 @@ def weighted_row_sums(
     chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
     partial = np.zeros((chunks.shape[0] - 1, *shape, n_weights))
     _add_weighted(table, codes, weights, chunks, partial)
-    sums: Float64Array = partial.sum(axis=0)
-    return sums
+    return partial.sum(axis=0)
 
 
-def _workspace(
-    table: RowTable,
-    codes: IntArray,
-    shape: tuple[int, int],
-    edges: Float64Array,
-    n_powers: int,
-) -> tuple[IntArray, _Sums]:
+def _workspace(table, codes, shape, edges, n_powers):
     """Chunks and, for each of them, arrays of the gradient, moments and sums."""
     (n_codes, n_columns), n_bins = shape, edges.shape[0]
     # Numbers that each chunk clears and adds: few chunks where there are many of them.
@@ -158,9 +151,7 @@ def _workspace(
     return chunks, (gradients, moments, sums)
 
 
-def _accumulate(
-    gradients: Float64Array, moments: Float64Array, sums: Float64Array
-) -> _Sums:
+def _accumulate(gradients, moments, sums):
     """Return the sums of all chunks, in their order, each bin added to those below."""
     gradient, moment, total = (
         parts.sum(axis=0) for parts in (gradients, moments, sums)
@@ -174,7 +165,7 @@ def _accumulate(
 
 
 @cached_njit(nogil=True)
-def _add_from_top(values: Float64Array) -> None:
+def _add_from_top(values):
     """Add each bin to those below; values are (n_codes, n_bins, any number)."""
     for k in range(values.shape[0]):
         for e in range(values.shape[1] - 2, -1, -1):

@@ -110,9 +110,7 @@ def top_pairwise_hinge(
     return results
 
 
-def _products(
-    theta: Float64Array, width: float
-) -> tuple[Float64Array, float, float, Float64Array]:
+def _products(theta, width):
     """Thresholds, width, centre, and exp of the thresholds unless these overflow."""
     # The middle of the thresholds keeps both exponentials small.
     centre = (theta.min() + theta.max()) / 2 if theta.size else 0.0
