@@ -28,7 +28,6 @@ from scalefair.cluster._share_bounds import ShareBounds, check_number, is_mixed
 from scalefair.kernels import single_blas_thread
 
 Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -277,7 +276,7 @@ def assign_rows(
         problem = WeightedAssignment(costs, kinds, *options, row_weights, P)
     # Step 2: the nearest centres, if they meet the bounds; else the problem is solved.
     nearest = costs.argmin(axis=1)
-    nearest_cost = _total_cost(rows, centers, weights, nearest)
+    nearest_cost = total_cost(rows, centers, weights, nearest)
     no_prices = np.zeros((bounds.members.shape[0], k))
     message = "The nearest centres meet the bounds."
     solution = AssignmentSolution(nearest, no_prices, nearest_cost, message, None)
@@ -286,7 +285,7 @@ def assign_rows(
         solution = problem.solve()
     # Step 3: what was reached.
     labels = solution.labels
-    cost = _total_cost(rows, centers, weights, labels)
+    cost = total_cost(rows, centers, weights, labels)
     is_moved = costs[np.arange(n), labels] > costs[np.arange(n), nearest]
     counts = problem.count(labels)
     unsorted_labels = np.empty(n, np.int32)
@@ -323,7 +322,9 @@ def squared_distances(X: Array, centers: Array) -> Array:
     return np.maximum(costs, 0, out=costs)
 
 
-def _total_cost(rows: Array, centers: Array, weights: Array, labels: Ints) -> float:
+def total_cost(
+    rows: Array, centers: Array, weights: Array, labels: NDArray[np.integer]
+) -> float:
     """Weighted sum of squared distances, from differences: no cancellation."""
     total = 0.0
     for start in range(0, len(rows), 4096):  # blocks that stay in the cache

@@ -27,6 +27,7 @@ from scalefair.cluster._fair_assignment import (
     FairAssignment,
     assign_rows,
     squared_distances,
+    total_cost,
 )
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
 from scalefair.cluster._share_bounds import is_mixed
@@ -63,10 +64,8 @@ class KMeansRows(NamedTuple):
 
     def inertia(self, labels: NDArray[np.integer]) -> float:
         """Cost of the clusters."""
-        differences = self.X - self.means(labels)[labels]
-        if self.weights is not None:
-            differences *= np.sqrt(self.weights)[:, None]
-        return float(np.vdot(differences, differences))
+        weights = np.ones(len(self.X)) if self.weights is None else self.weights
+        return total_cost(self.X, self.means(labels), weights, labels)
 
 
 @documented()
