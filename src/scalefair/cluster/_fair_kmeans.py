@@ -33,7 +33,6 @@ from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
 from scalefair.cluster._share_bounds import is_mixed
 
 Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Rows of the sample on which starts of up to 25 clusters are compared: its means are as
 # good to start from, and take a fraction of the time.
