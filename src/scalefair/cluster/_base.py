@@ -267,7 +267,7 @@ def sums_of_groups(table: NDArray[Any], stacked: NDArray[Any]) -> NDArray[Any]:
     return sums
 
 
-def relative_weights(weights: Array | None, kept: NDArray[Any]) -> Array | None:
+def relative_weights(weights: Array | None, kept: Any) -> Array | None:
     """Weights > 0 of the kept rows in units of their mean; None if all are equal."""
     if weights is None:
         return None
