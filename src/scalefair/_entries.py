@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,6 +29,11 @@ SQUARES_OVERFLOW = "The squares of the entries of X overflow: rescale its featur
 def ignore_fp_warnings() -> np.errstate:
     """Context for arithmetic that may overflow or meet NaN; check the result."""
     return np.errstate(over="ignore", invalid="ignore")
+
+
+def real_type(dtype: Any) -> type[np.float32 | np.float64]:
+    """Return float32 for float32, float64 for all other types."""
+    return np.float32 if dtype == np.float32 else np.float64
 
 
 def all_finite(X: NDArray[Any]) -> bool:
@@ -72,14 +78,12 @@ def refuse_entries(block: Any, first: int) -> NoReturn:
     )
 
 
-def checked_product(
-    A: LinearOperator, X: np.ndarray, name: str = "operator"
-) -> NDArray[np.float64]:
+def checked_product(A: LinearOperator, X: np.ndarray) -> NDArray[np.float64]:
     """Return ``A @ X``, finite, as a new C-contiguous array."""
     with ignore_fp_warnings():
         # A copy: an operator may return its argument, or a read-only array.
         Y: NDArray[np.float64] = np.array(A @ X, np.float64, order="C")
-    check_product(Y, name)
+    check_product(Y)
     return Y
 
 
@@ -101,6 +105,15 @@ def check_orthonormal(Q: NDArray[np.float64], name: str, tol: float = 1e-8) -> N
         raise ValueError(
             f"The columns of {name} are not orthonormal: max |Q^T Q - I| = "
             f"{error:.1e}. Orthonormalise them, for example with numpy.linalg.qr."
+        )
+
+
+def check_count(name: str, value: Any, minimum: int, reason: str = "") -> None:
+    """Raise ValueError unless a value is an integer of at least `minimum`."""
+    if not isinstance(value, Integral) or value < minimum:
+        hint = f" ({reason})" if reason else ""
+        raise ValueError(
+            f"{name} must be an integer >= {minimum}{hint}, got {value!r}."
         )
 
 

@@ -321,10 +321,7 @@ def effective_sizes(
 
 
 def known_codes(
-    groups: NDArray[Any],
-    seen: NDArray[Any],
-    *,
-    subject: str = "sensitive_features has",
+    groups: NDArray[Any], seen: NDArray[Any], *, subject: str = "sensitive_features has"
 ) -> NDArray[np.int64]:
     """Return distinct groups as indices into those that `fit` saw; refuse others."""
     codes = {group: code for code, group in enumerate(seen.tolist())}

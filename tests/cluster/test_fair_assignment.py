@@ -14,11 +14,9 @@ from scalefair.cluster import (
     fair_assignment,
 )
 from scalefair.cluster._assignment_dual import RELAXATION_GAP, maximise_dual
+from scalefair.cluster._assignment_problem import GAP
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.cluster._fair_assignment import (
-    GAP,
-    assign_rows,
-)
+from scalefair.cluster._fair_assignment import assign_rows
 from scalefair.cluster._share_bounds import ShareBounds, round_counts
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score

@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 
 from scalefair.cluster import (
     FairKMeans,
-    _fair_assignment,
+    _assignment_problem,
     _fair_kmeans,
     fair_assignment,
 )
@@ -17,7 +17,7 @@ from scalefair.cluster import (
 @pytest.fixture(autouse=True)
 def integer_programs_of_tiny_problems_only(monkeypatch):
     """Save the seconds that the last assignment would take."""
-    monkeypatch.setattr(_fair_assignment, "MAX_MILP_SIZE", 100)
+    monkeypatch.setattr(_assignment_problem, "MAX_MILP_SIZE", 100)
 
 
 def make_people(n, seed):

@@ -14,7 +14,7 @@ from scalefair.datasets import (
     fetch_lastfm_asia,
     fetch_pokec,
 )
-from scalefair.datasets._people import symmetric_graph
+from scalefair.datasets._networks import symmetric_graph
 
 
 @pytest.fixture

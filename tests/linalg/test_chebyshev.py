@@ -82,7 +82,7 @@ def test_one_product_per_step(counting, n_steps):
     bounds = spectral_bounds(A, n_steps=n_steps, random_state=0)
     assert A.n_products == A.n_columns == n_steps == len(bounds.nodes)
     for bad in (0, -n_steps, 2.5):
-        with pytest.raises(ValueError, match="n_steps must be an integer, at least 1"):
+        with pytest.raises(ValueError, match="n_steps must be an integer >= 1"):
             spectral_bounds(np.eye(3), n_steps=bad)
 
 

@@ -343,11 +343,7 @@ def maximise_dual(
 
 
 def _newton_direction(
-    A: Array,
-    H: KindCurvature | RowCurvature,
-    x: Array,
-    gradient: Array,
-    barrier: float,
+    A: Array, H: KindCurvature | RowCurvature, x: Array, gradient: Array, barrier: float
 ) -> Array:
     """Solve ``(A^T H A + barrier / x^2) d = gradient`` in units of the barrier.
 

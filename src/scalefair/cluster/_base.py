@@ -1,9 +1,10 @@
-"""What the clustering estimators share: texts, checks of graphs, and warnings."""
+"""What the clustering estimators share: texts, graphs and affinities, and warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import LinearOperator
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -26,10 +27,24 @@ from scalefair._groups import GroupCodes, check_compared
 from scalefair._membership import Membership
 from scalefair._rounding import TINY
 from scalefair._user_warnings import warn_user
-from scalefair.cluster._neighbors import with_small_indices
+from scalefair.cluster._neighbors import (
+    neighbors_graph,
+    stored_neighbors,
+    with_small_indices,
+)
 from scalefair.cluster._share_bounds import is_mixed, smallest_size
 from scalefair.kernels import csr_is_symmetric
 from scalefair.metrics import balance_score
+from scalefair.operators import (
+    NormalizedAffinity,
+    NormalizedOperator,
+    NystroemKernel,
+    PartitionedMatrix,
+    RBFKernel,
+)
+from scalefair.streaming import PartitionedRows, is_partitioned
+
+Array = NDArray[np.float64]
 
 # One cluster above this fraction of all nodes leaves hardly any structure.
 MAX_CLUSTER_FRACTION = 0.9
@@ -118,10 +133,11 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
         )
 
     def _kept_nodes(
-        self, W: sparse.csr_array, weights: NDArray[np.float64] | None = None
+        self, W: sparse.csr_array, weights: Array | None = None
     ) -> NDArray[np.bool_]:
         """Mask of the nodes to cluster: with weight, and by `connected_components`."""
         n = W.shape[0]
+        # Nodes of weight 0 go first: the components are those of the others.
         if weights is not None and not weights.all():
             kept = weights > 0
             kept[kept] = self._kept_nodes(submatrix(W, kept))
@@ -137,6 +153,7 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
         n_components, component = connected_components(W, directed=False)
         if n_components == 1:
             return all_nodes
+        # Several components: an error, or the largest one.
         sizes = np.bincount(component)
         if self.connected_components == "raise":
             isolated = np.flatnonzero(~linked)
@@ -158,10 +175,7 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
         return is_in_largest
 
     def _set_clusters(
-        self,
-        kept: NDArray[np.bool_],
-        labels: NDArray[np.integer],
-        H: NDArray[np.float64],
+        self, kept: NDArray[np.bool_], labels: NDArray[np.integer], H: Array
     ) -> None:
         """Spread labels and embedding of the kept nodes among all."""
         self.labels_ = np.full(kept.size, -1, dtype=np.int32)
@@ -210,8 +224,8 @@ def groups_and_weights(
     group_probabilities: Any,
     n: int,
     attributes: str,
-    sample_weight: Any = None,
-) -> tuple[Membership, NDArray[np.float64] | None]:
+    sample_weight: Any,
+) -> tuple[Membership, Array | None]:
     """Check groups or probabilities of rows, and weights, which are returned."""
     membership = Membership.of(
         sensitive_features, group_probabilities, n, attributes=attributes
@@ -253,13 +267,11 @@ def sums_of_groups(table: NDArray[Any], stacked: NDArray[Any]) -> NDArray[Any]:
     return sums
 
 
-def relative_weights(
-    weights: NDArray[np.float64] | None, kept: NDArray[Any]
-) -> NDArray[np.float64] | None:
+def relative_weights(weights: Array | None, kept: Any) -> Array | None:
     """Weights > 0 of the kept rows in units of their mean; None if all are equal."""
     if weights is None:
         return None
-    relative: NDArray[np.float64] = weights[kept] / weights.max()  # of a finite sum
+    relative: Array = weights[kept] / weights.max()  # of a finite sum
     if relative.min() == relative.max():
         return None
     relative /= relative.mean()
@@ -274,18 +286,19 @@ def submatrix(W: sparse.csr_array, kept: NDArray[np.bool_]) -> sparse.csr_array:
 def cluster_balances(
     groups: NDArray[Any],
     labels: NDArray[np.integer] | None = None,
-    weights: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
+    weights: Array | None = None,
+) -> Array:
     """Balance of each cluster, or of all rows: a row for each column of codes.
 
     Of probabilities that of expected counts: one row, 0 where no group is known.
     """
     labels = np.zeros(len(groups), np.int32) if labels is None else labels
     if is_mixed(groups):
+        # Expected counts (n_clusters, h): the smallest by the largest one.
         P = groups if weights is None else groups * weights[:, None]
         counts = np.array([P[labels == c].sum(axis=0) for c in np.unique(labels)])
         largest = np.maximum(counts.max(axis=1), TINY)
-        balances: NDArray[np.float64] = (counts.min(axis=1) / largest)[None]
+        balances: Array = (counts.min(axis=1) / largest)[None]
         return balances
     return np.array(
         [
@@ -308,18 +321,9 @@ def suboperator(W: LinearOperator, kept: NDArray[np.bool_]) -> LinearOperator:
     """Rows and columns of the kept nodes of an operator."""
     if kept.all():
         return W
-
-    def matmat(X: NDArray[Any]) -> NDArray[Any]:
-        block = np.zeros((kept.size, X.shape[1]), X.dtype)
-        block[kept] = X
-        product: NDArray[Any] = W.matmat(block)[kept]
-        return product
-
-    def matvec(x: NDArray[Any]) -> NDArray[Any]:
-        return matmat(x.reshape(-1, 1))
-
-    shape = 2 * (int(kept.sum()),)
-    return LinearOperator(shape, matvec=matvec, matmat=matmat, dtype=W.dtype)
+    # Rows of the identity: their transpose fills a block up with zeros.
+    rows = sparse.eye_array(kept.size, dtype=W.dtype, format="csr")[kept]
+    return aslinearoperator(rows) @ W @ aslinearoperator(rows.T)
 
 
 def check_square(shape: tuple[int, ...]) -> None:
@@ -350,6 +354,7 @@ def checked_affinity(W: Any) -> sparse.csr_array:
     # Step 2: a matrix that is symmetric but for rounding is made exactly so.
     if csr_is_symmetric(A.indptr, A.indices, A.data):
         return A
+    # The difference shows the largest deviation, and where it is.
     B = sparse.csr_array(A.T)
     difference = abs(A - B)
     largest = float(difference.max()) if difference.nnz else 0.0
@@ -369,6 +374,7 @@ def checked_affinity(W: Any) -> sparse.csr_array:
 def refuse_negative(A: sparse.csr_array) -> None:
     """Refuse negative weights, and name one."""
     if A.nnz and A.data.min() < 0:
+        # Entry p is in the row whose pointers enclose p.
         p = int(A.data.argmin())
         i = int(np.searchsorted(A.indptr, p, side="right")) - 1
         raise ValueError(
@@ -377,23 +383,120 @@ def refuse_negative(A: sparse.csr_array) -> None:
         )
 
 
+def check_affinity_input(model: Any, W: Any) -> Any:
+    """Check a matrix for FairSpectralClustering, or take a graph in parts as operator.
+
+    Sets the number of features, and their names.
+    """
+    # Step 1: rows, distances, or an affinity in memory.
+    if model.neighbors != "auto" and model.affinity != "nearest_neighbors":
+        raise ValueError(
+            f"neighbors={model.neighbors!r} is for "
+            f'affinity="nearest_neighbors", not for "{model.affinity}".'
+        )
+    in_parts = not isinstance(W, LinearOperator) and is_partitioned(W)
+    if not (in_parts or isinstance(W, LinearOperator)):
+        return model._validate(W)
+    # Step 2: an affinity that multiplies, itself or in parts.
+    if model.affinity != "precomputed":
+        kind = "graph in parts" if in_parts else "LinearOperator"
+        is_stored = model.affinity == "precomputed_nearest_neighbors"
+        expected = "a graph of distances" if is_stored else "rows of features"
+        raise ValueError(
+            f'affinity="{model.affinity}" takes {expected} in memory, got a {kind}: '
+            'use affinity="precomputed".'
+        )
+    if in_parts:
+        rows = PartitionedRows.of(W)
+        check_square(rows.shape)
+        W = PartitionedMatrix(rows)
+        rows.map(refuse_negative).gather()
+    model.n_features_in_ = W.shape[1]
+    if hasattr(model, "feature_names_in_"):  # of an earlier fit
+        del model.feature_names_in_
+    return W
+
+
+def normalized_affinity(
+    model: Any, W: Any, rng: np.random.RandomState, weights: Array | None
+) -> tuple[NormalizedAffinity | NormalizedOperator, NDArray[np.bool_]]:
+    """Set the affinity of all nodes; return that of the kept ones, normalised."""
+    model.affinity_error_ = model.neighbors_ = model.neighbors_recall_ = None
+    # Step 1: an affinity that only multiplies, ...
+    if isinstance(W, LinearOperator) or model.affinity.startswith("rbf"):
+        # All nodes: the components of an operator cannot be seen.
+        kept = np.ones(W.shape[0], dtype=bool) if weights is None else weights > 0
+        return _normalized_operator(model, W, rng, kept, weights), kept
+    # ... or the stored graph: built from rows, from distances, or taken as it is.
+    if model.affinity == "nearest_neighbors":
+        # A copy of the generator: the solver's start depends on no search.
+        graph = neighbors_graph(W, model.n_neighbors, model.neighbors, deepcopy(rng))
+        model.affinity_matrix_ = graph.affinity
+        model.neighbors_, model.neighbors_recall_ = graph.neighbors, graph.recall
+        model._search = W, graph.search
+    elif model.affinity == "precomputed_nearest_neighbors":
+        model.affinity_matrix_ = stored_neighbors(W, model.n_neighbors)
+    else:
+        model.affinity_matrix_ = checked_affinity(W)
+    # Step 2: the part of the nodes that are clustered, normalised by their degrees.
+    kept = model._kept_nodes(model.affinity_matrix_, weights)
+    normalized = NormalizedAffinity(
+        submatrix(model.affinity_matrix_, kept),
+        regularization=model.regularization,
+        sample_weight=relative_weights(weights, kept),
+    )
+    return normalized, kept
+
+
+def _normalized_operator(
+    model: Any,
+    W: Any,
+    rng: np.random.RandomState,
+    kept: NDArray[np.bool_],
+    weights: Array | None,
+) -> NormalizedOperator:
+    """Normalise an operator, or a kernel of rows."""
+    if model.affinity == "rbf":
+        W = RBFKernel(W, gamma=model.gamma)
+    elif model.affinity == "rbf_nystroem":
+        W = NystroemKernel(
+            W, gamma=model.gamma, n_landmarks=model.n_landmarks, random_state=rng
+        )
+        model.affinity_error_ = W.frobenius_error
+    check_square(W.shape)
+    model.affinity_matrix_ = W
+    try:
+        return NormalizedOperator(
+            suboperator(W, kept),
+            regularization=model.regularization,
+            sample_weight=relative_weights(weights, kept),
+            dtype=np.float64,
+        )
+    except ValueError as error:
+        if model.affinity != "rbf_nystroem":
+            raise
+        remedy = "Or raise n_landmarks or lower gamma: the kernel is too coarse."
+        raise ValueError(f"{error} {remedy}") from error
+
+
 def warn_of_sizes(
     labels: NDArray[np.integer],
     n_clusters: int,
     regularization: float,
-    weights: NDArray[np.float64] | None = None,
+    weights: Array | None,
 ) -> None:
     """Warn of clusters far below the average, and of one that is nearly all.
 
     `weights` have a mean of 1.
     """
+    # Step 1: sizes far below the average, or above nine tenths of all.
     n, k = labels.size, n_clusters
     sizes = np.bincount(labels, weights)
     sizes = np.rint(sizes[sizes > 0]).astype(int)  # k-means may leave one empty
     tiny = np.sort(sizes[sizes < smallest_size(n, k)])
     if tiny.size == 0 and (k == 1 or sizes.max() <= MAX_CLUSTER_FRACTION * n):
         return
-    # What is found, and what helps: more regularisation, up to the mean degree.
+    # Step 2: what is found, and what helps: more regularisation, up to the mean degree.
     smallest = ", ".join(map(str, tiny[:10])) + ", ..." * (tiny.size > 10)
     tiny_text = f" {tiny.size} of {k} have {smallest}," if tiny.size else ""
     remedy = (
@@ -411,14 +514,16 @@ def warn_of_sizes(
 def warn_of_balance(
     labels: NDArray[np.integer],
     groups: NDArray[Any],
-    balance: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
+    balance: Array,
+    weights: Array | None,
 ) -> None:
     """Warn of the least fair cluster that chance should have made fair.
 
     `groups` are codes (n, n_attributes) or probabilities, `balance` has a row of the
     clusters' balances for each attribute.
     """
+    # Balances are relative to the population's, (n_attributes, n_clusters), where so
+    # many of the smallest group are expected that chance does not decide.
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
     population = cluster_balances(groups, weights=weights)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._entries import check_array
-from scalefair.cluster._assignment_dual import (
-    DualSolution,
-    maximise_dual,
-    priced_costs,
+from scalefair.cluster._assignment_dual import DualSolution
+from scalefair.cluster._assignment_problem import (
+    MAX_GAP,
+    AssignmentProblem,
+    AssignmentSolution,
+    WeightedAssignment,
 )
 from scalefair.cluster._base import (
     groups_and_weights,
@@ -24,34 +25,10 @@ from scalefair.cluster._base import (
     stacked_groups,
     sums_of_groups,
 )
-from scalefair.cluster._fair_sets import MAX_SET_SIZE, FairSet
-from scalefair.cluster._share_bounds import (
-    ShareBounds,
-    cheapest_counts,
-    check_number,
-    is_mixed,
-    max_cost_counts,
-    round_counts,
-    round_sizes,
-)
-from scalefair.cluster._weighted_rows import round_weighted
-from scalefair.kernels import (
-    best_columns,
-    min_cost_flow,
-    share_ties,
-    single_blas_thread,
-)
+from scalefair.cluster._share_bounds import ShareBounds, check_number, is_mixed
+from scalefair.kernels import single_blas_thread
 
 Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-# Sizes of clusters are searched until the gap to the lower bound is this part of the
-# cost; more than five times that is worth another start.
-GAP = 1e-3
-# Rows by which the size of a cluster changes at most in one step of the search.
-SIZE_WINDOW = 12
-# Rows x clusters x kinds up to which an integer program takes a few seconds at most.
-MAX_MILP_SIZE = 20_000
 
 
 @dataclass(frozen=True)
@@ -272,7 +249,7 @@ def assign_rows(
     search_sizes: bool = True,
     start: FairAssignment | None = None,
     row_weights: Array | None = None,
-    max_gap: float = 5 * GAP,
+    max_gap: float = MAX_GAP,
 ) -> FairAssignment:
     """Assign checked rows, each of whose squared distances counts `weights` times.
 
@@ -284,7 +261,8 @@ def assign_rows(
     lower bound of more than `max_gap` is worth an integer program, if rows are few.
     """
     n, k = len(rows), len(centers)
-    # Step 1: rows sorted by kind, and their costs.
+    # Step 1: rows sorted by kind, and their costs; those of a unit of weight where rows
+    # have weights in the shares. Mixed rows have weights, too, be they 1.
     bounds, kinds = ShareBounds.of(groups, tolerance, ratio, row_weights)
     P = groups if is_mixed(groups) else None
     if P is not None and row_weights is None:
@@ -293,23 +271,25 @@ def assign_rows(
     weights = np.ones(n) if weights is None else weights
     rows, kinds, weights = rows[order], kinds[order], weights[order]
     costs = squared_distances(rows, centers) * weights[:, None]
-    options = min_size, search_sizes, start._dual if start else None
+    dual = start._dual if start else None
+    options = bounds, min_size, search_sizes, dual, max_gap
+    problem = AssignmentProblem(costs, kinds, *options)
     if row_weights is not None:
         row_weights = row_weights[order]
         costs /= row_weights[:, None]
-    problem = AssignmentProblem(costs, kinds, bounds, *options, row_weights, P, max_gap)
+        problem = WeightedAssignment(costs, kinds, *options, row_weights, P)
     # Step 2: the nearest centres, if they meet the bounds; else the problem is solved.
     nearest = costs.argmin(axis=1)
-    nearest_cost = _total_cost(rows, centers, weights, nearest)
-    labels, message = nearest, "The nearest centres meet the bounds."
-    lower_bound, prices = nearest_cost, np.zeros((bounds.members.shape[0], k))
-    dual = None
+    nearest_cost = total_cost(rows, centers, weights, nearest)
+    no_prices = np.zeros((bounds.members.shape[0], k))
+    message = "The nearest centres meet the bounds."
+    solution = AssignmentSolution(nearest, no_prices, nearest_cost, message, None)
     counts = problem.count(nearest)
     if bounds.excess(counts) > 0 or problem.sizes(nearest).min() < min_size:
-        labels, prices, lower_bound, message, dual = problem.solve()
-        lower_bound = max(lower_bound, nearest_cost)
+        solution = problem.solve()
     # Step 3: what was reached.
-    cost = _total_cost(rows, centers, weights, labels)
+    labels = solution.labels
+    cost = total_cost(rows, centers, weights, labels)
     is_moved = costs[np.arange(n), labels] > costs[np.arange(n), nearest]
     counts = problem.count(labels)
     unsorted_labels = np.empty(n, np.int32)
@@ -318,13 +298,13 @@ def assign_rows(
         labels=unsorted_labels,
         cost=cost,
         nearest_cost=nearest_cost,
-        lower_bound=min(lower_bound, cost),
+        lower_bound=min(max(solution.lower_bound, nearest_cost), cost),
         max_violation=bounds.excess(counts),
         rounded=bounds.rounded(counts),
         n_moved=int(is_moved.sum()),
-        prices=prices,
-        message=message,
-        _dual=dual,
+        prices=solution.prices,
+        message=solution.message,
+        _dual=solution.dual,
     )
 
 
@@ -346,7 +326,9 @@ def squared_distances(X: Array, centers: Array) -> Array:
     return np.maximum(costs, 0, out=costs)
 
 
-def _total_cost(rows: Array, centers: Array, weights: Array, labels: Ints) -> float:
+def total_cost(
+    rows: Array, centers: Array, weights: Array, labels: NDArray[np.integer]
+) -> float:
     """Weighted sum of squared distances, from differences: no cancellation."""
     total = 0.0
     for start in range(0, len(rows), 4096):  # blocks that stay in the cache
@@ -355,241 +337,3 @@ def _total_cost(rows: Array, centers: Array, weights: Array, labels: Ints) -> fl
         squares = np.einsum("ij,ij->i", difference, difference)
         total += float(weights[block] @ squares)
     return total
-
-
-class Relaxation(NamedTuple):
-    """A lower bound on the cost, and where a flow may start."""
-
-    lower_bound: float
-    prices: Array  # (c, k)
-    counts: Array  # (c, k), not whole
-    dual: DualSolution
-    is_tight: bool  # whether the sets of small clusters are exact and disjoint
-
-
-class FlowSolution(NamedTuple):
-    """The best assignment for fixed sizes of the clusters."""
-
-    cost: float
-    labels: Ints
-    prices: Array  # (c, k), at which every row has its label
-    counts: Ints  # (c, k)
-
-
-@dataclass(frozen=True)
-class AssignmentProblem:
-    """Rows sorted by kind, which go to one of k clusters each, within the bounds."""
-
-    C: Array  # (n, k): costs; with weights, those of a unit
-    kinds: Ints
-    bounds: ShareBounds
-    min_size: int
-    search_sizes: bool = True
-    start: DualSolution | None = None
-    row_weights: Array | None = None  # (n,), of mean 1
-    P: Array | None = None  # (n, h): rows are mixes of the kinds; with row_weights
-    max_gap: float = 5 * GAP  # a larger one is worth an integer program
-
-    @property
-    def offsets(self) -> Ints:
-        """First row of each kind, and the number of rows."""
-        return np.searchsorted(self.kinds, np.arange(self.kinds[-1] + 2))
-
-    def count(self, labels: Ints) -> NDArray[Any]:
-        """Rows of each kind in each cluster, or their weight."""
-        c, k = len(self.bounds.sizes), self.C.shape[1]
-        if self.P is not None and self.row_weights is not None:
-            weights = self.P.T * self.row_weights
-            return np.array([np.bincount(labels, w, k) for w in weights])
-        cells = self.kinds * k + labels
-        return np.bincount(cells, self.row_weights, c * k).reshape(c, k)
-
-    def sizes(self, labels: Ints) -> NDArray[Any]:
-        """Rows of each cluster, or their weight if more than one row is asked for."""
-        weights = self.row_weights if self.min_size > 1 else None
-        return np.bincount(labels, weights, self.C.shape[1])
-
-    def solve(self) -> tuple[Ints, Array, float, str, DualSolution]:
-        """Return labels, prices of groups, lower bound, a message, and the dual."""
-        if self.row_weights is not None:
-            with single_blas_thread():  # the digits depend on no number of threads
-                return round_weighted(self)
-        bounds, is_simple = self.bounds, self.search_sizes and self.bounds.is_box
-        # Step 1: lower bounds, and a flow from the best one, or from both.
-        relaxations = self._relaxations()
-        lower_bound, dual = relaxations[0].lower_bound, relaxations[0].dual
-        flows: list[FlowSolution] = []
-        for relaxation in relaxations:
-            sizes = relaxation.counts.sum(axis=0)
-            sizes = round_sizes(sizes, len(self.C), self.min_size)
-            flows.append(self.flow(relaxation.prices, relaxation.counts, sizes))
-            if flows[-1].cost - lower_bound <= 5 * GAP * flows[-1].cost:
-                break
-        best, n_flows = min(flows, key=lambda flow: flow.cost), len(flows)
-        # Step 2: other sizes, at which the bounds round more favourably.
-        window = SIZE_WINDOW if is_simple else 0
-        while window > 0 and best.cost - lower_bound > GAP * best.cost:
-            sizes = self._favourable_sizes(best, window)
-            flow, n_flows = self.flow(best.prices, best.counts, sizes), n_flows + 1
-            if flow.cost < best.cost * (1 - 0.1 * GAP):
-                best = flow
-            else:
-                window //= 2
-        # Step 3: an integer program for few rows. The relaxation says little of
-        # clusters of a handful.
-        is_far = best.cost - lower_bound > self.max_gap * best.cost
-        is_far |= bounds.excess(best.counts) > 0
-        is_small = self.C.size * len(bounds.sizes) <= MAX_MILP_SIZE
-        if self.search_sizes and is_far and is_small:
-            counts, bound = cheapest_counts(self.C, self.kinds, bounds, self.min_size)
-            lower_bound = max(lower_bound, bound)
-            if len(counts) and bounds.excess(counts) == 0:
-                flow, n_flows = self._flow_to(best.prices, counts), n_flows + 1
-                best = min(best, flow, key=lambda f: (bounds.excess(f.counts), f.cost))
-        prices = best.prices
-        if bounds.n_attributes > 1:  # those of the groups; kinds pay their sum
-            prices = bounds.group_constraints @ dual.multipliers
-        message = (
-            f"Lower bound from {len(relaxations)} dual(s), then {n_flows} flow(s)."
-        )
-        return best.labels, prices, lower_bound, message, dual
-
-    def flow(self, prices: Array, counts: NDArray[Any], sizes: Ints) -> FlowSolution:
-        """Solve the problem for fixed sizes; prices and counts are the start."""
-        if self.bounds.is_box:
-            low, high = self.bounds.counts(sizes)
-        elif self.search_sizes:
-            return self._flow_to(prices, round_counts(self.bounds, counts, sizes))
-        else:  # to about a row, without an integer program
-            low = np.maximum(np.floor(counts).astype(np.int64) - 1, 0)
-            high = np.minimum(np.ceil(counts).astype(np.int64) + 1, sizes)
-        preferred = np.rint(counts).astype(np.int64)
-        target = max_cost_counts(prices, low, high, sizes, preferred)
-        return self._flow_to(prices, target, low, high)
-
-    def _flow_to(
-        self,
-        prices: Array,
-        target: Ints,
-        low: Ints | None = None,
-        high: Ints | None = None,
-    ) -> FlowSolution:
-        """Cheapest labels with counts within bounds, by default just the target."""
-        target, prices = target.copy(), prices.copy()
-        low, high = (target.copy() if x is None else x for x in (low, high))
-        labels, values = self.best_columns(prices)
-        rounding = 1e-14 * float(np.abs(values).max())
-        share_ties(self.C, self.kinds, prices, target, labels, values, rounding)
-        n_paths = min_cost_flow(self.C, self.kinds, prices, low, high, target, labels)
-        if n_paths < 0:  # the counts do not add up to the rows of a kind
-            raise RuntimeError("No path is left from a surplus to a deficit.")
-        cost = float(self.C[np.arange(len(labels)), labels].sum())
-        return FlowSolution(cost, labels, prices, target)
-
-    def _relaxations(self) -> list[Relaxation]:
-        """Lower bounds, the best one first, with starts of a flow.
-
-        The relaxation is weak for small clusters. So it is solved for the large ones
-        alone; and for all, unless the first one is tight: small clusters then compete
-        for rows, too.
-        """
-        sizes = np.bincount(self.C.argmin(axis=1), minlength=self.C.shape[1])
-        is_small = sizes <= min(MAX_SET_SIZE, 0.5 * sizes.mean())
-        is_small &= self.search_sizes and self.bounds.is_box
-        max_sizes = 3 * sizes + 30
-        relaxations = []
-        if is_small.any():
-            relaxations.append(self._relax(~is_small, is_small, max_sizes))
-            if relaxations[0].is_tight:
-                return relaxations
-        relaxations.append(self._relax(np.ones_like(is_small), is_small, max_sizes))
-        return sorted(relaxations, key=lambda relaxation: -relaxation.lower_bound)
-
-    def _relax(
-        self, is_in: NDArray[np.bool_], is_small: NDArray[np.bool_], max_sizes: Ints
-    ) -> Relaxation:
-        """Relaxation for the clusters `is_in`; small ones are bounded by their sets.
-
-        For any values v of the rows ``sum(v)``, less what the fair set of each cluster
-        gains at most, the largest ``sum(v_i - C_il)``, is a lower bound. A large
-        cluster gains at most its multipliers if v_i is the smallest priced cost of a
-        row; of a small one the best set is searched.
-        """
-        dual = self._dual(is_in)
-        values = self.best_columns(dual.prices)[1]
-        sets = {
-            j: FairSet.best(self, j, values, max_sizes[j])
-            for j in np.flatnonzero(is_small).tolist()
-        }
-        gain = sum(fair_set.gain for fair_set in sets.values())
-        lower_bound = float(values.sum() - gain - dual.multipliers[:, ~is_small].sum())
-        prices, counts = dual.prices.copy(), dual.counts.copy()
-        is_tight = True
-        if sets and not is_in.all():
-            # The flow starts from the sets; large clusters hold all other rows.
-            for j, fair_set in sets.items():
-                prices[:, j], counts[:, j] = fair_set.prices, fair_set.counts
-            n_large = max(len(self.C) - counts[:, is_small].sum(), 1.0)
-            counts[:, ~is_small] *= n_large / counts[:, ~is_small].sum()
-            rows = np.concatenate([fair_set.rows for fair_set in sets.values()])
-            is_exact = all(fair_set.is_exact for fair_set in sets.values())
-            is_tight = is_exact and np.unique(rows).size == rows.size
-        return Relaxation(lower_bound, prices, counts, dual, is_tight)
-
-    def _dual(self, is_in: NDArray[np.bool_]) -> DualSolution:
-        """Dual of the relaxation to some clusters; the others have infinite prices."""
-        k, (c, h) = self.C.shape[1], self.bounds.constraints.shape
-        prices, counts = np.full((c, k), np.inf), np.zeros((c, k))
-        multipliers = np.zeros((h, k))
-        if is_in.sum() == 1:  # it takes all rows
-            prices[:, is_in], counts[:, is_in] = 0.0, self.bounds.sizes[:, None]
-            return DualSolution(multipliers, prices, counts, multipliers, 0.0, 0.0)
-        C, start = (self.C, self.start) if is_in.all() else (self.C[:, is_in], None)
-        dual = maximise_dual(C, self.offsets, self.bounds.constraints, start)
-        prices[:, is_in], counts[:, is_in] = dual.prices, dual.counts
-        multipliers[:, is_in] = dual.multipliers
-        return replace(dual, multipliers=multipliers, prices=prices, counts=counts)
-
-    def best_columns(self, prices: Array) -> tuple[Ints, Array]:
-        """Cluster of each row by its priced costs, and the smallest of these."""
-        if self.P is not None:
-            costs = priced_costs(self.C, self.P, prices)
-            return costs.argmin(axis=1), costs.min(axis=1)
-        labels, minima = np.empty(len(self.C), np.int64), np.empty(len(self.C))
-        best_columns(self.C, self.kinds, prices, labels, minima)
-        return labels, minima
-
-    def _favourable_sizes(self, flow: FlowSolution, window: int) -> Ints:
-        """Sizes of the same sum that gain most at the prices of a flow.
-
-        A cluster of size z gains ``p . N``, N the counts within its bounds for which
-        that is largest; it jumps where a bound is rounded to the next row. Dynamic
-        programming over clusters, each at most `window` from its size.
-        """
-        sizes, changes = flow.counts.sum(axis=0), np.arange(-window, window + 1)
-        # Largest total gain of the clusters so far by the sum of their changes.
-        max_sum = 3 * window
-        totals = np.full(2 * max_sum + 1, -np.inf)
-        totals[max_sum] = 0.0
-        choices = []
-        for size, prices in zip(sizes, flow.prices.T, strict=True):
-            new_sizes = np.maximum(size + changes, self.min_size)
-            low, high = self.bounds.counts(new_sizes)
-            columns = np.broadcast_to(prices[:, None], low.shape)
-            counts = max_cost_counts(columns, low, high, new_sizes, low)
-            gains = np.einsum("sz,sz->z", columns, counts)
-            is_allowed = size + changes >= self.min_size
-            gains = np.where(is_allowed, gains - gains[window], -np.inf)
-            # All pairs of a change of this cluster and a sum of those before.
-            padded = np.pad(totals, window, constant_values=-np.inf)
-            sums = sliding_window_view(padded, changes.size)[:, ::-1] + gains
-            choices.append(sums.argmax(axis=1))
-            totals = sums.max(axis=1)
-        # Back from a sum of zero to the changes that led there.
-        best_sizes: Ints = sizes.copy()
-        position = max_sum
-        for cluster in reversed(range(sizes.size)):
-            change = changes[choices[cluster][position]]
-            best_sizes[cluster] += change
-            position -= change
-        return best_sizes

@@ -27,12 +27,12 @@ from scalefair.cluster._fair_assignment import (
     FairAssignment,
     assign_rows,
     squared_distances,
+    total_cost,
 )
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans
 from scalefair.cluster._share_bounds import is_mixed
 
 Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Rows of the sample on which starts of up to 25 clusters are compared: its means are as
 # good to start from, and take a fraction of the time.
@@ -63,10 +63,8 @@ class KMeansRows(NamedTuple):
 
     def inertia(self, labels: NDArray[np.integer]) -> float:
         """Cost of the clusters."""
-        differences = self.X - self.means(labels)[labels]
-        if self.weights is not None:
-            differences *= np.sqrt(self.weights)[:, None]
-        return float(np.vdot(differences, differences))
+        weights = np.ones(len(self.X)) if self.weights is None else self.weights
+        return total_cost(self.X, self.means(labels), weights, labels)
 
 
 @documented()
@@ -216,6 +214,7 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
             If an argument does not fit, there are fewer rows with weight than
             clusters, or `min_balance` is above the balance of the population.
         """
+        # Step 1: rows with weight, and their groups.
         checked: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         n, k = len(checked), self.n_clusters
         membership, weights = groups_and_weights(
@@ -238,11 +237,12 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
                 f"min_balance={ratio:g} is above the balance of the population, "
                 f"{population_balance:.4g}: no clustering has it."
             )
+        # Step 2: the best of several starts, and Lloyd's iterations on all rows.
         rng = check_random_state(self.random_state)
         centres, start = self._start(rows, ratio, rng)
         settled, self.n_iter_ = self._iterate(rows, ratio, centres, start)
-        # Lloyd's assignments are quick: they may be a row beyond ratios, or bounds of
-        # attributes. The last one is exact.
+        # Step 3: the last assignment is exact. Those before are quick: they may be a
+        # row beyond ratios, or bounds of attributes.
         exact = assign_rows(
             rows.X,
             rows.means(settled.labels),
@@ -256,6 +256,7 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
         self.assignment_ = min(
             (settled, exact), key=lambda a: (a.max_violation, rows.inertia(a.labels))
         )
+        # Step 4: what was reached; rows without weight go to the nearest centre.
         self.labels_ = self.assignment_.labels
         self.cluster_centers_ = rows.means(self.labels_)
         self.inertia_ = rows.inertia(self.labels_)
@@ -352,6 +353,7 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
             search_sizes=False,
             row_weights=rows.weights,
         )
+        # In turn rows go to centres, within the bounds, and centres to their means.
         # Assignments are not exact: the cheapest so far goes on, costs never rise.
         best, max_iter = assign(centres, start=start), max_iter or self.max_iter
         for n_iter in range(2, max_iter + 1):

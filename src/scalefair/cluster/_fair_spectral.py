@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -24,28 +23,30 @@ from scalefair._entries import graph_as_matrix
 from scalefair._groups import fitted_groups
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
+from scalefair.cluster._assignment_problem import MAX_GAP
 from scalefair.cluster._base import (
     TEXTS,
     FitProgress,
     GraphClustering,
-    check_square,
+    check_affinity_input,
     cluster_balances,
     clustered_groups,
     groups_and_weights,
-    refuse_negative,
+    normalized_affinity,
     submatrix,
     warn_of_balance,
     warn_of_sizes,
 )
-from scalefair.cluster._fair_assignment import GAP, FairAssignment, assign_rows
+from scalefair.cluster._fair_assignment import FairAssignment, assign_rows
 from scalefair.cluster._kmeans import cluster_means, embedding_kmeans, embedding_rows
-from scalefair.cluster._new_nodes import NystroemExtension, predict_labels
-from scalefair.cluster._node_affinity import normalized_affinity
+from scalefair.cluster._new_nodes import (
+    ClusterCentres,
+    NystroemExtension,
+    predict_labels,
+)
 from scalefair.cluster._refinement import RefinedPartition, refine_labels
 from scalefair.cluster._share_bounds import smallest_size
 from scalefair.cluster._solvers import SOLVERS, FairProblem, SolverOptions, solve
-from scalefair.operators import PartitionedMatrix
-from scalefair.streaming import PartitionedRows, is_partitioned
 
 Array = NDArray[np.float64]
 
@@ -374,7 +375,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         progress = FitProgress(self, W)
         if self.affinity == "precomputed":
             W, sensitive_features = graph_as_matrix(W, sensitive_features)
-        W = self._check_input(W)
+        W = check_affinity_input(self, W)
         membership, weights = groups_and_weights(
             sensitive_features,
             group_probabilities,
@@ -406,7 +407,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         # Step 3: round the embedding to labels.
         H = result.vectors
         with progress.task("labels"):
-            labels, centres, clusters, prices = self._assign(problem, H, kept, rng)
+            labels, centres = self._assign(problem, H, kept, rng)
         self._set_clusters(kept, labels, H)
         self.eigenvalues_ = result.values
         self.residuals_ = result.residual_norms
@@ -418,9 +419,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         # Step 4: what `predict` needs. It takes eigenvectors, "admm" gives none.
         self._extension = None
         if self.solver_ != "admm":
-            self._extension = NystroemExtension.of(
-                problem, H, kept, centres, clusters, prices
-            )
+            self._extension = NystroemExtension.of(problem, H, kept, centres)
         # Step 5: balance of each attribute (row) in each cluster (column).
         balance = cluster_balances(groups, labels, problem.weights)
         self.balance_ = balance.min(axis=0)
@@ -507,45 +506,14 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         W = self._validate(W, reset=False)
         return predict_labels(self, W, sensitive_features, group_probabilities)
 
-    def _check_input(self, W: Any) -> Any:
-        """Check a matrix, or take a graph in parts, as an operator."""
-        if self.neighbors != "auto" and self.affinity != "nearest_neighbors":
-            raise ValueError(
-                f"neighbors={self.neighbors!r} is for "
-                f'affinity="nearest_neighbors", not for "{self.affinity}".'
-            )
-        in_parts = not isinstance(W, LinearOperator) and is_partitioned(W)
-        if not (in_parts or isinstance(W, LinearOperator)):
-            return self._validate(W)
-        if self.affinity != "precomputed":
-            kind = "graph in parts" if in_parts else "LinearOperator"
-            is_stored = self.affinity == "precomputed_nearest_neighbors"
-            expected = "a graph of distances" if is_stored else "rows of features"
-            raise ValueError(
-                f'affinity="{self.affinity}" takes {expected} in memory, got a {kind}: '
-                'use affinity="precomputed".'
-            )
-        if in_parts:
-            rows = PartitionedRows.of(W)
-            check_square(rows.shape)
-            W = PartitionedMatrix(rows)
-            rows.map(refuse_negative).gather()
-        self.n_features_in_ = W.shape[1]
-        if hasattr(self, "feature_names_in_"):  # of an earlier fit
-            del self.feature_names_in_
-        return W
-
     def _assign(
         self,
         problem: FairProblem,
-        H: NDArray[np.float64],
+        H: Array,
         kept: NDArray[np.bool_],
         rng: np.random.RandomState,
-    ) -> tuple[NDArray[np.int32], Array, NDArray[np.integer], Array | None]:
-        """Return the labels, and the k-means centres with their labels and prices.
-
-        Prices, (n_groups, k), are those of the fair assignment; None for k-means.
-        """
+    ) -> tuple[NDArray[np.int32], ClusterCentres]:
+        """Return the labels, and the k-means centres with their labels and prices."""
         self.assignment_: FairAssignment | None = None
         self.refinement_: RefinedPartition | None = None
         # Step 1: k-means on the rows. It may leave a cluster without nodes.
@@ -554,7 +522,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         labels = embedding_kmeans(rows, self.n_clusters, weights=weights, **options)
         centres = cluster_means(rows, labels, weights)
         if self.assign_labels == "kmeans":
-            return labels, centres, np.unique(labels), None
+            return labels, ClusterCentres(centres, np.unique(labels), None)
         # Step 2: the fair assignment to the centres. Regularisation is there to avoid
         # tiny clusters: with it the assignment makes none either.
         k, groups = len(centres), problem.groups.reshape(problem.n, -1)
@@ -569,7 +537,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             weights,
             min_size,
             row_weights=problem.weights,
-            max_gap=0.05 if is_refined else 5 * GAP,
+            max_gap=0.05 if is_refined else MAX_GAP,
         )
         labels = self.assignment_.labels
         # Step 3: refinement.
@@ -584,7 +552,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
                 weights=problem.weights,
             )
             labels = self.refinement_.labels
-        return labels, centres, np.arange(k), self.assignment_.prices
+        prices = self.assignment_.prices
+        return labels, ClusterCentres(centres, np.arange(k), prices)
 
     def _check_n_clusters(self, problem: FairProblem) -> None:
         """Refuse more eigenvectors than the null space of F^T has dimensions."""

@@ -99,9 +99,7 @@ def embedding_kmeans(
 
 
 def cluster_means(
-    U: NDArray[np.floating],
-    labels: NDArray[np.integer],
-    weights: Array | float = 1.0,
+    U: NDArray[np.floating], labels: NDArray[np.integer], weights: Array | float = 1.0
 ) -> Array:
     """Mean of the rows, by their weights, of each cluster that has any."""
     counts = np.bincount(labels, np.broadcast_to(weights, len(labels)))
@@ -133,6 +131,7 @@ def _pivots(X: Array, n_pivots: int) -> list[int]:
 
 
 def _assign(data: WeightedRows, centres: Array) -> KMeansRun:
+    """Label the rows, and move centres to the means of theirs; those of none stay."""
     labels, distances, sums, counts, losses = nearest_centres(data[0], centres, data[1])
     counts = counts[:, None]
     means = np.divide(sums, counts, out=centres.copy(), where=counts > 0)
@@ -175,9 +174,10 @@ def _add_centres(
     trial_distances = np.empty((n_trials, len(X)))
     chosen: list[int] = []
     while len(chosen) < n_more:
-        # Step 1: rows drawn with probabilities that grow with their distances.
+        # Step 1: rows drawn in proportion to their squared distances: an interval of
+        # [0, ends[-1]] for each row. The first centre is any row.
         ends = np.cumsum(distances * weights)
-        if not ends[-1] > 0:
+        if not ends[-1] > 0:  # each row is at a centre
             break
         if np.isinf(ends[-1]):
             trials = rng.randint(len(X), size=1)
@@ -203,11 +203,12 @@ def _merge_runs(data: WeightedRows, a: KMeansRun, b: KMeansRun) -> KMeansRun:
 
 def _split_merge(data: WeightedRows, best: KMeansRun, centres: Array) -> KMeansRun:
     """Best of a run and of one from more centres, of which the least useful go."""
+    # Step 1: let the centres settle a little.
     n_clusters = len(best.centres)
     run = _iterate(data, centres, max_iter=2)
+    # Step 2: remove those whose rows lose least, half of those to go at a time; none
+    # together with its nearest centre: the loss of one is small as the other stays.
     while len(run.centres) > n_clusters:
-        # Half of those to go at a time; none together with its nearest centre, for the
-        # loss of one is small because the other stays.
         n_removed = max((len(run.centres) - n_clusters) // 2, 1)
         distances = cdist(run.centres, run.centres, "sqeuclidean")
         np.fill_diagonal(distances, np.inf)
@@ -217,5 +218,6 @@ def _split_merge(data: WeightedRows, best: KMeansRun, centres: Array) -> KMeansR
             if len(removed) < n_removed and not (nearest[removed] == c).any():
                 removed.append(int(c))
         run = _assign(data, np.delete(run.centres, removed, axis=0))
+    # Step 3: iterate, unless it is not going to be better.
     run = _iterate(data, run.centres, cost_to_beat=best.cost)
     return run if run.cost < best.cost else best

@@ -52,6 +52,7 @@ def neighbors_graph(
     """Symmetric k-NN graph: ``w_ij`` is 1 for mutual neighbours, 1/2 for one-sided."""
     if not isinstance(neighbors, str):
         return _transformed(X, neighbors, check_random_state(random_state))
+    # Step 1: rows whose squared distances are in range.
     n, is_dense = X.shape[0], not sparse.issparse(X)
     if n_neighbors >= n:
         raise ValueError(
@@ -59,6 +60,7 @@ def neighbors_graph(
         )
     if (unit := _unit(X)) != 1:
         X = X / unit
+    # Step 2: approximate neighbours, where they are asked for or pay.
     # On macOS "auto" never takes approximate neighbours: see `_repeatable`.
     is_approximate = neighbors == "approximate"
     if neighbors == "auto" and is_dense and sys.platform != "darwin":
@@ -77,6 +79,7 @@ def neighbors_graph(
         graph = _approximate(X, n_neighbors, check_random_state(random_state))
         if graph is not None:
             return graph
+    # Step 3: exact ones, also where half of all lists would have to be searched.
     exact = kneighbors_graph(X, n_neighbors, mode="connectivity", include_self=False)
     return NeighborsGraph(_symmetric(sparse.csr_array(exact)), "exact", 1.0)
 
@@ -116,6 +119,7 @@ def stored_neighbors(
 ) -> sparse.csr_array:
     """Symmetric graph of the nearest neighbours in a graph of distances."""
     # Not `of_fit`: rows of new nodes, whose neighbours have weight 1.
+    # Step 1: a sparse graph of distances >= 0, without loops.
     m, n = distances.shape
     if of_fit and m != n:
         raise ValueError(
@@ -130,6 +134,7 @@ def stored_neighbors(
         raise ValueError(
             f"Negative values in data: the smallest distance is {smallest:g}."
         )
+    # Step 2: of each row the entries with the smallest distances.
     counts = np.diff(graph.indptr)
     if counts.min() < n_neighbors:
         raise ValueError(
@@ -138,6 +143,7 @@ def stored_neighbors(
             "or lower n_neighbors."
         )
     graph = sort_graph_by_row_values(graph, warn_when_not_sorted=False)
+    # The rank of an entry is its position less that of the first one of its row.
     ranks = np.arange(graph.nnz) - np.repeat(graph.indptr[:-1], counts)
     nearest = graph.indices[ranks < n_neighbors].reshape(m, n_neighbors)
     return _symmetric(_graph_of(nearest, n)) if of_fit else _graph_of(nearest, n)
@@ -157,6 +163,7 @@ def _transformed(X: Any, transformer: Any, rng: RandomState) -> NeighborsGraph:
     transformer, n = clone(transformer), X.shape[0]
     graph = _graph_by(transformer, transformer.fit_transform, X, (n, n))
     graph = _ones(_without_loops(graph))
+    # The recall is that of Euclidean neighbours: others are not compared.
     metric = getattr(transformer, "metric", None)
     recall = None
     if metric == "euclidean" or (metric == "minkowski" and transformer.p == 2):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,11 +21,7 @@ from scipy import sparse
 from scalefair._entries import canonical, ignore_fp_warnings
 from scalefair._membership import Membership, check_group_probabilities
 from scalefair._rounding import ROUNDING, TINY
-from scalefair.cluster._base import (
-    refuse_negative,
-    stacked_groups,
-    sums_of_groups,
-)
+from scalefair.cluster._base import refuse_negative, stacked_groups, sums_of_groups
 from scalefair.cluster._fair_assignment import squared_distances
 from scalefair.cluster._kmeans import unit_rows
 from scalefair.cluster._neighbors import new_neighbors, stored_neighbors
@@ -39,6 +35,14 @@ Array = NDArray[np.float64]
 Groups = NDArray[Any] | None
 
 
+class ClusterCentres(NamedTuple):
+    """Where rows of the embedding go: to the centre of least distance and price."""
+
+    centres: Array  # (c, k)
+    clusters: NDArray[np.integer]  # (c,): the labels of the centres
+    prices: Array | None  # (h, c): of the groups of all attributes; for fair labels
+
+
 @dataclass(frozen=True)
 class NystroemExtension:
     """The part of a fit, besides the embedding, that rows and clusters depend on."""
@@ -47,9 +51,7 @@ class NystroemExtension:
     weights: Array | None  # (n,): of the nodes; None: all 1
     tau: float  # what the regularisation adds to every degree
     shifts: Array  # (h, k): parts of d^{1/2} Q Q^T M H, of groups of all attributes
-    centres: Array  # (c, k)
-    clusters: NDArray[np.integer]  # (c,): the labels of the centres
-    prices: Array | None  # (h, c): of the groups of all attributes; for fair labels
+    centres: ClusterCentres
 
     @classmethod
     def of(
@@ -57,9 +59,7 @@ class NystroemExtension:
         problem: FairProblem,
         H: Array,
         kept: NDArray[np.bool_],
-        centres: Array,
-        clusters: NDArray[np.integer],
-        prices: Array | None,
+        centres: ClusterCentres,
     ) -> NystroemExtension:
         """Compute it from the solution H of a problem; this takes a product with Q."""
         # Step 1: Q Q^T M H = F S, that is Q^T F S = Q^T M H. The columns of F are
@@ -83,8 +83,7 @@ class NystroemExtension:
         if problem.weights is not None:
             weights = np.zeros(kept.size)
             weights[kept] = problem.weights
-        tau = problem.affinity.tau
-        return cls(scale, weights, tau, shifts, centres, clusters, prices)
+        return cls(scale, weights, problem.affinity.tau, shifts, centres)
 
     def embed(
         self,
@@ -97,6 +96,7 @@ class NystroemExtension:
 
         `multiply` multiplies a block by W, the weights (m, n) of the new nodes.
         """
+        # 0 for nodes left out, whose rows of H are 0, too.
         node_weights = self.scale > 0 if self.weights is None else self.weights
         R = H * self.scale[:, None]
         # Row d^{-1} (W R + tau / n 1 1^T R - shift) / lambda of D^{-1/2} H.
@@ -118,8 +118,9 @@ class NystroemExtension:
 
     def assign(self, rows: Array, weights: Array, groups: Groups) -> NDArray[np.int32]:
         """Labels of the nearest centres, at the prices of the fair assignment."""
-        costs = squared_distances(rows, self.centres)
-        if self.prices is not None and groups is not None:
+        centres, clusters, prices = self.centres
+        costs = squared_distances(rows, centres)
+        if prices is not None and groups is not None:
             # k-means of unit rows (tau > 0) weighs squared distances by the degrees,
             # relative to their mean: so do the costs that prices are added to.
             if self.tau > 0:
@@ -128,8 +129,8 @@ class NystroemExtension:
                 if self.weights is not None:
                     degrees *= self.weights[is_kept] ** 2
                 costs *= ((weights + self.tau) / np.mean(degrees))[:, None]
-            costs += sums_of_groups(self.prices, groups)
-        labels: NDArray[np.int32] = self.clusters[costs.argmin(axis=1)].astype(np.int32)
+            costs += sums_of_groups(prices, groups)
+        labels: NDArray[np.int32] = clusters[costs.argmin(axis=1)].astype(np.int32)
         return labels
 
 
@@ -137,7 +138,7 @@ def predict_labels(
     model: Any,
     X: Any,
     sensitive_features: ArrayLike | None,
-    group_probabilities: ArrayLike | None = None,
+    group_probabilities: ArrayLike | None,
 ) -> NDArray[np.int32]:
     """Clusters of new nodes by a fitted `FairSpectralClustering`; X is checked."""
     extension: NystroemExtension | None = model._extension

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._entries import (
     check_array,
+    check_count,
     check_sample_weight,
     equal_weight,
     graph_as_matrix,
@@ -144,8 +144,7 @@ def refine_partition(
     clusters, codes = encode_labels(labels, n)
     tolerance = check_number(tolerance, "tolerance")
     regularization = check_number(regularization, "regularization")
-    if not (isinstance(max_iter, Integral) and max_iter >= 1):
-        raise ValueError(f"max_iter must be an integer >= 1, got {max_iter!r}.")
+    check_count("max_iter", max_iter, 1)
     membership = Membership.of(
         sensitive_features, group_probabilities, n, attributes=attributes
     )
@@ -206,7 +205,8 @@ def refine_labels(
     volumes = np.bincount(refined, degrees, k).astype(np.float64)
     inner += tau / n * sizes.astype(np.float64) ** 2
     cut_before = float((1 - inner / volumes).sum())
-    # Step 4: local search.
+    # Step 4: local search. The bounds on kinds are those of the groups, of a single
+    # attribute; of several there is none.
     limits, totals = (bounds.lower[:c], bounds.upper[:c]), (counts, volumes, inner)
     if bounds.n_attributes > 1:
         limits = np.full(c, np.inf), np.full(c, np.inf)

@@ -83,6 +83,8 @@ class ShareBounds:
             kinds, cells = Cells.number([*groups.T], n_groups)
             members = cells.members.toarray()
             sizes = np.bincount(kinds, row_weights)
+        # A row (s, t) of `pairs` says ratio * N_s - N_t <= 0, for groups of the same
+        # attribute; of two groups in all this is a bound on their shares.
         pairs = np.zeros((0, len(members)))
         if ratio > 0 and len(members) > 2:
             blocks = []
@@ -139,7 +141,7 @@ class ShareBounds:
 
     def excess(self, counts: NDArray[Any]) -> float:
         """Largest number of rows by which counts (c, k) of kinds are beyond a bound."""
-        if counts.dtype.kind == "f":  # weights
+        if counts.dtype.kind == "f":  # weights: beyond a row more than the shares
             excess = float((self.constraints.T @ counts).max()) - 1
             return excess if excess > ROUNDING * counts.sum() else 0.0
         low, high = self.counts(counts.sum(axis=0))
@@ -159,6 +161,8 @@ class ShareBounds:
     @property
     def group_constraints(self) -> Array:
         """Columns b, (h, 2 h + p), of the relaxation for groups: ``b . n_l <= 1``."""
+        # Of n_s <= upper_s n + 1 with n rows in the cluster, and n_s >= lower_s n - 1.
+        # The counts of all groups sum to n for each of the m attributes.
         unit, m = np.eye(len(self.lower)), self.n_attributes
         shares = np.hstack([unit - self.upper / m, self.lower / m - unit])
         # Next to ratios, shares of 0 and 1 are left out: they bound nothing.
@@ -237,6 +241,8 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
     fewest rows. Its variables are the counts, by how much they are above and below
     `counts`, and the largest number of rows by which a bound is missed.
     """
+    # Blocks of variables: counts (m,), how much they are above and below (m,) and (m,),
+    # and the largest miss. The costs are the sum of the changes, and the miss.
     (c, k), m = counts.shape, counts.size
     clusters, unit = sparse.eye_array(k), sparse.eye_array(m)
     group_sums = sparse.kron(bounds.members, clusters)
@@ -251,11 +257,15 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
         np.concatenate([np.zeros(m), np.ones(2 * m), [slack_cost]]),
         np.concatenate([np.ones(m), np.zeros(2 * m), [1]]),
         [
+            # Counts of groups are within their bounds, and ratios hold, but for the
+            # miss.
             ([group_sums, None, None, -1 * slack], -np.inf, high),
             ([group_sums, None, None, slack], low, np.inf),
             ([pair_sums, None, None, -np.ones((pair_sums.shape[0], 1))], -np.inf, 0),
+            # All rows of each kind are somewhere; clusters have their sizes.
             ([kind_sums], bounds.sizes, bounds.sizes),
             ([cluster_sums], sizes, sizes),
+            # The counts, less what is above, plus what is below, are those to round.
             ([unit, -1 * unit, unit], counts.ravel(), counts.ravel()),
         ],
         gap=0.1,

@@ -138,6 +138,7 @@ def independent_groups(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _independent(F: Array, largest: float) -> NDArray[np.int64]:
     """Find columns that are a basis of the span of all; `largest` is a norm of some."""
+    # Pivots fall; of a dependent column nothing but rounding is left.
     R, order = qr(F, mode="r", pivoting=True)
     pivots = np.abs(np.diagonal(R))
     return np.sort(order[: int((pivots > 1e-9 * largest).sum())])
@@ -204,6 +205,7 @@ def _add_counts(result: EigenResult, first: EigenResult) -> EigenResult:
 
 def choose_solver(problem: FairProblem) -> str:
     """Pick the fastest measured (docs/performance.md): LOBPCG on lines and planes."""
+    # Of few nodes, or of nearly all eigenvectors, the dense solver is the fastest.
     n, affinity = problem.n, problem.affinity
     many_clusters = problem.k > n // 4
     if n <= MAX_DENSE_NODES or (many_clusters and n <= DENSE_LIMIT):
@@ -226,6 +228,8 @@ def _two_hop_growth(indptr: NDArray[Any], indices: NDArray[Any]) -> float:
         rows = [indices[indptr[i] : indptr[i + 1]] for i in nodes]
         return np.unique(np.concatenate([*rows, indices[:0]]))
 
+    # Nodes within one hop of 200 nodes spread over the numbers. If these have more
+    # neighbours than the graph has nodes it is no mesh.
     one_hop = [neighbors([i]) for i in np.linspace(0, n - 1, min(n, 200)).astype(int)]
     n_one_hop = sum(nodes.size for nodes in one_hop)
     if n_one_hop > n:
@@ -242,14 +246,17 @@ def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
             f'solver="nullspace" forms dense {n} x {n} matrices and would need '
             f'{3 * 8 * n**2 / 2**30:.0f} GiB; use solver="chebyshev".'
         )
+    # Step 1: an orthonormal basis Z of null(Q^T), from the full QR factorisation of Q.
     with long_blas_call(0.3 * n**3):
         full, _ = qr(Q)
-    Z = np.ascontiguousarray(full[:, r:])  # orthonormal basis of null(Q^T)
+    Z = np.ascontiguousarray(full[:, r:])
+    # Step 2: the leading eigenvectors Y of Z^T M Z; H = Z Y is fair and orthonormal.
     MZ = problem.affinity @ Z
     with long_blas_call(0.05 * n**3):
         H_small = Z.T @ MZ
     values, Y = leading_eigh(H_small, k, overwrite=True)
     H = Z @ Y
+    # Step 3: residuals (I - Q Q^T) M H - H diag(values).
     MH = MZ @ Y
     residuals = MH - Q @ (Q.T @ MH) - H * values
     return EigenResult(
@@ -266,7 +273,8 @@ def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
 
 def _lanczos(problem: FairProblem, options: SolverOptions) -> EigenResult:
     """Restarted Lanczos on the projected operator (s-FSC, Wang et al. 2023)."""
-    is_auto = options.dtype == "auto"  # nothing would confirm float32
+    # "auto" is float64 here: nothing would confirm the result of float32.
+    is_auto = options.dtype == "auto"
     affinity = problem.affinity.astype(np.float64 if is_auto else options.dtype)
     result = lanczos(
         Projected(affinity, problem.Q, constrained_value=-1.0),
@@ -349,20 +357,17 @@ def _dual(problem: FairProblem, options: SolverOptions) -> EigenResult:
 
 def _admm(problem: FairProblem, options: SolverOptions) -> EigenResult:
     """Algorithm 1 of Tonin et al. 2025, which constrains M H and not H."""
-    # It reports no eigenpairs before the end.
+    # Step 1: ADMM. It reports no eigenpairs before the end.
     quiet = replace(options, callback=lambda _, worst: options.callback(0, worst))
     # M + (1 + omega) I is positive definite; omega of remark 2.3.
     result = dc_admm(
-        problem.affinity,
-        problem.k,
-        problem.F,
-        shift=-(1 + 0.01),
-        **quiet.keywords(),
+        problem.affinity, problem.k, problem.F, shift=-(1 + 0.01), **quiet.keywords()
     )
+    # Step 2: Ritz vectors of the span, with values: the distances of rows, and so the
+    # clusters of k-means, stay as they are.
     H = result.vectors
     T = block_gram(H, problem.affinity @ H)
     values, S = np.linalg.eigh((T + T.T) / 2)
-    # Ritz vectors of the span: k-means, and so the clusters, are invariant.
     block_rotate(H, S[:, ::-1])
     options.callback(problem.k if result.converged else 0, 0.0)
     return EigenResult(

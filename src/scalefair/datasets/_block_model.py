@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Bunch
 
+from scalefair._docs import documented
+from scalefair._entries import check_count
 from scalefair._random_state import random_generator
-from scalefair.datasets._common import Floats, Ints, check_count, generator
+from scalefair.datasets._common import TEXTS, Floats, Ints
 
 _DESCR = """\
 Modified stochastic block model (m-SBM) of Kleindessner et al. (2019).
@@ -27,7 +29,7 @@ With b > c the groups are easier to see than the clusters.
 """
 
 
-@generator
+@documented(**TEXTS)
 def make_fair_sbm(
     n_nodes: int,
     *,
@@ -67,6 +69,7 @@ def make_fair_sbm(
         groups, a the rest.
     cohesion : sequence of `n_clusters` floats in [0, 1], default=None
         Factors on a and c in each cluster, 1 by default; an `average_degree` stays.
+    %(random_state)s
 
     Returns
     -------
@@ -76,6 +79,9 @@ def make_fair_sbm(
         - sensitive_features : ndarray of int, shape (n_nodes,), group, from 0
         - target : ndarray of int, shape (n_nodes,), planted cluster, from 0
         - probabilities : ndarray of shape (4,), as used, before `cohesion`
+        - DESCR : str
+
+    %(raises)s
 
     References
     ----------

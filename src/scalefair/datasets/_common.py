@@ -1,14 +1,10 @@
-"""Shared by generators and loaders: checks, groups, parts of docstrings."""
+"""Shared by generators and loaders: checks, groups, a part of docstrings."""
 
-import inspect
-import re
-from collections.abc import Callable, Sequence
-from numbers import Integral
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import Bunch
 
 from scalefair._rounding import ROUNDING
 
@@ -16,16 +12,15 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Strings = NDArray[np.str_]
 Columns = dict[str, Floats]
-Function = TypeVar("Function", bound=Callable[..., Bunch])
 
-
-def check_count(name: str, value: Any, minimum: int, reason: str = "") -> None:
-    """Raise ValueError unless `value` is an integer of at least `minimum`."""
-    if not isinstance(value, Integral) or value < minimum:
-        hint = f" ({reason})" if reason else ""
-        raise ValueError(
-            f"{name} must be an integer >= {minimum}{hint}, got {value!r}."
-        )
+# Text that the docstrings of the generators share.
+TEXTS = {
+    "raises": """\
+Raises
+------
+ValueError
+    If an argument is out of range; the message states the range."""
+}
 
 
 def check_option(name: str, value: Any, allowed: Sequence[Any]) -> None:
@@ -65,43 +60,3 @@ def draw_groups(n_samples: int, shares: Floats, rng: np.random.Generator) -> Int
     groups = rng.choice(shares.size, size=n_samples, p=shares).astype(np.int64)
     groups[: shares.size] = np.arange(shares.size)
     return rng.permutation(groups)
-
-
-# -- Shared parts of docstrings ----------------------------------------------------
-
-_RANDOM = """
-random_state : int, RandomState instance or None, default=None
-    Determines all that is drawn."""
-_OUT_OF_RANGE = """Raises
-------
-ValueError
-    If an argument is out of range; the message states the range."""
-
-
-def fill_sections(**added: str) -> Callable[[Function], Function]:
-    """Add texts to sections of a docstring, and put the sections into numpydoc's order.
-
-    "FUNCTION" in a text stands for the name of the function.
-    """
-
-    def fill(function: Function) -> Function:
-        if function.__doc__ is not None:  # python -OO has none
-            # Sections begin with a title, underlined, after an empty line.
-            doc = inspect.cleandoc(function.__doc__)
-            summary, *sections = re.split(r"\n\n(?=[A-Z][A-Za-z ]+\n-{4,}\n)", doc)
-            # Titles to sections; texts are added to a section, or begin it.
-            parts = {"Parameters": "Parameters\n----------"}
-            parts |= {section.split("\n")[0]: section for section in sections}
-            parts |= {name: parts.get(name, "") + text for name, text in added.items()}
-            order = "Parameters,Returns,Raises,See Also,Notes,References,Examples"
-            sections = [parts[name] for name in order.split(",") if name in parts]
-            doc = "\n\n".join([summary, *sections])
-            function.__doc__ = doc.replace("FUNCTION", function.__name__)
-        return function
-
-    return fill
-
-
-generator = fill_sections(
-    Parameters=_RANDOM, Returns="\n    - DESCR : str", Raises=_OUT_OF_RANGE
-)

@@ -78,6 +78,7 @@ def fetch_diabetes(files: Files, *, sensitive: str = "race") -> Bunch:
     ----------
     sensitive : {"race", "gender", "age"}, default="race"
         Attribute that defines the groups. Missing values form the group "Unknown".
+    %(download)s
 
     Returns
     -------
@@ -89,6 +90,13 @@ def fetch_diabetes(files: Files, *, sensitive: str = "race") -> Bunch:
         - sensitive_features : ndarray of str, shape (101766,)
         - target : ndarray of str, shape (101766,), readmission: "<30", ">30" or "NO"
         - node_ids : ndarray of int, shape (101766,), encounter id
+        - DESCR, source, licence : str
+
+    %(raises)s
+
+    %(notes)s
+
+    %(examples)s
     """
     check_option("sensitive", sensitive, ("race", "gender", "age"))
     path = files.path("diabetes.zip")

@@ -14,7 +14,8 @@ import pandas
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import Columns, Floats, Ints, Strings, fill_sections
+from scalefair._docs import documented
+from scalefair.datasets._common import Columns, Floats, Ints, Strings
 from scalefair.files import FileError, reading
 
 DATA_VARIABLE = "SCALEFAIR_DATA"
@@ -23,13 +24,16 @@ PUBLISHED = "the published file (delete it to download it again)"
 # A folder as users name it; None is the default one.
 Home = str | os.PathLike[str] | None
 
-_PARAMETERS = """
+# Texts of the docstrings of all fetchers.
+_TEXTS = {
+    "download": """\
 data_home : str or path-like, default=None
     Folder in which files are looked for and to which they are downloaded; by default
     that of the environment variable SCALEFAIR_DATA, else the user's cache folder.
 download_if_missing : bool, default=True
-    If False, raise an error instead of downloading."""
-_RAISES = """Raises
+    If False, raise an error instead of downloading.""",
+    "raises": """\
+Raises
 ------
 OSError
     If a file is missing and `download_if_missing` is False, or a download fails.
@@ -37,11 +41,14 @@ ValueError
     If an option is unknown, a file is not the published one (the message says where),
     or a download has a wrong checksum.
 ImportError
-    If a download is needed and pooch is not installed."""
-_EXAMPLES = """Examples
+    If a download is needed and pooch is not installed.""",
+}
+# Of the fetcher named.
+_EXAMPLES = """\
+Examples
 --------
->>> from scalefair.datasets import FUNCTION
->>> data = FUNCTION()  # doctest: +SKIP
+>>> from scalefair.datasets import {0}
+>>> data = {0}()  # doctest: +SKIP
 >>> print(data.DESCR)  # doctest: +SKIP"""
 
 
@@ -76,7 +83,8 @@ def fetcher(folder: str) -> Callable[[Callable[..., Bunch]], Callable[..., Bunch
 
     The function gets `Files` and the options of the fetcher. The fetcher has parameters
     for the folder and the download, too; it adds the source and the description of the
-    data set to the Bunch, and the description to the docstring.
+    data set to the Bunch, and fills texts into the docstring: `download` (these
+    parameters), `raises`, `notes` (the description) and `examples`.
     """
     source = SOURCES[folder]
 
@@ -89,22 +97,17 @@ def fetcher(folder: str) -> Callable[[Callable[..., Bunch]], Callable[..., Bunch
             data.licence = source.licence
             return data
 
-        # `read` is called with options only: the signature that users see is put
-        # together from those of both functions.
-        # The options of `read`, without the files, and the parameters of all fetchers.
+        # The signature that users see has the options of `read`, without the files, and
+        # the parameters of all fetchers.
         _, *options = inspect.signature(read).parameters.values()
         *shared, _ = inspect.signature(fetch).parameters.values()
         signature = inspect.Signature([*options, *shared], return_annotation=Bunch)
         functools.update_wrapper(fetch, read)
         # `help` and the documentation show this instead of **options.
         vars(fetch)["__signature__"] = signature
-        return fill_sections(
-            Parameters=_PARAMETERS,
-            Returns="\n    - DESCR, source, licence : str",
-            Raises=_RAISES,
-            Notes=f"Notes\n-----\n{source.description.strip()}",
-            Examples=_EXAMPLES,
-        )(fetch)
+        notes = f"Notes\n-----\n{source.description.strip()}"
+        examples = _EXAMPLES.format(read.__name__)
+        return documented(**_TEXTS, notes=notes, examples=examples)(fetch)
 
     return decorate
 

@@ -1,22 +1,15 @@
-"""Loaders of data on people: tables, and networks of friends."""
+"""Loaders of tables of people."""
 
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import (
-    Columns,
-    Ints,
-    Strings,
-    check_option,
-    standardise,
-)
+from scalefair.datasets._common import Columns, Ints, Strings, check_option, standardise
 from scalefair.datasets._fetch import PUBLISHED, Files, fetcher
 from scalefair.files import FileError, reading
 
@@ -54,6 +47,7 @@ def fetch_bank_marketing(
     keep_outcome : bool, default=True
         Whether the outcome, `target`, is a feature, too, as in the papers on fair PCA.
         Such a table is not for classification, which needs False.
+    %(download)s
 
     Returns
     -------
@@ -63,6 +57,13 @@ def fetch_bank_marketing(
         - sensitive_features : ndarray of str, shape (45211,), "65 or older" or
           "younger than 65"
         - target : ndarray of int, shape (45211,), 1 if the client subscribed
+        - DESCR, source, licence : str
+
+    %(raises)s
+
+    %(notes)s
+
+    %(examples)s
     """
     # The first column, the age, only makes the groups.
     table = files.table("bank.csv", header=0, names=_BANK_COLUMNS)
@@ -108,6 +109,7 @@ def fetch_bank_additional(files: Files, *, preprocess: bool = True) -> Bunch:
     ----------
     preprocess : bool, default=True
         Standardise the 10 numeric features over all rows, not the training rows only.
+    %(download)s
 
     Returns
     -------
@@ -116,10 +118,17 @@ def fetch_bank_additional(files: Files, *, preprocess: bool = True) -> Bunch:
         - feature_names : list of str, such as "age" and "job=student"
         - sensitive_features : ndarray of str, shape (41188,), "25-60" or "other"
         - target : ndarray of int, shape (41188,), 1 if the client made a deposit
+        - DESCR, source, licence : str
+
+    %(raises)s
 
     See Also
     --------
     fetch_bank_marketing : The calls as the papers on fair PCA use them.
+
+    %(notes)s
+
+    %(examples)s
     """
     table = files.table("bank-additional-full.csv", sep=";")
     columns = {name: table.numbers(name) for name in _CALL_NUMERIC.split()}
@@ -156,6 +165,7 @@ def fetch_credit_default(
         Groups, and with them features, of the papers on fair PCA: see `DESCR`.
     preprocess : bool, default=True
         Scale the features as those papers do. False gives the numbers of the file.
+    %(download)s
 
     Returns
     -------
@@ -165,6 +175,13 @@ def fetch_credit_default(
         - feature_names : list of str
         - sensitive_features : ndarray of str, shape (30000,)
         - target : ndarray of int, shape (30000,), 1 if the client defaulted
+        - DESCR, source, licence : str
+
+    %(raises)s
+
+    %(notes)s
+
+    %(examples)s
     """
     check_option("n_groups", n_groups, (2, 3, 4, 6))
     table = files.table("default_degree.csv", header=2)
@@ -207,6 +224,7 @@ def fetch_law_school(files: Files, *, preprocess: bool = True) -> Bunch:
     ----------
     preprocess : bool, default=True
         Standardise the features over all rows, not the training rows only.
+    %(download)s
 
     Returns
     -------
@@ -215,6 +233,13 @@ def fetch_law_school(files: Files, *, preprocess: bool = True) -> Bunch:
         - feature_names : list of str
         - sensitive_features : ndarray of str, shape (20798,), "White" or "Non-White"
         - target : ndarray of int, shape (20798,), 1 if the student passed the exam
+        - DESCR, source, licence : str
+
+    %(raises)s
+
+    %(notes)s
+
+    %(examples)s
     """
     table = files.table("law_school_clean.csv")
     columns = {name: table.numbers(name) for name in _LAW_FEATURES.split()}
@@ -238,6 +263,7 @@ def fetch_bar_passage(files: Files, *, groups: str = "binary") -> Bunch:
     ----------
     groups : {"binary", "all"}, default="binary"
         Load the Black and White students, or those of all five races of the file.
+    %(download)s
 
     Returns
     -------
@@ -247,10 +273,17 @@ def fetch_bar_passage(files: Files, *, groups: str = "binary") -> Bunch:
         - sensitive_features : ndarray of str, "black" or "white", and for all groups
           "asian", "hisp" or "other"
         - target : ndarray of float64, grade point average from 1.5 to 3.9
+        - DESCR, source, licence : str
+
+    %(raises)s
 
     See Also
     --------
     fetch_law_school : A cleaned table of the same study, for classification.
+
+    %(notes)s
+
+    %(examples)s
     """
     check_option("groups", groups, tuple(_LAW_GROUPS))
     table = files.table("bar_pass_prediction.csv")
@@ -291,6 +324,7 @@ def fetch_compas(
         SVD, some of which leak the target: see `DESCR`.
     screened : bool, default=True
         Leave out the defendants that ProPublica left out: see `DESCR`.
+    %(download)s
 
     Returns
     -------
@@ -301,6 +335,13 @@ def fetch_compas(
         - sensitive_features : ndarray of str, "African-American" or "other", or one
           of the six races
         - target : ndarray of int, 1 if the person was charged again in two years
+        - DESCR, source, licence : str
+
+    %(raises)s
+
+    %(notes)s
+
+    %(examples)s
     """
     check_option("groups", groups, ("binary", "all"))
     check_option("features", features, ("plain", "paper"))
@@ -368,6 +409,10 @@ native-country: United-States Cambodia England Puerto-Rico Canada Germany
 def fetch_a9a(files: Files) -> Bunch:
     """Load the incomes of 48,842 persons as sparse binary rows, with groups by sex.
 
+    Parameters
+    ----------
+    %(download)s
+
     Returns
     -------
     data : Bunch
@@ -376,6 +421,13 @@ def fetch_a9a(files: Files) -> Bunch:
         - sensitive_features : ndarray of str, shape (32561,), "Female" or "Male"
         - data_test, target_test, sensitive_features_test : of the 16,281 test rows
         - feature_names : list of str, such as "workclass=Private"
+        - DESCR, source, licence : str
+
+    %(raises)s
+
+    %(notes)s
+
+    %(examples)s
     """
     # A name and a colon, then categories up to the line of the next name.
     attributes = re.findall(r"(\S+):([^:]*)(?=\n)", _A9A_COLUMNS)
@@ -418,140 +470,3 @@ def _read_a9a(path: Path, names: list[str]) -> tuple[sparse.csr_array, Ints, Str
             f"(the sex) in each row; row {int(np.argmax(female == male)) + 1} has not."
         )
     return X, (labels > 0).astype(np.int64), np.where(female, "Female", "Male")
-
-
-# -- Networks ----------------------------------------------------------------------
-
-
-@fetcher("lastfm-asia")
-def fetch_lastfm_asia(files: Files) -> Bunch:
-    """Load the LastFM Asia friendships, with the users' countries as groups.
-
-    Returns
-    -------
-    data : Bunch
-        - graph : csr_array of float64, shape (5713, 5713), symmetric, ones
-        - sensitive_features : ndarray of int, shape (5713,), country
-        - node_ids : ndarray of int, shape (5713,), id in the original graph
-    """
-    users = files.table("lastfm_clean_countries.csv", header=0, names="user country")
-    edges = files.table("lastfm_clean_edges.csv", header=0, names="source target")
-    node_ids = users.integers("user")
-    return Bunch(
-        graph=symmetric_graph(
-            edges.integers("source"), edges.integers("target"), node_ids.size
-        ),
-        sensitive_features=users.integers("country"),
-        node_ids=node_ids,
-    )
-
-
-@fetcher("facebooknet")
-def fetch_facebooknet(files: Files) -> Bunch:
-    """Load the Facebook friendships of a high school, with gender as group.
-
-    Returns
-    -------
-    data : Bunch
-        - graph : csr_array of float64, shape (322, 322), symmetric, ones
-        - sensitive_features : ndarray of int, shape (322,), 0 female, 1 male
-        - node_ids : ndarray of int, shape (322,), number of the student
-    """
-    students = files.table("group_clean.csv", header=0, names="student gender")
-    pairs = files.table("friendship_clean.csv", header=0, names="source target weight")
-    node_ids = students.integers("student")
-    friends = pairs.integers("weight") == 1
-    source, target = (
-        _positions(node_ids, pairs.integers(end)[friends])
-        for end in ("source", "target")
-    )
-    return Bunch(
-        graph=symmetric_graph(source, target, node_ids.size),
-        sensitive_features=students.integers("gender"),
-        node_ids=node_ids,
-    )
-
-
-@fetcher("deezer-europe")
-def fetch_deezer_europe(files: Files) -> Bunch:
-    """Load the mutual followers of Deezer users in Europe, with gender as group.
-
-    Returns
-    -------
-    data : Bunch
-        - graph : csr_array of float64, shape (28281, 28281), symmetric, ones
-        - sensitive_features : ndarray of int, shape (28281,), gender, 0 or 1
-    """
-    users = files.table("deezer_gendered_target.csv")
-    edges = files.table("deezer_gendered_edges.csv")
-    gender = users.integers("target")
-    # The ids are 0 to n - 1, but perhaps not in order.
-    # rows[i] is the line of user i.
-    rows = _positions(users.integers("id"), np.arange(gender.size))
-    return Bunch(
-        graph=symmetric_graph(
-            edges.integers("node_1"), edges.integers("node_2"), gender.size
-        ),
-        sensitive_features=gender[rows],
-    )
-
-
-@fetcher("pokec-region1")
-def fetch_pokec(files: Files) -> Bunch:
-    """Load friendships of one region of the network Pokec, with age as group.
-
-    Returns
-    -------
-    data : Bunch
-        - graph : csr_array of float64, shape (67796, 67796), symmetric, ones
-        - sensitive_features : ndarray of int, shape (67796,), age band, 1 to 4
-        - target : ndarray of int, shape (67796,), working field, -1 for none
-    """
-    ages = files.table("Pokec_feature_reg1.csv", header=0, names="age").integers("age")
-    fields = files.table("Pokec_label_reg1.csv", header=0, names="field")
-    work = fields.integers("field")
-    path = files.path("sparse_Pokec_graph_reg_1.npz")
-    with reading(path, PUBLISHED), path.open("rb") as file:
-        entries = sparse.load_npz(file).tocoo()
-    if not entries.shape[0] == ages.size == work.size:
-        raise FileError(
-            f"{path}: {entries.shape[0]} nodes, but the files beside it have "
-            f"{ages.size} ages and {work.size} working fields. Delete them to download "
-            "them again."
-        )
-    return Bunch(
-        graph=symmetric_graph(entries.row, entries.col, ages.size),
-        sensitive_features=ages,
-        target=work,
-    )
-
-
-def _positions(node_ids: Ints, queries: Ints) -> Ints:
-    """Return the position in `node_ids` of each id of the queries."""
-    position = {node: i for i, node in enumerate(node_ids.tolist())}
-    unknown = [node for node in queries.tolist() if node not in position]
-    if unknown:
-        raise ValueError(f"node {unknown[0]} has no entry in the file of groups.")
-    return np.array([position[node] for node in queries.tolist()], np.int64)
-
-
-def symmetric_graph(
-    source: NDArray[np.integer], target: NDArray[np.integer], n_nodes: int
-) -> sparse.csr_array:
-    """Symmetric canonical 0/1 adjacency, without loops, of edges in any direction."""
-    for nodes in (source, target):
-        is_unknown = (nodes < 0) | (nodes >= n_nodes)
-        if is_unknown.any():
-            raise ValueError(
-                f"an edge names node {nodes[is_unknown][0]}, but the nodes are "
-                f"numbered 0 to {n_nodes - 1}."
-            )
-    # Each edge in both directions.
-    # Loops are left out; 0 and 1 are the only entries.
-    is_no_loop = source != target
-    index_type = sparse.get_index_dtype(maxval=max(n_nodes, 2 * source.size))
-    ends = [nodes[is_no_loop].astype(index_type) for nodes in (source, target)]
-    entries = np.ones(2 * ends[0].size), np.hstack([ends, ends[::-1]])
-    graph = sparse.coo_array(entries, shape=(n_nodes, n_nodes)).tocsr()
-    graph.data.fill(1.0)  # edges that are listed twice have been added
-    return graph

@@ -25,14 +25,10 @@ from scalefair._entries import (
     check_array,
     check_features,
     ignore_fp_warnings,
+    real_type,
     validate_data,
 )
-from scalefair._groups import (
-    Attribute,
-    as_list,
-    check_compared,
-    fitted_groups,
-)
+from scalefair._groups import Attribute, as_list, check_compared, fitted_groups
 from scalefair._membership import Membership
 from scalefair._rounding import EPS
 from scalefair._user_warnings import warn_user
@@ -230,7 +226,7 @@ class BaseGroupPCA(
         X = self._check_rows(X, reset=False)
         components = np.ascontiguousarray(self.components_.T)
         if isinstance(X, PartitionedRows):
-            shape, dtype = (components.shape[1],), _real_type(X.dtype)
+            shape, dtype = (components.shape[1],), real_type(X.dtype)
             scores: NDArray[Any] = X.rowwise(
                 _project, self.mean_, components, shape=shape, dtype=dtype
             )
@@ -371,7 +367,7 @@ class BaseGroupPCA(
 def _project(X: Any, mean: Array, components: Array) -> NDArray[Any]:
     """Coordinates of rows less the mean, in float32 if `X` is."""
     offset = mean @ components
-    scores = np.empty((X.shape[0], components.shape[1]), _real_type(X.dtype))
+    scores = np.empty((X.shape[0], components.shape[1]), real_type(X.dtype))
     with ignore_fp_warnings():
         for rows, block in row_blocks(X):
             if sparse.issparse(block):
@@ -381,10 +377,6 @@ def _project(X: Any, mean: Array, components: Array) -> NDArray[Any]:
                 scores[rows] = (block - mean) @ components
     _check_finite(scores)
     return scores
-
-
-def _real_type(dtype: np.dtype) -> type[np.floating]:
-    return np.float32 if dtype == np.float32 else np.float64
 
 
 def _check_finite(scores: NDArray[Any]) -> None:

@@ -207,10 +207,7 @@ def arpack_leading(
 
 
 def has_larger_eigenvalue(
-    multiply: Callable[[Array], Array],
-    rows: Array,
-    threshold: float,
-    rng: Random,
+    multiply: Callable[[Array], Array], rows: Array, threshold: float, rng: Random
 ) -> bool:
     """Whether Lanczos finds an eigenvalue above `threshold` with `rows` deflated.
 

@@ -1,13 +1,14 @@
-"""Numba kernels: plain functions on arrays, nothing else."""
+"""Numba kernels: plain functions on arrays, nothing else.
+
+The floors above take the functions from here.
+"""
 
 from scalefair._threads import long_blas_call, one_thread, single_blas_thread
 from scalefair.kernels._arrays import row_table
 from scalefair.kernels._assignment import (
     best_columns,
-    capped_distances,
     largest_fair_set,
     min_cost_flow,
-    nearest_centres,
     round_minima,
     share_ties,
     smoothed_minima,
@@ -26,6 +27,7 @@ from scalefair.kernels._block import (
     rows_combine,
     rows_inner,
 )
+from scalefair.kernels._centres import capped_distances, nearest_centres
 from scalefair.kernels._csr import (
     csr_add_matmat,
     csr_is_symmetric,
@@ -67,66 +69,3 @@ from scalefair.kernels._score_losses import (
     sigmoid_sums,
     top_pairwise_hinge,
 )
-
-__all__ = [
-    "HINGE",
-    "LOGISTIC",
-    "SQUARED",
-    "add_gram",
-    "add_scaled",
-    "best_columns",
-    "bin_pass",
-    "block_gram",
-    "block_multiply",
-    "block_rotate",
-    "block_subtract",
-    "capped_distances",
-    "combine",
-    "csr_add_matmat",
-    "csr_is_symmetric",
-    "csr_matmat",
-    "csr_normal_product",
-    "csr_rows_matmat",
-    "csr_workspace",
-    "deflate_rows",
-    "degrees_and_inner_weights",
-    "dense_rows_gram",
-    "dense_rows_matmat",
-    "eigenvalues",
-    "family_moments",
-    "family_slopes",
-    "first_means",
-    "gather_shifted",
-    "indicator_sweep",
-    "inner",
-    "label_scatter",
-    "largest_fair_set",
-    "leading_eigh",
-    "long_blas_call",
-    "matmul",
-    "min_cost_flow",
-    "mirror_lower",
-    "nearest_centres",
-    "one_thread",
-    "rbf_columns",
-    "rbf_matmat",
-    "rbf_tiles",
-    "refine",
-    "rotate_ritz",
-    "round_minima",
-    "row_scores",
-    "row_table",
-    "rows_combine",
-    "rows_inner",
-    "score_losses",
-    "score_pass",
-    "share_ties",
-    "sigmoid_slopes",
-    "sigmoid_sums",
-    "single_blas_thread",
-    "smoothed_minima",
-    "sparse_gram",
-    "split_at_levels",
-    "top_pairwise_hinge",
-    "weighted_row_sums",
-]

@@ -107,7 +107,12 @@ def row_chunks(table: RowTable, n_rows: int, n_partial: int) -> IntArray:
     memory_limit = MAX_PARTIAL_BYTES // (8 * n_partial)
     # To clear and add the partial sums should cost less than to read the entries.
     work_limit = max(2, n_entries // n_partial)
-    n_chunks = max(1, min(MAX_CHUNKS, memory_limit, work_limit, n_rows // CHUNK_SIZE))
+    return equal_chunks(n_rows, min(memory_limit, work_limit))
+
+
+def equal_chunks(n_rows: int, limit: int = MAX_CHUNKS) -> IntArray:
+    """Return the bounds of equal chunks of rows, as many as `limit` or fewer."""
+    n_chunks = max(1, min(MAX_CHUNKS, limit, n_rows // CHUNK_SIZE))
     # A power of two: few different numbers of chunks, whose bounds are cached.
     return _bounds(n_rows, 2 ** (n_chunks.bit_length() - 1))
 

@@ -1,4 +1,4 @@
-"""Assignment of rows to columns: dual functions, a min-cost flow, nearest centres.
+"""Assignment of rows to columns: dual functions, rounding, and a min-cost flow.
 
 Row i of kind s in column j costs ``C[i, j] + prices[s, j]``. The kind is the group of
 the row, or its combination of groups; the prices are multipliers of the constraints on
@@ -9,25 +9,37 @@ from __future__ import annotations
 
 import heapq
 import math
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from scalefair._rounding import TINY
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import Float64Array, IntArray, read_only
+from scalefair.kernels._arrays import Float64Array, IntArray
 
 # Cheapest moves that are kept of each kind between two columns. More of them take more
 # memory; fewer are used up sooner, and then all rows are searched again.
 N_KEPT_MOVES = 32
 # Shares exp(-x) of a row for x from here on, below 1.2e-7, are left out.
 CUTOFF_EXPONENT = 16.0
-# Sums over centres are formed in at most this many parts of the rows, whatever the
-# number of threads, and added in their order: the last digits are always the same.
-N_PARTS = 64
-# Rows multiplied by the centres at once: the products stay in the cache.
-ROWS_PER_PRODUCT = 512
+
+
+class RowLists(NamedTuple):
+    """Rows of each pair of a kind and a column, in doubly linked lists; -1 for none."""
+
+    first: Any  # (h, k): first row of a list
+    next: Any  # (n,): row after each row
+    previous: Any  # (n,): row before it
+
+
+class MoveLists(NamedTuple):
+    """Cheapest moves of each kind from a column to another, in sorted lists."""
+
+    costs: Any  # (h, k, k, n_kept)
+    rows: Any  # (h, k, k, n_kept): the rows that move
+    lengths: Any  # (h, k, k): of the lists; -1 if not searched yet
+    floor: Any  # (h, k, k): lower bound on the costs of all moves not in the list
 
 
 @parallel(lambda C, row_weights, chunks, prices, t, *_: C.size * (6 if t > 0 else 1))
@@ -136,7 +148,7 @@ def round_minima(
     with the largest deficit, summed over its sets: deficits stay below a few rows.
     Overwrites `labels`.
     """
-    k, part = C.shape[1], 1.0
+    k = C.shape[1]
     # Invariant: between rows, the deficits of a set sum to 0 over the columns.
     deficits, shares = np.zeros(prices.shape), np.empty(k)
     for i in order:
@@ -145,9 +157,7 @@ def round_minima(
         for j in range(k):
             shares[j] = C[i, j]
             for e, s in enumerate(sets[i]):
-                if parts is not None:
-                    part = parts[i, e]
-                shares[j] += part * prices[s, j]
+                shares[j] += _part(parts, i, e) * prices[s, j]
             minimum = min(minimum, shares[j])
         for j in range(k):
             exponent = (shares[j] - minimum) / max(temperature, TINY)
@@ -161,17 +171,21 @@ def round_minima(
             if shares[j] > 0.0:
                 deficit = 0.0
                 for e, s in enumerate(sets[i]):
-                    if parts is not None:
-                        part = parts[i, e]
+                    part = _part(parts, i, e)
                     deficits[s, j] += part * row_weights[i] * shares[j] / total
                     deficit += part * deficits[s, j]
                 if deficit > largest:
                     best, largest = j, deficit
+        # Step 3: give the row to it.
         for e, s in enumerate(sets[i]):
-            if parts is not None:
-                part = parts[i, e]
-            deficits[s, best] -= part * row_weights[i]
+            deficits[s, best] -= _part(parts, i, e) * row_weights[i]
         labels[i] = best
+
+
+@cached_njit(nogil=True, inline="always")
+def _part(parts, i, e):
+    """How much of row i belongs to its set e; all of it for None."""
+    return 1.0 if parts is None else parts[i, e]
 
 
 @parallel(lambda C, *_: C.size)
@@ -187,6 +201,7 @@ def best_columns(
     Overwrites `labels` with the column, the first of equal ones, and `minima` with its
     value.
     """
+    # n k additions and comparisons. Rows are independent of each other.
     for i in numba.prange(C.shape[0]):
         minimum, column = np.inf, 0
         for j in range(C.shape[1]):
@@ -211,7 +226,8 @@ def share_ties(
     `labels` and `minima` are those of `best_columns`; values that differ by at most
     `rounding` are the same. Of many equal rows the flow would move one at a time.
     """
-    # Counts minus target, of each kind and column; 0 everywhere is the aim.
+    # Counts minus target, of each kind and column; 0 everywhere is the aim. One pass
+    # over the rows: each goes to the first column that lacks rows of its kind.
     excess = -target
     for i in range(C.shape[0]):
         excess[kinds[i], labels[i]] += 1
@@ -295,19 +311,15 @@ def min_cost_flow(
     """
     (h, k), n = prices.shape, C.shape[0]
     # Node v = s k + a of the network stands for kind s in column a.
-    # Rows of each (kind, column), in doubly linked lists: the first row of each list,
-    # and of each row the next and the previous one, -1 for none.
-    rows = np.full((h, k), -1), np.full(n, -1), np.full(n, -1)
+    rows = RowLists(np.full((h, k), -1), np.full(n, -1), np.full(n, -1))
     counts = np.zeros((h, k), np.int64)
     for i in range(n):
         counts[kinds[i], labels[i]] += 1
         _push(i, kinds[i], labels[i], rows)
-    # Of each kind from a to b, the cheapest moves in a sorted list: costs, rows, the
-    # length of the list (-1: not searched yet), and `floor`, a lower bound on the costs
-    # of all moves that are not in it. Of many columns fewer are kept: costs and rows
-    # take 128 MiB at most, but for lists of two.
+    # Of many columns fewer moves are kept: costs and rows take 128 MiB at most, but for
+    # lists of two.
     n_kept = max(2, min(N_KEPT_MOVES, 2**23 // (h * k * k)))
-    moves = (
+    moves = MoveLists(
         np.empty((h, k, k, n_kept)),
         np.empty((h, k, k, n_kept), np.int64),
         np.full((h, k, k), -1),
@@ -344,7 +356,7 @@ def min_cost_flow(
                 target[s, a] += 1
                 target[r, a] -= 1
                 continue
-            i = moves[1][s, a, b, 0]
+            i = moves.rows[s, a, b, 0]
             # The row changes its list, and is offered to all other columns.
             _remove(i, s, a, rows)
             _push(i, s, b, rows)
@@ -370,6 +382,8 @@ def _shortest_path(
     It stops there: of many columns few are visited. Reduced lengths are negative by
     rounding only, and cut off at zero.
     """
+    # The reduced length of an arc is its cost plus the price of its head less that of
+    # its tail.
     (h, k), (distance, parent) = prices.shape, paths
     # Invariant: finished nodes have their distance; the heap holds every reached node,
     # maybe several times with longer distances, which are passed over.
@@ -403,7 +417,8 @@ def _shortest_path(
 
 @cached_njit(nogil=True)
 def _relax(v, u, length, done, distance, parent, heap):
-    """Reach v from u, if that is shorter."""
+    """Reach v from u, if that is shorter than the shortest path to v so far."""
+    # The heap keeps the entries of longer paths to v, which come up when v is done.
     if not done[v] and length < distance[v]:
         distance[v], parent[v] = length, u
         heapq.heappush(heap, (length, v))
@@ -412,55 +427,57 @@ def _relax(v, u, length, done, distance, parent, heap):
 @cached_njit(nogil=True)
 def _cheapest_move(C, s, a, b, labels, rows, moves):
     """Cost of the cheapest move of a row of kind s from a to b, inf if none is left."""
-    first, after, _ = rows
-    n_moves, floor = moves[2], moves[3]
-    costs, movers = moves[0][s, a, b], moves[1][s, a, b]
+    lengths, floor = moves.lengths, moves.floor
+    costs, movers = moves.costs[s, a, b], moves.rows[s, a, b]
     # Invariant: all rows of (s, a) that are not in the list cost `floor` at least to
     # move to b, so that the head is the cheapest move while it has not left a.
     # Step 1: drop rows at the head that have left a since they were listed. Others in
     # the list may have left, too: only the head is used.
-    while n_moves[s, a, b] > 0 and labels[movers[0]] != a:
-        n_moves[s, a, b] -= 1
-        for e in range(n_moves[s, a, b]):
+    while lengths[s, a, b] > 0 and labels[movers[0]] != a:
+        lengths[s, a, b] -= 1
+        for e in range(lengths[s, a, b]):
             costs[e], movers[e] = costs[e + 1], movers[e + 1]
     # Step 2: search the rows of (s, a) for the cheapest if there is no list, or if it
     # is used up and others were left out, whose costs are at least `floor`.
-    is_used_up = n_moves[s, a, b] == 0 and floor[s, a, b] < np.inf
-    if n_moves[s, a, b] == -1 or is_used_up:
+    is_used_up = lengths[s, a, b] == 0 and floor[s, a, b] < np.inf
+    if lengths[s, a, b] == -1 or is_used_up:
         # One pass over the rows of (s, a): the cheapest ones, in order.
-        size, i = 0, first[s, a]
+        size, i = 0, rows.first[s, a]
         while i >= 0:
             value = C[i, b] - C[i, a]
             if size < len(costs) or value < costs[size - 1]:
                 size = _insert(costs, movers, size, value, i)
-            i = after[i]
-        n_moves[s, a, b] = size
+            i = rows.next[i]
+        lengths[s, a, b] = size
         floor[s, a, b] = costs[size - 1] if size == len(costs) else np.inf
-    return costs[0] if n_moves[s, a, b] > 0 else np.inf
+    return costs[0] if lengths[s, a, b] > 0 else np.inf
 
 
 @cached_njit(nogil=True)
 def _offer_moves(C, i, s, b, moves):
     """Put a row that is new in column b into the lists of moves from there."""
-    n_moves, floor = moves[2], moves[3]
+    # Invariant of each list, as in `_cheapest_move`: rows that are not in it cost
+    # `floor` at least. A row that costs as much or more need not be listed.
+    lengths, floor = moves.lengths, moves.floor
     for j in range(C.shape[1]):
-        size = n_moves[s, b, j]
+        size = lengths[s, b, j]
         value = C[i, j] - C[i, b]
         if j == b or size == -1 or value >= floor[s, b, j]:
             continue
-        costs, movers = moves[0][s, b, j], moves[1][s, b, j]
+        costs, movers = moves.costs[s, b, j], moves.rows[s, b, j]
         if (movers[:size] == i).any():  # it left and is back: its entry is still there
             continue
         if size == len(costs):  # the last one drops out, or the row itself
             floor[s, b, j] = max(value, costs[size - 1])
             if value >= costs[size - 1]:
                 continue
-        n_moves[s, b, j] = _insert(costs, movers, size, value, i)
+        lengths[s, b, j] = _insert(costs, movers, size, value, i)
 
 
 @cached_njit(nogil=True)
 def _insert(costs, movers, size, cost, row):
     """Insert into a sorted list, the last drops out of a full one; return the size."""
+    # As in insertion sort, from the end: larger costs move back to make room.
     # Invariant: the entries behind `position` have moved one place back.
     position = min(size, len(costs) - 1)
     while position > 0 and costs[position - 1] > cost:
@@ -472,128 +489,22 @@ def _insert(costs, movers, size, cost, row):
 
 @cached_njit(nogil=True)
 def _push(i, s, a, rows):
-    """Put a row at the head of a linked list."""
-    first, after, before = rows
-    before[i], after[i] = -1, first[s, a]
-    if first[s, a] >= 0:
-        before[first[s, a]] = i
-    first[s, a] = i
+    """Put a row at the head of the list of kind s in column a."""
+    second = rows.first[s, a]
+    rows.previous[i], rows.next[i] = -1, second
+    if second >= 0:
+        rows.previous[second] = i
+    rows.first[s, a] = i
 
 
 @cached_njit(nogil=True)
 def _remove(i, s, a, rows):
-    """Take a row out of a linked list."""
-    first, after, before = rows
-    if before[i] >= 0:
-        after[before[i]] = after[i]
+    """Take a row out of the list of kind s in column a."""
+    # The rows before and after it follow each other now.
+    before, after = rows.previous[i], rows.next[i]
+    if before >= 0:
+        rows.next[before] = after
     else:
-        first[s, a] = after[i]
-    if after[i] >= 0:
-        before[after[i]] = before[i]
-
-
-def nearest_centres(
-    X: Float64Array, centres: Float64Array, weights: Float64Array
-) -> tuple[NDArray[np.int32], Float64Array, Float64Array, Float64Array, Float64Array]:
-    """Find the nearest of `centres` (k, d) to each row of `X` (n, d).
-
-    Returns, of each row, the label of the nearest centre, the first of equal ones, and
-    the squared distance to it; and, of the rows of each centre, each times its weight,
-    their sums (k, d), their number (k,) and what they lose by going to the next nearest
-    centre (k,).
-    """
-    n, k = len(X), len(centres)
-    n_parts = min(N_PARTS, -(-n // ROWS_PER_PRODUCT))
-    labels, distances = np.empty(n, np.int32), np.empty(n)
-    sums = np.zeros((n_parts, *centres.shape))
-    counts, losses = np.zeros((2, n_parts, k))
-    # |x - c|^2 = |x|^2 + |c|^2 - 2 c'x: one matrix product of 2 n k d flops.
-    squares = np.einsum("ij,ij->i", centres, centres)
-    rows = read_only(X), read_only(weights), labels, distances
-    _nearest(rows, np.ascontiguousarray(centres), squares, sums, counts, losses)
-    return (labels, distances, sums.sum(axis=0), counts.sum(axis=0), losses.sum(axis=0))
-
-
-@parallel(
-    lambda rows, centres, *_: rows[0].size + centres.size * len(rows[0]) * 0.1,
-    blas=True,
-)
-def _nearest(rows, centres, squares, sums, counts, losses):
-    """Share the parts of the rows among the threads; pieces stay in the cache."""
-    # Parts depend on n alone, and each has its own sums, without locks.
-    n, n_parts = rows[0].shape[0], sums.shape[0]
-    for part in numba.prange(n_parts):
-        end = n * (part + 1) // n_parts
-        for start in range(n * part // n_parts, end, ROWS_PER_PRODUCT):
-            stop = min(end, start + ROWS_PER_PRODUCT)
-            totals = sums[part], counts[part], losses[part]
-            _nearest_chunk(rows, centres, squares, start, stop, totals)
-
-
-@cached_njit(nogil=True, fastmath={"reassoc"})
-def _nearest_chunk(rows, centres, squares, start, stop, totals):
-    """Label rows `start` to `stop`, and add them to the totals of their part."""
-    X, weights = rows[0][start:stop], rows[1][start:stop]
-    labels, distances = rows[2][start:stop], rows[3][start:stop]
-    (sums, counts, losses), n = totals, stop - start
-    # Step 1: the two smallest of |c|^2 - 2 c'x, the squared distances less |x|^2.
-    products = np.dot(centres, X.T)
-    minima, second_minima = np.full(n, np.inf), np.full(n, np.inf)
-    best = np.zeros(n, np.int64)
-    for j in range(products.shape[0]):
-        # Without branches, and along the rows: vector instructions.
-        for i in range(n):
-            value = squares[j] - 2 * products[j, i]
-            closer = value < minima[i]
-            second_minima[i] = minima[i] if closer else min(value, second_minima[i])
-            best[i] = j if closer else best[i]
-            minima[i] = value if closer else minima[i]
-    # Step 2: sums over the rows of each centre.
-    for i in range(n):
-        j, weight, square = best[i], weights[i], 0.0
-        for c in range(X.shape[1]):
-            square += X[i, c] * X[i, c]
-            sums[j, c] += weight * X[i, c]
-        labels[i] = j
-        distances[i] = max(minima[i] + square, 0.0)  # below zero is rounding
-        counts[j] += weight
-        losses[j] += weight * (second_minima[i] - minima[i])
-
-
-def capped_distances(
-    X: Float64Array,
-    centres: Float64Array,
-    caps: Float64Array,
-    weights: Float64Array,
-    out: Float64Array,
-) -> Float64Array:
-    """Overwrite `out` with squared distances of centres to rows, at most `caps`.
-
-    `X` is (n, d), `centres` (k, d), `caps` (n,) and `out` (k, n). Returns the sums of
-    the rows of `out`, of rows of `X` by their weights.
-    """
-    sums = np.zeros((min(N_PARTS, -(-len(X) // ROWS_PER_PRODUCT)), len(centres)))
-    _capped(read_only(X), centres, read_only(caps), read_only(weights), out, sums)
-    total: Float64Array = sums.sum(axis=0)
-    return total
-
-
-@parallel(lambda X, centres, *_: X.size + centres.size * len(X) * 0.2)
-def _capped(X, centres, caps, weights, out, sums):
-    """Share the parts of the rows among the threads."""
-    n, n_parts = X.shape[0], sums.shape[0]
-    for part in numba.prange(n_parts):
-        first, end = n * part // n_parts, n * (part + 1) // n_parts
-        _capped_part(X, centres, caps, weights, out, sums[part], first, end)
-
-
-@cached_njit(nogil=True, fastmath={"reassoc"})
-def _capped_part(X, centres, caps, weights, out, sums, first, end):
-    """Overwrite the columns `first` to `end` of `out`, and add up its rows."""
-    for i in range(first, end):
-        for j in range(centres.shape[0]):
-            square = 0.0
-            for c in range(X.shape[1]):
-                square += (X[i, c] - centres[j, c]) ** 2
-            out[j, i] = min(square, caps[i])
-            sums[j] += weights[i] * out[j, i]
+        rows.first[s, a] = after
+    if after >= 0:
+        rows.previous[after] = before

@@ -1,6 +1,7 @@
 """Dense algebra on blocks of vectors: tall ones, and a few long rows of an array.
 
-Every kernel cuts the vectors into chunks of a fixed size that threads share.
+Every kernel cuts the vectors into chunks of a fixed size that threads share: chunk c
+has the rows, or the entries of long rows, from ``c * size`` on, at most `size` of them.
 Partial sums of the chunks are added in their order, so that results have the same bits
 for any number of threads. BLAS is limited to one thread inside these kernels: nested
 threads are slow, and idle BLAS threads that spin take the processor from the next
@@ -28,6 +29,7 @@ def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
 
     Callers check that the result is finite.
     """
+    # 2 n p k flops for blocks (n, p) and (n, k), which are read once.
     partial = np.zeros((_n_chunks(X), X.shape[1], Y.shape[1]), X.dtype)
     # Chunks are summed in the type of X, their sums in float64: for float32 blocks the
     # error grows with the length of a chunk, not with n.
@@ -47,16 +49,14 @@ def block_rotate(X: FloatArray, S: FloatArray) -> None:
 
 def block_multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
     """Overwrite `out`, which may be `X`, with ``X @ S``; C-contiguous, of one type."""
-    _update(
-        out, read_only(X), np.ascontiguousarray(S, dtype=X.dtype), False, CHUNK_SIZE
-    )
+    S = np.ascontiguousarray(S, dtype=X.dtype)
+    _update(out, read_only(X), S, False, CHUNK_SIZE)
 
 
 def block_subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
     """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`."""
-    _update(
-        out, read_only(L), np.ascontiguousarray(C, dtype=out.dtype), True, CHUNK_SIZE
-    )
+    C = np.ascontiguousarray(C, dtype=out.dtype)
+    _update(out, read_only(L), C, True, CHUNK_SIZE)
 
 
 def rotate_ritz(
@@ -69,19 +69,14 @@ def rotate_ritz(
     """
     # Squares of residuals of each chunk and column, in float64 for float32 blocks, too.
     squares = np.zeros((_n_chunks(X), X.shape[1]))
-    _rotate_ritz(
-        X,
-        AX,
-        np.ascontiguousarray(S, dtype=X.dtype),
-        np.ascontiguousarray(values, dtype=X.dtype),
-        squares,
-        CHUNK_SIZE,
-    )
+    S, values = (np.ascontiguousarray(M, dtype=X.dtype) for M in (S, values))
+    _rotate_ritz(X, AX, S, values, squares, CHUNK_SIZE)
     return np.sqrt(squares.sum(axis=0))
 
 
 def inner(X: FloatArray, Y: FloatArray) -> float:
     """Return the sum of the products of the entries of two C-contiguous arrays."""
+    # Two flops for two numbers read: the memory is what takes time.
     return float(_inner(_flat(X), _flat(Y), CHUNK_SIZE))
 
 
@@ -94,6 +89,7 @@ def rows_inner(rows: FloatArray, first: list[int], second: list[int]) -> Float64
 
 def rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
     """Overwrite `out` with the linear combination ``coefficients @ rows``."""
+    # Rows with a coefficient of 0 are not read.
     coefficients = coefficients.astype(rows.dtype)
     _rows_combine(rows, coefficients, out.reshape(-1), CHUNK_SIZE)
 
@@ -239,7 +235,7 @@ def _rotate_ritz_chunk(X, AX, S, values, squares):
 
 
 def _flat(X):
-    """Entries of a C-contiguous array as a vector, without a copy."""
+    """Entries of a C-contiguous array as a vector, read-only and without a copy."""
     return read_only(X).reshape(-1)
 
 
@@ -305,6 +301,6 @@ def _rows_combine(rows, coefficients, out, size):
 
 @parallel(lambda out, a, X, b, Y: 0.2 * X.size)
 def _combine(out, a, X, b, Y):
-    """Linear combination of two arrays, entry by entry."""
+    """Linear combination of two arrays, entry by entry; `out` may be either."""
     for c in numba.prange(out.shape[0]):
         out[c] = a * X[c] + b * Y[c]

@@ -1,4 +1,11 @@
-"""CSR matrices: products with dense blocks of vectors, symmetry."""
+"""CSR matrices: products with dense blocks of vectors, Gram matrices, symmetry.
+
+Row i of a matrix has the entries ``data[indptr[i]:indptr[i + 1]]``, in the columns that
+`indices` say. A product with a block gathers the rows of the block that these columns
+name, which takes most of the time if the block is larger than the cache. So its rows
+begin at cache lines (`csr_workspace`), they are asked for ahead of their use, and four
+entries are multiplied at a time.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +63,7 @@ def csr_matmat(
     csr = read_only(indptr), read_only(indices), read_only(data)
     # V is gathered, row by row of A; X is read once, for the shift.
     V = X = read_only(X)
+    # An empty scale stands for ones: one type for Numba, and no products with 1.
     scalars = alpha, shift, beta
     row_scale = read_only(np.empty(0, X.dtype) if scale is None else scale)
     if workspace is not None:
@@ -157,6 +165,7 @@ def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts
 @cached_njit(nogil=True)
 def _cut(indptr, part, n_parts):
     """First row of a part; every part has about the same number of rows and entries."""
+    # Part p of n ends where p / n of all work is done.
     # Bisection for the first row with indptr[row] + row >= target: a row counts as one
     # entry more than it has, for the work on `out`.
     low, high = 0, indptr.shape[0] - 1
@@ -202,6 +211,8 @@ def _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial):
     """Products of selected rows less the offset, and their sums in each chunk."""
     k = V.shape[1]
     one = V.dtype.type(1)
+    # out_i <- sum_j a_ij v_j - offset, row by row: its entries are in the cache when
+    # they are added to the sums.
     for chunk in numba.prange(bounds.shape[0] - 1):
         for c in range(k):
             partial[chunk, c] = 0
@@ -232,6 +243,7 @@ def csr_add_matmat(
     `bounds` cut the rows into chunks of about equal work: rows of very different
     lengths, as in a transposed matrix of word counts, would leave threads idle.
     """
+    # out_i <- out_i + alpha sum_j a_ij y_j
     for chunk in numba.prange(bounds.shape[0] - 1):
         for i in range(bounds[chunk], bounds[chunk + 1]):
             p, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
@@ -279,6 +291,8 @@ def _add_combination(indices, data, p, end, alpha, V, out, i):
     """
     # 2 k flops for each entry; memory traffic is the row of V, k numbers.
     k = out.shape[1]  # rows of an aligned workspace are longer
+    # Rows of a large V are at addresses that the processor cannot foresee: ask for
+    # those of the entries some way ahead.
     large = V.size * V.itemsize > CACHE_BYTES
     while p + 3 < end:
         if large:
@@ -287,10 +301,7 @@ def _add_combination(indices, data, p, end, alpha, V, out, i):
         a1 = alpha * data[p + 1]
         a2 = alpha * data[p + 2]
         a3 = alpha * data[p + 3]
-        j0 = indices[p]
-        j1 = indices[p + 1]
-        j2 = indices[p + 2]
-        j3 = indices[p + 3]
+        j0, j1, j2, j3 = indices[p], indices[p + 1], indices[p + 2], indices[p + 3]
         for c in range(k):
             out[i, c] += a0 * V[j0, c] + a1 * V[j1, c] + a2 * V[j2, c] + a3 * V[j3, c]
         p += 4

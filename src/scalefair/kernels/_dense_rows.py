@@ -5,6 +5,9 @@ that fit the cache: rows are gathered code after code, and shifted as they are c
 The bounds depend on the sizes alone and partial sums are added in their order, so that
 results have the same bits for any number of threads.
 
+To kernels, coded rows are ``(codes, selected, centres)``: the code of each row, which
+codes are in use, and what is subtracted from the rows of each.
+
 `label_scatter` is for few columns: short columns are multiplied in register tiles. Up
 to a hundred columns that is faster than BLAS, whose calls and packing then cost more
 than the products.
@@ -57,20 +60,10 @@ def dense_rows_matmat(
     # and n numbers of memory traffic.
     bounds, n_rows = _cut(X.shape, V.size)
     partial = np.zeros((bounds.size - 1, *V.shape), V.dtype)
-    selected, centres, V = coefficients != 0, read_only(centres), read_only(V)
+    coded = codes, coefficients != 0, read_only(centres)
     factors = _typed(weights, V.dtype)
-    arguments = (
-        codes,
-        selected,
-        centres,
-        V,
-        coefficients,
-        factors,
-        bounds,
-        n_rows,
-        partial,
-    )
-    _matmat(len(partial), strided_table(X), *arguments)
+    arguments = read_only(V), coefficients, factors, bounds, n_rows, partial
+    _matmat(len(partial), strided_table(X), coded, *arguments)
     for part in partial[1:]:
         partial[0] += part
     return partial[0]
@@ -90,12 +83,12 @@ def dense_rows_gram(
     (n_codes, _), k = centres.shape, V.shape[1]
     bounds, n_rows = _cut(X.shape, n_codes * k * k)
     partial = np.zeros((bounds.size - 1, n_codes, k, k), np.float64)
-    selected, centres, V = np.ones(n_codes, np.bool_), read_only(centres), read_only(V)
+    coded = codes, np.ones(n_codes, np.bool_), read_only(centres)
     # Rows of Z_g V times the root of their weight: the product of both factors has the
     # weight itself.
     roots = _typed(None if weights is None else np.sqrt(weights), V.dtype)
-    arguments = codes, selected, centres, V, roots, bounds, n_rows, partial
-    _gram(len(partial), strided_table(X), *arguments)
+    arguments = read_only(V), roots, bounds, n_rows, partial
+    _gram(len(partial), strided_table(X), coded, *arguments)
     return partial.sum(axis=0)
 
 
@@ -117,10 +110,9 @@ def label_scatter(
     counts = np.zeros((n_chunks, n_codes), np.int64)
     sums = np.zeros((n_chunks, n_codes, n))
     partial = np.zeros((n_chunks, n_codes, width, width))
-    selected = np.ones(n_codes, np.bool_)
+    coded = codes, np.ones(n_codes, np.bool_), shifts
     # Scatters have `width` rows and columns here: those beyond n stay zero.
-    arguments = codes, selected, shifts, n_rows, counts, sums, partial
-    _scatter(n_chunks, strided_table(X), *arguments)
+    _scatter(n_chunks, strided_table(X), coded, n_rows, counts, sums, partial)
     scatters = np.ascontiguousarray(partial.sum(axis=0)[:, :n, :n])
     for scatter in scatters:
         mirror_lower(scatter)
@@ -211,12 +203,13 @@ def _gather(table, rows, shift, Z):
     memory, offset, row_stride, column_stride = table
     n = shift.shape[0]
     if column_stride == 1:
-        # Rows are contiguous in memory: the inner loop runs along a row.
+        # Rows of X are contiguous in memory: the inner loop runs along a row.
         for k in range(rows.shape[0]):
             x = memory[offset + rows[k] * row_stride :]
             for j in range(n):
                 Z[k, j] = x[j] - shift[j]
     else:
+        # Columns are, as a rule: the inner loop runs down a column, over these rows.
         for j in range(n):
             start = offset + j * column_stride
             s = shift[j]
@@ -225,8 +218,10 @@ def _gather(table, rows, shift, Z):
 
 
 @cached_njit(nogil=True)
-def _gather_codes(table, codes, start, stop, selected, centres, Z):
+def _gather_codes(table, coded, start, stop, Z):
     """Write the selected rows of a block to `Z`; return them and where codes start."""
+    # Rows starts[g] to starts[g + 1] of Z are those of code g, less its centre.
+    codes, selected, centres = coded
     rows, starts = _sort_rows(codes, start, stop, selected)
     for g in range(selected.shape[0]):
         members = slice(starts[g], starts[g + 1])
@@ -238,46 +233,34 @@ def _gather_codes(table, codes, start, stop, selected, centres, Z):
 # for each type of rows. Their loop variables are unsigned; they are passed on as int64,
 # so that the functions called are compiled once.
 @parallel(
-    lambda n, table, codes, selected, centres, V, *_: (
-        codes.size * V.shape[0] * (1 + 0.2 * V.shape[1])
-    ),
+    lambda n, table, coded, V, *_: coded[0].size * V.shape[0] * (1 + 0.2 * V.shape[1]),
     blas=True,
 )
-def _matmat(n_chunks, table, *arguments):
+def _matmat(n_chunks, table, coded, *arguments):
     """Run `_chunk_matmat` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
-        _chunk_matmat(np.int64(c), table, *arguments)
+        _chunk_matmat(np.int64(c), table, coded, *arguments)
 
 
 @cached_njit(nogil=True)
 def _chunk_matmat(
-    chunk,
-    table,
-    codes,
-    selected,
-    centres,
-    V,
-    coefficients,
-    factors,
-    bounds,
-    n_rows,
-    partial,
+    chunk, table, coded, V, coefficients, factors, bounds, n_rows, partial
 ):
     """Weighted sum of ``Z_g.T @ Z_g @ V`` over the codes g in a chunk."""
-    n, k = V.shape
-    out = partial[chunk]
+    # Workspace of a block of rows: Z (rows, n), Y = Z V (rows, k), and Z^T D Y (n, k).
+    (n, k), out = V.shape, partial[chunk]
     Z, Y = np.empty((n_rows, n), V.dtype), np.empty((n_rows, k), V.dtype)
     product = np.empty((n, k), V.dtype)
     for start in range(bounds[chunk], bounds[chunk + 1], n_rows):
         stop = min(start + n_rows, bounds[chunk + 1])
-        rows, starts = _gather_codes(table, codes, start, stop, selected, centres, Z)
-        # Rows starts[g] to starts[g + 1] of Z are the block's part of Z_g.
+        rows, starts = _gather_codes(table, coded, start, stop, Z)
         n_gathered = starts[-1]
         if n_gathered == 0:
             continue
-        # out <- out + Z^T D Z V, D the coefficients of the rows.
+        # out <- out + Z^T D Z V, with D the coefficients of the rows, by code and
+        # weight.
         np.dot(Z[:n_gathered], V, Y[:n_gathered])
-        for g in range(selected.shape[0]):
+        for g in range(coefficients.shape[0]):
             for q in range(starts[g], starts[g + 1]):
                 factor = coefficients[g]
                 if factors is not None:
@@ -291,36 +274,32 @@ def _chunk_matmat(
 
 
 @parallel(
-    lambda n, table, codes, selected, centres, V, *_: (
-        codes.size * V.shape[0] * (1 + 0.1 * V.shape[1])
-    ),
+    lambda n, table, coded, V, *_: coded[0].size * V.shape[0] * (1 + 0.1 * V.shape[1]),
     blas=True,
 )
-def _gram(n_chunks, table, *arguments):
+def _gram(n_chunks, table, coded, *arguments):
     """Run `_chunk_gram` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
-        _chunk_gram(np.int64(c), table, *arguments)
+        _chunk_gram(np.int64(c), table, coded, *arguments)
 
 
 @cached_njit(nogil=True)
-def _chunk_gram(
-    chunk, table, codes, selected, centres, V, factors, bounds, n_rows, partial
-):
+def _chunk_gram(chunk, table, coded, V, factors, bounds, n_rows, partial):
     """Gram matrices of ``Z_g @ V``, times factors, for the codes g in a chunk."""
-    n, k = V.shape
-    out = partial[chunk]
+    # Workspace of a block of rows: Z (rows, n), Y = Z V (rows, k), and Y_g^T Y_g.
+    (n, k), out = V.shape, partial[chunk]
     Z, Y = np.empty((n_rows, n), V.dtype), np.empty((n_rows, k), V.dtype)
     product = np.empty((k, k), V.dtype)
     for start in range(bounds[chunk], bounds[chunk + 1], n_rows):
         stop = min(start + n_rows, bounds[chunk + 1])
-        rows, starts = _gather_codes(table, codes, start, stop, selected, centres, Z)
+        rows, starts = _gather_codes(table, coded, start, stop, Z)
         # out_g <- out_g + (Z_g V)^T (Z_g V)
         np.dot(Z[: starts[-1]], V, Y[: starts[-1]])
         if factors is not None:
             for q in range(starts[-1]):
                 for c in range(k):
                     Y[q, c] *= factors[rows[q]]
-        for g in range(selected.shape[0]):
+        for g in range(out.shape[0]):
             # 2 k^2 flops a row, after 2 n k for the product Z V.
             Y_g = Y[starts[g] : starts[g + 1]]
             if Y_g.shape[0] > 0:
@@ -331,21 +310,20 @@ def _chunk_gram(
 
 
 @parallel(
-    lambda n, table, codes, selected, shifts, *_: (
-        codes.size * shifts.shape[1] * (2 + 0.1 * shifts.shape[1])
+    lambda n, table, coded, *_: (
+        coded[0].size * coded[2].shape[1] * (2 + 0.1 * coded[2].shape[1])
     )
 )
-def _scatter(n_chunks, table, *arguments):
+def _scatter(n_chunks, table, coded, *arguments):
     """Run `_chunk_scatter` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
-        _chunk_scatter(np.int64(c), table, *arguments)
+        _chunk_scatter(np.int64(c), table, coded, *arguments)
 
 
 @cached_njit(nogil=True)
-def _chunk_scatter(
-    chunk, table, codes, selected, shifts, n_rows, counts, sums, scatters
-):
+def _chunk_scatter(chunk, table, coded, n_rows, counts, sums, scatters):
     """Count and add up the rows of a chunk; lower triangles of their scatters."""
+    codes, selected, shifts = coded
     start, stop = chunk * n_rows, min(codes.shape[0], (chunk + 1) * n_rows)
     rows, starts = _sort_rows(codes, start, stop, selected)
     # Row j of `columns` is column j of the shifted rows: products of two columns then
@@ -353,6 +331,7 @@ def _chunk_scatter(
     # Columns in the order of a tile. A stride of a power of two would map all of them
     # to the same cache set.
     columns = np.zeros((scatters.shape[2], REGISTER_TILE_ROWS + 8))
+    # Code after code, a tile of its rows at a time: sums, and products of columns.
     for g in range(selected.shape[0]):
         counts[chunk, g] = starts[g + 1] - starts[g]
         for first in range(starts[g], starts[g + 1], REGISTER_TILE_ROWS):
@@ -365,6 +344,7 @@ def _chunk_scatter(
 @cached_njit(nogil=True, fastmath=_FAST)
 def _add_sums(columns, depth, sums):
     """Add the sums of the columns, of which `depth` entries are used."""
+    # Column by column, along the memory.
     for j in range(sums.shape[0]):
         column = columns[j]
         total = 0.0
@@ -446,6 +426,7 @@ def _gather_chunks(n_chunks, table, *arguments):
 @cached_njit(nogil=True)
 def _gather_chunk(chunk, table, rows, shift, out, sums):
     """Copy the shifted rows of a chunk, and add them up."""
+    # Chunk c of n has the rows from c m / n on.
     m, n_chunks = out.shape[0], sums.shape[0]
     start, stop = chunk * m // n_chunks, (chunk + 1) * m // n_chunks
     Z = out[start:stop]

@@ -5,7 +5,8 @@
 
 In both, i and j are nodes and a and b their clusters. A node's kind is its combination
 of groups. `links` are the weights of node i to each cluster, without its loop, and a
-cluster's inner weight counts every edge twice and loops once.
+cluster's inner weight counts every edge twice and loops once. So a node that leaves a
+cluster takes ``2 links + loop`` off its inner weight, and its degree off the volume.
 """
 
 from __future__ import annotations
@@ -79,21 +80,24 @@ def refine(
     and their neighbours. A pass that lowers the cut by less than 1 / 2000 is the last.
     Overwrites `labels` and `totals`; returns the cut and the number of passes.
     """
-    indptr, indices = graph[0], graph[1]
     counts, volumes, inner = totals
     n, (n_kinds, k) = len(degrees), counts.shape
     sizes = counts.sum(axis=0)
     if mixes is not None:  # parts of no kind are of the size, too
         sizes = _cluster_sizes(labels, node_sizes, k)
-    # Invariant: `totals`, `sizes` and `cut` are those of the labels.
-    # partners[s, a, b]: nodes of kind s in a with the largest gains, when they were
-    # visited, of a move to b; -1 for none. Gains are decreases of the cut.
-    partners = np.full((n_kinds, k, k, N_PARTNERS), -1)
-    partner_gains = np.full((n_kinds, k, k, N_PARTNERS), -np.inf)
-    # links[b] is valid for the present visit if last_visit[b] is its number.
-    # A visit costs O(degree) for the links, and for each adjacent cluster O(n_kinds) to
-    # test the bounds and O(N_PARTNERS) for exchanges.
-    links, adjacent, last_visit = np.zeros(k), np.empty(k, np.int64), np.full(k, -1)
+    # Invariant: `clusters` and `cut` are those of the labels.
+    clusters = counts, volumes, inner, sizes
+    nodes = degrees, kinds, _loops(graph, n), labels
+    edges, limits = (graph, constant), (bounds, min_size)
+    # Entry [s, a, b] lists nodes of kind s in a with the largest gains, when they were
+    # visited, of a move to b, and these gains; -1 for none.
+    partners = (
+        np.full((n_kinds, k, k, N_PARTNERS), -1),
+        np.full((n_kinds, k, k, N_PARTNERS), -np.inf),
+    )
+    # Workspace: weights of the present node to clusters, the clusters adjacent to it,
+    # and the visit in which each cluster was last adjacent to a node.
+    work = np.zeros(k), np.empty(k, np.int64), np.full(k, -1)
     active = np.ones(n, np.bool_)
     cut = (1 - inner / volumes).sum()
     previous_cut = cut
@@ -106,108 +110,20 @@ def refine(
         i = order[visit % n]
         if not active[i]:
             continue
-        # a is the cluster of node i, s its kind, `excess` its size less a partner's.
         active[i] = visit < n  # the second pass visits all nodes again
-        a, s, size, excess = labels[i], kinds[i], 1, 0
-        if node_sizes is not None:
-            size = node_sizes[i]
-        # Step 2: weights of the edges to each adjacent cluster. What the constant adds,
-        # constant * size * sizes[b], is not stored.
-        n_adjacent, loop = _link_clusters(
-            graph, labels, i, visit, links, adjacent, last_visit
+        # Step 2: the best move or exchange of node i, if one lowers the cut.
+        gain, b, j = _best_change(
+            edges, nodes, node_sizes, mixes, limits, clusters, partners, work, i, visit
         )
-        loop += constant * size * size
-        # Step 3: the best move or exchange with an adjacent cluster. The cut must
-        # decrease by more than its rounding, or nodes could cycle.
-        best_gain, best_cluster, best_partner = ROUNDING, -1, -1
-        # Cluster a without i: the edges to its rest counted twice, and the loop of i.
-        volume_without = volumes[a] - degrees[i]
-        size_without = sizes[a] - size
-        links_within = links[a] + constant * size * size_without
-        inner_without = inner[a] - 2 * links_within - loop
-        for f in range(n_adjacent if volume_without > 0.0 else 0):
-            b = adjacent[f]
-            if b == a:
-                continue
-            # The cut is k minus the sum of inner / volume: only the terms of a and b
-            # change.
-            before = inner[a] / volumes[a] + inner[b] / volumes[b]
-            inner_with = inner[b] + 2 * (links[b] + constant * size * sizes[b]) + loop
-            gain = (
-                inner_without / volume_without
-                + inner_with / (volumes[b] + degrees[i])
-                - before
-            )
-            if gain > best_gain and size_without >= min_size:
-                if mixes is not None:
-                    fits = _mixes_fit(counts, bounds, node_sizes, mixes, i, -1, a, b)
-                else:
-                    fits = _fits(counts, bounds, sizes, s, a, b, size)
-                if fits:
-                    best_gain, best_cluster, best_partner = gain, b, -1
-            for c in range(N_PARTNERS):
-                j = partners[s, b, a, c]
-                # An exchange gains about the sum of two moves. Only if that is large
-                # compute the exact gain, in a pass over the edges of j.
-                if j < 0 or gain + partner_gains[s, b, a, c] <= best_gain:
-                    continue
-                if labels[j] != b:  # it moved since: free its place
-                    partners[s, b, a, c], partner_gains[s, b, a, c] = -1, -np.inf
-                    continue
-                change_a, change_b = _exchange(graph, labels, i, j, links)
-                difference = degrees[i] - degrees[j]
-                if node_sizes is not None:
-                    # The part of the constant, constant * sizes^2, changes as well.
-                    excess = size - node_sizes[j]
-                    change_a -= constant * excess * (2 * sizes[a] - excess)
-                    change_b += constant * excess * (2 * sizes[b] + excess)
-                exchange_gain = (
-                    (inner[a] + change_a) / (volumes[a] - difference)
-                    + (inner[b] + change_b) / (volumes[b] + difference)
-                    - before
-                )
-                if exchange_gain > best_gain:
-                    fits = True
-                    if mixes is not None:
-                        fits = _mixes_fit(counts, bounds, node_sizes, mixes, i, j, a, b)
-                    elif node_sizes is not None and excess != 0:
-                        fits = _fits(counts, bounds, sizes, s, a, b, excess)
-                    if fits:
-                        best_gain, best_cluster, best_partner = exchange_gain, b, j
-            _keep_partner(partners, partner_gains, s, a, b, i, gain)
-        if best_cluster < 0:
+        if b < 0:
             continue
-        # Step 4: update labels and totals; neighbours are visited in the next pass.
-        # `size` and `difference` become what a loses and b gains in size and volume.
-        b, j, cut = best_cluster, best_partner, cut - best_gain
-        difference = degrees[i]
-        if j < 0:
-            inner[a] = inner_without
-            inner[b] += 2 * (links[b] + constant * size * sizes[b]) + loop
-        else:
-            change_a, change_b = _exchange(graph, labels, i, j, links)
-            difference -= degrees[j]
-            size = 0
-            if node_sizes is not None:
-                size = node_sizes[i] - node_sizes[j]
-            inner[a] += change_a - constant * size * (2 * sizes[a] - size)
-            inner[b] += change_b + constant * size * (2 * sizes[b] + size)
-            labels[j] = a
-            _activate(indptr, indices, j, active)
-        sizes[a] -= size
-        sizes[b] += size
-        if mixes is not None:
-            for r in range(n_kinds):
-                change = _mix_change(node_sizes, mixes, i, j, r)
-                counts[r, a] -= change
-                counts[r, b] += change
-        else:
-            counts[s, a] -= size
-            counts[s, b] += size
-        labels[i] = b
-        _activate(indptr, indices, i, active)
-        volumes[a] -= difference
-        volumes[b] += difference
+        # Step 3: make it; neighbours are visited in the next pass.
+        links = work[0]
+        _change_labels(edges, nodes, node_sizes, mixes, clusters, links, i, j, b)
+        cut -= gain
+        _activate(graph, i, active)
+        if j >= 0:
+            _activate(graph, j, active)
     return cut, max_iter
 
 
@@ -220,20 +136,110 @@ def _cluster_sizes(labels, node_sizes, n_clusters):
     return sizes
 
 
-# Inlined: the call alone takes a tenth of the time of `refine`.
+@cached_njit(nogil=True)
+def _loops(graph, n):
+    """Diagonal of the matrix of a graph."""
+    indptr, indices, data, stride = graph
+    loops = np.zeros(n)
+    for i in range(n):
+        for e in range(indptr[i], indptr[i + 1]):
+            if indices[e] == i:
+                loops[i] += data[e * stride]
+    return loops
+
+
+@cached_njit(nogil=True, inline="always")
+def _size(node_sizes, i):
+    """Size of a node, 1 for None."""
+    return 1 if node_sizes is None else node_sizes[i]
+
+
+# Inlined, here and below: the calls would take a tenth of the time of `refine`.
+@cached_njit(nogil=True, inline="always")
+def _best_change(
+    edges, nodes, node_sizes, mixes, limits, clusters, partners, work, i, visit
+):
+    """Find the move or exchange of node i that lowers the cut most.
+
+    Returns by how much, the cluster that i goes to, -1 if it stays, and the node that
+    comes from there in exchange, -1 for none. Lists i as a partner for later visits.
+    """
+    # O(degree) for the links, and for each adjacent cluster O(n_kinds) to test the
+    # bounds and O(N_PARTNERS) for exchanges.
+    (graph, constant), (bounds, min_size) = edges, limits
+    degrees, kinds, loops, labels = nodes
+    _, volumes, inner, sizes = clusters
+    members, member_gains = partners
+    links, adjacent, last_visit = work
+    a, s, size = labels[i], kinds[i], _size(node_sizes, i)
+    # Step 1: weights of the edges to each adjacent cluster. What the constant adds,
+    # constant * size * sizes[b], is not stored.
+    n_adjacent = _link_clusters(graph, labels, i, visit, links, adjacent, last_visit)
+    loop = loops[i] + constant * size * size
+    # Step 2: cluster a without i: the edges to its rest counted twice, the loop once.
+    volume_without = volumes[a] - degrees[i]
+    size_without = sizes[a] - size
+    links_within = links[a] + constant * size * size_without
+    inner_without = inner[a] - 2 * links_within - loop
+    # Step 3: the best of all adjacent clusters. The cut must decrease by more than its
+    # rounding, or nodes could cycle.
+    best_gain, best_cluster, best_partner = ROUNDING, -1, -1
+    for f in range(n_adjacent if volume_without > 0.0 else 0):
+        b = adjacent[f]
+        if b == a:
+            continue
+        # The gain of a move. The cut is k minus the sum of inner / volume: only the
+        # terms of a and b change.
+        before = inner[a] / volumes[a] + inner[b] / volumes[b]
+        inner_with = inner[b] + 2 * (links[b] + constant * size * sizes[b]) + loop
+        gain = (
+            inner_without / volume_without
+            + inner_with / (volumes[b] + degrees[i])
+            - before
+        )
+        is_better = gain > best_gain and size_without >= min_size
+        if is_better and _fits(clusters, bounds, node_sizes, mixes, s, i, -1, a, b):
+            best_gain, best_cluster, best_partner = gain, b, -1
+        # An exchange gains about the sum of two moves. Only if that is large compute
+        # the exact gain, in a pass over the edges of the partner j.
+        for c in range(N_PARTNERS):
+            j = members[s, b, a, c]
+            if j < 0 or gain + member_gains[s, b, a, c] <= best_gain:
+                continue
+            if labels[j] != b:  # it moved since: free its place
+                members[s, b, a, c], member_gains[s, b, a, c] = -1, -np.inf
+                continue
+            change_a, change_b = _exchange(
+                edges, nodes, node_sizes, clusters, links, i, j
+            )
+            difference = degrees[i] - degrees[j]
+            exchange_gain = (
+                (inner[a] + change_a) / (volumes[a] - difference)
+                + (inner[b] + change_b) / (volumes[b] + difference)
+                - before
+            )
+            # Of one kind and size, no count changes.
+            is_even = mixes is None and size == _size(node_sizes, j)
+            if exchange_gain > best_gain and (
+                is_even or _fits(clusters, bounds, node_sizes, mixes, s, i, j, a, b)
+            ):
+                best_gain, best_cluster, best_partner = exchange_gain, b, j
+        _keep_partner(members, member_gains, s, a, b, i, gain)
+    return best_gain, best_cluster, best_partner
+
+
 @cached_njit(nogil=True, inline="always")
 def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
-    """Write the weights of node i to clusters; return their number and its loop.
+    """Write the weights of node i, without its loop, to clusters; return their number.
 
     `links` are valid for the first clusters in `adjacent`, and for the node's own.
     """
     indptr, indices, data, stride = graph
     # Only the entries of the adjacent clusters are cleared: O(degree), not O(k).
     links[labels[i]] = 0.0
-    n_adjacent, loop = 0, 0.0
+    n_adjacent = 0
     for e in range(indptr[i], indptr[i + 1]):
         if indices[e] == i:
-            loop += data[e * stride]
             continue
         b = labels[indices[e]]
         if last_visit[b] != visit:
@@ -241,101 +247,135 @@ def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
             adjacent[n_adjacent] = b
             n_adjacent += 1
         links[b] += data[e * stride]
-    return n_adjacent, loop
+    return n_adjacent
 
 
 @cached_njit(nogil=True)
-def _keep_partner(partners, gains, s, a, b, i, gain):
-    """Put node i of a into the partners for b if it gains more than the worst one."""
-    # N_PARTNERS entries, unsorted: the one with the smallest gain is replaced.
-    worst = 0
-    for c in range(N_PARTNERS):
-        if partners[s, a, b, c] == i:
-            return
-        if gains[s, a, b, c] < gains[s, a, b, worst]:
-            worst = c
-    if gain > gains[s, a, b, worst]:
-        partners[s, a, b, worst], gains[s, a, b, worst] = i, gain
-
-
-@cached_njit(nogil=True)
-def _activate(indptr, indices, i, active):
-    """Mark a node and its neighbours for another visit."""
-    active[i] = True
-    for e in range(indptr[i], indptr[i + 1]):
-        active[indices[e]] = True
-
-
-@cached_njit(nogil=True)
-def _fits(counts, bounds, sizes, s, a, b, moved):
-    """Whether counts stay less than 1 outside the bounds if `moved` of kind s go to b.
-
-    The size of each cluster changes, and with it the bounds of all kinds.
-    """
-    # Bounds are shares of a cluster's size: lower size - 1 < count < upper size + 1.
-    lower, upper = bounds
-    for r in range(counts.shape[0]):
-        for cluster, change in ((a, -moved), (b, moved)):
-            size = sizes[cluster] + change
-            count = counts[r, cluster] + (change if r == s else 0)
-            # A count that is 1 outside up to rounding is refused.
-            if count + 1 <= lower[r] * size * (1 + ROUNDING):
-                return False
-            if count - 1 >= upper[r] * size * (1 - ROUNDING):
-                return False
-    return True
-
-
-@cached_njit(nogil=True)
-def _mix_change(node_sizes, mixes, i, j, r):
-    """Return how much of kind r goes with node i, less what j brings back."""
-    change = node_sizes[i] * mixes[i, r]
-    if j >= 0:
-        change -= node_sizes[j] * mixes[j, r]
-    return change
-
-
-@cached_njit(nogil=True)
-def _mixes_fit(counts, bounds, node_sizes, mixes, i, j, a, b):
-    """`_fits` if i goes to b and, unless it is -1, j to a. Sizes are of known kinds."""
-    lower, upper = bounds
-    n_kinds, moved = counts.shape[0], 0.0
-    for r in range(n_kinds):
-        moved += _mix_change(node_sizes, mixes, i, j, r)
-    for cluster, sign in ((a, -1), (b, 1)):
-        size = counts[:, cluster].sum() + sign * moved
-        for r in range(n_kinds):
-            change = _mix_change(node_sizes, mixes, i, j, r)
-            count = counts[r, cluster] + sign * change
-            if count + 1 <= lower[r] * size * (1 + ROUNDING):
-                return False
-            if count - 1 >= upper[r] * size * (1 - ROUNDING):
-                return False
-    return True
-
-
-@cached_njit(nogil=True)
-def _exchange(graph, labels, i, j, links):
+def _exchange(edges, nodes, node_sizes, clusters, links, i, j):
     """Return the changes of the inner weights of a and b if i and j exchange."""
-    indptr, indices, data, stride = graph
+    ((indptr, indices, data, stride), constant) = edges
+    (_, _, loops, labels), sizes = nodes, clusters[3]
     a, b = labels[i], labels[j]
-    # Weights of j to a without i and to b without j, of the edge (i, j), and of loops.
-    j_to_a, j_to_b, edge, loops = 0.0, 0.0, 0.0, 0.0
+    # Weights of j to a without i and to b without j, and of the edge (i, j).
+    j_to_a, j_to_b, edge = 0.0, 0.0, 0.0
     for e in range(indptr[j], indptr[j + 1]):
         if indices[e] == i:
             edge += data[e * stride]
         elif indices[e] == j:
-            loops += data[e * stride]
+            continue
         elif labels[indices[e]] == a:
             j_to_a += data[e * stride]
         elif labels[indices[e]] == b:
             j_to_b += data[e * stride]
-    for e in range(indptr[i], indptr[i + 1]):
-        if indices[e] == i:
-            loops -= data[e * stride]
     # j brings its weights to a and i takes its own away, and the other way round in b;
     # `links` hold those of i. The edge (i, j) stays between the clusters.
-    return 2 * (j_to_a - links[a]) + loops, 2 * (links[b] - edge - j_to_b) - loops
+    change_a = 2 * (j_to_a - links[a]) + (loops[j] - loops[i])
+    change_b = 2 * (links[b] - edge - j_to_b) - (loops[j] - loops[i])
+    # The constant's part of an inner weight, constant * size^2, changes with the size.
+    excess = _size(node_sizes, i) - _size(node_sizes, j)
+    change_a -= constant * excess * (2 * sizes[a] - excess)
+    change_b += constant * excess * (2 * sizes[b] + excess)
+    return change_a, change_b
+
+
+@cached_njit(nogil=True)
+def _fits(clusters, bounds, node_sizes, mixes, s, i, j, a, b):
+    """Whether counts stay less than 1 outside the bounds if i goes to b, j to a.
+
+    For j = -1 nothing goes to a. The size of each cluster changes, and with it the
+    bounds of all kinds; of mixes it is that of the parts of known kinds.
+    """
+    # Bounds are shares of a cluster's size: lower size - 1 < count < upper size + 1.
+    (lower, upper), (counts, _, _, sizes) = bounds, clusters
+    n_kinds, moved = counts.shape[0], 0.0
+    for r in range(n_kinds):
+        moved += _moved_count(node_sizes, mixes, s, i, j, r)
+    for cluster, sign in ((a, -1), (b, 1)):
+        size = sizes[cluster] if mixes is None else counts[:, cluster].sum()
+        size_after = size + sign * moved
+        for r in range(n_kinds):
+            change = sign * _moved_count(node_sizes, mixes, s, i, j, r)
+            count = counts[r, cluster] + change
+            # A count that is 1 outside up to rounding is refused.
+            if count + 1 <= lower[r] * size_after * (1 + ROUNDING):
+                return False
+            if count - 1 >= upper[r] * size_after * (1 - ROUNDING):
+                return False
+    return True
+
+
+@cached_njit(nogil=True)
+def _moved_count(node_sizes, mixes, s, i, j, r):
+    """How much of kind r goes with node i, of kind s, less what j brings back."""
+    if mixes is not None:
+        count = node_sizes[i] * mixes[i, r]
+        if j >= 0:
+            count -= node_sizes[j] * mixes[j, r]
+        return count
+    count = _size(node_sizes, i)
+    if j >= 0:
+        count -= _size(node_sizes, j)
+    return count if r == s else 0 * count
+
+
+@cached_njit(nogil=True)
+def _keep_partner(members, gains, s, a, b, i, gain):
+    """Put node i of a into the partners for b if it gains more than the worst one."""
+    # N_PARTNERS entries, unsorted: the one with the smallest gain is replaced.
+    worst = 0
+    for c in range(N_PARTNERS):
+        if members[s, a, b, c] == i:
+            return
+        if gains[s, a, b, c] < gains[s, a, b, worst]:
+            worst = c
+    if gain > gains[s, a, b, worst]:
+        members[s, a, b, worst], gains[s, a, b, worst] = i, gain
+
+
+@cached_njit(nogil=True)
+def _change_labels(edges, nodes, node_sizes, mixes, clusters, links, i, j, b):
+    """Move node i to b and, unless it is -1, node j from there to the cluster of i.
+
+    Updates the labels and the totals of both clusters.
+    """
+    degrees, kinds, loops, labels = nodes
+    counts, volumes, inner, sizes = clusters
+    # The invariant of `refine`: totals are those of the labels, before and after.
+    # `size` and `degree` become what a loses and b gains.
+    a, size, degree, constant = labels[i], _size(node_sizes, i), degrees[i], edges[1]
+    if j < 0:
+        # The edges of i are counted twice, its loop once.
+        loop = loops[i] + constant * size * size
+        links_within = links[a] + constant * size * (sizes[a] - size)
+        inner[a] = inner[a] - 2 * links_within - loop
+        inner[b] += 2 * (links[b] + constant * size * sizes[b]) + loop
+    else:
+        change_a, change_b = _exchange(edges, nodes, node_sizes, clusters, links, i, j)
+        inner[a] += change_a
+        inner[b] += change_b
+        size -= _size(node_sizes, j)
+        degree -= degrees[j]
+    # An exchange moves the difference of both nodes.
+    for r in range(counts.shape[0]):
+        moved_count = _moved_count(node_sizes, mixes, kinds[i], i, j, r)
+        counts[r, a] -= moved_count
+        counts[r, b] += moved_count
+    sizes[a] -= size
+    sizes[b] += size
+    volumes[a] -= degree
+    volumes[b] += degree
+    labels[i] = b
+    if j >= 0:
+        labels[j] = a
+
+
+@cached_njit(nogil=True)
+def _activate(graph, i, active):
+    """Mark a node and its neighbours for another visit."""
+    indptr, indices = graph[0], graph[1]
+    active[i] = True
+    for e in range(indptr[i], indptr[i + 1]):
+        active[indices[e]] = True
 
 
 @cached_njit()
@@ -370,8 +410,7 @@ def indicator_sweep(
     sums = inner, volumes, counts, sizes, squares, products
     # A move must lower the objective by more than its rounding, or nodes could cycle.
     min_gain = 10 * ROUNDING * (1.0 + penalty_weight)
-    links = np.zeros(k)
-    terms = np.empty(k)
+    links, terms = np.zeros(k), np.empty(k)
     for c in range(k):
         terms[c] = _term(
             (inner[c], volumes[c], sizes[c], squares[c], products[c]), penalty_weight

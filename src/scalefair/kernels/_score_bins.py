@@ -24,12 +24,7 @@ import numpy as np
 from numba.extending import overload
 
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import (
-    Float64Array,
-    IntArray,
-    RowTable,
-    row_chunks,
-)
+from scalefair.kernels._arrays import Float64Array, IntArray, RowTable, row_chunks
 
 # Losses of a score against a label of -1 or 1.
 LOGISTIC, HINGE, SQUARED = 0, 1, 2
@@ -80,7 +75,8 @@ def score_pass(
     sums : ndarray of shape (n_codes, n_edges, n_powers, n + 1)
         Sums of (row, 1) and, of two powers, of h times (row, 1), likewise.
     """
-    # One pass over the rows: score, loss and derivative, sums of its bin.
+    # One pass over the rows: score, loss and derivative, sums of its bin. A row x costs
+    # 2 flops an entry for the score, and as many for each sum that it is added to.
     chunks, sums = _workspace(table, codes, B.shape, edges, n_powers)
     losses = np.empty(len(chunks) - 1)
     arguments = codes, signs, weights, kind, B, edges, centre, chunks, losses
@@ -137,17 +133,10 @@ def weighted_row_sums(
     chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
     partial = np.zeros((chunks.shape[0] - 1, *shape, n_weights))
     _add_weighted(table, codes, weights, chunks, partial)
-    sums: Float64Array = partial.sum(axis=0)
-    return sums
+    return partial.sum(axis=0)
 
 
-def _workspace(
-    table: RowTable,
-    codes: IntArray,
-    shape: tuple[int, int],
-    edges: Float64Array,
-    n_powers: int,
-) -> tuple[IntArray, _Sums]:
+def _workspace(table, codes, shape, edges, n_powers):
     """Chunks and, for each of them, arrays of the gradient, moments and sums."""
     (n_codes, n_columns), n_bins = shape, edges.shape[0]
     # Numbers that each chunk clears and adds: few chunks where there are many of them.
@@ -162,9 +151,7 @@ def _workspace(
     return chunks, (gradients, moments, sums)
 
 
-def _accumulate(
-    gradients: Float64Array, moments: Float64Array, sums: Float64Array
-) -> _Sums:
+def _accumulate(gradients, moments, sums):
     """Return the sums of all chunks, in their order, each bin added to those below."""
     gradient, moment, total = (
         parts.sum(axis=0) for parts in (gradients, moments, sums)
@@ -178,7 +165,7 @@ def _accumulate(
 
 
 @cached_njit(nogil=True)
-def _add_from_top(values: Float64Array) -> None:
+def _add_from_top(values):
     """Add each bin to those below; values are (n_codes, n_bins, any number)."""
     for k in range(values.shape[0]):
         for e in range(values.shape[1] - 2, -1, -1):
@@ -187,8 +174,7 @@ def _add_from_top(values: Float64Array) -> None:
 
 
 def _dense_score(indptr, indices, data, i, beta):
-    # `beta` is (n + 1,), with the intercept at the end.
-    # h = x_i @ beta[:-1] + beta[-1]
+    """Return ``x_i @ beta[:-1] + beta[-1]``, the intercept at the end."""
     n = data.shape[1]
     h = beta[n]
     for j in range(n):
@@ -197,6 +183,7 @@ def _dense_score(indptr, indices, data, i, beta):
 
 
 def _csr_score(indptr, indices, data, i, beta):
+    """Return ``x_i @ beta[:-1] + beta[-1]`` for a CSR row."""
     # Four sums, so that no addition waits for the one before.
     h = beta[beta.shape[0] - 1]
     h1, h2, h3 = 0.0, 0.0, 0.0
@@ -214,7 +201,7 @@ def _csr_score(indptr, indices, data, i, beta):
 
 
 def _dense_add(indptr, indices, data, i, weight, out):
-    # out += weight * (x_i, 1)
+    """Add ``weight * (x_i, 1)`` to `out` (n + 1,)."""
     n = data.shape[1]
     for j in range(n):
         out[j] += weight * data[i, j]
@@ -222,8 +209,7 @@ def _dense_add(indptr, indices, data, i, weight, out):
 
 
 def _dense_add_weights(indptr, indices, data, i, weights, out):
-    # `out` is (n + 1, q), the last row that of the intercept.
-    # out += (x_i, 1) weights^T
+    """Add the outer product of ``(x_i, 1)`` and `weights` (q,) to `out` (n + 1, q)."""
     n = data.shape[1]
     for j in range(n):
         for q in range(weights.shape[0]):
@@ -233,15 +219,15 @@ def _dense_add_weights(indptr, indices, data, i, weights, out):
 
 
 def _csr_add(indptr, indices, data, i, weight, out):
+    """Add ``weight * (x_i, 1)`` to `out` (n + 1,): its stored entries, and the 1."""
     for p in range(indptr[i], indptr[i + 1]):
         out[indices[p]] += weight * data[p]
     out[out.shape[0] - 1] += weight
 
 
 def _csr_add_weights(indptr, indices, data, i, weights, out):
+    """Add the outer product of ``(x_i, 1)`` and `weights` (q,) to `out` (n + 1, q)."""
     for p in range(indptr[i], indptr[i + 1]):
-        # Row j of `out` has the q sums of feature j; its last row those of the
-        # intercept.
         x, row = data[p], out[indices[p]]
         for q in range(weights.shape[0]):
             row[q] += weights[q] * x
@@ -316,6 +302,10 @@ def _block_losses(kind, signs, weights, scores, start, stop, slopes):
 @cached_njit(nogil=True)
 def _weighted_losses(kind, signs, weights, scores, start, stop, slopes):
     """Sum of the weighted losses of a block of rows; writes weighted derivatives."""
+    # The losses are log(1 + e^-margin), max(1 - margin, 0) and (h - sign)^2 / 2, with
+    # the margin sign * h: see `_block_losses`.
+    # A logarithm for each row: a weight is a power of its factor in the product that
+    # serves rows without weights.
     total = 0.0
     for q in range(stop - start):
         weight, sign = weights[start + q], signs[start + q]
@@ -338,6 +328,7 @@ def _weighted_losses(kind, signs, weights, scores, start, stop, slopes):
 @cached_njit(nogil=True)
 def _add_block(table, codes, scores, slopes, weights, start, stop, edges, centre, out):
     """Add a block of rows to the sums of its chunk."""
+    # `scores` and `slopes` are those of the block; other columns are of all rows.
     indptr, indices, data = table
     gradient, moments, sums = out
     for q in range(stop - start):
@@ -425,6 +416,7 @@ def _add(n_chunks, table, sums, *arguments):
 @cached_njit(nogil=True)
 def _add_chunk(c, table, sums, codes, scores, slopes, weights, edges, centre, chunks):
     """Add the rows of chunk c to its sums, for given scores and slopes."""
+    # Gradient, moments and sums of this chunk alone: no other thread writes there.
     start, stop = chunks[c], chunks[c + 1]
     h, d = scores[start:stop], slopes[start:stop]
     out = sums[0][c], sums[1][c], sums[2][c]
@@ -442,6 +434,7 @@ def _add_weighted(table, codes, weights, chunks, partial):
 @cached_njit(nogil=True)
 def _add_weighted_rows(table, codes, weights, start, stop, sums):
     """Add (row, 1) times the weights of each row to the sums of its code."""
+    # sums[k] += (x_i, 1) w_i^T for a row i of code k.
     indptr, indices, data = table
     for i in range(start, stop):
         _add_row_weights(indptr, indices, data, i, weights[i], sums[codes[i]])

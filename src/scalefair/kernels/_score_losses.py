@@ -1,12 +1,12 @@
 """Functions of scores: convex parts of sigmoids, pairwise hinges, sums above edges.
 
-The sigmoid ``1 / (1 + exp(-x))`` of ``x = (h - theta) / width`` is convex below 0
-and concave above. Its plus part is the sigmoid below 0, continued above by its
-tangent ``1/2 + x/4``; its minus part is what the tangent is too much. Both parts
-are convex and increase.
+The sigmoid ``1 / (1 + exp(-x))`` of ``x = (h - theta) / width``, with the score h and
+a threshold theta, is convex below 0 and concave above. Its plus part is the sigmoid
+below 0, continued above by its tangent ``1/2 + x/4``; its minus part is what the
+tangent is too much. Both parts are convex and increase.
 
 The exponentials at all thresholds are products of one of the score and one of each
-threshold, both less a centre.
+threshold, both less a centre: ``exp(-(h - theta)) = exp(-h) exp(theta)``, in widths.
 
 For sums above edges a family puts each row into one of its sets, or in none, by the
 row's code, and has increasing edges of its own, less a centre. What is summed are
@@ -14,8 +14,8 @@ functions of the score that are linear between edges: their values from moments,
 derivatives as one weight of each row, so that all families cost two passes over the
 scores.
 
-Sums are taken over chunks of rows that depend on
-their number alone, in their order: results are the same for all numbers of threads.
+Sums are taken over chunks of rows that depend on their number alone, in their order:
+results are the same for all numbers of threads.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ import numba
 import numpy as np
 
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import Float64Array, IntArray
+from scalefair.kernels._arrays import Float64Array, IntArray, equal_chunks
 
-# Rows of a chunk at least.
-CHUNK_ROWS = 2048
-# The same of families, whose chunks have sums of each set and edge.
+# Rows of a chunk of families at least: each has sums of each set and edge.
 MIN_CHUNK_ROWS = 4096
 # Thresholds within so many widths of their centre take part in products. Scores
 # farther than twice that are moved there: their sigmoids are 0 or 1 to rounding.
@@ -52,13 +50,10 @@ def sigmoid_sums(
     (n_codes, 2 p): the plus parts, then the minus parts. `weights` of the rows multiply
     what is summed; None counts each once.
     """
-    # Chunks by the number of rows alone: a power of two, at most 64.
-    max_chunks = max(1, min(64, scores.shape[0] // CHUNK_ROWS))
-    n_chunks = 2 ** (max_chunks.bit_length() - 1)
-    chunks = np.linspace(0, scores.shape[0], n_chunks + 1).astype(np.int64)
-    partial = np.zeros((n_chunks, n_codes, 2, 2 * theta.shape[0]))
+    chunks = equal_chunks(scores.shape[0])
+    partial = np.zeros((len(chunks) - 1, n_codes, 2, 2 * theta.shape[0]))
     products = _products(theta, width)
-    _sums(n_chunks, scores, *products, codes, weights, chunks, partial)
+    _sums(len(partial), scores, *products, codes, weights, chunks, partial)
     total = partial.sum(axis=0)
     return total[:, 0], total[:, 1]
 
@@ -68,8 +63,8 @@ def sigmoid_slopes(
 ) -> Float64Array:
     """Return derivatives of both parts at each score, (m, 2 p) like `sigmoid_sums`."""
     out = np.empty((scores.shape[0], 2 * theta.shape[0]))
-    n_chunks = -(-scores.shape[0] // CHUNK_ROWS)
-    _slopes(n_chunks, scores, *_products(theta, width), out)
+    chunks = equal_chunks(scores.shape[0])
+    _slopes(len(chunks) - 1, scores, *_products(theta, width), chunks, out)
     return out
 
 
@@ -115,9 +110,7 @@ def top_pairwise_hinge(
     return results
 
 
-def _products(
-    theta: Float64Array, width: float
-) -> tuple[Float64Array, float, float, Float64Array]:
+def _products(theta, width):
     """Thresholds, width, centre, and exp of the thresholds unless these overflow."""
     # The middle of the thresholds keeps both exponentials small.
     centre = (theta.min() + theta.max()) / 2 if theta.size else 0.0
@@ -149,6 +142,17 @@ def _sigmoids(h, theta, width, centre, factors, out):
             out[1, p] = odds * share * share
 
 
+@cached_njit(nogil=True, inline="always")
+def _part_slopes(x, slope, width):
+    """Return the derivatives of both parts by the score, from the sigmoid's by x."""
+    # Above the threshold the plus part is the tangent 1/2 + x/4, and the minus part
+    # what it is above the sigmoid; below it the plus part is the sigmoid itself.
+    above = x > 0
+    plus = 0.25 / width if above else slope / width
+    minus = max(0.25 - slope, 0.0) / width if above else 0.0
+    return plus, minus
+
+
 # Parallel functions contain only the loop, because their bodies compile slowly. Their
 # loop variables are unsigned: they are converted, so that the called functions are not
 # compiled a second time.
@@ -174,18 +178,12 @@ def _chunk_sums(
         values = out[codes[i], 0]
         slopes = out[codes[i], 1]
         for p in range(n):
-            x = (scores[i] - theta[p]) / width
-            share, slope = buffer[0, p], buffer[1, p]
-            # Above the threshold the plus part is the tangent 1/2 + x/4, and the minus
-            # part what it is above the sigmoid; below it the plus part is the sigmoid
-            # itself.
-            above = x > 0
-            plus = 0.5 + 0.25 * x if above else share
-            minus = max(0.5 + 0.25 * x - share, 0.0) if above else 0.0
+            x, share = (scores[i] - theta[p]) / width, buffer[0, p]
+            plus = 0.5 + 0.25 * x if x > 0 else share
+            minus = max(0.5 + 0.25 * x - share, 0.0) if x > 0 else 0.0
             values[p] += weight * plus
             values[n + p] += weight * minus
-            plus_slope = 0.25 / width if above else slope / width
-            minus_slope = max(0.25 - slope, 0.0) / width if above else 0.0
+            plus_slope, minus_slope = _part_slopes(x, buffer[1, p], width)
             slopes[p] += weight * plus_slope
             slopes[n + p] += weight * minus_slope
 
@@ -198,18 +196,15 @@ def _slopes(n_chunks, scores, *arguments):
 
 
 @cached_njit(nogil=True)
-def _chunk_slopes(c, scores, theta, width, centre, factors, out):
+def _chunk_slopes(c, scores, theta, width, centre, factors, chunks, out):
     """Write the derivatives of both parts at the scores of chunk c."""
-    start, stop = c * CHUNK_ROWS, min((c + 1) * CHUNK_ROWS, scores.shape[0])
     n = theta.shape[0]
     buffer = np.empty((2, n))
-    for i in range(start, stop):
+    for i in range(chunks[c], chunks[c + 1]):
         _sigmoids(scores[i], theta, width, centre, factors, buffer)
         for p in range(n):
-            slope = buffer[1, p]
-            above = scores[i] > theta[p]
-            out[i, p] = 0.25 / width if above else slope / width
-            out[i, n + p] = max(0.25 - slope, 0.0) / width if above else 0.0
+            slopes = _part_slopes(scores[i] - theta[p], buffer[1, p], width)
+            out[i, p], out[i, n + p] = slopes
 
 
 def family_moments(

@@ -12,8 +12,19 @@ from scipy.linalg import qr
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from scalefair._docs import documented
-from scalefair._entries import check_orthonormal, checked_product
-from scalefair.kernels import leading_eigh, long_blas_call, single_blas_thread
+from scalefair._entries import (
+    check_count,
+    check_orthonormal,
+    check_product,
+    checked_product,
+)
+from scalefair.kernels import (
+    block_gram,
+    leading_eigh,
+    long_blas_call,
+    rotate_ritz,
+    single_blas_thread,
+)
 
 Array = NDArray[np.float64]
 Random = np.random.RandomState
@@ -163,6 +174,17 @@ def eigh_descending(T: Array) -> tuple[Array, Array]:
     return values[::-1], S[:, ::-1]
 
 
+def rotate_to_ritz(X: np.ndarray, AX: np.ndarray) -> tuple[Array, Array]:
+    """Rotate an orthonormal block to Ritz vectors, its products to their residuals.
+
+    Both in place; returns the Ritz values, largest first, and norms of the residuals.
+    """
+    projected = block_gram(X, AX)
+    check_product(projected)
+    values, S = eigh_descending(projected)
+    return values, rotate_ritz(X, AX, S, values)
+
+
 @documented(**TEXTS)
 @single_blas_thread()
 def dense_eigh(
@@ -294,14 +316,6 @@ def check_complement(k: int, n: int, n_deflated: int) -> None:
     if k > n - n_deflated:
         raise ValueError(
             f"{k} vectors of order {n} cannot be orthogonal to {n_deflated} others."
-        )
-
-
-def check_count(name: str, value: Any, minimum: int) -> None:
-    """Refuse a value that is not an integer of at least `minimum`."""
-    if not isinstance(value, Integral) or value < minimum:
-        raise ValueError(
-            f"{name} must be an integer, at least {minimum}, got {value!r}."
         )
 
 

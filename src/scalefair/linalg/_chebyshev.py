@@ -14,16 +14,10 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_product, checked_product
+from scalefair._entries import check_count, checked_product, real_type
 from scalefair._random_state import check_random_state, random_generator
 from scalefair._rounding import ROUNDING, TINY
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    BlockIteration,
-    Eigenpairs,
-    EigenResult,
-)
+from scalefair.linalg._base import TEXTS, Array, BlockIteration, Eigenpairs, EigenResult
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
@@ -86,7 +80,7 @@ def spectral_bounds(
     (-1.0, 1.0)
     """
     operator: LinearOperator = base.as_symmetric_operator(A, 1)
-    base.check_count("n_steps", n_steps, 1)
+    check_count("n_steps", n_steps, 1)
     n = operator.shape[0]
     rng = check_random_state(random_state)
     v = rng.standard_normal(n)
@@ -182,8 +176,8 @@ def chebyshev(
     """
     operator, start, deflated = base.as_problem(A, k, X0, orthogonal_to)
     n_buffer = base.buffer_size(n_buffer, k)
-    base.check_count("max_iter", max_iter, 1)
-    base.check_count("max_degree", max_degree, 1)
+    check_count("max_iter", max_iter, 1)
+    check_count("max_degree", max_degree, 1)
     if operator.shape[0] - deflated.shape[1] <= 2 * (k + n_buffer):
         return base.dense_eigh(operator, k, orthogonal_to=deflated)
     rng = check_random_state(random_state)
@@ -250,8 +244,7 @@ class _FilteredSubspace(BlockIteration):
         super().__init__(A)
         self.n = A.shape[0]
         self.k, self.m = k, m
-        single = A.dtype == np.float32
-        self.dtype: np.dtype[Any] = np.dtype(np.float32 if single else np.float64)
+        self.dtype: np.dtype[Any] = np.dtype(real_type(A.dtype))
         self.epsilon = float(np.finfo(self.dtype).eps)
         self.lower, self.upper = bounds.lower, bounds.upper
         # Ritz values bound the norm from below: the test is rather too strict.
@@ -327,10 +320,7 @@ class _FilteredSubspace(BlockIteration):
         self.X = orthonormalize(self.X, against=self.fixed, rng=self.rng)
         apply_block(self.operator, self.X, self.Y)
         self.count(self.X.shape[1])
-        projected = kernels.block_gram(self.X, self.Y)
-        check_product(projected)
-        values, S = base.eigh_descending(projected)
-        residuals = kernels.rotate_ritz(self.X, self.Y, S, values)
+        values, residuals = base.rotate_to_ritz(self.X, self.Y)
         self.values = np.append(self.values[: self.n_locked], values)
         self.residuals = np.append(self.residuals[: self.n_locked], residuals)
         # A Ritz value below the interval shows that the estimated bound was too high:

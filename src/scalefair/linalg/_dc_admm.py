@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_product
+from scalefair._entries import check_count, check_product
 from scalefair._random_state import check_random_state, random_generator
 from scalefair._rounding import EPS, TINY
 from scalefair.linalg._base import TEXTS, Array
@@ -133,7 +133,7 @@ def dc_admm(
     n = operator.shape[0]
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must be between 0 and 1, got {alpha}.")
-    base.check_count("max_iter", max_iter, 1)
+    check_count("max_iter", max_iter, 1)
     constraints = base.as_block(F, n, "F")
     base.check_scale(float(np.abs(constraints).max(initial=0.0)), "block F")
     # Orthonormal bases of the span of F, and of that of M F, which H avoids. With
@@ -187,8 +187,7 @@ def dc_admm(
         H = objective.H.copy()
         apply_block(operator, MH, B, shift=shift)
         kernels.block_subtract(B, MQ, kernels.block_gram(MQ, B))
-        values, S = base.eigh_descending(kernels.block_gram(H, B))
-        residuals = kernels.rotate_ritz(H, B, S, values)
+        values, residuals = base.rotate_to_ritz(H, B)
         # Ritz values of M^2: residuals relative to the squared norm of M.
         residuals /= max(float(np.abs(values).max()), TINY)
         residual = float(residuals.max())

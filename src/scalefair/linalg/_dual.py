@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_product, checked_product
+from scalefair._entries import check_count, check_product, checked_product
 from scalefair._random_state import check_random_state, random_generator
 from scalefair._rounding import EPS, TINY
 from scalefair.linalg._base import TEXTS, Array, EigenResult
@@ -85,7 +85,7 @@ def dual(
     """
     operator, start, deflated = base.as_problem(A, k, X0, orthogonal_to)
     n = operator.shape[0]
-    base.check_count("max_iter", max_iter, 0)
+    check_count("max_iter", max_iter, 0)
     if n - deflated.shape[1] <= 4 * k:
         return base.dense_eigh(operator, k, orthogonal_to=deflated)
     rng = check_random_state(random_state)
@@ -120,8 +120,7 @@ def dual(
     X = orthonormalize(objective.H, against=deflated, rng=rng)
     # V is not needed any more: it takes the products, with A, not with M.
     V[...] = checked_product(operator, X)
-    values, S = base.eigh_descending(kernels.block_gram(X, V))
-    residuals = kernels.rotate_ritz(X, V, S, values)
+    values, residuals = base.rotate_to_ritz(X, V)
     residual = float(residuals.max())
     converged = residual <= tol
     n_products, n_bound_products = objective.n_products + 1, len(bounds.nodes)

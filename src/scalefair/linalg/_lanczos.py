@@ -207,7 +207,6 @@ class _DeflatedRuns(BlockIteration):
         kernels.block_subtract(X, self.deflated, kernels.block_gram(self.deflated, X))
         AX = self.multiply(X)
         # 2. Ritz pairs; X and A X are rotated in place, and give the residuals.
-        values, S = base.eigh_descending(kernels.block_gram(X, AX))
-        residuals = kernels.rotate_ritz(X, AX, S, values)
+        values, residuals = base.rotate_to_ritz(X, AX)
         self.scale = max(self.scale, float(np.abs(values).max()))
         return values, X, residuals

@@ -14,16 +14,10 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_product
+from scalefair._entries import check_count, check_product
 from scalefair._random_state import check_random_state, random_generator
 from scalefair._rounding import EPS, TINY
-from scalefair.linalg._base import (
-    TEXTS,
-    Array,
-    BlockIteration,
-    Eigenpairs,
-    EigenResult,
-)
+from scalefair.linalg._base import TEXTS, Array, BlockIteration, Eigenpairs, EigenResult
 from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
@@ -106,7 +100,7 @@ def lobpcg(
             f"The preconditioner must have shape ({n}, {n}), got {T.shape}."
         )
     n_buffer = base.buffer_size(n_buffer, k)
-    base.check_count("max_iter", max_iter, 0)
+    check_count("max_iter", max_iter, 0)
     if n - deflated.shape[1] <= 4 * (k + n_buffer):
         return base.dense_eigh(operator, k, orthogonal_to=deflated)
     rng = check_random_state(random_state)

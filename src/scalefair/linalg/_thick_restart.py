@@ -13,7 +13,7 @@ from scipy.linalg.blas import daxpy, dgemv
 
 import scalefair.linalg._base as base
 from scalefair._docs import documented
-from scalefair._entries import check_product, ignore_fp_warnings
+from scalefair._entries import check_count, check_product, ignore_fp_warnings
 from scalefair._random_state import check_random_state
 from scalefair._rounding import EPS, TINY
 from scalefair.kernels import single_blas_thread
@@ -128,7 +128,7 @@ class ThickRestartLanczos:
         if v.ndim != 1 or not 0 < norm < math.inf:
             raise ValueError("start must be a vector, finite and not zero.")
         n, p = v.size, self.weights.size
-        base.check_count("k", k, 1)
+        check_count("k", k, 1)
         self._order = n - len(self._deflated)  # largest possible basis
         self.ncv = min(self._order, max(40, 3 * k + 10) if ncv is None else ncv)
         if kept is None:

@@ -1,7 +1,7 @@
 """Rows of a table, each with a code g from 0 to G - 1: dense, sparse, or in parts.
 
 `GroupCovariance` uses these classes through five methods. With Z_g the rows of code g
-less ``centres[g]`` (or the only centre), they are
+less ``centres[g]``, or less the only centre (``centres[g % len(centres)]``), they are
 
 - `add_products`: add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to a block;
 - `gram`: ``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k);
@@ -87,8 +87,7 @@ class DenseRows:
                 Z = self._X[part] - shifts[codes]
                 entries = np.ones(len(Z)) if weights is None else weights[part]
                 members = sparse.csr_array(
-                    (entries, (codes, np.arange(len(Z)))),
-                    shape=(self._n_codes, len(Z)),
+                    (entries, (codes, np.arange(len(Z)))), shape=(self._n_codes, len(Z))
                 )
                 sums += members @ Z
                 squares += members @ np.einsum("ij,ij->i", Z, Z)
@@ -101,13 +100,9 @@ class DenseRows:
     def add_products(
         self, V: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
+        centres = self._per_code(centres)
         out += dense_rows_matmat(
-            self._X,
-            self._codes,
-            self._per_code(centres),
-            coefficients,
-            V,
-            self._weights,
+            self._X, self._codes, centres, coefficients, V, self._weights
         )
 
     def gram(self, V: Block, centres: Block) -> Array:
@@ -189,6 +184,7 @@ class SparseRows:
     def astype(self, dtype: np.dtype) -> SparseRows:
         if self._X.dtype.itemsize <= dtype.itemsize:
             return self
+        # The sorted rows are made anew where they are needed; tiles are converted.
         other = copy(self)
         other._X = self._X.astype(dtype)
         other._by_length = {}
@@ -209,13 +205,14 @@ class SparseRows:
             units = np.ones(tile.rows.size) if weights is None else weights[tile.rows]
             tile.add_product(1.0, units[:, None], sums)
         means /= np.where(counts > 0, counts, 1)[:, None]
+        # Squared distances to the means: of the stored entries of each column, and of
+        # as many zeros as rows have no entry there.
         scatter = np.zeros(self._n_codes)
         with ignore_fp_warnings():
             for tile in self._tiles:
                 mean, n_stored = means[tile.code], np.diff(tile.indptr)
                 offsets = np.repeat(mean, n_stored)
                 offsets -= tile.data
-                # Squares of the stored entries, and of the zeros.
                 if weights is None:
                     scatter[tile.code] += offsets @ offsets
                     scatter[tile.code] += (tile.rows.size - n_stored) @ mean**2
@@ -231,6 +228,7 @@ class SparseRows:
     def add_products(
         self, V: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
+        # A vector: each row is read once, for both products. Blocks: tile by tile.
         if V.shape[1] == 1:
             v, product = V[:, 0].astype(np.float64), np.empty(len(V))
             for g in np.flatnonzero(coefficients).tolist():
@@ -355,13 +353,11 @@ class DistributedRows:
     def __init__(
         self, rows: PartitionedRows, codes: Parts, n_codes: int, weights: Parts | None
     ) -> None:
-        self._n_codes, self._is_sparse, self._dtype = (
-            n_codes,
-            rows.is_sparse,
-            rows.dtype,
-        )
+        self._n_codes = n_codes
+        self._is_sparse, self._dtype = rows.is_sparse, rows.dtype
+        self._cuts = rows.starts[1:]  # where columns of all rows are cut
+        # Each part takes its codes, and weights, and answers the products.
         columns = [codes] if weights is None else [codes, weights]
-        self._cuts = rows.starts[1:]
         self._parts = rows.map(_code_part, aligned=columns).persist()
         if not np.isfinite(self._moments.scatter).all():
             raise ValueError(
@@ -408,6 +404,7 @@ class DistributedRows:
 
 
 def _code_part(X: Any, codes: NDArray[Any], weights: Array | None = None) -> _CodedPart:
+    """Take a part's rows, codes and weights; find its moments, which check the rows."""
     present, local = np.unique(codes, return_inverse=True)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
@@ -419,10 +416,12 @@ def _code_part(X: Any, codes: NDArray[Any], weights: Array | None = None) -> _Co
 
 
 def _typed(part: _CodedPart, dtype: np.dtype) -> _CodedPart:
+    """Part with stored entries of a type."""
     return part._replace(rows=part.rows.astype(dtype))
 
 
 def _weighted(part: _CodedPart, weights: Array) -> _CodedPart:
+    """Part whose rows have other weights."""
     rows = part.rows.with_weights(weights)
     counts = np.bincount(rows._codes, weights, minlength=len(part.present))
     return part._replace(rows=rows, counts=counts)
@@ -449,6 +448,7 @@ def _merge(a: _Moments, b: _Moments) -> _Moments:
 
 
 def _product(part: _CodedPart, V: Block, centres: Block, coefficients: Block) -> Block:
+    """Sum of ``coefficients[g] * Z_g.T @ Z_g @ V`` over the rows of a part."""
     out = np.zeros_like(V)
     coefficients = coefficients[part.present]
     if coefficients.any():
@@ -457,6 +457,7 @@ def _product(part: _CodedPart, V: Block, centres: Block, coefficients: Block) ->
 
 
 def _gram(part: _CodedPart, V: Block, centres: Block, n_codes: int) -> Array:
+    """``(Z_g V)^T (Z_g V)`` of the rows of a part, for all codes."""
     grams = np.zeros((n_codes, V.shape[1], V.shape[1]))
     grams[part.present] = part.rows.gram(V, part.centres(centres))
     return grams

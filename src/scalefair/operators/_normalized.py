@@ -16,13 +16,9 @@ from scalefair._entries import (
     check_sample_weight,
     equal_weight,
     ignore_fp_warnings,
+    real_type,
 )
-from scalefair.kernels import (
-    block_gram,
-    block_subtract,
-    csr_matmat,
-    csr_workspace,
-)
+from scalefair.kernels import block_gram, block_subtract, csr_matmat, csr_workspace
 from scalefair.operators._base import Array, TypedOperator, apply_block
 
 _TEXTS = {
@@ -303,12 +299,12 @@ class NormalizedOperator(_Normalized):
     ) -> None:
         W = aslinearoperator(W)
         _check_square_and_real(W)
-        super().__init__(_real_type(W) if dtype is None else dtype, W.shape[0])
+        super().__init__(real_type(W.dtype) if dtype is None else dtype, W.shape[0])
         self.shift = float(shift)
         self._set_weights(sample_weight)
         probes, products = _probe(W, self.weights)
         self._set_degrees(products[0].copy(), regularization)
-        _check_symmetry(probes, products, _real_type(W))
+        _check_symmetry(probes, products, real_type(W.dtype))
         self.W = W
         self._set_type()
 
@@ -342,13 +338,9 @@ class NormalizedOperator(_Normalized):
         self._add_constant(X, out, alpha)
 
 
-def _real_type(W: LinearOperator) -> type[np.float32 | np.float64]:
-    return np.float32 if W.dtype == np.float32 else np.float64
-
-
 def _probe(W: LinearOperator, weights: Array | None) -> tuple[Array, Array]:
     """Test vectors, times the weights, and products; the first is constant. By rows."""
-    real = _real_type(W)
+    real = real_type(W.dtype)
     probes: np.ndarray = np.random.default_rng(0).standard_normal((W.shape[0], 3))
     probes = probes.astype(real)
     probes /= np.abs(probes).max(axis=0)  # no product is larger than a row sum

@@ -222,14 +222,13 @@ class ScoreDensityDisplay(_DensityDisplay):
         # The groups drawn: those of each attribute, among the rows of each label.
         names, parts, compared = [], [], members.compared
         row_sets = _inputs.compared_rows(given, y_true, len(values))
-        values = members.take(values)
         for label, rows in row_sets.items():
             for attribute in compared:
                 prefix = f"{attribute.name} " if len(compared) > 1 else ""
                 for k, group in enumerate(attribute.groups.tolist()):
                     names.append(f"{prefix}{group}{label}")
                     drawn = members.take(rows) & (attribute.codes == k)
-                    parts.append(_inputs.select_rows(values, members.weights, drawn))
+                    parts.append(_inputs.select_entries(members, values, drawn))
         is_plain = len(compared) == 1 and given is None
         groups = compared[0].groups if is_plain else np.array(names)
         grid, densities = _densities(parts, groups.tolist(), kind, bins)
@@ -412,7 +411,7 @@ class OutputDensityDisplay(_DensityDisplay):
         groups, codes = members.compared[0].groups, members.codes
         n_groups = len(groups)
         parts = [
-            _inputs.select_rows(members.take(values), members.weights, codes == g)
+            _inputs.select_entries(members, values, codes == g)
             for values in outputs
             for g in range(n_groups)
         ]

@@ -173,17 +173,12 @@ class GroupRateDisplay:
         # A curve for each model, label and attribute.
         rates = {}
         for model, array in zip(models, arrays, strict=True):
-            values = members.take(array)
             for label, rows in row_sets.items():
                 for suffix, attribute, chosen in pairs:
-                    parts = [
-                        _inputs.select_rows(
-                            values,
-                            members.weights,
-                            members.take(rows) & (attribute.codes == k),
-                        )
-                        for k in chosen
-                    ]
+                    parts = []
+                    for k in chosen:
+                        is_drawn = members.take(rows) & (attribute.codes == k)
+                        parts.append(_inputs.select_entries(members, array, is_drawn))
                     if not all(len(part) for part, _ in parts):
                         raise ValueError(f"One of the two groups has no rows{label}.")
                     rates[f"{model}{suffix}{label}"] = _rate_curve(*parts)

@@ -212,14 +212,15 @@ def as_arguments(
     return {"sensitive_features": codes.view(GroupCodes), "attributes": "each"}
 
 
-def select_rows(
-    values: NDArray[np.float64], weights: Weights, rows: NDArray[Any]
+def select_entries(
+    members: Membership, values: NDArray[np.float64], is_selected: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], Weights]:
-    """Return the values and weights of rows, those without weight left out."""
+    """Return values of rows, and weights, of some entries; those without weight not."""
+    values, weights = members.take(values), members.weights
     if weights is None:
-        return values[rows], None
-    rows = rows & (weights > 0)
-    return values[rows], weights[rows]
+        return values[is_selected], None
+    is_selected = is_selected & (weights > 0)
+    return values[is_selected], weights[is_selected]
 
 
 def as_array(

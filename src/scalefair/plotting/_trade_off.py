@@ -398,8 +398,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
         ValueError
             If lengths differ, or there are rows without labels or groups.
         """
-        # A search: a point for each gap, a repeat for each fold.
-        if X is None:
+        if X is None:  # a search: a point for each gap, a repeat for each fold
             check_is_fitted(estimator, "cv_results_")
             name, results = name or "cross-validation", estimator.cv_results_
             accuracies = {name: results["accuracy"]}
@@ -410,8 +409,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
                 "X needs y and sensitive_features, its labels and groups, or "
                 "group_probabilities."
             )
-        # Classifiers: a point for each, measured on the rows.
-        else:
+        else:  # classifiers: a point for each, measured on the rows
             paths = _as_paths(estimator, name)
             options = _inputs.fill_settings(
                 list(chain.from_iterable(paths.values())),
@@ -422,29 +420,17 @@ class ParetoFrontDisplay(TradeOffDisplay):
                 # Encoded here: small groups are warned of once.
                 names, codes = encode_groups(groups)
                 groups = names[codes]
-
-            def measure(model: Any) -> tuple[float, float]:
-                """Return the accuracy of a model and one minus its gap."""
-                labels = _inputs.call_method(model, "predict", X, groups)
-                scores = _inputs.call_method(model, "decision_function", X, groups)
-                gap = partial_parity_gap(
-                    scores,
-                    sensitive_features=groups,
-                    group_probabilities=group_probabilities,
-                    y_true=y,
-                    sample_weight=sample_weight,
-                    **options,
-                )
-                accuracy = accuracy_score(y, labels, sample_weight=sample_weight)
-                return float(accuracy), 1 - gap
-
-            measures = {
-                key: np.array([measure(model) for model in path]).T
+            options |= {
+                "sensitive_features": groups,
+                "group_probabilities": group_probabilities,
+                "sample_weight": sample_weight,
+            }
+            points = {
+                key: np.array([_measure(model, X, y, options) for model in path])
                 for key, path in paths.items()
             }
-            accuracies, fairnesses = (
-                {key: rows[i] for key, rows in measures.items()} for i in range(2)
-            )
+            accuracies = {key: measures[:, 0] for key, measures in points.items()}
+            fairnesses = {key: measures[:, 1] for key, measures in points.items()}
             labels = {
                 key: [model.kappa for model in path]
                 for key, path in paths.items()
@@ -457,6 +443,20 @@ class ParetoFrontDisplay(TradeOffDisplay):
             confidence=confidence,
         )
         return display.plot(ax, legend=legend, **line_kwargs)
+
+
+def _measure(
+    model: Any, X: Any, y: ArrayLike, options: dict[str, Any]
+) -> tuple[float, float]:
+    """Return the accuracy of a classifier on rows, and one minus its gap.
+
+    `options` are those of `partial_parity_gap`: groups, weights and what is compared.
+    """
+    groups = options["sensitive_features"]
+    labels = _inputs.call_method(model, "predict", X, groups)
+    scores = _inputs.call_method(model, "decision_function", X, groups)
+    accuracy = accuracy_score(y, labels, sample_weight=options["sample_weight"])
+    return float(accuracy), 1 - partial_parity_gap(scores, y_true=y, **options)
 
 
 def _as_paths(estimator: Any, name: str | None) -> dict[str, list[Any]]:

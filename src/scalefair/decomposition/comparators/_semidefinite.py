@@ -12,11 +12,7 @@ from sklearn.utils._param_validation import Interval
 from scalefair._docs import documented
 from scalefair._rounding import ROUNDING
 from scalefair.decomposition._base import TEXTS, Array, BaseGroupPCA, Counts
-from scalefair.decomposition._covariances import (
-    captured,
-    leading_basis,
-    top_sums,
-)
+from scalefair.decomposition._covariances import captured, leading_basis, top_sums
 
 
 @documented(**TEXTS)
