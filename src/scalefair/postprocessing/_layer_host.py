@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from scalefair._entries import validate_data
+from scalefair._entries import all_finite, validate_data
 
 Array = NDArray[np.float64]
 
@@ -152,6 +152,15 @@ class LayerHost(ABC):
         last = self.n_layers - 1
         A = self.inputs(X_batch, last)
         outputs = np.asarray(self.outputs(X_batch)).reshape(len(A), -1)
+        # Numbers that overflow say nothing of what follows the layer. The first layer
+        # with such inputs is named.
+        if not all_finite(A):
+            for name, inputs in zip(
+                self.layer_names, self.inputs_by_layer(X_batch), strict=True
+            ):
+                if inputs is not None:
+                    check_no_overflow(inputs, f"inputs of layer {name!r}")
+        check_no_overflow(outputs, f"outputs of layer {self.layer_names[last]!r}")
         if not is_linear_output(A, self.weight(last), self.bias(last), outputs):
             raise ValueError(
                 f"The predictions of this {type(self.estimator).__name__} are not the "
@@ -178,6 +187,23 @@ def _to_dense_float(A: Any) -> NDArray[Any]:
     """Return rows as an array of float64, or of float32 if they are float32."""
     rows: NDArray[Any] = A.toarray() if sparse.issparse(A) else np.asarray(A)
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+
+
+def check_no_overflow(values: NDArray[Any], name: str) -> None:
+    """Raise a ValueError if numbers that a model has computed are not finite."""
+    if not all_finite(values):
+        raise ValueError(
+            f"The {name} have entries that are NaN or infinite: "
+            f"{overflow_advice(values)}"
+        )
+
+
+def overflow_advice(values: NDArray[Any]) -> str:
+    """Say why numbers that a model has computed are not finite, and what to do."""
+    return (
+        f"unless X has, the model overflows in {values.dtype}. Scale X as the rows "
+        "that it was trained on, or pass X and a model in float64."
+    )
 
 
 def is_linear_output(

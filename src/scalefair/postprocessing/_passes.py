@@ -17,10 +17,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _num_samples, validate_data
 
-from scalefair._entries import check_features
+from scalefair._entries import all_finite, check_features
 from scalefair._groups import squeeze_single
 from scalefair._membership import Membership
-from scalefair.postprocessing._layer_host import LayerHost
+from scalefair.postprocessing._layer_host import LayerHost, overflow_advice
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
     Moments,
@@ -180,10 +180,10 @@ class ModelRows:
         return self if A is None else replace(self, cache=CachedInputs(layer, A))
 
     def moments(self, layer: int, targets: NDArray[Any] | None = None) -> Moments:
-        """Moments of a layer's inputs; with targets, joint ones of both."""
+        """Moments of a layer's inputs; with targets (N, k), joint ones of both."""
         columns = [self.X._memberships(self.membership)]
         if targets is not None:
-            columns.append(self.X.split(targets.reshape(len(targets), -1)))
+            columns.append(self.X.split(targets))
         parts = self._map(_layer_moments, layer, self.cache, aligned=columns)
         moments: Moments = squeeze_single(parts.reduce(GroupMoments._merge_each))
         return moments
@@ -378,10 +378,13 @@ def _add_moments(
         moments = GroupMoments._by_attribute(A, batch)
         return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
-        raise ValueError(
+        message = (
             f"Moments of {name}, over rows {rows.start} to {rows.stop - 1} "
             f"(counted from 0 within them below): {error}"
-        ) from error
+        )
+        if not all_finite(A):
+            message += f" Or, {overflow_advice(A)}"
+        raise ValueError(message) from error
 
 
 def _merge_by_layer(

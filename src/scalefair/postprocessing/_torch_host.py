@@ -16,7 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
-from scalefair.postprocessing._layer_host import LayerHost, check_new_values
+from scalefair.postprocessing._layer_host import (
+    LayerHost,
+    check_new_values,
+    check_no_overflow,
+)
 
 # Hooks and the mode belong to the module: threads that share it run one at a time.
 _LOCK = threading.RLock()
@@ -127,7 +131,7 @@ class TorchHost(LayerHost):
             raise ValueError(
                 f"The module returned {len(out)} predictions for {n_rows} rows."
             )
-        _check_finite(out, "The predictions")
+        check_no_overflow(out, "predictions")
         predicted: NDArray[Any] = out
         return predicted
 
@@ -221,7 +225,7 @@ def _are_rows_of_samples(calls: list[NDArray[Any]], n_rows: int) -> bool:
 def _join_calls(calls: list[NDArray[Any]], name: str) -> NDArray[Any]:
     """Return the inputs of all calls of a layer, which are finite."""
     A = np.concatenate(calls) if len(calls) > 1 else calls[0]
-    _check_finite(A, f"The inputs of layer {name!r}")
+    check_no_overflow(A, f"inputs of layer {name!r}")
     return A
 
 
@@ -249,11 +253,3 @@ def _numpy_type(dtype: Any) -> Any:
     import torch
 
     return np.float64 if dtype == torch.float64 else np.float32
-
-
-def _check_finite(A: NDArray[Any], name: str) -> None:
-    if not np.isfinite(A).all():
-        raise ValueError(
-            f"{name} have entries that are NaN or infinite: check X and the weights "
-            "of the module."
-        )
