@@ -1,4 +1,8 @@
-"""Loss of a linear model and smoothed rates of scores above thresholds."""
+"""Loss of a linear model and smoothed rates of scores above thresholds.
+
+An oracle evaluates both at one point, the weights w and the thresholds theta. Its
+`OracleValue` has them with their gradients, the rates as differences of convex parts.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +53,6 @@ from scalefair.linear_model._weights import (
 )
 from scalefair.streaming import Parts
 
-# A subtracted loss and its derivatives in the scores.
-_Concave = tuple[float, Array | None]
-
 _KINDS = {"logistic": LOGISTIC, "hinge": HINGE, "squared": SQUARED}
 _PAIRWISE = ("auc", "partial_auc")
 
@@ -61,7 +62,6 @@ class OracleValue:
     """Loss, smoothed rates and gradients at one point, of S sets, F P thresholds."""
 
     layout: WeightLayout
-    compared: Comparison
     rates: SmoothedRates
     loss: float
     loss_gradient: Array  # (n_weights,)
@@ -92,7 +92,7 @@ class OracleValue:
     def slopes(self) -> Array:
         """Gradients of both parts, (S, 2 P, n_weights + F P), the thresholds last."""
         units = self.layout.units
-        return self.compared.gradients(
+        return self.rates.compared.gradients(
             [units.pull_back(slopes) for slopes in self.rates.slopes()]
         )
 
@@ -109,12 +109,12 @@ class OracleValue:
     def combine(self, plus_weights: Array, minus_weights: Array) -> Array:
         """Return the gradient of a weighted sum of all of `plus` and `minus`."""
         weights = np.concatenate([plus_weights, minus_weights], axis=1)
-        rows, in_score = self.rates.combine(weights)
-        # A higher threshold is a lower score.
+        cells, in_score = self.rates.combine(weights)
+        # A higher threshold, of a plus and a minus part, is a lower score.
         plus, minus = np.hsplit(in_score, 2)
-        theta = -(plus + minus)
-        rows = self.layout.lift(self.layout.units.pull_back(rows))
-        return np.concatenate([rows, theta.ravel()])
+        in_thresholds = -(plus + minus)
+        in_weights = self.layout.lift(self.layout.units.pull_back(cells))
+        return np.concatenate([in_weights, in_thresholds.ravel()])
 
 
 class RowOracle(ABC):
@@ -125,8 +125,7 @@ class RowOracle(ABC):
         layout: WeightLayout,
         cell_sizes: NDArray[Any],
         families: Cells | None,
-        total: float | None = None,
-        n_effective: float | None = None,
+        totals: tuple[float, float] | None = None,
     ) -> None:
         if families is None:  # cells are compared with each other
             families = Cells(np.arange(layout.n_cells)[:, None], [layout.n_cells])
@@ -135,8 +134,8 @@ class RowOracle(ABC):
         self.cell_sizes = cell_sizes  # rows of each, or their weight, (n_cells,)
         # Weight of all rows, also of those in no cell, and the number of rows, or of
         # equally weighted ones with as much noise.
-        self.total = float(cell_sizes.sum()) if total is None else total
-        self.n_effective = self.total if n_effective is None else n_effective
+        n_rows = float(cell_sizes.sum())
+        self.total, self.n_effective = totals or (n_rows, n_rows)
         self.n_features = layout.n_features
         self.n_weights = layout.n_weights
         self.n_groups = layout.n_groups
@@ -149,7 +148,7 @@ class RowOracle(ABC):
         layout = replace(self.layout, members=shared)
         sizes, families = self.cell_sizes, self.compared.cells
         totals = self.total, self.n_effective
-        RowOracle.__init__(other, layout, sizes, families, *totals)
+        RowOracle.__init__(other, layout, sizes, families, totals)
         return other
 
     @abstractmethod
@@ -214,6 +213,7 @@ class ScoreOracle(RowOracle):
                     'use "logistic", "hinge" or "squared", or pass no weights.'
                 )
             weights = np.require(weights, np.float64, ["C", "W"])
+        # 1. The layout of the weights.
         n = X.shape[1]
         units = units or FeatureUnits.identity(n)
         if members is None:
@@ -222,6 +222,8 @@ class ScoreOracle(RowOracle):
             group_codes = np.arange(n_groups)[:, None][:, :n_attributes]
             members = group_members(Cells(group_codes, [n_groups] * n_attributes))
         layout = WeightLayout(n, members, units, 1 + by_label)
+        # 2. The cell of each entry, and the sizes of the cells. An entry is a row, but
+        # for probabilities of groups.
         self._signs = np.ascontiguousarray(signs, dtype=np.float64)
         codes = np.ascontiguousarray(codes, dtype=np.int64)
         rows, entry_weights = (None, weights) if entries is None else entries
@@ -231,7 +233,8 @@ class ScoreOracle(RowOracle):
         sizes = np.bincount(codes, entry_weights, minlength=layout.n_cells)
         if rows is not None and weights is None:
             weights = np.ones(X.shape[0])  # some rows may be in no cell
-        super().__init__(layout, sizes, families, *row_totals(weights))
+        super().__init__(layout, sizes, families, row_totals(weights))
+        # 3. The rows, for the loss, and the entries, for the rates.
         self.weights = weights  # (m,) of all rows, None if each counts once
         self.loss = loss
         self.surrogate = surrogate
@@ -241,7 +244,7 @@ class ScoreOracle(RowOracle):
         self._entries = self._rows
         if rows is not None:
             self._entries = self._rows._replace(rows=rows, weights=entry_weights)
-            codes = np.zeros(X.shape[0], np.int64)
+            codes = np.zeros(X.shape[0], np.int64)  # all rows share their weights
             self._rows = self._rows._replace(codes=codes)
         if loss in _PAIRWISE:
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
@@ -290,14 +293,16 @@ class ScoreOracle(RowOracle):
         self.n_calls += 1
         theta = np.asarray(theta, dtype=np.float64)
         table, codes, shape, shares, weights, _ = self._rows
-        total, entries = self.total or 1.0, self._entries
-        compared, is_ramp = self.compared, self.surrogate == "ramp"
-        one_pass = is_ramp and compared.n_families == 1 and entries is self._rows
+        total, compared = self.total or 1.0, self.compared
+        # Rates of one family of ramps follow from sums of rows in bins of the scores.
+        # They come from the pass that forms the gradient of the loss.
+        is_ramp = self.surrogate == "ramp"
+        one_pass = is_ramp and compared.n_families == 1 and not self.has_entries
         ramp = Ramp(theta, width, corner)
         bins = ramp.edges, ramp.centre, ramp.n_powers
         concave_loss, concave_slopes = 0.0, None
         if one_pass and self.loss in _KINDS:
-            # The loss and the sums above the edges come from one pass over the rows.
+            # Steps 1 and 2 in one pass: scores, loss and gradient of row after row.
             kind = _KINDS[self.loss]
             of_scores = self._signs, kind, self.layout.effective(w)
             loss, gradient, moments, sums = score_pass(
@@ -305,15 +310,15 @@ class ScoreOracle(RowOracle):
             )
             loss, gradient = loss / total, gradient / total
         else:
-            # Step 1: scores, the loss of them, and its derivatives.
+            # Step 1: scores, the loss of them, and its derivatives in them.
             scores = self.scores(w)
             if self.loss in _KINDS:
                 kind = _KINDS[self.loss]
                 loss, slopes = score_losses(scores, self._signs, kind, weights)
                 loss, slopes = loss / total, slopes / total
             else:
-                loss, slopes, concave = self._pairs.losses(scores)
-                concave_loss, concave_slopes = concave
+                losses = self._pairs.losses(scores)
+                loss, slopes, concave_loss, concave_slopes = losses
             # Step 2: the gradient in the weights, by a second pass over the rows.
             if one_pass:
                 gradient, moments, sums = bin_pass(
@@ -321,31 +326,26 @@ class ScoreOracle(RowOracle):
                 )
             else:
                 gradient = self._rows.added(slopes)
-        lifted = self._pulled(gradient)
-        if not (math.isfinite(loss) and all_finite(lifted)):
+        # Step 3: from gradients in the weights of each group to those in w.
+        loss_gradient = self._pulled(gradient)
+        if not (math.isfinite(loss) and all_finite(loss_gradient)):
             raise ValueError(
                 "The scores overflow: rescale the features or take smaller parameters."
             )
-        concave_gradient = np.zeros_like(lifted)
+        concave_gradient = np.zeros_like(loss_gradient)
         if concave_slopes is not None:
             concave_gradient = self._pulled(self._rows.added(concave_slopes))
+        # Step 4: the rates.
         rates: SmoothedRates
+        entries, thetas = self._entries, theta.reshape(compared.n_families, -1)
         if one_pass:
             rates = OneRampFamily(compared, ramp, moments, sums, shares)
+        elif is_ramp:
+            rates = RampFamilies(entries, scores, compared, thetas, width, corner)
         else:
-            thetas = theta.reshape(compared.n_families, -1)
-            if is_ramp:
-                rates = RampFamilies(entries, scores, compared, thetas, width, corner)
-            else:
-                rates = SigmoidFamilies(entries, scores, compared, thetas, width)
+            rates = SigmoidFamilies(entries, scores, compared, thetas, width)
         return OracleValue(
-            self.layout,
-            compared,
-            rates,
-            loss,
-            lifted,
-            concave_loss,
-            concave_gradient,
+            self.layout, rates, loss, loss_gradient, concave_loss, concave_gradient
         )
 
     def _pulled(self, gradient: Array) -> Array:
@@ -353,10 +353,10 @@ class ScoreOracle(RowOracle):
         return self.layout.lift(self.layout.units.pull_back(gradient))
 
 
-def row_totals(weights: Array | None) -> tuple[float, float] | tuple[()]:
+def row_totals(weights: Array | None) -> tuple[float, float] | None:
     """Weight of all rows, and how many as noisy ones have equal weights."""
     if weights is None:
-        return ()
+        return None
     n_effective = effective_sizes(np.zeros(len(weights), int), weights)[0]
     return float(weights.sum()), float(n_effective)
 
@@ -382,17 +382,21 @@ class _Pairs:
                 f"No negative has its rank in auc_interval {interval}: widen it."
             )
 
-    def losses(self, scores: Array) -> tuple[float, Array, _Concave]:
-        """Both parts of (50) and their derivatives in the scores."""
+    def losses(self, scores: Array) -> tuple[float, Array, float, Array | None]:
+        """Both parts of (50), each with its derivatives in the scores.
+
+        The sum over the negatives of the `last` highest ranks, less that over those of
+        the `first` ones, which are above the interval.
+        """
         n_tops = [self.last, self.first] if self.first else [self.last]
         n_pairs = float(len(self.positives)) * (self.last - self.first)
-        parts = [
+        (total, slopes), *above = (
             (total / n_pairs, slopes / n_pairs)
             for total, slopes in top_pairwise_hinge(
                 scores, self.positives, self.negatives, n_tops
             )
-        ]
-        return *parts[0], parts[1] if self.first else (0.0, None)
+        )
+        return total, slopes, *(above[0] if above else (0.0, None))
 
 
 class PartitionedOracle(RowOracle):
@@ -404,9 +408,9 @@ class PartitionedOracle(RowOracle):
         layout: WeightLayout,
         cell_sizes: NDArray[Any],
         families: Cells | None = None,
-        totals: tuple[float, float] | tuple[()] = (),
+        totals: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__(layout, cell_sizes, families, *totals)
+        super().__init__(layout, cell_sizes, families, totals)
         self._oracles = oracles
 
     def without_interactions(self) -> Self:
@@ -429,20 +433,14 @@ class PartitionedOracle(RowOracle):
         self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
     ) -> OracleValue:
         self.n_calls += 1
-        point = (
-            self.layout.rows(w).ravel(),
-            np.asarray(theta, np.float64),
-            width,
-            corner,
-        )
+        # Parts have no units: they take weights of the features as given.
+        rows = self.layout.rows(w).ravel()
+        point = rows, np.asarray(theta, np.float64), width, corner
         rates = PartitionedRates(self._oracles, self.compared, point, self.cell_sizes)
-        n_rows = self.total
         gradient = rates.loss_gradient.reshape(-1, self.n_features + 1)
-        gradient = self.layout.units.pull_back(gradient).ravel() / n_rows
-        loss, concave_gradient = rates.loss / n_rows, np.zeros(self.n_weights)
-        return OracleValue(
-            self.layout, self.compared, rates, loss, gradient, 0.0, concave_gradient
-        )
+        gradient = self.layout.units.pull_back(gradient).ravel() / self.total
+        loss, concave_gradient = rates.loss / self.total, np.zeros(self.n_weights)
+        return OracleValue(self.layout, rates, loss, gradient, 0.0, concave_gradient)
 
 
 class PartitionedRates(SmoothedRates):
@@ -463,7 +461,8 @@ class PartitionedRates(SmoothedRates):
         self._oracles, self._point = oracles, point
         self._cell_sizes = divisors(cell_sizes)[:, None, None]
         self._set_sizes = divisors(compared.sizes)[:, None]
-        # Sums over all rows of the loss and its gradient.
+        # Sums over all rows of the loss, of its gradient, and of the parts over each
+        # set; of one family those of the parts' gradients over each cell, else none.
         self.loss, self.loss_gradient, parts, *slopes = self._sum(_value_sums)
         self.parts = parts / self._set_sizes
         self._slope_sums = slopes
@@ -494,6 +493,7 @@ def _value(
 
 def _value_sums(oracle: ScoreOracle, *point: Any) -> list[Any]:
     """Return sums of the loss, its gradient, parts, and slopes if of one family."""
+    # A part's oracle gives means over its rows, sets and cells: times their sizes.
     value, m = _value(oracle, *point), oracle.total
     parts = value.parts * oracle.compared.sizes[:, None]
     sums = [value.loss * m, value.loss_gradient * m, parts]

@@ -310,8 +310,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             prior = 1 / (0.25**2 * oracle.n_effective)
             interaction_alpha = max(self.alpha, prior) if self.alpha else 0.0
         ridge = ridge_factors(oracle.layout, self.alpha, interaction_alpha)
-        signs, weights = rows.label_weights
-        constant = best_constant(signs, self.loss, weights)
+        constant = best_constant(rows.signs, self.loss, rows.weights)
         common = (oracle, interval, float(self.kappa), ridge, constant)
         problem: ParityProblem
         if self.criterion == "weak":

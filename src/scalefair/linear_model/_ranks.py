@@ -1,4 +1,9 @@
-"""Ranks of scores: in memory, and of rows in parts from counts between cuts."""
+"""Ranks of scores: in memory, and of rows in parts from counts between cuts.
+
+Scores of rows in parts are sorted where they are, once. From then on only cuts travel
+to the parts, and the numbers of scores between two cuts, a bin, come back. Each search
+splits the bins that its answer may lie in, until they are as narrow as it needs.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +35,15 @@ class RankedScores:
         """Return the largest gap of A_k at any threshold, or at one."""
         bins = self._sorted(cuts=() if threshold is None else (threshold,))
         while True:
+            # 1. The gap at the lower end of each bin.
             shares, first = self._shares(bins, interval), self._compared.first
             highest = np.maximum.reduceat(shares, first)
             lowest = np.minimum.reduceat(shares, first)
             gaps = (highest - lowest).max(axis=0)
             if threshold is not None:
                 return float(gaps[np.searchsorted(bins.high, threshold, side="right")])
-            # Within a bin no set goes beyond its shares at both ends.
+            # 2. Within a bin shares fall, from that at its lower to that at its upper
+            # end. Bins in which a larger gap is possible are split.
             bounds = (highest[:, :-1] - lowest[:, 1:]).max(axis=0)
             if not bins.split(bounds > gaps.max() + 1e-6):
                 return float(gaps.max())
@@ -45,6 +52,7 @@ class RankedScores:
         """Return the least scores that shares of the rows do not exceed."""
         bins = self._sorted(by_label=True)
         while True:
+            # Bins with a quantile are split until they have a millionth of the rows.
             sizes = bins.counts.sum(axis=0)
             below = sizes.cumsum()
             chosen = np.searchsorted(below[:-1], np.multiply(shares, below[-1]))
@@ -56,11 +64,13 @@ class RankedScores:
         """Return the shift of `most_accurate_shift`, to 2e-4 of the ranks."""
         bins = self._sorted(by_label=True)
         while True:
+            # 1. The shift for bins in place of rows: each has its highest score and the
+            # mean of its signs.
             sizes = bins.counts.sum(axis=0)
-            signs = (bins.counts[1] - bins.counts[0]) / sizes  # their mean in a bin
+            signs = (bins.counts[1] - bins.counts[0]) / sizes
             shift = most_accurate_shift(bins.high, signs, sizes)
+            # 2. Split large bins; when there are none, those next to the best cut.
             sizes /= sizes.sum()
-            # At last only the bins at the best cut.
             distance = np.arange(sizes.size) - np.searchsorted(bins.high, -shift)
             if not (
                 bins.split(sizes > 2e-4)
@@ -72,6 +82,7 @@ class RankedScores:
         """Return the largest share of a set within the interval with one score."""
         bins = self._sorted()
         while True:
+            # The share of a bin bounds that of one score, and is it in a bin of one.
             shares = -np.diff(self._shares(bins, interval)).min(axis=0)
             tie = float(shares[bins.low == bins.high].max(initial=0.0))
             if not bins.split(shares > max(tie, 1e-3)):
@@ -80,6 +91,7 @@ class RankedScores:
     def _shares(self, bins: _Bins, interval: tuple[float, float]) -> Array:
         """A_k of all sets above the lower end of each bin, and above the last."""
         low, high = interval
+        # Bins rise, rates are summed from the highest bin on: reverse, add up, reverse.
         sums = (self._compared.cells.members @ bins.counts)[:, ::-1].cumsum(axis=1)
         rates = np.pad(sums / sums[:, -1:], ((0, 0), (1, 0)))[:, ::-1]
         return np.asarray((np.clip(rates, low, high) - low) / (high - low))
@@ -89,7 +101,8 @@ class _Bins:
     """Weight of each code's scores in bins, which can be split.
 
     Parts are, for each code, the sorted scores and their weight up to each, None if
-    each counts once.
+    each counts once. `counts` has shape (n_codes, n_bins). Bins rise; `low` and `high`
+    are the smallest and the largest score in each.
     """
 
     def __init__(self, parts: Parts, cuts: tuple[float, ...]) -> None:
@@ -107,13 +120,16 @@ class _Bins:
         chosen = chosen & (self.low < self.high)
         if not chosen.any():
             return False
-        # Cuts in equal steps; the lowest score comes off in any case.
+        # 1. Cuts in equal steps; the lowest score comes off in any case. The upper ends
+        # of the bins before bound the new bins from below.
         n_steps = max(512 // int(chosen.sum()), 2)
         steps = np.arange(n_steps) / n_steps
         low, high = self.low[chosen, None], self.high[chosen, None]
         inner = np.append(low * (1 - steps) + high * steps, high)
         cuts = np.union1d(inner, np.append(-np.inf, self.high[:-1])[chosen])
         new, old = self._count(cuts), (self.counts, self.low, self.high)
+        # 2. Bins that end at such a bound hold what other bins have: leave them out.
+        # The others replace the chosen bins.
         is_inner = np.isin(cuts[np.searchsorted(cuts, new[2])], inner)
         bins = [
             np.concatenate([a[..., ~chosen], b[..., is_inner]], axis=-1)
@@ -129,6 +145,7 @@ def _sort(oracle: Any, rows: Array, by_label: bool) -> list[tuple[Array, Array |
     scores, codes, n_codes, weights = oracle.coded_scores(rows, by_label)
     if weights is not None:
         codes = np.where(weights > 0, codes, n_codes)  # left out
+    # Sort by code, then by score: a stable sort by code keeps the order of the scores.
     order = np.argsort(scores)
     # NumPy sorts 16-bit integers by radix sort, in linear time.
     narrow = codes[order].astype(np.min_scalar_type(n_codes))
@@ -151,6 +168,7 @@ def _counts(
     low = np.full(len(cuts), np.inf)
     high = -low
     for (scores, levels), row in zip(part, counts, strict=True):
+        # Bin i has the sorted scores from starts[i] up to stops[i].
         stops = np.searchsorted(scores, cuts, side="right")
         starts = np.append(0, stops[:-1])
         row[:] = stops - starts if levels is None else levels[stops] - levels[starts]

@@ -23,17 +23,17 @@ from scalefair.linear_model._weights import Array, WeightLayout
 
 
 class Comparison:
-    """Families of sets of cells: those of a family are compared with each other."""
+    """Families of sets of cells: those of a family are compared with each other.
 
-    # Each family has thresholds of its own; in arrays for all sets, S of them, those
-    # of a family come one after the other.
+    Such a family are the groups of an attribute, and a cell is a combination of groups.
+    Each family has thresholds of its own. In arrays for all S sets those of a family
+    follow each other.
+    """
 
     def __init__(
-        self,
-        cells: Cells,
-        layout: WeightLayout,
-        cell_sizes: NDArray[Any],
+        self, cells: Cells, layout: WeightLayout, cell_sizes: NDArray[Any]
     ) -> None:
+        # 1. The sets, and the cells that they consist of.
         self.cells, n_sets = cells, cells.n_sets
         self.sets = np.ascontiguousarray(cells.sets.T)  # (F, n_cells), -1 for none
         self.n_families, self.n_sets = len(n_sets), sum(n_sets)
@@ -41,18 +41,20 @@ class Comparison:
         self.family = np.repeat(np.arange(len(n_sets)), n_sets)  # of each set
         self.sizes = cells.members @ cell_sizes  # rows of each set, or their weight
         self._layout = layout
-        # Rate of a set = sum over cells of (share of the set) * (rate of the cell).
+        # 2. Rate of a set = sum over cells of (share of the set) * (rate of the cell).
         self._mixtures = [
             sparse.csr_array(mixture)
             for mixture in self.split(cells.shares(cell_sizes).toarray())
         ]
         self._adjoints = [sparse.csr_array(mixture.T) for mixture in self._mixtures]
-        # Pairs (cell, row of weights) of which the cell's weights are sums.
+        # 3. The gradient of a rate in a row of weights is the sum of those of the cells
+        # that add this row to their weights, times their shares of the set. One matrix
+        # for each family, (n_sets * n_rows, n_cells), takes gradients of cells there.
+        # Pairs (cell, row of weights): the weights of a cell are sums of rows.
         groups = np.repeat(np.arange(layout.n_groups), layout.cells_per_group)
         pair_cell, pair_row = layout.members[groups].tocoo().coords
         self._spreads = []
         for family, mixture in zip(self.sets, self._mixtures, strict=True):
-            # Its gradient in a row of weights is that of the cells that have the row.
             inside = family[pair_cell] >= 0
             row_cells, rows = pair_cell[inside], pair_row[inside]
             shape = mixture.shape[0] * layout.shape[0], len(family)
@@ -80,18 +82,20 @@ class Comparison:
         From those in the weights of each cell, (n_cells, 2 P, n + 1) a family.
         """
         n_cells, n_parts, n_columns = slopes[0].shape
-        n, n_rows, half = self._layout.n_weights, self._layout.shape[0], n_parts // 2
-        out = np.zeros((self.n_sets, n_parts, n + self.n_families * half))
-        part = np.arange(n_parts)
-        pairs = zip(self._spreads, slopes, self.split(out), strict=True)
+        n, n_rows = self._layout.n_weights, self._layout.shape[0]
+        n_thresholds, part = n_parts // 2, np.arange(n_parts)
+        gradients = np.zeros((self.n_sets, n_parts, n + self.n_families * n_thresholds))
+        # Each family fills its sets (a view), in the weights and its own thresholds.
+        pairs = zip(self._spreads, slopes, self.split(gradients), strict=True)
         for family, (spread, cell_slopes, block) in enumerate(pairs):
             rows = spread @ cell_slopes.reshape(n_cells, -1)
             rows = rows.reshape(-1, n_rows, n_parts, n_columns).transpose(0, 2, 1, 3)
             block[:, :, :n] = rows.reshape(*block.shape[:2], n)
-            # A higher threshold is a lower score.
-            threshold = n + family * half + part % half
+            # A higher threshold is a lower score, whose gradient is that in the shared
+            # intercept. Plus and minus part p have the same threshold.
+            threshold = n + family * n_thresholds + part % n_thresholds
             block[:, part, threshold] = -block[:, :, n_columns - 1]
-        return out
+        return gradients
 
 
 def divisors(sizes: NDArray[Any]) -> Array:
@@ -114,8 +118,13 @@ class SmoothedRates(ABC):
         """Gradients in the weights of cells, (n_cells, 2 P, n + 1) a family."""
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
-        """Weighted sums of gradients, (n_cells, n + 1), and of their ends, (F, 2 P)."""
-        # By all gradients of the only family; others form sums of rows alone.
+        """Weighted sums of gradients, for weights (S, 2 P) of the parts.
+
+        Over all parts, (n_cells, n + 1); and the derivative of each in the score,
+        (F, 2 P), summed over sets.
+        """
+        # From all gradients of the only family. Subclasses for several families weigh
+        # the rows instead, and form no gradients.
         (slopes,), (weights,) = self.slopes(), self.compared.cell_weights(weights)
         rows = (weights[:, None] @ slopes)[:, 0]
         return rows, (weights * slopes[:, :, -1]).sum(axis=0)[None]
@@ -364,7 +373,7 @@ class RampFamilies(SmoothedRates):
             lines[f, : len(w)] = ramp.derivative(w * share[:, None])
             moments = self._moments[f][:, :, : ramp.n_powers, None]
             in_score[f] = (w * ramp.slopes(moments, share)[:, :, 0]).sum(axis=0)
-        # Step 2: its value at each entry, summed over families.
+        # Step 2: the value of this line at each entry, summed over families.
         entry_weights = family_slopes(
             self._entry_scores,
             self._rows.codes,
@@ -378,7 +387,7 @@ class RampFamilies(SmoothedRates):
 
 
 class SigmoidFamilies(SmoothedRates):
-    """Rates of the sets of families by sigmoids."""
+    """Rates of the sets of families by sigmoids; gradients take more passes."""
 
     def __init__(
         self,
@@ -389,62 +398,52 @@ class SigmoidFamilies(SmoothedRates):
         width: float,
     ) -> None:
         self.compared = compared
-        self._families = [CellSigmoids(rows, scores, theta, width) for theta in thetas]
-        self.parts = compared.of_cells([family.parts for family in self._families])
+        self._rows, self._thetas, self._width = rows, thetas, width
+        self._scores = rows.of_entries(scores)
+        # Means over the cells, (n_cells, 2 P) a family, of the parts and of their
+        # derivatives in the score.
+        args = width, rows.shape[0], rows.weights
+        sums = [
+            sigmoid_sums(self._scores, rows.codes, theta, *args) for theta in thetas
+        ]
+        shares = rows.shares[:, None]
+        self.parts = compared.of_cells([parts * shares for parts, _ in sums])
+        self._in_score = [derivatives * shares for _, derivatives in sums]
 
     def slopes(self) -> list[Array]:
-        return [family.slopes() for family in self._families]
+        gradients = []
+        for theta in self._thetas:
+            # Sums of the rows times their derivatives, (n_cells, n + 1, 2 P).
+            total = np.zeros((*self._rows.shape, self.parts.shape[1]))
+            for block, derivatives in self._blocks(theta):
+                total += block.weighted(derivatives)
+            total *= self._rows.shares[:, None, None]
+            gradients.append(np.ascontiguousarray(total.transpose(0, 2, 1)))
+        return gradients
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
+        total, in_score = np.zeros(self._rows.shape), []
         cell_weights = self.compared.cell_weights(weights)
-        sums = [
-            family.combine(w)
-            for family, w in zip(self._families, cell_weights, strict=True)
-        ]
-        rows, in_score = map(np.array, zip(*sums, strict=True))
-        return rows.sum(axis=0), in_score
+        for theta, w, of_cells in zip(
+            self._thetas, cell_weights, self._in_score, strict=True
+        ):
+            # One weight for each entry: its derivatives times those of its cell.
+            scaled = w * self._rows.shares[:, None]
+            entry_weights = [np.empty(0)]  # a part of a partition may have no rows
+            for block, derivatives in self._blocks(theta):
+                block_weights = scaled[block.codes]
+                entry_weights.append(np.einsum("ip,ip->i", derivatives, block_weights))
+            total += self._rows.added(np.concatenate(entry_weights))
+            in_score.append((w * of_cells).sum(axis=0))
+        return total, np.array(in_score)
 
-
-class CellSigmoids:
-    """Rates of cells by a sigmoid, from the scores; gradients take another pass."""
-
-    def __init__(
-        self, rows: CodedRows, scores: Array, theta: Array, width: float
-    ) -> None:
-        self._rows = rows
-        self._width = width
-        self._scores = scores = rows.of_entries(scores)
-        self._theta = theta
-        sums = sigmoid_sums(
-            scores, rows.codes, theta, width, rows.shape[0], rows.weights
-        )
-        self.parts, self._in_score = (s * rows.shares[:, None] for s in sums)
-
-    def slopes(self) -> Array:
-        """Gradients, (G, 2 P, n + 1)."""
-        total = np.zeros((*self._rows.shape, self.parts.shape[1]))
-        for part, slopes in self._blocks():
-            total += part.weighted(slopes)
-        total *= self._rows.shares[:, None, None]
-        return np.ascontiguousarray(total.transpose(0, 2, 1))
-
-    def combine(self, weights: Array) -> tuple[Array, Array]:
-        """Return weighted sums of gradients, (G, n + 1), and of their ends, (2 P,)."""
-        scaled = weights * self._rows.shares[:, None]
-        entry_weights = [np.empty(0)]  # a part may have no rows
-        for part, slopes in self._blocks():
-            entry_weights.append(np.einsum("ip,ip->i", slopes, scaled[part.codes]))
-        total = self._rows.added(np.concatenate(entry_weights))
-        return total, (weights * self._in_score).sum(axis=0)
-
-    def _blocks(self) -> Iterator[tuple[CodedRows, Array]]:
-        """Yield blocks of entries, their derivatives of all parts times weights."""
+    def _blocks(self, theta: Array) -> Iterator[tuple[CodedRows, Array]]:
+        """Yield blocks of entries, and derivatives of all parts times their weights."""
         m = self._scores.shape[0]
         # Blocks of 16 MiB of derivatives.
         step = max(1, 2**21 // max(self.parts.shape[1], 1))
         for start in range(0, m, step):
             stop = min(start + step, m)
-            scores = self._scores[start:stop]
-            slopes = sigmoid_slopes(scores, self._theta, self._width)
-            part = self._rows.part(start, stop)
-            yield part, part.times_weights(slopes)
+            derivatives = sigmoid_slopes(self._scores[start:stop], theta, self._width)
+            block = self._rows.part(start, stop)
+            yield block, block.times_weights(derivatives)
