@@ -142,7 +142,14 @@ Examples
 }
 
 
+# Takes scores, returns an entry or a row of entries for each.
+Output = Callable[[NDArray[Any]], NDArray[Any]]
+# For each attribute the fitted code of each group, and the number of fitted groups.
+GroupMap = tuple[list[NDArray[np.int64]], list[int]]
+
+
 def _gives_probabilities(classifier: Any) -> bool:
+    """Whether it does; raise an AttributeError that says why not."""
     loss = classifier._scoring().loss
     if loss == "logistic":
         return True
@@ -326,6 +333,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         return self
 
     def _oracle_options(self) -> dict[str, Any]:
+        """Return the parameters that define loss and rates, as oracles name them."""
         return {
             "interactions": self.interactions,
             "loss": self.loss,
@@ -345,11 +353,12 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         refuse_parts(X, type(self).__name__)
         if group_probabilities is not None:
             self._check_takes_probabilities()
+        # 1. Features, labels and weights.
         types = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, order="C")
         classes, signs = encode_labels(y)
         weights = check_label_weights(sample_weight, signs, classes)
-        # Smaller groups than these are warned of by `warn_few`.
+        # 2. Groups. Few rows of one are warned of by `warn_few`.
         membership = Membership.of(
             sensitive_features,
             group_probabilities,
@@ -386,6 +395,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         self.intercept_ = np.array(rows[:, -1], dtype=np.float64)
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
+        """Return checked rows; the names of features are set, or compared with them."""
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=reset)
             check_features(self, rows, reset=reset)
@@ -448,14 +458,6 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         return (fitted_codes, n_groups), [codes for *_, codes in compared]
 
 
-# Takes scores, returns an entry or a row of entries for each.
-Output = Callable[[NDArray[Any]], NDArray[Any]]
-
-
-# For each attribute the fitted code of each group, and the number of fitted groups.
-GroupMap = tuple[list[NDArray[np.int64]], list[int]]
-
-
 def group_scores(
     X: Any,
     group_map: GroupMap | None,
@@ -463,8 +465,12 @@ def group_scores(
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
 ) -> NDArray[Any]:
-    """Return ``X @ coef + intercept``, in the type of `X` or a ValueError."""
-    # Rows with the same groups in all attributes have the same weights.
+    """Return ``X @ coef + intercept``, in the type of `X` or a ValueError.
+
+    `codes` are those of the groups of the rows in each attribute. Without a map of the
+    groups all rows have the same weights.
+    """
+    # 1. Rows with the same groups in all attributes have the same weights.
     combination, cells = None, Cells(np.empty((1, 0), np.int64), [])
     if group_map is not None:
         fitted_codes, n_groups = group_map
@@ -472,6 +478,7 @@ def group_scores(
             fitted[code] for fitted, code in zip(fitted_codes, codes, strict=True)
         ]
         combination, cells = Cells.number(row_codes, n_groups)
+    # 2. The weights of each combination, sums of rows of `coef`, and its rows' scores.
     members = group_members(cells)
     weights, shifts = ((members @ a).astype(X.dtype) for a in (coef, intercept))
     with ignore_fp_warnings():

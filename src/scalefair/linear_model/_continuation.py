@@ -176,17 +176,18 @@ class GapSolver:
         """Solve the problem of a surrogate with rounded corners, from any point."""
         problem = self.problem if start is None else start.problem
         n_ranks = problem.n_thresholds
-        # Between two ranks the gap is free, up to their distance of 1 / n_ranks: a
-        # narrow ramp takes so many ranks that this is at most kappa.
+        # 1. The problem. Between two ranks the gap is free, up to their distance of
+        # 1 / n_ranks: a narrow ramp takes so many ranks that this is at most kappa.
         if width < problem.width:
             n_ranks *= math.ceil(1 / (self.kappa * n_ranks))
         problem = problem.with_surrogate(bound, width, n_ranks)
-        # Multipliers are those of the same constraints, or zero.
+        # 2. The start. Multipliers are those of the same constraints, or zero.
         x, multipliers = problem.start(), None
         if start is not None:
             x = problem.with_thresholds(start.weights, start.thresholds)
             if start.problem.n_constraints == problem.n_constraints:
                 x, multipliers = start.x, start.multipliers
+        # 3. The search, with room in all tolerances for the DC algorithm.
         n_calls = self.n_calls
         with single_blas_thread():  # Matrices are small: threads would wait.
             result = augmented_lagrangian(
@@ -209,11 +210,12 @@ class GapSolver:
     def certify(self, problem: ParityProblem, x: Array) -> Solution:
         """Solve a problem by the DC algorithm, from a feasible point or from zero."""
         with single_blas_thread():
-            # The algorithm keeps feasible points feasible, but keeps violations, too.
+            # 1. The start. The algorithm keeps feasible points feasible, but keeps
+            # violations, too.
             if violation_at(problem, x) > self.tol:
                 x = problem.start()
+            # 2. The DC algorithm, with the chosen solver of its subproblems.
             n_calls = self.n_calls
-            # 1. The DC algorithm, with the chosen solver of its subproblems.
             options: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter}
             if self.inner_solver == "direct":
                 options["max_iter"] *= SUBGRADIENT_STEPS
@@ -227,7 +229,7 @@ class GapSolver:
             replace(record, n_calls=record.n_calls + n_calls)
             for record in result.history
         ]
-        # 2. What to do if it did not converge.
+        # 3. What to do if it did not converge.
         remedy = "Raise max_iter, or take a larger kappa"
         if self.inner_solver != "bundle":
             remedy = 'Take inner_solver="bundle"'
@@ -305,6 +307,7 @@ class GapSolver:
 
     def _solve_accepted(self) -> Solution:
         """Solve from zero; double the bound until the solution is accepted."""
+        # A bound of one is no constraint: the loop ends there at the latest.
         if not self.smooth:
             return self.certify(self.problem, self.problem.start())
         bound = self.kappa
@@ -317,6 +320,7 @@ class GapSolver:
     def _tighten(self, current: Solution) -> list[Solution]:
         """Narrow the ramp, then lower the bound in proportion to the measured gap."""
         solutions: list[Solution] = []
+        # Invariant: `current` is accepted, unless it is the one that was passed.
         for _ in range(MAX_SURROGATES):
             if current.gap <= self.kappa and current.is_accepted(self.tol):
                 break
@@ -433,29 +437,34 @@ def warn_unfinished(
         )
     # A twentieth more than kappa is documented as accepted.
     if solution.gap > 1.05 * solution.kappa:
-        noise = null_parity_gap(list(rows.set_sizes), interval=interval)
-        if isinstance(scores, RankedScores):
-            tie = scores.largest_tie(interval)
-        else:
-            of_entries = rows.membership.take(scores)
-            tie = max(
-                _largest_tie(of_entries, sets, interval, rows.membership.weights)
-                for sets in rows.compared
+        remedy = 'Take surrogate_width="auto", which tightens the surrogate.'
+        if not is_fixed:
+            # What no surrogate changes: rows of equal scores, and chance.
+            if isinstance(scores, RankedScores):
+                tie = scores.largest_tie(interval)
+            else:
+                entry_scores, weights = (
+                    rows.membership.take(scores),
+                    rows.membership.weights,
+                )
+                tie = max(
+                    _largest_tie(entry_scores, sets, interval, weights)
+                    for sets in rows.compared
+                )
+            noise = null_parity_gap(list(rows.set_sizes), interval=interval)
+            remedy = (
+                "No surrogate that was tried makes it smaller. "
+                f"{tie:.2g} of a group's rows between these ranks have one score, and "
+                f"{noise:.2g} is what chance makes of fair scores in as many rows. "
             )
-        remedy = (
-            'Take surrogate_width="auto", which tightens the surrogate.'
-            if is_fixed
-            else "No surrogate that was tried makes it smaller. "
-            f"{tie:.2g} of a group's rows between these ranks have one score, and "
-            f"{noise:.2g} is what chance makes of fair scores in as many rows. "
-            + (
-                "Where the group is known at "
-                "prediction, scalefair.postprocessing.FairCalibratedClassifier has any "
-                "gap; otherwise take a larger kappa or finer features."
-                if rows.given is None
-                else "Take a larger kappa or finer features."
-            )
-        )
+            if rows.given is None:
+                remedy += (
+                    "Where the group is known at prediction, "
+                    "scalefair.postprocessing.FairCalibratedClassifier has any gap; "
+                    "otherwise take a larger kappa or finer features."
+                )
+            else:
+                remedy += "Take a larger kappa or finer features."
         messages.append(
             "The gap of the training rows is "
             f"{format_distinct(solution.gap, solution.kappa)}, more than "

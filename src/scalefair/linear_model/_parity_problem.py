@@ -145,7 +145,8 @@ class ParityProblem(DCProblem):
         value = self._value(v)
         plus, plus_gradient, minus, minus_gradient = self._constraint_parts(value)
         objective, gradient = value.convex_objective(self.weights(v), self.ridge)
-        free = np.zeros(self.n_variables - gradient.size)  # in the thresholds
+        # The objective does not depend on the free thresholds.
+        free = np.zeros(self.n_variables - gradient.size)
         gradient, concave = (
             np.append(slope, free) for slope in (gradient, value.concave_gradient)
         )
@@ -160,10 +161,13 @@ class ParityProblem(DCProblem):
     def smoothed(self, v: Array, corner: float) -> ConstrainedValue:
         """Objective and constraints, corners of ramps rounded over +-corner * width."""
         value = self._value(v, corner)
+        # 1. The objective, less its concave part; free thresholds do not change it.
         objective, gradient = value.convex_objective(self.weights(v), self.ridge)
         objective -= value.concave_loss
         gradient -= value.concave_gradient
         gradient = np.append(gradient, np.zeros(self.n_variables - gradient.size))
+        # 2. The constraints, functions of the rates. A weighted sum of their gradients is
+        # one of the gradients of the rates.
         rates = value.plus - value.minus
         constraints, rate_weights = self._constraints(rates)
 
@@ -174,7 +178,8 @@ class ParityProblem(DCProblem):
         return ConstrainedValue(objective, gradient, constraints, pull_back)
 
     @abstractmethod
-    def _constraint_parts(self, value: OracleValue) -> ConstraintParts: ...
+    def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
+        """Constraints as differences of convex parts, with their gradients."""
 
     @abstractmethod
     def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
@@ -308,8 +313,10 @@ class WeakParity(ParityProblem):
         plus_gradient = value.plus_gradient[:, 0, :n]
         minus_gradient = value.minus_gradient[:, 0, :n]
 
+        # With M_k(a) = max(S_minus + a, S_plus) the cut rate min(S_k, a) is
+        # S_plus + a - M_k(a).
         def maximum(bound: float) -> tuple[Array, Array]:
-            """M_k(a) = max(S_minus + a, S_plus), so that min(S, a) = S_plus + a - M."""
+            """M_k of each set and its gradient: that of the larger one."""
             is_minus = minus + bound > plus
             return (
                 np.where(is_minus, minus + bound, plus),
@@ -356,6 +363,8 @@ def with_slack(problem: ParityProblem, v: Array, slack: float) -> tuple[Any, Arr
     directions the multipliers may be unbounded.
     """
     length = problem.interval[1] - problem.interval[0]
+    # The slack of the rates is kappa times the length. New thresholds, in the middle of
+    # the wider bounds, may violate others: repeat.
     while (violation := violation_at(problem, v)) >= 0 and problem.kappa < 1:
         kappa = problem.kappa + (violation + slack) / length
         w, thresholds = problem.weights(v), np.array(problem.thresholds(v))
