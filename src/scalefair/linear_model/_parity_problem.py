@@ -166,8 +166,8 @@ class ParityProblem(DCProblem):
         objective -= value.concave_loss
         gradient -= value.concave_gradient
         gradient = np.append(gradient, np.zeros(self.n_variables - gradient.size))
-        # 2. The constraints, functions of the rates. A weighted sum of their gradients is
-        # one of the gradients of the rates.
+        # 2. The constraints, functions of the rates: a weighted sum of their gradients
+        # is one of the rates' gradients.
         rates = value.plus - value.minus
         constraints, rate_weights = self._constraints(rates)
 

@@ -42,6 +42,7 @@ class TorchHost(LayerHost):
         super().__init__(model, estimator, transformers)
         import torch
 
+        # A bare module takes and returns tensors; its wrapper, a regressor, arrays.
         self._is_bare = isinstance(model, torch.nn.Module)
         self._module = model if self._is_bare else model.module_
         self.layer_names, self._layers = [], []
@@ -83,7 +84,8 @@ class TorchHost(LayerHost):
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
         calls = self._record_calls(X_batch, [layer])[0]
         name, n_rows = self.layer_names[layer], _num_samples(X_batch)
-        # The layer must have seen every row once, as a row.
+        # The layer must have seen every row once, as a row: the three errors say how
+        # it did not.
         if not calls:
             raise ValueError(
                 f"Layer {name!r} is not called in the forward pass: choose another one."
@@ -174,6 +176,7 @@ class TorchHost(LayerHost):
         """Run the rows once; return for each layer the inputs of all its calls."""
         layer_calls: list[list[NDArray[Any]]] = [[] for _ in layers]
         with ExitStack() as stack:
+            # On the way out hooks are removed first, then the old modes are restored.
             stack.enter_context(_evaluation_mode(self._module))
             for layer, calls in zip(layers, layer_calls, strict=True):
                 hook = functools.partial(_record, calls)
@@ -185,6 +188,7 @@ class TorchHost(LayerHost):
         return layer_calls
 
     def _run(self, X_batch: Any) -> Any:
+        """Return what the model gives for raw rows: a tensor if it is a bare module."""
         rows = self.transform(X_batch)
         if not self._is_bare:
             return self.model.predict(rows)
@@ -250,6 +254,7 @@ def _to_numpy(tensor: Any) -> NDArray[Any]:
 
 
 def _numpy_type(dtype: Any) -> Any:
+    """Return NumPy's type for tensors: half precision becomes float32."""
     import torch
 
     return np.float64 if dtype == torch.float64 else np.float32

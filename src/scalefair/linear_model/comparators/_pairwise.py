@@ -205,8 +205,10 @@ class PairwiseProblem:
         self.limit = 0.5 * pairs.first.shape[1] + kappa
         self.ridge = ridge_factors(oracle.layout, alpha)
         self.cells = score_cells(rows.X, oracle.layout.units, pairs, rows.weights)
-        # Curvature of a squared loss in each row of weights, the penalty included. That
-        # of the logistic loss is a quarter of it, at most.
+        # The whitening: a matrix T for each row of weights, w = T u, after which the
+        # curvature is about the same in all directions. From the curvature of a squared
+        # loss in each row of weights, the penalty included. That of the logistic loss
+        # is a quarter of it, at most.
         groups = [self.cells.second_moments(k) for k in range(oracle.n_groups)]
         moments = [np.sum(groups, axis=0), *groups[1 : len(self.ridge)]]
         self._whitening = [_inverse_root(S, 4.0 * self.ridge[0]) for S in moments]
@@ -331,6 +333,7 @@ class RowCells:
         self._sizes = np.bincount(pairs.cells, self._row_weights)
 
     def evaluate(self, weights: Array) -> CellScores:
+        """As `MomentCells.evaluate`, by passes over the rows."""
         scores = row_scores(*self._rows, self._units.restore(weights))
         row_weights, sizes = self._row_weights, self._sizes
         means = np.bincount(self._cells, row_weights * scores) / sizes
@@ -338,6 +341,7 @@ class RowCells:
         variances = np.bincount(self._cells, row_weights * deviations**2) / sizes
 
         def gradient(on_means: Array, on_variances: Array) -> Array:
+            # The derivative in the score of each row, then the sum of rows times it.
             on_rows = (2.0 * on_variances / sizes)[self._cells] * deviations
             on_rows += (on_means / sizes)[self._cells]
             on_rows *= row_weights
