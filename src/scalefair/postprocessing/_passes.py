@@ -280,8 +280,8 @@ def as_model_input(host: LayerHost, block: Any, names: NDArray[Any] | None) -> A
     return host.check_rows(with_column_names(block, names))
 
 
-# Functions that are sent to the parts. Their last arguments are the part's share of what
-# is aligned with the rows, such as their groups.
+# Functions that are sent to the parts. Last come the parts of what is aligned with the
+# rows, such as their groups.
 
 
 def _in_part(
