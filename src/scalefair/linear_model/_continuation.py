@@ -27,7 +27,7 @@ from scalefair.linear_model._parity_problem import (
     violation_at,
     with_slack,
 )
-from scalefair.linear_model._ranks import RankedScores
+from scalefair.linear_model._partitioned_oracle import RankedScores
 from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import Array
 from scalefair.metrics import null_parity_gap

@@ -2,13 +2,13 @@
 
 An oracle evaluates both at one point, the weights w and the thresholds theta. Its
 `OracleValue` has them with their gradients, the rates as differences of convex parts.
+The last functions choose intercepts: before training, and after it.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,7 +34,6 @@ from scalefair.kernels import (
     score_pass,
     top_pairwise_hinge,
 )
-from scalefair.linear_model._ranks import RankedScores
 from scalefair.linear_model._shares import (
     CodedRows,
     Comparison,
@@ -51,7 +50,6 @@ from scalefair.linear_model._weights import (
     WeightLayout,
     group_members,
 )
-from scalefair.streaming import Parts
 
 _KINDS = {"logistic": LOGISTIC, "hinge": HINGE, "squared": SQUARED}
 _PAIRWISE = ("auc", "partial_auc")
@@ -159,8 +157,8 @@ class RowOracle(ABC):
     def scores(self, w: Array) -> Array:
         """Return the scores of all rows, ndarray of shape (m,)."""
 
-    def ranked(self, w: Array) -> Array | RankedScores:
-        """Return the scores of all rows, or what has their ranks."""
+    def ranked(self, w: Array) -> Any:
+        """Return the scores of all rows, or what has their ranks (`RankedScores`)."""
         return self.scores(w)
 
     @abstractmethod
@@ -399,125 +397,59 @@ class _Pairs:
         return total, slopes, *(above[0] if above else (0.0, None))
 
 
-class PartitionedOracle(RowOracle):
-    """The oracle of rows in parts; a part may lack cells, and has no units."""
+def best_constant(signs: Array, loss: str, weights: Array | None = None) -> float:
+    """Return the score with the least mean loss if all rows have the same.
 
-    def __init__(
-        self,
-        oracles: Parts,
-        layout: WeightLayout,
-        cell_sizes: NDArray[Any],
-        families: Cells | None = None,
-        totals: tuple[float, float] | None = None,
-    ) -> None:
-        super().__init__(layout, cell_sizes, families, totals)
-        self._oracles = oracles
-
-    def without_interactions(self) -> Self:
-        other = super().without_interactions()
-        other._oracles = self._oracles.map(ScoreOracle.without_interactions)
-        return other
-
-    def scores(self, w: Array) -> Array:
-        w = self.layout.rows(w).ravel()
-        return np.concatenate(self._oracles.map(ScoreOracle.scores, w).gather())
-
-    def ranked(self, w: Array) -> RankedScores:
-        w = self.layout.rows(w).ravel()
-        return RankedScores(self._oracles, self.compared, w)
-
-    def quantiles(self, w: Array, shares: Array | list[float]) -> Array:
-        return self.ranked(w).quantiles(shares)
-
-    def evaluate(
-        self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
-    ) -> OracleValue:
-        self.n_calls += 1
-        # Parts have no units: they take weights of the features as given.
-        rows = self.layout.rows(w).ravel()
-        point = rows, np.asarray(theta, np.float64), width, corner
-        rates = PartitionedRates(self._oracles, self.compared, point, self.cell_sizes)
-        gradient = rates.loss_gradient.reshape(-1, self.n_features + 1)
-        gradient = self.layout.units.pull_back(gradient).ravel() / self.total
-        loss, concave_gradient = rates.loss / self.total, np.zeros(self.n_weights)
-        return OracleValue(self.layout, rates, loss, gradient, 0.0, concave_gradient)
-
-
-class PartitionedRates(SmoothedRates):
-    """Rates of rows in parts, from sums over the parts at one point.
-
-    Of one family the gradients come with the values; of several, and of entries, they
-    take more passes.
+    With the mean label 2 p - 1 the logistic one is log(p / (1 - p)).
     """
-
-    def __init__(
-        self,
-        oracles: Parts,
-        compared: Comparison,
-        point: tuple[Array, Array, float, float],
-        cell_sizes: NDArray[Any],
-    ) -> None:
-        self.compared = compared
-        self._oracles, self._point = oracles, point
-        self._cell_sizes = divisors(cell_sizes)[:, None, None]
-        self._set_sizes = divisors(compared.sizes)[:, None]
-        # Sums over all rows of the loss, of its gradient, and of the parts over each
-        # set; of one family those of the parts' gradients over each cell, else none.
-        self.loss, self.loss_gradient, parts, *slopes = self._sum(_value_sums)
-        self.parts = parts / self._set_sizes
-        self._slope_sums = slopes
-
-    def slopes(self) -> list[Array]:
-        sums = self._slope_sums or self._sum(_slope_sums)
-        return [family / self._cell_sizes for family in sums]
-
-    def combine(self, weights: Array) -> tuple[Array, Array]:
-        if self._slope_sums:
-            return super().combine(weights)
-        rows, in_score = self._sum(_weighted_sums, weights / self._set_sizes)
-        return rows, in_score
-
-    def _sum(self, function: Callable[..., list[Any]], *arguments: Any) -> list[Any]:
-        """Add up lists of sums that a function returns for each part."""
-        sums = self._oracles.map(function, *self._point, *arguments)
-        total: list[Any] = sums.reduce(_add_pairwise)
-        return total
+    mean = float(np.average(signs, weights=weights))
+    if loss == "logistic":
+        return float(np.log1p(mean) - np.log1p(-mean))
+    if loss == "hinge":
+        return float(np.sign(mean))
+    return mean if loss == "squared" else 0.0  # pairs: it does not matter
 
 
-def _value(
-    oracle: ScoreOracle, w: Array, theta: Array, width: float, corner: float
-) -> OracleValue:
-    # Arrays that were sent may be read-only; kernels are compiled for writable ones.
-    return oracle.evaluate(w, theta.copy(), width=width, corner=corner)
+def most_accurate_shift(
+    scores: Array, signs: Array, weights: Array | None = None
+) -> float:
+    """Return the least shift after which most signs of the scores are right.
 
+    `signs` are the labels, -1 and 1.
+    """
+    # The weight of right signs as a function of the cut is a random walk, whose
+    # maximum follows the noise: it is averaged over neighbouring cuts first.
+    # Step 1: rows in the order of their scores.
+    if weights is None:
+        weights = np.ones_like(scores)
+    order = np.argsort(scores, kind="stable")
+    order = order[weights[order] > 0]
+    ordered, weights = scores[order], weights[order]
+    # Step 2: gain[i] is the weight of right signs if the i lowest scores, of weight
+    # below[i], become negative, less that if none does. It is linear between the cuts.
+    # Its mean over 1 % of the weight to either side is a difference of integrals;
+    # area[i] is the integral up to cut i.
+    below = np.append(0.0, np.cumsum(weights))
+    gain = np.append(0.0, np.cumsum(-signs[order] * weights))
+    half_window = 0.01 * below[-1]
+    area = np.append(0.0, np.cumsum(weights * (gain[1:] + gain[:-1]) / 2))
 
-def _value_sums(oracle: ScoreOracle, *point: Any) -> list[Any]:
-    """Return sums of the loss, its gradient, parts, and slopes if of one family."""
-    # A part's oracle gives means over its rows, sets and cells: times their sizes.
-    value, m = _value(oracle, *point), oracle.total
-    parts = value.parts * oracle.compared.sizes[:, None]
-    sums = [value.loss * m, value.loss_gradient * m, parts]
-    if oracle.compared.n_families == 1 and not oracle.has_entries:
-        sums += _cell_sums(oracle, value)
-    return sums
+    def integral(ends: Array) -> Array:
+        i = np.searchsorted(below[1:], ends, side="right")
+        middle = (gain[i] + np.interp(ends, below, gain)) / 2
+        return np.asarray(area[i] + (ends - below[i]) * middle)
 
-
-def _slope_sums(oracle: ScoreOracle, *point: Any) -> list[Array]:
-    """Return sums of slopes for each family."""
-    return _cell_sums(oracle, _value(oracle, *point))
-
-
-def _cell_sums(oracle: ScoreOracle, value: OracleValue) -> list[Array]:
-    sizes = oracle.cell_sizes[:, None, None]
-    return [family * sizes for family in value.rates.slopes()]
-
-
-def _weighted_sums(oracle: ScoreOracle, *arguments: Any) -> list[Array]:
-    """Return weighted sums of the slopes, and of their ends."""
-    *point, weights = arguments
-    rates = _value(oracle, *point).rates
-    return list(rates.combine(weights * oracle.compared.sizes[:, None]))
-
-
-def _add_pairwise(a: list[Any], b: list[Any]) -> list[Any]:
-    return [first + second for first, second in zip(a, b, strict=True)]
+    gain = integral(below + half_window) - integral(below - half_window)
+    gain /= 2 * half_window
+    # Step 3: the best cuts between different scores; no shift if that at zero is one.
+    distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
+    current = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
+    is_best = gain >= gain[distinct].max() - ROUNDING * below[-1]
+    if is_best[current]:
+        return 0.0
+    best = np.flatnonzero(distinct & is_best)
+    # Step 4: of several the one with the least shift. A cut is halfway between the
+    # scores at its sides; those at the ends are at a distance of 1.
+    padded = np.concatenate([[ordered[0] - 2.0], ordered, [ordered[-1] + 2.0]])
+    cuts = (padded[best] + padded[best + 1]) / 2
+    return float(-cuts[np.abs(cuts).argmin()])

@@ -23,7 +23,11 @@ from scalefair.linear_model._continuation import (
     best_solution,
     warn_unfinished,
 )
-from scalefair.linear_model._oracle import RowOracle
+from scalefair.linear_model._oracle import (
+    RowOracle,
+    best_constant,
+    most_accurate_shift,
+)
 from scalefair.linear_model._parity_problem import (
     ParityProblem,
     StrongParity,
@@ -31,7 +35,7 @@ from scalefair.linear_model._parity_problem import (
     check_start,
 )
 from scalefair.linear_model._partitioned import PartitionedTraining
-from scalefair.linear_model._ranks import RankedScores, most_accurate_shift
+from scalefair.linear_model._partitioned_oracle import RankedScores
 from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import Array, ridge_factors
 from scalefair.metrics import partial_parity_gap, unmixed_parity_gap
@@ -483,16 +487,3 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 gap = np.nan
             gaps.append(gap)
         return float(np.max(gaps))
-
-
-def best_constant(signs: Array, loss: str, weights: Array | None = None) -> float:
-    """Return the score with the least mean loss if all rows have the same.
-
-    With the mean label 2 p - 1 the logistic one is log(p / (1 - p)).
-    """
-    mean = float(np.average(signs, weights=weights))
-    if loss == "logistic":
-        return float(np.log1p(mean) - np.log1p(-mean))
-    if loss == "hinge":
-        return float(np.sign(mean))
-    return mean if loss == "squared" else 0.0  # pairs: it does not matter

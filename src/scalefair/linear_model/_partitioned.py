@@ -18,12 +18,8 @@ from sklearn.utils.random import sample_without_replacement
 from scalefair._entries import canonical, check_array
 from scalefair._groups import check_group_weights
 from scalefair._membership import Membership, gathered
-from scalefair.linear_model._oracle import (
-    PartitionedOracle,
-    ScoreOracle,
-    cells_by_label,
-    row_totals,
-)
+from scalefair.linear_model._oracle import ScoreOracle, cells_by_label, row_totals
+from scalefair.linear_model._partitioned_oracle import PartitionedOracle
 from scalefair.linear_model._training_rows import (
     LabeledRows,
     check_label_weights,
