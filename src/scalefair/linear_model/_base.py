@@ -417,6 +417,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         model = self._scoring()
         X = model._check_rows(X, reset=False)
         weights = model.coef_, model.intercept_
+        # 1. The groups, if they have weights.
         group_map: GroupMap | None = None
         codes: list[Any] = []
         if len(model.coef_) > 1:
@@ -428,6 +429,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
                     f"{ROUTED}"
                 )
             group_map, codes = model._map_groups(X, sensitive_features)
+        # 2. The scores, and what is made of them, here or in the parts.
         if not isinstance(X, PartitionedRows):
             return output(group_scores(X, group_map, codes, *weights))
         real = real_type(X)

@@ -263,6 +263,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
         %(warns)s
         """
+        # 1. Checked rows, and the oracle of their loss and rates.
         check_interval(self.interval)
         samples: Iterator[LabeledRows] = iter(())
         oracle: RowOracle
@@ -292,14 +293,15 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             oracle = rows.oracle(**self._oracle_options())
         rows.warn_few()
         problem = self._problem(oracle, rows)
-        # Of many rows in parts solve nested samples first, ever larger ones, each from
-        # the solution of the one before.
+        # 2. Of many rows in parts solve nested samples first, ever larger ones, each
+        # from the solution of the one before.
         last: Solution | None = None
         if self._is_auto_start and not self._can_warm_start(problem):
             for sample in samples:
                 part = sample.oracle(oracle.layout.units, **self._oracle_options())
                 # The labels of all rows: a sample may lack a class.
                 last = self._solve(self._problem(part, rows), sample, last)
+        # 3. The problem of all rows.
         solution = self._solve(problem, rows, last)
         self._finish(rows, solution)
         return self
@@ -394,6 +396,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
     def _can_warm_start(self, problem: ParityProblem) -> bool:
+        """Whether the last fit had as many features and groups."""
         if not (self.warm_start and hasattr(self, "_kappa_ratio")):
             return False
         n_rows, n_columns = problem.oracle.layout.shape
@@ -401,6 +404,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     def _finish(self, rows: LabeledRows, solution: Solution) -> None:
         """Store a solution and warn of it; the intercept is tuned on the rows."""
+        # 1. The weights, with the shared intercept at the most accurate cut.
         problem, certificate = solution.problem, solution.certificate
         assert certificate is not None
         w, thresholds = solution.weights.copy(), solution.thresholds
@@ -411,7 +415,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             else:
                 shift = most_accurate_shift(scores, rows.signs, rows.weights)
             thresholds = thresholds + shift
-            w[problem.oracle.n_features] += shift  # the shared intercept
+            w[problem.oracle.n_features] += shift
         self._store_weights(problem.oracle.layout.rows(w))
         if self.criterion == "strong":
             # Axes of length one, of labels and of attributes, are left out.
@@ -420,12 +424,15 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             self.thresholds_ = thresholds.reshape(*shape, -1)
         else:
             self.thresholds_ = thresholds[:1]
+        # 2. The gaps, which a common shift of the scores does not change, but for that
+        # at one threshold.
         self.partial_parity_gap_ = self._gap(scores, rows)
         self.__dict__.pop("unmixed_parity_gap_", None)  # of an earlier fit
         if (P := rows.probabilities) is not None:
             self.unmixed_parity_gap_ = self._unmixed_gap(
                 problem.oracle.scores(w), rows, P
             )
+        # 3. The surrogate, and how the search ended.
         self.surrogate_kappa_ = problem.kappa
         self.surrogate_width_ = problem.width
         self._kappa_ratio = problem.kappa / solution.kappa  # for a warm start
@@ -453,6 +460,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
     def _gap(self, scores: Array | RankedScores, rows: LabeledRows) -> float:
+        """Return the gap of the criterion for the scores of all rows."""
         interval = check_interval(self.interval)
         threshold = self.threshold if self.criterion == "weak" else None
         if isinstance(scores, RankedScores):
@@ -471,11 +479,13 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     def _unmixed_gap(self, scores: Array, rows: LabeledRows, P: Array) -> float:
         """Gap if within a group scores do not depend on the probabilities, or nan."""
-        is_positive = rows.signs > 0
-        compared = {None: [is_positive | True], "positive": [is_positive]}
-        compared["label"] = [is_positive, ~is_positive]
+        # Rows that are compared: all, the positive ones, or those of each label.
+        masks = [np.ones(len(scores), bool)]
+        if self.given is not None:
+            labels = (1,) if self.given == "positive" else (1, -1)
+            masks = [rows.signs == label for label in labels]
         weights, gaps = rows.weights, []
-        for members in map(np.flatnonzero, compared[self.given]):
+        for members in masks:
             try:
                 gap = unmixed_parity_gap(
                     scores[members],

@@ -1,4 +1,11 @@
-"""Training rows, in memory or in parts, with checked labels and groups."""
+"""Training rows, in memory or in parts, with checked labels and groups.
+
+An entry is a row that counts for a group: of hard groups each row, of probabilities a
+row has several. A cell is a combination of the groups of all attributes or, where rows
+of one label are compared, its entries of one label. A set is a union of cells, such as
+a group. Sets that are compared with each other, the groups of an attribute, are a
+family.
+"""
 
 from __future__ import annotations
 
