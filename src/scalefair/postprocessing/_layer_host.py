@@ -152,22 +152,24 @@ class LayerHost(ABC):
         last = self.n_layers - 1
         A = self.inputs(X_batch, last)
         outputs = np.asarray(self.outputs(X_batch)).reshape(len(A), -1)
-        # Numbers that overflow say nothing of what follows the layer. The first layer
-        # with such inputs is named.
+        # 1. Inputs that overflow: name the first layer that has some.
         if not all_finite(A):
             for name, inputs in zip(
                 self.layer_names, self.inputs_by_layer(X_batch), strict=True
             ):
                 if inputs is not None:
                     check_no_overflow(inputs, f"inputs of layer {name!r}")
-        check_no_overflow(outputs, f"outputs of layer {self.layer_names[last]!r}")
-        if not is_linear_output(A, self.weight(last), self.bias(last), outputs):
+        # 2. Predictions that are finite tell what follows the layer; others do not.
+        kept = np.isfinite(outputs).all(axis=1)
+        parameters = self.weight(last), self.bias(last)
+        if not is_linear_output(A[kept], *parameters, outputs[kept]):
             raise ValueError(
                 f"The predictions of this {type(self.estimator).__name__} are not the "
                 f"outputs of its last layer {self.layer_names[last]!r} (a link or "
                 "output function follows, or another layer), so that it cannot be "
                 "refitted by least squares: use refit_last=None."
             )
+        check_no_overflow(outputs, f"outputs of layer {self.layer_names[last]!r}")
 
     def check_finite_layers(self) -> None:
         """Raise a ValueError if training has left NaN or infinity in a layer."""
