@@ -388,13 +388,14 @@ class _Pairs:
         """
         n_tops = [self.last, self.first] if self.first else [self.last]
         n_pairs = float(len(self.positives)) * (self.last - self.first)
-        (total, slopes), *above = (
-            (total / n_pairs, slopes / n_pairs)
-            for total, slopes in top_pairwise_hinge(
-                scores, self.positives, self.negatives, n_tops
-            )
+        (total, slopes), *above = top_pairwise_hinge(
+            scores, self.positives, self.negatives, n_tops
         )
-        return total, slopes, *(above[0] if above else (0.0, None))
+        loss, derivatives = total / n_pairs, slopes / n_pairs
+        if not above:
+            return loss, derivatives, 0.0, None
+        total, slopes = above[0]
+        return loss, derivatives, total / n_pairs, slopes / n_pairs
 
 
 def best_constant(signs: Array, loss: str, weights: Array | None = None) -> float:
