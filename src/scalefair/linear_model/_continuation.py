@@ -295,6 +295,7 @@ class GapSolver:
     def _solution(
         self, problem: ParityProblem, result: AugmentedLagrangianResult | DCResult
     ) -> Solution:
+        """Return the result of a solver, and measure the gap of its scores."""
         return Solution(
             problem,
             result.x,

@@ -199,6 +199,7 @@ class StrongParity(ParityProblem):
         super().__init__(*common)
 
     def _set_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> None:
+        """Set kappa and the width, and the ranks, which leave room for the slack."""
         super()._set_surrogate(kappa, width)
         self.n_thresholds = n_ranks or self.n_thresholds
         alpha, end = self.interval[0], self.interval[1] - self.slack
@@ -208,6 +209,7 @@ class StrongParity(ParityProblem):
         self.n_constraints = 2 * self.n_sets * self.n_thresholds
 
     def start(self) -> Array:
+        """Weights of zero, and the thresholds at which all rates are feasible."""
         middle = self.ranks + self.slack / 2  # of [p, p + slack]
         thresholds = self.width * thresholds_of_zero(middle, self.surrogate)
         thresholds = np.tile(thresholds, self.n_families)
@@ -217,6 +219,7 @@ class StrongParity(ParityProblem):
         return v[self.oracle.n_weights :]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
+        """Choose thresholds at which the rates are in the middle of their bounds."""
         # Step 1: the targets. At the threshold of a rank the middle of the highest and
         # the lowest rate of a family is to be the middle of [p, p + slack].
         targets = self.ranks + self.slack / 2
@@ -257,6 +260,7 @@ class StrongParity(ParityProblem):
         return np.append(w, theta)
 
     def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
+        """Return the lower bounds on all rates, then the upper ones."""
         plus, minus, n = value.plus, value.minus, self.n_variables
         plus_gradient = value.plus_gradient.reshape(-1, n)
         minus_gradient = value.minus_gradient.reshape(-1, n)
@@ -270,6 +274,7 @@ class StrongParity(ParityProblem):
         )
 
     def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
+        """Return the same bounds; a multiplier of an upper one weighs its rate."""
         below = self.ranks - rates  # p - S <= 0, then S - p - slack <= 0
         constraints = np.append(below, -below - self.slack)
 
@@ -298,6 +303,7 @@ class WeakParity(ParityProblem):
         self.n_constraints = len(self.pairs)
 
     def start(self) -> Array:
+        """Return the weights of the best constant score."""
         # Any constant score is feasible. At a score of zero every group has the rate
         # 1/2 and the DC algorithm may end where all rates are beyond the interval.
         v = np.zeros(self.n_variables)
@@ -308,6 +314,7 @@ class WeakParity(ParityProblem):
         return self.threshold
 
     def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
+        """Return a constraint for each ordered pair of sets of a family."""
         n = self.n_variables
         plus, minus = value.plus[:, 0], value.minus[:, 0]
         plus_gradient = value.plus_gradient[:, 0, :n]
@@ -335,6 +342,7 @@ class WeakParity(ParityProblem):
         )
 
     def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
+        """Return the same; a multiplier weighs the two rates of its pair."""
         low, high = self.interval
         rate = rates[:, 0]
         within = np.clip(rate, low, high)  # A + alpha

@@ -298,6 +298,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         return self
 
     def _folds(self, X: Any, signs: NDArray[Any], codes: NDArray[Any]) -> Any:
+        """Yield rows to train and to test on; numbers of folds are stratified."""
         strata = 2 * codes + (signs > 0)
         cv = check_cv(5 if self.cv is None else self.cv, strata, classifier=True)
         if isinstance(cv, StratifiedKFold):

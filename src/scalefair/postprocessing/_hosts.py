@@ -134,6 +134,7 @@ class MLPHost(LayerHost):
         return np.array(self.model.intercepts_[layer], dtype=np.float64)
 
     def forward_from(self, A: Any, layer: int, later: int) -> Any:
+        """Apply the layers between two, each with its activation."""
         activate = ACTIVATIONS[self.model.activation]  # in place
         for i in range(layer, later):
             A = safe_sparse_dot(A, self.model.coefs_[i])

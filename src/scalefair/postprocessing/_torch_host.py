@@ -82,6 +82,7 @@ class TorchHost(LayerHost):
             )
 
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
+        """Run rows through the whole module; return what the layer was called with."""
         calls = self._record_calls(X_batch, [layer])[0]
         name, n_rows = self.layer_names[layer], _num_samples(X_batch)
         # The layer must have seen every row once, as a row: the three errors say how
@@ -109,6 +110,7 @@ class TorchHost(LayerHost):
         return _join_calls(calls, name)
 
     def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
+        """Yield what each layer was called with, in one run of the module."""
         n_rows = _num_samples(X_batch)
         layer_calls = self._record_calls(X_batch, range(self.n_layers))
         for name, calls in zip(self.layer_names, layer_calls, strict=True):
@@ -138,6 +140,7 @@ class TorchHost(LayerHost):
         return predicted
 
     def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
+        """Copy new values into the parameters of a layer."""
         import torch
 
         linear, name = self._layers[layer], self.layer_names[layer]

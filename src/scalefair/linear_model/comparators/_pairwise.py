@@ -124,6 +124,7 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         self.min_group_size = min_group_size
 
     def _train(self, rows: LabeledRows) -> None:
+        """Minimise by an augmented Lagrangian, from weights of zero."""
         oracle = rows.oracle(interactions=self.interactions, loss=self.loss)
         pairs = cell_pairs(rows, self.constraint)
         problem = PairwiseProblem(rows, pairs, oracle, self.kappa, self.alpha)

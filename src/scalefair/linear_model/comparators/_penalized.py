@@ -140,6 +140,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         self.min_group_size = min_group_size
 
     def _train(self, rows: LabeledRows) -> None:
+        """Choose the penalty of the criterion, and minimise from weights of zero."""
         low, high = check_interval(self.interval)
         oracle = rows.oracle(**self._oracle_options())
         if self.criterion == "strong":
