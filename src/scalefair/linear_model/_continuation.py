@@ -256,7 +256,7 @@ class GapSolver:
             start = replace(start, problem=problem, x=x, multipliers=None)
         if self.smooth and (start is None or violation_at(problem, x) > self.tol):
             x = self.solve_smoothed(problem.kappa, problem.width, start).x
-        return self._recorded(self.certify(problem, x))
+        return self._with_history(self.certify(problem, x))
 
     def meet_gap(self, start: Solution | None, *, is_nested: bool = False) -> Solution:
         """Solve with tighter and tighter surrogates until the gap is at most kappa.
@@ -289,8 +289,8 @@ class GapSolver:
             best = self._search_segments(best, solutions)
         # Step 4: the certificate.
         if best.certificate is None:
-            best = self._certified(best)
-        return self._recorded(best)
+            best = self._certify_feasible(best)
+        return self._with_history(best)
 
     def _solution(
         self, problem: ParityProblem, result: AugmentedLagrangianResult | DCResult
@@ -382,7 +382,7 @@ class GapSolver:
             best = replace(best, x=x, certificate=None)
         return best
 
-    def _certified(self, solution: Solution) -> Solution:
+    def _certify_feasible(self, solution: Solution) -> Solution:
         """Raise the bound until the solution is strictly feasible, and certify that.
 
         Weights whose gap exceeds both kappa and this solution's are not taken: its own
@@ -401,7 +401,7 @@ class GapSolver:
             gap=solution.gap,
         )
 
-    def _recorded(self, solution: Solution) -> Solution:
+    def _with_history(self, solution: Solution) -> Solution:
         """Return the solution with the history and calls of all problems solved."""
         assert solution.certificate is not None
         history = list(self._records)

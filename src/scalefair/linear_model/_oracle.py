@@ -323,16 +323,16 @@ class ScoreOracle(RowOracle):
                     table, codes, scores, slopes, shape, *bins, weights
                 )
             else:
-                gradient = self._rows.added(slopes)
+                gradient = self._rows.weighted_sum(slopes)
         # Step 3: from gradients in the weights of each group to those in w.
-        loss_gradient = self._pulled(gradient)
+        loss_gradient = self._pull_back(gradient)
         if not (math.isfinite(loss) and all_finite(loss_gradient)):
             raise ValueError(
                 "The scores overflow: rescale the features or take smaller parameters."
             )
         concave_gradient = np.zeros_like(loss_gradient)
         if concave_slopes is not None:
-            concave_gradient = self._pulled(self._rows.added(concave_slopes))
+            concave_gradient = self._pull_back(self._rows.weighted_sum(concave_slopes))
         # Step 4: the rates.
         rates: SmoothedRates
         entries, thetas = self._entries, theta.reshape(compared.n_families, -1)
@@ -346,7 +346,7 @@ class ScoreOracle(RowOracle):
             self.layout, rates, loss, loss_gradient, concave_loss, concave_gradient
         )
 
-    def _pulled(self, gradient: Array) -> Array:
+    def _pull_back(self, gradient: Array) -> Array:
         """Gradient in the parameters from that in the weights of each group."""
         return self.layout.lift(self.layout.units.pull_back(gradient))
 

@@ -344,38 +344,38 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         # Step 1: the point to start from, if there is one.
         if not is_auto:
             problem = problem.with_surrogate(kappa, width)
-        full = self._gap_solver(problem, rows)
+        solver = self._gap_solver(problem, rows)
         layout, start = problem.oracle.layout, None
         if last is not None:
-            start = full.start_from(last, last.weights)
+            start = solver.start_from(last, last.weights)
         elif self._can_warm_start(problem):
             w = layout.parameters(np.column_stack([self.coef_, self.intercept_]))
             bound = kappa * self._kappa_ratio
             width = self.surrogate_width_ if is_auto else width
-            start = full.start_at(bound, width, w, self.thresholds_.ravel())
+            start = solver.start_at(bound, width, w, self.thresholds_.ravel())
         elif not isinstance(self.start, str):
             w, thresholds = check_start(problem, self.start, self.tol)
-            start = full.start_at(kappa, problem.width, w, thresholds)
+            start = solver.start_at(kappa, problem.width, w, thresholds)
         # Step 2: the solution for a fixed surrogate, or for the measured gap.
         if not is_auto:
-            return full.solve_fixed(start)
-        solution = full.meet_gap(start)
-        if solution.gap <= kappa or not full.smooth or layout.shape[0] == 1:
+            return solver.solve_fixed(start)
+        solution = solver.meet_gap(start)
+        if solution.gap <= kappa or not solver.smooth or layout.shape[0] == 1:
             return solution
         # Step 3: weights of the model without interactions are weights of this one. If
         # that model has a smaller gap, the search starts again from its solution, with
         # nothing (rows of zeros) added to the shared weights.
         smaller_problem = self._problem(problem.oracle.without_interactions(), rows)
-        smaller = self._gap_solver(smaller_problem, rows)
-        nested = smaller.meet_gap(None)
+        smaller_solver = self._gap_solver(smaller_problem, rows)
+        nested = smaller_solver.meet_gap(None)
         if nested.gap < solution.gap and not nested.is_flat:
             embedded = np.zeros(layout.shape)
             embedded[0] = smaller_problem.oracle.layout.rows(nested.weights)[0]
-            start = full.start_from(nested, layout.parameters(embedded))
-            again = full.meet_gap(start, is_nested=True)
+            start = solver.start_from(nested, layout.parameters(embedded))
+            again = solver.meet_gap(start, is_nested=True)
             solution = best_solution([solution, again], self.tol)
         assert solution.certificate is not None
-        n_calls = full.n_calls + smaller.n_calls
+        n_calls = solver.n_calls + smaller_solver.n_calls
         certificate = replace(solution.certificate, n_calls=n_calls)
         return replace(solution, certificate=certificate)
 

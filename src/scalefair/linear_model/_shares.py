@@ -66,13 +66,13 @@ class Comparison:
         """Values of the sets of each family."""
         return [values] if self.n_families == 1 else np.split(values, self.first[1:])
 
-    def of_cells(self, values: Sequence[Array]) -> Array:
+    def set_means(self, values: Sequence[Array]) -> Array:
         """Means over sets, (S, k), from those over cells, (n_cells, k) a family."""
         pairs = zip(self._mixtures, values, strict=True)
         return np.concatenate([mixture @ v for mixture, v in pairs])
 
     def cell_weights(self, weights: Array) -> list[Array]:
-        """Adjoint of `of_cells`."""
+        """Adjoint of `set_means`."""
         pairs = zip(self._adjoints, self.split(weights), strict=True)
         return [adjoint @ w for adjoint, w in pairs]
 
@@ -161,7 +161,7 @@ class CodedRows(NamedTuple):
             return values
         return (values.T * self.weights).T
 
-    def weighted(self, weights: Array) -> Array:
+    def weighted_sums(self, weights: Array) -> Array:
         """Return sums of rows times each column of weights, for each cell."""
         if self.rows is None:
             return weighted_row_sums(self.table, self.codes, weights, self.shape)
@@ -172,7 +172,7 @@ class CodedRows(NamedTuple):
             ]
         )
 
-    def above(self, scores: Array, ramp: Ramp) -> Array:
+    def sums_above(self, scores: Array, ramp: Ramp) -> Array:
         """Return sums above the edges, as `score_pass` does, for each cell."""
         no_slopes = np.zeros_like(scores)
         bins = ramp.edges, ramp.centre, ramp.n_powers
@@ -187,7 +187,7 @@ class CodedRows(NamedTuple):
             ]
         )
 
-    def added(self, weights: Array) -> Array:
+    def weighted_sum(self, weights: Array) -> Array:
         """Return sums of rows times one weight for each entry, for each cell."""
         codes = self.codes
         if self.rows is not None:
@@ -310,7 +310,7 @@ class OneRampFamily(SmoothedRates):
     ) -> None:
         self.compared = compared
         self._ramp, self._sums, self._shares = ramp, sums, shares
-        self.parts = compared.of_cells([ramp.parts(moments) * shares[:, None]])
+        self.parts = compared.set_means([ramp.parts(moments) * shares[:, None]])
 
     def slopes(self) -> list[Array]:
         return [self._ramp.slopes(self._sums, self._shares)]
@@ -360,7 +360,8 @@ class RampFamilies(SmoothedRates):
     def slopes(self) -> list[Array]:
         shares, rows = self._rows.shares, self._rows
         return [
-            ramp.slopes(rows.above(self._scores, ramp), shares) for ramp in self._ramps
+            ramp.slopes(rows.sums_above(self._scores, ramp), shares)
+            for ramp in self._ramps
         ]
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
@@ -383,7 +384,9 @@ class RampFamilies(SmoothedRates):
             self._centres,
         )
         # Step 3: the sums of the rows with these weights.
-        return self._rows.added(self._rows.times_weights(entry_weights)), in_score
+        return self._rows.weighted_sum(
+            self._rows.times_weights(entry_weights)
+        ), in_score
 
 
 class SigmoidFamilies(SmoothedRates):
@@ -407,7 +410,7 @@ class SigmoidFamilies(SmoothedRates):
             sigmoid_sums(self._scores, rows.codes, theta, *args) for theta in thetas
         ]
         shares = rows.shares[:, None]
-        self.parts = compared.of_cells([parts * shares for parts, _ in sums])
+        self.parts = compared.set_means([parts * shares for parts, _ in sums])
         self._in_score = [derivatives * shares for _, derivatives in sums]
 
     def slopes(self) -> list[Array]:
@@ -416,7 +419,7 @@ class SigmoidFamilies(SmoothedRates):
             # Sums of the rows times their derivatives, (n_cells, n + 1, 2 P).
             total = np.zeros((*self._rows.shape, self.parts.shape[1]))
             for block, derivatives in self._blocks(theta):
-                total += block.weighted(derivatives)
+                total += block.weighted_sums(derivatives)
             total *= self._rows.shares[:, None, None]
             gradients.append(np.ascontiguousarray(total.transpose(0, 2, 1)))
         return gradients
@@ -424,7 +427,7 @@ class SigmoidFamilies(SmoothedRates):
     def combine(self, weights: Array) -> tuple[Array, Array]:
         total, in_score = np.zeros(self._rows.shape), []
         cell_weights = self.compared.cell_weights(weights)
-        for theta, w, of_cells in zip(
+        for theta, w, cell_derivatives in zip(
             self._thetas, cell_weights, self._in_score, strict=True
         ):
             # One weight for each entry: its derivatives times those of its cell.
@@ -433,8 +436,8 @@ class SigmoidFamilies(SmoothedRates):
             for block, derivatives in self._blocks(theta):
                 block_weights = scaled[block.codes]
                 entry_weights.append(np.einsum("ip,ip->i", derivatives, block_weights))
-            total += self._rows.added(np.concatenate(entry_weights))
-            in_score.append((w * of_cells).sum(axis=0))
+            total += self._rows.weighted_sum(np.concatenate(entry_weights))
+            in_score.append((w * cell_derivatives).sum(axis=0))
         return total, np.array(in_score)
 
     def _blocks(self, theta: Array) -> Iterator[tuple[CodedRows, Array]]:
