@@ -163,29 +163,21 @@ class CodedRows(NamedTuple):
 
     def weighted_sums(self, weights: Array) -> Array:
         """Return sums of rows times each column of weights, for each cell."""
-        if self.rows is None:
-            return weighted_row_sums(self.table, self.codes, weights, self.shape)
-        return np.concatenate(
-            [
-                weighted_row_sums(self.table, codes, of_cell, shape)
-                for codes, shape, of_cell in self._cells(weights)
-            ]
-        )
+        sums = [
+            weighted_row_sums(self.table, codes, row_weights, shape)
+            for codes, shape, row_weights in self._passes(weights)
+        ]
+        return np.concatenate(sums) if len(sums) > 1 else sums[0]
 
     def sums_above(self, scores: Array, ramp: Ramp) -> Array:
         """Return sums above the edges, as `score_pass` does, for each cell."""
         no_slopes = np.zeros_like(scores)
         bins = ramp.edges, ramp.centre, ramp.n_powers
-        if self.rows is None:
-            args = self.codes, scores, no_slopes, self.shape, *bins, self.weights
-            return bin_pass(self.table, *args)[2]
-        weights = self.times_weights(np.ones(len(self.rows)))
-        return np.concatenate(
-            [
-                bin_pass(self.table, codes, scores, no_slopes, shape, *bins, of_cell)[2]
-                for codes, shape, of_cell in self._cells(weights)
-            ]
-        )
+        sums = [
+            bin_pass(self.table, codes, scores, no_slopes, shape, *bins, row_weights)[2]
+            for codes, shape, row_weights in self._passes(self.weights)
+        ]
+        return np.concatenate(sums) if len(sums) > 1 else sums[0]
 
     def weighted_sum(self, weights: Array) -> Array:
         """Return sums of rows times one weight for each entry, for each cell."""
@@ -208,7 +200,7 @@ class CodedRows(NamedTuple):
         return self._replace(codes=codes, weights=weights)
 
     def part(self, start: int, stop: int) -> CodedRows:
-        """Return the entries from start to stop, and their rows."""
+        """Return the entries from start to stop, and their rows, in views."""
         first, last, rows = start, stop, self.rows
         if rows is not None:
             first, last = rows[start], rows[stop - 1] + 1
@@ -223,24 +215,34 @@ class CodedRows(NamedTuple):
         codes = self.codes[start:stop]
         return self._replace(table=table, codes=codes, weights=weights, rows=rows)
 
-    def _cells(self, values: Array) -> Iterator[tuple[Any, Any, Array]]:
-        """Codes of all rows, shape, and values of entries of each cell for all rows."""
-        codes, rows = np.zeros(self.n_rows, np.int64), self.rows
-        assert rows is not None
+    def _passes(self, weights: Array | None) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield codes of all rows, the shape of sums, and weights of all rows.
+
+        One pass is for all cells where entries are rows. Of entries, for which None
+        counts each once, a pass is for each cell: a row may be in several.
+        """
+        if self.rows is None:
+            yield self.codes, self.shape, weights
+            return
+        codes = np.zeros(self.n_rows, np.int64)
+        weights = np.ones(len(self.rows)) if weights is None else weights
         for cell in range(self.shape[0]):
             entries = np.flatnonzero(self.codes == cell)
-            of_rows = np.zeros((self.n_rows, *values.shape[1:]))
-            of_rows[rows[entries]] = values[entries]
-            yield codes, (1, self.shape[1]), of_rows
+            row_weights = np.zeros((self.n_rows, *weights.shape[1:]))
+            row_weights[self.rows[entries]] = weights[entries]
+            yield codes, (1, self.shape[1]), row_weights
 
 
 class Ramp:
     """Rates by ramps, which rise from 0 to 1 over a width around theta."""
 
-    # Gradients and values come from sums of 1, h, h^2 and of rows above the edges.
-    # With x = h - theta the plus part is max(x + width / 2, 0) / width, the minus part
-    # max(x - width / 2, 0) / width. Either corner is rounded where it is nearer than
-    # c = `corner` * width by (u + c)^2 / (4 c).
+    # With x = h - theta, h the score, the plus part is max(x + width / 2, 0) / width
+    # and the minus part max(x - width / 2, 0) / width. Each is max(u, 0) / width with
+    # the distance u of h from its kink. Where u is in [-c, c], c = `corner` * width,
+    # (u + c)^2 / (4 c) takes the place of max(u, 0).
+    # So sums of the parts follow from those of 1, h and h^2 above the edges, where
+    # parts begin to bend or are straight again; gradients from sums of rows times 1 and
+    # h.
     def __init__(self, theta: Array, width: float, corner: float) -> None:
         self.width = width
         self.corner = corner = corner * width
