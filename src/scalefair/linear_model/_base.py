@@ -28,7 +28,6 @@ from scalefair._entries import (
 from scalefair._groups import (
     as_list,
     check_interval,
-    compared_attributes,
     fitted_groups,
     known_groups,
 )
@@ -447,14 +446,9 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
 
     def _map_groups(self, X: Any, sensitive_features: Any) -> tuple[GroupMap, Any]:
         """Return the map to the fitted groups, and the codes for each attribute."""
-        if isinstance(X, PartitionedRows):
-            compared = X.compared_attributes(
-                sensitive_features, self.attributes, warn=False
-            )
-        else:
-            compared = compared_attributes(
-                sensitive_features, X.shape[0], self.attributes, warn=False
-            )
+        compared = Membership.of(
+            sensitive_features, None, X, attributes=self.attributes, warn=False
+        ).compared
         fitted_codes = known_groups(compared, self.groups_)
         n_groups = [len(groups) for groups in as_list(self.groups_)]
         return (fitted_codes, n_groups), [codes for *_, codes in compared]

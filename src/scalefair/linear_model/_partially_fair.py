@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
-from scalefair._groups import GroupCodes, check_interval
+from scalefair._groups import GroupCodes, check_interval, fitted_groups
 from scalefair._membership import check_one_of
 from scalefair._random_state import check_random_state
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
@@ -285,7 +285,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             rows, oracle = training.labels, training.oracle
             samples = training.nested_subsamples(check_random_state(self.random_state))
             self.classes_ = rows.classes
-            self.groups_ = rows.groups if len(rows.groups) > 1 else rows.groups[0]
+            self.groups_ = fitted_groups(rows.membership.compared)
         else:
             rows = self._check_training(
                 X, y, sensitive_features, sample_weight, group_probabilities
