@@ -1,7 +1,8 @@
-"""Rows in parts: their oracle, and ranks of their scores from counts between cuts.
+"""Rows in parts: their oracle, and ranks of their scores.
 
-Scores of rows in parts are sorted where they are, once. From then on only cuts travel
-to the parts, and the numbers of scores between two cuts, a bin, come back. Each search
+Each part has an oracle of its rows, and the oracle of all adds up what these return.
+For ranks the scores are sorted where they are, once. From then on only cuts travel to
+the parts, and the numbers of scores between two cuts, a bin, come back. Each search
 splits the bins that its answer may lie in, until they are as narrow as it needs.
 """
 
@@ -134,6 +135,7 @@ def _slope_sums(oracle: ScoreOracle, *point: Any) -> list[Array]:
 
 
 def _cell_sums(oracle: ScoreOracle, value: OracleValue) -> list[Array]:
+    """Return sums over the cells from means over them, for each family."""
     sizes = oracle.cell_sizes[:, None, None]
     return [family * sizes for family in value.rates.slopes()]
 
@@ -146,6 +148,7 @@ def _weighted_sums(oracle: ScoreOracle, *arguments: Any) -> list[Array]:
 
 
 def _add_pairwise(a: list[Any], b: list[Any]) -> list[Any]:
+    """Add the sums of two parts."""
     return [first + second for first, second in zip(a, b, strict=True)]
 
 
@@ -160,6 +163,7 @@ class RankedScores:
         self._oracles, self._compared, self._rows = oracles, compared, rows
 
     def _sorted(self, by_label: bool = False, cuts: tuple[float, ...] = ()) -> _Bins:
+        """Sort the scores of each cell, or label, and count them between some cuts."""
         return _Bins(self._oracles.map(_sort, self._rows, by_label).keep(), cuts)
 
     def gap(self, interval: tuple[float, float], threshold: float | None) -> float:
@@ -213,7 +217,8 @@ class RankedScores:
         """Return the largest share of a set within the interval with one score."""
         bins = self._sorted()
         while True:
-            # The share of a bin bounds that of one score, and is it in a bin of one.
+            # The share of a bin bounds that of one score, and equals it if the bin has
+            # one. Bins that may hide a larger share are split.
             shares = -np.diff(self._shares(bins, interval)).min(axis=0)
             tie = float(shares[bins.low == bins.high].max(initial=0.0))
             if not bins.split(shares > max(tie, 1e-3)):
@@ -242,6 +247,7 @@ class _Bins:
         self.counts, self.low, self.high = self._count(np.array([*cuts, np.inf]))
 
     def _count(self, cuts: Array) -> Any:
+        """Return counts, and both ends, of the bins between cuts that have scores."""
         counts, low, high = self._parts.map(_counts, cuts).reduce(_merge_counts)
         is_full = low <= high
         return counts[:, is_full], low[is_full], high[is_full]
@@ -310,4 +316,5 @@ def _counts(
 
 
 def _merge_counts(a: Any, b: Any) -> Any:
+    """Merge the counts, lowest and highest scores of two parts."""
     return a[0] + b[0], np.minimum(a[1], b[1]), np.maximum(a[2], b[2])
