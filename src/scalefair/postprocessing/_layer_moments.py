@@ -36,8 +36,9 @@ class LayerMoments:
         attributes = as_list(moments)
         if sizes is None:
             sizes = [m.counts for m in attributes]
-        # An attribute given twice counts once: the first with equal moments stands for
-        # it, and `positions` tells for all attributes which of the distinct ones it is.
+        # 1. Distinct attributes. One that comes twice counts once: the first with equal
+        # moments stands for it, and `positions` has, for all attributes, the index
+        # among the distinct ones.
         first = [
             next(j for j, other in enumerate(attributes) if _equal(m, other))
             for m in attributes
@@ -54,7 +55,7 @@ class LayerMoments:
             for name in ("counts", "means", "scatters")
         )
         self.sizes = np.concatenate([sizes[j] for j in indices])
-        # Pairs of groups of the same attribute, and the attribute of each pair.
+        # 2. Pairs of groups of the same attribute, and the attribute of each pair.
         pairs: list[tuple[int, int]] = []
         attribute: list[int] = []
         start = 0
