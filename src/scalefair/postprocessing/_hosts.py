@@ -48,9 +48,7 @@ class LinearHost(LayerHost):
     that for generalized linear models. Other models with `coef_` are refused.
     """
 
-    def __init__(
-        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
-    ) -> None:
+    def __init__(self, model: Any, estimator: Any, transformers: Sequence[Any]) -> None:
         super().__init__(model, estimator, transformers)
         self.layer_names = ["coef_"]
         name = type(model).__name__
@@ -117,9 +115,7 @@ class LinearHost(LayerHost):
 class MLPHost(LayerHost):
     """Layers of a fitted `MLPRegressor`, named ``coefs_[0]``, ``coefs_[1]``, ..."""
 
-    def __init__(
-        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
-    ) -> None:
+    def __init__(self, model: Any, estimator: Any, transformers: Sequence[Any]) -> None:
         super().__init__(model, estimator, transformers)
         self.layer_names = [f"coefs_[{i}]" for i in range(len(model.coefs_))]
 

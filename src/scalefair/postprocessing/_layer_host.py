@@ -33,11 +33,8 @@ class LayerHost(ABC):
     # Whether `forward_from` computes the inputs of a later layer from those of a layer.
     can_resume = True
 
-    def __init__(
-        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
-    ) -> None:
-        self.model, self.transformers = model, transformers
-        self.estimator = model if estimator is None else estimator
+    def __init__(self, model: Any, estimator: Any, transformers: Sequence[Any]) -> None:
+        self.model, self.estimator, self.transformers = model, estimator, transformers
 
     @property
     def n_layers(self) -> int:

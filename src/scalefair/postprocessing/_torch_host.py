@@ -36,9 +36,7 @@ class TorchHost(LayerHost):
 
     can_resume = False
 
-    def __init__(
-        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
-    ) -> None:
+    def __init__(self, model: Any, estimator: Any, transformers: Sequence[Any]) -> None:
         super().__init__(model, estimator, transformers)
         import torch
 
