@@ -130,8 +130,8 @@ class RowOracle(ABC):
         self.layout = layout
         self.compared = Comparison(families, layout, cell_sizes)
         self.cell_sizes = cell_sizes  # rows of each, or their weight, (n_cells,)
-        # Weight of all rows, also of those in no cell, and the number of rows, or of
-        # equally weighted ones with as much noise.
+        # Total weight of the rows, also of those in no cell, and their effective number,
+        # (sum w)^2 / sum w^2.
         n_rows = float(cell_sizes.sum())
         self.total, self.n_effective = totals or (n_rows, n_rows)
         self.n_features = layout.n_features
@@ -250,7 +250,7 @@ class ScoreOracle(RowOracle):
 
     @property
     def has_entries(self) -> bool:
-        """Whether shares are of entries, and gradients of sets take a pass for each."""
+        """Whether a row may count for several groups, as with probabilities."""
         return self._entries is not self._rows
 
     def __sizeof__(self) -> int:
@@ -352,7 +352,7 @@ class ScoreOracle(RowOracle):
 
 
 def row_totals(weights: Array | None) -> tuple[float, float] | None:
-    """Weight of all rows, and how many as noisy ones have equal weights."""
+    """Total weight of the rows and their effective number; None of no weights."""
     if weights is None:
         return None
     n_effective = effective_sizes(np.zeros(len(weights), int), weights)[0]
@@ -365,7 +365,7 @@ def cells_by_label(signs: NDArray[Any], codes: NDArray[Any]) -> NDArray[np.int64
 
 
 class _Pairs:
-    """Mean hinge loss over pairs of positives and negatives of some ranks."""
+    """Mean hinge loss over pairs of positives and of negatives within some ranks."""
 
     def __init__(self, signs: Array, interval: tuple[float, float]) -> None:
         self.positives = np.flatnonzero(signs > 0)

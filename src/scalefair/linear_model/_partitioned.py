@@ -52,13 +52,13 @@ class PartitionedLabels(LabeledRows):
 
     @property
     def totals(self) -> tuple[float, float]:
-        """Weight of all rows, and how many of equal weights have as much noise."""
+        """Total weight of the rows, and their effective number."""
         (squares, unit), total = self.squares, float(self.cell_sizes.sum())
         return total, (total / unit) ** 2 / float(squares.sum())
 
 
 class PartitionedTraining:
-    """Rows to learn from in parts, with labels, groups and weights that stay there."""
+    """Training rows in parts, where their labels, groups and weights stay."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class PartitionedTraining:
             yield sampled.take(sample, sampled.X[sample])
 
     def _take_rows(self, numbers: Parts) -> LabeledRows:
-        """Return rows by their numbers in their cells, those of each part."""
+        """Return some rows of each part, by their numbers among those of their cells."""
         # 1. Rows, labels, codes and maybe weights of each part, then of all.
         labels, columns = self.labels, [numbers, self._labels, *self._columns]
         parts = self.rows.map(
@@ -275,7 +275,10 @@ def _cell_sums(
     codes: NDArray[Any],
     weights: Array | None = None,
 ) -> list[NDArray[Any]]:
-    """Rows with a weight, weights and their squares of cells, and weights of labels."""
+    """Sums over a part: for each cell rows with a weight, weights, and their squares.
+
+    Last come the weights of both labels.
+    """
     cells = _cells(labels, by_label, codes)
     if weights is None:
         counts = np.bincount(cells, minlength=n_cells)

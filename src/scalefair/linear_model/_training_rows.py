@@ -117,9 +117,9 @@ class LabeledRows:
 
     @property
     def families(self) -> Cells:
-        """Cells, and the sets of them that are compared, a family for each attribute.
+        """Cells, and the compared sets of cells: a family for each attribute.
 
-        By label: of all attributes for the first label, then for the other one.
+        By label there is one for each attribute and label, the first label first.
         """
         groups, sizes = self.combinations
         if self.given is None:
@@ -141,7 +141,7 @@ class LabeledRows:
     def set_sizes(self) -> list[NDArray[np.int64]]:
         """Rows of each set that is compared, for each of the `families`.
 
-        Of weighted rows the number of rows of equal weights with as much noise.
+        Of weighted rows the effective number, (sum w)^2 / sum w^2.
         """
         members = self.families.members
         sizes = members @ self.cell_sizes
@@ -159,9 +159,9 @@ class LabeledRows:
 
     @property
     def probabilities(self) -> Array | None:
-        """Probabilities of the groups, (m, h), as they were given; of hard groups None.
+        """Probabilities of the groups, (m, h), or None if the groups are certain.
 
-        Rows without weight have none.
+        They are 0 in rows of weight 0.
         """
         if self.membership.rows is None:
             return None
@@ -186,7 +186,7 @@ class LabeledRows:
 
     @property
     def compared_codes(self) -> NDArray[np.int64]:
-        """Codes of each entry's groups, as metrics take them, (n,) or (n, A)."""
+        """Codes of the groups of each entry, as metrics take them, (n,) or (n, A)."""
         columns = self.combinations.sets
         columns = columns if len(self.groups) > 1 else columns[:, 0]
         codes: NDArray[np.int64] = columns[self.codes]

@@ -77,7 +77,7 @@ class FitData:
 
     @cached_property
     def sizes(self) -> list[NDArray[Any]]:
-        """Rows of each group, of each attribute; of weighted rows those in effect."""
+        """Effective number of rows of each group, for each attribute."""
         weights = self.membership.weights
         return [effective_sizes(codes, weights) for codes in self._codes]
 
@@ -92,7 +92,7 @@ class FitData:
 
     @property
     def n_rows(self) -> float:
-        """Rows; of weighted ones those in effect."""
+        """Effective number of all rows, (sum w)^2 / sum w^2."""
         weights, n_rows = self.row_weights, self.rows.X.shape[0]
         (size,) = effective_sizes(np.zeros(n_rows, np.int64), weights)
         return float(size)
@@ -232,7 +232,7 @@ def refit_last_layer(
     towards the old weight, gradient steps start there. Reductions above 1 bound the
     gaps, relative to those of this fit; the result is then the weight within the bounds
     whose squared error with the ridge is smallest. `sizes` are those of `LayerMoments`,
-    `n_rows` those of all rows in effect.
+    `n_rows` is the effective number of all rows.
     """
     # 1. Moments of the inputs, for the gaps, and the scatter S of inputs and targets.
     n = weight.shape[1]

@@ -74,7 +74,7 @@ class LayerHost(ABC):
         """Change a layer of this model in place."""
 
     def check_rows(self, X: Any) -> Any:
-        """Return rows in a form that can be sliced into batches; values are unread."""
+        """Return rows in a form that is sliced into batches; only the shape is checked."""
         if sparse.issparse(X):
             X = X.tocsr()
         elif not hasattr(X, "shape"):

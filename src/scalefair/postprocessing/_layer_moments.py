@@ -29,7 +29,7 @@ class LayerMoments:
     Pairs of groups are (a, b) with a < b, in lexicographic order; differences are b
     minus a. Weights W have shape (m, n), and the outputs are X W^T. Of several
     attributes the groups of one follow those of the other, and pairs are within one.
-    `sizes` are rows of each group as far as noise goes: of weights, those in effect.
+    `sizes` are the effective numbers of rows of the groups, on which noise depends.
     """
 
     def __init__(self, moments: Moments, sizes: list[Array] | None = None) -> None:

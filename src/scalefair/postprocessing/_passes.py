@@ -236,7 +236,7 @@ class ModelRows:
 def predictions(
     host: LayerHost, X: Any, batch_size: int | None, example: NDArray[Any]
 ) -> Any:
-    """Predictions for all rows, those of Dask lazy; `example` is that of one row."""
+    """Predictions for all rows, lazy ones for Dask. `example` is one of them."""
     size = batch_size or choose_batch_size(host)
     if not isinstance(X, PartitionedRows):
         return _outputs(host, host.check_rows(X), size)
@@ -291,7 +291,7 @@ def _in_part(
     names: NDArray[Any] | None,
     *args: Any,
 ) -> Any:
-    """Call the function, one of the next ones, with rows as the model takes them."""
+    """Call one of the next functions with rows as the model takes them."""
     return function(host, as_model_input(host, block, names), *args)
 
 

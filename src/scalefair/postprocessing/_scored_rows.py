@@ -82,7 +82,7 @@ def gives_probabilities(model: Any) -> bool:
 
 
 class ScoredRows(NamedTuple):
-    """Columns of entries that calibration reads, 32 bytes each; of hard groups rows."""
+    """Columns that calibration reads, of entries (see `Membership`), 32 bytes each."""
 
     scores: Array
     labels: Codes
@@ -212,7 +212,7 @@ def score_rows(
 
 
 def _encode_labels(model: Any, X: Any, y: Any) -> tuple[Any, Any, Codes]:
-    """Return X, y as a vector, and the codes of labels, all of them here."""
+    """Return X, y as a vector, and the codes of all labels, in memory."""
     if is_partitioned(X):
         X = PartitionedRows.of(X, persist=False)
         check_features(model, X, reset=True)
@@ -280,7 +280,7 @@ def _count_compared(
 ) -> tuple[list[str], Codes]:
     """Name the compared sets, groups or their rows of one label, and count rows.
 
-    Of weighted entries the number of rows of equal weights with as much noise.
+    Of weighted entries the effective number, (sum w)^2 / sum w^2.
     """
     names, n_groups = list(map(repr, model.groups_.tolist())), len(model.groups_)
     if model.given is not None:

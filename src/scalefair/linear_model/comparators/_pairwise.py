@@ -352,7 +352,7 @@ class RowCells:
         return means, variances, gradient
 
     def second_moments(self, group: int) -> Array:
-        """Return the diagonal of that of `MomentCells`."""
+        """Return the diagonal of the matrix that `MomentCells` returns."""
         spread = column_spread(self._X, self._row_weights * (self._rows[1] == group))
         units = self._units
         square = ((spread.mean - units.centre) * units.factor) ** 2
