@@ -130,8 +130,8 @@ class RowOracle(ABC):
         self.layout = layout
         self.compared = Comparison(families, layout, cell_sizes)
         self.cell_sizes = cell_sizes  # rows of each, or their weight, (n_cells,)
-        # Total weight of the rows, also of those in no cell, and their effective number,
-        # (sum w)^2 / sum w^2.
+        # Total weight of the rows, also of those in no cell, and their effective
+        # number, (sum w)^2 / sum w^2.
         n_rows = float(cell_sizes.sum())
         self.total, self.n_effective = totals or (n_rows, n_rows)
         self.n_features = layout.n_features

@@ -201,7 +201,7 @@ class PartitionedTraining:
             yield sampled.take(sample, sampled.X[sample])
 
     def _take_rows(self, numbers: Parts) -> LabeledRows:
-        """Return some rows of each part, by their numbers among those of their cells."""
+        """Return some rows of each part, by their numbers within their cells."""
         # 1. Rows, labels, codes and maybe weights of each part, then of all.
         labels, columns = self.labels, [numbers, self._labels, *self._columns]
         parts = self.rows.map(
@@ -275,7 +275,7 @@ def _cell_sums(
     codes: NDArray[Any],
     weights: Array | None = None,
 ) -> list[NDArray[Any]]:
-    """Sums over a part: for each cell rows with a weight, weights, and their squares.
+    """Return sums over a part: for each cell rows with a weight, weights, squares.
 
     Last come the weights of both labels.
     """

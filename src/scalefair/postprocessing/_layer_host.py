@@ -74,7 +74,7 @@ class LayerHost(ABC):
         """Change a layer of this model in place."""
 
     def check_rows(self, X: Any) -> Any:
-        """Return rows in a form that is sliced into batches; only the shape is checked."""
+        """Return rows in a form that can be sliced, after a check of their shape."""
         if sparse.issparse(X):
             X = X.tocsr()
         elif not hasattr(X, "shape"):
