@@ -63,9 +63,6 @@ surrogate : {"ramp", "sigmoid"}, default="ramp"
     "interactions": """\
 interactions : bool, default=True
     Whether groups have weights of their own; else prediction needs no group.""",
-    "alpha": """\
-alpha : float, default=0.0
-    Factor of half the squared norm of the coefficients of standardized features.""",
     "group_limits": """\
 max_groups : int, default=100
     Most groups: more look like a number, such as an age, and are refused.
@@ -88,23 +85,12 @@ coef_ : ndarray of shape (n_rows, n_features)
     row without interactions.
 intercept_ : ndarray of shape (n_rows,)
     Intercepts, likewise.""",
-    "solution": """\
-objective_, infeasibility_ : float
-    The objective with its penalty, and the largest violation of a constraint.""",
-    "search": """\
-n_iter_, n_oracle_calls_, converged_ : int, int and bool
-    Iterations, passes over the rows, and whether the residual is within `tol`.""",
     "input_": f"""\
 classes_ : ndarray of shape (2,)
     The labels.
 {SHARED["groups_"]}
 {SHARED["n_features_in_"]}
 {SHARED["feature_names_in_"]}""",
-    "trained": """\
-Returns
--------
-self : object
-    The trained classifier.""",
     "warns": """\
 Warns
 -----
@@ -210,7 +196,10 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         %(rows_in_memory)s
         %(sample_weight)s
 
-        %(trained)s
+        Returns
+        -------
+        self : object
+            The trained classifier.
 
         Raises
         ------

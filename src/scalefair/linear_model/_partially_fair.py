@@ -119,13 +119,15 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     surrogate_kappa_, surrogate_width_ : float
         Bound and width of the surrogate in the last problem, which `infeasibility_`
         and `kkt_residual_` are about; the bound leaves room to the solution.
-    %(solution)s
+    objective_, infeasibility_ : float
+        The objective with its penalty, and the largest violation of a constraint.
     kkt_residual_ : float
         Nearly-KKT residual.
     history_ : list of dict
         Records of the iterations with the keys "objective", "infeasibility",
         "kkt_residual" (nan where it was not computed) and "n_oracle_calls".
-    %(search)s
+    n_iter_, n_oracle_calls_, converged_ : int, int and bool
+        Iterations, passes over the rows, and whether the residual is within `tol`.
 
     See Also
     --------
@@ -250,7 +252,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         %(group_probabilities)s
         %(sample_weight)s
 
-        %(trained)s
+        Returns
+        -------
+        self : object
+            The trained classifier.
 
         Raises
         ------

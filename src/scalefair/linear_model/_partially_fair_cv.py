@@ -214,7 +214,10 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         %(sample_weight)s
             Folds are drawn without them, as scikit-learn does.
 
-        %(trained)s
+        Returns
+        -------
+        self : object
+            The trained classifier.
 
         Raises
         ------

@@ -56,7 +56,8 @@ class PairwiseFairClassifier(BaseGroupClassifier):
     loss : {"logistic", "squared"}, default="logistic"
         Objective, a mean over the rows; ``"squared"`` is halved.
     %(interactions)s
-    %(alpha)s
+    alpha : float, default=0.0
+        Factor of half the squared norm of the coefficients of standardized features.
     tol : float, default=1e-4
         Bound on `kkt_residual_`.
     max_iter : int, default=50
@@ -69,12 +70,14 @@ class PairwiseFairClassifier(BaseGroupClassifier):
     %(input_)s
     surrogate_gap_ : float
         Largest left side of the constraints on the training rows.
-    %(solution)s
+    objective_, infeasibility_ : float
+        The objective with its penalty, and the largest violation of a constraint.
     kkt_residual_ : float
         The largest of the norm of the Lagrangian's gradient (in whitened variables),
         the infeasibility (relative to the bound) and the products of constraints and
         multipliers. The problem is convex: zero means that no weights are better.
-    %(search)s
+    n_iter_, n_oracle_calls_, converged_ : int, int and bool
+        Iterations, passes over the rows, and whether the residual is within `tol`.
 
     See Also
     --------

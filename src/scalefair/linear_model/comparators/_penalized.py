@@ -61,7 +61,8 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         Ranks of the strong criterion.
     learning_rate : float, default=5e-3
         Length of a step relative to the subgradient; [1]_ tries 5e-4 to 5e-3.
-    %(alpha)s
+    alpha : float, default=0.0
+        Factor of half the squared norm of the coefficients of standardized features.
     tol : float, default=0.0
         Stops if the best objective fell by less in 500 steps; 0 takes all, as [1]_.
     max_iter : int, default=10000
