@@ -21,13 +21,11 @@ from scalefair._groups import as_list, fitted_groups, squeeze_single
 from scalefair._messages import listed
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
-from scalefair.postprocessing._fair_layer import FairLayer, check_memory, fair_layer
+from scalefair.postprocessing._fair_layer import FairLayer, check_memory
 from scalefair.postprocessing._fit_data import (
     ChangedModel,
-    FitData,
-    LastLayer,
+    ModelChange,
     checked_targets,
-    refit_last_layer,
 )
 from scalefair.postprocessing._hosts import (
     find_host,
@@ -35,12 +33,7 @@ from scalefair.postprocessing._hosts import (
     is_fitted,
     is_module,
 )
-from scalefair.postprocessing._layer_host import LayerHost
-from scalefair.postprocessing._layer_moments import (
-    LayerMoments,
-    LayerUnfairness,
-    Moments,
-)
+from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
 from scalefair.postprocessing._passes import (
     ModelRows,
     batches,
@@ -367,14 +360,17 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
             has_predictions = True
         except ValueError:
             self._one_prediction, has_predictions = np.zeros(()), False
-        data = FitData(model_rows, membership.gathered(), targets, has_predictions)
-        before = data.scores(host)
+        gathered = membership.gathered()
+        change = ModelChange(
+            self, model_rows, gathered, targets, has_predictions, self.moments_
+        )
+        before = change.scores(host)
         self.ks_before_, self.r2_before_ = before.distance, before.r2
         # 5. Change and refit, with a pass for the last layer and one for predictions.
-        model = self._search_power(data)
+        model = self._search_power(change)
         self._store(model)
         self._sample = replace(sample, host=host)
-        self._warn_of_few_rows(host.layer_names[self.layer_], data.sizes, model.change)
+        self._warn_of_few_rows(host.layer_names[self.layer_], change.sizes, model.layer)
         if not self.converged_:
             warn_user(
                 "The bounds on the gaps were not reached; reduce mean_reduction or "
@@ -435,11 +431,11 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
         scores = [-1.0 if u is None else u.score for u in self._unfairness]
         return int(np.argmax(scores))
 
-    def _search_power(self, data: FitData) -> ChangedModel:
+    def _search_power(self, change: ModelChange) -> ChangedModel:
         """Change the model, by the smallest power of the reductions that is enough."""
         if self.max_distance is None:
-            return self._change_model(data, 1.0)
-        best = self._change_model(data, MAX_POWER)
+            return change.changed_model(1.0)
+        best = change.changed_model(MAX_POWER)
         if not best.scores.distance <= self.max_distance:
             warn_user(
                 f"The distance of the groups' predictions is {best.scores.distance:.3g}"
@@ -448,105 +444,22 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
                 "layer, pass noise_floor=False, or merge small groups.",
                 ConvergenceWarning,
             )
-            return self._change_model(data, 1.0)
+            return change.changed_model(1.0)
         # Bisection. Invariant: the distance is too large at `low`, and small enough at
         # `high`, the power of the best model.
         low, high = 0.0, MAX_POWER
         for _ in range(7):
             power = (low + high) / 2
-            model = self._change_model(data, power)
+            model = change.changed_model(power)
             if model.scores.distance <= self.max_distance:
                 best, high = model, power
             else:
                 low = power
         return best
 
-    def _change_model(self, data: FitData, power: float) -> ChangedModel:
-        """Change the layer, by powers of the reductions, and fit the last one."""
-        unchanged, reductions = data.rows.host, self._reductions(power)
-        last = unchanged.n_layers - 1
-        # 1. The new weight of the layer, and the model with it.
-        change = self._change_layer(data, self.layer_, self.moments_, reductions)
-        host = unchanged.replaced({self.layer_: (change.weight, None)})
-        # 2. The last layer is fitted again, or its bias if it is the changed one.
-        refit = None
-        if data.targets is not None:
-            if self.layer_ == last:
-                refit = data.fit_bias(change, self.moments_)
-            else:
-                refit = self._refit(data, host, reductions)
-            host = host.replaced({last: (refit.weight, refit.bias)})
-        is_changed = bool(change.weights.any())
-        model = ChangedModel(host, change, is_changed, refit, data.scores(host))
-        if not (is_changed and self._may_leave_layer(data)):
-            return model
-        # 3. The last layer changed instead: the other is left where that does as well.
-        moments = data.last_layer_moments
-        instead = self._change_layer(data, last, moments, reductions)
-        refit = data.fit_bias(instead, moments)
-        refit = replace(refit, gaps_before=instead.gaps_before)
-        host = unchanged.replaced({last: (refit.weight, refit.bias)})
-        scores = data.scores(host)
-        if not data.is_as_good(scores, model.scores, self.max_distance):
-            return model
-        change = change.undone(unchanged.weight(self.layer_))
-        return ChangedModel(host, change, False, refit, scores)
-
-    def _change_layer(
-        self,
-        data: FitData,
-        layer: int,
-        moments: Moments,
-        reductions: tuple[float, float],
-    ) -> FairLayer:
-        """Compute the new weight of a layer from the moments of its inputs."""
-        return fair_layer(
-            data.rows.host.weight(layer),
-            moments,
-            method=self.method,
-            reductions=reductions,
-            noise_floor=self.noise_floor,
-            epsilon=float(self.epsilon),
-            first_moment=self.first_moment,
-            sizes=data.sizes,
-        )
-
-    def _may_leave_layer(self, data: FitData) -> bool:
-        """Whether a change of the last layer instead is compared."""
-        # Infinite reductions are wanted whatever they cost.
-        return bool(
-            self.method == "direct"
-            and self.noise_floor
-            and np.isfinite(self._reductions(1.0)).all()
-            and data.targets is not None
-            and data.has_predictions
-            and self.layer_ < data.rows.host.n_layers - 1
-        )
-
-    def _refit(
-        self, data: FitData, host: LayerHost, reductions: tuple[float, float]
-    ) -> LastLayer:
-        """Fit the last layer of a model with another changed layer."""
-        # The published method has no bounds.
-        kind = str(self.refit_last)
-        if self.method != "direct":
-            reductions = (1.0, 1.0)
-        elif kind == "least_squares":
-            kind = "ridge"
-        last = host.n_layers - 1
-        return refit_last_layer(
-            replace(data.rows, host=host).moments(last, data.targets),
-            host.weight(last),
-            kind,
-            reductions,
-            self.noise_floor,
-            data.sizes,
-            data.n_rows,
-        )
-
     def _store(self, model: ChangedModel) -> None:
         """Set the attributes that describe the changed model."""
-        change, refit = model.change, model.refit
+        change, refit = model.layer, model.refit
         self.estimator_, self.layer_changed_ = model.host.estimator, model.is_changed
         self.weight_ = change.weight
         self.mean_gap_before_, self.covariance_gap_before_ = change.gaps_before
@@ -594,10 +507,3 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
                     named = zip(groups[chosen], n_rows[chosen], strict=True)
                     names = listed(f"{group!s} ({n:,.0f} rows)" for group, n in named)
                     warn_user(f"{names}: {remark}")
-
-    def _reductions(self, power: float) -> tuple[float, float]:
-        """Both reductions to a power."""
-        reductions = np.array([self.mean_reduction, self.covariance_reduction])
-        with np.errstate(over="ignore"):
-            mean, covariance = (reductions**power).tolist()
-        return mean, covariance

@@ -1,4 +1,4 @@
-"""Rows of a fit and their targets: the last layer fitted to them, scores of models."""
+"""Changed models: the layer, the last one fitted to the targets again, and scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from sklearn.metrics import r2_score
 from scalefair._groups import GroupCodes, as_list, effective_sizes, squeeze_single
 from scalefair._membership import Membership
 from scalefair.metrics import null_parity_gap, statistical_parity_ks
-from scalefair.postprocessing._fair_layer import FairLayer, GapBounds, meet_bounds
+from scalefair.postprocessing._fair_layer import (
+    FairLayer,
+    GapBounds,
+    fair_layer,
+    meet_bounds,
+)
 from scalefair.postprocessing._layer_host import LayerHost
 from scalefair.postprocessing._layer_moments import LayerMoments, Moments
 from scalefair.postprocessing._passes import ModelRows
@@ -57,23 +62,25 @@ class ChangedModel(NamedTuple):
     """A model with a changed layer, or only the last one fitted again."""
 
     host: LayerHost
-    change: FairLayer  # of the layer that `fit` was to change
+    layer: FairLayer  # the layer that `fit` was to change
     is_changed: bool  # whether that layer has another weight
     refit: LastLayer | None  # None without targets
     scores: Scores
 
 
 @dataclass(frozen=True)
-class FitData:
-    """Rows and targets of `fit`, with what all changes of the model need of them.
+class ModelChange:
+    """Changes of a model by the parameters of a regressor, on the rows of its `fit`.
 
     The rows may be in parts. Their groups, weights and targets are in memory.
     """
 
+    regressor: Any  # with its parameters, and `layer_`
     rows: ModelRows  # of the unchanged model
     membership: Membership
     targets: Array | None  # (N, k), None if no layer is fitted to them
     has_predictions: bool  # whether the model gives numbers that can be compared
+    moments: Moments  # of the inputs of the layer to change
 
     @cached_property
     def sizes(self) -> list[NDArray[Any]]:
@@ -103,11 +110,97 @@ class FitData:
         return [codes for *_, codes in self.membership.compared]
 
     @cached_property
-    def last_layer_moments(self) -> Moments:
+    def _last_layer_moments(self) -> Moments:
         """Moments of the last layer's inputs in the unchanged model."""
         return self.rows.moments(self.rows.host.n_layers - 1)
 
-    def fit_bias(self, change: FairLayer, moments: Moments) -> LastLayer:
+    def changed_model(self, power: float) -> ChangedModel:
+        """Change the layer, by powers of the reductions, and fit the last one."""
+        unchanged, reductions = self.rows.host, self._reductions(power)
+        number, last = self.regressor.layer_, unchanged.n_layers - 1
+        # 1. The new weight of the layer, and the model with it.
+        layer = self._change_layer(number, self.moments, reductions)
+        host = unchanged.replaced({number: (layer.weight, None)})
+        # 2. The last layer is fitted again, or its bias if it is the changed one.
+        refit = None
+        if self.targets is not None:
+            if number == last:
+                refit = self._fit_bias(layer, self.moments)
+            else:
+                refit = self._refit(host, reductions)
+            host = host.replaced({last: (refit.weight, refit.bias)})
+        is_changed = bool(layer.weights.any())
+        model = ChangedModel(host, layer, is_changed, refit, self.scores(host))
+        if not (is_changed and self._may_leave_layer()):
+            return model
+        # 3. The last layer changed instead: the other is left where that does as well.
+        moments = self._last_layer_moments
+        instead = self._change_layer(last, moments, reductions)
+        refit = self._fit_bias(instead, moments)
+        refit = replace(refit, gaps_before=instead.gaps_before)
+        host = unchanged.replaced({last: (refit.weight, refit.bias)})
+        scores = self.scores(host)
+        if not self._is_as_good(scores, model.scores):
+            return model
+        layer = layer.undone(unchanged.weight(number))
+        return ChangedModel(host, layer, False, refit, scores)
+
+    def _change_layer(
+        self, number: int, moments: Moments, reductions: tuple[float, float]
+    ) -> FairLayer:
+        """Compute the new weight of a layer from the moments of its inputs."""
+        return fair_layer(
+            self.rows.host.weight(number),
+            moments,
+            method=self.regressor.method,
+            reductions=reductions,
+            noise_floor=self.regressor.noise_floor,
+            epsilon=float(self.regressor.epsilon),
+            first_moment=self.regressor.first_moment,
+            sizes=self.sizes,
+        )
+
+    def _may_leave_layer(self) -> bool:
+        """Whether a change of the last layer instead is compared."""
+        # Infinite reductions are wanted whatever they cost.
+        return bool(
+            self.regressor.method == "direct"
+            and self.regressor.noise_floor
+            and np.isfinite(self._reductions(1.0)).all()
+            and self.targets is not None
+            and self.has_predictions
+            and self.regressor.layer_ < self.rows.host.n_layers - 1
+        )
+
+    def _refit(self, host: LayerHost, reductions: tuple[float, float]) -> LastLayer:
+        """Fit the last layer of a model with another changed layer."""
+        # The published method has no bounds.
+        kind = str(self.regressor.refit_last)
+        if self.regressor.method != "direct":
+            reductions = (1.0, 1.0)
+        elif kind == "least_squares":
+            kind = "ridge"
+        last = host.n_layers - 1
+        return refit_last_layer(
+            replace(self.rows, host=host).moments(last, self.targets),
+            host.weight(last),
+            kind,
+            reductions,
+            self.regressor.noise_floor,
+            self.sizes,
+            self.n_rows,
+        )
+
+    def _reductions(self, power: float) -> tuple[float, float]:
+        """Both reductions to a power."""
+        reductions = np.array(
+            [self.regressor.mean_reduction, self.regressor.covariance_reduction]
+        )
+        with np.errstate(over="ignore"):
+            mean, covariance = (reductions**power).tolist()
+        return mean, covariance
+
+    def _fit_bias(self, change: FairLayer, moments: Moments) -> LastLayer:
         """Fit the bias of a changed last layer, given moments of its inputs."""
         # The mean residual is zero: b = mean(y) - W mean(x).
         assert self.targets is not None
@@ -156,9 +249,7 @@ class FitData:
         errors = ((outputs - y) ** 2).sum(axis=1)
         return Scores(distance, squeeze_single(r2), errors)
 
-    def is_as_good(
-        self, instead: Scores, changed: Scores, max_distance: float | None
-    ) -> bool:
+    def _is_as_good(self, instead: Scores, changed: Scores) -> bool:
         """Whether a change of the last layer instead does as well as one of the layer.
 
         Its mean error is smaller by two standard errors, and its distance is not larger
@@ -174,8 +265,8 @@ class FitData:
         if not gain > 2 * np.sqrt(variance / self.n_rows):
             return False
         limit = changed.distance + null_parity_gap(self.sizes)
-        if max_distance is not None:
-            limit = min(limit, max(changed.distance, max_distance))
+        if self.regressor.max_distance is not None:
+            limit = min(limit, max(changed.distance, self.regressor.max_distance))
         return instead.distance <= limit
 
 
