@@ -348,8 +348,8 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
             self._old_layers[last] = (host.weight(last), host.bias(last))
             if self.layer_ != last:
                 check_memory(host, last, sizes, "use refit_last=None.")
-        # 3. First pass: moments of the layer's inputs. They are kept for the refit,
-        # after which predictions are those of a linear last layer.
+        # 3. First pass: moments of the layer's inputs. For a refit the inputs are kept:
+        # a linear last layer turns them into predictions.
         if self.refit_last is not None:
             model_rows = model_rows.with_cache(self.layer_)
         self.moments_ = model_rows.moments(self.layer_)
