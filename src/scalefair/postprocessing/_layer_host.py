@@ -192,16 +192,18 @@ def check_no_overflow(values: NDArray[Any], name: str) -> None:
     """Raise a ValueError if numbers that a model has computed are not finite."""
     if not all_finite(values):
         raise ValueError(
-            f"The {name} have entries that are NaN or infinite: "
+            f"The {name} have entries that are NaN or infinite. "
             f"{overflow_advice(values)}"
         )
 
 
 def overflow_advice(values: NDArray[Any]) -> str:
     """Say why numbers that a model has computed are not finite, and what to do."""
+    other_type = ", or pass X and a model in float64"
     return (
-        f"unless X has, the model overflows in {values.dtype}. Scale X as the rows "
-        "that it was trained on, or pass X and a model in float64."
+        f"Unless X has such entries, the model overflows in {values.dtype}: scale X as "
+        "the rows that it was trained on"
+        f"{'' if values.dtype == np.float64 else other_type}."
     )
 
 

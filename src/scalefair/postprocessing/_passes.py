@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _num_samples, validate_data
 
-from scalefair._entries import all_finite, check_features
+from scalefair._entries import all_finite, check_features, not_finite
 from scalefair._groups import squeeze_single
 from scalefair._membership import Membership
 from scalefair.postprocessing._layer_host import LayerHost, overflow_advice
@@ -377,13 +377,15 @@ def _add_moments(
         moments = GroupMoments._by_attribute(A, batch)
         return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
-        message = (
-            f"Moments of {name}, over rows {rows.start} to {rows.stop - 1} "
-            f"(counted from 0 within them below): {error}"
-        )
+        problem = f"(counted from 0 within them below): {error}"
         if not all_finite(A):
-            message += f" Or, {overflow_advice(A)}"
-        raise ValueError(message) from error
+            bad_rows, *_ = not_finite(A)
+            problem = (
+                f"have {bad_rows.size} entries that are NaN or infinite, the first in "
+                f"row {rows.start + bad_rows[0]}. {overflow_advice(A)}"
+            )
+        message = f"Moments of {name}, over rows {rows.start} to {rows.stop - 1} "
+        raise ValueError(message + problem) from error
 
 
 def _merge_by_layer(
