@@ -9,8 +9,8 @@ import pytest
 from scalefair._membership import Cells
 from scalefair.linear_model import _partitioned
 from scalefair.linear_model._continuation import _largest_tie
-from scalefair.linear_model._oracle import PartitionedOracle, ScoreOracle
-from scalefair.linear_model._ranks import most_accurate_shift
+from scalefair.linear_model._oracle import ScoreOracle, most_accurate_shift
+from scalefair.linear_model._partitioned_oracle import PartitionedOracle
 from scalefair.metrics import partial_parity_gap
 from scalefair.streaming import LocalParts, PartitionedRows
 from scalefair.streaming._dask import DaskParts

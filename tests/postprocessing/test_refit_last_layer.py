@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from scalefair.metrics import moment_gaps
-from scalefair.postprocessing._refit_last_layer import refit_last_layer
+from scalefair.postprocessing._fit_data import refit_last_layer
 from scalefair.streaming import GroupMoments
 
 

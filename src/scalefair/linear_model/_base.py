@@ -28,7 +28,6 @@ from scalefair._entries import (
 from scalefair._groups import (
     as_list,
     check_interval,
-    compared_attributes,
     fitted_groups,
     known_groups,
 )
@@ -64,9 +63,6 @@ surrogate : {"ramp", "sigmoid"}, default="ramp"
     "interactions": """\
 interactions : bool, default=True
     Whether groups have weights of their own; else prediction needs no group.""",
-    "alpha": """\
-alpha : float, default=0.0
-    Factor of half the squared norm of the coefficients of standardized features.""",
     "group_limits": """\
 max_groups : int, default=100
     Most groups: more look like a number, such as an age, and are refused.
@@ -89,23 +85,12 @@ coef_ : ndarray of shape (n_rows, n_features)
     row without interactions.
 intercept_ : ndarray of shape (n_rows,)
     Intercepts, likewise.""",
-    "solution": """\
-objective_, infeasibility_ : float
-    The objective with its penalty, and the largest violation of a constraint.""",
-    "search": """\
-n_iter_, n_oracle_calls_, converged_ : int, int and bool
-    Iterations, passes over the rows, and whether the residual is within `tol`.""",
     "input_": f"""\
 classes_ : ndarray of shape (2,)
     The labels.
 {SHARED["groups_"]}
 {SHARED["n_features_in_"]}
 {SHARED["feature_names_in_"]}""",
-    "trained": """\
-Returns
--------
-self : object
-    The trained classifier.""",
     "warns": """\
 Warns
 -----
@@ -142,7 +127,14 @@ Examples
 }
 
 
+# Takes scores, returns an entry or a row of entries for each.
+Output = Callable[[NDArray[Any]], NDArray[Any]]
+# For each attribute the fitted code of each group, and the number of fitted groups.
+GroupMap = tuple[list[NDArray[np.int64]], list[int]]
+
+
 def _gives_probabilities(classifier: Any) -> bool:
+    """Whether it does; raise an AttributeError that says why not."""
     loss = classifier._scoring().loss
     if loss == "logistic":
         return True
@@ -204,7 +196,10 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         %(rows_in_memory)s
         %(sample_weight)s
 
-        %(trained)s
+        Returns
+        -------
+        self : object
+            The trained classifier.
 
         Raises
         ------
@@ -326,6 +321,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         return self
 
     def _oracle_options(self) -> dict[str, Any]:
+        """Return the parameters that define loss and rates, as oracles name them."""
         return {
             "interactions": self.interactions,
             "loss": self.loss,
@@ -345,11 +341,12 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         refuse_parts(X, type(self).__name__)
         if group_probabilities is not None:
             self._check_takes_probabilities()
+        # 1. Features, labels and weights.
         types = [np.float64, np.float32]
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, order="C")
         classes, signs = encode_labels(y)
         weights = check_label_weights(sample_weight, signs, classes)
-        # Smaller groups than these are warned of by `warn_few`.
+        # 2. Groups. Few rows of one are warned of by `warn_few`.
         membership = Membership.of(
             sensitive_features,
             group_probabilities,
@@ -386,6 +383,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         self.intercept_ = np.array(rows[:, -1], dtype=np.float64)
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
+        """Return checked rows; the names of features are set, or compared with them."""
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=reset)
             check_features(self, rows, reset=reset)
@@ -407,6 +405,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         model = self._scoring()
         X = model._check_rows(X, reset=False)
         weights = model.coef_, model.intercept_
+        # 1. The groups, if they have weights.
         group_map: GroupMap | None = None
         codes: list[Any] = []
         if len(model.coef_) > 1:
@@ -418,6 +417,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
                     f"{ROUTED}"
                 )
             group_map, codes = model._map_groups(X, sensitive_features)
+        # 2. The scores, and what is made of them, here or in the parts.
         if not isinstance(X, PartitionedRows):
             return output(group_scores(X, group_map, codes, *weights))
         real = real_type(X)
@@ -435,25 +435,12 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
 
     def _map_groups(self, X: Any, sensitive_features: Any) -> tuple[GroupMap, Any]:
         """Return the map to the fitted groups, and the codes for each attribute."""
-        if isinstance(X, PartitionedRows):
-            compared = X.compared_attributes(
-                sensitive_features, self.attributes, warn=False
-            )
-        else:
-            compared = compared_attributes(
-                sensitive_features, X.shape[0], self.attributes, warn=False
-            )
+        compared = Membership.of(
+            sensitive_features, None, X, attributes=self.attributes, warn=False
+        ).compared
         fitted_codes = known_groups(compared, self.groups_)
         n_groups = [len(groups) for groups in as_list(self.groups_)]
         return (fitted_codes, n_groups), [codes for *_, codes in compared]
-
-
-# Takes scores, returns an entry or a row of entries for each.
-Output = Callable[[NDArray[Any]], NDArray[Any]]
-
-
-# For each attribute the fitted code of each group, and the number of fitted groups.
-GroupMap = tuple[list[NDArray[np.int64]], list[int]]
 
 
 def group_scores(
@@ -463,8 +450,12 @@ def group_scores(
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
 ) -> NDArray[Any]:
-    """Return ``X @ coef + intercept``, in the type of `X` or a ValueError."""
-    # Rows with the same groups in all attributes have the same weights.
+    """Return ``X @ coef + intercept``, in the type of `X` or a ValueError.
+
+    `codes` are those of the groups of the rows in each attribute. Without a map of the
+    groups all rows have the same weights.
+    """
+    # 1. Rows with the same groups in all attributes have the same weights.
     combination, cells = None, Cells(np.empty((1, 0), np.int64), [])
     if group_map is not None:
         fitted_codes, n_groups = group_map
@@ -472,6 +463,7 @@ def group_scores(
             fitted[code] for fitted, code in zip(fitted_codes, codes, strict=True)
         ]
         combination, cells = Cells.number(row_codes, n_groups)
+    # 2. The weights of each combination, sums of rows of `coef`, and its rows' scores.
     members = group_members(cells)
     weights, shifts = ((members @ a).astype(X.dtype) for a in (coef, intercept))
     with ignore_fp_warnings():

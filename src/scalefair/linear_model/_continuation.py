@@ -27,7 +27,7 @@ from scalefair.linear_model._parity_problem import (
     violation_at,
     with_slack,
 )
-from scalefair.linear_model._ranks import RankedScores
+from scalefair.linear_model._partitioned_oracle import RankedScores
 from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import Array
 from scalefair.metrics import null_parity_gap
@@ -185,20 +185,20 @@ class GapSolver:
         """
         problem = self.problem if start is None else start.problem
         n_ranks = problem.n_thresholds
-        # Between two ranks the gap is free, up to their distance of 1 / n_ranks: a
-        # narrow ramp takes so many ranks that this is at most kappa.
+        # 1. The problem. Between two ranks the gap is free, up to their distance of
+        # 1 / n_ranks: a narrow ramp takes so many ranks that this is at most kappa.
         if width < problem.width:
             n_ranks *= math.ceil(1 / (self.kappa * n_ranks))
         problem = problem.with_surrogate(bound, width, n_ranks)
-        # Multipliers are those of the same constraints, or zero.
+        # 2. The start. Multipliers are those of the same constraints, or zero.
         x, multipliers = problem.start(), None
         if start is not None:
             x = problem.with_thresholds(start.weights, start.thresholds)
             if start.problem.n_constraints == problem.n_constraints:
                 x, multipliers = start.x, start.multipliers
-        # Rounded corners add to the violation: it has to be much smaller. Where the
-        # measured gap decides, a violation may be as large as the part of the slack by
-        # which bounds are lowered.
+        # 3. The search. Corners add to the violation: it has to be much smaller. Where
+        # the measured gap decides, a violation may be as large as the part of the slack
+        # by which bounds are lowered.
         tol = 0.1 * self.tol
         if not is_final:
             allowed = (1 - TARGET_RATIO) * problem.slack
@@ -225,11 +225,12 @@ class GapSolver:
     def certify(self, problem: ParityProblem, x: Array) -> Solution:
         """Solve a problem by the DC algorithm, from a feasible point or from zero."""
         with single_blas_thread():
-            # The algorithm keeps feasible points feasible, but keeps violations, too.
+            # 1. The start. The algorithm keeps feasible points feasible, but keeps
+            # violations, too.
             if violation_at(problem, x) > self.tol:
                 x = problem.start()
+            # 2. The DC algorithm, with the chosen solver of its subproblems.
             n_calls = self.n_calls
-            # 1. The DC algorithm, with the chosen solver of its subproblems.
             options: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter}
             if self.inner_solver == "direct":
                 options["max_iter"] *= SUBGRADIENT_STEPS
@@ -243,7 +244,7 @@ class GapSolver:
             replace(record, n_calls=record.n_calls + n_calls)
             for record in result.history
         ]
-        # 2. What to do if it did not converge.
+        # 3. What to do if it did not converge.
         remedy = "Raise max_iter, or take a larger kappa"
         if self.inner_solver != "bundle":
             remedy = 'Take inner_solver="bundle"'
@@ -271,7 +272,7 @@ class GapSolver:
         if self.smooth and (start is None or violation_at(problem, x) > self.tol):
             kappa, width = problem.kappa, problem.width
             x = self.solve_smoothed(kappa, width, start, is_final=True).x
-        return self._recorded(self.certify(problem, x))
+        return self._with_history(self.certify(problem, x))
 
     def meet_gap(self, start: Solution | None, *, is_nested: bool = False) -> Solution:
         """Solve with tighter and tighter surrogates until the gap is at most kappa.
@@ -304,12 +305,13 @@ class GapSolver:
             best = self._search_segments(best, solutions)
         # Step 4: the certificate.
         if best.certificate is None:
-            best = self._certified(best)
-        return self._recorded(best)
+            best = self._certify_feasible(best)
+        return self._with_history(best)
 
     def _solution(
         self, problem: ParityProblem, result: AugmentedLagrangianResult | DCResult
     ) -> Solution:
+        """Return the result of a solver, and measure the gap of its scores."""
         return Solution(
             problem,
             result.x,
@@ -322,6 +324,7 @@ class GapSolver:
 
     def _solve_accepted(self) -> Solution:
         """Solve from zero; double the bound until the solution is accepted."""
+        # A bound of one is no constraint: the loop ends there at the latest.
         if not self.smooth:
             return self.certify(self.problem, self.problem.start())
         bound = self.kappa
@@ -334,6 +337,7 @@ class GapSolver:
     def _tighten(self, current: Solution) -> list[Solution]:
         """Narrow the ramp, then lower the bound in proportion to the measured gap."""
         solutions: list[Solution] = []
+        # Invariant: `current` is accepted, unless it is the one that was passed.
         for _ in range(MAX_SURROGATES):
             if current.gap <= self.kappa and current.is_accepted(self.tol):
                 break
@@ -394,7 +398,7 @@ class GapSolver:
             best = replace(best, x=x, certificate=None)
         return best
 
-    def _certified(self, solution: Solution) -> Solution:
+    def _certify_feasible(self, solution: Solution) -> Solution:
         """Raise the bound until the solution is strictly feasible, and certify that.
 
         Weights whose gap exceeds both kappa and this solution's are not taken: its own
@@ -413,7 +417,7 @@ class GapSolver:
             gap=solution.gap,
         )
 
-    def _recorded(self, solution: Solution) -> Solution:
+    def _with_history(self, solution: Solution) -> Solution:
         """Return the solution with the history and calls of all problems solved."""
         assert solution.certificate is not None
         history = list(self._records)
@@ -450,29 +454,34 @@ def warn_unfinished(
         )
     # A twentieth more than kappa is documented as accepted.
     if solution.gap > 1.05 * solution.kappa:
-        noise = null_parity_gap(list(rows.set_sizes), interval=interval)
-        if isinstance(scores, RankedScores):
-            tie = scores.largest_tie(interval)
-        else:
-            of_entries = rows.membership.take(scores)
-            tie = max(
-                _largest_tie(of_entries, sets, interval, rows.membership.weights)
-                for sets in rows.compared
+        remedy = 'Take surrogate_width="auto", which tightens the surrogate.'
+        if not is_fixed:
+            # What no surrogate changes: rows of equal scores, and chance.
+            if isinstance(scores, RankedScores):
+                tie = scores.largest_tie(interval)
+            else:
+                entry_scores, weights = (
+                    rows.membership.take(scores),
+                    rows.membership.weights,
+                )
+                tie = max(
+                    _largest_tie(entry_scores, sets, interval, weights)
+                    for sets in rows.compared
+                )
+            noise = null_parity_gap(list(rows.set_sizes), interval=interval)
+            remedy = (
+                "No surrogate that was tried makes it smaller. "
+                f"{tie:.2g} of a group's rows between these ranks have one score, and "
+                f"{noise:.2g} is what chance makes of fair scores in as many rows. "
             )
-        remedy = (
-            'Take surrogate_width="auto", which tightens the surrogate.'
-            if is_fixed
-            else "No surrogate that was tried makes it smaller. "
-            f"{tie:.2g} of a group's rows between these ranks have one score, and "
-            f"{noise:.2g} is what chance makes of fair scores in as many rows. "
-            + (
-                "Where the group is known at "
-                "prediction, scalefair.postprocessing.FairCalibratedClassifier has any "
-                "gap; otherwise take a larger kappa or finer features."
-                if rows.given is None
-                else "Take a larger kappa or finer features."
-            )
-        )
+            if rows.given is None:
+                remedy += (
+                    "Where the group is known at prediction, "
+                    "scalefair.postprocessing.FairCalibratedClassifier has any gap; "
+                    "otherwise take a larger kappa or finer features."
+                )
+            else:
+                remedy += "Take a larger kappa or finer features."
         messages.append(
             "The gap of the training rows is "
             f"{format_distinct(solution.gap, solution.kappa)}, more than "

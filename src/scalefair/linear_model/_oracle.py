@@ -1,10 +1,14 @@
-"""Loss of a linear model and smoothed rates of scores above thresholds."""
+"""Loss of a linear model and smoothed rates of scores above thresholds.
+
+An oracle evaluates both at one point, the weights w and the thresholds theta. Its
+`OracleValue` has them with their gradients, the rates as differences of convex parts.
+The last functions choose intercepts: before training, and after it.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,7 +34,6 @@ from scalefair.kernels import (
     score_pass,
     top_pairwise_hinge,
 )
-from scalefair.linear_model._ranks import RankedScores
 from scalefair.linear_model._shares import (
     CodedRows,
     Comparison,
@@ -47,10 +50,6 @@ from scalefair.linear_model._weights import (
     WeightLayout,
     group_members,
 )
-from scalefair.streaming import Parts
-
-# A subtracted loss and its derivatives in the scores.
-_Concave = tuple[float, Array | None]
 
 _KINDS = {"logistic": LOGISTIC, "hinge": HINGE, "squared": SQUARED}
 _PAIRWISE = ("auc", "partial_auc")
@@ -61,7 +60,6 @@ class OracleValue:
     """Loss, smoothed rates and gradients at one point, of S sets, F P thresholds."""
 
     layout: WeightLayout
-    compared: Comparison
     rates: SmoothedRates
     loss: float
     loss_gradient: Array  # (n_weights,)
@@ -92,7 +90,7 @@ class OracleValue:
     def slopes(self) -> Array:
         """Gradients of both parts, (S, 2 P, n_weights + F P), the thresholds last."""
         units = self.layout.units
-        return self.compared.gradients(
+        return self.rates.compared.gradients(
             [units.pull_back(slopes) for slopes in self.rates.slopes()]
         )
 
@@ -109,12 +107,12 @@ class OracleValue:
     def combine(self, plus_weights: Array, minus_weights: Array) -> Array:
         """Return the gradient of a weighted sum of all of `plus` and `minus`."""
         weights = np.concatenate([plus_weights, minus_weights], axis=1)
-        rows, in_score = self.rates.combine(weights)
-        # A higher threshold is a lower score.
+        cells, in_score = self.rates.combine(weights)
+        # A higher threshold, of a plus and a minus part, is a lower score.
         plus, minus = np.hsplit(in_score, 2)
-        theta = -(plus + minus)
-        rows = self.layout.lift(self.layout.units.pull_back(rows))
-        return np.concatenate([rows, theta.ravel()])
+        in_thresholds = -(plus + minus)
+        in_weights = self.layout.lift(self.layout.units.pull_back(cells))
+        return np.concatenate([in_weights, in_thresholds.ravel()])
 
 
 class RowOracle(ABC):
@@ -125,18 +123,17 @@ class RowOracle(ABC):
         layout: WeightLayout,
         cell_sizes: NDArray[Any],
         families: Cells | None,
-        total: float | None = None,
-        n_effective: float | None = None,
+        totals: tuple[float, float] | None = None,
     ) -> None:
         if families is None:  # cells are compared with each other
             families = Cells(np.arange(layout.n_cells)[:, None], [layout.n_cells])
         self.layout = layout
         self.compared = Comparison(families, layout, cell_sizes)
         self.cell_sizes = cell_sizes  # rows of each, or their weight, (n_cells,)
-        # Weight of all rows, also of those in no cell, and the number of rows, or of
-        # equally weighted ones with as much noise.
-        self.total = float(cell_sizes.sum()) if total is None else total
-        self.n_effective = self.total if n_effective is None else n_effective
+        # Total weight of the rows, also of those in no cell, and their effective
+        # number, (sum w)^2 / sum w^2.
+        n_rows = float(cell_sizes.sum())
+        self.total, self.n_effective = totals or (n_rows, n_rows)
         self.n_features = layout.n_features
         self.n_weights = layout.n_weights
         self.n_groups = layout.n_groups
@@ -149,7 +146,7 @@ class RowOracle(ABC):
         layout = replace(self.layout, members=shared)
         sizes, families = self.cell_sizes, self.compared.cells
         totals = self.total, self.n_effective
-        RowOracle.__init__(other, layout, sizes, families, *totals)
+        RowOracle.__init__(other, layout, sizes, families, totals)
         return other
 
     @abstractmethod
@@ -160,8 +157,8 @@ class RowOracle(ABC):
     def scores(self, w: Array) -> Array:
         """Return the scores of all rows, ndarray of shape (m,)."""
 
-    def ranked(self, w: Array) -> Array | RankedScores:
-        """Return the scores of all rows, or what has their ranks."""
+    def ranked(self, w: Array) -> Any:
+        """Return the scores of all rows, or what has their ranks (`RankedScores`)."""
         return self.scores(w)
 
     @abstractmethod
@@ -214,6 +211,7 @@ class ScoreOracle(RowOracle):
                     'use "logistic", "hinge" or "squared", or pass no weights.'
                 )
             weights = np.require(weights, np.float64, ["C", "W"])
+        # 1. The layout of the weights.
         n = X.shape[1]
         units = units or FeatureUnits.identity(n)
         if members is None:
@@ -222,6 +220,8 @@ class ScoreOracle(RowOracle):
             group_codes = np.arange(n_groups)[:, None][:, :n_attributes]
             members = group_members(Cells(group_codes, [n_groups] * n_attributes))
         layout = WeightLayout(n, members, units, 1 + by_label)
+        # 2. The cell of each entry, and the sizes of the cells. An entry is a row, but
+        # for probabilities of groups.
         self._signs = np.ascontiguousarray(signs, dtype=np.float64)
         codes = np.ascontiguousarray(codes, dtype=np.int64)
         rows, entry_weights = (None, weights) if entries is None else entries
@@ -231,7 +231,8 @@ class ScoreOracle(RowOracle):
         sizes = np.bincount(codes, entry_weights, minlength=layout.n_cells)
         if rows is not None and weights is None:
             weights = np.ones(X.shape[0])  # some rows may be in no cell
-        super().__init__(layout, sizes, families, *row_totals(weights))
+        super().__init__(layout, sizes, families, row_totals(weights))
+        # 3. The rows, for the loss, and the entries, for the rates.
         self.weights = weights  # (m,) of all rows, None if each counts once
         self.loss = loss
         self.surrogate = surrogate
@@ -241,7 +242,7 @@ class ScoreOracle(RowOracle):
         self._entries = self._rows
         if rows is not None:
             self._entries = self._rows._replace(rows=rows, weights=entry_weights)
-            codes = np.zeros(X.shape[0], np.int64)
+            codes = np.zeros(X.shape[0], np.int64)  # all rows share their weights
             self._rows = self._rows._replace(codes=codes)
         if loss in _PAIRWISE:
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
@@ -249,7 +250,7 @@ class ScoreOracle(RowOracle):
 
     @property
     def has_entries(self) -> bool:
-        """Whether shares are of entries, and gradients of sets take a pass for each."""
+        """Whether a row may count for several groups, as with probabilities."""
         return self._entries is not self._rows
 
     def __sizeof__(self) -> int:
@@ -290,14 +291,16 @@ class ScoreOracle(RowOracle):
         self.n_calls += 1
         theta = np.asarray(theta, dtype=np.float64)
         table, codes, shape, shares, weights, _ = self._rows
-        total, entries = self.total or 1.0, self._entries
-        compared, is_ramp = self.compared, self.surrogate == "ramp"
-        one_pass = is_ramp and compared.n_families == 1 and entries is self._rows
+        total, compared = self.total or 1.0, self.compared
+        # Rates of one family of ramps follow from sums of rows in bins of the scores.
+        # They come from the pass that forms the gradient of the loss.
+        is_ramp = self.surrogate == "ramp"
+        one_pass = is_ramp and compared.n_families == 1 and not self.has_entries
         ramp = Ramp(theta, width, corner)
         bins = ramp.edges, ramp.centre, ramp.n_powers
         concave_loss, concave_slopes = 0.0, None
         if one_pass and self.loss in _KINDS:
-            # The loss and the sums above the edges come from one pass over the rows.
+            # Steps 1 and 2 in one pass: scores, loss and gradient of row after row.
             kind = _KINDS[self.loss]
             of_scores = self._signs, kind, self.layout.effective(w)
             loss, gradient, moments, sums = score_pass(
@@ -305,58 +308,53 @@ class ScoreOracle(RowOracle):
             )
             loss, gradient = loss / total, gradient / total
         else:
-            # Step 1: scores, the loss of them, and its derivatives.
+            # Step 1: scores, the loss of them, and its derivatives in them.
             scores = self.scores(w)
             if self.loss in _KINDS:
                 kind = _KINDS[self.loss]
                 loss, slopes = score_losses(scores, self._signs, kind, weights)
                 loss, slopes = loss / total, slopes / total
             else:
-                loss, slopes, concave = self._pairs.losses(scores)
-                concave_loss, concave_slopes = concave
+                losses = self._pairs.losses(scores)
+                loss, slopes, concave_loss, concave_slopes = losses
             # Step 2: the gradient in the weights, by a second pass over the rows.
             if one_pass:
                 gradient, moments, sums = bin_pass(
                     table, codes, scores, slopes, shape, *bins, weights
                 )
             else:
-                gradient = self._rows.added(slopes)
-        lifted = self._pulled(gradient)
-        if not (math.isfinite(loss) and all_finite(lifted)):
+                gradient = self._rows.weighted_sum(slopes)
+        # Step 3: from gradients in the weights of each group to those in w.
+        loss_gradient = self._pull_back(gradient)
+        if not (math.isfinite(loss) and all_finite(loss_gradient)):
             raise ValueError(
                 "The scores overflow: rescale the features or take smaller parameters."
             )
-        concave_gradient = np.zeros_like(lifted)
+        concave_gradient = np.zeros_like(loss_gradient)
         if concave_slopes is not None:
-            concave_gradient = self._pulled(self._rows.added(concave_slopes))
+            concave_gradient = self._pull_back(self._rows.weighted_sum(concave_slopes))
+        # Step 4: the rates.
         rates: SmoothedRates
+        entries, thetas = self._entries, theta.reshape(compared.n_families, -1)
         if one_pass:
             rates = OneRampFamily(compared, ramp, moments, sums, shares)
+        elif is_ramp:
+            rates = RampFamilies(entries, scores, compared, thetas, width, corner)
         else:
-            thetas = theta.reshape(compared.n_families, -1)
-            if is_ramp:
-                rates = RampFamilies(entries, scores, compared, thetas, width, corner)
-            else:
-                rates = SigmoidFamilies(entries, scores, compared, thetas, width)
+            rates = SigmoidFamilies(entries, scores, compared, thetas, width)
         return OracleValue(
-            self.layout,
-            compared,
-            rates,
-            loss,
-            lifted,
-            concave_loss,
-            concave_gradient,
+            self.layout, rates, loss, loss_gradient, concave_loss, concave_gradient
         )
 
-    def _pulled(self, gradient: Array) -> Array:
+    def _pull_back(self, gradient: Array) -> Array:
         """Gradient in the parameters from that in the weights of each group."""
         return self.layout.lift(self.layout.units.pull_back(gradient))
 
 
-def row_totals(weights: Array | None) -> tuple[float, float] | tuple[()]:
-    """Weight of all rows, and how many as noisy ones have equal weights."""
+def row_totals(weights: Array | None) -> tuple[float, float] | None:
+    """Total weight of the rows and their effective number; None of no weights."""
     if weights is None:
-        return ()
+        return None
     n_effective = effective_sizes(np.zeros(len(weights), int), weights)[0]
     return float(weights.sum()), float(n_effective)
 
@@ -367,7 +365,7 @@ def cells_by_label(signs: NDArray[Any], codes: NDArray[Any]) -> NDArray[np.int64
 
 
 class _Pairs:
-    """Mean hinge loss over pairs of positives and negatives of some ranks."""
+    """Mean hinge loss over pairs of positives and of negatives within some ranks."""
 
     def __init__(self, signs: Array, interval: tuple[float, float]) -> None:
         self.positives = np.flatnonzero(signs > 0)
@@ -382,142 +380,77 @@ class _Pairs:
                 f"No negative has its rank in auc_interval {interval}: widen it."
             )
 
-    def losses(self, scores: Array) -> tuple[float, Array, _Concave]:
-        """Both parts of (50) and their derivatives in the scores."""
+    def losses(self, scores: Array) -> tuple[float, Array, float, Array | None]:
+        """Both parts of (50), each with its derivatives in the scores.
+
+        The sum over the negatives of the `last` highest ranks, less that over those of
+        the `first` ones, which are above the interval.
+        """
         n_tops = [self.last, self.first] if self.first else [self.last]
         n_pairs = float(len(self.positives)) * (self.last - self.first)
-        parts = [
-            (total / n_pairs, slopes / n_pairs)
-            for total, slopes in top_pairwise_hinge(
-                scores, self.positives, self.negatives, n_tops
-            )
-        ]
-        return *parts[0], parts[1] if self.first else (0.0, None)
-
-
-class PartitionedOracle(RowOracle):
-    """The oracle of rows in parts; a part may lack cells, and has no units."""
-
-    def __init__(
-        self,
-        oracles: Parts,
-        layout: WeightLayout,
-        cell_sizes: NDArray[Any],
-        families: Cells | None = None,
-        totals: tuple[float, float] | tuple[()] = (),
-    ) -> None:
-        super().__init__(layout, cell_sizes, families, *totals)
-        self._oracles = oracles
-
-    def without_interactions(self) -> Self:
-        other = super().without_interactions()
-        other._oracles = self._oracles.map(ScoreOracle.without_interactions)
-        return other
-
-    def scores(self, w: Array) -> Array:
-        w = self.layout.rows(w).ravel()
-        return np.concatenate(self._oracles.map(ScoreOracle.scores, w).gather())
-
-    def ranked(self, w: Array) -> RankedScores:
-        w = self.layout.rows(w).ravel()
-        return RankedScores(self._oracles, self.compared, w)
-
-    def quantiles(self, w: Array, shares: Array | list[float]) -> Array:
-        return self.ranked(w).quantiles(shares)
-
-    def evaluate(
-        self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
-    ) -> OracleValue:
-        self.n_calls += 1
-        point = (
-            self.layout.rows(w).ravel(),
-            np.asarray(theta, np.float64),
-            width,
-            corner,
+        (total, slopes), *above = top_pairwise_hinge(
+            scores, self.positives, self.negatives, n_tops
         )
-        rates = PartitionedRates(self._oracles, self.compared, point, self.cell_sizes)
-        n_rows = self.total
-        gradient = rates.loss_gradient.reshape(-1, self.n_features + 1)
-        gradient = self.layout.units.pull_back(gradient).ravel() / n_rows
-        loss, concave_gradient = rates.loss / n_rows, np.zeros(self.n_weights)
-        return OracleValue(
-            self.layout, self.compared, rates, loss, gradient, 0.0, concave_gradient
-        )
+        loss, derivatives = total / n_pairs, slopes / n_pairs
+        if not above:
+            return loss, derivatives, 0.0, None
+        total, slopes = above[0]
+        return loss, derivatives, total / n_pairs, slopes / n_pairs
 
 
-class PartitionedRates(SmoothedRates):
-    """Rates of rows in parts, from sums over the parts at one point.
+def best_constant(signs: Array, loss: str, weights: Array | None = None) -> float:
+    """Return the score with the least mean loss if all rows have the same.
 
-    Of one family the gradients come with the values; of several, and of entries, they
-    take more passes.
+    With the mean label 2 p - 1 the logistic one is log(p / (1 - p)).
     """
-
-    def __init__(
-        self,
-        oracles: Parts,
-        compared: Comparison,
-        point: tuple[Array, Array, float, float],
-        cell_sizes: NDArray[Any],
-    ) -> None:
-        self.compared = compared
-        self._oracles, self._point = oracles, point
-        self._cell_sizes = divisors(cell_sizes)[:, None, None]
-        self._set_sizes = divisors(compared.sizes)[:, None]
-        # Sums over all rows of the loss and its gradient.
-        self.loss, self.loss_gradient, parts, *slopes = self._sum(_value_sums)
-        self.parts = parts / self._set_sizes
-        self._slope_sums = slopes
-
-    def slopes(self) -> list[Array]:
-        sums = self._slope_sums or self._sum(_slope_sums)
-        return [family / self._cell_sizes for family in sums]
-
-    def combine(self, weights: Array) -> tuple[Array, Array]:
-        if self._slope_sums:
-            return super().combine(weights)
-        rows, in_score = self._sum(_weighted_sums, weights / self._set_sizes)
-        return rows, in_score
-
-    def _sum(self, function: Callable[..., list[Any]], *arguments: Any) -> list[Any]:
-        """Add up lists of sums that a function returns for each part."""
-        sums = self._oracles.map(function, *self._point, *arguments)
-        total: list[Any] = sums.reduce(_add_pairwise)
-        return total
+    mean = float(np.average(signs, weights=weights))
+    if loss == "logistic":
+        return float(np.log1p(mean) - np.log1p(-mean))
+    if loss == "hinge":
+        return float(np.sign(mean))
+    return mean if loss == "squared" else 0.0  # pairs: it does not matter
 
 
-def _value(
-    oracle: ScoreOracle, w: Array, theta: Array, width: float, corner: float
-) -> OracleValue:
-    # Arrays that were sent may be read-only; kernels are compiled for writable ones.
-    return oracle.evaluate(w, theta.copy(), width=width, corner=corner)
+def most_accurate_shift(
+    scores: Array, signs: Array, weights: Array | None = None
+) -> float:
+    """Return the least shift after which most signs of the scores are right.
 
+    `signs` are the labels, -1 and 1.
+    """
+    # The weight of right signs as a function of the cut is a random walk, whose
+    # maximum follows the noise: it is averaged over neighbouring cuts first.
+    # Step 1: rows in the order of their scores.
+    if weights is None:
+        weights = np.ones_like(scores)
+    order = np.argsort(scores, kind="stable")
+    order = order[weights[order] > 0]
+    ordered, weights = scores[order], weights[order]
+    # Step 2: gain[i] is the weight of right signs if the i lowest scores, of weight
+    # below[i], become negative, less that if none does. It is linear between the cuts.
+    # Its mean over 1 % of the weight to either side is a difference of integrals;
+    # area[i] is the integral up to cut i.
+    below = np.append(0.0, np.cumsum(weights))
+    gain = np.append(0.0, np.cumsum(-signs[order] * weights))
+    half_window = 0.01 * below[-1]
+    area = np.append(0.0, np.cumsum(weights * (gain[1:] + gain[:-1]) / 2))
 
-def _value_sums(oracle: ScoreOracle, *point: Any) -> list[Any]:
-    """Return sums of the loss, its gradient, parts, and slopes if of one family."""
-    value, m = _value(oracle, *point), oracle.total
-    parts = value.parts * oracle.compared.sizes[:, None]
-    sums = [value.loss * m, value.loss_gradient * m, parts]
-    if oracle.compared.n_families == 1 and not oracle.has_entries:
-        sums += _cell_sums(oracle, value)
-    return sums
+    def integral(ends: Array) -> Array:
+        i = np.searchsorted(below[1:], ends, side="right")
+        middle = (gain[i] + np.interp(ends, below, gain)) / 2
+        return np.asarray(area[i] + (ends - below[i]) * middle)
 
-
-def _slope_sums(oracle: ScoreOracle, *point: Any) -> list[Array]:
-    """Return sums of slopes for each family."""
-    return _cell_sums(oracle, _value(oracle, *point))
-
-
-def _cell_sums(oracle: ScoreOracle, value: OracleValue) -> list[Array]:
-    sizes = oracle.cell_sizes[:, None, None]
-    return [family * sizes for family in value.rates.slopes()]
-
-
-def _weighted_sums(oracle: ScoreOracle, *arguments: Any) -> list[Array]:
-    """Return weighted sums of the slopes, and of their ends."""
-    *point, weights = arguments
-    rates = _value(oracle, *point).rates
-    return list(rates.combine(weights * oracle.compared.sizes[:, None]))
-
-
-def _add_pairwise(a: list[Any], b: list[Any]) -> list[Any]:
-    return [first + second for first, second in zip(a, b, strict=True)]
+    gain = integral(below + half_window) - integral(below - half_window)
+    gain /= 2 * half_window
+    # Step 3: the best cuts between different scores; no shift if that at zero is one.
+    distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
+    current = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
+    is_best = gain >= gain[distinct].max() - ROUNDING * below[-1]
+    if is_best[current]:
+        return 0.0
+    best = np.flatnonzero(distinct & is_best)
+    # Step 4: of several the one with the least shift. A cut is halfway between the
+    # scores at its sides; those at the ends are at a distance of 1.
+    padded = np.concatenate([[ordered[0] - 2.0], ordered, [ordered[-1] + 2.0]])
+    cuts = (padded[best] + padded[best + 1]) / 2
+    return float(-cuts[np.abs(cuts).argmin()])

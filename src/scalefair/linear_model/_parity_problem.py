@@ -145,7 +145,8 @@ class ParityProblem(DCProblem):
         value = self._value(v)
         plus, plus_gradient, minus, minus_gradient = self._constraint_parts(value)
         objective, gradient = value.convex_objective(self.weights(v), self.ridge)
-        free = np.zeros(self.n_variables - gradient.size)  # in the thresholds
+        # The objective does not depend on the free thresholds.
+        free = np.zeros(self.n_variables - gradient.size)
         gradient, concave = (
             np.append(slope, free) for slope in (gradient, value.concave_gradient)
         )
@@ -160,10 +161,13 @@ class ParityProblem(DCProblem):
     def smoothed(self, v: Array, corner: float) -> ConstrainedValue:
         """Objective and constraints, corners of ramps rounded over +-corner * width."""
         value = self._value(v, corner)
+        # 1. The objective, less its concave part; free thresholds do not change it.
         objective, gradient = value.convex_objective(self.weights(v), self.ridge)
         objective -= value.concave_loss
         gradient -= value.concave_gradient
         gradient = np.append(gradient, np.zeros(self.n_variables - gradient.size))
+        # 2. The constraints, functions of the rates: a weighted sum of their gradients
+        # is one of the rates' gradients.
         rates = value.plus - value.minus
         constraints, rate_weights = self._constraints(rates)
 
@@ -174,7 +178,8 @@ class ParityProblem(DCProblem):
         return ConstrainedValue(objective, gradient, constraints, pull_back)
 
     @abstractmethod
-    def _constraint_parts(self, value: OracleValue) -> ConstraintParts: ...
+    def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
+        """Constraints as differences of convex parts, with their gradients."""
 
     @abstractmethod
     def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
@@ -194,6 +199,7 @@ class StrongParity(ParityProblem):
         super().__init__(*common)
 
     def _set_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> None:
+        """Set kappa and the width, and the ranks, which leave room for the slack."""
         super()._set_surrogate(kappa, width)
         self.n_thresholds = n_ranks or self.n_thresholds
         alpha, end = self.interval[0], self.interval[1] - self.slack
@@ -203,6 +209,7 @@ class StrongParity(ParityProblem):
         self.n_constraints = 2 * self.n_sets * self.n_thresholds
 
     def start(self) -> Array:
+        """Weights of zero, and the thresholds at which all rates are feasible."""
         middle = self.ranks + self.slack / 2  # of [p, p + slack]
         thresholds = self.width * thresholds_of_zero(middle, self.surrogate)
         thresholds = np.tile(thresholds, self.n_families)
@@ -212,6 +219,7 @@ class StrongParity(ParityProblem):
         return v[self.oracle.n_weights :]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
+        """Choose thresholds at which the rates are in the middle of their bounds."""
         # Step 1: the targets. At the threshold of a rank the middle of the highest and
         # the lowest rate of a family is to be the middle of [p, p + slack].
         targets = self.ranks + self.slack / 2
@@ -252,6 +260,7 @@ class StrongParity(ParityProblem):
         return np.append(w, theta)
 
     def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
+        """Return the lower bounds on all rates, then the upper ones."""
         plus, minus, n = value.plus, value.minus, self.n_variables
         plus_gradient = value.plus_gradient.reshape(-1, n)
         minus_gradient = value.minus_gradient.reshape(-1, n)
@@ -265,6 +274,7 @@ class StrongParity(ParityProblem):
         )
 
     def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
+        """Return the same bounds; a multiplier of an upper one weighs its rate."""
         below = self.ranks - rates  # p - S <= 0, then S - p - slack <= 0
         constraints = np.append(below, -below - self.slack)
 
@@ -293,6 +303,7 @@ class WeakParity(ParityProblem):
         self.n_constraints = len(self.pairs)
 
     def start(self) -> Array:
+        """Return the weights of the best constant score."""
         # Any constant score is feasible. At a score of zero every group has the rate
         # 1/2 and the DC algorithm may end where all rates are beyond the interval.
         v = np.zeros(self.n_variables)
@@ -303,13 +314,16 @@ class WeakParity(ParityProblem):
         return self.threshold
 
     def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
+        """Return a constraint for each ordered pair of sets of a family."""
         n = self.n_variables
         plus, minus = value.plus[:, 0], value.minus[:, 0]
         plus_gradient = value.plus_gradient[:, 0, :n]
         minus_gradient = value.minus_gradient[:, 0, :n]
 
+        # With M_k(a) = max(S_minus + a, S_plus) the cut rate min(S_k, a) is
+        # S_plus + a - M_k(a).
         def maximum(bound: float) -> tuple[Array, Array]:
-            """M_k(a) = max(S_minus + a, S_plus), so that min(S, a) = S_plus + a - M."""
+            """M_k of each set and its gradient: that of the larger one."""
             is_minus = minus + bound > plus
             return (
                 np.where(is_minus, minus + bound, plus),
@@ -328,6 +342,7 @@ class WeakParity(ParityProblem):
         )
 
     def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
+        """Return the same; a multiplier weighs the two rates of its pair."""
         low, high = self.interval
         rate = rates[:, 0]
         within = np.clip(rate, low, high)  # A + alpha
@@ -356,6 +371,8 @@ def with_slack(problem: ParityProblem, v: Array, slack: float) -> tuple[Any, Arr
     directions the multipliers may be unbounded.
     """
     length = problem.interval[1] - problem.interval[0]
+    # The slack of the rates is kappa times the length. New thresholds, in the middle of
+    # the wider bounds, may violate others: repeat.
     while (violation := violation_at(problem, v)) >= 0 and problem.kappa < 1:
         kappa = problem.kappa + (violation + slack) / length
         w, thresholds = problem.weights(v), np.array(problem.thresholds(v))

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
-from scalefair._groups import GroupCodes, check_interval
+from scalefair._groups import GroupCodes, check_interval, fitted_groups
 from scalefair._membership import check_one_of
 from scalefair._random_state import check_random_state
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
@@ -23,7 +23,11 @@ from scalefair.linear_model._continuation import (
     best_solution,
     warn_unfinished,
 )
-from scalefair.linear_model._oracle import RowOracle
+from scalefair.linear_model._oracle import (
+    RowOracle,
+    best_constant,
+    most_accurate_shift,
+)
 from scalefair.linear_model._parity_problem import (
     ParityProblem,
     StrongParity,
@@ -31,7 +35,7 @@ from scalefair.linear_model._parity_problem import (
     check_start,
 )
 from scalefair.linear_model._partitioned import PartitionedTraining
-from scalefair.linear_model._ranks import RankedScores, most_accurate_shift
+from scalefair.linear_model._partitioned_oracle import RankedScores
 from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import Array, ridge_factors
 from scalefair.metrics import partial_parity_gap, unmixed_parity_gap
@@ -115,13 +119,15 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     surrogate_kappa_, surrogate_width_ : float
         Bound and width of the surrogate in the last problem, which `infeasibility_`
         and `kkt_residual_` are about; the bound leaves room to the solution.
-    %(solution)s
+    objective_, infeasibility_ : float
+        The objective with its penalty, and the largest violation of a constraint.
     kkt_residual_ : float
         Nearly-KKT residual.
     history_ : list of dict
         Records of the iterations with the keys "objective", "infeasibility",
         "kkt_residual" (nan where it was not computed) and "n_oracle_calls".
-    %(search)s
+    n_iter_, n_oracle_calls_, converged_ : int, int and bool
+        Iterations, passes over the rows, and whether the residual is within `tol`.
 
     See Also
     --------
@@ -246,7 +252,10 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         %(group_probabilities)s
         %(sample_weight)s
 
-        %(trained)s
+        Returns
+        -------
+        self : object
+            The trained classifier.
 
         Raises
         ------
@@ -259,6 +268,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
         %(warns)s
         """
+        # 1. Checked rows, and the oracle of their loss and rates.
         check_interval(self.interval)
         samples: Iterator[LabeledRows] = iter(())
         oracle: RowOracle
@@ -280,7 +290,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             rows, oracle = training.labels, training.oracle
             samples = training.nested_subsamples(check_random_state(self.random_state))
             self.classes_ = rows.classes
-            self.groups_ = rows.groups if len(rows.groups) > 1 else rows.groups[0]
+            self.groups_ = fitted_groups(rows.membership.compared)
         else:
             rows = self._check_training(
                 X, y, sensitive_features, sample_weight, group_probabilities
@@ -288,14 +298,15 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             oracle = rows.oracle(**self._oracle_options())
         rows.warn_few()
         problem = self._problem(oracle, rows)
-        # Of many rows in parts solve nested samples first, ever larger ones, each from
-        # the solution of the one before.
+        # 2. Of many rows in parts solve nested samples first, ever larger ones, each
+        # from the solution of the one before.
         last: Solution | None = None
         if self._is_auto_start and not self._can_warm_start(problem):
             for sample in samples:
                 part = sample.oracle(oracle.layout.units, **self._oracle_options())
                 # The labels of all rows: a sample may lack a class.
                 last = self._solve(self._problem(part, rows), sample, last)
+        # 3. The problem of all rows.
         solution = self._solve(problem, rows, last)
         self._finish(rows, solution)
         return self
@@ -310,8 +321,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             prior = 1 / (0.25**2 * oracle.n_effective)
             interaction_alpha = max(self.alpha, prior) if self.alpha else 0.0
         ridge = ridge_factors(oracle.layout, self.alpha, interaction_alpha)
-        signs, weights = rows.label_weights
-        constant = best_constant(signs, self.loss, weights)
+        constant = best_constant(rows.signs, self.loss, rows.weights)
         common = (oracle, interval, float(self.kappa), ridge, constant)
         problem: ParityProblem
         if self.criterion == "weak":
@@ -339,38 +349,38 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         # Step 1: the point to start from, if there is one.
         if not is_auto:
             problem = problem.with_surrogate(kappa, width)
-        full = self._gap_solver(problem, rows)
+        solver = self._gap_solver(problem, rows)
         layout, start = problem.oracle.layout, None
         if last is not None:
-            start = full.start_from(last, last.weights)
+            start = solver.start_from(last, last.weights)
         elif self._can_warm_start(problem):
             w = layout.parameters(np.column_stack([self.coef_, self.intercept_]))
             bound = kappa * self._kappa_ratio
             width = self.surrogate_width_ if is_auto else width
-            start = full.start_at(bound, width, w, self.thresholds_.ravel())
+            start = solver.start_at(bound, width, w, self.thresholds_.ravel())
         elif not isinstance(self.start, str):
             w, thresholds = check_start(problem, self.start, self.tol)
-            start = full.start_at(kappa, problem.width, w, thresholds)
+            start = solver.start_at(kappa, problem.width, w, thresholds)
         # Step 2: the solution for a fixed surrogate, or for the measured gap.
         if not is_auto:
-            return full.solve_fixed(start)
-        solution = full.meet_gap(start)
-        if solution.gap <= kappa or not full.smooth or layout.shape[0] == 1:
+            return solver.solve_fixed(start)
+        solution = solver.meet_gap(start)
+        if solution.gap <= kappa or not solver.smooth or layout.shape[0] == 1:
             return solution
         # Step 3: weights of the model without interactions are weights of this one. If
         # that model has a smaller gap, the search starts again from its solution, with
         # nothing (rows of zeros) added to the shared weights.
         smaller_problem = self._problem(problem.oracle.without_interactions(), rows)
-        smaller = self._gap_solver(smaller_problem, rows)
-        nested = smaller.meet_gap(None)
+        smaller_solver = self._gap_solver(smaller_problem, rows)
+        nested = smaller_solver.meet_gap(None)
         if nested.gap < solution.gap and not nested.is_flat:
             embedded = np.zeros(layout.shape)
             embedded[0] = smaller_problem.oracle.layout.rows(nested.weights)[0]
-            start = full.start_from(nested, layout.parameters(embedded))
-            again = full.meet_gap(start, is_nested=True)
+            start = solver.start_from(nested, layout.parameters(embedded))
+            again = solver.meet_gap(start, is_nested=True)
             solution = best_solution([solution, again], self.tol)
         assert solution.certificate is not None
-        n_calls = full.n_calls + smaller.n_calls
+        n_calls = solver.n_calls + smaller_solver.n_calls
         certificate = replace(solution.certificate, n_calls=n_calls)
         return replace(solution, certificate=certificate)
 
@@ -391,6 +401,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
     def _can_warm_start(self, problem: ParityProblem) -> bool:
+        """Whether the last fit had as many features and groups."""
         if not (self.warm_start and hasattr(self, "_kappa_ratio")):
             return False
         n_rows, n_columns = problem.oracle.layout.shape
@@ -398,6 +409,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     def _finish(self, rows: LabeledRows, solution: Solution) -> None:
         """Store a solution and warn of it; the intercept is tuned on the rows."""
+        # 1. The weights, with the shared intercept at the most accurate cut.
         problem, certificate = solution.problem, solution.certificate
         assert certificate is not None
         w, thresholds = solution.weights.copy(), solution.thresholds
@@ -408,7 +420,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             else:
                 shift = most_accurate_shift(scores, rows.signs, rows.weights)
             thresholds = thresholds + shift
-            w[problem.oracle.n_features] += shift  # the shared intercept
+            w[problem.oracle.n_features] += shift
         self._store_weights(problem.oracle.layout.rows(w))
         if self.criterion == "strong":
             # Axes of length one, of labels and of attributes, are left out.
@@ -417,12 +429,15 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             self.thresholds_ = thresholds.reshape(*shape, -1)
         else:
             self.thresholds_ = thresholds[:1]
+        # 2. The gaps, which a common shift of the scores does not change, but for that
+        # at one threshold.
         self.partial_parity_gap_ = self._gap(scores, rows)
         self.__dict__.pop("unmixed_parity_gap_", None)  # of an earlier fit
         if (P := rows.probabilities) is not None:
             self.unmixed_parity_gap_ = self._unmixed_gap(
                 problem.oracle.scores(w), rows, P
             )
+        # 3. The surrogate, and how the search ended.
         self.surrogate_kappa_ = problem.kappa
         self.surrogate_width_ = problem.width
         self._kappa_ratio = problem.kappa / solution.kappa  # for a warm start
@@ -450,6 +465,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         )
 
     def _gap(self, scores: Array | RankedScores, rows: LabeledRows) -> float:
+        """Return the gap of the criterion for the scores of all rows."""
         interval = check_interval(self.interval)
         threshold = self.threshold if self.criterion == "weak" else None
         if isinstance(scores, RankedScores):
@@ -468,11 +484,13 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     def _unmixed_gap(self, scores: Array, rows: LabeledRows, P: Array) -> float:
         """Gap if within a group scores do not depend on the probabilities, or nan."""
-        is_positive = rows.signs > 0
-        compared = {None: [is_positive | True], "positive": [is_positive]}
-        compared["label"] = [is_positive, ~is_positive]
+        # Rows that are compared: all, the positive ones, or those of each label.
+        masks = [np.ones(len(scores), bool)]
+        if self.given is not None:
+            labels = (1,) if self.given == "positive" else (1, -1)
+            masks = [rows.signs == label for label in labels]
         weights, gaps = rows.weights, []
-        for members in map(np.flatnonzero, compared[self.given]):
+        for members in masks:
             try:
                 gap = unmixed_parity_gap(
                     scores[members],
@@ -484,16 +502,3 @@ class PartiallyFairClassifier(BaseGroupClassifier):
                 gap = np.nan
             gaps.append(gap)
         return float(np.max(gaps))
-
-
-def best_constant(signs: Array, loss: str, weights: Array | None = None) -> float:
-    """Return the score with the least mean loss if all rows have the same.
-
-    With the mean label 2 p - 1 the logistic one is log(p / (1 - p)).
-    """
-    mean = float(np.average(signs, weights=weights))
-    if loss == "logistic":
-        return float(np.log1p(mean) - np.log1p(-mean))
-    if loss == "hinge":
-        return float(np.sign(mean))
-    return mean if loss == "squared" else 0.0  # pairs: it does not matter

@@ -214,7 +214,10 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         %(sample_weight)s
             Folds are drawn without them, as scikit-learn does.
 
-        %(trained)s
+        Returns
+        -------
+        self : object
+            The trained classifier.
 
         Raises
         ------
@@ -298,6 +301,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         return self
 
     def _folds(self, X: Any, signs: NDArray[Any], codes: NDArray[Any]) -> Any:
+        """Yield rows to train and to test on; numbers of folds are stratified."""
         strata = 2 * codes + (signs > 0)
         cv = check_cv(5 if self.cv is None else self.cv, strata, classifier=True)
         if isinstance(cv, StratifiedKFold):

@@ -1,4 +1,8 @@
-"""Training rows in parts: labels, groups and weights stay with the features."""
+"""Training rows in parts: labels, groups and weights stay with the features.
+
+Each part has an oracle of its rows, which stays there as well. What comes back are sums
+over the rows of a part, and small samples of the rows.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,8 @@ from sklearn.utils.random import sample_without_replacement
 from scalefair._entries import canonical, check_array
 from scalefair._groups import check_group_weights
 from scalefair._membership import Membership, gathered
-from scalefair.linear_model._oracle import (
-    PartitionedOracle,
-    ScoreOracle,
-    cells_by_label,
-    row_totals,
-)
+from scalefair.linear_model._oracle import ScoreOracle, cells_by_label, row_totals
+from scalefair.linear_model._partitioned_oracle import PartitionedOracle
 from scalefair.linear_model._training_rows import (
     LabeledRows,
     check_label_weights,
@@ -44,21 +44,21 @@ MIN_CELL_ROWS = 500
 class PartitionedLabels(LabeledRows):
     """Labels and groups that stay with the rows in parts, and sums over these.
 
-    Signs are those of the two labels, with weights; all codes are in parts.
+    `signs` and `weights` are those of the two labels; all codes are in parts.
     """
 
-    cell_sizes: Any = None
-    squares: Any = None
+    cell_sizes: Any = None  # (n_cells,)
+    squares: Any = None  # see `LabeledRows.squares`
 
     @property
     def totals(self) -> tuple[float, float]:
-        """Weight of all rows, and how many of equal weights have as much noise."""
+        """Total weight of the rows, and their effective number."""
         (squares, unit), total = self.squares, float(self.cell_sizes.sum())
         return total, (total / unit) ** 2 / float(squares.sum())
 
 
 class PartitionedTraining:
-    """Rows to learn from in parts, with labels, groups and weights that stay there."""
+    """Training rows in parts, where their labels, groups and weights stay."""
 
     def __init__(
         self,
@@ -77,8 +77,9 @@ class PartitionedTraining:
                 f"loss={options['loss']!r} compares pairs of rows and cannot be added "
                 'up over partitions: use "logistic", "hinge" or "squared".'
             )
-        classes, labels = rows.encode(y, name="y", noun="label")
-        encode_labels(classes)
+        # 1. Labels, weights and groups, in parts; entries of probabilities are here.
+        classes, label_codes = rows.encode(y, name="y", noun="label")
+        encode_labels(classes)  # two of them
         weights = rows.weights(sample_weight)
         membership = Membership.of(
             sensitive_features,
@@ -89,16 +90,16 @@ class PartitionedTraining:
         )
         self.rows = rows
         self.labels: LabeledRows
-        totals: tuple[()] | tuple[float, float]
+        totals: tuple[float, float] | None
         codes: Any
         if membership.rows is None:
             signs = np.array([-1, 1])
             coded = PartitionedLabels.of(None, signs, classes, membership, given)
-            in_parts = self._label_parts(coded, labels, weights)
+            in_parts = self._label_parts(coded, label_codes, weights)
             totals, codes = in_parts.totals, in_parts.codes
             self.labels = in_parts
-        else:  # Probabilities of all rows are here, and so is what goes with them.
-            signs, all_weights = _signs(gathered(labels)), gathered(weights)
+        else:  # labels and weights are gathered, as the probabilities are
+            signs, all_weights = _signs(gathered(label_codes)), gathered(weights)
             check_label_weights(all_weights, signs, classes)
             membership = membership.weighted(all_weights)
             membership.check_weights()
@@ -110,6 +111,7 @@ class PartitionedTraining:
             totals = row_totals(all_weights)
             codes = rows._memberships(membership)
         self.labels.check_groups(*limits)
+        # 2. The oracle of each part, and that of all rows in units of all rows.
         dtype = real_type(rows)
         weight_parts = [] if weights is None else [weights]
         oracles = rows.map(
@@ -117,7 +119,7 @@ class PartitionedTraining:
             dtype,
             len(self.labels.combinations.sets),
             self.labels.oracle_options(options),
-            aligned=[labels, codes, *weight_parts],
+            aligned=[label_codes, codes, *weight_parts],
         ).persist()
         spreads = rows.map(_spread, dtype, aligned=weight_parts)
         units = FeatureUnits.of(spreads.reduce(_merge_spreads))
@@ -130,6 +132,8 @@ class PartitionedTraining:
         self, coded: Any, labels: Parts, weights: Parts | None
     ) -> PartitionedLabels:
         """Return labels and groups with sums over the rows; keeps the parts of both."""
+        # 1. Sums over the rows of each part. Squares of weights are in units of the
+        # largest one, so that none is out of range.
         codes, by_label, unit = coded.codes.keep(), coded.given is not None, 1.0
         self._columns: list[Parts] = [codes]
         if weights is not None:
@@ -141,12 +145,13 @@ class PartitionedTraining:
         ).gather()
         self._counts, *sums = map(np.array, zip(*by_part, strict=True))
         sizes, squares, label_weights = (a.sum(axis=0) for a in sums)
+        # 2. Both labels and all groups have a weight.
         if weights is not None:
             check_label_weights(label_weights, coded.signs, coded.classes)
             sets, compared = coded.combinations.sets, coded.membership.compared
-            of_sets = sizes.reshape(len(sets), -1).sum(axis=1)
+            combination_weights = sizes.reshape(len(sets), -1).sum(axis=1)
             for (_, groups, _), group in zip(compared, sets.T, strict=True):
-                check_group_weights(of_sets, groups, group)
+                check_group_weights(combination_weights, groups, group)
         labelled: PartitionedLabels = replace(
             coded,
             codes=codes,
@@ -196,7 +201,8 @@ class PartitionedTraining:
             yield sampled.take(sample, sampled.X[sample])
 
     def _take_rows(self, numbers: Parts) -> LabeledRows:
-        """Return rows by their numbers in their cells, those of each part."""
+        """Return some rows of each part, by their numbers within their cells."""
+        # 1. Rows, labels, codes and maybe weights of each part, then of all.
         labels, columns = self.labels, [numbers, self._labels, *self._columns]
         parts = self.rows.map(
             _rows_of_part,
@@ -208,6 +214,7 @@ class PartitionedTraining:
         is_sparse = self.rows.is_sparse
         X = sparse.vstack(blocks, format="csr") if is_sparse else np.concatenate(blocks)
         label_codes, codes, *weights = map(np.concatenate, values)
+        # 2. From combinations of groups to the groups of each attribute.
         groups, row_weights = labels.combinations.sets[codes].T, [*weights, None][0]
         compared = [
             attribute._replace(codes=group)
@@ -268,7 +275,10 @@ def _cell_sums(
     codes: NDArray[Any],
     weights: Array | None = None,
 ) -> list[NDArray[Any]]:
-    """Rows with a weight, weights and their squares of cells, and weights of labels."""
+    """Return sums over a part: for each cell rows with a weight, weights, squares.
+
+    Last come the weights of both labels.
+    """
     cells = _cells(labels, by_label, codes)
     if weights is None:
         counts = np.bincount(cells, minlength=n_cells)
@@ -299,8 +309,8 @@ def _rows_of_part(
 ) -> list[Any]:
     """Return rows of one part, maybe none, with labels, codes and weights.
 
-    Of each cell by the numbers of its rows with a weight; its first number here is
-    known, too.
+    `numbers` are, for each cell, those of the rows to take among the rows of the cell
+    with a weight in all parts, and the number of the first one in this part.
     """
     cells = _cells(labels, by_label, codes)
     if weights:

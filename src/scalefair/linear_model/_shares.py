@@ -23,17 +23,17 @@ from scalefair.linear_model._weights import Array, WeightLayout
 
 
 class Comparison:
-    """Families of sets of cells: those of a family are compared with each other."""
+    """Families of sets of cells: those of a family are compared with each other.
 
-    # Each family has thresholds of its own; in arrays for all sets, S of them, those
-    # of a family come one after the other.
+    Such a family are the groups of an attribute, and a cell is a combination of groups.
+    Each family has thresholds of its own. In arrays for all S sets those of a family
+    follow each other.
+    """
 
     def __init__(
-        self,
-        cells: Cells,
-        layout: WeightLayout,
-        cell_sizes: NDArray[Any],
+        self, cells: Cells, layout: WeightLayout, cell_sizes: NDArray[Any]
     ) -> None:
+        # 1. The sets, and the cells that they consist of.
         self.cells, n_sets = cells, cells.n_sets
         self.sets = np.ascontiguousarray(cells.sets.T)  # (F, n_cells), -1 for none
         self.n_families, self.n_sets = len(n_sets), sum(n_sets)
@@ -41,18 +41,20 @@ class Comparison:
         self.family = np.repeat(np.arange(len(n_sets)), n_sets)  # of each set
         self.sizes = cells.members @ cell_sizes  # rows of each set, or their weight
         self._layout = layout
-        # Rate of a set = sum over cells of (share of the set) * (rate of the cell).
+        # 2. Rate of a set = sum over cells of (share of the set) * (rate of the cell).
         self._mixtures = [
             sparse.csr_array(mixture)
             for mixture in self.split(cells.shares(cell_sizes).toarray())
         ]
         self._adjoints = [sparse.csr_array(mixture.T) for mixture in self._mixtures]
-        # Pairs (cell, row of weights) of which the cell's weights are sums.
+        # 3. The gradient of a rate in a row of weights is the sum of those of the cells
+        # that add this row to their weights, times their shares of the set. One matrix
+        # for each family, (n_sets * n_rows, n_cells), takes gradients of cells there.
+        # Pairs (cell, row of weights): the weights of a cell are sums of rows.
         groups = np.repeat(np.arange(layout.n_groups), layout.cells_per_group)
         pair_cell, pair_row = layout.members[groups].tocoo().coords
         self._spreads = []
         for family, mixture in zip(self.sets, self._mixtures, strict=True):
-            # Its gradient in a row of weights is that of the cells that have the row.
             inside = family[pair_cell] >= 0
             row_cells, rows = pair_cell[inside], pair_row[inside]
             shape = mixture.shape[0] * layout.shape[0], len(family)
@@ -64,13 +66,13 @@ class Comparison:
         """Values of the sets of each family."""
         return [values] if self.n_families == 1 else np.split(values, self.first[1:])
 
-    def of_cells(self, values: Sequence[Array]) -> Array:
+    def set_means(self, values: Sequence[Array]) -> Array:
         """Means over sets, (S, k), from those over cells, (n_cells, k) a family."""
         pairs = zip(self._mixtures, values, strict=True)
         return np.concatenate([mixture @ v for mixture, v in pairs])
 
     def cell_weights(self, weights: Array) -> list[Array]:
-        """Adjoint of `of_cells`."""
+        """Adjoint of `set_means`."""
         pairs = zip(self._adjoints, self.split(weights), strict=True)
         return [adjoint @ w for adjoint, w in pairs]
 
@@ -80,18 +82,20 @@ class Comparison:
         From those in the weights of each cell, (n_cells, 2 P, n + 1) a family.
         """
         n_cells, n_parts, n_columns = slopes[0].shape
-        n, n_rows, half = self._layout.n_weights, self._layout.shape[0], n_parts // 2
-        out = np.zeros((self.n_sets, n_parts, n + self.n_families * half))
-        part = np.arange(n_parts)
-        pairs = zip(self._spreads, slopes, self.split(out), strict=True)
+        n, n_rows = self._layout.n_weights, self._layout.shape[0]
+        n_thresholds, part = n_parts // 2, np.arange(n_parts)
+        gradients = np.zeros((self.n_sets, n_parts, n + self.n_families * n_thresholds))
+        # Each family fills its sets (a view), in the weights and its own thresholds.
+        pairs = zip(self._spreads, slopes, self.split(gradients), strict=True)
         for family, (spread, cell_slopes, block) in enumerate(pairs):
             rows = spread @ cell_slopes.reshape(n_cells, -1)
             rows = rows.reshape(-1, n_rows, n_parts, n_columns).transpose(0, 2, 1, 3)
             block[:, :, :n] = rows.reshape(*block.shape[:2], n)
-            # A higher threshold is a lower score.
-            threshold = n + family * half + part % half
+            # A higher threshold is a lower score, whose gradient is that in the shared
+            # intercept. Plus and minus part p have the same threshold.
+            threshold = n + family * n_thresholds + part % n_thresholds
             block[:, part, threshold] = -block[:, :, n_columns - 1]
-        return out
+        return gradients
 
 
 def divisors(sizes: NDArray[Any]) -> Array:
@@ -114,8 +118,13 @@ class SmoothedRates(ABC):
         """Gradients in the weights of cells, (n_cells, 2 P, n + 1) a family."""
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
-        """Weighted sums of gradients, (n_cells, n + 1), and of their ends, (F, 2 P)."""
-        # By all gradients of the only family; others form sums of rows alone.
+        """Weighted sums of gradients, for weights (S, 2 P) of the parts.
+
+        Over all parts, (n_cells, n + 1); and the derivative of each in the score,
+        (F, 2 P), summed over sets.
+        """
+        # From all gradients of the only family. Subclasses for several families weigh
+        # the rows instead, and form no gradients.
         (slopes,), (weights,) = self.slopes(), self.compared.cell_weights(weights)
         rows = (weights[:, None] @ slopes)[:, 0]
         return rows, (weights * slopes[:, :, -1]).sum(axis=0)[None]
@@ -152,33 +161,25 @@ class CodedRows(NamedTuple):
             return values
         return (values.T * self.weights).T
 
-    def weighted(self, weights: Array) -> Array:
+    def weighted_sums(self, weights: Array) -> Array:
         """Return sums of rows times each column of weights, for each cell."""
-        if self.rows is None:
-            return weighted_row_sums(self.table, self.codes, weights, self.shape)
-        return np.concatenate(
-            [
-                weighted_row_sums(self.table, codes, of_cell, shape)
-                for codes, shape, of_cell in self._cells(weights)
-            ]
-        )
+        sums = [
+            weighted_row_sums(self.table, codes, row_weights, shape)
+            for codes, shape, row_weights in self._passes(weights)
+        ]
+        return np.concatenate(sums) if len(sums) > 1 else sums[0]
 
-    def above(self, scores: Array, ramp: Ramp) -> Array:
+    def sums_above(self, scores: Array, ramp: Ramp) -> Array:
         """Return sums above the edges, as `score_pass` does, for each cell."""
         no_slopes = np.zeros_like(scores)
         bins = ramp.edges, ramp.centre, ramp.n_powers
-        if self.rows is None:
-            args = self.codes, scores, no_slopes, self.shape, *bins, self.weights
-            return bin_pass(self.table, *args)[2]
-        weights = self.times_weights(np.ones(len(self.rows)))
-        return np.concatenate(
-            [
-                bin_pass(self.table, codes, scores, no_slopes, shape, *bins, of_cell)[2]
-                for codes, shape, of_cell in self._cells(weights)
-            ]
-        )
+        sums = [
+            bin_pass(self.table, codes, scores, no_slopes, shape, *bins, row_weights)[2]
+            for codes, shape, row_weights in self._passes(self.weights)
+        ]
+        return np.concatenate(sums) if len(sums) > 1 else sums[0]
 
-    def added(self, weights: Array) -> Array:
+    def weighted_sum(self, weights: Array) -> Array:
         """Return sums of rows times one weight for each entry, for each cell."""
         codes = self.codes
         if self.rows is not None:
@@ -199,7 +200,7 @@ class CodedRows(NamedTuple):
         return self._replace(codes=codes, weights=weights)
 
     def part(self, start: int, stop: int) -> CodedRows:
-        """Return the entries from start to stop, and their rows."""
+        """Return the entries from start to stop, and their rows, in views."""
         first, last, rows = start, stop, self.rows
         if rows is not None:
             first, last = rows[start], rows[stop - 1] + 1
@@ -214,24 +215,34 @@ class CodedRows(NamedTuple):
         codes = self.codes[start:stop]
         return self._replace(table=table, codes=codes, weights=weights, rows=rows)
 
-    def _cells(self, values: Array) -> Iterator[tuple[Any, Any, Array]]:
-        """Codes of all rows, shape, and values of entries of each cell for all rows."""
-        codes, rows = np.zeros(self.n_rows, np.int64), self.rows
-        assert rows is not None
+    def _passes(self, weights: Array | None) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield codes of all rows, the shape of sums, and weights of all rows.
+
+        One pass is for all cells where entries are rows. Of entries, for which None
+        counts each once, a pass is for each cell: a row may be in several.
+        """
+        if self.rows is None:
+            yield self.codes, self.shape, weights
+            return
+        codes = np.zeros(self.n_rows, np.int64)
+        weights = np.ones(len(self.rows)) if weights is None else weights
         for cell in range(self.shape[0]):
             entries = np.flatnonzero(self.codes == cell)
-            of_rows = np.zeros((self.n_rows, *values.shape[1:]))
-            of_rows[rows[entries]] = values[entries]
-            yield codes, (1, self.shape[1]), of_rows
+            row_weights = np.zeros((self.n_rows, *weights.shape[1:]))
+            row_weights[self.rows[entries]] = weights[entries]
+            yield codes, (1, self.shape[1]), row_weights
 
 
 class Ramp:
     """Rates by ramps, which rise from 0 to 1 over a width around theta."""
 
-    # Gradients and values come from sums of 1, h, h^2 and of rows above the edges.
-    # With x = h - theta the plus part is max(x + width / 2, 0) / width, the minus part
-    # max(x - width / 2, 0) / width. Either corner is rounded where it is nearer than
-    # c = `corner` * width by (u + c)^2 / (4 c).
+    # With x = h - theta, h the score, the plus part is max(x + width / 2, 0) / width
+    # and the minus part max(x - width / 2, 0) / width. Each is max(u, 0) / width with
+    # the distance u of h from its kink. Where u is in [-c, c], c = `corner` * width,
+    # (u + c)^2 / (4 c) takes the place of max(u, 0).
+    # So sums of the parts follow from those of 1, h and h^2 above the edges, where
+    # parts begin to bend or are straight again; gradients from sums of rows times 1 and
+    # h.
     def __init__(self, theta: Array, width: float, corner: float) -> None:
         self.width = width
         self.corner = corner = corner * width
@@ -301,7 +312,7 @@ class OneRampFamily(SmoothedRates):
     ) -> None:
         self.compared = compared
         self._ramp, self._sums, self._shares = ramp, sums, shares
-        self.parts = compared.of_cells([ramp.parts(moments) * shares[:, None]])
+        self.parts = compared.set_means([ramp.parts(moments) * shares[:, None]])
 
     def slopes(self) -> list[Array]:
         return [self._ramp.slopes(self._sums, self._shares)]
@@ -351,7 +362,8 @@ class RampFamilies(SmoothedRates):
     def slopes(self) -> list[Array]:
         shares, rows = self._rows.shares, self._rows
         return [
-            ramp.slopes(rows.above(self._scores, ramp), shares) for ramp in self._ramps
+            ramp.slopes(rows.sums_above(self._scores, ramp), shares)
+            for ramp in self._ramps
         ]
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
@@ -364,7 +376,7 @@ class RampFamilies(SmoothedRates):
             lines[f, : len(w)] = ramp.derivative(w * share[:, None])
             moments = self._moments[f][:, :, : ramp.n_powers, None]
             in_score[f] = (w * ramp.slopes(moments, share)[:, :, 0]).sum(axis=0)
-        # Step 2: its value at each entry, summed over families.
+        # Step 2: the value of this line at each entry, summed over families.
         entry_weights = family_slopes(
             self._entry_scores,
             self._rows.codes,
@@ -374,11 +386,13 @@ class RampFamilies(SmoothedRates):
             self._centres,
         )
         # Step 3: the sums of the rows with these weights.
-        return self._rows.added(self._rows.times_weights(entry_weights)), in_score
+        return self._rows.weighted_sum(
+            self._rows.times_weights(entry_weights)
+        ), in_score
 
 
 class SigmoidFamilies(SmoothedRates):
-    """Rates of the sets of families by sigmoids."""
+    """Rates of the sets of families by sigmoids; gradients take more passes."""
 
     def __init__(
         self,
@@ -389,62 +403,52 @@ class SigmoidFamilies(SmoothedRates):
         width: float,
     ) -> None:
         self.compared = compared
-        self._families = [CellSigmoids(rows, scores, theta, width) for theta in thetas]
-        self.parts = compared.of_cells([family.parts for family in self._families])
+        self._rows, self._thetas, self._width = rows, thetas, width
+        self._scores = rows.of_entries(scores)
+        # Means over the cells, (n_cells, 2 P) a family, of the parts and of their
+        # derivatives in the score.
+        args = width, rows.shape[0], rows.weights
+        sums = [
+            sigmoid_sums(self._scores, rows.codes, theta, *args) for theta in thetas
+        ]
+        shares = rows.shares[:, None]
+        self.parts = compared.set_means([parts * shares for parts, _ in sums])
+        self._in_score = [derivatives * shares for _, derivatives in sums]
 
     def slopes(self) -> list[Array]:
-        return [family.slopes() for family in self._families]
+        gradients = []
+        for theta in self._thetas:
+            # Sums of the rows times their derivatives, (n_cells, n + 1, 2 P).
+            total = np.zeros((*self._rows.shape, self.parts.shape[1]))
+            for block, derivatives in self._blocks(theta):
+                total += block.weighted_sums(derivatives)
+            total *= self._rows.shares[:, None, None]
+            gradients.append(np.ascontiguousarray(total.transpose(0, 2, 1)))
+        return gradients
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
+        total, in_score = np.zeros(self._rows.shape), []
         cell_weights = self.compared.cell_weights(weights)
-        sums = [
-            family.combine(w)
-            for family, w in zip(self._families, cell_weights, strict=True)
-        ]
-        rows, in_score = map(np.array, zip(*sums, strict=True))
-        return rows.sum(axis=0), in_score
+        for theta, w, cell_derivatives in zip(
+            self._thetas, cell_weights, self._in_score, strict=True
+        ):
+            # One weight for each entry: its derivatives times those of its cell.
+            scaled = w * self._rows.shares[:, None]
+            entry_weights = [np.empty(0)]  # a part of a partition may have no rows
+            for block, derivatives in self._blocks(theta):
+                block_weights = scaled[block.codes]
+                entry_weights.append(np.einsum("ip,ip->i", derivatives, block_weights))
+            total += self._rows.weighted_sum(np.concatenate(entry_weights))
+            in_score.append((w * cell_derivatives).sum(axis=0))
+        return total, np.array(in_score)
 
-
-class CellSigmoids:
-    """Rates of cells by a sigmoid, from the scores; gradients take another pass."""
-
-    def __init__(
-        self, rows: CodedRows, scores: Array, theta: Array, width: float
-    ) -> None:
-        self._rows = rows
-        self._width = width
-        self._scores = scores = rows.of_entries(scores)
-        self._theta = theta
-        sums = sigmoid_sums(
-            scores, rows.codes, theta, width, rows.shape[0], rows.weights
-        )
-        self.parts, self._in_score = (s * rows.shares[:, None] for s in sums)
-
-    def slopes(self) -> Array:
-        """Gradients, (G, 2 P, n + 1)."""
-        total = np.zeros((*self._rows.shape, self.parts.shape[1]))
-        for part, slopes in self._blocks():
-            total += part.weighted(slopes)
-        total *= self._rows.shares[:, None, None]
-        return np.ascontiguousarray(total.transpose(0, 2, 1))
-
-    def combine(self, weights: Array) -> tuple[Array, Array]:
-        """Return weighted sums of gradients, (G, n + 1), and of their ends, (2 P,)."""
-        scaled = weights * self._rows.shares[:, None]
-        entry_weights = [np.empty(0)]  # a part may have no rows
-        for part, slopes in self._blocks():
-            entry_weights.append(np.einsum("ip,ip->i", slopes, scaled[part.codes]))
-        total = self._rows.added(np.concatenate(entry_weights))
-        return total, (weights * self._in_score).sum(axis=0)
-
-    def _blocks(self) -> Iterator[tuple[CodedRows, Array]]:
-        """Yield blocks of entries, their derivatives of all parts times weights."""
+    def _blocks(self, theta: Array) -> Iterator[tuple[CodedRows, Array]]:
+        """Yield blocks of entries, and derivatives of all parts times their weights."""
         m = self._scores.shape[0]
         # Blocks of 16 MiB of derivatives.
         step = max(1, 2**21 // max(self.parts.shape[1], 1))
         for start in range(0, m, step):
             stop = min(start + step, m)
-            scores = self._scores[start:stop]
-            slopes = sigmoid_slopes(scores, self._theta, self._width)
-            part = self._rows.part(start, stop)
-            yield part, part.times_weights(slopes)
+            derivatives = sigmoid_slopes(self._scores[start:stop], theta, self._width)
+            block = self._rows.part(start, stop)
+            yield block, block.times_weights(derivatives)

@@ -1,4 +1,11 @@
-"""Training rows, in memory or in parts, with checked labels and groups."""
+"""Training rows, in memory or in parts, with checked labels and groups.
+
+An entry is a row that counts for a group: of hard groups each row, of probabilities a
+row has several. A cell is a combination of the groups of all attributes or, where rows
+of one label are compared, its entries of one label. A set is a union of cells, such as
+a group. Sets that are compared with each other, the groups of an attribute, are a
+family.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from scalefair._entries import check_sample_weight
@@ -22,10 +30,7 @@ from scalefair._groups import (
 from scalefair._membership import Cells, Membership
 from scalefair._messages import listed
 from scalefair._user_warnings import warn_user
-from scalefair.linear_model._oracle import (
-    ScoreOracle,
-    cells_by_label,
-)
+from scalefair.linear_model._oracle import ScoreOracle, cells_by_label
 from scalefair.linear_model._shares import divisors
 from scalefair.linear_model._weights import (
     Array,
@@ -65,7 +70,7 @@ class LabeledRows:
         given: str | None = None,
         weights: Array | None = None,
     ) -> LabeledRows:
-        """Return rows with the attributes that are compared, each by itself."""
+        """Return rows with the combinations of their attributes' groups numbered."""
         numbered = membership._replace(weights=None).cells()
         return cls(X, signs, membership, *numbered, classes, given, weights)
 
@@ -76,7 +81,8 @@ class LabeledRows:
 
     def take(self, rows: NDArray[np.int64], X: Any) -> LabeledRows:
         """Return some of the rows, of features X."""
-        # Codes of combinations are selected with those of the groups.
+        # Codes of combinations are selected with those of the groups, as one more
+        # attribute.
         compared = self.membership.compared
         combined = compared[0]._replace(codes=self.codes)
         membership = self.membership._replace(compared=[*compared, combined])
@@ -90,11 +96,6 @@ class LabeledRows:
             codes=combined.codes,
             weights=None if self.weights is None else self.weights[rows],
         )
-
-    @property
-    def label_weights(self) -> tuple[NDArray[Any], Array | None]:
-        """Signs, and weights of them, None if each counts once."""
-        return self.signs, self.weights
 
     @property
     def cells(self) -> NDArray[Any]:
@@ -116,17 +117,19 @@ class LabeledRows:
 
     @property
     def families(self) -> Cells:
-        """Cells, and the sets of them that are compared, a family for each attribute.
+        """Cells, and the compared sets of cells: a family for each attribute.
 
-        By label: of all attributes for the first label, then for the other one.
+        By label there is one for each attribute and label, the first label first.
         """
         groups, sizes = self.combinations
         if self.given is None:
             return self.combinations
-        unit = np.eye(2, dtype=bool)
-        of_label = np.where(unit[None, :, :, None], groups[:, None, None, :], -1)
-        n_labels = 1 + (self.given == "label")  # the last ones
-        sets = of_label[:, :, 2 - n_labels :].reshape(2 * len(groups), -1)
+        # Axes: combination, label of the cell, label that is compared, attribute. A
+        # cell is in the sets of its own label only.
+        is_same = np.eye(2, dtype=bool)[None, :, :, None]
+        sets = np.where(is_same, groups[:, None, None, :], -1)
+        n_labels = 1 + (self.given == "label")  # the last ones are compared
+        sets = sets[:, :, 2 - n_labels :].reshape(2 * len(groups), -1)
         return Cells(sets, sizes * n_labels)
 
     @property
@@ -138,7 +141,7 @@ class LabeledRows:
     def set_sizes(self) -> list[NDArray[np.int64]]:
         """Rows of each set that is compared, for each of the `families`.
 
-        Of weighted rows the number of rows of equal weights with as much noise.
+        Of weighted rows the effective number, (sum w)^2 / sum w^2.
         """
         members = self.families.members
         sizes = members @ self.cell_sizes
@@ -156,9 +159,9 @@ class LabeledRows:
 
     @property
     def probabilities(self) -> Array | None:
-        """Probabilities of the groups, (m, h), as they were given; of hard groups None.
+        """Probabilities of the groups, (m, h), or None if the groups are certain.
 
-        Rows without weight have none.
+        They are 0 in rows of weight 0.
         """
         if self.membership.rows is None:
             return None
@@ -183,7 +186,7 @@ class LabeledRows:
 
     @property
     def compared_codes(self) -> NDArray[np.int64]:
-        """Codes of each entry's groups, as metrics take them, (n,) or (n, A)."""
+        """Codes of the groups of each entry, as metrics take them, (n,) or (n, A)."""
         columns = self.combinations.sets
         columns = columns if len(self.groups) > 1 else columns[:, 0]
         codes: NDArray[np.int64] = columns[self.codes]
@@ -191,11 +194,14 @@ class LabeledRows:
 
     def layout(self, n: int, interactions: bool, units: FeatureUnits) -> WeightLayout:
         """Return the layout of the weights of n features."""
-        groups, sizes = self.combinations
-        members = group_members(
-            Cells(groups[:, : len(sizes) * interactions], sizes * interactions)
-        )
+        members = self._members(interactions)
         return WeightLayout(n, members, units, 1 + (self.given is not None))
+
+    def _members(self, interactions: bool) -> sparse.csr_array:
+        """Rows of weights of each combination; without interactions the shared one."""
+        groups, sizes = self.combinations
+        n_attributes = len(sizes) if interactions else 0
+        return group_members(Cells(groups[:, :n_attributes], sizes[:n_attributes]))
 
     def oracle(self, units: FeatureUnits | None = None, **options: Any) -> ScoreOracle:
         """Return the oracle of rows in memory, by default in units of their own."""
@@ -217,13 +223,11 @@ class LabeledRows:
 
     def oracle_options(self, options: dict[str, Any]) -> dict[str, Any]:
         """Return options of an oracle, with the sets that these rows compare."""
-        units = FeatureUnits.identity(0)
-        members = self.layout(0, options.get("interactions", True), units).members
         return {
             **options,
             "by_label": self.given is not None,
             "families": self.families,
-            "members": members,
+            "members": self._members(options.get("interactions", True)),
         }
 
     def check_groups(self, max_groups: int, min_group_size: int) -> None:
@@ -234,6 +238,7 @@ class LabeledRows:
             if len(compared) > 1:
                 name = f"Column {name} of sensitive_features"
             check_group_count(len(groups), max_groups, name)
+        # Groups occur, but perhaps with one label only.
         sizes = np.concatenate(self.set_sizes)
         if not sizes.all():
             raise ValueError(
@@ -246,7 +251,7 @@ class LabeledRows:
 
     @property
     def _set_names(self) -> list[str]:
-        """Name the sets that are compared."""
+        """Names of the sets that are compared, in the order of `families`."""
         several = len(self.groups) > 1
         names = [
             repr(group) + f" of {name}" * several
@@ -254,7 +259,8 @@ class LabeledRows:
             for group in groups.tolist()
         ]
         if self.given is not None:
-            labels = self.classes.tolist()[-(1 + (self.given == "label")) :]
+            n_labels = 1 + (self.given == "label")
+            labels = self.classes.tolist()[2 - n_labels :]
             names = [f"{name} labelled {y!r}" for y in labels for name in names]
         return names
 
@@ -267,6 +273,7 @@ class LabeledRows:
         sizes = np.concatenate(self.set_sizes)
         small = sizes < FEW_ROWS
         if small.any():
+            # The deviation of a share p of n rows is (p (1 - p) / n)^(1/2).
             error = 0.5 / np.sqrt(sizes.min())
             warn_user(
                 f"Gaps of groups of fewer than {FEW_ROWS} rows mean little: "

@@ -228,7 +228,7 @@ class WeightLayout:
         return self.units.standardize(rows).ravel()
 
     def effective(self, w: Array) -> Array:
-        """Weights of each cell, those of its group, (n_cells, n + 1), from w."""
+        """Weights of each cell, which are those of its group, (n_cells, n + 1)."""
         return np.repeat(self.of_groups(self.rows(w)), self.cells_per_group, axis=0)
 
     def of_groups(self, rows: Array) -> Array:
@@ -245,7 +245,7 @@ class WeightLayout:
 
     @cached_property
     def _adjoint(self) -> sparse.csr_array:
-        """Transposed members: to make it takes longer than a product of few groups."""
+        """Transposed members, kept: transposing takes longer than a small product."""
         return sparse.csr_array(self.members.T)
 
 

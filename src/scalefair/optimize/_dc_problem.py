@@ -43,9 +43,6 @@ x, multipliers : ndarray of shape (n,) and (m,)
     The point, and nonnegative multipliers of the constraints.
 objective, infeasibility : float
     :math:`f_0` there, and the largest constraint value, 0 if none is positive.""",
-    "message": """\
-message : str
-    How the search ended and, if it failed, what to change.""",
     "subproblem_raises": """\
 ValueError
     If `center` is not a finite vector of the right length, `mu`, `eps` or
@@ -161,7 +158,8 @@ class DCResult:
         Outer iterations, calls of the oracle (one per point), a record per iteration.
     converged : bool
         Whether `kkt_residual` met the tolerance.
-    %(message)s
+    message : str
+        How the search ended and, if it failed, what to change.
     """
 
     x: Array

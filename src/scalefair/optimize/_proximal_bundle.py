@@ -44,7 +44,8 @@ class SubproblemResult:
         Largest constraint value of the subproblem at `x`, 0 if none is positive.
     n_calls, converged : int and bool
         Calls of the oracle; whether gap and violation are proved within the tolerance.
-    %(message)s
+    message : str
+        How the search ended and, if it failed, what to change.
     """
 
     x: Array

@@ -18,32 +18,27 @@ from scalefair._decorators import GroupRequests, fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_features
 from scalefair._groups import as_list, fitted_groups, squeeze_single
+from scalefair._messages import listed
 from scalefair._random_state import check_random_state
 from scalefair._user_warnings import warn_user
-from scalefair.postprocessing._fair_layer import FairLayer, check_memory, fair_layer
-from scalefair.postprocessing._fit_data import ChangedModel, FitData, warn_of_groups
+from scalefair.postprocessing._fair_layer import FairLayer, check_memory
+from scalefair.postprocessing._fit_data import (
+    ChangedModel,
+    ModelChange,
+    checked_targets,
+)
 from scalefair.postprocessing._hosts import (
     find_host,
     fitted_estimator,
     is_fitted,
     is_module,
 )
-from scalefair.postprocessing._layer_host import LayerHost
-from scalefair.postprocessing._layer_moments import (
-    LayerMoments,
-    LayerUnfairness,
-    Moments,
-)
+from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
 from scalefair.postprocessing._passes import (
     ModelRows,
     batches,
     predictions,
     training_rows,
-)
-from scalefair.postprocessing._refit_last_layer import (
-    LastLayer,
-    checked_targets,
-    refit_last_layer,
 )
 from scalefair.streaming import PartitionedRows, is_partitioned
 
@@ -201,9 +196,6 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
     True
     """
 
-    converged_: bool
-    refit_gaps_before_: tuple[float, float] | None
-    refit_gaps_after_: tuple[float, float] | None
     _unfairness: list[LayerUnfairness | None] | None
     _old_layers: dict[int, tuple[ArrayLike, ArrayLike | None]]
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -356,8 +348,8 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
             self._old_layers[last] = (host.weight(last), host.bias(last))
             if self.layer_ != last:
                 check_memory(host, last, sizes, "use refit_last=None.")
-        # 3. First pass: moments of the layer's inputs. They are kept for the refit,
-        # after which predictions are those of a linear last layer.
+        # 3. First pass: moments of the layer's inputs. For a refit the inputs are kept:
+        # a linear last layer turns them into predictions.
         if self.refit_last is not None:
             model_rows = model_rows.with_cache(self.layer_)
         self.moments_ = model_rows.moments(self.layer_)
@@ -368,13 +360,17 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
             has_predictions = True
         except ValueError:
             self._one_prediction, has_predictions = np.zeros(()), False
-        data = FitData.of(model_rows, targets, has_predictions)
-        before = data.scores(host)
+        gathered = membership.gathered()
+        change = ModelChange(
+            self, model_rows, gathered, targets, has_predictions, self.moments_
+        )
+        before = change.scores(host)
         self.ks_before_, self.r2_before_ = before.distance, before.r2
         # 5. Change and refit, with a pass for the last layer and one for predictions.
-        self.estimator_ = self._search_power(data).host.estimator
+        model = self._search_power(change)
+        self._store(model)
         self._sample = replace(sample, host=host)
-        self._warn_of_few_rows(host.layer_names[self.layer_], data.sizes)
+        self._warn_of_few_rows(host.layer_names[self.layer_], change.sizes, model.layer)
         if not self.converged_:
             warn_user(
                 "The bounds on the gaps were not reached; reduce mean_reduction or "
@@ -435,166 +431,79 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
         scores = [-1.0 if u is None else u.score for u in self._unfairness]
         return int(np.argmax(scores))
 
-    def _search_power(self, data: FitData) -> ChangedModel:
-        """Change the model, by the least power of the reductions that is wanted."""
+    def _search_power(self, change: ModelChange) -> ChangedModel:
+        """Change the model, by the smallest power of the reductions that is enough."""
         if self.max_distance is None:
-            return self._change_model(data, 1.0)
-        model = self._change_model(data, MAX_POWER)
-        if not self.ks_after_ <= self.max_distance:
+            return change.changed_model(1.0)
+        best = change.changed_model(MAX_POWER)
+        if not best.scores.distance <= self.max_distance:
             warn_user(
-                f"The distance of the groups' predictions is {self.ks_after_:.3g} with "
-                f"the reductions to the power {MAX_POWER:g}, not "
+                f"The distance of the groups' predictions is {best.scores.distance:.3g}"
+                f" with the reductions to the power {MAX_POWER:g}, not "
                 f"{self.max_distance:g}: they are left as they are. Choose another "
                 "layer, pass noise_floor=False, or merge small groups.",
                 ConvergenceWarning,
             )
-            return self._change_model(data, 1.0)
-        # Bisection: the distance is small enough at `high`, and too large at `low`.
+            return change.changed_model(1.0)
+        # Bisection. Invariant: the distance is too large at `low`, and small enough at
+        # `high`, the power of the best model.
         low, high = 0.0, MAX_POWER
         for _ in range(7):
             power = (low + high) / 2
-            model = self._change_model(data, power)
-            if self.ks_after_ <= self.max_distance:
-                high = power
+            model = change.changed_model(power)
+            if model.scores.distance <= self.max_distance:
+                best, high = model, power
             else:
                 low = power
-        return model if power == high else self._change_model(data, high)
+        return best
 
-    def _change_model(self, data: FitData, power: float) -> ChangedModel:
-        """Change the layer, by powers of the reductions, and fit the last one."""
-        # 1. The new weight of the layer, its gaps and its change.
-        unchanged = data.rows.host
-        weight = unchanged.weight(self.layer_)
-        change = self._fair_layer(weight, self.moments_, data, power)
+    def _store(self, model: ChangedModel) -> None:
+        """Set the attributes that describe the changed model."""
+        change, refit = model.layer, model.refit
+        self.estimator_, self.layer_changed_ = model.host.estimator, model.is_changed
+        self.weight_ = change.weight
+        self.mean_gap_before_, self.covariance_gap_before_ = change.gaps_before
+        self.mean_gap_after_, self.covariance_gap_after_ = change.gaps_after
         layer = LayerMoments(self.moments_)
         self.mean_gap_noise_, self.covariance_gap_noise_ = (
             squeeze_single(layer.matrices(noise)) for noise in change.noise
         )
-        # For each attribute the groups with a pair whose gap is bounded.
-        weights = layer.matrices(change.weights)
-        self._bounded = [matrix.max(axis=1) > 0 for matrix in weights]
-        # 2. The model with this layer, and with the last one fitted again.
-        host = unchanged.replaced({self.layer_: (change.weight, None)})
-        model = self._fit_last_layer(data, host, change, power)
-        self.layer_changed_ = bool(change.weights.any())
-        # 3. The last layer changed instead. The layer is left where that does as well.
-        if self.layer_changed_ and self._may_leave_layer(data):
-            instead = self._change_last_layer(data, change.undone(weight), power)
-            if data.is_as_good(instead.scores, model.scores, self.max_distance):
-                model, self.layer_changed_ = instead, False
-        # 4. What the model is like.
-        change, refit = model.change, model.refit
-        self.weight_ = change.weight
-        self.mean_gap_before_, self.covariance_gap_before_ = change.gaps_before
-        self.mean_gap_after_, self.covariance_gap_after_ = change.gaps_after
         self.output_change_ = change.change
         self.output_change_bound_ = change.change_bound
         self.refit_gaps_before_ = None if refit is None else refit.gaps_before
         self.refit_gaps_after_ = None if refit is None else refit.gaps_after
         self.converged_ = change.converged and (refit is None or refit.converged)
         self.ks_after_, self.r2_after_ = model.scores.distance, model.scores.r2
-        return model
 
-    def _may_leave_layer(self, data: FitData) -> bool:
-        """Whether a change of the last layer instead is compared."""
-        # Infinite reductions are wanted whatever they cost.
-        return bool(
-            self.method == "direct"
-            and self.noise_floor
-            and np.isfinite(self._reductions(1.0)).all()
-            and data.targets is not None
-            and data.has_predictions
-            and self.layer_ < data.rows.host.n_layers - 1
-        )
-
-    def _fair_layer(
-        self, weight: NDArray[np.float64], moments: Moments, data: FitData, power: float
-    ) -> FairLayer:
-        """Change a layer, by powers of the reductions."""
-        return fair_layer(
-            weight,
-            moments,
-            method=self.method,
-            reductions=self._reductions(power),
-            noise_floor=self.noise_floor,
-            epsilon=float(self.epsilon),
-            first_moment=self.first_moment,
-            sizes=data.sizes,
-        )
-
-    def _change_last_layer(
-        self, data: FitData, unchanged_layer: FairLayer, power: float
-    ) -> ChangedModel:
-        """Change the last layer only, and fit its bias."""
-        host, moments = data.rows.host, data.last_layer_moments
-        last = host.n_layers - 1
-        change = self._fair_layer(host.weight(last), moments, data, power)
-        refit = data.fit_bias(change, moments)
-        refit = replace(refit, gaps_before=change.gaps_before)
-        host = host.replaced({last: (refit.weight, refit.bias)})
-        return ChangedModel(host, unchanged_layer, refit, data.scores(host))
-
-    def _fit_last_layer(
-        self, data: FitData, host: LayerHost, change: FairLayer, power: float
-    ) -> ChangedModel:
-        """Fit the last layer of a model again, if it is wanted, and score the model."""
-        refit = None
-        if data.targets is not None:
-            refit = self._refit(data, host, change, power)
-            host = host.replaced({host.n_layers - 1: (refit.weight, refit.bias)})
-        return ChangedModel(host, change, refit, data.scores(host))
-
-    def _refit(
-        self, data: FitData, host: LayerHost, change: FairLayer, power: float
-    ) -> LastLayer:
-        """Fit the last layer, or its bias if it is the one that was changed."""
-        if self.layer_ == host.n_layers - 1:
-            return data.fit_bias(change, self.moments_)
-        # The published method has no bounds.
-        kind, reductions = str(self.refit_last), (1.0, 1.0)
-        if self.method == "direct":
-            kind = "ridge" if kind == "least_squares" else kind
-            reductions = self._reductions(power)
-        last = host.n_layers - 1
-        return refit_last_layer(
-            replace(data.rows, host=host).moments(last, data.targets),
-            host.weight(last),
-            kind,
-            reductions,
-            self.noise_floor,
-            data.sizes,
-            data.n_rows,
-        )
-
-    def _warn_of_few_rows(self, name: str, sizes: list[NDArray[Any]]) -> None:
+    def _warn_of_few_rows(
+        self, name: str, sizes: list[NDArray[Any]], change: FairLayer
+    ) -> None:
         """Name the groups whose rows say little of the layer's outputs."""
         n_outputs = len(self.weight_)
         layer = f"the outputs of layer {name!r} ({n_outputs})"
         has_floor = self.noise_floor and self.method == "direct"
         has_floor &= max(self.mean_reduction, self.covariance_reduction) > 1
-        attributes = as_list(self.groups_), sizes, self._bounded
-        for groups, n_rows, bounded in zip(*attributes, strict=True):
+        # For each attribute the weights of the pairs in the bounds.
+        weights = LayerMoments(self.moments_).matrices(change.weights)
+        attributes = as_list(self.groups_), sizes, weights
+        for groups, n_rows, pair_weights in zip(*attributes, strict=True):
             # 1. Groups without a gap above noise; 2. groups of too few rows to tell.
-            ignored = ~bounded & has_floor
-            warn_of_groups(
-                groups,
-                n_rows,
-                ignored,
-                f"In {layer} gaps of these groups are no more than noise, and left as "
-                "they are: too few rows to tell, or no difference. Merge groups, or "
-                "pass noise_floor=False.",
-            )
-            warn_of_groups(
-                groups,
-                n_rows,
-                ~ignored & (n_rows < n_outputs),
-                f"These groups have fewer rows than {layer}: their covariances are "
-                "mostly noise. Merge groups, or choose another layer.",
-            )
-
-    def _reductions(self, power: float) -> tuple[float, float]:
-        """Both reductions to a power."""
-        reductions = np.array([self.mean_reduction, self.covariance_reduction])
-        with np.errstate(over="ignore"):
-            mean, covariance = (reductions**power).tolist()
-        return mean, covariance
+            is_ignored = (pair_weights.max(axis=1) == 0) & has_floor
+            is_small = ~is_ignored & (n_rows < n_outputs)
+            for chosen, remark in (
+                (
+                    is_ignored,
+                    f"In {layer} gaps of these groups are no more than noise, and left "
+                    "as they are: too few rows to tell, or no difference. Merge "
+                    "groups, or pass noise_floor=False.",
+                ),
+                (
+                    is_small,
+                    f"These groups have fewer rows than {layer}: their covariances "
+                    "are mostly noise. Merge groups, or choose another layer.",
+                ),
+            ):
+                if chosen.any():
+                    named = zip(groups[chosen], n_rows[chosen], strict=True)
+                    names = listed(f"{group!s} ({n:,.0f} rows)" for group, n in named)
+                    warn_user(f"{names}: {remark}")

@@ -85,16 +85,17 @@ class GapBounds:
         divided by the noise. A gap that is rounding has no bound: its removal may cost
         a large part of the outputs.
         """
+        # 1. Which gaps of which attributes are bounded, (2, k): those that are to be
+        # reduced and are above the rounding error of the moments.
         reduction = np.reshape(reductions, (2, 1))
         gaps = layer.pair_gaps(weight)
-        # Gaps at the rounding error of the moments are not bounded.
         mean_square = layer.output_change(weight, np.zeros_like(weight))
         mean_square /= float(layer.moments.counts.sum())
         variance = float(((weight @ layer.within) * weight).sum())
         variance = max(variance, EPS**2 * mean_square)  # equal outputs
         rounding = ROUNDING * np.sqrt([[mean_square], [mean_square * variance]])
         bounded = (reduction > 1) & (layer.gaps_by_attribute(gaps) > rounding)
-        # A pair weighs by the share of its square that is above noise.
+        # 2. A pair weighs by the share of its square that is above noise.
         floor = noise_floor & np.isfinite(reduction)
         sizes = np.maximum(gaps, TINY)
         noise = np.where(floor, np.minimum(layer.noise(weight), sizes), 0.0)
@@ -104,7 +105,8 @@ class GapBounds:
             # floors of pairs with a rare group leave pairs of large groups no slack.
             weights[0] /= (1 / layer.sizes[layer.pairs]).sum(axis=1)
         weights *= bounded[:, layer.attribute]
-        # Each pair may keep its noise, and 1e-4 of its gap in covariance.
+        # 3. Each pair may keep its noise, and 1e-4 of its gap in covariance. The limit
+        # of an attribute is the weighted sum of these squares.
         targets = np.maximum(gaps / np.sqrt(reduction), noise)
         targets[1] = np.maximum(targets[1], 1e-4 * gaps[1])
         limits = np.full(bounded.shape, np.inf)
@@ -209,13 +211,16 @@ def meet_bounds(
     A sum of all squares is bounded, weighted by multipliers of the attributes. Those
     of attributes whose gaps are above their bounds grow, the others shrink.
     """
+    # A weighted sum at its bound may have one attribute above its limit and another one
+    # below. The updates of the multipliers end where none is above.
     limits, bounded = bounds.limits, np.isfinite(bounds.limits)
     positive = bounded & (limits > 0)
     divisors = np.where(positive, limits, 1.0)
     multipliers = np.where(positive, 1 / divisors, bounded)
     M, margin = layer.covariance_differences, np.ones(2)
     for _ in range(MAX_MULTIPLIER_UPDATES):
-        # Scaled differences and forms, so that the sums are plain sums over pairs.
+        # Step 1: scaled differences and forms, so that the weighted sums are plain sums
+        # over pairs. Multipliers are relative to the largest one.
         multipliers /= np.maximum(multipliers.max(axis=1, keepdims=True), TINY)
         scales = np.sqrt(bounds.weights * multipliers[:, layer.attribute])
         sums = (multipliers * np.where(bounded, limits, 0.0)).sum(axis=1)
@@ -234,18 +239,19 @@ def meet_bounds(
         )
         if layer.n_attributes == 1:
             return solution
-        # Squares of each attribute relative to their limits: at most one in the end.
+        # Step 2: squares of each attribute relative to their limits, which are at most
+        # one in the end.
         gaps = layer.pair_gaps(solution.weight) * np.sqrt(bounds.weights)
         squares = layer.gaps_by_attribute(gaps) ** 2
         ratios = np.where(positive, squares / divisors, 0.0)
         largest = ratios.max(axis=1)
         if largest.max() <= 1 + 1e-9:  # but for rounding
             return solution._replace(converged=True)
+        # Step 3: tighten the bounds on the sums where the multipliers are good enough,
+        # else update these. The power damps the update, which would oscillate.
         if largest.max() <= 1.02:
-            # The multipliers are good enough: tighten the bounds on the sums.
             margin *= (1 - 1e-9) / np.maximum(largest, 1.0)
         else:
-            # The power damps the update, which would oscillate.
             multipliers *= np.clip(ratios, 0.01, 100.0) ** 0.7
     return solution._replace(converged=False)
 

@@ -48,9 +48,7 @@ class LinearHost(LayerHost):
     that for generalized linear models. Other models with `coef_` are refused.
     """
 
-    def __init__(
-        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
-    ) -> None:
+    def __init__(self, model: Any, estimator: Any, transformers: Sequence[Any]) -> None:
         super().__init__(model, estimator, transformers)
         self.layer_names = ["coef_"]
         name = type(model).__name__
@@ -96,11 +94,13 @@ class LinearHost(LayerHost):
         return A  # the only layer
 
     def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
+        # 1. The weight, in the shape and type of the old one.
         old, shape = np.asarray(self.model.coef_), self.shape(layer)
         new = check_new_values("weight of coef_", weight, shape, old.dtype)
         self.model.coef_ = new.reshape(old.shape)
         if bias is None:
             return
+        # 2. The intercept: a number stays a number, an array keeps its shape and type.
         old = np.asarray(self.model.intercept_)
         new = check_new_values("intercept_", bias, shape[:1], np.float64)
         if np.ndim(self.model.intercept_) == 0 and len(new) == 1:
@@ -115,9 +115,7 @@ class LinearHost(LayerHost):
 class MLPHost(LayerHost):
     """Layers of a fitted `MLPRegressor`, named ``coefs_[0]``, ``coefs_[1]``, ..."""
 
-    def __init__(
-        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
-    ) -> None:
+    def __init__(self, model: Any, estimator: Any, transformers: Sequence[Any]) -> None:
         super().__init__(model, estimator, transformers)
         self.layer_names = [f"coefs_[{i}]" for i in range(len(model.coefs_))]
 
@@ -132,6 +130,7 @@ class MLPHost(LayerHost):
         return np.array(self.model.intercepts_[layer], dtype=np.float64)
 
     def forward_from(self, A: Any, layer: int, later: int) -> Any:
+        """Apply the layers between two, each with its activation."""
         activate = ACTIVATIONS[self.model.activation]  # in place
         for i in range(layer, later):
             A = safe_sparse_dot(A, self.model.coefs_[i])
@@ -155,6 +154,7 @@ def find_host(estimator: Any) -> LayerHost:
     The host of a frozen estimator is that of the estimator inside. For a model without
     a host, a TypeError lists those that have one.
     """
+    # 1. The model behind the steps of a Pipeline, an instance and no classifier.
     if isinstance(estimator, FrozenEstimator):
         estimator = estimator.estimator
     model, transformers = _unwrapped(estimator)
@@ -167,7 +167,7 @@ def find_host(estimator: Any) -> LayerHost:
         raise TypeError(f"{name} is a classifier, not a regressor. {_SUPPORTED}")
     if is_module(model) or is_module(getattr(model, "module_", None)):
         return TorchHost(model, estimator, transformers)
-    # What cannot be changed is refused, with what to do instead.
+    # 2. What cannot be changed is refused, with what to do instead.
     for attribute in ("best_estimator_", "regressor_", "estimator_"):
         # The estimator_ of an ensemble is a template that was not fitted.
         if hasattr(model, attribute) and not hasattr(model, "estimators_"):
@@ -186,6 +186,7 @@ def find_host(estimator: Any) -> LayerHost:
         raise NotFittedError(
             f"This {name} has not been fitted: call its fit first. {_SUPPORTED}"
         )
+    # 3. The models of scikit-learn that can.
     if isinstance(model, MLPRegressor):
         return MLPHost(model, estimator, transformers)
     if hasattr(model, "coef_") and hasattr(model, "intercept_"):
@@ -242,7 +243,11 @@ def is_fitted(estimator: Any) -> bool:
 def fitted_estimator(
     estimator: Any, X: Any, y: Any, prefit: bool | str, weights: Any = None
 ) -> Any:
-    """Return the estimator if it is fitted, else a clone fitted to weighted rows."""
+    """Return the estimator if it is fitted, else a clone fitted to weighted rows.
+
+    `prefit` is the parameter of the regressors: True insists on the first, False on the
+    second.
+    """
     name, already_fitted = type(estimator).__name__, is_fitted(estimator)
     if prefit is True and not already_fitted:
         raise NotFittedError(

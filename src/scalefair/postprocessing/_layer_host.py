@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from scalefair._entries import validate_data
+from scalefair._entries import all_finite, validate_data
 
 Array = NDArray[np.float64]
 
@@ -33,11 +33,8 @@ class LayerHost(ABC):
     # Whether `forward_from` computes the inputs of a later layer from those of a layer.
     can_resume = True
 
-    def __init__(
-        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
-    ) -> None:
-        self.model, self.transformers = model, transformers
-        self.estimator = model if estimator is None else estimator
+    def __init__(self, model: Any, estimator: Any, transformers: Sequence[Any]) -> None:
+        self.model, self.estimator, self.transformers = model, estimator, transformers
 
     @property
     def n_layers(self) -> int:
@@ -77,7 +74,7 @@ class LayerHost(ABC):
         """Change a layer of this model in place."""
 
     def check_rows(self, X: Any) -> Any:
-        """Return rows in a form that can be sliced into batches; values are unread."""
+        """Return rows in a form that can be sliced, after a check of their shape."""
         if sparse.issparse(X):
             X = X.tocsr()
         elif not hasattr(X, "shape"):
@@ -152,13 +149,24 @@ class LayerHost(ABC):
         last = self.n_layers - 1
         A = self.inputs(X_batch, last)
         outputs = np.asarray(self.outputs(X_batch)).reshape(len(A), -1)
-        if not is_linear_output(A, self.weight(last), self.bias(last), outputs):
+        # 1. Inputs that overflow: name the first layer that has some.
+        if not all_finite(A):
+            for name, inputs in zip(
+                self.layer_names, self.inputs_by_layer(X_batch), strict=True
+            ):
+                if inputs is not None:
+                    check_no_overflow(inputs, f"inputs of layer {name!r}")
+        # 2. Predictions that are finite tell what follows the layer; others do not.
+        kept = np.isfinite(outputs).all(axis=1)
+        parameters = self.weight(last), self.bias(last)
+        if not is_linear_output(A[kept], *parameters, outputs[kept]):
             raise ValueError(
                 f"The predictions of this {type(self.estimator).__name__} are not the "
                 f"outputs of its last layer {self.layer_names[last]!r} (a link or "
                 "output function follows, or another layer), so that it cannot be "
                 "refitted by least squares: use refit_last=None."
             )
+        check_no_overflow(outputs, f"outputs of layer {self.layer_names[last]!r}")
 
     def check_finite_layers(self) -> None:
         """Raise a ValueError if training has left NaN or infinity in a layer."""
@@ -178,6 +186,25 @@ def _to_dense_float(A: Any) -> NDArray[Any]:
     """Return rows as an array of float64, or of float32 if they are float32."""
     rows: NDArray[Any] = A.toarray() if sparse.issparse(A) else np.asarray(A)
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+
+
+def check_no_overflow(values: NDArray[Any], name: str) -> None:
+    """Raise a ValueError if numbers that a model has computed are not finite."""
+    if not all_finite(values):
+        raise ValueError(
+            f"The {name} have entries that are NaN or infinite. "
+            f"{overflow_advice(values)}"
+        )
+
+
+def overflow_advice(values: NDArray[Any]) -> str:
+    """Say why numbers that a model has computed are not finite, and what to do."""
+    other_type = ", or pass X and a model in float64"
+    return (
+        f"Unless X has such entries, the model overflows in {values.dtype}: scale X as "
+        "the rows that it was trained on"
+        f"{'' if values.dtype == np.float64 else other_type}."
+    )
 
 
 def is_linear_output(

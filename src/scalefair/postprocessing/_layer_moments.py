@@ -29,15 +29,16 @@ class LayerMoments:
     Pairs of groups are (a, b) with a < b, in lexicographic order; differences are b
     minus a. Weights W have shape (m, n), and the outputs are X W^T. Of several
     attributes the groups of one follow those of the other, and pairs are within one.
-    `sizes` are rows of each group as far as noise goes: of weights, those in effect.
+    `sizes` are the effective numbers of rows of the groups, on which noise depends.
     """
 
     def __init__(self, moments: Moments, sizes: list[Array] | None = None) -> None:
         attributes = as_list(moments)
         if sizes is None:
             sizes = [m.counts for m in attributes]
-        # An attribute given twice counts once: the first with equal moments stands for
-        # it, and `positions` tells for all attributes which of the distinct ones it is.
+        # 1. Distinct attributes. One that comes twice counts once: the first with equal
+        # moments stands for it, and `positions` has, for all attributes, the index
+        # among the distinct ones.
         first = [
             next(j for j, other in enumerate(attributes) if _equal(m, other))
             for m in attributes
@@ -54,7 +55,7 @@ class LayerMoments:
             for name in ("counts", "means", "scatters")
         )
         self.sizes = np.concatenate([sizes[j] for j in indices])
-        # Pairs of groups of the same attribute, and the attribute of each pair.
+        # 2. Pairs of groups of the same attribute, and the attribute of each pair.
         pairs: list[tuple[int, int]] = []
         attribute: list[int] = []
         start = 0

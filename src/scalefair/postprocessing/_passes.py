@@ -17,10 +17,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _num_samples, validate_data
 
-from scalefair._entries import check_features
+from scalefair._entries import all_finite, check_features, not_finite
 from scalefair._groups import squeeze_single
 from scalefair._membership import Membership
-from scalefair.postprocessing._layer_host import LayerHost
+from scalefair.postprocessing._layer_host import LayerHost, overflow_advice
 from scalefair.postprocessing._layer_moments import (
     LayerUnfairness,
     Moments,
@@ -110,8 +110,8 @@ class ModelRows:
 
     host: LayerHost
     X: RowsInMemory | PartitionedRows
-    membership: Membership
-    batch_size: int | None
+    membership: Membership  # in parts if the rows are
+    batch_size: int
     cache: CachedInputs | None = None
 
     @classmethod
@@ -121,7 +121,7 @@ class ModelRows:
         """Check the rows as the model does, which may be in memory or in parts."""
         if not isinstance(X, PartitionedRows):
             X = RowsInMemory(host.check_rows(X))
-        return cls(host, X, membership, batch_size)
+        return cls(host, X, membership, batch_size or choose_batch_size(host))
 
     def sample(self, n_rows: int, random_state: np.random.RandomState) -> ModelRows:
         """Draw rows of each group, in memory, the same whatever the parts are.
@@ -170,7 +170,7 @@ class ModelRows:
         if isinstance(self.X, PartitionedRows) or not self.host.can_resume:
             return self
         n_rows, A = int(self.X.X.shape[0]), None
-        for rows, X_batch in batches(self.X.X, self._batch_size):
+        for rows, X_batch in batches(self.X.X, self.batch_size):
             inputs = self.host.inputs(X_batch, layer)
             if A is None:  # the first batch tells the type of the inputs, and the size
                 if n_rows * inputs.shape[1] * inputs.itemsize > MAX_CACHED_BYTES:
@@ -180,10 +180,10 @@ class ModelRows:
         return self if A is None else replace(self, cache=CachedInputs(layer, A))
 
     def moments(self, layer: int, targets: NDArray[Any] | None = None) -> Moments:
-        """Moments of a layer's inputs; with targets, joint ones of both."""
+        """Moments of a layer's inputs; with targets (N, k), joint ones of both."""
         columns = [self.X._memberships(self.membership)]
         if targets is not None:
-            columns.append(self.X.split(targets.reshape(len(targets), -1)))
+            columns.append(self.X.split(targets))
         parts = self._map(_layer_moments, layer, self.cache, aligned=columns)
         moments: Moments = squeeze_single(parts.reduce(GroupMoments._merge_each))
         return moments
@@ -197,7 +197,7 @@ class ModelRows:
             weight, bias = self.host.weight(last).T, self.host.bias(last)
             parts = [
                 self.host.forward_from(A, layer, last) @ weight + bias
-                for _, A in batches(cached, self._batch_size)
+                for _, A in batches(cached, self.batch_size)
             ]
         return np.concatenate([part.reshape(len(part), -1) for part in parts])
 
@@ -221,10 +221,6 @@ class ModelRows:
             layers.append(layer_unfairness(name, moments, weight))
         return layers
 
-    @property
-    def _batch_size(self) -> int:
-        return self.batch_size or choose_batch_size(self.host)
-
     def _map(
         self, function: Callable[..., Any], *args: Any, aligned: Sequence[Parts]
     ) -> Parts:
@@ -233,14 +229,14 @@ class ModelRows:
         The last arguments are the part's share of each collection in `aligned`.
         """
         names = column_names(self.host, self.X)
-        args = function, self.host, names, self._batch_size, *args
+        args = function, self.host, names, self.batch_size, *args
         return self.X.map(_in_part, *args, aligned=aligned)
 
 
 def predictions(
     host: LayerHost, X: Any, batch_size: int | None, example: NDArray[Any]
 ) -> Any:
-    """Predictions for all rows, those of Dask lazy; `example` is that of one row."""
+    """Predictions for all rows, lazy ones for Dask. `example` is one of them."""
     size = batch_size or choose_batch_size(host)
     if not isinstance(X, PartitionedRows):
         return _outputs(host, host.check_rows(X), size)
@@ -284,7 +280,8 @@ def as_model_input(host: LayerHost, block: Any, names: NDArray[Any] | None) -> A
     return host.check_rows(with_column_names(block, names))
 
 
-# Functions that are sent to the parts
+# Functions that are sent to the parts. Last come the parts of what is aligned with the
+# rows, such as their groups.
 
 
 def _in_part(
@@ -294,7 +291,7 @@ def _in_part(
     names: NDArray[Any] | None,
     *args: Any,
 ) -> Any:
-    """Call the function with a part's rows as the model takes them."""
+    """Call one of the next functions with rows as the model takes them."""
     return function(host, as_model_input(host, block, names), *args)
 
 
@@ -341,6 +338,8 @@ def _all_layer_moments(
     host: LayerHost, X: Any, batch_size: int, membership: Membership
 ) -> list[list[GroupMoments] | None]:
     """For every layer moments of the inputs, or of W times these if they are fewer."""
+    # None stands for a layer that no row was seen of, and in the end for one that is
+    # omitted: too wide, or its inputs are not rows of samples in some batch.
     totals: list[list[GroupMoments] | None] = [None] * host.n_layers
     layers = range(host.n_layers)
     omitted = {i for i in layers if min(host.shape(i)) > MAX_COMPARED_WIDTH}
@@ -378,10 +377,15 @@ def _add_moments(
         moments = GroupMoments._by_attribute(A, batch)
         return moments if total is None else GroupMoments._merge_each(total, moments)
     except ValueError as error:
-        raise ValueError(
-            f"Moments of {name}, over rows {rows.start} to {rows.stop - 1} "
-            f"(counted from 0 within them below): {error}"
-        ) from error
+        problem = f"(counted from 0 within them below): {error}"
+        if not all_finite(A):
+            bad_rows, *_ = not_finite(A)
+            problem = (
+                f"have {bad_rows.size} entries that are NaN or infinite, the first in "
+                f"row {rows.start + bad_rows[0]}. {overflow_advice(A)}"
+            )
+        message = f"Moments of {name}, over rows {rows.start} to {rows.stop - 1} "
+        raise ValueError(message + problem) from error
 
 
 def _merge_by_layer(

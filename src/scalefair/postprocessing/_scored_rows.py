@@ -59,8 +59,8 @@ class Scorer(NamedTuple):
     @classmethod
     def build(cls, model: Any, estimator: Any, X: Any) -> Scorer:
         """Return the scorer of a model's fitted classifier for rows such as X."""
-        # Only the order of the scores counts for the target "labels": decisions have
-        # fewer ties than probabilities, which round to 0 and 1.
+        # For the target "labels" only the order of the scores counts. Decisions then
+        # have fewer ties than probabilities, which round to 0 and 1.
         methods = ["decision_function", "predict_proba"]
         if model.target == "scores":
             methods.reverse()
@@ -82,7 +82,7 @@ def gives_probabilities(model: Any) -> bool:
 
 
 class ScoredRows(NamedTuple):
-    """Columns of entries that calibration reads, 32 bytes each; of hard groups rows."""
+    """Columns that calibration reads, of entries (see `Membership`), 32 bytes each."""
 
     scores: Array
     labels: Codes
@@ -96,6 +96,7 @@ class ScoredRows(NamedTuple):
         The points of a curve are the cuts of the group, with rates among the ranks of
         the interval. The distance of two points is the larger difference of a rate.
         """
+        # 1. The curve of each group: false and true positive rates, (2, n_cuts).
         curves, (low, high) = [], interval
         for k in range(n_groups):
             scores, labels, _, weights = (x[self.codes == k] for x in self[:4])
@@ -104,14 +105,16 @@ class ScoredRows(NamedTuple):
             )
             rates = np.array([false_rates, true_rates])
             curves.append((rates.clip(low, high) - low) / (high - low))
+        # 2. For each pair the largest distance of a point of k from the curve of m.
+        # Both rates increase along a curve, so does their sum. In the maximum norm the
+        # nearest point is the one before, or after, the point's own sum.
         distances = np.zeros((n_groups, n_groups))
         for (k, points), (m, curve) in permutations(enumerate(curves), 2):
-            # Both rates increase along a curve, so does their sum. In the maximum norm
-            # the nearest point is the one before, or after, the point's own sum.
             after = np.searchsorted(curve.sum(axis=0), points.sum(axis=0))
             candidates = np.stack([after - 1, after]).clip(0, curve.shape[1] - 1)
             distance = np.abs(curve[:, candidates] - points[:, None]).max(axis=0)
             distances[k, m] = distance.min(axis=0).max()
+        # 3. Of both directions the larger one.
         return np.maximum(distances, distances.T)
 
 
@@ -137,6 +140,7 @@ def score_rows(
             "groups that overlap, as women and the old do, the union need not be, so "
             'that no map of scores is best at all cuts. Take attributes="joint".'
         )
+    # 1. Whether the estimator is fitted, which rows in parts need.
     interval, estimator = check_interval(model.interval), model.estimator
     is_prefit = isinstance(model.cv, str) and model.cv == "prefit"
     is_prefit = is_prefit or isinstance(estimator, FrozenEstimator)
@@ -148,7 +152,7 @@ def score_rows(
             f"{type(estimator).__name__} to other rows, and pass a FrozenEstimator of "
             "it."
         )
-    # 1. Labels, groups and weights of the rows, or of entries of probabilities.
+    # 2. Labels, groups and weights of the rows, or of entries of probabilities.
     X, y, labels = _encode_labels(model, X, y)
     membership = Membership.of(
         *groups,
@@ -167,7 +171,7 @@ def score_rows(
     names, sizes = _count_compared(model, entry_labels, codes, weights)
     within = ", within a label," * (model.given is not None)
     check_group_sizes(names, sizes, model.min_group_size, within)
-    # 2. Scores, by the fitted classifier or by those of the folds. The estimator's own
+    # 3. Scores, by the fitted classifier or by those of the folds. The estimator's own
     # fit may use all threads of BLAS. If it fails on columns of strings, the error
     # names them.
     scorer = Scorer.build(model, estimator, X)
@@ -189,6 +193,7 @@ def score_rows(
             else:
                 row_weights = check_sample_weight(sample_weight, len(labels))
                 scores = _cross_fit(model, X, y, groups, row_weights, scorer.method)
+    # 4. The entries that count.
     weights = np.ones(len(codes)) if weights is None else weights
     counts = weights > 0
     rows = ScoredRows(
@@ -198,7 +203,7 @@ def score_rows(
         weights[counts],
         np.unique(membership.take(np.arange(len(labels)))[counts]).size,
     )
-    # 3. How well the groups' ROC curves agree: what equalized odds may cost.
+    # 5. How well the groups' ROC curves agree: what equalized odds may cost.
     model.roc_distance_ = None
     if model.given == "label":
         model._roc_distances = rows.roc_distances(len(model.groups_), interval)
@@ -207,7 +212,7 @@ def score_rows(
 
 
 def _encode_labels(model: Any, X: Any, y: Any) -> tuple[Any, Any, Codes]:
-    """Return X, y as a vector, and the codes of labels, all of them here."""
+    """Return X, y as a vector, and the codes of all labels, in memory."""
     if is_partitioned(X):
         X = PartitionedRows.of(X, persist=False)
         check_features(model, X, reset=True)
@@ -261,6 +266,7 @@ def _cross_fit(
 
 
 def _check_two_classes(classes: NDArray[Any], name: str = "y") -> NDArray[Any]:
+    """Return the labels of `y` or raise a ValueError if there are not two."""
     if len(classes) != 2:
         raise ValueError(
             f"Only binary classification is supported: {name} must have two labels, "
@@ -274,7 +280,7 @@ def _count_compared(
 ) -> tuple[list[str], Codes]:
     """Name the compared sets, groups or their rows of one label, and count rows.
 
-    Of weighted entries the number of rows of equal weights with as much noise.
+    Of weighted entries the effective number, (sum w)^2 / sum w^2.
     """
     names, n_groups = list(map(repr, model.groups_.tolist())), len(model.groups_)
     if model.given is not None:
@@ -310,6 +316,8 @@ def warn_of_pairs(model: Any, rows: ScoredRows) -> None:
             f"{model.kappa_:.2g} (`kappas_`); other pairs may not. Join such groups "
             f"with others, or leave them out; min_group_size={min_size} refuses them."
         )
+    # Cuts that are fair to both labels are points that the curves of two groups share,
+    # up to kappa.
     if model.given == "label":
         excess = model._roc_distances - model.kappas_
         if excess.max() > 1e-9:

@@ -16,7 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import _num_samples
 
-from scalefair.postprocessing._layer_host import LayerHost, check_new_values
+from scalefair.postprocessing._layer_host import (
+    LayerHost,
+    check_new_values,
+    check_no_overflow,
+)
 
 # Hooks and the mode belong to the module: threads that share it run one at a time.
 _LOCK = threading.RLock()
@@ -32,12 +36,11 @@ class TorchHost(LayerHost):
 
     can_resume = False
 
-    def __init__(
-        self, model: Any, estimator: Any = None, transformers: Sequence[Any] = ()
-    ) -> None:
+    def __init__(self, model: Any, estimator: Any, transformers: Sequence[Any]) -> None:
         super().__init__(model, estimator, transformers)
         import torch
 
+        # A bare module takes and returns tensors; its wrapper, a regressor, arrays.
         self._is_bare = isinstance(model, torch.nn.Module)
         self._module = model if self._is_bare else model.module_
         self.layer_names, self._layers = [], []
@@ -77,9 +80,11 @@ class TorchHost(LayerHost):
             )
 
     def inputs(self, X_batch: Any, layer: int) -> NDArray[Any]:
+        """Run rows through the whole module; return what the layer was called with."""
         calls = self._record_calls(X_batch, [layer])[0]
         name, n_rows = self.layer_names[layer], _num_samples(X_batch)
-        # The layer must have seen every row once, as a row.
+        # The layer must have seen every row once, as a row: the three errors say how
+        # it did not.
         if not calls:
             raise ValueError(
                 f"Layer {name!r} is not called in the forward pass: choose another one."
@@ -103,6 +108,7 @@ class TorchHost(LayerHost):
         return _join_calls(calls, name)
 
     def inputs_by_layer(self, X_batch: Any) -> Iterator[NDArray[Any] | None]:
+        """Yield what each layer was called with, in one run of the module."""
         n_rows = _num_samples(X_batch)
         layer_calls = self._record_calls(X_batch, range(self.n_layers))
         for name, calls in zip(self.layer_names, layer_calls, strict=True):
@@ -127,11 +133,12 @@ class TorchHost(LayerHost):
             raise ValueError(
                 f"The module returned {len(out)} predictions for {n_rows} rows."
             )
-        _check_finite(out, "The predictions")
+        check_no_overflow(out, "predictions")
         predicted: NDArray[Any] = out
         return predicted
 
     def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
+        """Copy new values into the parameters of a layer."""
         import torch
 
         linear, name = self._layers[layer], self.layer_names[layer]
@@ -170,6 +177,7 @@ class TorchHost(LayerHost):
         """Run the rows once; return for each layer the inputs of all its calls."""
         layer_calls: list[list[NDArray[Any]]] = [[] for _ in layers]
         with ExitStack() as stack:
+            # On the way out hooks are removed first, then the old modes are restored.
             stack.enter_context(_evaluation_mode(self._module))
             for layer, calls in zip(layers, layer_calls, strict=True):
                 hook = functools.partial(_record, calls)
@@ -181,6 +189,7 @@ class TorchHost(LayerHost):
         return layer_calls
 
     def _run(self, X_batch: Any) -> Any:
+        """Return what the model gives for raw rows: a tensor if it is a bare module."""
         rows = self.transform(X_batch)
         if not self._is_bare:
             return self.model.predict(rows)
@@ -221,7 +230,7 @@ def _are_rows_of_samples(calls: list[NDArray[Any]], n_rows: int) -> bool:
 def _join_calls(calls: list[NDArray[Any]], name: str) -> NDArray[Any]:
     """Return the inputs of all calls of a layer, which are finite."""
     A = np.concatenate(calls) if len(calls) > 1 else calls[0]
-    _check_finite(A, f"The inputs of layer {name!r}")
+    check_no_overflow(A, f"inputs of layer {name!r}")
     return A
 
 
@@ -246,14 +255,7 @@ def _to_numpy(tensor: Any) -> NDArray[Any]:
 
 
 def _numpy_type(dtype: Any) -> Any:
+    """Return NumPy's type for tensors: half precision becomes float32."""
     import torch
 
     return np.float64 if dtype == torch.float64 else np.float32
-
-
-def _check_finite(A: NDArray[Any], name: str) -> None:
-    if not np.isfinite(A).all():
-        raise ValueError(
-            f"{name} have entries that are NaN or infinite: check X and the weights "
-            "of the module."
-        )

@@ -56,7 +56,8 @@ class PairwiseFairClassifier(BaseGroupClassifier):
     loss : {"logistic", "squared"}, default="logistic"
         Objective, a mean over the rows; ``"squared"`` is halved.
     %(interactions)s
-    %(alpha)s
+    alpha : float, default=0.0
+        Factor of half the squared norm of the coefficients of standardized features.
     tol : float, default=1e-4
         Bound on `kkt_residual_`.
     max_iter : int, default=50
@@ -69,12 +70,14 @@ class PairwiseFairClassifier(BaseGroupClassifier):
     %(input_)s
     surrogate_gap_ : float
         Largest left side of the constraints on the training rows.
-    %(solution)s
+    objective_, infeasibility_ : float
+        The objective with its penalty, and the largest violation of a constraint.
     kkt_residual_ : float
         The largest of the norm of the Lagrangian's gradient (in whitened variables),
         the infeasibility (relative to the bound) and the products of constraints and
         multipliers. The problem is convex: zero means that no weights are better.
-    %(search)s
+    n_iter_, n_oracle_calls_, converged_ : int, int and bool
+        Iterations, passes over the rows, and whether the residual is within `tol`.
 
     See Also
     --------
@@ -124,6 +127,7 @@ class PairwiseFairClassifier(BaseGroupClassifier):
         self.min_group_size = min_group_size
 
     def _train(self, rows: LabeledRows) -> None:
+        """Minimise by an augmented Lagrangian, from weights of zero."""
         oracle = rows.oracle(interactions=self.interactions, loss=self.loss)
         pairs = cell_pairs(rows, self.constraint)
         problem = PairwiseProblem(rows, pairs, oracle, self.kappa, self.alpha)
@@ -205,8 +209,10 @@ class PairwiseProblem:
         self.limit = 0.5 * pairs.first.shape[1] + kappa
         self.ridge = ridge_factors(oracle.layout, alpha)
         self.cells = score_cells(rows.X, oracle.layout.units, pairs, rows.weights)
-        # Curvature of a squared loss in each row of weights, the penalty included. That
-        # of the logistic loss is a quarter of it, at most.
+        # The whitening: a matrix T for each row of weights, w = T u, after which the
+        # curvature is about the same in all directions. From the curvature of a squared
+        # loss in each row of weights, the penalty included. That of the logistic loss
+        # is a quarter of it, at most.
         groups = [self.cells.second_moments(k) for k in range(oracle.n_groups)]
         moments = [np.sum(groups, axis=0), *groups[1 : len(self.ridge)]]
         self._whitening = [_inverse_root(S, 4.0 * self.ridge[0]) for S in moments]
@@ -331,6 +337,7 @@ class RowCells:
         self._sizes = np.bincount(pairs.cells, self._row_weights)
 
     def evaluate(self, weights: Array) -> CellScores:
+        """As `MomentCells.evaluate`, by passes over the rows."""
         scores = row_scores(*self._rows, self._units.restore(weights))
         row_weights, sizes = self._row_weights, self._sizes
         means = np.bincount(self._cells, row_weights * scores) / sizes
@@ -338,6 +345,7 @@ class RowCells:
         variances = np.bincount(self._cells, row_weights * deviations**2) / sizes
 
         def gradient(on_means: Array, on_variances: Array) -> Array:
+            # The derivative in the score of each row, then the sum of rows times it.
             on_rows = (2.0 * on_variances / sizes)[self._cells] * deviations
             on_rows += (on_means / sizes)[self._cells]
             on_rows *= row_weights
@@ -347,7 +355,7 @@ class RowCells:
         return means, variances, gradient
 
     def second_moments(self, group: int) -> Array:
-        """Return the diagonal of that of `MomentCells`."""
+        """Return the diagonal of the matrix that `MomentCells` returns."""
         spread = column_spread(self._X, self._row_weights * (self._rows[1] == group))
         units = self._units
         square = ((spread.mean - units.centre) * units.factor) ** 2

@@ -61,7 +61,8 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         Ranks of the strong criterion.
     learning_rate : float, default=5e-3
         Length of a step relative to the subgradient; [1]_ tries 5e-4 to 5e-3.
-    %(alpha)s
+    alpha : float, default=0.0
+        Factor of half the squared norm of the coefficients of standardized features.
     tol : float, default=0.0
         Stops if the best objective fell by less in 500 steps; 0 takes all, as [1]_.
     max_iter : int, default=10000
@@ -140,6 +141,7 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         self.min_group_size = min_group_size
 
     def _train(self, rows: LabeledRows) -> None:
+        """Choose the penalty of the criterion, and minimise from weights of zero."""
         low, high = check_interval(self.interval)
         oracle = rows.oracle(**self._oracle_options())
         if self.criterion == "strong":

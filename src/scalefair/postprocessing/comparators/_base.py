@@ -244,6 +244,7 @@ class BaseGroupTransportRegressor(GroupRequests, RegressorMixin, BaseEstimator):
         return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def _refuse_parts(self, X: Any) -> None:
+        """Raise a ValueError for rows in parts."""
         if is_partitioned(X):
             raise ValueError(
                 f"{type(self).__name__} sorts the scores of all rows and takes rows in "

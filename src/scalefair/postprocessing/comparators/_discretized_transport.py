@@ -141,6 +141,7 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
         return tags
 
     def _fit_maps(self, values: Array, codes: Codes, random_state: RandomState) -> None:
+        """Count the values in bins, and solve the program for their distributions."""
         low, high = _check_bounds(self.bounds, values)
         n_bins = self.n_bins if high > low else 1  # constant values: one empty interval
         self.bin_edges_ = np.linspace(low, high, n_bins + 1)
@@ -158,6 +159,7 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
         self.transport_cost_ = cost * ((high - low) / n_bins) ** 2
 
     def _moved(self, scores: Array, codes: Codes, random_state: RandomState) -> Array:
+        """Move each score to a bin of the moved distribution, as `assignment` says."""
         bins, positions = self._assign_bins(scores)
         if self.assignment == "random":
             positions = random_state.uniform(size=len(scores))
@@ -190,6 +192,7 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
 
 
 def _check_bounds(bounds: Any, values: Array) -> tuple[float, float]:
+    """Return the range of the bins: the given bounds, or that of the values."""
     if bounds is None:
         return float(values.min()), float(values.max())
     try:

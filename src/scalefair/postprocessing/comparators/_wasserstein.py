@@ -112,6 +112,7 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
         return tags
 
     def _fit_maps(self, values: Array, codes: Codes, random_state: RandomState) -> None:
+        """Compute the distribution function of each group, and the barycentre."""
         self.jitter_ = self.jitter * float(values.std())
         values = _add_jitter(values, self.jitter_, random_state)
         self.group_scores_ = [
@@ -137,6 +138,7 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
         self.barycenter_levels_ = levels
 
     def _moved(self, scores: Array, codes: Codes, random_state: RandomState) -> Array:
+        """Move each score to the barycentre, at the level that it has in its group."""
         # Equation (4): the barycentre's quantile at the level F_a(f(x)).
         scores = _add_jitter(scores, self.jitter_, random_state)
         levels = np.empty(len(scores))
@@ -147,6 +149,7 @@ class WassersteinBarycenterRegressor(BaseGroupTransportRegressor):
 
 
 def _add_jitter(values: Array, width: float, random_state: RandomState) -> Array:
+    """Add uniform noise that spreads ties."""
     if width == 0:
         return values
     return values + random_state.uniform(-width, width, len(values))
