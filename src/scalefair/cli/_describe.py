@@ -107,7 +107,7 @@ def _look_at(
 ) -> tuple[pandas.DataFrame, Facts, list[str]]:
     """Return columns of a file, facts about it, and which columns are damaged."""
     file_kind = "mtx" if ".mtx" in path.suffixes else matrices.file_format(path)
-    is_graph = file_kind in {"mtx", *matrices.GRAPH_LANGUAGES}
+    is_graph = file_kind in matrices.GRAPH_FORMATS
     if not is_graph:
         file_kind = matrices.rows_format(path, svmlight)
     frame, facts = pandas.DataFrame(), Facts()

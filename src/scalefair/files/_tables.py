@@ -13,7 +13,7 @@ import pandas
 from pandas.api.types import is_numeric_dtype
 
 from scalefair._messages import listed
-from scalefair.files._matrices import GRAPH_LANGUAGES, file_format
+from scalefair.files._matrices import GRAPH_FORMATS, file_format
 from scalefair.files._source import FileError, one_line, open_parquet, reading
 from scalefair.files._text import (
     MISSING,
@@ -67,7 +67,7 @@ class TableFile:
         self._is_checked = False  # whether all records have as many cells
         self.has_header = True
         self.kind = file_format(path)
-        if self.kind in GRAPH_LANGUAGES:
+        if self.kind in GRAPH_FORMATS:
             raise FileError(f"{path}: is a graph ({self.kind}), which cluster reads.")
         if self.kind != "text":
             if self.kind == "parquet":

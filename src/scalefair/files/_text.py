@@ -232,7 +232,7 @@ class Layout:
         for line_number, cells in islice(self.records(), n_records):
             if len(cells) != self.n_columns:
                 remedy = "Correct the line, or give --delimiter or --skip-lines."
-                if self.delimiter is None:
+                if self.delimiter in (None, "\t"):
                     remedy += " A list of neighbours has to be named .adjlist."
                 raise FileError(
                     f"{self.path}:{line_number}: expected {self.n_columns} fields as "
