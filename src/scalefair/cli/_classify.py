@@ -26,7 +26,7 @@ from scalefair._messages import format_distinct, listed
 from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._report import Facts
-from scalefair.cli._roles import refuse_unknown
+from scalefair.cli._roles import Parts, Rows, refuse_unknown
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
@@ -234,7 +234,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
 
 
 def _score_figures(
-    model: Any, parts: _rows.Parts, scores: dict[str, Any]
+    model: Any, parts: Parts, scores: dict[str, Any]
 ) -> list[_report.ReportFigure]:
     """Return densities of the scores of each model, for the groups of each part."""
 
@@ -401,7 +401,7 @@ def _fit_unfair(model: Any, X: Any, roles: dict[str, Any]) -> Any:
     return unfair
 
 
-def _check_labels(rows: _rows.Rows) -> None:
+def _check_labels(rows: Rows) -> None:
     """Refuse targets that are not two labels; fractions are no labels."""
     labels = np.unique(rows.target)
     if len(labels) != 2 or (labels.dtype.kind == "f" and (labels % 1 != 0).any()):
@@ -413,7 +413,7 @@ def _check_labels(rows: _rows.Rows) -> None:
 
 
 def _measure(
-    model: Any, fair: Any, X: dict[str, Any], parts: _rows.Parts
+    model: Any, fair: Any, X: dict[str, Any], parts: Parts
 ) -> tuple[Facts, dict[str, Any]]:
     """Return accuracy, gaps and rates of groups on each part of the rows; and scores.
 
@@ -472,7 +472,7 @@ def _kinds(
 def _gap(
     fair: Any,
     scores: NDArray[Any],
-    rows: _rows.Rows,
+    rows: Rows,
     groups: NDArray[Any],
     selected: NDArray[np.bool_],
     threshold: float | None,
@@ -489,9 +489,7 @@ def _gap(
     )
 
 
-def _largest_pairs(
-    model: Any, parts: _rows.Parts, scores: dict[str, Any]
-) -> list[Facts]:
+def _largest_pairs(model: Any, parts: Parts, scores: dict[str, Any]) -> list[Facts]:
     """Return the pairs with the largest gaps, of attributes of more than two groups.
 
     The gap is the one that the model bounds: of a calibrated one that of rows scored by

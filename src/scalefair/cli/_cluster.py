@@ -20,8 +20,8 @@ from scalefair.cli import _encoder, _report, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, print_notes, warn
 from scalefair.cli._report import Facts
-from scalefair.cli._roles import type_role, type_weights
-from scalefair.cli._rows import Rows, find_role_columns, read_rows
+from scalefair.cli._roles import Rows, find_role_columns, type_role, type_weights
+from scalefair.cli._rows import read_rows
 from scalefair.cluster import FairSpectralClustering
 from scalefair.files._graphs import Graph, load_graph
 from scalefair.metrics import balance_score, normalized_cut_score
@@ -213,8 +213,7 @@ def read_groups(
         setattr(nodes, role, attributes)
     # 2. Strings become their types.
     type_role(nodes, "groups", options, training)
-    if nodes.weight is not None:
-        type_weights(nodes)
+    type_weights(nodes)
     return nodes
 
 

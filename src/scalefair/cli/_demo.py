@@ -14,7 +14,7 @@ from scalefair.cli import _run
 from scalefair.cli._cluster import FAIR, UNFAIR, add_clusters, run_both
 from scalefair.cli._errors import NOT_CONVERGED
 from scalefair.cli._report import Report, ReportTable, describe_run, draw
-from scalefair.cli._rows import Rows
+from scalefair.cli._roles import Rows
 from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 

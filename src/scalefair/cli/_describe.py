@@ -18,7 +18,7 @@ from scalefair.cli import _errors, _report, _roles, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._options import ReadOptions
 from scalefair.cli._report import Facts
-from scalefair.cli._rows import find_role_columns, split_names
+from scalefair.cli._roles import find_role_columns, split_names
 from scalefair.files import FileError
 from scalefair.files import _matrices as matrices
 from scalefair.files._graphs import are_times, edge_columns, load_graph

@@ -22,6 +22,7 @@ from scalefair._messages import listed
 from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._report import Facts
+from scalefair.cli._roles import Rows
 from scalefair.files import reading
 from scalefair.files._matrices import rows_format
 from scalefair.files._tables import as_strings
@@ -90,8 +91,8 @@ def load_model(path: Path) -> Any:
 
 
 def read_for_model(
-    model: Any, path: Path, options: opt.ReadOptions, training: _rows.Rows | None = None
-) -> _rows.Rows:
+    model: Any, path: Path, options: opt.ReadOptions, training: Rows | None = None
+) -> Rows:
     """Read rows as a saved estimator takes them: columns by name, or of numbers."""
     # 1. A model finds its columns by name if it was fitted to named ones.
     columns = list(getattr(model, "feature_names_in_", ())) or None
@@ -159,7 +160,7 @@ def _categories(model: Any) -> dict[str, dict[str, str]]:
 
 
 def predict(
-    model: Any, path: Path, rows: _rows.Rows, method: str = "predict"
+    model: Any, path: Path, rows: Rows, method: str = "predict"
 ) -> NDArray[Any]:
     """Return a prediction for each row, in batches that fit into the memory."""
     X = getattr(rows.X, "iloc", rows.X)
@@ -285,7 +286,7 @@ def regress(
     _run.finish(report, outputs, writers, show=show, converged=fair.converged_)
 
 
-def _as_numbers(rows: _rows.Rows) -> NDArray[np.float64]:
+def _as_numbers(rows: Rows) -> NDArray[np.float64]:
     """Return the target as finite numbers."""
     target = pandas.Series(rows.target)
     y: NDArray[np.float64] = pandas.to_numeric(target, errors="coerce").to_numpy(float)
@@ -316,7 +317,7 @@ def _describe_fit(model: Any) -> Facts:
 
 
 def _measure(
-    rows: _rows.Rows, y: NDArray[np.float64], predictions: dict[str, NDArray[Any]]
+    rows: Rows, y: NDArray[np.float64], predictions: dict[str, NDArray[Any]]
 ) -> Facts:
     """Return errors and distances of the groups' predictions, before and after."""
     entries = rows.entries()
