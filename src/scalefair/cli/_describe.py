@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import pandas
@@ -298,6 +298,15 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
     }
 
 
+class _Proposal(NamedTuple):
+    """A command: its name and files, and the column that it predicts."""
+
+    arguments: list[str]
+    target: str | None
+    takes_words: bool
+    ending: str
+
+
 def _propose_commands(
     path: Path,
     columns: list[Facts],
@@ -312,58 +321,79 @@ def _propose_commands(
     table["numeric"] = table["type"].str.endswith("numbers")
     table["usable"] = ~table["role"].isin(_UNUSABLE_ROLES)
     label, number, groups, group_columns = _propose_roles(table, target, groups)
-    # 1. Each command, columns with a role in it, whether it takes strings, and its end.
-    file, label_option, number_option = str(path), [], []
-    if facts["format"] != "svmlight":  # its lines start with the target
-        label_option = ["--target", label or "targets.csv"]
-        number_option = ["--target", number or "targets.csv"]
-    kind = ["--affinity", "nearest_neighbors"]
-    if facts["n_rows"] <= 10:  # less than the neighbors by default
-        kind += ["--n-neighbors", str(facts["n_rows"] - 1)]
-    if is_graph := "nodes" in facts:
-        kind = ["--weight-column", facts[_WEIGHT]] if _WEIGHT in facts else []
-        kind += ["--no-weights"] * (_NO_WEIGHT in facts)
-        kind += ["--directed", "sum"] * (_SEVERAL in facts)
-        if facts["components_of_the_graph"] > 1:
-            kind += ["--components", "largest"]
+    # 1. The commands for a graph, or for rows; those of a table need a target in it.
+    file, n_units = str(path), facts.get("nodes", facts["n_rows"])
     # So many clusters of ten units or more.
-    n_units = facts["nodes"] if is_graph else facts["n_rows"]
-    n_clusters = max(2, min(10, n_units // 10))
-    # A table has its targets; those of a matrix are in a file.
-    is_table = facts["format"] not in ("npy", "npz", "svmlight")
-    proposals: list[tuple[list[str], list[Any], bool, str]] = [
-        (["cluster", file, *kind], [], False, f"-k {n_clusters} -o labels.csv"),
-        (["pca", file], [], False, "-r 2 -o components.npz"),
-        (["classify", file, *label_option], [label], True, "-o model.joblib"),
-        (["regress", "MODEL", file, *number_option], [number], True, "-o fair.joblib"),
-    ]
+    ending = f"-k {max(2, min(10, n_units // 10))} -o labels.csv"
+    if "nodes" in facts:
+        graph = ["cluster", file, *_spell_graph(facts)]
+        proposals = [_Proposal(graph, None, False, ending)]
+    else:
+        rows = ["cluster", file, "--affinity", "nearest_neighbors"]
+        if n_units <= 10:  # less than the neighbors by default
+            rows += ["--n-neighbors", str(n_units - 1)]
+        proposals = [
+            _Proposal(rows, None, False, ending),
+            _Proposal(["pca", file], None, False, "-r 2 -o components.npz"),
+        ]
+        for name, column, output in (
+            (["classify"], label, "model.joblib"),
+            (["regress", "MODEL"], number, "fair.joblib"),
+        ):
+            option = ["--target", column or "targets.csv"]
+            if facts["format"] == "svmlight":  # its lines start with the target
+                option = []
+            arguments = [*name, file, *option]
+            if column or facts["format"] in ("npy", "npz", "svmlight"):
+                proposals.append(_Proposal(arguments, column, True, f"-o {output}"))
     # 2. The line of each command that has features: columns without a role.
-    commands = []
-    for command, targets, takes_strings, ending in proposals[: 1 if is_graph else None]:
-        is_role = table.index.isin([*targets, *group_columns])
-        features = table[~is_role & (table["role"] != "id")]
-        is_kept = features["usable"] & (features["numeric"] | takes_strings)
-        is_kept &= ~features.index.str.lower().isin(_roles.TARGET_NAMES)
-        kept = features[is_kept]
-        n_features = int(kept["distinct"].where(~kept["numeric"], 1).sum())
-        if "stored_values" in facts:
-            n_features = facts["n_columns"]
-        if (not n_features and not is_graph) or (is_table and targets == [None]):
-            continue
-        arguments = ["scalefair", *command, "--groups", groups or "groups.csv"]
-        arguments += spelled
-        if "MODEL" not in command and not is_graph:  # a model chooses its columns
-            for name in features.index[~is_kept]:
-                arguments += ["--drop", name]
-            if kept["missing"].any():
-                arguments += ["--missing", "impute"]
-            elif table["missing"][is_role].any():
-                arguments += ["--missing", "drop"]
-        if command[0] == "pca":
-            ending = ending.replace("2", str(min(2, n_features)))
-        line = f"{shlex.join(arguments)} {ending}"
-        commands.append({"command": command[0], "features": n_features, "line": line})
-    return commands
+    options = ["--groups", groups or "groups.csv", *spelled]
+    lines = (_complete(x, table, group_columns, facts, options) for x in proposals)
+    return [line for line in lines if line]
+
+
+def _spell_graph(facts: Facts) -> list[str]:
+    """Return the options of `cluster` for a graph."""
+    options = ["--weight-column", facts[_WEIGHT]] if _WEIGHT in facts else []
+    options += ["--no-weights"] * (_NO_WEIGHT in facts)
+    options += ["--directed", "sum"] * (_SEVERAL in facts)
+    is_connected = facts["components_of_the_graph"] == 1
+    return options + ([] if is_connected else ["--components", "largest"])
+
+
+def _complete(
+    proposal: _Proposal,
+    table: pandas.DataFrame,
+    group_columns: list[str],
+    facts: Facts,
+    options: list[str],
+) -> Facts:
+    """Return a command with its line, or nothing if rows have no features for it."""
+    # 1. Its features, of which strings become one for each value.
+    is_role = table.index.isin([proposal.target, *group_columns])
+    features = table[~is_role & (table["role"] != "id")]
+    is_kept = features["usable"] & (features["numeric"] | proposal.takes_words)
+    is_kept &= ~features.index.str.lower().isin(_roles.TARGET_NAMES)
+    kept = features[is_kept]
+    n_features = int(kept["distinct"].where(~kept["numeric"], 1).sum())
+    n_features = facts["n_columns"] if "stored_values" in facts else n_features
+    name, is_graph = proposal.arguments[0], "nodes" in facts
+    if not (n_features or is_graph):
+        return {}
+    # 2. Options about the other columns, and about missing values.
+    arguments = ["scalefair", *proposal.arguments, *options]
+    if name != "regress" and not is_graph:  # a model chooses its columns
+        for column in features.index[~is_kept]:
+            arguments += ["--drop", column]
+        if kept["missing"].any():
+            arguments += ["--missing", "impute"]
+        elif table["missing"][is_role].any():
+            arguments += ["--missing", "drop"]
+    ending = proposal.ending
+    if name == "pca":
+        ending = ending.replace("2", str(min(2, n_features)))
+    line = f"{shlex.join(arguments)} {ending}"
+    return {"command": name, "features": n_features, "line": line}
 
 
 def _propose_roles(
