@@ -35,6 +35,7 @@ from scalefair.cli._errors import (
     warn,
 )
 from scalefair.cli._options import Finite, option, shared
+from scalefair.cli._parameters import estimator_options, translate
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.files import FileError, NpyReader, NpzReader
@@ -270,7 +271,7 @@ UNTYPED = {"estimator", "prefit", "batch_size", "warm_start", "interval", "layer
 def test_options_agree_with_the_estimator(estimator):
     constraints = estimator._parameter_constraints
     names = [name for name in constraints if name not in UNTYPED]
-    options = opt.estimator_options(estimator, {"Model": " ".join(names)})
+    options = estimator_options(estimator, {"Model": " ".join(names)})
     required = {"estimator": None} if "estimator" in constraints else {}
     model = estimator(**required, **values_of(options))
     model._validate_params()  # all defaults have the right type
@@ -309,7 +310,7 @@ def is_valid(kind, value):
 def test_options_of_an_estimator_may_differ_from_it():
     sections = {"Required": "n_components,-r,--components", "Rest": "tol"}
     changes = {"required": True, "help": "So many."}
-    options = opt.estimator_options(FairPCA, sections, n_components=changes)
+    options = estimator_options(FairPCA, sections, n_components=changes)
     for spelling in ("-r", "--components", "--n-components"):
         assert values_of(options, spelling, 3) == {"n_components": 3, "tol": 1e-8}
     assert values_of(options).exit_code == 2
@@ -363,8 +364,8 @@ def test_messages_name_options(message, expected):
     options = [option("All", "--" + name.replace("_", "-")) for name in names]
     options += [option("All", "--groups"), option("All", "--interactions/--no-x")]
     command = opt.command(options)(lambda **_: None)
-    assert opt.translate(message, click.Context(command)) == expected
-    assert opt.translate(message, None) == message
+    assert translate(message, click.Context(command)) == expected
+    assert translate(message, None) == message
 
 
 # Outputs.

@@ -25,6 +25,7 @@ from scalefair._memory import peak_memory
 from scalefair._messages import format_distinct, listed
 from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
+from scalefair.cli._parameters import estimator_options, parameters_in_force
 from scalefair.cli._report import Facts
 from scalefair.cli._roles import Parts, Rows, refuse_unknown
 from scalefair.linear_model import PartiallyFairClassifier
@@ -85,8 +86,8 @@ _OPTIONS = [
     *opt.shared(opt.ROLE_OPTIONS),
     opt.output_option("the model"),
     _METHOD,
-    *opt.estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
-    *opt.estimator_options(PartiallyFairClassifier, _LINEAR),
+    *estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
+    *estimator_options(PartiallyFairClassifier, _LINEAR),
     *opt.option_table("Training, --method calibrated", _CALIBRATED),
     *opt.shared(f"standardize {opt.INPUT} svmlight {opt.TEST} baseline"),
     *opt.shared("report memory-limit quiet"),
@@ -155,7 +156,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     start = time.perf_counter()
     folder = outputs["output"].resolve().parent
     read_options = opt.ReadOptions.take(options, folder=folder)
-    options = opt.parameters_in_force(ctx, options, _CONDITIONS)
+    options = parameters_in_force(ctx, options, _CONDITIONS)
     if options["method"] == "linear" and options["kappa"] == 0:
         raise click.UsageError("--kappa 0 applies to --method calibrated only.")
     parts = _rows.read_parts(train, read_options)

@@ -13,6 +13,7 @@ from scalefair.cli import _options as opt
 from scalefair.cli import _run
 from scalefair.cli._cluster import FAIR, UNFAIR, add_clusters, run_both
 from scalefair.cli._errors import NOT_CONVERGED
+from scalefair.cli._parameters import translate
 from scalefair.cli._report import Report, ReportTable, describe_run, draw
 from scalefair.cli._roles import Rows
 from scalefair.cluster import FairSpectralClustering
@@ -68,7 +69,7 @@ def demo(
     try:
         data = make_fair_sbm(probabilities=weights, cohesion=cohesion, **sizes)
     except ValueError as error:
-        raise click.UsageError(opt.translate(str(error), ctx)) from error
+        raise click.UsageError(translate(str(error), ctx)) from error
     # 2. Compile the kernels of the timed runs, on a graph that is large enough.
     say("compiling kernels (takes time in a first run only) ...")
     small = make_fair_sbm(

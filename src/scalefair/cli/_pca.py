@@ -14,6 +14,7 @@ from scalefair._memory import peak_memory
 from scalefair._rounding import ROUNDING
 from scalefair.cli import _encoder, _report, _rows, _run
 from scalefair.cli import _options as opt
+from scalefair.cli._parameters import estimator_options
 from scalefair.cli._report import Facts
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader, row_blocks
@@ -35,7 +36,7 @@ _PARAMETERS = {
 _OPTIONS = [
     *opt.shared(opt.GROUPS),
     opt.output_option("the components (npz)"),
-    *opt.estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
+    *estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
     *opt.shared(f"standardize {opt.INPUT} svmlight"),
     opt.option("Files", "--scores", "scores_file", type=opt.PATH, help=_SCORES),
     *opt.shared("report memory-limit quiet"),
