@@ -222,12 +222,3 @@ def test_an_array_of_weights_of_rows_in_blocks(components):
     assert content["input"]["n_blocks"] > 2
     for name in PCA:
         np.testing.assert_allclose(content[name], expected[name], rtol=1e-7)
-
-
-@pytest.mark.parametrize("name", ["pca", "cluster", "classify", "regress", "evaluate"])
-def test_the_option_is_in_the_help(components, name):
-    text = components.invoke(name, "--help").output
-    assert "--weight COLUMN|FILE" in text
-    describe = components.invoke("describe", "--help").output
-    assert "--weight" not in describe
-    assert ("--test-weight" in text) == (name in ("classify", "regress"))
