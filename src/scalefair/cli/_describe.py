@@ -107,13 +107,14 @@ def _look_at(
 ) -> tuple[pandas.DataFrame, Facts, list[str]]:
     """Return columns of a file, facts about it, and which columns are damaged."""
     file_kind = "mtx" if ".mtx" in path.suffixes else matrices.file_format(path)
-    is_graph = file_kind in matrices.GRAPH_FORMATS
-    if not is_graph:
-        file_kind = matrices.rows_format(path, svmlight)
-    frame, facts = pandas.DataFrame(), Facts()
-    damaged: list[str] = []
-    is_matrix = False  # of weights, as text
+    if file_kind in matrices.GRAPH_FORMATS:
+        facts, nodes = _describe_graph(path, pandas.DataFrame(), options)
+        size = dict.fromkeys(("n_rows", "n_columns"), facts["nodes"])
+        return nodes, {"format": file_kind, **size, **facts}, []
     # 1. The columns, as far as they have names or are few.
+    file_kind = matrices.rows_format(path, svmlight)
+    frame, facts, table = pandas.DataFrame(), Facts(), None
+    damaged: list[str] = []
     if file_kind == "npy":
         frame = pandas.DataFrame(matrices.read_dense(path)).rename(columns="x{}".format)
     elif file_kind == "npz":
@@ -121,35 +122,38 @@ def _look_at(
     elif file_kind == "svmlight":
         X, labels, _ = matrices.read_svmlight(path)
         frame, facts = pandas.DataFrame({"label": labels}), _describe_sparse(X)
-    elif file_kind == "table":
+    else:
         table = TableFile(path, options)
-        is_large = ReadOptions().exceeds_memory(path, is_text=True)
-        n_rows = MAX_DESCRIBED_ROWS if is_large else None
-        frame, facts = table.read_raw(table.names, n_rows=n_rows), table.layout
-        try:
-            frame = table.convert(frame)
-        except FileError as error:
-            _errors.warn(str(error))
-            damaged = [*table.damaged]
-            sound = table.convert(frame.drop(columns=damaged))
-            frame = sound.join(frame[damaged])[table.names]
-        _errors.print_notes(table)
-        if is_large:
-            _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")
-        file_kind, is_matrix = table.kind, table.is_adjacency
-    # 2. Its size, also as a graph: a square matrix, or two columns of the same things.
-    if is_graph:
-        facts, frame = _describe_graph(path, frame, options)
+        frame, damaged = _read_columns(table)
+        file_kind, facts = table.kind, table.layout
     size = dict(zip(("n_rows", "n_columns"), frame.shape, strict=True))
-    if is_graph:
-        size = dict.fromkeys(size, facts["nodes"])
     facts = {"format": file_kind, **size, **facts}
-    if is_matrix:  # of named nodes
+    # 2. The same as a graph: a matrix of named nodes, or one that is square, or two
+    #    columns of the same things.
+    if table is not None and table.is_adjacency:
         return pandas.DataFrame(), facts | _describe_graph(path, None, options)[0], []
-    if not is_graph and (facts["n_rows"] == facts["n_columns"] or _may_be_edges(frame)):
+    if facts["n_rows"] == facts["n_columns"] or _may_be_edges(frame):
         with suppress(FileError):  # it is no graph
             facts |= _describe_graph(path, frame, options)[0]
     return frame, facts, damaged
+
+
+def _read_columns(table: TableFile) -> tuple[pandas.DataFrame, list[str]]:
+    """Return the columns of a table, of a large one some rows, and the damaged ones."""
+    is_large = ReadOptions().exceeds_memory(table.path, is_text=True)
+    frame = table.read_raw(table.names, n_rows=MAX_DESCRIBED_ROWS if is_large else None)
+    damaged: list[str] = []
+    try:
+        frame = table.convert(frame)
+    except FileError as error:
+        _errors.warn(str(error))
+        damaged = [*table.damaged]
+        sound = table.convert(frame.drop(columns=damaged))
+        frame = sound.join(frame[damaged])[table.names]
+    _errors.print_notes(table)
+    if is_large:
+        _errors.note(f"{table.path}: the first {len(frame):,} rows were looked at.")
+    return frame, damaged
 
 
 def _spell(options: FileOptions) -> list[str]:
@@ -403,21 +407,22 @@ def _propose_roles(
 
     A target is called so, or is the last possible column without a name of groups.
     """
-    is_target = table.index.str.lower().isin(_roles.TARGET_NAMES)
-    sensitive = [name for name in table.index if name.lower() in _SENSITIVE_NAMES]
-    group_columns = [] if groups is None else split_names(groups, list(table.index))
-    may_be_label = table["role"].str.contains("target")
-    labels = table.index[may_be_label & ~table.index.isin(sensitive + group_columns)]
-    called_so = [*table.index[is_target]]
-    labels = [*labels, *(name for name in labels if name in called_so)]
-    label = target or next(reversed(labels), None)
+    names = table.index
+    is_target = names.str.lower().isin(_roles.TARGET_NAMES)
+    is_sensitive = names.str.lower().isin(_SENSITIVE_NAMES)
+    group_columns = [] if groups is None else split_names(groups, list(names))
+
+    def choose_target(is_possible: Any) -> str | None:
+        is_possible = is_possible & ~is_sensitive & ~names.isin(group_columns)
+        possible = [*names[is_possible], *names[is_possible & is_target]]
+        return target or next(reversed(possible), None)
+
+    label = choose_target(table["role"].str.contains("target"))
     if groups is None:
-        possible = table.index[table["role"].str.contains("groups")]
-        names = [name for name in possible if name not in (label, *called_so)]
-        names.sort(key=lambda name: name not in sensitive)  # these come first
-        groups = names[0] if names else None
-        group_columns = [groups] if groups else []
-    is_number = table["numeric"] & table["usable"]
-    numbers = table.index[is_number & ~table.index.isin(sensitive + group_columns)]
-    numbers = [*numbers, *(name for name in numbers if name in called_so)]
-    return label, target or next(reversed(numbers), None), groups, group_columns
+        possible = names[table["role"].str.contains("groups") & ~is_target]
+        possible = [name for name in possible if name != label]
+        possible.sort(key=lambda name: name.lower() not in _SENSITIVE_NAMES)
+        groups = next(iter(possible), None)
+        group_columns = [] if groups is None else [groups]
+    number = choose_target(table["numeric"] & table["usable"])
+    return label, number, groups, group_columns
