@@ -87,8 +87,9 @@ def in_order(labels):
     return list(labels.values())
 
 
-@pytest.mark.parametrize("source", ["npy", "table"])
-@pytest.mark.parametrize("affinity", AFFINITIES)
+@pytest.mark.parametrize(
+    ("affinity", "source"), zip(AFFINITIES, ["npy", "table", "npy"], strict=True)
+)
 def test_rows(clusters, affinity, source):
     workspace = clusters.workspace
     rows = getattr(workspace, source)

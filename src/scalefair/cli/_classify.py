@@ -471,21 +471,21 @@ def _kinds(
 
 
 def _gap(
-    fair: Any,
+    model: Any,
     scores: NDArray[Any],
     rows: Rows,
     groups: NDArray[Any],
     selected: NDArray[np.bool_],
-    threshold: float | None,
 ) -> float:
     """Return the gap of scores that a model bounds, for the selected rows."""
+    is_weak = getattr(model, "criterion", "") == "weak"
     return metrics.partial_parity_gap(
         scores[selected],
         sensitive_features=groups[selected],
-        interval=fair.interval,
-        threshold=threshold,
+        interval=model.interval,
+        threshold=model.threshold if is_weak else None,
         y_true=rows.target[selected],
-        given=fair.given,
+        given=model.given,
         sample_weight=rows.weights_of(selected),
     )
 
@@ -498,7 +498,6 @@ def _largest_pairs(model: Any, parts: Parts, scores: dict[str, Any]) -> list[Fac
     """
     is_calibrated, interval = hasattr(model, "kappas_"), model.interval
     is_weak = not is_calibrated and model.criterion == "weak"
-    threshold = model.threshold if is_weak else None
     # 1. The gap of each pair.
     train, records = parts["train"], list[Facts]()
     for attribute, groups in _report.by_attribute(train.sensitive_features).items():
@@ -512,8 +511,7 @@ def _largest_pairs(model: Any, parts: Parts, scores: dict[str, Any]) -> list[Fac
                 record["bound"] = model.kappas_[i, j]
             else:
                 selected = (codes == i) | (codes == j)
-                compared = (scores["train"], train, codes, selected, threshold)
-                record["gap"] = _gap(model, *compared)
+                record["gap"] = _gap(model, scores["train"], train, codes, selected)
             records.append(record)
     records = sorted(records, key=itemgetter("gap"), reverse=True)[:MAX_PAIRS]
     # 2. Of the largest ones the gap on the rows of the test, and that by chance.
@@ -527,8 +525,8 @@ def _largest_pairs(model: Any, parts: Parts, scores: dict[str, Any]) -> list[Fac
         if not all(rows_of_group.any() for rows_of_group in members):
             continue  # a group of TRAIN has no rows in the test
         if part == "test":
-            compared = (scores[part], rows, groups, members[0] | members[1], threshold)
-            record["test_gap"] = _gap(model, *compared)
+            selected = members[0] | members[1]
+            record["test_gap"] = _gap(model, scores[part], rows, groups, selected)
         if is_calibrated:
             record["null_gap"] = model.null_gap(rows.effective_size(), pair)
         elif not is_weak:

@@ -337,14 +337,14 @@ def _adjacency(
                 f"to leave such a column out{remedy}; name a list of neighbours "
                 ".adjlist."
             )
-    # 2. The number of an edge, which does not depend on its direction, and its weight.
-    # Edge {i, j}, i <= j, has the number i n + j. `codes` number the distinct edges in
-    # the order of the list; `edges` are their numbers i n + j.
+    # 2. The number of an edge, i n + j with i <= j in both directions, and its weight.
+    # `codes` number the distinct edges in the order of the list; `edges` are their
+    # numbers i n + j.
     codes, edges = pandas.factorize(np.sort(pairs, axis=1) @ [n_nodes, 1])
     by_edge = pandas.Series(weights).groupby(codes)
     first_weights = by_edge.transform("first").to_numpy()
-    # Both directions may be printed with different rounding.
-    # Each weight against the first one of its edge.
+    # Each weight against the first one of its edge: both directions may be printed with
+    # different rounding.
     difference = np.abs(weights - first_weights)
     conflicts = np.flatnonzero(difference > 1e-8 * first_weights)
     if conflicts.size and options.directed == "error":

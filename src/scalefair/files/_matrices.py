@@ -222,8 +222,7 @@ def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
         raise FileError(
             f"{path}: {entry}s must be real numbers, found dtype {loaded.dtype}."
         )
-    # 2. Rows of floats without NaN, infinity and stored zeros.
-    # Compiled code takes rows of floats; entries that are zero are none.
+    # 2. Rows of floats, as compiled code takes them, without NaN and stored zeros.
     matrix = sparse.csr_array(loaded)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
@@ -382,8 +381,7 @@ def member_header(archive: zipfile.ZipFile, name: str) -> Header:
     member = archive.getinfo(f"{name}.npy")
     with archive.open(member) as file:
         header = read_header(file)
-    # The header says how many numbers follow; the archive says how many bytes there
-    # are.
+    # The header says how many numbers follow, the archive how many bytes.
     if header.stop != member.file_size and not header.dtype.hasobject:
         raise ValueError(
             f"{name} is of {member.file_size} bytes, but says {header.stop}"
