@@ -175,11 +175,8 @@ def test_truth_values(models, spelling, kind):
     for options in (), ("--memory-limit", "1kB"):
         actual = models.done(tables[spelling], *options)
         np.testing.assert_allclose(actual["score"], expected["score"], rtol=1e-12)
-    options = ("--groups", f"{tables[spelling]}:sex", "--report", report, "--quiet")
-    options += ("--target", f"{tables[spelling]}:pay")
-    result = models.invoke("evaluate", models.output, *options)
-    assert (result.exit_code, result.output) == (0, "")
-    actual = json.loads(report.read_text())
+    roles = "--groups", f"{tables[spelling]}:sex", "--target", f"{tables[spelling]}:pay"
+    actual = models.wages.evaluate(models.output, *roles)
     assert actual["accuracy"] == measured["test"]["accuracy"]
 
 
@@ -382,8 +379,6 @@ def test_columns_that_are_kept(models):
     test = pandas.read_csv(models.test, skipinitialspace=True)
     for name in ("pay", "sex", "height"):
         assert output[name].tolist() == test[name].tolist()
-    roles = ["--groups", "sex", "--target", "pay"]
-    result = models.invoke("evaluate", models.output, *roles)
-    assert result.exit_code == 0, result.output
+    models.wages.evaluate(models.output, "--groups", "sex", "--target", "pay")
     result = models.predict(None, "--keep", "no")
     assert (result.exit_code, "no column is named 'no'" in result.stderr) == (1, True)
