@@ -52,7 +52,9 @@ def test_a_saved_model_finds_the_columns(people):
         (frame.drop(columns="old"), "old: neither a column of"),
     ):
         path = people.save(changed, "other.csv")
-        result = people.invoke("predict", people.output, path, "-o", "scores.csv")
+        result = people.invoke(
+            "predict", people.output, path, "-o", people.folder / "a.csv"
+        )
         assert (result.exit_code, fragments in result.stderr) == (1, True)
 
 
@@ -60,10 +62,9 @@ def test_evaluate_and_describe(people):
     frame = with_two(people).assign(score=np.arange(len(people.frame)))
     path = people.save(frame, "two.csv")
     for groups in ("sex,old", "both"):
-        actual = people.evaluate(path, "--groups", groups, "--scores", "score")[
-            "groups"
-        ]
-        assert [group["group"] for group in actual] == sorted({*frame["both"]})
+        report = people.evaluate(path, "--groups", groups, "--scores", "score")
+        names = [group["group"] for group in report["groups"]]
+        assert names == sorted({*frame["both"]})
     result = people.invoke("describe", path, "--groups", "sex,old", "--quiet")
     assert result.exit_code == 0
     result = people.invoke("describe", path, "--groups", "sex,old")
@@ -196,7 +197,9 @@ def test_a_classifier_of_each_attribute_is_used(people):
     again = people.predict(other, "--groups", file)
     pandas.testing.assert_frame_equal(again, scores)
     other = people.save(frame.assign(sex="x"), "other.csv")
-    result = people.invoke("predict", people.output, other, "-o", "scores.csv")
+    result = people.invoke(
+        "predict", people.output, other, "-o", people.folder / "a.csv"
+    )
     assert "Column sex of" in result.stderr
     line += ["--method", "calibrated"]
     result = people.run(path, *line, groups="sex,old")
