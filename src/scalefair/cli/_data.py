@@ -64,8 +64,10 @@ def data(
     if name is None:
         if output_dir is not None:
             raise click.UsageError("--output-dir goes with the NAME of a data set.")
+        if quiet:
+            return
         # It has the name, and the first line of the docstring of the fetcher.
-        for name, fetch in fetchers.items() if not quiet else ():
+        for name, fetch in fetchers.items():
             summary = (inspect.getdoc(fetch) or "").partition("\n")[0]
             summary = summary.removeprefix("Load ").removesuffix(".")
             click.echo(f"{name:17} {summary}")

@@ -59,7 +59,11 @@ def demo(
     """
     # 1. A graph in which groups hide clusters.
     table, *pages, picture = _run.check_folder(output_dir, _FILES)
-    say = bool if quiet else click.echo
+
+    def say(text: str) -> None:
+        if not quiet:
+            click.echo(text)
+
     say("generating a block model: {n_nodes:,} nodes ...".format_map(sizes))
     k, h, seed = (sizes[name] for name in ("n_clusters", "n_groups", "random_state"))
     # Without constraints h - 1 eigenvectors separate the groups. As many clusters as

@@ -66,7 +66,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     roles = {name: options.pop(name) for name in _ROLES}
     file_options = FileOptions(**options)
     frame, facts, damaged = _look_at(table, svmlight, file_options)
-    spelled = [*_spell(file_options), *["--svmlight"] * svmlight]
+    spelled = _spell(file_options) + (["--svmlight"] if svmlight else [])
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
     # Roles that the options name.
     names = [*frame]
@@ -359,10 +359,13 @@ def _propose_commands(
 def _spell_graph(facts: Facts) -> list[str]:
     """Return the options of `cluster` for a graph."""
     options = ["--weight-column", facts[_WEIGHT]] if _WEIGHT in facts else []
-    options += ["--no-weights"] * (_NO_WEIGHT in facts)
-    options += ["--directed", "sum"] * (_SEVERAL in facts)
-    is_connected = facts["components_of_the_graph"] == 1
-    return options + ([] if is_connected else ["--components", "largest"])
+    if _NO_WEIGHT in facts:
+        options.append("--no-weights")
+    if _SEVERAL in facts:
+        options += ["--directed", "sum"]
+    if facts["components_of_the_graph"] > 1:
+        options += ["--components", "largest"]
+    return options
 
 
 def _complete(

@@ -69,7 +69,7 @@ class Rows:
     zero_based: bool = False  # the first feature of svmlight
     is_stored: bool = False  # in a temporary file
     knots: NDArray[Any] | None = None  # of a number in place of groups
-    positions: Any = ...  # of entries: their rows
+    positions: Any = ...  # of entries: their rows; the Ellipsis takes each row once
     from_files: list[str] = field(default_factory=list)  # roles
     kept: Any = None  # columns that predict copies
     unit: ClassVar[str] = "row"

@@ -320,9 +320,12 @@ def _treat_missing(
     is_training: bool,
 ) -> None:
     """Refuse rows with missing values, drop them, or leave features to be imputed."""
-    # Groups may be missing where that is asked for.
     policy = options.missing
-    role_columns = _role_columns(rows, without="groups" * options.may_lack_groups)
+    # Groups may be missing where that is asked for.
+    roles = [x for x in ROLES if x != "groups" or not options.may_lack_groups]
+    values = [getattr(rows, role) for role in roles]
+    frames = [x for x in values if isinstance(x, pandas.DataFrame)]
+    role_columns = [frame[name] for frame in frames for name in frame]
     features = [] if keep_missing else [rows.X[name] for name in rows.names]
     columns = [x for x in [*role_columns, *features] if x.hasnans]
     if not columns:
@@ -361,13 +364,6 @@ def _treat_missing(
     rows.keep(~is_dropped)
 
 
-def _role_columns(rows: Rows, without: str) -> list[pandas.Series]:
-    """Return the columns of a table that are target, groups or weights, but one."""
-    values = [getattr(rows, role) for role in ROLES if role != without]
-    frames = [x for x in values if isinstance(x, pandas.DataFrame)]
-    return [frame[name] for frame in frames for name in frame]
-
-
 # --- Matrices ------------------------------------------------------------------------
 
 
@@ -377,7 +373,8 @@ def _read_matrix(
     """Read an array or svmlight; features go by number: x0, x1, ... or 1, 2, ..."""
     # 1. Options of tables; lines of svmlight start with the target.
     refused = ["id_column", "categorical", "feature", "header", "na_values", "keep"]
-    refused += ["target"] * (rows_kind == "svmlight")
+    if rows_kind == "svmlight":
+        refused.append("target")
     for name in refused:
         if getattr(options, name):
             spelling = name.replace("_", "-")

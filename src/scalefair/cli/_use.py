@@ -222,7 +222,8 @@ def _apply_saved(
             Z = np.vstack(list(X.blocks())) if isinstance(X, RowReader) else X
             return rows, {f"component_{j}": z for j, z in enumerate(Z.T, start=1)}
         scores = model.decision_function(X, sensitive_features=groups)
-    return rows, {"score": scores, "prediction": model.classes_[(scores > 0) * 1]}
+    predictions = model.classes_[(scores > 0).astype(int)]
+    return rows, {"score": scores, "prediction": predictions}
 
 
 def _saved_read_options(
