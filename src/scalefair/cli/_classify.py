@@ -61,14 +61,13 @@ _CHANGED: dict[str, Any] = {
         "opportunity), or those of the same label (equalized odds)."
     },
 }
-_METHOD = opt.option(
-    "Fairness",
-    "--method",
-    type=click.Choice(["linear", "calibrated"]),
-    default="linear",
-    help="A linear classifier, trained to be fair; or a usual one whose scores are "
-    "calibrated for each group, so that prediction needs the groups.",
-)
+_METHOD = {
+    "method": (
+        opt.value(click.Choice(["linear", "calibrated"]), "linear"),
+        "A linear classifier, trained to be fair; or a usual one whose scores are "
+        "calibrated for each group, so that prediction needs the groups.",
+    )
+}
 _CALIBRATED = {
     "estimator": (
         opt.value(click.Choice(["logistic", "boosting"]), "logistic"),
@@ -85,7 +84,7 @@ _CALIBRATED = {
 _OPTIONS = [
     *opt.shared(opt.ROLE_OPTIONS),
     opt.output_option("the model"),
-    _METHOD,
+    *opt.option_table("Fairness", _METHOD),
     *estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
     *estimator_options(PartiallyFairClassifier, _LINEAR),
     *opt.option_table("Training, --method calibrated", _CALIBRATED),

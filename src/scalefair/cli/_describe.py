@@ -27,17 +27,9 @@ from scalefair.files._text import FileOptions, find_ends
 from scalefair.files._values import ID_NAMES
 
 _ROLES = ("target", "groups")
+_COLUMN = {"metavar": "COLUMN", "type": opt.source_name}
 _DESCRIBE_OPTIONS = [
-    *(
-        opt.option(
-            "Columns",
-            f"--{role}",
-            metavar="COLUMN",
-            type=opt.source_name,
-            help=f"The {role}.",
-        )
-        for role in _ROLES
-    ),
+    *opt.option_table("Columns", {role: (_COLUMN, f"The {role}.") for role in _ROLES}),
     *opt.shared(f"{opt.TEXT} svmlight report"),
     opt.option("Files", "--quiet", is_flag=True, help="Print nothing."),
 ]
