@@ -195,15 +195,13 @@ def note_doubts(
     """Note features that may be ids, targets or weights, or have codes for missing."""
     numbers = [x for _, x in features.items() if is_numeric_dtype(x)]
     numbers = [x for x in numbers if not is_bool_dtype(x)]
-    targets = [str(x) for x in features if str(x).lower() in TARGET_NAMES]
+    targets = [] if has_target else [x for x in features if x.lower() in TARGET_NAMES]
     ids = [str(x.name) for x in numbers if may_be_ids(x)]
     weights = [str(x.name) for x in numbers if is_weight_name(x.name) and x.min() >= 0]
     codes = {str(x.name): code for x in numbers if (code := _missing_code(x))}
     # What is said of the columns for which there is such a doubt.
     doubts = {
-        "{columns} was taken for a feature. Else pass --drop.": (
-            [] if has_target else targets
-        ),
+        "{columns} was taken for a feature. Else pass --drop.": targets,
         "whole numbers that all differ were taken for a feature: {columns}. Pass "
         "--drop if they are ids.": ids,
         "{columns} was taken for a feature. Pass --weight {first!r} if it says how "
