@@ -318,7 +318,8 @@ def _propose_commands(
     table["usable"] = ~table["role"].isin(_UNUSABLE_ROLES)
     label, number, groups, group_columns = _propose_roles(table, target, groups)
     # 1. The commands for a graph, or for rows; those of a table need a target in it.
-    file, n_units = str(path), facts.get("nodes", facts["n_rows"])
+    file = str(path)
+    n_units: int = facts["nodes"] if "nodes" in facts else facts["n_rows"]
     # So many clusters of ten units or more.
     ending = f"-k {max(2, min(10, n_units // 10))} -o labels.csv"
     if "nodes" in facts:

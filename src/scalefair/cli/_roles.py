@@ -430,9 +430,9 @@ def check_groups(rows: Rows, training: Rows | None) -> None:
             f"{names[0]!r}; 2 to {MAX_CATEGORIES:,} can be compared. Join values, or "
             "take others."
         )
-    has_groups = training is not None and training.groups is not None
-    if has_groups and rows.attributes is None:
-        refuse_unknown(rows, "groups", "group", training)
+    if training is None or training.groups is None or rows.attributes is not None:
+        return
+    refuse_unknown(rows, "groups", "group", training)
 
 
 def type_weights(rows: Rows) -> None:

@@ -186,18 +186,18 @@ def read_metis(path: Path) -> sparse.csr_array | None:
     targets, weights, ends = array("q"), array("d"), [0]
     with reading(path, "a METIS file"), open_bytes(path) as file:
         lines = (x.split() for x in file if not x.lstrip().startswith(b"%"))
-        counts = [int(word) for word in next(filter(None, lines))]
+        counts = [int(field) for field in next(filter(None, lines))]
         # The digits of `kind`: whether a line starts with a size of the node, and with
         # weights of it, and whether an edge is followed by its weight.
         counts += [0, 1][len(counts) - 2 :]
         n_nodes, n_edges, kind, n_weights = counts
         start, step = kind // 100 + kind // 10 % 10 * n_weights, 1 + kind % 10
         with suppress(ValueError, OverflowError):  # words: another text
-            for words in islice(lines, n_nodes):
+            for fields in islice(lines, n_nodes):
                 if len(targets) > 2 * n_edges:
                     break
-                targets.extend(map(int, words[start::step]))
-                weights.extend(map(float, words[start + 1 :: 2] if step > 1 else ()))
+                targets.extend(map(int, fields[start::step]))
+                weights.extend(map(float, fields[start + 1 :: 2] if step > 1 else ()))
                 ends.append(len(targets))
         is_longer = any(lines)
     # 1. The counts are right, and nodes count from 1.

@@ -372,8 +372,8 @@ class _FirstRecord:
             for first, *below in zip_longest(*records, fillvalue="")
         ]
         self.numbers = [x for x in self.columns if is_number(x[0])]
-        others = [x for x in self.columns if not is_number(x[0])]
-        names = [x for x in others if x[0] not in MISSING]
+        texts = [x for x in self.columns if not is_number(x[0])]
+        names = [x for x in texts if x[0] not in MISSING]
         self.is_above_numbers = any(_are_numbers(cells) for _, cells in names)
         self.has_new_name = bool(names) and all(x not in cells for x, cells in names)
         is_distinct = len({*self.cells}) == len(self.cells)
