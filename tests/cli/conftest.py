@@ -72,6 +72,21 @@ class Runs:
         assert bool(message) == bool(result.stderr)
         return self.read_report()
 
+    def evaluate(self, *arguments, message: str = "") -> dict:
+        """Measure a table; the report, which goes to stdout."""
+        result = self.invoke("evaluate", *arguments, "--report", "-")
+        assert result.exit_code == 0, result.output
+        assert message in result.stderr
+        assert bool(message) == bool(result.stderr)
+        return json.loads(result.stdout)
+
+    def predict(self, table, *options) -> pandas.DataFrame:
+        """What the model in the output says of the rows of a table."""
+        path = self.folder / "scores.csv"
+        result = self.invoke("predict", self.output, table, "-o", path, *options)
+        assert (result.exit_code, result.output) == (0, "")
+        return pandas.read_csv(path)
+
     def read_report(self) -> dict:
         def refuse(constant):
             raise AssertionError(f"{constant} is not strict JSON")

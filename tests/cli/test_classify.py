@@ -111,8 +111,7 @@ def test_svmlight(people, fits):
     assert set(fits[2][2]) == {"f", "m"}
 
 
-@pytest.mark.parametrize("options", [(), ("--standardize",)])
-@pytest.mark.parametrize("blanks", ["", " "])
+@pytest.mark.parametrize(("options", "blanks"), [((), " "), (("--standardize",), "")])
 def test_the_saved_model_predicts_what_was_measured(people, fits, options, blanks):
     """Blanks after commas, as Adult has them, and cells without a value."""
     frame = people.frame.astype(object)
@@ -268,8 +267,9 @@ def test_report(people):
     assert not {"test", "baseline"} & set(report)
 
 
-@pytest.mark.parametrize("method", ["linear", "calibrated"])
-@pytest.mark.parametrize("condition", ["positive", "label"])
+@pytest.mark.parametrize(
+    ("condition", "method"), [("positive", "calibrated"), ("label", "linear")]
+)
 def test_rows_of_one_label_are_compared(people, condition, method):
     train, test = split(people)
     options = ("--given", condition, "--method", method, "--kappa", 0.6)

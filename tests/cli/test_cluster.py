@@ -19,7 +19,6 @@ OPTIONS = {
     "rbf": ("--gamma", 0.1),
     "rbf_nystroem": ("--gamma", 0.1, "--n-landmarks", 20),
 }
-every_affinity = pytest.mark.parametrize("affinity", OPTIONS)
 
 
 def in_row_order(workspace):
@@ -39,20 +38,6 @@ def people(workspace):
     lines = [f"p{i},{x!r},{s},{y!r}" for i, ((x, y), s) in enumerate(values)]
     workspace.people = workspace.write("people.csv", ["id,height,sex,weight", *lines])
     return workspace
-
-
-@pytest.mark.parametrize("source", ["npz", "mtx", "edges"])
-def test_graphs(workspace, planted, source):
-    ran(workspace.run(getattr(workspace, source)))
-    assert adjusted_rand_score(planted.target, in_row_order(workspace)) == 1
-
-
-def test_labels_come_in_the_order_of_the_file(workspace):
-    workspace.run(workspace.npz)
-    assert list(workspace.labels()) == [str(i) for i in range(90)]
-    workspace.run(workspace.edges)
-    ends = [str(end) for pair in workspace.pairs for end in pair]
-    assert list(workspace.labels()) == list(dict.fromkeys(ends))
 
 
 def test_named_nodes_in_a_packed_file(workspace, planted):
@@ -84,14 +69,6 @@ def test_groups_may_be_a_column_or_a_file(people):
     model = FairSpectralClustering(2, affinity="rbf", gamma=0.1, random_state=0)
     model.fit(people.X, sensitive_features=people.sex)
     np.testing.assert_array_equal(list(labels.values()), model.labels_)
-
-
-@every_affinity
-@pytest.mark.parametrize("source", ["npy", "table"])
-def test_rows(workspace, affinity, source):
-    rows = getattr(workspace, source)
-    ran(workspace.cluster_rows(rows, affinity, *OPTIONS[affinity]))
-    assert adjusted_rand_score(workspace.target, in_row_order(workspace)) == 1
 
 
 def test_sparse_rows(workspace):
@@ -126,12 +103,16 @@ def test_missing_values_are_left_out_or_filled_in(people):
         assert (len(labels), "p4" in labels) == (n_rows, missing == "impute")
 
 
-@pytest.mark.parametrize("source", ["npz", "edges"])
+@pytest.mark.parametrize("source", ["npz", "mtx", "edges"])
 def test_report_of_a_graph(workspace, planted, source):
+    """Labels are in the order of the file."""
     graph = getattr(workspace, source)
     ran(workspace.run(graph, "--report", workspace.report))
     report = workspace.read_report()
     actual = in_row_order(workspace)
+    assert adjusted_rand_score(planted.target, actual) == 1
+    ends = np.ravel(workspace.pairs) if source == "edges" else range(90)
+    assert list(workspace.labels()) == list(dict.fromkeys(map(str, ends)))
     files = {"graph": str(graph), "groups_file": str(workspace.groups)}
     size = {"n_nodes": 90, "n_edges": len(workspace.pairs), "n_nodes_left_out": 0}
     assert report["input"] == {**files, **size, "groups": {"g0": 45, "g1": 45}}
@@ -152,10 +133,11 @@ def test_report_of_a_graph(workspace, planted, source):
     assert report["peak_memory_bytes"] > 1e7
 
 
-@every_affinity
+@pytest.mark.parametrize("affinity", OPTIONS)
 def test_report_of_rows(workspace, affinity):
     options = (*OPTIONS[affinity], "--report", workspace.report)
     ran(workspace.cluster_rows(workspace.npy, affinity, *options))
+    assert adjusted_rand_score(workspace.target, in_row_order(workspace)) == 1
     report = workspace.read_report()
     assert report["affinity"] == affinity
     files = {"rows": str(workspace.npy), "groups_file": str(workspace.sexes)}

@@ -1,7 +1,5 @@
 """What `scalefair evaluate` measures."""
 
-import json
-
 import numpy as np
 import pandas
 import pytest
@@ -24,30 +22,23 @@ def scored(workspace):
     return workspace
 
 
-def evaluate(workspace, *options):
-    """Return the report, which goes to stdout."""
-    result = workspace.invoke("evaluate", *options, "--report", "-")
-    assert (result.exit_code, result.stderr) == (0, "")
-    return json.loads(result.stdout)
-
-
 @pytest.mark.parametrize("source", ["npz", "edges"])
 def test_labels_give_what_cluster_reports(workspace, source):
     graph = getattr(workspace, source)
     workspace.run(graph, "--report", workspace.report)
     expected = workspace.read_report()
     options = (workspace.output, "--groups", workspace.groups, "--graph", graph)
-    actual = evaluate(workspace, *options)
+    actual = workspace.evaluate(*options)
     for name in ("balance_mean", "balance_min", "normalized_cut", "clusters"):
         assert actual[name] == expected[name]
     assert actual["input"]["groups"] == expected["input"]["groups"]
-    assert "normalized_cut" not in evaluate(workspace, *options[:3])
+    assert "normalized_cut" not in workspace.evaluate(*options[:3])
 
 
 def test_labels_may_be_words(workspace):
     lines = ["row,team,sex", "0,red,f", "1,red,m", "2,blue,m", "3,blue,m"]
     table = workspace.write("teams.csv", lines)
-    actual = evaluate(workspace, table, "--groups", "sex", "--labels", "team")
+    actual = workspace.evaluate(table, "--groups", "sex", "--labels", "team")
     assert actual["balance_mean"] == 0.5  # red is balanced, blue has no f
     assert [entry["label"] for entry in actual["clusters"]] == ["blue", "red"]
     assert actual["clusters"][0]["groups"] == {"f": 0, "m": 2}
@@ -56,7 +47,7 @@ def test_labels_may_be_words(workspace):
 def test_scores_with_two_classes(scored):
     options = (scored.scores, "--groups", "sex", "--target", "truth")
     options += ("--interval", "0.1,0.6", "--threshold", 0.2)
-    actual, frame = evaluate(scored, *options), scored.frame
+    actual, frame = scored.evaluate(*options), scored.frame
     options_of = {"sensitive_features": frame["sex"], "interval": (0.1, 0.6)}
     gap = metrics.partial_demographic_parity_gap(frame["score"], **options_of)
     assert actual["partial_parity_gap"] == pytest.approx(gap)
@@ -87,12 +78,12 @@ def test_scores_with_two_classes(scored):
 
 def test_rows_of_one_label(scored):
     options = (scored.scores, "--groups", "sex", "--target", "truth", "--given")
-    actual, frame = evaluate(scored, *options, "label"), scored.frame
+    actual, frame = scored.evaluate(*options, "label"), scored.frame
     gap = metrics.partial_equalized_odds_gap(
         frame["truth"], frame["score"], sensitive_features=frame["sex"]
     )
     assert actual["partial_parity_gap"] == pytest.approx(gap)
-    actual = evaluate(scored, *options, "positive", "--threshold", 0.2)
+    actual = scored.evaluate(*options, "positive", "--threshold", 0.2)
     gap = metrics.partial_equal_opportunity_gap(
         frame["truth"], frame["score"], sensitive_features=frame["sex"], threshold=0.2
     )
@@ -106,7 +97,7 @@ def test_the_threshold_decides_where_there_is_no_prediction(scored):
     frame = scored.frame.drop(columns="prediction")
     frame.to_csv(scored.scores, index=False)
     options = (scored.scores, "--groups", "sex", "--target", "truth")
-    actual = evaluate(scored, *options, "--threshold", 0.2)
+    actual = scored.evaluate(*options, "--threshold", 0.2)
     right = np.where(frame["score"] > 0.2, "yes", "no") == frame["truth"]
     assert actual["accuracy"] == pytest.approx(right.mean())
 
@@ -116,7 +107,7 @@ def test_numbers_with_targets_in_a_file(scored):
     wages = scored.frame.sample(frac=1, random_state=0)[["row", "wage"]]
     wages.to_csv(scored.folder / "wages.csv", index=False, header=False)
     options = ("--groups", "sex", "--target", scored.folder / "wages.csv")
-    actual = evaluate(scored, scored.scores, "--scores", "score", *options)
+    actual = scored.evaluate(scored.scores, "--scores", "score", *options)
     error = (scored.frame["score"] - scored.frame["wage"]) ** 2
     assert actual["mse"] == pytest.approx(error.mean())
     assert "accuracy" not in actual
@@ -125,7 +116,7 @@ def test_numbers_with_targets_in_a_file(scored):
 
 def test_groups_of_the_original_table(scored):
     """Rows are those that predict numbered, or found by their ids, or all in order."""
-    expected = evaluate(scored, scored.scores, "--groups", "sex", "--target", "truth")
+    expected = scored.evaluate(scored.scores, "--groups", "sex", "--target", "truth")
     frame = scored.frame.drop(columns=["row", "score", "prediction"])
     people = scored.folder / "people.csv"
     frame.to_csv(people, index=False)
@@ -136,7 +127,7 @@ def test_groups_of_the_original_table(scored):
     def measured(**names):
         table = scored.frame[columns].rename(columns=names)
         table.drop(columns="none", errors="ignore").to_csv(result, index=False)
-        actual = evaluate(scored, result, *roles)
+        actual = scored.evaluate(result, *roles)
         return [actual[name] for name in ("ks", "accuracy", "partial_parity_gap")]
 
     same = [expected[name] for name in ("ks", "accuracy", "partial_parity_gap")]

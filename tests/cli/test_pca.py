@@ -221,12 +221,6 @@ def test_columns_of_words_are_listed_at_once(components):
     components.fails(components.run(components.csv, "--keep-groups"), "sex")
 
 
-def test_groups_in_a_file_are_no_column_to_keep(components):
-    options = {"groups": components.sexes}
-    result = components.run(components.npy, "--keep-groups", **options)
-    components.fails(result, "applies to --groups COLUMN only", code=2)
-
-
 def test_numbers_too_large(components):
     components.X[:, 1] = np.where(components.sex == "f", 1e308, -1e308)
     path, _ = components.save_arrays("rows", components.X)

@@ -1,7 +1,5 @@
 """`--weight`: reports of weighted rows are those of repeated rows; and its files."""
 
-import json
-
 import numpy as np
 import pandas
 import pytest
@@ -110,13 +108,10 @@ def test_rows_of_weight_0_are_no_rows(command):
 def test_measures_of_weighted_rows(people, line):
     frame, index = weighted(people)
     frame["score"] = frame["height"] - frame["weight"]
-    line = ["--groups", "sex", "--report", "-", *line.split()]
+    line = ["--groups", "sex", *line.split()]
 
     def report(data, *options):
-        data = save(people, data, "data.csv")
-        result = people.invoke("evaluate", data, *line, *options)
-        assert result.exit_code == 0, result.output
-        content = json.loads(result.stdout)
+        content = people.evaluate(save(people, data, "data.csv"), *line, *options)
         for name in ("input", "parameters"):
             del content[name]
         return np.array(numbers(content), float)
@@ -134,19 +129,13 @@ def test_what_classify_reports_is_what_evaluate_says(people, method):
     options = {"linear": "--tol 0.05", "calibrated": "--kappa 0.3"}[method]
     line = ["--method", method, *options.split(), "--test", data]
     reported = people.done(data, "--weight", "w", *line)
-    scores = people.folder / "scores.csv"
+    roles = ["--groups", f"{data}:sex", "--target", f"{data}:hired"]
+    roles += ["--weight", f"{data}:w", "--interval", "0.1,0.6"]
     # A model needs no weights, and takes them for no feature.
     without = save(people, frame.drop(columns="w"), "without.csv")
     for table in (data, without):
-        result = people.invoke("predict", people.output, table, "-o", scores)
-        assert (result.exit_code, result.output) == (0, "")
-        result = people.invoke(
-            *("evaluate", scores, "--groups", f"{data}:sex", "--report", "-"),
-            *("--target", f"{data}:hired", "--weight", f"{data}:w"),
-            *("--interval", "0.1,0.6"),
-        )
-        assert result.exit_code == 0, result.output
-        measured = json.loads(result.stdout)
+        people.predict(table)
+        measured = people.evaluate(people.folder / "scores.csv", *roles)
         for part in ("train", "test"):
             for name in ("accuracy", "partial_parity_gap", "weak_partial_parity_gap"):
                 assert measured[name] == pytest.approx(reported[part][name], abs=1e-12)
@@ -222,12 +211,3 @@ def test_an_array_of_weights_of_rows_in_blocks(components):
     assert content["input"]["n_blocks"] > 2
     for name in PCA:
         np.testing.assert_allclose(content[name], expected[name], rtol=1e-7)
-
-
-@pytest.mark.parametrize("name", ["pca", "cluster", "classify", "regress", "evaluate"])
-def test_the_option_is_in_the_help(components, name):
-    text = components.invoke(name, "--help").output
-    assert "--weight COLUMN|FILE" in text
-    describe = components.invoke("describe", "--help").output
-    assert "--weight" not in describe
-    assert ("--test-weight" in text) == (name in ("classify", "regress"))

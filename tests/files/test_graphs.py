@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import io, sparse
 
-from scalefair.files import FileError, read_graph
+from scalefair.files import FileError, read_graph, read_table
 from scalefair.files._graphs import read_new_nodes
 
 TRIANGLE = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 0.5], [2.0, 0.5, 0.0]])
@@ -289,7 +289,44 @@ def test_lists_of_neighbours(write, tmp_path):
         graph = read_graph(path)
         assert graph.ids.tolist() == [*G]
         assert (graph.matrix.toarray() == networkx.to_numpy_array(G)).all()
-    refuses(write("a b c d\nb\n"), "neighbours", ".adjlist")
+    for text in (
+        "a b c d\nb\n",
+        "a\tb\tc\nb\n",
+        "a b c\nb a d\n",
+        "a b c d\nb c d e\n",
+    ):
+        refuses(write(text), "neighbours", ".adjlist")
+    cycle = write("1 2 4\n2 1 3\n3 2 4\n4 1 3\n")
+    refuses(cycle, "neighbours", ".adjlist", "--weights")
+    refuses(cycle, "has weight", weights=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("3 2\n2\n1 3\n2\n", [[0, 1, 0], [1, 0, 1], [0, 1, 0]]),
+        ("% a\n\n3 1 0\n3\n\n% b\n1\n\n", [[0, 0, 1], [0, 0, 0], [1, 0, 0]]),
+        ("3 2 1\n2 7\n1 7 3 5\n2 5\n", [[0, 7, 0], [7, 0, 5], [0, 5, 0]]),
+        ("2 1 011 2\n8 9 2 7\n8 9 1 7\n", [[0, 7], [7, 0]]),
+        ("2 1 110\n4 9 2\n4 9 1\n", [[0, 1], [1, 0]]),
+    ],
+)
+def test_metis(write, text, expected):
+    """Nodes and edges are counted, then line i has the neighbours of node i."""
+    graph = read_graph(write(text, "graph.graph"))
+    assert graph.matrix.toarray().tolist() == expected
+    assert "METIS" in graph.notes[0]
+    with pytest.raises(FileError, match="METIS"):
+        read_table(write(text))
+
+
+def test_edges_are_not_taken_for_metis(write):
+    """Though the first line may count the others."""
+    texts = {"2 2\n1 2\n2 3\n": 3, "3 1\n1 2\n2 1\n2 3\n": 3, "2 1\na b\n1 a\n": 3}
+    for text, n_edges in texts.items():
+        graph = read_graph(write(text))
+        assert (graph.n_edges, graph.notes) == (n_edges, [])
+    refuses(write("3 2\n2 3\n1\n1 2\n", "graph.metis"), "is no METIS file")
 
 
 def test_rows_of_features_are_no_graph(write, tmp_path):

@@ -25,8 +25,9 @@ from scalefair._memory import peak_memory
 from scalefair._messages import format_distinct, listed
 from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
+from scalefair.cli._parameters import estimator_options, parameters_in_force
 from scalefair.cli._report import Facts
-from scalefair.cli._roles import refuse_unknown
+from scalefair.cli._roles import Parts, Rows, refuse_unknown
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
@@ -60,14 +61,13 @@ _CHANGED: dict[str, Any] = {
         "opportunity), or those of the same label (equalized odds)."
     },
 }
-_METHOD = opt.option(
-    "Fairness",
-    "--method",
-    type=click.Choice(["linear", "calibrated"]),
-    default="linear",
-    help="A linear classifier, trained to be fair; or a usual one whose scores are "
-    "calibrated for each group, so that prediction needs the groups.",
-)
+_METHOD = {
+    "method": (
+        opt.value(click.Choice(["linear", "calibrated"]), "linear"),
+        "A linear classifier, trained to be fair; or a usual one whose scores are "
+        "calibrated for each group, so that prediction needs the groups.",
+    )
+}
 _CALIBRATED = {
     "estimator": (
         opt.value(click.Choice(["logistic", "boosting"]), "logistic"),
@@ -84,9 +84,9 @@ _CALIBRATED = {
 _OPTIONS = [
     *opt.shared(opt.ROLE_OPTIONS),
     opt.output_option("the model"),
-    _METHOD,
-    *opt.estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
-    *opt.estimator_options(PartiallyFairClassifier, _LINEAR),
+    *opt.option_table("Fairness", _METHOD),
+    *estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
+    *estimator_options(PartiallyFairClassifier, _LINEAR),
     *opt.option_table("Training, --method calibrated", _CALIBRATED),
     *opt.shared(f"standardize {opt.INPUT} svmlight {opt.TEST} baseline"),
     *opt.shared("report memory-limit quiet"),
@@ -155,7 +155,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     start = time.perf_counter()
     folder = outputs["output"].resolve().parent
     read_options = opt.ReadOptions.take(options, folder=folder)
-    options = opt.parameters_in_force(ctx, options, _CONDITIONS)
+    options = parameters_in_force(ctx, options, _CONDITIONS)
     if options["method"] == "linear" and options["kappa"] == 0:
         raise click.UsageError("--kappa 0 applies to --method calibrated only.")
     parts = _rows.read_parts(train, read_options)
@@ -234,7 +234,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
 
 
 def _score_figures(
-    model: Any, parts: _rows.Parts, scores: dict[str, Any]
+    model: Any, parts: Parts, scores: dict[str, Any]
 ) -> list[_report.ReportFigure]:
     """Return densities of the scores of each model, for the groups of each part."""
 
@@ -401,7 +401,7 @@ def _fit_unfair(model: Any, X: Any, roles: dict[str, Any]) -> Any:
     return unfair
 
 
-def _check_labels(rows: _rows.Rows) -> None:
+def _check_labels(rows: Rows) -> None:
     """Refuse targets that are not two labels; fractions are no labels."""
     labels = np.unique(rows.target)
     if len(labels) != 2 or (labels.dtype.kind == "f" and (labels % 1 != 0).any()):
@@ -413,7 +413,7 @@ def _check_labels(rows: _rows.Rows) -> None:
 
 
 def _measure(
-    model: Any, fair: Any, X: dict[str, Any], parts: _rows.Parts
+    model: Any, fair: Any, X: dict[str, Any], parts: Parts
 ) -> tuple[Facts, dict[str, Any]]:
     """Return accuracy, gaps and rates of groups on each part of the rows; and scores.
 
@@ -470,28 +470,26 @@ def _kinds(
 
 
 def _gap(
-    fair: Any,
+    model: Any,
     scores: NDArray[Any],
-    rows: _rows.Rows,
+    rows: Rows,
     groups: NDArray[Any],
     selected: NDArray[np.bool_],
-    threshold: float | None,
 ) -> float:
     """Return the gap of scores that a model bounds, for the selected rows."""
+    is_weak = getattr(model, "criterion", "") == "weak"
     return metrics.partial_parity_gap(
         scores[selected],
         sensitive_features=groups[selected],
-        interval=fair.interval,
-        threshold=threshold,
+        interval=model.interval,
+        threshold=model.threshold if is_weak else None,
         y_true=rows.target[selected],
-        given=fair.given,
+        given=model.given,
         sample_weight=rows.weights_of(selected),
     )
 
 
-def _largest_pairs(
-    model: Any, parts: _rows.Parts, scores: dict[str, Any]
-) -> list[Facts]:
+def _largest_pairs(model: Any, parts: Parts, scores: dict[str, Any]) -> list[Facts]:
     """Return the pairs with the largest gaps, of attributes of more than two groups.
 
     The gap is the one that the model bounds: of a calibrated one that of rows scored by
@@ -499,7 +497,6 @@ def _largest_pairs(
     """
     is_calibrated, interval = hasattr(model, "kappas_"), model.interval
     is_weak = not is_calibrated and model.criterion == "weak"
-    threshold = model.threshold if is_weak else None
     # 1. The gap of each pair.
     train, records = parts["train"], list[Facts]()
     for attribute, groups in _report.by_attribute(train.sensitive_features).items():
@@ -513,8 +510,7 @@ def _largest_pairs(
                 record["bound"] = model.kappas_[i, j]
             else:
                 selected = (codes == i) | (codes == j)
-                compared = (scores["train"], train, codes, selected, threshold)
-                record["gap"] = _gap(model, *compared)
+                record["gap"] = _gap(model, scores["train"], train, codes, selected)
             records.append(record)
     records = sorted(records, key=itemgetter("gap"), reverse=True)[:MAX_PAIRS]
     # 2. Of the largest ones the gap on the rows of the test, and that by chance.
@@ -528,8 +524,8 @@ def _largest_pairs(
         if not all(rows_of_group.any() for rows_of_group in members):
             continue  # a group of TRAIN has no rows in the test
         if part == "test":
-            compared = (scores[part], rows, groups, members[0] | members[1], threshold)
-            record["test_gap"] = _gap(model, *compared)
+            selected = members[0] | members[1]
+            record["test_gap"] = _gap(model, scores[part], rows, groups, selected)
         if is_calibrated:
             record["null_gap"] = model.null_gap(rows.effective_size(), pair)
         elif not is_weak:

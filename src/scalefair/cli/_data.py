@@ -14,6 +14,7 @@ from scipy import sparse
 from scalefair import datasets
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, printable
+from scalefair.cli._parameters import translate
 from scalefair.cli._run import check_folder, on_terminal, write_folder, write_table
 
 _FILES = {
@@ -63,8 +64,10 @@ def data(
     if name is None:
         if output_dir is not None:
             raise click.UsageError("--output-dir goes with the NAME of a data set.")
+        if quiet:
+            return
         # It has the name, and the first line of the docstring of the fetcher.
-        for name, fetch in fetchers.items() if not quiet else ():
+        for name, fetch in fetchers.items():
             summary = (inspect.getdoc(fetch) or "").partition("\n")[0]
             summary = summary.removeprefix("Load ").removesuffix(".")
             click.echo(f"{name:17} {summary}")
@@ -79,7 +82,7 @@ def data(
     try:
         bunch = fetchers[name](**location)
     except (ImportError, OSError, ValueError) as error:
-        reason = opt.translate(str(error), ctx)
+        reason = translate(str(error), ctx)
         raise Failure(f"{name}: cannot be had: {reason}") from error
     writers = {folder / name: write for name, write in _writers(bunch)}
     write_folder(folder, writers)

@@ -13,8 +13,9 @@ from scalefair.cli import _options as opt
 from scalefair.cli import _run
 from scalefair.cli._cluster import FAIR, UNFAIR, add_clusters, run_both
 from scalefair.cli._errors import NOT_CONVERGED
+from scalefair.cli._parameters import translate
 from scalefair.cli._report import Report, ReportTable, describe_run, draw
-from scalefair.cli._rows import Rows
+from scalefair.cli._roles import Rows
 from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 
@@ -58,7 +59,11 @@ def demo(
     """
     # 1. A graph in which groups hide clusters.
     table, *pages, picture = _run.check_folder(output_dir, _FILES)
-    say = bool if quiet else click.echo
+
+    def say(text: str) -> None:
+        if not quiet:
+            click.echo(text)
+
     say("generating a block model: {n_nodes:,} nodes ...".format_map(sizes))
     k, h, seed = (sizes[name] for name in ("n_clusters", "n_groups", "random_state"))
     # Without constraints h - 1 eigenvectors separate the groups. As many clusters as
@@ -68,7 +73,7 @@ def demo(
     try:
         data = make_fair_sbm(probabilities=weights, cohesion=cohesion, **sizes)
     except ValueError as error:
-        raise click.UsageError(opt.translate(str(error), ctx)) from error
+        raise click.UsageError(translate(str(error), ctx)) from error
     # 2. Compile the kernels of the timed runs, on a graph that is large enough.
     say("compiling kernels (takes time in a first run only) ...")
     small = make_fair_sbm(

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import pandas
@@ -18,7 +18,7 @@ from scalefair.cli import _errors, _report, _roles, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._options import ReadOptions
 from scalefair.cli._report import Facts
-from scalefair.cli._rows import find_role_columns, split_names
+from scalefair.cli._roles import find_role_columns, split_names
 from scalefair.files import FileError
 from scalefair.files import _matrices as matrices
 from scalefair.files._graphs import are_times, edge_columns, load_graph
@@ -27,17 +27,9 @@ from scalefair.files._text import FileOptions, find_ends
 from scalefair.files._values import ID_NAMES
 
 _ROLES = ("target", "groups")
+_COLUMN = {"metavar": "COLUMN", "type": opt.source_name}
 _DESCRIBE_OPTIONS = [
-    *(
-        opt.option(
-            "Columns",
-            f"--{role}",
-            metavar="COLUMN",
-            type=opt.source_name,
-            help=f"The {role}.",
-        )
-        for role in _ROLES
-    ),
+    *opt.option_table("Columns", {role: (_COLUMN, f"The {role}.") for role in _ROLES}),
     *opt.shared(f"{opt.TEXT} svmlight report"),
     opt.option("Files", "--quiet", is_flag=True, help="Print nothing."),
 ]
@@ -66,7 +58,7 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     roles = {name: options.pop(name) for name in _ROLES}
     file_options = FileOptions(**options)
     frame, facts, damaged = _look_at(table, svmlight, file_options)
-    spelled = [*_spell(file_options), *["--svmlight"] * svmlight]
+    spelled = _spell(file_options) + (["--svmlight"] if svmlight else [])
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
     # Roles that the options name.
     names = [*frame]
@@ -107,13 +99,14 @@ def _look_at(
 ) -> tuple[pandas.DataFrame, Facts, list[str]]:
     """Return columns of a file, facts about it, and which columns are damaged."""
     file_kind = "mtx" if ".mtx" in path.suffixes else matrices.file_format(path)
-    is_graph = file_kind in {"mtx", *matrices.GRAPH_LANGUAGES}
-    if not is_graph:
-        file_kind = matrices.rows_format(path, svmlight)
-    frame, facts = pandas.DataFrame(), Facts()
-    damaged: list[str] = []
-    is_matrix = False  # of weights, as text
+    if file_kind in matrices.GRAPH_FORMATS:
+        facts, nodes = _describe_graph(path, pandas.DataFrame(), options)
+        size = dict.fromkeys(("n_rows", "n_columns"), facts["nodes"])
+        return nodes, {"format": file_kind, **size, **facts}, []
     # 1. The columns, as far as they have names or are few.
+    file_kind = matrices.rows_format(path, svmlight)
+    frame, facts, table = pandas.DataFrame(), Facts(), None
+    damaged: list[str] = []
     if file_kind == "npy":
         frame = pandas.DataFrame(matrices.read_dense(path)).rename(columns="x{}".format)
     elif file_kind == "npz":
@@ -121,35 +114,38 @@ def _look_at(
     elif file_kind == "svmlight":
         X, labels, _ = matrices.read_svmlight(path)
         frame, facts = pandas.DataFrame({"label": labels}), _describe_sparse(X)
-    elif file_kind == "table":
+    else:
         table = TableFile(path, options)
-        is_large = ReadOptions().exceeds_memory(path, is_text=True)
-        n_rows = MAX_DESCRIBED_ROWS if is_large else None
-        frame, facts = table.read_raw(table.names, n_rows=n_rows), table.layout
-        try:
-            frame = table.convert(frame)
-        except FileError as error:
-            _errors.warn(str(error))
-            damaged = [*table.damaged]
-            sound = table.convert(frame.drop(columns=damaged))
-            frame = sound.join(frame[damaged])[table.names]
-        _errors.print_notes(table)
-        if is_large:
-            _errors.note(f"{path}: the first {len(frame):,} rows were looked at.")
-        file_kind, is_matrix = table.kind, table.is_adjacency
-    # 2. Its size, also as a graph: a square matrix, or two columns of the same things.
-    if is_graph:
-        facts, frame = _describe_graph(path, frame, options)
+        frame, damaged = _read_columns(table)
+        file_kind, facts = table.kind, table.layout
     size = dict(zip(("n_rows", "n_columns"), frame.shape, strict=True))
-    if is_graph:
-        size = dict.fromkeys(size, facts["nodes"])
     facts = {"format": file_kind, **size, **facts}
-    if is_matrix:  # of named nodes
+    # 2. The same as a graph: a matrix of named nodes, or one that is square, or two
+    #    columns of the same things.
+    if table is not None and table.is_adjacency:
         return pandas.DataFrame(), facts | _describe_graph(path, None, options)[0], []
-    if not is_graph and (facts["n_rows"] == facts["n_columns"] or _may_be_edges(frame)):
+    if facts["n_rows"] == facts["n_columns"] or _may_be_edges(frame):
         with suppress(FileError):  # it is no graph
             facts |= _describe_graph(path, frame, options)[0]
     return frame, facts, damaged
+
+
+def _read_columns(table: TableFile) -> tuple[pandas.DataFrame, list[str]]:
+    """Return the columns of a table, of a large one some rows, and the damaged ones."""
+    is_large = ReadOptions().exceeds_memory(table.path, is_text=True)
+    frame = table.read_raw(table.names, n_rows=MAX_DESCRIBED_ROWS if is_large else None)
+    damaged: list[str] = []
+    try:
+        frame = table.convert(frame)
+    except FileError as error:
+        _errors.warn(str(error))
+        damaged = [*table.damaged]
+        sound = table.convert(frame.drop(columns=damaged))
+        frame = sound.join(frame[damaged])[table.names]
+    _errors.print_notes(table)
+    if is_large:
+        _errors.note(f"{table.path}: the first {len(frame):,} rows were looked at.")
+    return frame, damaged
 
 
 def _spell(options: FileOptions) -> list[str]:
@@ -298,6 +294,15 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
     }
 
 
+class _Proposal(NamedTuple):
+    """A command: its name and files, and the column that it predicts."""
+
+    arguments: list[str]
+    target: str | None
+    takes_words: bool
+    ending: str
+
+
 def _propose_commands(
     path: Path,
     columns: list[Facts],
@@ -312,58 +317,83 @@ def _propose_commands(
     table["numeric"] = table["type"].str.endswith("numbers")
     table["usable"] = ~table["role"].isin(_UNUSABLE_ROLES)
     label, number, groups, group_columns = _propose_roles(table, target, groups)
-    # 1. Each command, columns with a role in it, whether it takes strings, and its end.
-    file, label_option, number_option = str(path), [], []
-    if facts["format"] != "svmlight":  # its lines start with the target
-        label_option = ["--target", label or "targets.csv"]
-        number_option = ["--target", number or "targets.csv"]
-    kind = ["--affinity", "nearest_neighbors"]
-    if facts["n_rows"] <= 10:  # less than the neighbors by default
-        kind += ["--n-neighbors", str(facts["n_rows"] - 1)]
-    if is_graph := "nodes" in facts:
-        kind = ["--weight-column", facts[_WEIGHT]] if _WEIGHT in facts else []
-        kind += ["--no-weights"] * (_NO_WEIGHT in facts)
-        kind += ["--directed", "sum"] * (_SEVERAL in facts)
-        if facts["components_of_the_graph"] > 1:
-            kind += ["--components", "largest"]
+    # 1. The commands for a graph, or for rows; those of a table need a target in it.
+    file = str(path)
+    n_units: int = facts["nodes"] if "nodes" in facts else facts["n_rows"]
     # So many clusters of ten units or more.
-    n_units = facts["nodes"] if is_graph else facts["n_rows"]
-    n_clusters = max(2, min(10, n_units // 10))
-    # A table has its targets; those of a matrix are in a file.
-    is_table = facts["format"] not in ("npy", "npz", "svmlight")
-    proposals: list[tuple[list[str], list[Any], bool, str]] = [
-        (["cluster", file, *kind], [], False, f"-k {n_clusters} -o labels.csv"),
-        (["pca", file], [], False, "-r 2 -o components.npz"),
-        (["classify", file, *label_option], [label], True, "-o model.joblib"),
-        (["regress", "MODEL", file, *number_option], [number], True, "-o fair.joblib"),
-    ]
+    ending = f"-k {max(2, min(10, n_units // 10))} -o labels.csv"
+    if "nodes" in facts:
+        graph = ["cluster", file, *_spell_graph(facts)]
+        proposals = [_Proposal(graph, None, False, ending)]
+    else:
+        rows = ["cluster", file, "--affinity", "nearest_neighbors"]
+        if n_units <= 10:  # less than the neighbors by default
+            rows += ["--n-neighbors", str(n_units - 1)]
+        proposals = [
+            _Proposal(rows, None, False, ending),
+            _Proposal(["pca", file], None, False, "-r 2 -o components.npz"),
+        ]
+        for name, column, output in (
+            (["classify"], label, "model.joblib"),
+            (["regress", "MODEL"], number, "fair.joblib"),
+        ):
+            option = ["--target", column or "targets.csv"]
+            if facts["format"] == "svmlight":  # its lines start with the target
+                option = []
+            arguments = [*name, file, *option]
+            if column or facts["format"] in ("npy", "npz", "svmlight"):
+                proposals.append(_Proposal(arguments, column, True, f"-o {output}"))
     # 2. The line of each command that has features: columns without a role.
-    commands = []
-    for command, targets, takes_strings, ending in proposals[: 1 if is_graph else None]:
-        is_role = table.index.isin([*targets, *group_columns])
-        features = table[~is_role & (table["role"] != "id")]
-        is_kept = features["usable"] & (features["numeric"] | takes_strings)
-        is_kept &= ~features.index.str.lower().isin(_roles.TARGET_NAMES)
-        kept = features[is_kept]
-        n_features = int(kept["distinct"].where(~kept["numeric"], 1).sum())
-        if "stored_values" in facts:
-            n_features = facts["n_columns"]
-        if (not n_features and not is_graph) or (is_table and targets == [None]):
-            continue
-        arguments = ["scalefair", *command, "--groups", groups or "groups.csv"]
-        arguments += spelled
-        if "MODEL" not in command and not is_graph:  # a model chooses its columns
-            for name in features.index[~is_kept]:
-                arguments += ["--drop", name]
-            if kept["missing"].any():
-                arguments += ["--missing", "impute"]
-            elif table["missing"][is_role].any():
-                arguments += ["--missing", "drop"]
-        if command[0] == "pca":
-            ending = ending.replace("2", str(min(2, n_features)))
-        line = f"{shlex.join(arguments)} {ending}"
-        commands.append({"command": command[0], "features": n_features, "line": line})
-    return commands
+    options = ["--groups", groups or "groups.csv", *spelled]
+    lines = (_complete(x, table, group_columns, facts, options) for x in proposals)
+    return [line for line in lines if line]
+
+
+def _spell_graph(facts: Facts) -> list[str]:
+    """Return the options of `cluster` for a graph."""
+    options = ["--weight-column", facts[_WEIGHT]] if _WEIGHT in facts else []
+    if _NO_WEIGHT in facts:
+        options.append("--no-weights")
+    if _SEVERAL in facts:
+        options += ["--directed", "sum"]
+    if facts["components_of_the_graph"] > 1:
+        options += ["--components", "largest"]
+    return options
+
+
+def _complete(
+    proposal: _Proposal,
+    table: pandas.DataFrame,
+    group_columns: list[str],
+    facts: Facts,
+    options: list[str],
+) -> Facts:
+    """Return a command with its line, or nothing if rows have no features for it."""
+    # 1. Its features, of which strings become one for each value.
+    is_role = table.index.isin([proposal.target, *group_columns])
+    features = table[~is_role & (table["role"] != "id")]
+    is_kept = features["usable"] & (features["numeric"] | proposal.takes_words)
+    is_kept &= ~features.index.str.lower().isin(_roles.TARGET_NAMES)
+    kept = features[is_kept]
+    n_features = int(kept["distinct"].where(~kept["numeric"], 1).sum())
+    n_features = facts["n_columns"] if "stored_values" in facts else n_features
+    name, is_graph = proposal.arguments[0], "nodes" in facts
+    if not (n_features or is_graph):
+        return {}
+    # 2. Options about the other columns, and about missing values.
+    arguments = ["scalefair", *proposal.arguments, *options]
+    if name != "regress" and not is_graph:  # a model chooses its columns
+        for column in features.index[~is_kept]:
+            arguments += ["--drop", column]
+        if kept["missing"].any():
+            arguments += ["--missing", "impute"]
+        elif table["missing"][is_role].any():
+            arguments += ["--missing", "drop"]
+    ending = proposal.ending
+    if name == "pca":
+        ending = ending.replace("2", str(min(2, n_features)))
+    line = f"{shlex.join(arguments)} {ending}"
+    return {"command": name, "features": n_features, "line": line}
 
 
 def _propose_roles(
@@ -373,21 +403,22 @@ def _propose_roles(
 
     A target is called so, or is the last possible column without a name of groups.
     """
-    is_target = table.index.str.lower().isin(_roles.TARGET_NAMES)
-    sensitive = [name for name in table.index if name.lower() in _SENSITIVE_NAMES]
-    group_columns = [] if groups is None else split_names(groups, list(table.index))
-    may_be_label = table["role"].str.contains("target")
-    labels = table.index[may_be_label & ~table.index.isin(sensitive + group_columns)]
-    called_so = [*table.index[is_target]]
-    labels = [*labels, *(name for name in labels if name in called_so)]
-    label = target or next(reversed(labels), None)
+    names = table.index
+    is_target = names.str.lower().isin(_roles.TARGET_NAMES)
+    is_sensitive = names.str.lower().isin(_SENSITIVE_NAMES)
+    group_columns = [] if groups is None else split_names(groups, list(names))
+
+    def choose_target(is_possible: Any) -> str | None:
+        is_possible = is_possible & ~is_sensitive & ~names.isin(group_columns)
+        possible = [*names[is_possible], *names[is_possible & is_target]]
+        return target or next(reversed(possible), None)
+
+    label = choose_target(table["role"].str.contains("target"))
     if groups is None:
-        possible = table.index[table["role"].str.contains("groups")]
-        names = [name for name in possible if name not in (label, *called_so)]
-        names.sort(key=lambda name: name not in sensitive)  # these come first
-        groups = names[0] if names else None
-        group_columns = [groups] if groups else []
-    is_number = table["numeric"] & table["usable"]
-    numbers = table.index[is_number & ~table.index.isin(sensitive + group_columns)]
-    numbers = [*numbers, *(name for name in numbers if name in called_so)]
-    return label, target or next(reversed(numbers), None), groups, group_columns
+        possible = names[table["role"].str.contains("groups") & ~is_target]
+        possible = [name for name in possible if name != label]
+        possible.sort(key=lambda name: name.lower() not in _SENSITIVE_NAMES)
+        groups = next(iter(possible), None)
+        group_columns = [] if groups is None else [groups]
+    number = choose_target(table["numeric"] & table["usable"])
+    return label, number, groups, group_columns

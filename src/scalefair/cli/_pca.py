@@ -14,7 +14,9 @@ from scalefair._memory import peak_memory
 from scalefair._rounding import ROUNDING
 from scalefair.cli import _encoder, _report, _rows, _run
 from scalefair.cli import _options as opt
+from scalefair.cli._parameters import estimator_options
 from scalefair.cli._report import Facts
+from scalefair.cli._roles import Rows
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import RowReader, row_blocks
 
@@ -35,7 +37,7 @@ _PARAMETERS = {
 _OPTIONS = [
     *opt.shared(opt.GROUPS),
     opt.output_option("the components (npz)"),
-    *opt.estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
+    *estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
     *opt.shared(f"standardize {opt.INPUT} svmlight"),
     opt.option("Files", "--scores", "scores_file", type=opt.PATH, help=_SCORES),
     *opt.shared("report memory-limit quiet"),
@@ -100,33 +102,25 @@ def pca(data: Path, **options: Any) -> None:
                 n_components=options["n_components"],
                 centering=options["centering"],
             )
-        # 2. Sizes and weights of the groups of all attributes, the attribute of each.
-        entries = rows.entries()
-        codes = {
-            name: np.unique(x, return_inverse=True)[1]
-            for name, x in _report.by_attribute(entries.sensitive_features).items()
-        }
-        counts = np.concatenate([np.bincount(x) for x in codes.values()])
-        totals = [np.bincount(x, entries.weight) for x in codes.values()]
-        attributes = np.repeat([*codes], [len(n) for n in totals])
-        # 3. The report, and the arrays of the output.
+        # 2. The report, and the arrays of the output.
         content = {
             **_report.describe_run("pca", {**options, "standardize": standardize}),
             "input": {**_run.describe_rows(rows, X), "n_features": X.shape[1]},
             "seconds": seconds,
             **{name: getattr(model, f"{name}_") for name in _FITTED.split()},
-            **_compare(model, plain, counts, np.concatenate(totals), attributes),
+            **_compare(model, plain, rows),
             "peak_memory_bytes": peak_memory(),
         }
         arrays = {
             **_arrays(model, encoder, X.shape[1]),
-            "group_counts": counts,
+            "group_counts": np.array([group["n_rows"] for group in content["groups"]]),
             "feature_names": np.array(rows.names, np.str_),
             "columns": np.array(rows.names, np.str_),
             "reading": json.dumps(_run.describe_columns(rows, read_options)),
         }
         if rows.attributes is not None:
-            arrays["attributes"] = attributes
+            names = [group["attribute"] for group in content["groups"]]
+            arrays["attributes"] = np.array(names, np.str_)
         if plain is not None:
             arrays["pca_group_losses"] = np.hstack(plain.group_losses_)
         report = _make_report(model, plain, content, str(data))
@@ -205,14 +199,22 @@ def _summarize(content: Facts, r: int) -> str:
     return text
 
 
-def _compare(
-    model: Any, plain: Any, counts: Any, totals: Any, attributes: Any
-) -> Facts:
+def _compare(model: Any, plain: Any, rows: Rows) -> Facts:
     """Return losses and errors of groups, and of all rows; of PCA as well if known."""
-    errors: dict[str, float] = {}
+    # 1. Sizes and weights of the groups of each attribute.
+    entries = rows.entries()
+    codes = {
+        name: np.unique(x, return_inverse=True)[1]
+        for name, x in _report.by_attribute(entries.sensitive_features).items()
+    }
+    counts = np.concatenate([np.bincount(x) for x in codes.values()])
+    totals = np.concatenate([np.bincount(x, entries.weight) for x in codes.values()])
     frame = pandas.DataFrame({"group": _groups(model), "n_rows": counts})
     if isinstance(model.groups_, list):
-        frame.insert(0, "attribute", attributes)
+        sizes = [len(groups) for groups in model.groups_]
+        frame.insert(0, "attribute", np.repeat([*codes], sizes))
+    # 2. Losses and errors of both.
+    errors: dict[str, float] = {}
     for prefix, fitted in (("", model), ("pca_", plain)):
         if fitted is not None:
             group_errors = np.hstack(fitted.group_reconstruction_errors_)

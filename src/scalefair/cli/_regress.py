@@ -21,7 +21,9 @@ from scalefair._memory import peak_memory
 from scalefair._messages import listed
 from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
+from scalefair.cli._parameters import estimator_options, parameters_in_force
 from scalefair.cli._report import Facts
+from scalefair.cli._roles import Rows
 from scalefair.files import reading
 from scalefair.files._matrices import rows_format
 from scalefair.files._tables import as_strings
@@ -50,7 +52,7 @@ _PARAMETERS = {
 _OPTIONS = [
     *opt.shared(opt.ROLE_OPTIONS),
     opt.output_option("the changed model (joblib)"),
-    *opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER),
+    *estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER),
     *opt.shared(f"{opt.INPUT} svmlight {opt.TEST} report quiet"),
 ]
 _CONDITIONS = {
@@ -90,8 +92,8 @@ def load_model(path: Path) -> Any:
 
 
 def read_for_model(
-    model: Any, path: Path, options: opt.ReadOptions, training: _rows.Rows | None = None
-) -> _rows.Rows:
+    model: Any, path: Path, options: opt.ReadOptions, training: Rows | None = None
+) -> Rows:
     """Read rows as a saved estimator takes them: columns by name, or of numbers."""
     # 1. A model finds its columns by name if it was fitted to named ones.
     columns = list(getattr(model, "feature_names_in_", ())) or None
@@ -159,7 +161,7 @@ def _categories(model: Any) -> dict[str, dict[str, str]]:
 
 
 def predict(
-    model: Any, path: Path, rows: _rows.Rows, method: str = "predict"
+    model: Any, path: Path, rows: Rows, method: str = "predict"
 ) -> NDArray[Any]:
     """Return a prediction for each row, in batches that fit into the memory."""
     X = getattr(rows.X, "iloc", rows.X)
@@ -219,7 +221,7 @@ def regress(
     # 1. Read the model and its rows, which it takes in memory.
     start = time.perf_counter()
     read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)
-    parameters = opt.parameters_in_force(ctx, options, _CONDITIONS)
+    parameters = parameters_in_force(ctx, options, _CONDITIONS)
     model = load_model(model_file)
     if not hasattr(model, "predict") or hasattr(model, "classes_"):
         kind = getattr(model, "__name__", type(model).__name__)
@@ -285,7 +287,7 @@ def regress(
     _run.finish(report, outputs, writers, show=show, converged=fair.converged_)
 
 
-def _as_numbers(rows: _rows.Rows) -> NDArray[np.float64]:
+def _as_numbers(rows: Rows) -> NDArray[np.float64]:
     """Return the target as finite numbers."""
     target = pandas.Series(rows.target)
     y: NDArray[np.float64] = pandas.to_numeric(target, errors="coerce").to_numpy(float)
@@ -316,7 +318,7 @@ def _describe_fit(model: Any) -> Facts:
 
 
 def _measure(
-    rows: _rows.Rows, y: NDArray[np.float64], predictions: dict[str, NDArray[Any]]
+    rows: Rows, y: NDArray[np.float64], predictions: dict[str, NDArray[Any]]
 ) -> Facts:
     """Return errors and distances of the groups' predictions, before and after."""
     entries = rows.entries()
@@ -358,13 +360,11 @@ def _add_facts(report: _report.Report) -> None:
     n_outputs, n_inputs = content["layer_shape"]
     layer = f"{content['layer_name']}, {n_inputs} inputs, {n_outputs} outputs"
     facts += [("layer", layer), *_report.weight_facts(content["input"])]
-    is_changed, unchanged = content["layer_changed"], ""
+    is_changed = content["layer_changed"]
     if is_changed:
         facts.append(("output change", f"{content['output_change']:.2%}"))
     else:
         facts[0] = ("layer", f"{layer}, not changed")
-        unchanged = "That layer was not changed"
-        unchanged += ", only the last one. " if content["last_layer"] else ". "
     for gap in ("mean_gap", "covariance_gap"):
         title = gap.replace("_", " ")
         template = f"{{{gap}_before:.4g}} -> {{{gap}_after:.4g}}"
@@ -384,32 +384,42 @@ def _add_facts(report: _report.Report) -> None:
         change = f"stays {new}" if old == new else f"{verb} from {old} to {new}"
         changes.append(f"the {title} {change}")
     report.title = f"Of the {part} rows {', '.join(changes)}"
-    chance = ""
     if "null_gap" in measures:
         noise = _report.by_part(content, "{null_gap:.4g}")
         facts.append(("KS distance by chance", noise))
-        chance = f". {_report.CHANCE.format(measures['null_gap'])}"
     time = "{fit:.1f} s, reading {read:.1f} s"
     facts.append(("time", time.format(**content["seconds"])))
-    is_new = part == "test"
-    distance = content["parameters"].get("max_distance")
-    bound = no_bound = ""
-    if distance is None:
-        no_bound = "any bound of the distance, as only means and covariances are made "
-        no_bound += "more alike; "
-    else:
-        bound = f" to a KS distance of at most {distance:g} on the rows of the fit"
-    worst = _report.worst_change(measures["groups"], "mse_before", "mse_after", ".3g")
-    report.summary = (
-        f"Asked: predictions that differ less between groups, by a change of the layer "
-        f"{content['layer_name']}{bound}. {unchanged}Reached, on rows that were "
-        f"{'not ' * is_new}fitted: a KS distance of {measures['ks_after']:.3f}, before "
-        f"{measures['ks_before']:.3f}. It is {_report.KS}{chance}. Cost: a mean "
-        f"squared error of {measures['mse_after']:.3g}, before "
-        f"{measures['mse_before']:.3g}. {worst}. "
-        f"Not promised: {'' if is_new else 'this distance on new rows (--test), '}"
-        f"{no_bound}equal errors of the groups."
-    )
+    report.summary = _summarize(content, measures, is_new=part == "test")
     report.tables = _report.part_tables(content, _COLUMNS)
     layers = [layer for layer in content["unfairness_by_layer"] if layer]
     report.tables.append(_report.ReportTable("Layers, before the change", layers))
+
+
+def _summarize(content: Facts, measures: Facts, *, is_new: bool) -> str:
+    """Return what was asked and reached, at what cost, and what is not promised."""
+    # 1. What was asked.
+    distance = content["parameters"].get("max_distance")
+    text = "Asked: predictions that differ less between groups, by a change of the "
+    text += f"layer {content['layer_name']}"
+    if distance is not None:
+        text += f" to a KS distance of at most {distance:g} on the rows of the fit"
+    if not content["layer_changed"]:
+        text += ". That layer was not changed"
+        text += ", only the last one" if content["last_layer"] else ""
+    # 2. What was reached, and the cost.
+    text += f". Reached, on rows that were {'not ' if is_new else ''}fitted: a KS "
+    text += f"distance of {measures['ks_after']:.3f}, before "
+    text += f"{measures['ks_before']:.3f}. It is {_report.KS}"
+    if "null_gap" in measures:
+        text += f". {_report.CHANCE.format(measures['null_gap'])}"
+    text += f". Cost: a mean squared error of {measures['mse_after']:.3g}, before "
+    text += f"{measures['mse_before']:.3g}. "
+    text += _report.worst_change(measures["groups"], "mse_before", "mse_after", ".3g")
+    # 3. What is not promised.
+    text += ". Not promised: "
+    if not is_new:
+        text += "this distance on new rows (--test), "
+    if distance is None:
+        text += "any bound of the distance, as only means and covariances are made "
+        text += "more alike; "
+    return f"{text}equal errors of the groups."

@@ -402,8 +402,9 @@ def weight_facts(source: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return facts of the parts: their weights, and that groups are probabilities."""
     weighted = {k: x for k, x in parts_of(source).items() if "weights_from" in x}
     facts = [("weights", by_part(weighted, WEIGHTS))] if weighted else []
-    is_expected = any("expected" in part for part in parts_of(source).values())
-    return [*facts, *[("groups", EXPECTED)] * is_expected]
+    if any("expected" in part for part in parts_of(source).values()):
+        facts.append(("groups", EXPECTED))
+    return facts
 
 
 def part_tables(

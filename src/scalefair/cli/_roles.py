@@ -1,26 +1,34 @@
-"""What columns other than features hold: groups, targets, weights, and ids."""
+"""Rows of a file, and what columns other than features hold: groups, targets, ids."""
 
 import re
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from math import inf
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import click
 import numpy as np
 import pandas
+from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from scalefair._groups import (
     check_group_weights,
     compared_attributes,
+    effective_sizes,
     encode_groups,
     few_rows,
 )
 from scalefair._membership import check_group_probabilities
 from scalefair._messages import listed
 from scalefair.cli._errors import Failure, note, warn
-from scalefair.cli._options import ReadOptions, translate
-from scalefair.files._values import parse_values
+from scalefair.cli._options import ROLES, ReadOptions
+from scalefair.cli._parameters import translate
+from scalefair.files._text import split_cells
+from scalefair.files._values import find_source, parse_values
 
 # More groups, or categories of a column, are rather ids or free text.
 MAX_CATEGORIES = 1000
@@ -31,6 +39,121 @@ _ID_WORDS = {"id", "ids", "index", "key", "no", "nr", "number", "row"}
 _WEIGHT_NAMES = {"weight", "weights", "wt", "wgt", "fnlwgt", "finalweight", "perwt"}
 _WEIGHT_NAMES |= {"instanceweight", "sampleweight", "samplingweight", "pwgtp"}
 _WEIGHT_NAMES |= {"surveyweight", "caseweight", "personweight", "freqweight"}
+
+
+# --- Rows ----------------------------------------------------------------------------
+
+
+@dataclass
+class Rows:
+    """Rows as they were read: `X` is a frame of a table, else a matrix or a reader.
+
+    Target, groups and weights are frames at first, then vectors; `attributes` is a
+    frame of the columns of groups if these are compared each by itself. Probabilities
+    of groups stay a frame, with a column for each.
+    """
+
+    path: Path
+    X: Any
+    names: list[str]
+    ids: NDArray[Any]  # row numbers from 0 unless `named`
+    named: bool = False
+    groups: Any = None
+    attributes: pandas.DataFrame | None = None
+    target: Any = None
+    weight: Any = None
+    sources: dict[str, str] = field(default_factory=dict)  # of the roles, in messages
+    kinds: dict[str, str] = field(default_factory=dict)  # of dtypes, by role
+    n_columns: int = 0  # of the file
+    has_header: bool = True
+    zero_based: bool = False  # the first feature of svmlight
+    is_stored: bool = False  # in a temporary file
+    knots: NDArray[Any] | None = None  # of a number in place of groups
+    positions: Any = ...  # of entries: their rows; the Ellipsis takes each row once
+    from_files: list[str] = field(default_factory=list)  # roles
+    kept: Any = None  # columns that predict copies
+    unit: ClassVar[str] = "row"
+    ordered: ClassVar[bool] = True
+
+    @property
+    def sensitive_features(self) -> Any:
+        """Groups as estimators take them."""
+        return self.groups if self.attributes is None else self.attributes
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether rows have probabilities of groups in place of a group."""
+        return isinstance(self.groups, pandas.DataFrame)
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether some probability of a group is neither 0 nor 1."""
+        if not self.has_probabilities or self.knots is not None:
+            return False
+        P = self.groups.to_numpy()
+        return bool(((P > 0) & (P < 1)).any())
+
+    @property
+    def group_arguments(self) -> dict[str, Any]:
+        """Groups, or their probabilities, as keywords of estimators and metrics."""
+        if self.has_probabilities:  # of the groups that some row may be of
+            P = self.groups
+            return {"group_probabilities": P.loc[:, (P > 0).any()]}
+        return {"sensitive_features": self.sensitive_features}
+
+    def entries(self) -> "Rows":
+        """Return an entry for each row and group that it may be of, by weight.
+
+        Without probabilities an entry is a row. Values of rows are taken for the
+        entries by their `positions`.
+        """
+        if not self.has_probabilities:
+            return self
+        weights = self.groups.to_numpy(np.float64)
+        if self.weight is not None:
+            weights = weights * self.weight[:, None]
+        rows, codes = np.nonzero(weights)
+        return replace(
+            self,
+            ids=self.ids[rows],
+            groups=self.groups.columns.to_numpy(np.str_)[codes],
+            target=None if self.target is None else self.target[rows],
+            weight=weights[rows, codes],
+            positions=rows,
+        )
+
+    @property
+    def string_columns(self) -> list[str]:
+        """Names of the features that are strings."""
+        if not isinstance(self.X, pandas.DataFrame):
+            return []
+        return [name for name in self.names if not is_numeric_dtype(self.X[name])]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.ids)
+
+    def weights_of(self, selected: Any) -> NDArray[np.float64] | None:
+        """Weights of some rows, None if rows have no weights."""
+        return None if self.weight is None else self.weight[selected]
+
+    def effective_size(self, selected: Any = ...) -> float:
+        """Return how many rows of equal weights have means of the same variance."""
+        if self.weight is None:
+            return len(self.ids[selected])
+        weights = self.weight[selected]
+        return float(effective_sizes(np.zeros(len(weights), int), weights, 1)[0])
+
+    def keep(self, selected: NDArray[np.bool_]) -> None:
+        """Drop the rows of a table that are not selected."""
+        self.X = self.X[selected].reset_index(drop=True)
+        for name in ("ids", "kept", *ROLES):
+            if (values := getattr(self, name)) is not None:
+                setattr(self, name, values[selected])
+
+
+Parts = Mapping[str, Rows]  # "train", and perhaps "test"
 
 
 # --- What features may be instead ----------------------------------------------------
@@ -67,34 +190,32 @@ def is_weight_name(name: Any) -> bool:
 
 
 def note_doubts(
-    path: Any, features: pandas.DataFrame, *, has_weight: bool, has_target: bool
+    path: Path, features: pandas.DataFrame, *, has_weight: bool, has_target: bool
 ) -> None:
     """Note features that may be ids, targets or weights, or have codes for missing."""
-    names = [str(name) for name in features if str(name).lower() in TARGET_NAMES]
-    if names and not has_target:
-        note(f"{path}: {listed(names)} was taken for a feature. Else pass --drop.")
     numbers = [x for _, x in features.items() if is_numeric_dtype(x)]
     numbers = [x for x in numbers if not is_bool_dtype(x)]
-    if names := [str(x.name) for x in numbers if may_be_ids(x)]:
-        note(
-            f"{path}: whole numbers that all differ were taken for a feature: "
-            f"{listed(names)}. Pass --drop if they are ids."
-        )
-    names = [str(x.name) for x in numbers if x.min() >= 0]
-    names = [x for x in names if is_weight_name(x)]
-    if names and not has_weight:
-        note(
-            f"{path}: {listed(names)} was taken for a feature. Pass --weight "
-            f"{names[0]!r} if it says how often a row counts."
-        )
+    targets = [] if has_target else [x for x in features if x.lower() in TARGET_NAMES]
+    ids = [str(x.name) for x in numbers if may_be_ids(x)]
+    weights = [str(x.name) for x in numbers if is_weight_name(x.name) and x.min() >= 0]
     codes = {str(x.name): code for x in numbers if (code := _missing_code(x))}
-    if codes:
-        columns = listed(f"{name} ({code:g})" for name, code in codes.items())
-        note(
-            f"{path}: far from all other values of its column, and taken for a number: "
-            f"{columns}. Pass --na-values={next(iter(codes.values())):g} if it means "
-            "a missing value."
-        )
+    # What is said of the columns for which there is such a doubt.
+    doubts = {
+        "{columns} was taken for a feature. Else pass --drop.": targets,
+        "whole numbers that all differ were taken for a feature: {columns}. Pass "
+        "--drop if they are ids.": ids,
+        "{columns} was taken for a feature. Pass --weight {first!r} if it says how "
+        "often a row counts.": [] if has_weight else weights,
+        "far from all other values of its column, and taken for a number: {columns}. "
+        "Pass --na-values={code:g} if it means a missing value.": [
+            f"{name} ({code:g})" for name, code in codes.items()
+        ],
+    }
+    code = next(iter(codes.values()), 0.0)
+    for text, columns in doubts.items():
+        if columns:
+            text = text.format(columns=listed(columns), first=columns[0], code=code)
+            note(f"{path}: {text}")
 
 
 def _missing_code(values: pandas.Series) -> float:
@@ -112,10 +233,65 @@ def _missing_code(values: pandas.Series) -> float:
     return 0.0
 
 
-# --- Roles ---------------------------------------------------------------------------
+# --- Which columns have which role ---------------------------------------------------
 
 
-def type_role(rows: Any, role: str, options: ReadOptions, training: Any = None) -> None:
+def split_names(value: str, names: Sequence[str]) -> list[str]:
+    """Return the columns that an option names: one, or several between commas."""
+    return [value] if value in names else list(dict.fromkeys(split_cells(value)))
+
+
+def find_role_columns(
+    source: Any, names: Sequence[str], options: ReadOptions
+) -> dict[str, list[str]]:
+    """Return which columns of a source hold target, groups and weights.
+
+    An option that names no column must name a file.
+    """
+    columns = {}
+    for role in ROLES:
+        if (value := getattr(options, role)) is None:
+            continue
+        chosen = split_names(value, names) if role == "groups" else [value]
+        missing = [name for name in chosen if name not in names]
+        # A column comes before a file of the same name.
+        if not missing:
+            columns[role] = chosen
+        elif not find_source(value)[0].exists():
+            raise Failure(
+                f"{listed(missing)}: neither a column of {source} (columns: "
+                f"{listed(names)}) nor a file. Check --{role}, or pass FILE:COLUMN."
+            )
+    for role, other in combinations(columns, 2):
+        if {*columns[role]} & {*columns[other]}:
+            raise click.UsageError(f"--{role} and --{other} name the same column.")
+    return columns
+
+
+# --- Types of the roles --------------------------------------------------------------
+
+
+def type_roles(rows: Rows, options: ReadOptions, training: Rows | None) -> None:
+    """Give target, groups and weights the types of estimators, and check them."""
+    for role in ("target", "groups"):
+        type_role(rows, role, options, training)
+    check_groups(rows, training)
+    type_weights(rows)
+
+
+@contextmanager
+def _naming(source: str) -> Iterator[None]:
+    """Turn the errors of a check into Failures that name the source, and options."""
+    try:
+        yield
+    except ValueError as error:
+        message = translate(str(error), click.get_current_context(silent=True))
+        raise Failure(f"{source}: {message}") from error
+
+
+def type_role(
+    rows: Rows, role: str, options: ReadOptions, training: Rows | None = None
+) -> None:
     """Make the strings of a role a vector: of numbers, or strings, or names of groups.
 
     Several columns become names of combinations; if each is compared by itself they are
@@ -144,11 +320,8 @@ def type_role(rows: Any, role: str, options: ReadOptions, training: Any = None) 
         return
     # 2. Combinations of several columns.
     table = pandas.DataFrame(values)
-    try:
+    with _naming(source):  # a column may hold no groups
         names, codes = encode_groups(table, len(frame), warn=False)
-    except ValueError as error:  # a column holds no groups
-        message = translate(str(error), click.get_current_context(silent=True))
-        raise Failure(f"{source}: {message}") from error
     setattr(rows, role, names[codes])
     is_saved = training is not None and training.n_rows == 0
     if options.attributes == "each":
@@ -157,7 +330,9 @@ def type_role(rows: Any, role: str, options: ReadOptions, training: Any = None) 
         warn(f"{source}: {message}")
 
 
-def _type_probabilities(rows: Any, options: ReadOptions, training: Any) -> None:
+def _type_probabilities(
+    rows: Rows, options: ReadOptions, training: Rows | None
+) -> None:
     """Make the groups a frame of probabilities, with a column for each group."""
     frame = pandas.DataFrame(rows.groups).reset_index(drop=True)
     source, is_known = rows.sources["groups"], frame.notna().all(axis=1).to_numpy()
@@ -189,11 +364,8 @@ def _type_probabilities(rows: Any, options: ReadOptions, training: Any) -> None:
     else:
         present = P.columns
     # 3. Rows that add up to 1, or 0.
-    try:
+    with _naming(source):
         groups, values = check_group_probabilities(P[present], len(P))
-    except ValueError as error:
-        message = translate(str(error), click.get_current_context(silent=True))
-        raise Failure(f"{source}: {message}") from error
     rows.groups = pandas.DataFrame(values, columns=groups)
     if len(present) < P.shape[1]:
         rows.groups = rows.groups.reindex(columns=P.columns, fill_value=0.0)
@@ -205,7 +377,7 @@ def _type_probabilities(rows: Any, options: ReadOptions, training: Any) -> None:
 
 
 def _hat_functions(
-    rows: Any, frame: pandas.DataFrame, n_knots: int, training: Any
+    rows: Rows, frame: pandas.DataFrame, n_knots: int, training: Rows | None
 ) -> pandas.DataFrame:
     """Hat functions of a number at its quantiles: they add up to 1, as groups do."""
     if frame.shape[1] != 1:
@@ -224,7 +396,7 @@ def _hat_functions(
     return pandas.DataFrame(np.column_stack(hats), columns=names)
 
 
-def treat_missing_groups(rows: Any, options: ReadOptions) -> None:
+def treat_missing_groups(rows: Rows, options: ReadOptions) -> None:
     """Refuse rows without a group, or leave them out, as --missing-groups says."""
     if rows.groups is None or options.missing_groups not in ("error", "drop"):
         return
@@ -246,10 +418,10 @@ def treat_missing_groups(rows: Any, options: ReadOptions) -> None:
     rows.keep(~is_missing)
 
 
-def check_groups(rows: Any, training: Any) -> None:
+def check_groups(rows: Rows, training: Rows | None) -> None:
     """Refuse a single group in rows for training, too many, and unknown ones."""
-    if isinstance(rows.groups, pandas.DataFrame):
-        return  # probabilities, checked when they were typed
+    if rows.groups is None or rows.has_probabilities:
+        return  # these were checked when they were typed
     names = np.unique(rows.groups).tolist()
     has_data = training is None or training.n_rows > 0
     if not 1 + has_data <= len(names) <= MAX_CATEGORIES:
@@ -258,13 +430,15 @@ def check_groups(rows: Any, training: Any) -> None:
             f"{names[0]!r}; 2 to {MAX_CATEGORIES:,} can be compared. Join values, or "
             "take others."
         )
-    has_groups = training is not None and training.groups is not None
-    if has_groups and rows.attributes is None:
-        refuse_unknown(rows, "groups", "group", training)
+    if training is None or training.groups is None or rows.attributes is not None:
+        return
+    refuse_unknown(rows, "groups", "group", training)
 
 
-def type_weights(rows: Any) -> None:
+def type_weights(rows: Rows) -> None:
     """Make the weights a vector of numbers of at least 0, not all 0 in a group."""
+    if rows.weight is None:
+        return
     values, source = pandas.DataFrame(rows.weight).iloc[:, 0], rows.sources["weight"]
     numbers = pandas.to_numeric(values, errors="coerce")
     wrong = np.flatnonzero(~numbers.between(0, inf, inclusive="left"))
@@ -276,18 +450,15 @@ def type_weights(rows: Any) -> None:
             "number of at least 0. Correct it, or leave the row out."
         )
     rows.weight = numbers.to_numpy(np.float64)
-    if isinstance(rows.groups, pandas.DataFrame):
+    if rows.has_probabilities:
         return
     compared = compared_attributes(rows.sensitive_features, rows.n_rows, "each")
-    try:
+    with _naming(source):
         for _, groups, codes in compared:
             check_group_weights(rows.weight, groups, codes)
-    except ValueError as error:
-        message = translate(str(error), click.get_current_context(silent=True))
-        raise Failure(f"{source}: {message}") from error
 
 
-def refuse_unknown(rows: Any, role: str, name: str, training: Any) -> None:
+def refuse_unknown(rows: Rows, role: str, name: str, training: Rows) -> None:
     """Refuse groups or labels, called `name`, that did not occur in training."""
     vocabulary = np.unique(getattr(training, role)).tolist()
     values = np.unique(getattr(rows, role)).tolist()

@@ -4,152 +4,38 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, combinations
+from dataclasses import replace
+from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 import numpy as np
 import pandas
 from numpy.typing import NDArray
-from pandas.api.types import is_numeric_dtype
 from scipy import sparse
 
-from scalefair._groups import effective_sizes
 from scalefair._memory import array_limit
 from scalefair._messages import listed
 from scalefair.cli._encoder import check_finite, iterate_blocks, map_blocks
 from scalefair.cli._errors import Failure, note, print_notes
 from scalefair.cli._options import ROLES, ReadOptions
 from scalefair.cli._roles import (
+    Rows,
     are_ids,
     are_texts,
-    check_groups,
+    find_role_columns,
     note_doubts,
+    split_names,
     treat_missing_groups,
-    type_role,
-    type_weights,
+    type_roles,
 )
 from scalefair.files import NpyReader, NpzReader, SvmlightReader
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._source import BLOCK_BYTES
 from scalefair.files._tables import TableFile
-from scalefair.files._text import split_cells
-from scalefair.files._values import ID_NAMES, find_source, parse_values
-
-
-@dataclass
-class Rows:
-    """Rows as they were read: `X` is a frame of a table, else a matrix or a reader.
-
-    Target, groups and weights are frames at first, then vectors; `attributes` is a
-    frame of the columns of groups if these are compared each by itself. Probabilities
-    of groups stay a frame, with a column for each.
-    """
-
-    path: Path
-    X: Any
-    names: list[str]
-    ids: NDArray[Any]  # row numbers from 0 unless `named`
-    named: bool = False
-    groups: Any = None
-    attributes: pandas.DataFrame | None = None
-    target: Any = None
-    weight: Any = None
-    sources: dict[str, str] = field(default_factory=dict)  # of the roles, in messages
-    kinds: dict[str, str] = field(default_factory=dict)  # of dtypes, by role
-    n_columns: int = 0  # of the file
-    has_header: bool = True
-    zero_based: bool = False  # the first feature of svmlight
-    is_stored: bool = False  # in a temporary file
-    knots: NDArray[Any] | None = None  # of a number in place of groups
-    positions: Any = ...  # of entries: their rows
-    from_files: list[str] = field(default_factory=list)  # roles
-    kept: Any = None  # columns that predict copies
-    unit: ClassVar[str] = "row"
-    ordered: ClassVar[bool] = True
-
-    @property
-    def sensitive_features(self) -> Any:
-        """Groups as estimators take them."""
-        return self.groups if self.attributes is None else self.attributes
-
-    @property
-    def has_probabilities(self) -> bool:
-        """Whether rows have probabilities of groups in place of a group."""
-        return isinstance(self.groups, pandas.DataFrame)
-
-    @property
-    def is_uncertain(self) -> bool:
-        """Whether some probability of a group is neither 0 nor 1."""
-        if not self.has_probabilities or self.knots is not None:
-            return False
-        P = self.groups.to_numpy()
-        return bool(((P > 0) & (P < 1)).any())
-
-    @property
-    def group_arguments(self) -> dict[str, Any]:
-        """Groups, or their probabilities, as keywords of estimators and metrics."""
-        if self.has_probabilities:  # of the groups that some row may be of
-            P = self.groups
-            return {"group_probabilities": P.loc[:, (P > 0).any()]}
-        return {"sensitive_features": self.sensitive_features}
-
-    def entries(self) -> "Rows":
-        """Return an entry for each row and group that it may be of, by weight.
-
-        Without probabilities an entry is a row. Values of rows are taken for the
-        entries by their `positions`.
-        """
-        if not self.has_probabilities:
-            return self
-        weights = self.groups.to_numpy(np.float64)
-        if self.weight is not None:
-            weights = weights * self.weight[:, None]
-        rows, codes = np.nonzero(weights)
-        return replace(
-            self,
-            ids=self.ids[rows],
-            groups=self.groups.columns.to_numpy(np.str_)[codes],
-            target=None if self.target is None else self.target[rows],
-            weight=weights[rows, codes],
-            positions=rows,
-        )
-
-    @property
-    def string_columns(self) -> list[str]:
-        """Names of the features that are strings."""
-        if not isinstance(self.X, pandas.DataFrame):
-            return []
-        return [name for name in self.names if not is_numeric_dtype(self.X[name])]
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return len(self.ids)
-
-    def weights_of(self, selected: Any) -> NDArray[np.float64] | None:
-        """Weights of some rows, None if rows have no weights."""
-        return None if self.weight is None else self.weight[selected]
-
-    def effective_size(self, selected: Any = ...) -> float:
-        """Return how many rows of equal weights have means of the same variance."""
-        if self.weight is None:
-            return len(self.ids[selected])
-        weights = self.weight[selected]
-        return float(effective_sizes(np.zeros(len(weights), int), weights, 1)[0])
-
-    def keep(self, selected: NDArray[np.bool_]) -> None:
-        """Drop the rows of a table that are not selected."""
-        self.X = self.X[selected].reset_index(drop=True)
-        for name in ("ids", "kept", *ROLES):
-            if (values := getattr(self, name)) is not None:
-                setattr(self, name, values[selected])
-
-
-Parts = Mapping[str, Rows]  # "train", and perhaps "test"
+from scalefair.files._values import ID_NAMES, parse_values
 
 
 def read_rows(
@@ -167,24 +53,18 @@ def read_rows(
     are its features. Features that are strings are checked to be categories
     ("encode"), refused ("refuse"), left out ("drop"), or kept ("keep").
     """
-    # 1. Rows for training and others must have the same format.
-    rows_kind = rows_format(path, options.svmlight)
-    if options.weight is not None and options.missing == "impute":
-        raise click.UsageError("--missing impute takes no --weight: drop the rows.")
-    if training is not None:
-        columns = training.names if columns is None else columns
-        is_saved = training.n_rows == 0
-        if not is_saved and rows_format(training.path, options.svmlight) != rows_kind:
-            raise Failure(f"{path}: is in another format than {training.path}.")
-    # 2. From a path to a frame, or a matrix.
+    rows_kind = _check_format(path, options, training)
+    if training is not None and columns is None:
+        columns = training.names
+    # A model says what its features are; else columns are looked at.
+    is_free = columns is None and strings != "drop"
+    # 1. From a path to a frame, or a matrix.
     table = None
     if rows_kind == "table":
-        # A model says what its features are; else columns are looked at.
-        is_free = training is None and columns is None and strings != "drop"
         rows, table = _read_table(path, options, training, columns, is_free)
     else:
         rows = _read_matrix(path, rows_kind, options, training)
-    # 3. Targets, groups and weights that are in files of their own.
+    # 2. Targets, groups and weights that are in files of their own.
     for role in ROLES:
         source = getattr(options, role)
         if source is not None and getattr(rows, role) is None:
@@ -192,14 +72,13 @@ def read_rows(
             rows.sources[role] = source
             rows.from_files.append(role)
     treat_missing_groups(rows, options)
-    # 4. Values that cannot be used.
+    # 3. Values that cannot be used.
     if table is not None:
         _check_strings(rows, strings, is_training=training is None)
         if is_free:
-            looked_at = [x for x in rows.names if x not in options.feature]
             note_doubts(
                 path,
-                rows.X[looked_at],
+                rows.X[[x for x in rows.names if x not in options.feature]],
                 has_weight=options.weight is not None,
                 has_target=rows.target is not None,
             )
@@ -207,14 +86,21 @@ def read_rows(
         _treat_missing(rows, table, options, keep_missing, training is None)
     if training is not None:
         _check_columns(path, rows, training, may_be_new=strings != "encode")
-    # 5. Strings of target and groups become their types, and weights numbers.
-    for role in ("target", "groups"):
-        type_role(rows, role, options, training)
-    if rows.groups is not None:
-        check_groups(rows, training)
-    if rows.weight is not None:
-        type_weights(rows)
+    # 4. Strings of target and groups become their types, and weights numbers.
+    type_roles(rows, options, training)
     return rows
+
+
+def _check_format(path: Path, options: ReadOptions, training: Rows | None) -> str:
+    """Return the kind of file, which must be that of the rows for training."""
+    rows_kind = rows_format(path, options.svmlight)
+    if options.weight is not None and options.missing == "impute":
+        raise click.UsageError("--missing impute takes no --weight: drop the rows.")
+    if training is None or training.n_rows == 0:  # none, or those of a saved model
+        return rows_kind
+    if rows_format(training.path, options.svmlight) != rows_kind:
+        raise Failure(f"{path}: is in another format than {training.path}.")
+    return rows_kind
 
 
 def _check_columns(path: Path, rows: Rows, training: Rows, may_be_new: bool) -> None:
@@ -251,47 +137,6 @@ def read_parts(
     return {"train": train, "test": test}
 
 
-# --- Which columns have which role ---------------------------------------------------
-
-
-def split_names(value: str, names: Sequence[str]) -> list[str]:
-    """Return the columns that an option names: one, or several between commas."""
-    return [value] if value in names else list(dict.fromkeys(split_cells(value)))
-
-
-def find_role_columns(
-    source: Any, names: Sequence[str], options: ReadOptions
-) -> dict[str, list[str]]:
-    """Return which columns of a source hold target, groups and weights.
-
-    An option that names no column must name a file.
-    """
-    columns = {}
-    for role in ROLES:
-        if (value := getattr(options, role)) is None:
-            continue
-        chosen = split_names(value, names) if role == "groups" else [value]
-        missing = [name for name in chosen if name not in names]
-        # A column comes before a file of the same name.
-        if not missing:
-            columns[role] = chosen
-        elif not find_source(value)[0].exists():
-            raise Failure(
-                f"{listed(missing)}: neither a column of {source} (columns: "
-                f"{listed(names)}) nor a file. Check --{role}, or pass FILE:COLUMN."
-            )
-    for role, other in combinations(columns, 2):
-        if {*columns[role]} & {*columns[other]}:
-            raise click.UsageError(f"--{role} and --{other} name the same column.")
-    return columns
-
-
-def _describe_columns(kind: str, names: Sequence[str]) -> str:
-    """Return a kind with names for messages: "columns sex, race"."""
-    plural = "s" if len(names) > 1 else ""
-    return f"{kind}{plural} {listed(names)}"
-
-
 # --- Tables --------------------------------------------------------------------------
 
 
@@ -313,28 +158,21 @@ def _read_table(
             f"{path}: its first column is its header once more, as of a graph: cluster "
             "reads it without --affinity. For rows leave that column out of the file."
         )
-    # 1. The columns of each role, ids (of the option, or a first column that is named
-    #    so), and those that are left as features.
+    # 1. The columns of each role, ids, those that are copied, and those that are left
+    #    as features.
     roles = find_role_columns(path, table.names, options)
-    ids, first = [], table.names[0]
-    if options.id_column is not None:
-        ids = [table.find(options.id_column, "--id-column")]
-    elif table.has_header and first.lower() in ID_NAMES | {""}:
-        ids = [name for name in [first] if name not in chain(*roles.values())]
+    table.id_columns = ids = _find_ids(table, roles, options)
     role_columns = list(chain(ids, *roles.values()))
     features = _find_features(path, table.names, options, roles, ids, columns)
-    # 2. Columns whose values are strings even if they look like numbers.
-    categorical = {*options.categorical}
-    if training is not None:
-        categorical |= {*training.string_columns}
-    strings = {table.find(name, "--categorical") for name in categorical}
-    strings |= {*role_columns} - {*roles.get("weight", ())}
     copied = chain(*(split_names(name, table.names) for name in options.keep))
     kept = [table.find(name, "--keep") for name in copied]
+    # 2. Columns whose values are strings even if they look like numbers.
+    categorical = {*options.categorical, *(training.string_columns if training else ())}
+    strings = {table.find(name, "--categorical") for name in categorical}
+    strings |= {*role_columns} - {*roles.get("weight", ())}
     strings |= {*kept} - {*features}
     # 3. The frame, on disk if the memory is small.
     all_columns = list(dict.fromkeys([*features, *role_columns, *kept]))
-    table.id_columns = ids
     is_large = options.exceeds_memory(path, is_text=True)
     if is_large:
         frame = table.store(all_columns, strings, options.folder)
@@ -343,7 +181,7 @@ def _read_table(
     print_notes(table)
     if is_free:
         features = _without_ids(table, frame, features, options)
-    # 4. Each role from its columns.
+    # 4. Each role from its columns; groups that stay features may be numbers.
     rows = Rows(
         path,
         frame[features] if len(all_columns) > len(features) else frame,
@@ -358,12 +196,29 @@ def _read_table(
     for role, names in roles.items():
         setattr(rows, role, frame[names].astype(object))
         rows.sources[role] = f"{_describe_columns('column', names)} of {path}"
-    for name in roles.get("groups", ()) if options.keep_groups else ():
-        values = frame[name].astype(object)
-        is_number = parse_values(values.dropna()).dtype.kind != "U"
-        if name not in categorical and is_number:
-            rows.X = rows.X.assign(**{name: pandas.to_numeric(values)})
+    if options.keep_groups:
+        for name in (x for x in roles.get("groups", ()) if x not in categorical):
+            if parse_values(rows.groups[name].dropna()).dtype.kind != "U":
+                numbers = pandas.to_numeric(rows.groups[name])
+                rows.X = rows.X.assign(**{name: numbers})
     return rows, table
+
+
+def _describe_columns(kind: str, names: Sequence[str]) -> str:
+    """Return a kind with names for messages: "columns sex, race"."""
+    plural = "s" if len(names) > 1 else ""
+    return f"{kind}{plural} {listed(names)}"
+
+
+def _find_ids(
+    table: TableFile, roles: Mapping[str, list[str]], options: ReadOptions
+) -> list[str]:
+    """Return the column of ids: of the option, or a first one that is named so."""
+    first = table.names[0]
+    if options.id_column is not None:
+        return [table.find(options.id_column, "--id-column")]
+    is_named_so = table.has_header and first.lower() in ID_NAMES | {""}
+    return [first] if is_named_so and first not in chain(*roles.values()) else []
 
 
 def _find_features(
@@ -465,9 +320,12 @@ def _treat_missing(
     is_training: bool,
 ) -> None:
     """Refuse rows with missing values, drop them, or leave features to be imputed."""
-    # Groups may be missing where that is asked for.
     policy = options.missing
-    role_columns = _role_columns(rows, without="groups" * options.may_lack_groups)
+    # Groups may be missing where that is asked for.
+    roles = [x for x in ROLES if x != "groups" or not options.may_lack_groups]
+    values = [getattr(rows, role) for role in roles]
+    frames = [x for x in values if isinstance(x, pandas.DataFrame)]
+    role_columns = [frame[name] for frame in frames for name in frame]
     features = [] if keep_missing else [rows.X[name] for name in rows.names]
     columns = [x for x in [*role_columns, *features] if x.hasnans]
     if not columns:
@@ -506,13 +364,6 @@ def _treat_missing(
     rows.keep(~is_dropped)
 
 
-def _role_columns(rows: Rows, without: str) -> list[pandas.Series]:
-    """Return the columns of a table that are target, groups or weights, but one."""
-    values = [getattr(rows, role) for role in ROLES if role != without]
-    frames = [x for x in values if isinstance(x, pandas.DataFrame)]
-    return [frame[name] for frame in frames for name in frame]
-
-
 # --- Matrices ------------------------------------------------------------------------
 
 
@@ -522,7 +373,8 @@ def _read_matrix(
     """Read an array or svmlight; features go by number: x0, x1, ... or 1, 2, ..."""
     # 1. Options of tables; lines of svmlight start with the target.
     refused = ["id_column", "categorical", "feature", "header", "na_values", "keep"]
-    refused += ["target"] * (rows_kind == "svmlight")
+    if rows_kind == "svmlight":
+        refused.append("target")
     for name in refused:
         if getattr(options, name):
             spelling = name.replace("_", "-")

@@ -19,7 +19,8 @@ import scalefair
 from scalefair import _writing
 from scalefair.cli._encoder import describe_passes
 from scalefair.cli._errors import NOT_CONVERGED, Failure, mark_written, warn
-from scalefair.cli._options import ROLES, translate
+from scalefair.cli._options import ROLES
+from scalefair.cli._parameters import translate
 from scalefair.cli._report import EXPECTED, Facts, count_groups
 from scalefair.files import FileError
 from scalefair.files._values import find_source

@@ -21,6 +21,7 @@ from scalefair.cli import _encoder, _report, _rows, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, print_notes
 from scalefair.cli._report import Facts
+from scalefair.cli._roles import Rows
 from scalefair.files import _matrices as matrices
 from scalefair.files import reading
 from scalefair.files._graphs import load_graph, read_new_nodes
@@ -196,7 +197,7 @@ def _apply_saved(
         groups = np.concatenate(groups)
     options = _saved_read_options(saved, model, path, overrides)
     # Rows without data say of which types the model's own rows were.
-    training = _rows.Rows(model_file, None, [], np.arange(0), kinds=saved["kinds"])
+    training = Rows(model_file, None, [], np.arange(0), kinds=saved["kinds"])
     training.groups, training.target = groups, saved.get("classes")
     with _run.estimator_errors(path):
         rows: Any
@@ -221,7 +222,8 @@ def _apply_saved(
             Z = np.vstack(list(X.blocks())) if isinstance(X, RowReader) else X
             return rows, {f"component_{j}": z for j, z in enumerate(Z.T, start=1)}
         scores = model.decision_function(X, sensitive_features=groups)
-    return rows, {"score": scores, "prediction": model.classes_[(scores > 0) * 1]}
+    predictions = model.classes_[(scores > 0).astype(int)]
+    return rows, {"score": scores, "prediction": predictions}
 
 
 def _saved_read_options(
@@ -347,7 +349,7 @@ def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> s
     return f"{text}. Not promised: the same on other rows."
 
 
-def _cut(path: Path, rows: _rows.Rows, labels: Any, options: opt.ReadOptions) -> float:
+def _cut(path: Path, rows: Rows, labels: Any, options: opt.ReadOptions) -> float:
     """Return the normalized cut of a graph, whose nodes have labels by their ids."""
     names = ("directed", "weights", "weight_column")
     edges = FileOptions(**{name: getattr(options, name) for name in names})
@@ -365,7 +367,7 @@ def _cut(path: Path, rows: _rows.Rows, labels: Any, options: opt.ReadOptions) ->
     return float(cut(graph.matrix, labels[positions], sample_weight=weights))
 
 
-def _measure_scores(rows: _rows.Rows, column: str, options: dict[str, Any]) -> Facts:
+def _measure_scores(rows: Rows, column: str, options: dict[str, Any]) -> Facts:
     """Return gaps of the groups; with a target accuracy, or the error."""
     if not is_numeric_dtype(rows.X[column]):
         raise Failure(f"{rows.path}: column {column} holds words; scores are numbers.")

@@ -18,6 +18,7 @@ from scalefair.files._matrices import (
     file_format,
     read_dense,
     read_matrix_market,
+    read_metis,
     read_sparse,
 )
 from scalefair.files._source import FileError, one_line, reading
@@ -25,7 +26,12 @@ from scalefair.files._tables import TableFile, as_strings
 from scalefair.files._text import FileOptions, find_ends, open_bytes, quote
 from scalefair.files._values import ID_NAMES
 
-_MATRIX_READERS = {"npz": read_sparse, "mtx": read_matrix_market, "npy": read_dense}
+_MATRIX_READERS: dict[str, Callable[[Path], Any]] = {
+    "npz": read_sparse,
+    "mtx": read_matrix_market,
+    "npy": read_dense,
+    "METIS": read_metis,
+}
 # Names of a third column that holds times, not weights.
 _TIME_NAMES = {"time", "times", "timestamp", "date", "datetime", "unixtime", "ts"}
 
@@ -84,10 +90,10 @@ def read_graph(
     Parameters
     ----------
     path : str or Path
-        A matrix (npz, npy, Matrix Market, or a square table, which may name its nodes
-        in the header and the first column), or lines ``source target
-        [weight]``; text may be packed, and ``-`` is the standard input. An edge in
-        both directions counts once; nodes are numbered as the list first names them.
+        A matrix (npz, npy, Matrix Market, METIS, or a square table, which may name its
+        nodes in the header and the first column), or lines ``source target [weight]``;
+        text may be packed, and ``-`` is the standard input. An edge in both directions
+        counts once; nodes are numbered as the list first names them.
         GML, GraphML, Pajek, and lines ``source target {'weight': 4}``, whose nodes go
         by their labels or ids, need NetworkX.
     directed : {"error", "sum", "max"}, default="error"
@@ -136,6 +142,11 @@ def load_graph(path: Path, options: FileOptions) -> Graph:
     names: list[str] = []  # of the nodes of a matrix
     if format_name in _MATRIX_READERS:
         matrix = _check_square(path, _MATRIX_READERS[format_name](path))
+        if format_name == "METIS":
+            notes.append(
+                f"{path}: was taken for a graph in METIS format: nodes are numbered "
+                "from 0, and weights of nodes are not read."
+            )
     else:
         table = TableFile(path, options, of_edges=True)
         if options.weight_column or len(edge_columns(table.names)) in (2, 3):
@@ -219,7 +230,7 @@ def _check_square(path: Path, X: Any) -> sparse.csr_array:
             f"{path}: expected `source target [weight]`, or a square matrix; found "
             f"shape {X.shape}{with_words}. For rows of features choose an --affinity, "
             "such as nearest_neighbors; for edges with more columns pass "
-            "--weight-column."
+            "--weight-column; name a list of neighbours .adjlist."
         )
     return as_matrix(path, X, "weight")
 
@@ -265,6 +276,12 @@ def _read_edges(
     if missing.size:
         row, end = missing[0].tolist()
         raise FileError(f"{table.locate(row, ends[end])}: a node id is empty.")
+    is_chosen = options.weights is not None or options.weight_column or table.has_header
+    if weight_column and not is_chosen and _are_neighbors(frame):
+        raise FileError(
+            f"{table.path}: its lines look like nodes with two neighbours each. Name a "
+            "list of neighbours .adjlist, or pass --weights if these are weights."
+        )
     # 2. Nodes are numbered as the list first names them.
     codes, ids = pandas.factorize(frame[ends].to_numpy().ravel())
     if ids.dtype.kind not in "iu":
@@ -272,6 +289,16 @@ def _read_edges(
     weights = frame[weight_column[0]] if weight_column else None
     matrix = _adjacency(table.locate, ids, codes.reshape(-1, 2), weights, options)
     return Graph(table.path, matrix, ids, named=True, notes=table.notes)
+
+
+def _are_neighbors(frame: pandas.DataFrame) -> bool:
+    """Return whether lines are a node and two others, in whose lines it is as well."""
+    if not frame.iloc[:, 0].is_unique:
+        return False
+    node, first, second = (frame[name].tolist() for name in frame)
+    pairs = {*zip(node, first, strict=True), *zip(node, second, strict=True)}
+    is_simple = len(pairs) == 2 * len(node)
+    return is_simple and all(a != b and (b, a) in pairs for a, b in pairs)
 
 
 def are_times(values: pandas.Series) -> bool:
@@ -307,16 +334,17 @@ def _adjacency(
             cell = quote(str(weight_column.iloc[row]))
             raise FileError(
                 f"{locate(row, weight_column.name)}: {cell} {fault}. Pass --no-weights "
-                f"to leave such a column out{remedy}."
+                f"to leave such a column out{remedy}; name a list of neighbours "
+                ".adjlist."
             )
-    # 2. The number of an edge, which does not depend on its direction, and its weight.
-    # Edge {i, j}, i <= j, has the number i n + j. `codes` number the distinct edges in
-    # the order of the list; `edges` are their numbers i n + j.
+    # 2. The number of an edge, i n + j with i <= j in both directions, and its weight.
+    # `codes` number the distinct edges in the order of the list; `edges` are their
+    # numbers i n + j.
     codes, edges = pandas.factorize(np.sort(pairs, axis=1) @ [n_nodes, 1])
     by_edge = pandas.Series(weights).groupby(codes)
     first_weights = by_edge.transform("first").to_numpy()
-    # Both directions may be printed with different rounding.
-    # Each weight against the first one of its edge.
+    # Each weight against the first one of its edge: both directions may be printed with
+    # different rounding.
     difference = np.abs(weights - first_weights)
     conflicts = np.flatnonzero(difference > 1e-8 * first_weights)
     if conflicts.size and options.directed == "error":

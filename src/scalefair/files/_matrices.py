@@ -1,11 +1,13 @@
-"""Matrices in the formats of NumPy, SciPy, Matrix Market and svmlight, all checked."""
+"""Matrices in the formats of NumPy, SciPy, METIS, Matrix Market, svmlight; checked."""
 
 import io
 import math
 import os
 import re
 import zipfile
-from itertools import product
+from array import array
+from contextlib import suppress
+from itertools import islice, product
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -42,6 +44,11 @@ _OTHER_FORMATS = re.compile(
     re.IGNORECASE,
 )
 GRAPH_LANGUAGES = {"GML", "Pajek", "GraphML", "NetworkX", "adjlist"}
+GRAPH_FORMATS = {"mtx", "METIS", *GRAPH_LANGUAGES}
+# The first line of a METIS file: nodes, edges, and which weights there are.
+_METIS_HEAD = re.compile(
+    rb"(%.*\n|\s)*\d+[ \t]+\d+([ \t]+[01]{1,3}([ \t]+\d+)?)?[ \t\r]*\n"
+)
 _REMEDIES = {
     "page": "a web page: download the file that it offers",
     "MATLAB": "a MATLAB file: take an array of scipy.io.loadmat, and numpy.save it",
@@ -86,6 +93,13 @@ def file_format(path: Path) -> str:
         raise FileError(f"{path}: is {remedy}.")
     if suffix == "adjlist":  # only its name says so
         return suffix
+    if _METIS_HEAD.match(start) and read_metis(path) is not None:
+        return "METIS"
+    if suffix == "metis":
+        raise FileError(
+            f"{path}: is no METIS file: its first line has to count nodes and edges, "
+            "each node has a line, and an edge stands in the lines of both ends."
+        )
     by_suffix = {"arff": "ARFF", "parquet": "parquet"}
     return name if match else by_suffix.get(suffix, "text")
 
@@ -164,6 +178,41 @@ def read_matrix_market(path: Path) -> sparse.csr_array:
     return as_matrix(path, matrix, "weight")
 
 
+def read_metis(path: Path) -> sparse.csr_array | None:
+    """Read a METIS file, whose line i has the neighbours of node i; None if it is none.
+
+    Its first line counts nodes and edges, and an edge stands in the lines of both ends.
+    """
+    targets, weights, ends = array("q"), array("d"), [0]
+    with reading(path, "a METIS file"), open_bytes(path) as file:
+        lines = (x.split() for x in file if not x.lstrip().startswith(b"%"))
+        counts = [int(field) for field in next(filter(None, lines))]
+        # The digits of `kind`: whether a line starts with a size of the node, and with
+        # weights of it, and whether an edge is followed by its weight.
+        counts += [0, 1][len(counts) - 2 :]
+        n_nodes, n_edges, kind, n_weights = counts
+        start, step = kind // 100 + kind // 10 % 10 * n_weights, 1 + kind % 10
+        with suppress(ValueError, OverflowError):  # words: another text
+            for fields in islice(lines, n_nodes):
+                if len(targets) > 2 * n_edges:
+                    break
+                targets.extend(map(int, fields[start::step]))
+                weights.extend(map(float, fields[start + 1 :: 2] if step > 1 else ()))
+                ends.append(len(targets))
+        is_longer = any(lines)
+    # 1. The counts are right, and nodes count from 1.
+    is_complete = len(ends) == n_nodes + 1 and len(targets) == 2 * n_edges > 0
+    if is_longer or not is_complete or not 1 <= min(targets) <= max(targets) <= n_nodes:
+        return None
+    # 2. Each edge stands in the lines of both ends.
+    indices, shape = np.array(targets) - 1, (n_nodes, n_nodes)
+    edges = sparse.csr_array((np.ones(len(targets)), indices, ends), shape=shape)
+    if (edges != edges.T).nnz or (step > 1 and len(weights) != len(targets)):
+        return None
+    data = np.array(weights) if step > 1 else edges.data
+    return as_matrix(path, sparse.csr_array((data, indices, ends), shape), "weight")
+
+
 def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
     """Return a csr_array of finite real numbers; `entry` names them in messages."""
     # 1. Two dimensions, and real numbers: booleans, integers or floats.
@@ -173,8 +222,7 @@ def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
         raise FileError(
             f"{path}: {entry}s must be real numbers, found dtype {loaded.dtype}."
         )
-    # 2. Rows of floats without NaN, infinity and stored zeros.
-    # Compiled code takes rows of floats; entries that are zero are none.
+    # 2. Rows of floats, as compiled code takes them, without NaN and stored zeros.
     matrix = sparse.csr_array(loaded)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
@@ -333,8 +381,7 @@ def member_header(archive: zipfile.ZipFile, name: str) -> Header:
     member = archive.getinfo(f"{name}.npy")
     with archive.open(member) as file:
         header = read_header(file)
-    # The header says how many numbers follow; the archive says how many bytes there
-    # are.
+    # The header says how many numbers follow, the archive how many bytes.
     if header.stop != member.file_size and not header.dtype.hasobject:
         raise ValueError(
             f"{name} is of {member.file_size} bytes, but says {header.stop}"

@@ -206,8 +206,7 @@ class ParquetReader(RowReader):
         import pyarrow
 
         start = first * self._step
-        # The row group that holds the first row; `_ends` are the row numbers behind
-        # groups.
+        # The row group that holds the first row; `_ends` are where groups end.
         group = int(np.searchsorted(self._ends, start, side="right"))
         # Rows of the batch that are not read, or that are in a block already.
         n_used = start - int(self._ends[group - 1]) if group else start
@@ -218,9 +217,8 @@ class ParquetReader(RowReader):
             use_threads=False,
         )
         batch = next(batches)
-        # Batches are of any size: a block may need several, or a part of one.
-        # Invariants: `n_used` rows of the batch are done, `n_filled` rows of X are
-        # written.
+        # Batches are of any size: a block may need several, or a part of one. Always
+        # `n_used` rows of the batch are done, and `n_filled` rows of X are written.
         for length in self.lengths[first:]:
             X, n_filled = np.empty((length, self.n_features), self.dtype), 0
             while n_filled < length:
@@ -390,9 +388,8 @@ class _CsrFile:
         """Read a block from open arrays, with equal columns of a row added up."""
         start, length = int(self._starts[number]), int(self.lengths[number])
         first, stop = self._entries[number : number + 2].tolist()
-        # The first pointer was read as the last one of the block before.
-        # Pointers of the file count from its first entry, those of a block from its
-        # own.
+        # The first pointer was read as the last one of the block before. Pointers of
+        # the file count from its first entry, those of a block from its own.
         indptr = np.zeros(length + 1, np.int64)
         indptr[1:] = arrays["indptr"](start + 1, length)
         indptr[1:] -= first
@@ -536,8 +533,7 @@ class SvmlightReader(RowReader):
                 # A piece of the text ends with a line.
                 if not text.endswith(b"\n"):
                     text += file.readline()
-                # Rows are parsed, counted and dropped: the second pass parses them
-                # again.
+                # Rows are parsed, counted and dropped: `block` parses them again.
                 X, y = parse_svmlight(name, text, n_lines)
                 if len(y):
                     labels.append(y)

@@ -13,7 +13,7 @@ import pandas
 from pandas.api.types import is_numeric_dtype
 
 from scalefair._messages import listed
-from scalefair.files._matrices import GRAPH_LANGUAGES, file_format
+from scalefair.files._matrices import GRAPH_FORMATS, file_format
 from scalefair.files._source import FileError, one_line, open_parquet, reading
 from scalefair.files._text import (
     MISSING,
@@ -67,7 +67,7 @@ class TableFile:
         self._is_checked = False  # whether all records have as many cells
         self.has_header = True
         self.kind = file_format(path)
-        if self.kind in GRAPH_LANGUAGES:
+        if self.kind in GRAPH_FORMATS:
             raise FileError(f"{path}: is a graph ({self.kind}), which cluster reads.")
         if self.kind != "text":
             if self.kind == "parquet":
@@ -211,8 +211,6 @@ class TableFile:
         # Each distinct string of a column is stored once, and a code for each row.
         categories: dict[str, list[Any]] = {name: [] for name in strings}
         # 2. Numbers go to the file piece by piece, row after row.
-        # n_rows: rows that are written. Strings are kept, piece by piece, as
-        # categories.
         n_rows, piece_rows = 0, max(1, PIECE_NUMBERS // max(1, len(columns)))
         with tempfile.TemporaryFile(dir=folder) as file:
             for piece in self._pieces(columns, strings, piece_rows):
@@ -226,9 +224,8 @@ class TableFile:
                 for name in strings:
                     categories[name].append(frame[name].astype("category"))
                 n_rows += len(frame)
-            # 3. A frame of the mapped file, and of the strings in memory.
-            # Row after row in the file, so that a block of rows is one piece of the
-            # disk.
+            # 3. A frame of the mapped file, in which a block of rows is one piece, and
+            #    of the strings in memory.
             stored = pandas.DataFrame(index=range(n_rows))
             if numbers:  # the map remains valid when the file is closed
                 X = np.memmap(file, np.float64, "r+", shape=(n_rows, len(numbers)))

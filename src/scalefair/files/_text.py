@@ -232,7 +232,7 @@ class Layout:
         for line_number, cells in islice(self.records(), n_records):
             if len(cells) != self.n_columns:
                 remedy = "Correct the line, or give --delimiter or --skip-lines."
-                if self.delimiter is None:
+                if self.delimiter in (None, "\t"):
                     remedy += " A list of neighbours has to be named .adjlist."
                 raise FileError(
                     f"{self.path}:{line_number}: expected {self.n_columns} fields as "
@@ -350,32 +350,68 @@ def _detect_decimal(layout: Layout, records: list[list[str]]) -> str:
 
 def _is_header(records: list[list[str]], of_edges: bool) -> tuple[bool, bool]:
     """Return whether the first record is a header, and whether that is doubtful."""
-    # 1. Its cells, each with the values below it, of numbers and of names.
-    first, columns = records[0], _columns(records)
     if _is_header_of_matrix(records):
         return True, False
-    # `columns` are pairs: the cell in the first record, and the cells below it.
-    numbers = [column for column in columns if is_number(column[0])]
-    names = [x for x in columns if x[0] not in MISSING and not is_number(x[0])]
-    # 2. Signs of a header: a name above a column of numbers; names that do not come
-    #    again; names that differ, of which only the first, of an index, may be empty.
-    is_above_numbers = any(_are_numbers(cells) for _, cells in names)
-    has_new_name = bool(names) and all(name not in cells for name, cells in names)
-    can_be_names = len(set(first)) == len(first) and all(first[1:])
-    if of_edges:
+    first = _FirstRecord(records)
+    return first.is_header_of_edges() if of_edges else first.is_header_of_table()
+
+
+class _FirstRecord:
+    """A first record, and what its cells and those below say for a header.
+
+    Signs of one: a name above a column of numbers; names that do not come again; names
+    that differ, of which only the first, of an index, may be empty.
+    """
+
+    def __init__(self, records: list[list[str]]) -> None:
+        self.cells = records[0]
+        # Pairs: a cell of the record, and those below it that are not missing. Short
+        # records are filled up with empty cells, which count as missing.
+        self.columns = [
+            (first, [cell for cell in below if cell not in MISSING])
+            for first, *below in zip_longest(*records, fillvalue="")
+        ]
+        self.numbers = [x for x in self.columns if is_number(x[0])]
+        texts = [x for x in self.columns if not is_number(x[0])]
+        names = [x for x in texts if x[0] not in MISSING]
+        self.is_above_numbers = any(_are_numbers(cells) for _, cells in names)
+        self.has_new_name = bool(names) and all(x not in cells for x, cells in names)
+        is_distinct = len({*self.cells}) == len(self.cells)
+        self.can_be_names = is_distinct and all(self.cells[1:])
+
+    def is_header_of_edges(self) -> tuple[bool, bool]:
+        """Return whether it is one above edges, and whether that is doubtful."""
         # Names above names are rather two nodes. A number is a node, or a weight.
         # No node is called "": that is the header of an index.
-        is_known = first[0] == "" or find_ends(first) is not None
-        is_header = is_known or (is_above_numbers and not numbers)
-        may_be_header = can_be_names and has_new_name and not numbers
+        is_known = self.cells[0] == "" or find_ends(self.cells) is not None
+        is_header = is_known or (self.is_above_numbers and not self.numbers)
+        may_be_header = self.can_be_names and self.has_new_name and not self.numbers
         return is_header, may_be_header and not is_header
-    if is_above_numbers:
-        return True, bool(numbers)
-    if not can_be_names:
-        return False, False
-    if not numbers:
-        return True, not any(_are_numbers(cells) for _, cells in columns)
-    return _are_years(numbers, has_new_name)
+
+    def is_header_of_table(self) -> tuple[bool, bool]:
+        """Return whether it is one above rows, and whether that is doubtful."""
+        if self.is_above_numbers:
+            return True, bool(self.numbers)
+        if not self.can_be_names:
+            return False, False
+        if not self.numbers:
+            return True, not any(_are_numbers(cells) for _, cells in self.columns)
+        return self._has_years()
+
+    def _has_years(self) -> tuple[bool, bool]:
+        """Return whether numbers are names, as years, and whether that is doubtful.
+
+        They are if two of three signs hold: they count up, all cells below are
+        fractions, a name beside them is new.
+        """
+        labels = [label for label, _ in self.numbers]
+        are_whole = all(label.isdecimal() for label in labels)
+        counts_up = are_whole and {int(b) - int(a) for a, b in pairwise(labels)} == {1}
+        is_whole_below = any(x.isdecimal() for _, cells in self.numbers for x in cells)
+        if are_whole and counts_up + (not is_whole_below) + self.has_new_name > 1:
+            return True, True
+        n_records = max(len(cells) for _, cells in self.numbers)
+        return False, counts_up or (self.has_new_name and n_records > 2)
 
 
 def _is_header_of_matrix(records: list[list[str]]) -> bool:
@@ -402,34 +438,6 @@ def _are_counts(records: list[list[str]]) -> bool:
     return counts_rows and counts_columns and not is_number(first[2])
 
 
-def _columns(records: list[list[str]]) -> list[tuple[str, list[str]]]:
-    """Return the first cell of each column, and those below that are not missing."""
-    # Short records are filled up with empty cells, which count as missing.
-    return [
-        (first, [cell for cell in below if cell not in MISSING])
-        for first, *below in zip_longest(*records, fillvalue="")
-    ]
-
-
 def _are_numbers(cells: list[str]) -> bool:
     """Whether there are cells, all of them numbers."""
     return bool(cells) and all(map(is_number, cells))
-
-
-def _are_years(
-    columns: list[tuple[str, list[str]]], has_new_name: bool
-) -> tuple[bool, bool]:
-    """Return whether numbers are names, such as years, and whether that is doubtful.
-
-    They are if two of three signs hold: they count up, all cells below are fractions, a
-    name beside them is new.
-    """
-    # `columns` are those with a number in the first record: label, and cells below.
-    labels = [label for label, _ in columns]
-    are_whole = all(label.isdecimal() for label in labels)
-    counts_up = are_whole and {int(b) - int(a) for a, b in pairwise(labels)} == {1}
-    is_whole_below = any(cell.isdecimal() for _, cells in columns for cell in cells)
-    if are_whole and counts_up + (not is_whole_below) + has_new_name > 1:
-        return True, True
-    n_records = max(len(cells) for _, cells in columns)
-    return False, counts_up or (has_new_name and n_records > 2)

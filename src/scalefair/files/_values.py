@@ -22,9 +22,8 @@ _VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "weight", "y", 
 
 def find_source(source: str | Path) -> tuple[Path, str]:
     """Return the file, and the column or "", of ``FILE`` or ``FILE:COLUMN``."""
-    # The part after the last colon of the file's name is the column.
+    # Names of files may have colons: the longest part that is a file is its name.
     parts = str(source).split(":")
-    # The longest part that is a file: names of files may have colons.
     for n in range(len(parts), 0, -1):
         if (path := Path(":".join(parts[:n]))).exists():
             return path, ":".join(parts[n:])
@@ -244,9 +243,8 @@ def _match_ids(
             f"{table.path}: {unknown.size} id(s) are not in {units.path} and were "
             f"ignored{reason}."
         )
-    # 3. Lines that repeat an id with the same values do no harm.
-    # Rows that are equal in id and all values are one; what then repeats an id
-    # contradicts it.
+    # 3. Lines that repeat an id with the same values are one; what then still repeats
+    #    an id contradicts it.
     pairs = values.set_axis(range(values.shape[1]), axis=1).assign(key=keys)
     pairs = pairs[positions >= 0].drop_duplicates()
     duplicates = pairs.index[pairs["key"].duplicated()]
@@ -258,8 +256,7 @@ def _match_ids(
             f"{table.locate(row)}: {units.unit} {key} has {role} {value!r} here and "
             f"{earlier_value!r} on line {table.line_number(earlier)}. Keep one of them."
         )
-    # 4. The row of each unit.
-    # From ids to rows of the table, in the order of the units.
+    # 4. The row of each unit, in the order of the units.
     rows = pandas.Series(pairs.index, pairs["key"]).reindex(index)
     without = rows.index[rows.isna()]
     if len(without) and not keep_missing:
@@ -276,9 +273,8 @@ def parse_values(strings: Iterable[Any], kind: str | None = None) -> NDArray[Any
 
     `kind` is that of the dtype of other values: "U" leaves strings as they are.
     """
-    # Codes (n,) into the distinct strings, so that each is tested once.
-    cells = np.array([str(cell) for cell in strings], object)
     # Each distinct string is parsed once.
+    cells = np.array([str(cell) for cell in strings], object)
     codes, distinct = pandas.factorize(cells)
     values: NDArray[Any] = distinct.astype(np.str_)
     names = values.tolist()
