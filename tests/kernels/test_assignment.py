@@ -5,13 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy import sparse
-from scipy.optimize import LinearConstraint, milp
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from scalefair.kernels import (
-    best_columns,
     capped_distances,
     largest_fair_set,
     min_cost_flow,
@@ -74,18 +71,6 @@ def test_smoothed_minima(temperature, weighted, same_bits):
         np.testing.assert_allclose(curvature, expected, atol=1e-6 * scale)
 
 
-def best_of(C, kinds, prices):
-    best, low = np.empty(len(C), np.int64), np.empty(len(C))
-    best_columns(C, kinds, prices, best, low)
-    return best, low
-
-
-def count(kinds, labels, shape):
-    counts = np.zeros(shape, np.int64)
-    np.add.at(counts, (kinds, labels), 1)
-    return counts
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_largest_fair_set(seed):
     rng = np.random.default_rng(seed)
@@ -111,52 +96,6 @@ def test_largest_fair_set(seed):
         z = result.sum() - 1
         assert (low[:, z] <= result).all()
         assert (result <= high[:, z]).all()
-
-
-def by_integer_program(C, kinds, low, high, sizes):
-    """Cost of the cheapest labels with counts in bounds and given sums."""
-    n, k = C.shape
-    member = (kinds == np.arange(low.shape[0])[:, None]).astype(float)
-    rows = sparse.kron(sparse.eye_array(n), np.ones((1, k)))
-    columns = sparse.kron(np.ones((1, n)), sparse.eye_array(k))
-    counts = sparse.kron(member, sparse.eye_array(k))
-    limits = [
-        (rows, 1, 1),
-        (columns, sizes, sizes),
-        (counts, low.ravel(), high.ravel()),
-    ]
-    constraints = [LinearConstraint(*limit) for limit in limits]
-    return milp(C.ravel(), integrality=np.ones(n * k), constraints=constraints).fun
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_min_cost_flow(seed):
-    # From no prices; the first kind may not exchange places, others may.
-    rng = np.random.default_rng(seed)
-    h, k, n = 3, 4, 120
-    C, kinds = rng.random((n, k)), rng.integers(0, h, n)
-    if seed % 2:
-        C = np.round(3 * C)  # many ties
-    target = count(kinds, rng.integers(0, k, n), (h, k))
-    slack = rng.integers(0, 4, (h, k))
-    slack[0] = 0
-    low, high = np.maximum(target - slack, 0), target + slack
-    sizes = target.sum(axis=0)
-    expected = by_integer_program(C, kinds, low, high, sizes)
-    prices = np.zeros((h, k))
-    labels, _ = best_of(C, kinds, prices)
-    assert min_cost_flow(C, kinds, prices, low, high, target, labels) > 0
-    np.testing.assert_array_equal(count(kinds, labels, (h, k)), target)
-    np.testing.assert_array_equal(target.sum(axis=0), sizes)
-    assert ((low <= target) & (target <= high)).all()
-    assert C[np.arange(n), labels].sum() == pytest.approx(expected)
-    # The prices prove it: rows are where it is cheapest, places where it is dearest.
-    priced = C + prices[kinds]
-    excess = priced[np.arange(n), labels] - priced.min(axis=1)
-    assert excess.max() < 1e-12
-    for a, (s, r) in itertools.product(range(k), itertools.permutations(range(h), 2)):
-        if target[s, a] < high[s, a] and target[r, a] > low[r, a]:
-            assert prices[s, a] <= prices[r, a] + 1e-12
 
 
 def test_flow_of_places_that_do_not_add_up():

@@ -12,7 +12,6 @@ from scalefair.kernels import (
     csr_workspace,
 )
 
-TYPES = [np.float64, np.float32]
 # Each type and each index once.
 PAIRS = [(np.float64, np.int64), (np.float32, np.int32)]
 M = 60

@@ -81,16 +81,6 @@ def test_residuals_are_those_of_its_problem(problem):
     assert result.history["residual"][-1] == result.residual_norms.max()
 
 
-def test_same_random_state_same_result(problem, with_threads):
-    M, F, _ = problem
-
-    def run():
-        return dc_admm(M, 3, F, shift=SHIFT, random_state=3).vectors
-
-    first = with_threads(1, run)
-    np.testing.assert_array_equal(first, with_threads(2, run))
-
-
 def test_more_constraints_than_room_if_they_are_dependent(problem):
     M, F, _ = problem
     result = dc_admm(M, 2, np.tile(F, 50), shift=SHIFT, random_state=0)

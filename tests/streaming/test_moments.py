@@ -97,8 +97,8 @@ class TestFromData:
         check(GroupMoments.from_data(X, groups), X, groups)
         assert np.array_equal(X.toarray() if sparse.issparse(X) else X, before)
 
-    @pytest.mark.parametrize("n", [1, 2, 3, 5, 209, 210])
-    @pytest.mark.parametrize(("m", "n_groups"), [(3, 3), (300, 3), (900, 40)])
+    @pytest.mark.parametrize("n", [1, 209, 210])
+    @pytest.mark.parametrize(("m", "n_groups"), [(3, 3), (900, 40)])
     def test_sizes(self, m, n, n_groups):
         X, groups = rows_of(m, n, n_groups)
         check(GroupMoments.from_data(X, groups), X, groups)
@@ -148,11 +148,6 @@ class TestFromData:
         assert not moments.scatters[1:].any()
         assert np.array_equal(moments.means[1:], X[2000:2002])
 
-    def test_variances_are_not_negative(self):
-        sums = _blocks.ShiftedSums(1, 1)
-        sums.counts[:], sums.sums[:] = 3, 1e-8  # squares were lost to rounding
-        assert sums.to_moments()[2] == 0
-
     @pytest.mark.parametrize("form", [np.asarray, np.int64, sparse.csr_array])
     def test_blocks_are_short(self, form, monkeypatch):
         monkeypatch.setattr(_blocks, "BLOCK_BYTES", 8 * NARROW * 50)
@@ -166,16 +161,6 @@ class TestFromData:
         X, groups = rows_of(200, NARROW)
         GroupMoments.from_data(form(X), groups)
         assert max(n_rows) <= 50
-
-    @pytest.mark.parametrize("n", [NARROW, WIDE])
-    def test_threads(self, n, with_threads):
-        X, groups = rows_of(6000, n)
-        one = with_threads(1, GroupMoments.from_data, X, groups)
-        two = with_threads(2, GroupMoments.from_data, X, groups)
-        if n == NARROW:
-            assert np.array_equal(one.scatters, two.scatters)
-            assert np.array_equal(one.means, two.means)
-        same(one, two)
 
 
 class TestErrors:
@@ -208,12 +193,12 @@ class TestErrors:
 
     @pytest.mark.parametrize("n", [NARROW, WIDE])
     @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
-    @pytest.mark.parametrize("size", [1e200, 1.7e308])
-    def test_overflow(self, n, form, size):
-        X, groups = rows_of(100, n, 1, density=0.02)
-        X[::2, 2] = size
-        with pytest.raises(ValueError, match="overflow: rescale"):
-            GroupMoments.from_data(form(X), groups)
+    def test_overflow(self, n, form):
+        for size in (1e200, 1.7e308):
+            X, groups = rows_of(100, n, 1, density=0.02)
+            X[::2, 2] = size
+            with pytest.raises(ValueError, match="overflow: rescale"):
+                GroupMoments.from_data(form(X), groups)
 
     @pytest.mark.parametrize(
         ("X", "message"),
@@ -306,19 +291,15 @@ class TestUpdateAndMerge:
         assert pickle.dumps((a, b)) == before
         check(a.update(X[2:], second), X, [*first, *second])
 
-    @pytest.mark.parametrize("groups", [["a", "b"], [True, False]])
-    def test_another_kind_of_groups(self, groups):
-        X, _ = rows_of(4, 3)
-        moments = GroupMoments.from_data(X[:2], [0, 1])
-        with pytest.raises(ValueError, match="Convert them to one type"):
-            moments.update(X[2:], groups)
-        with pytest.raises(ValueError, match="Convert them to one type"):
-            GroupMoments.from_data(X[2:], groups).merge(moments)
-
     def test_refused_rows_change_nothing(self):
         X, groups = rows_of(60, 3)
         moments = GroupMoments.from_data(X, groups)
         before = pickle.dumps(moments)
+        for others in (["a", "b"], [True, False]):
+            with pytest.raises(ValueError, match="Convert them to one type"):
+                moments.update(X[:2], others)
+            with pytest.raises(ValueError, match="Convert them to one type"):
+                GroupMoments.from_data(X[:2], others).merge(moments)
         with pytest.raises(ValueError, match="of 3 features, the rows to add have 2"):
             moments.update(X[:, :2], groups)
         X[59, 1] = np.nan
@@ -384,7 +365,6 @@ class TestFiles:
 
         refused(lambda: path.write_bytes(complete[: len(complete) // 2]))
         refused(lambda: path.write_bytes(b""))
-        refused(lambda: path.write_text("a,b\n1,2\n"))
         refused(lambda: np.savez(path, a=np.ones(3)))
         refused(lambda: np.savez(path, format=np.array("other"), a=np.ones(3)))
         refused(lambda: path.write_bytes(pickle.dumps([1, 2])))
@@ -407,7 +387,7 @@ class TestFiles:
 
 
 def test_mapped_rows_are_read_in_blocks(tmp_path):
-    path, shape = tmp_path / "rows.npy", (500_000, 40)
+    path, shape = tmp_path / "rows.npy", (200_000, 40)
     X = np.lib.format.open_memmap(path, "w+", np.float32, shape)
     X[::1000] = 1.0
     groups = np.arange(len(X)) % 2

@@ -62,13 +62,9 @@ def assert_same(moments, other, rtol=1e-12):
     assert_moments(moments, (other.counts, other.means, other.scatters), rtol)
 
 
-def lists_of_parts(X, values):
-    cuts = (0, 40, 40, 170, M)  # the first part has no row of a group
-    return [[dask.delayed(x[a:b]) for a, b in pairwise(cuts)] for x in (X, values)]
-
-
-@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
-@pytest.mark.parametrize("block_bytes", [4000, 2**26])
+@pytest.mark.parametrize(
+    ("weights", "block_bytes"), [(None, 2**26), (WEIGHTS, 4000)], ids=["1", "w"]
+)
 @pytest.mark.parametrize(
     ("n", "density", "form"),
     [
@@ -117,7 +113,8 @@ def test_rows_in_parts_are_rows_in_memory(tmp_path):
     X = table(6)
     expected = GroupMoments.from_data(X, group_probabilities=P, sample_weight=WEIGHTS)
     np.save(tmp_path / "X.npy", X)
-    parts, weights = lists_of_parts(X, WEIGHTS)
+    cuts = list(pairwise((0, 40, 40, 170, M)))  # the first has no row of a group
+    parts, weights = ([dask.delayed(x[a:b]) for a, b in cuts] for x in (X, WEIGHTS))
     for rows, of_rows in (
         (open_rows(tmp_path / "X.npy", max_bytes=1900), WEIGHTS),
         (parts, WEIGHTS),
