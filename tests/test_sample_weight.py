@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
-from scalefair import metrics, plotting
+from scalefair import metrics
 from scalefair.decomposition import (
     ErrorWeightedFairPCA,
     FairPCA,
@@ -82,53 +82,6 @@ def cut(rows, weights, W=None, **options):
     )
 
 
-def draw(display, *attributes, columns=1, options=None, **arguments):
-    """Values that a display shows; arguments are functions of rows."""
-
-    def measure(rows, weights):
-        figure = pytest.importorskip("matplotlib.figure").Figure()
-        values = {name: value(rows) for name, value in arguments.items()}
-        made = display(
-            **values,
-            sample_weight=weights,
-            **{"ax" if columns == 1 else "axes": figure.subplots(1, columns)},
-            **(options or {}),
-        )
-        shown = [getattr(made, name) for name in attributes]
-        return [x for v in shown for x in (v.values() if isinstance(v, dict) else [v])]
-
-    return measure
-
-
-def column(name):
-    return lambda rows: rows[name]
-
-
-class Projection(BaseEstimator):
-    """Fitted model whose outputs are the first column, and its components axes."""
-
-    components_, centering, kappa = np.eye(2, 5), "global", 0.1
-
-    def fit(self, X, y=None):
-        return self
-
-    def __sklearn_is_fitted__(self):
-        return True
-
-    def decision_function(self, X):
-        return np.round(X[:, 0])
-
-    def predict(self, X):
-        return X[:, 0] > 1
-
-
-OF_GROUPS = {"sensitive_features": column("groups")}
-OF_SCORES = {"scores": column("scores"), **OF_GROUPS}
-OF_MODEL = {"estimator": lambda rows: Projection(), "X": column("X"), **OF_GROUPS}
-RANKS = {"interval": (0.1, 0.6)}
-GIVEN = {**RANKS, "given": "label"}
-PAIR = {"pair": ("a", "b")}
-
 # What measures rows with weights; a gap refuses groups without weight, shares leave
 # them out.
 SHARES = {
@@ -136,14 +89,6 @@ SHARES = {
     "minimum balance": of_attributes(metrics.minimum_balance_score),
     "proportions": of_attributes(metrics.group_proportions),
     "cut": cut,
-    "cluster display": draw(
-        plotting.ClusterCompositionDisplay.from_predictions,
-        "proportions",
-        "population",
-        "average_balance",
-        labels=column("labels"),
-        **OF_GROUPS,
-    ),
     "regularised cut": lambda rows, weights: cut(rows, weights, regularization=0.5),
 }
 GAPS = {
@@ -160,66 +105,9 @@ GAPS = {
     ),
     "equal opportunity": of_labels(metrics.partial_equal_opportunity_gap),
     "equalized odds": of_labels(metrics.partial_equalized_odds_gap),
-    "score display": draw(
-        plotting.ScoreDensityDisplay.from_predictions,
-        *("densities", "score_ranges", "gap"),
-        **OF_SCORES,
-        y_true=column("labels"),
-        options=GIVEN,
-    ),
-    "score display of a model": draw(
-        plotting.ScoreDensityDisplay.from_estimator,
-        *("densities", "score_ranges", "gap"),
-        **OF_MODEL,
-        options=RANKS,
-    ),
-    "output display": draw(
-        plotting.OutputDensityDisplay.from_predictions,
-        *("densities", "distances"),
-        y_pred=column("scores"),
-        **OF_GROUPS,
-        options={"kind": "histogram"},
-    ),
-    "rate display": draw(
-        plotting.GroupRateDisplay.from_predictions,
-        *("rates", "gaps"),
-        **OF_SCORES,
-        y_true=column("labels"),
-        options={**GIVEN, **PAIR},
-    ),
-    "front display": draw(
-        plotting.ParetoFrontDisplay.from_estimator,
-        "means",
-        y=column("labels"),
-        **OF_MODEL,
-    ),
-    "error display": draw(
-        plotting.FairnessAccuracyDisplay.from_estimator,
-        "means",
-        estimators=lambda rows: Projection(),
-        X=column("X"),
-        y=column("scores"),
-        **OF_GROUPS,
-    ),
 }
-OF_MOMENTS = {
-    "loss display": draw(
-        plotting.GroupLossDisplay.from_data,
-        *("losses", "total_errors"),
-        columns=2,
-        X=column("X"),
-        **OF_GROUPS,
-        options={"n_components": [1, 2], "methods": {"PCA": GroupPCA()}},
-    ),
-    "range display": draw(
-        plotting.JointNumericalRangeDisplay.from_estimator,
-        *("boundary", "best", "fair_point", "plain_point"),
-        **{**OF_MODEL, "sensitive_features": column("others")},
-    ),
-}
-MEASURES = {**SHARES, **GAPS, **OF_MOMENTS}
+MEASURES = {**SHARES, **GAPS}
 every = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
-every_gap = pytest.mark.parametrize("measure", GAPS.values(), ids=list(GAPS))
 
 
 def assert_same(got, expected, rtol=1e-12):
@@ -264,7 +152,7 @@ def test_shares_leave_out_what_has_no_weight(measure):
     assert_same(measure(rows, is_first), measure(select(rows, is_first), None))
 
 
-@every_gap
+@pytest.mark.parametrize("measure", GAPS.values(), ids=list(GAPS))
 def test_group_without_weight(measure):
     rows = table()
     with pytest.raises(ValueError, match=r"sample_weight is 0 for all .*: 'b'"):
@@ -282,11 +170,10 @@ BAD_WEIGHTS = [
     (np.zeros(N), "zero for all samples"),
     (["heavy"] * N, "real numbers"),
 ]
-every_bad_weight = pytest.mark.parametrize(("weights", "message"), BAD_WEIGHTS)
 
 
 @every
-@every_bad_weight
+@pytest.mark.parametrize(("weights", "message"), BAD_WEIGHTS)
 def test_bad_weights(measure, weights, message):
     with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
         measure(table(), weights)
@@ -375,16 +262,11 @@ def test_fit_leaves_out_rows_without_weight(estimator, form):
     assert_same_fit(fit(estimator, rows, is_first, form), expected)
 
 
-@every_form
 @every_estimator
-def test_fit_refuses_a_group_without_weight(estimator, form):
-    rows = table()
-    with pytest.raises(ValueError, match=r"sample_weight is 0 for all .*: 'x'"):
-        fit(estimator, rows, rows["others"] != "x", form)
-
-
-@every_estimator
-@every_bad_weight
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [*BAD_WEIGHTS, (table()["others"] != "x", "0 for all .*'x'")],
+)
 def test_fit_refuses_bad_weights(estimator, weights, message):
     for form in (np.asarray, FORMS["Dask"]):
         with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
@@ -544,28 +426,3 @@ def test_many_features(form, n_features, centering, attributes):
     expected = fit(exact, select(rows, np.repeat(np.arange(N), weights)), None)
     model = FairPCA(2, solver="matrix_free", tol=1e-10, **options)
     assert_same_fit(fit(model, rows, weights, form), expected, rtol=1e-7)
-
-
-def test_rows_mapped_from_a_file(tmp_path):
-    rows = table()
-    np.save(tmp_path / "rows.npy", rows["X"])
-    X = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    for name in ("gram", "matrix-free"):
-        expected = fit(ESTIMATORS[name], rows, WEIGHTS)
-        got = fit(ESTIMATORS[name], rows, WEIGHTS, lambda _: X)
-        assert_same_fit(got, expected, rtol=1e-12)
-
-
-def test_kernel_density():
-    """The bandwidth follows the effective number of rows, not the repetitions."""
-    densities = draw(
-        plotting.OutputDensityDisplay.from_predictions,
-        *("grid", "densities"),
-        y_pred=column("scores"),
-        **OF_GROUPS,
-    )
-    rows = table()
-    assert_same(densities(rows, 7 * WEIGHTS), densities(rows, WEIGHTS), rtol=1e-9)
-    is_first = np.arange(N) < 42
-    expected = densities(select(rows, is_first), None)
-    assert_same(densities(rows, is_first), expected, rtol=1e-9)

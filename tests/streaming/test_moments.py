@@ -148,6 +148,11 @@ class TestFromData:
         assert not moments.scatters[1:].any()
         assert np.array_equal(moments.means[1:], X[2000:2002])
 
+    def test_variances_are_not_negative(self):
+        sums = _blocks.ShiftedSums(1, 1)
+        sums.counts[:], sums.sums[:] = 3, 1e-8  # squares were lost to rounding
+        assert sums.to_moments()[2] == 0
+
     @pytest.mark.parametrize("form", [np.asarray, np.int64, sparse.csr_array])
     def test_blocks_are_short(self, form, monkeypatch):
         monkeypatch.setattr(_blocks, "BLOCK_BYTES", 8 * NARROW * 50)
