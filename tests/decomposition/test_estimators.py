@@ -349,13 +349,6 @@ _SemidefiniteFairPCA = with_groups(SemidefiniteFairPCA)
 _ErrorWeightedFairPCA = with_groups(ErrorWeightedFairPCA)
 
 
-def _expected_failures(estimator):
-    if getattr(estimator, "solver", None) == "matrix_free":
-        reason = "partial_fit refuses to go on from a fit that kept no moments"
-        return {"check_fit_score_takes_y": reason}
-    return {}
-
-
 @parametrize_with_checks(
     [
         _FairPCA(1),
