@@ -111,10 +111,7 @@ every = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES)
 
 
 def assert_same(got, expected, rtol=1e-12):
-    if not isinstance(expected, list):
-        got, expected = [got], [expected]
-    for a, b in zip(got, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-14)
+    np.testing.assert_allclose(got, expected, rtol=rtol, atol=1e-14)
 
 
 @every
@@ -251,15 +248,15 @@ def test_fit_to_equal_weights_is_plain_fit(estimator):
 
 
 @every_form
-@every_estimator
-def test_fit_leaves_out_rows_without_weight(estimator, form):
+@pytest.mark.parametrize("name", ["gram", "matrix-free, group means"])
+def test_fit_leaves_out_rows_without_weight(name, form):
     """Whatever they hold: a column may be constant without them."""
     rows = table()
     is_first = np.arange(N) < 42
     rows["X"][is_first, 1] = 3.0
     rows["X"][~is_first] *= 2.0**30
-    expected = fit(estimator, select(rows, is_first), None)
-    assert_same_fit(fit(estimator, rows, is_first, form), expected)
+    expected = fit(ESTIMATORS[name], select(rows, is_first), None)
+    assert_same_fit(fit(ESTIMATORS[name], rows, is_first, form), expected)
 
 
 @every_estimator

@@ -352,12 +352,10 @@ _ErrorWeightedFairPCA = with_groups(ErrorWeightedFairPCA)
 @parametrize_with_checks(
     [
         _FairPCA(1),
-        _FairPCA(1, solver="matrix_free"),
         _GroupPCA(1),
         _SemidefiniteFairPCA(1),
         _ErrorWeightedFairPCA(1, constraint="error"),
-    ],
-    expected_failed_checks=_expected_failures,
+    ]
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -251,9 +251,7 @@ def test_partial_fit_of_attributes_and_their_moments(monkeypatch):
     assert_same(pca, expected, rtol=1e-9)
     for names, expected_names in zip(pca.groups_, expected.groups_, strict=True):
         np.testing.assert_array_equal(names, expected_names)
-    with pytest.raises(
-        ValueError, match=r"has 1 attribute\(s\), the rows before had 3"
-    ):
+    with pytest.raises(ValueError, match=r"1 attribute\(s\), the rows before had 3"):
         pca.partial_fit(PEOPLE_X, sensitive_features=PEOPLE["sex"])
     assert_same(FairPCA.from_moments(pca.moments_, n_components=R), expected, 1e-9)
     first, second = (
