@@ -74,8 +74,6 @@ ALL = {"n_init": 2, "connected_components": "all"}
 
 
 def expected_failures(estimator):
-    if getattr(estimator, "affinity", None) == "precomputed":
-        return {"check_clustering": "it passes rows of features, not an affinity"}
     if "sample_weight" in inspect.signature(estimator.fit).parameters:
         # test_weights.py repeats rows with their groups.
         check = "check_sample_weight_equivalence_on_{}_data".format
@@ -87,7 +85,6 @@ def expected_failures(estimator):
 @pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 @parametrize_with_checks(
     [
-        SPECTRAL(2, **ALL),
         SPECTRAL(2, n_init=2, affinity="rbf", assign_labels="fair"),
         DESCENT(2, **ALL, **NEIGHBORS),
         UNIFIED(2, tol=0.1, **ALL, **NEIGHBORS),

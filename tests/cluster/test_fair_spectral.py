@@ -13,8 +13,6 @@ from scalefair.cluster import FairSpectralClustering, _solvers
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
 
-SOLVERS = ["nullspace", "lanczos", "chebyshev", "lobpcg", "dual"]
-
 
 @pytest.fixture(scope="module")
 def named(graphs):

@@ -104,10 +104,11 @@ def test_learned_graph_is_sparse_and_keeps_to_the_clusters(planted, fitted):
     assert share(S) < 0.8 * share(model.learned_affinity_)
 
 
-def test_equal_weights_everywhere():
+@pytest.mark.parametrize("n", [10, 20])  # fewer and more than n_neighbors
+def test_equal_weights_everywhere(n):
     # A complete graph: all distances are zero and all pairs alike.
     model = UnifiedFairSpectralClustering(2, random_state=0)
-    model.fit(np.ones((20, 20)), sensitive_features=np.arange(20) % 2)
+    model.fit(np.ones((n, n)), sensitive_features=np.arange(n) % 2)
     assert np.isfinite(model.history_).all()
     assert (np.diff(model.history_) <= 1e-9).all()
 
@@ -129,13 +130,3 @@ def test_refuses_weights_too_far_apart():
         UnifiedFairSpectralClustering(2, random_state=0).fit(
             W, sensitive_features=np.arange(60) % 2
         )
-
-
-def test_sparsity_weight_of_equal_distances():
-    pairs = _all_pairs(20)
-    equal = CandidatePairs(
-        pairs.rows, pairs.columns, np.full_like(pairs.distances, 0.3), 20
-    )
-    assert sparsity_weight(equal, 5) == 1.0
-    assert sparsity_weight(pairs, 19) == 1.0  # nobody has more candidates
-    assert sparsity_weight(pairs, 3) != 1.0

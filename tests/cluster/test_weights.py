@@ -1,7 +1,5 @@
 """Weights of rows: repeated nodes, weighted shares, and what changes nothing."""
 
-import itertools
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -217,19 +215,8 @@ def test_rows_without_weight_are_predicted(planted, blobs):
 # --- Weighted shares --------------------------------------------------------------
 
 
-def beyond(labels, groups, weights, k, tolerance):
-    """Largest weight of a group beyond its share, in rows of average weight."""
-    worst, shares = 0.0, np.bincount(groups, weights) / weights.sum()
-    for cluster, s in itertools.product(range(k), range(len(shares))):
-        inside = labels == cluster
-        total, weight = weights[inside].sum(), weights[inside & (groups == s)].sum()
-        low = max(1 - tolerance, 0) * shares[s] * total - weight
-        worst = max(worst, low, weight - (1 + tolerance) * shares[s] * total)
-    return worst / weights.mean()
-
-
 @pytest.mark.parametrize("options", [{}, {"min_balance": 0.2}, {"attributes": "each"}])
-def test_kmeans_by_weights(blobs, options):
+def test_kmeans_by_weights(shares, blobs, options):
     X, groups, _ = blobs
     weights = np.random.default_rng(2).gamma(2.0, size=300) * (1 + 4 * groups)
     columns = groups
@@ -242,7 +229,8 @@ def test_kmeans_by_weights(blobs, options):
         np.testing.assert_allclose(centre, mean)
     distances = ((X - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
     assert model.inertia_ == pytest.approx(weights @ distances)
-    assert beyond(model.labels_, groups, weights, 3, 0.1) <= 2
+    A, _ = shares.memberships(300, sensitive_features=groups, sample_weight=weights)
+    assert shares.beyond(model.labels_, A, weights, 0.1) <= 2
     population = np.bincount(groups, weights)
     ratio = population.min() / population.max()
     assert model.minimum_balance_ == pytest.approx(model.balance_.min())
@@ -257,7 +245,7 @@ def test_kmeans_by_weights(blobs, options):
 
 
 @pytest.mark.parametrize(("regularization", "tolerance"), [(0.0, 0.2), (0.3, 0.0)])
-def test_refinement_of_repeated_nodes(planted, regularization, tolerance):
+def test_refinement_of_repeated_nodes(shares, planted, regularization, tolerance):
     W, groups, copies = planted[0].copy(), *planted[1:]
     W.data = np.random.default_rng(0).gamma(1.0, size=W.nnz)
     W = sparse.csr_array(W + W.T)
@@ -274,9 +262,12 @@ def test_refinement_of_repeated_nodes(planted, regularization, tolerance):
         )
         assert cut == pytest.approx(expected, abs=1e-9)
     assert result.cut_after < 0.95 * result.cut_before
-    weights = copies.astype(float)
-    before = beyond(np.arange(300) % 3, groups, weights, 3, tolerance)
-    after = beyond(result.labels, groups, weights, 3, tolerance)
+    options = {"sensitive_features": groups, "sample_weight": copies}
+    A, _ = shares.memberships(300, **options)
+    before, after = (
+        shares.beyond(labels, A, copies, tolerance)
+        for labels in (np.arange(300) % 3, result.labels)
+    )
     assert after <= max(before, 1)
 
 
