@@ -70,14 +70,6 @@ def test_as_good_as_ten_starts_of_scikit_learn(make, k):
         assert np.array_equal(np.sort(np.bincount(labels))[:8], 5 + np.arange(8))
 
 
-def test_random_state_is_all_that_matters(with_threads):
-    U = np.random.RandomState(0).standard_normal((5000, 6))
-    for n_threads in (1, 2):
-        once = embedding_kmeans(U, 6, random_state=4)
-        again = with_threads(n_threads, embedding_kmeans, U, 6, random_state=4)
-        np.testing.assert_array_equal(once, again)
-
-
 @pytest.mark.parametrize(
     ("k", "dtype"), [(1, np.float64), (2, np.float32), (30, np.float64)]
 )

@@ -85,7 +85,7 @@ def test_average_degree(average_degree):
 
 def test_the_number_of_edges_varies_like_coins():
     sizes = {"n_clusters": 3, "n_groups": 2, "average_degree": 6}
-    graphs = [make_fair_sbm(60, **sizes, random_state=seed) for seed in range(300)]
+    graphs = [make_fair_sbm(60, **sizes, random_state=seed) for seed in range(200)]
     upper = np.triu(np.ones((60, 60), dtype=bool), k=1)
     p = graphs[0].probabilities[pair_kinds(graphs[0])[upper]]
     edges = [data.graph.nnz / 2 for data in graphs]
@@ -106,8 +106,8 @@ def test_expected_shares_of_the_degree():
 
 
 def test_default_weights_decrease_for_all_shapes():
-    for k in [2, 3, 4, 5, 10, 50, 200]:
-        for h in [2, 3, 4, 5, 10, 50]:
+    for k in [2, 3, 10, 200]:
+        for h in [2, 3, 50]:
             sizes = {"n_clusters": k, "n_groups": h, "average_degree": 0.1}
             data = make_fair_sbm(k * h, **sizes, random_state=0)
             assert (np.diff(data.probabilities) < 0).all(), (k, h)
@@ -130,16 +130,16 @@ def test_uneven_sizes_differ_by_at_most_one(k, h):
             assert balance_score(cluster, sensitive_features=group) == 1
 
 
-def test_200k_nodes_in_memory_of_the_edges():
+def test_memory_is_that_of_the_edges():
     tracemalloc.start()
     data = make_fair_sbm(
-        200_000, n_clusters=20, n_groups=5, average_degree=20, random_state=0
+        50_000, n_clusters=20, n_groups=5, average_degree=20, random_state=0
     )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # The graph takes 12 bytes per entry, and 12 more each copy of its coordinates.
     assert peak < 24 * data.graph.nnz
-    assert data.graph.nnz == pytest.approx(4_000_000, rel=0.01)
+    assert data.graph.nnz == pytest.approx(1_000_000, rel=0.01)
 
 
 def test_largest_degree_of_the_message_works():

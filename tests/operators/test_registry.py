@@ -63,10 +63,6 @@ def rows():
     return X + 0.3 * (np.arange(N) < 5)
 
 
-def no_columns():
-    return np.empty((N, 0))
-
-
 def codes(X):
     return np.arange(len(X)) % 2
 
@@ -158,11 +154,6 @@ REGISTRY = {
     "GroupCovariance, sparse": (covariance(sparse.csr_array), rows, dense_covariance),
     "GroupCovariance, parts": (covariance(in_parts), rows, dense_covariance),
     "NormalizedAffinity": (normalized(sparse.csr_array), graph, dense_normalized),
-    "NormalizedAffinity, int64": (
-        normalized(with_int64_indices),
-        graph,
-        dense_normalized,
-    ),
     "NormalizedAffinity, unweighted": (
         normalized(with_int64_indices, regularization=0.7, shift=1.5),
         lambda: 3.5 * (graph() > 0),
@@ -184,11 +175,6 @@ REGISTRY = {
         any_normalized(lambda X: RBFKernel(X, gamma=0.5), regularization=2, shift=1.5),
         features,
         lambda X: dense_regularized(dense_kernel(X, 0.5), 2) + 1.5 * np.eye(N),
-    ),
-    "NormalizedOperator": (
-        any_normalized(lambda X: RBFKernel(X, gamma=0.5)),
-        features,
-        lambda X: dense_normalized(dense_kernel(X, 0.5)),
     ),
     "NormalizedOperator, LinearOperator": (
         any_normalized(aslinearoperator),
@@ -230,14 +216,13 @@ REGISTRY = {
         basis,
         lambda Q: np.eye(N) - 2.0 * Q @ Q.T,
     ),
-    "Projected, no columns": (projected_of_identity, no_columns, lambda Q: np.eye(N)),
     "RBFKernel": (
         lambda X, dtype: RBFKernel(X, gamma=0.5, dtype=dtype),
         features,
         lambda X: dense_kernel(X, 0.5),
     ),
 }
-OF_A_BASIS = [name for name in REGISTRY if REGISTRY[name][1] in (basis, no_columns)]
+OF_A_BASIS = [name for name in REGISTRY if REGISTRY[name][1] is basis]
 OF_GIVEN_TYPE = [name for name in REGISTRY if not name.startswith("Projected")]
 OF_BOTH_TYPES = [
     name

@@ -126,28 +126,11 @@ def test_rows_in_parts_are_rows_in_memory(tmp_path):
         assert_same(moments, expected)
 
 
-def test_columns_and_rows_may_be_cut_otherwise(tmp_path):
+def test_rows_one_after_the_other_with_groups_and_with_probabilities(tmp_path):
     X = table(6)
     moments = GroupMoments.from_data(X, group_probabilities=P)
-    # 1. The order of the columns.
     permuted = GroupMoments.from_data(X, group_probabilities=P[["c", "a", "b"]])
     assert_same(permuted, moments)
-    # 2. A group in two halves.
-    halved = P.assign(a=P["a"] / 2, d=P["a"] / 2)
-    halves = GroupMoments.from_data(X, group_probabilities=halved)
-    for k in (0, 3):
-        assert halves.counts[k] == pytest.approx(moments.counts[0] / 2)
-        np.testing.assert_allclose(halves.means[k], moments.means[0])
-        np.testing.assert_allclose(2 * halves.scatters[k], moments.scatters[0])
-    # 3. Weights are repetitions, and rows of no group are left out.
-    repeated = np.repeat(np.arange(M), WEIGHTS.astype(int))
-    weighted = GroupMoments.from_data(X, group_probabilities=P, sample_weight=WEIGHTS)
-    again = GroupMoments.from_data(X[repeated], group_probabilities=P.iloc[repeated])
-    assert_same(weighted, again)
-    is_of_group = P.sum(axis=1) > 0
-    some = GroupMoments.from_data(X[is_of_group], group_probabilities=P[is_of_group])
-    assert_same(some, moments)
-    # 4. Rows one after the other, with groups and with probabilities.
     updated = GroupMoments.from_data(X[:200], group_probabilities=P[:200])
     assert_same(updated.update(X[200:], group_probabilities=P[200:]), moments)
     updated.update(X, np.array(NAMES)[CODES]).save(tmp_path / "moments.npz")
