@@ -271,7 +271,6 @@ def test_ends_of_intervals_are_floats(interval):
             for x in (0.5, None, (0.5,), (0, 0.5, 1), "01", "ab")
         ),
         ((0.5, 0.5), r"0 <= alpha < beta <= 1 .* highest score"),
-        ((0.6, 0.5), "0 <= alpha < beta <= 1"),
         ((-0.1, 1), "0 <= alpha < beta <= 1"),
         ((0, 1.1), "0 <= alpha < beta <= 1"),
         ((0, np.nan), "0 <= alpha < beta <= 1"),

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.linalg import null_space, subspace_angles
+from scipy.linalg import null_space, orth, subspace_angles
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
 
@@ -34,7 +34,8 @@ def _dense_reference(W, groups, k, regularization=0.0):
     W += regularization * W.mean()
     d = W.sum(axis=1)
     M = W / np.sqrt(np.outer(d, d))
-    G = (np.asarray(groups)[:, None] == np.unique(groups)).astype(float)
+    columns = np.reshape(groups, (len(W), -1)).T
+    G = np.hstack([(x[:, None] == np.unique(x)).astype(float) for x in columns])
     F = (G - G.mean(axis=0)) / np.sqrt(d)[:, None]
     Z = null_space(F.T)
     values, Y = np.linalg.eigh(Z.T @ M @ Z)
@@ -63,18 +64,27 @@ def _groups(n, h, seed=0):
         ("chebyshev", "isolated", 3, 0.3),
         ("lobpcg", "star", 3, 0.3),
         ("dual", "isolated", 3, 0.3),
+        ("nullspace", "block model", "each", 0.0),
+        ("chebyshev", "operator", "each", 0.0),
+        ("lobpcg", "block model", "each", 0.1),
     ],
 )
 def test_solvers_agree_with_dense_reference(solver, name, h, regularization, named):
-    W = named[name]
+    W = named["block model" if name == "operator" else name]
     n, k, tol = W.shape[0], 5, 1e-6
-    groups = _groups(n, h)
-    groups[groups == h - 1] = 0
-    groups[17] = h - 1  # a group of one node
     options = PAPERS_METHOD | {"regularization": regularization}
+    if h == "each":
+        groups = np.column_stack([_groups(n, 2), _groups(n, 3, seed=1)])
+        options["attributes"] = "each"
+    else:
+        groups = _groups(n, h)
+        groups[groups == h - 1] = 0
+        groups[17] = h - 1  # a group of one node
     model = FairSpectralClustering(k, solver=solver, tol=tol, random_state=0, **options)
-    model.fit(W, sensitive_features=groups)
-    assert model.affinity_matrix_.nnz == W.nnz  # nothing is filled in
+    A = aslinearoperator(W) if name == "operator" else W
+    model.fit(A, sensitive_features=groups)
+    if A is W:
+        assert model.affinity_matrix_.nnz == W.nnz  # nothing is filled in
     values, vectors, F, M = _dense_reference(W, groups, k, regularization)
     H = model.embedding_
     np.testing.assert_allclose(model.eigenvalues_, values, atol=2 * tol)
@@ -84,7 +94,7 @@ def test_solvers_agree_with_dense_reference(solver, name, h, regularization, nam
     assert model.converged_
     assert model.solver_ == solver
     # Residuals on the fair subspace, measured here.
-    Q, _ = np.linalg.qr(F[:, :-1])
+    Q = orth(F)
     MH = M @ H
     R = MH - Q @ (Q.T @ MH) - H * model.eigenvalues_
     np.testing.assert_allclose(

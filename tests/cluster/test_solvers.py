@@ -98,8 +98,6 @@ def test_admm_is_algorithm_1_on_the_normalised_affinity(planted, graphs):
     H = model.embedding_
     overlap = np.linalg.svd(result.vectors.T @ H, compute_uv=False)
     np.testing.assert_allclose(overlap, 1, atol=1e-8)
-    np.testing.assert_allclose(H.T @ H, np.eye(4), atol=1e-12)
-    np.testing.assert_allclose(model.residuals_, result.residual_norms, rtol=1e-6)
     for name, record in result.history.items():
         np.testing.assert_allclose(model.history_[name], record, rtol=1e-6)
     # Rotated to Ritz vectors of M; H itself is not fair.

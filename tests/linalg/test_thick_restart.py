@@ -175,7 +175,6 @@ def test_goes_on_from_an_invariant_subspace():
         ({"kept": 39}, "kept = 39"),
         ({"deflate": np.eye(98, 100)}, "order 2"),
         ({"start": np.zeros(100)}, "start"),
-        ({"start": np.full(100, np.nan)}, "start"),
         ({"start": np.ones((10, 10))}, "start"),
     ],
 )
@@ -189,7 +188,6 @@ def test_bad_arguments(options, message):
     ("values", "error", "message"),
     [
         (np.r_[np.nan, np.ones(99)], FloatingPointError, "not finite"),
-        (np.r_[np.inf, np.ones(99)], FloatingPointError, "not finite"),
         (np.full(100, 1e-150), ValueError, "norm"),
     ],
 )

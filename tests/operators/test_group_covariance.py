@@ -214,7 +214,6 @@ def test_any_small_table(m, n, n_codes, seed, centering, kind):
     [
         ({"codes": [0, 1]}, "one for each row"),
         ({"codes": [0.0, 1.0, 1.0]}, "integers"),
-        ({"codes": [0, 1, 2]}, "between 0 and 1"),
         ({"codes": [0, -1, 1]}, "between 0 and 1"),
         ({"codes": [1, 1, 1]}, "Group 0 has no row: number the groups from 0"),
         ({"weights": []}, "at least one"),
@@ -224,7 +223,6 @@ def test_any_small_table(m, n, n_codes, seed, centering, kind):
         ({"X": [1.0, 2.0, 3.0]}, "table"),
         ({"X": np.empty((0, 2))}, "rows and columns"),
         ({"X": [[0.0], [np.nan], [1.0]]}, r"NaN.*row 1, column 0 \(nan\)"),
-        ({"X": [[0.0], [np.inf], [1.0]]}, r"infinite.*row 1, column 0 \(inf\)"),
         ({"X": sparse.csr_array([[0.0, 7], [0, np.nan], [1, 0]])}, "row 1, column 1"),
         ({"X": [[0.0], [1e200], [-1e200]]}, "squares .* overflow: rescale"),
     ],

@@ -241,7 +241,6 @@ BAD_PARTS = {
     ClusterCompositionDisplay: [
         ({"groups": ["a"]}, "two groups or more .* got 1 groups"),
         ({"clusters": []}, "got 2 groups and 0 clusters"),
-        ({"attributes": {"x": 2, "y": 1}}, "got 2 groups of attributes"),
         ({"population": [1.0]}, r"population must have shape \(2,\), got \(1,\)"),
         ({"proportions": [[0.5, 0.5]]}, r"proportions must have shape \(2, 2\)"),
     ],

@@ -209,12 +209,10 @@ class TestErrors:
         ("X", "message"),
         [
             (np.ones(3), "two dimensions"),
-            (np.ones((1, 2, 3)), "two dimensions"),
             (np.ones((0, 3)), r"\(0, 3\): at least one row"),
             (np.ones((3, 0)), "one feature"),
             (np.ones((3, 2), complex), "real numbers"),
             (np.array([["a"], ["b"], ["c"]]), "real numbers"),
-            (np.array([[None], [{}], [1]], object), "got None in row 0, column 0"),
             (np.array([[1, 2], [3, "a"]], object), "got 'a' in row 1, column 1"),
         ],
     )
@@ -230,14 +228,10 @@ class TestErrors:
             ({"counts": [1]}, "need arrays of shape"),
             ({"counts": [1, 0]}, "counts must be positive"),
             ({"counts": [1, -1.5]}, r"positive and finite, got \[ 1\.  -1\.5\]"),
-            ({"counts": [1, np.nan]}, "counts must be positive and finite"),
             ({"counts": [1.5, np.inf]}, "counts must be positive and finite"),
             ({"means": np.full((2, 3), np.nan)}, "means must be finite"),
             ({"scatters": np.full((2, 3, 3), np.inf)}, "scatters must be finite"),
             ({"groups": [1, 0]}, "sorted"),
-            ({"groups": [1, 1]}, "distinct"),
-            ({"groups": [[0, 1]]}, "need arrays"),
-            ({"means": np.zeros(2)}, "need arrays"),
             ({"scatters": np.zeros((2, 3, 2))}, "need arrays"),
         ],
     )
