@@ -97,32 +97,6 @@ def test_copies_of_nodes(planted):
 # --- What changes nothing ---------------------------------------------------------
 
 
-def test_permuted_and_divided_columns(planted):
-    W, _, P = planted
-    labels = spectral(W, group_probabilities=P).labels_
-    divided = np.column_stack([P[:, :1] / 2, P[:, :1] / 2, P[:, 1:]])
-    for other in (P[:, [2, 0, 1]], divided):
-        again = spectral(W, group_probabilities=other)
-        np.testing.assert_array_equal(again.labels_, labels)
-
-
-def test_the_unit_of_weights_and_rows_without_weight():
-    X, centers, P, weights = table(0, 7000, 3, 3)  # k-means starts from a sample
-    weights[::4] = 0
-    counted = weights > 0
-
-    def labels_of(rows, weights):
-        options = {"group_probabilities": P[rows], "sample_weight": weights}
-        model = FairKMeans(3, random_state=0).fit(X[rows], **options)
-        result = fair_assignment(X[rows], centers, **options)
-        return np.column_stack([model.labels_, result.labels])
-
-    labels = labels_of(slice(None), weights)
-    np.testing.assert_array_equal(labels_of(slice(None), 4 * weights), labels)
-    np.testing.assert_array_equal(labels_of(counted, weights[counted]), labels[counted])
-    assert set(labels[~counted].ravel()) == {0, 1, 2}
-
-
 def test_kmeans_of_expected_counts(shares):
     X, _, P, weights = table(1, 2000, 4, 2)
     options = {"group_probabilities": P, "sample_weight": weights}

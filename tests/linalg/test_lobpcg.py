@@ -66,17 +66,6 @@ def test_single_precision_preconditioner_of_a_tiny_operator(problem):
     np.testing.assert_allclose(1e42 * result.values, values[:4], atol=1e-8)
 
 
-@pytest.mark.parametrize("weight", [1e-3, 1e-9])
-def test_weak_tie(graphs, weight):
-    W = sparse.lil_array(sparse.block_diag([graphs.grid(20, 20)] * 2))
-    W[0, 400] = W[400, 0] = weight
-    W = sparse.csr_array(W)
-    result = solve(W, 4, tol=1e-9)
-    assert result.converged
-    expected = np.linalg.eigvalsh(graphs.normalized(W))[::-1][:4]
-    np.testing.assert_allclose(result.values, expected, atol=1e-9)
-
-
 def test_stays_orthogonal_to_larger_eigenvectors(problem):
     # The preconditioner brings them in at every step.
     W, dense, values, vectors = problem
