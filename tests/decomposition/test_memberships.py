@@ -61,13 +61,23 @@ PROBLEMS = {
     "weighted": (X, SPARSE, {"group_probabilities": P, "sample_weight": WEIGHTS}),
     "two groups": (X, SPARSE, {"group_probabilities": TWO}),
     "attributes": (FLAT_X, FLAT_SPARSE, {"sensitive_features": FLAT}),
+    "weighted groups": (
+        *(X, SPARSE),
+        {"sensitive_features": np.array(NAMES)[CODES], "sample_weight": WEIGHTS},
+    ),
+    "weighted attributes": (
+        *(FLAT_X, FLAT_SPARSE),
+        {"sensitive_features": FLAT, "sample_weight": WEIGHTS},
+    ),
 }
 
 
 def memberships(dense, arguments):
     if "sensitive_features" in arguments:
-        return dense.one_hot(*arguments["sensitive_features"].to_numpy().T)
-    A = np.asarray(arguments["group_probabilities"])
+        groups = np.asarray(arguments["sensitive_features"])
+        A = dense.one_hot(*groups.reshape(M, -1).T)
+    else:
+        A = np.asarray(arguments["group_probabilities"])
     return A * arguments.get("sample_weight", np.ones(M))[:, None]
 
 
@@ -96,6 +106,11 @@ def assert_same(pca, expected, rtol=1e-6):
         ("weighted", sparse.csr_array, "matrix_free", "group"),
         ("two groups", np.asarray, "matrix_free", "global"),
         ("two groups", sparse.csr_array, "matrix_free", "global"),
+        ("weighted groups", np.asarray, "gram", "group"),
+        ("weighted groups", np.asfortranarray, "matrix_free", "global"),
+        ("weighted groups", sparse.csr_array, "matrix_free", "group"),
+        ("weighted attributes", sparse.csr_array, "gram", "global"),
+        ("weighted attributes", np.asarray, "matrix_free", "group"),
         ("attributes", np.asarray, "gram", "group"),
         ("attributes", np.asarray, "matrix_free", "global"),
         ("attributes", sparse.csr_array, "gram", "global"),
@@ -114,15 +129,17 @@ def test_no_basis_has_a_smaller_largest_loss(dense, problem, form, solver, cente
     if problem == "two groups":
         assert pca.groups_.tolist() == [0, 1]
         assert losses[0] == pytest.approx(losses[1], rel=1e-6)
-    elif problem == "attributes":
+    elif problem.endswith("attributes"):
         names = [groups.tolist() for groups in pca.groups_]
         assert names == [["f", "m"], [0, 1, 2], [False, True]]
-        variances = ((rows - mean) @ pca.components_.T).var(axis=0)
-        if centering == "global":
-            np.testing.assert_allclose(pca.explained_variance_, variances)
     else:
         assert pca.groups_.tolist() == NAMES
-        with pytest.raises(AssertionError):  # the probabilities are seen
+    if centering == "global":
+        squares = ((rows - mean) @ pca.components_.T) ** 2
+        variances = A.sum(axis=1) @ squares / A.sum()
+        np.testing.assert_allclose(pca.explained_variance_, variances)
+    if problem != "attributes":  # probabilities and weights are seen
+        with pytest.raises(AssertionError):
             dense.certify(pca, rows, np.sqrt(A))
 
 
