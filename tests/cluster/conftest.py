@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from scalefair.datasets import make_fair_sbm
+
 
 def memberships(
     n, *, sensitive_features=None, group_probabilities=None, sample_weight=None, **_
@@ -40,6 +42,14 @@ def within(labels, groups, tolerance=0.1):
     """Whether no count of hard groups is beyond its bound, rounded outwards."""
     A, weights = memberships(len(labels), sensitive_features=groups)
     return beyond(labels, A, weights, tolerance) < 1 - 1e-9
+
+
+@pytest.fixture(scope="session")
+def planted():
+    """Four planted clusters of three groups."""
+    return make_fair_sbm(
+        600, n_clusters=4, n_groups=3, average_degree=40, random_state=1
+    )
 
 
 @pytest.fixture(scope="session")

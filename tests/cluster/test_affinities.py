@@ -12,7 +12,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from scalefair.cluster import FairSpectralClustering
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.datasets import make_fair_sbm
 from scalefair.operators import NystroemKernel, PartitionedMatrix, RBFKernel
 
 dask = pytest.importorskip("dask")
@@ -64,13 +63,6 @@ def test_rbf_nystroem(blobs):
     assert adjusted_rand_score(model.labels_, exact.labels_) > 0.95
     coarse = fit(X, groups, affinity="rbf_nystroem", n_landmarks=20)
     assert coarse.affinity_error_ > model.affinity_error_
-
-
-@pytest.fixture(scope="module")
-def data():
-    return make_fair_sbm(
-        600, n_clusters=3, n_groups=2, average_degree=40, random_state=0
-    )
 
 
 def blocks(W, cuts=(0, 250, 251, 600)):
@@ -135,10 +127,10 @@ ROWS = np.random.default_rng(0).standard_normal((600, 3))
         (lambda W: blocks(with_weight(W, 300, 20, 9.0)), {}, "not symmetric"),
     ],
 )
-def test_bad_affinities(make, options, message, data):
-    graph = make(sparse.csr_array(data.graph))
+def test_bad_affinities(make, options, message, planted):
+    graph = make(sparse.csr_array(planted.graph))
     with pytest.raises(ValueError, match=message):
-        fit(graph, data.sensitive_features, k=3, **options)
+        fit(graph, planted.sensitive_features, **options)
 
 
 def test_points_that_see_no_other(blobs):
@@ -160,12 +152,12 @@ def test_points_that_see_no_other(blobs):
         (_Plain, {}),
     ],
 )
-def test_same_as_in_memory(keep, options, data):
-    groups = data.sensitive_features
-    stored = fit(data.graph, groups, k=3, **options)
+def test_same_as_in_memory(keep, options, planted):
+    groups = planted.sensitive_features
+    stored = fit(planted.graph, groups, **options)
     if keep is blocks:
         groups = da.from_array(groups, chunks=50)
-    model = fit(keep(data.graph), groups, k=3, **options)
+    model = fit(keep(planted.graph), groups, **options)
     assert model.converged_
     assert model.n_features_in_ == 600
     is_partitioned = isinstance(model.affinity_matrix_, PartitionedMatrix)

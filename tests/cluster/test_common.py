@@ -17,7 +17,6 @@ from scalefair.cluster import (
     UnifiedFairSpectralClustering,
 )
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
 ESTIMATORS = [
@@ -94,13 +93,6 @@ def expected_failures(estimator):
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
-
-
-@pytest.fixture(scope="module")
-def planted():
-    return make_fair_sbm(
-        600, n_clusters=4, n_groups=3, average_degree=40, random_state=1
-    )
 
 
 def fit(estimator, W, groups, k=4, **options):

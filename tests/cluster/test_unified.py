@@ -13,7 +13,6 @@ from scalefair.cluster.comparators._unified import (
     learn_weights,
     sparsity_weight,
 )
-from scalefair.datasets import make_fair_sbm
 
 
 def _all_pairs(n, seed=0):
@@ -42,13 +41,6 @@ def test_learned_weights_are_optimal(scale):
 
 
 # --- The estimator ----------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def planted():
-    return make_fair_sbm(
-        600, n_clusters=4, n_groups=3, average_degree=40, random_state=1
-    )
 
 
 @pytest.fixture(scope="module")

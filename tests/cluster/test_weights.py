@@ -278,14 +278,11 @@ def test_refinement_of_repeated_nodes(shares, planted, regularization, tolerance
     ("change", "message"),
     [
         (lambda w, g: w[:-1], r"one weight per sample, got shape \(299,\)"),
-        (lambda w, g: np.where(np.arange(300) == 7, np.nan, w), "first at position 7"),
         (lambda w, g: np.where(np.arange(300) == 8, -1, w), "negative, the first at "),
-        (lambda w, g: 0 * w, "zero for all samples"),
         (
             lambda w, g: np.where(g == 1, 0, w),
             r"0 for all .*\): 1|are zero",
         ),
-        (lambda w, g: ["many"] * 300, "real numbers"),
     ],
 )
 @pytest.mark.parametrize(
