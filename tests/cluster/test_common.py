@@ -74,7 +74,7 @@ ALL = {"n_init": 2, "connected_components": "all"}
 
 def expected_failures(estimator):
     if "sample_weight" in inspect.signature(estimator.fit).parameters:
-        # test_weights.py repeats rows with their groups.
+        # test_memberships.py repeats rows with their groups.
         check = "check_sample_weight_equivalence_on_{}_data".format
         reason = "groups alternate, so that repeated rows are of other groups"
         return {check(kind): reason for kind in ("dense", "sparse")}
