@@ -17,14 +17,15 @@ NARROW, WIDE = 6, 220
 
 
 def definition(X, groups):
-    """Means and scatter matrices of each group, in extended precision."""
+    """Means and scatter matrices of each group, centred in extended precision."""
     X = X.toarray() if sparse.issparse(X) else np.asarray(X)
     X, groups = X.astype(np.longdouble), np.asarray(groups)
     means, scatters = [], []
     for group in np.unique(groups):
         rows = X[groups == group]
         means.append(rows.mean(axis=0))
-        scatters.append((rows - means[-1]).T @ (rows - means[-1]))
+        centred = np.asarray(rows - means[-1], np.float64)
+        scatters.append(centred.T @ centred)
     return np.array(means), np.array(scatters)
 
 
@@ -41,7 +42,7 @@ def check(moments, X, groups, rtol=1e-13):
     )
     np.testing.assert_allclose(
         moments.scatters,
-        scatters.astype(float),
+        scatters,
         rtol=0,
         atol=rtol * np.abs(scatters).max() + 1e-20,
     )
