@@ -41,7 +41,7 @@ def _cost(U, labels):
     return ((U - (sums / np.maximum(counts, 1)[:, None])[labels]) ** 2).sum()
 
 
-def _sparse_clusters(n=60_000):
+def _sparse_clusters(n=40_000):
     """Forty far clusters of a handful: a sample of 20,000 rows misses some."""
     rng = np.random.RandomState(0)
     U = np.zeros((n, 20))

@@ -84,37 +84,15 @@ class TestLabelScatter:
         assert np.array_equal(X, before)
 
 
-@pytest.mark.parametrize(("m", "order"), [(0, "C"), (65, "F"), (500, "C")])
-def test_gather_shifted(m, order):
-    X, _, shifts = labelled_rows(600, 7, 1)
-    rows = np.random.default_rng(1).permutation(600)[:m]
-    out = np.full((m, 7), np.nan)
-    sums = gather_shifted(np.asarray(X, order=order), rows, shifts[0], out)
-    expected = X[rows] - shifts[0]
-    assert np.array_equal(out, expected)
-    np.testing.assert_allclose(sums, expected.sum(axis=0), 1e-12, 1e-12)
-
-
-def test_first_means():
-    X, codes, _ = labelled_rows(50, 3, 2, np.float32)
-    codes[7:] = np.minimum(codes[7:], 0)  # the second has few
-    n_rows = np.minimum(np.bincount(codes, minlength=4), 10)
-    means, counts = first_means(X, codes, 4, 10)
-    assert np.array_equal(counts, n_rows)
-    for code in range(2):
-        expected = X[codes == code][:10].astype(float).mean(axis=0)
-        np.testing.assert_allclose(means[code], expected, rtol=1e-14)
-    assert not means[2:].any()
-
-
 def test_threads_change_no_bit(same_bits):
     X, codes, shifts = labelled_rows(20_000, 9, 3)
-    out = np.empty_like(X)
+    out, rows = np.empty_like(X), np.arange(len(X))[::-1]
 
     def call():
-        return (
-            *label_scatter(X, codes, shifts),
-            gather_shifted(X, np.arange(len(X)), shifts[0], out),
-        )
+        sums = gather_shifted(X, rows, shifts[0], out)
+        return *label_scatter(X, codes, shifts), sums, *first_means(X, codes, 4, 10)
 
-    same_bits(call)
+    *_, means, counts = same_bits(call)
+    assert np.array_equal(out, X[rows] - shifts[0])
+    np.testing.assert_allclose(means[1], X[codes == 1][:10].mean(axis=0), rtol=1e-14)
+    assert counts.tolist() == [10, 10, 10, 0]

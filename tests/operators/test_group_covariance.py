@@ -114,20 +114,6 @@ def test_agrees_with_the_definition(form, centering):
     np.testing.assert_allclose(operator.mean, X.mean(axis=0), atol=1e-15)
 
 
-def test_rows_of_zero_weight_are_not_read(stored):
-    X, codes = rows(), random_codes()
-    stored_rows = stored(X)
-    operator = GroupCovariance(stored_rows, codes, [1.0, 1.0, 1.0], centering="group")
-    expected = operator.with_weights([1.0, 0.0, 0.0]) @ np.eye(N)
-    if sparse.issparse(stored_rows):
-        entries = np.repeat(codes, np.diff(stored_rows.indptr)) != 0
-        stored_rows.data[entries] = np.nan
-    else:
-        X[codes != 0] = np.nan
-    product = operator.with_weights([1.0, 0.0, 0.0]) @ np.eye(N)
-    np.testing.assert_array_equal(product, expected)
-
-
 def test_dense_rows_are_not_copied(tmp_path):
     X = rows()
     assert GroupCovariance(X, random_codes(), WEIGHTS)._rows._X is X
