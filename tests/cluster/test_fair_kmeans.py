@@ -20,17 +20,13 @@ def integer_programs_of_tiny_problems_only(monkeypatch):
     monkeypatch.setattr(_fair_assignment, "MAX_MILP_SIZE", 100)
 
 
-def make_people(n, seed):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3)) + 4 * rng.integers(0, 4, n)[:, None]
-    groups = np.where(X[:, 0] + 6 * rng.random(n) > 9, "a", "b")
-    groups[rng.random(n) < 0.2] = "c"
-    return X, groups
-
-
 @pytest.fixture(scope="module")
 def people():
-    return make_people(300, 0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3)) + 4 * rng.integers(0, 4, 300)[:, None]
+    groups = np.where(X[:, 0] + 6 * rng.random(300) > 9, "a", "b")
+    groups[rng.random(300) < 0.2] = "c"
+    return X, groups
 
 
 def fit(X, groups, k=4, **options):

@@ -14,20 +14,15 @@ from scalefair.cluster.comparators._unified import (
     sparsity_weight,
 )
 
-
-def _all_pairs(n, seed=0):
-    i, j = np.triu_indices(n, k=1)
-    distances = np.random.RandomState(seed).uniform(0.2, 1, i.size)
-    return CandidatePairs(i, j, distances, n)
-
-
 # --- The graph --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", [1e-3, 30.0])
 def test_learned_weights_are_optimal(scale):
     # Optimality from the definition: no pair wants to change.
-    pairs = _all_pairs(60, seed=1)
+    i, j = np.triu_indices(60, k=1)
+    distances = np.random.default_rng(1).uniform(0.2, 1, i.size)
+    pairs = CandidatePairs(i, j, distances, 60)
     costs = scale * pairs.distances
     s, multipliers = learn_weights(pairs, costs, np.ones(60))
     inverse = 1 / pairs.matrix(s).toarray().sum(axis=1)

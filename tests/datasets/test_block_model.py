@@ -18,18 +18,6 @@ def pair_kinds(data):
     return other_cluster + 2 * other_group
 
 
-def assert_well_formed(graph, n):
-    assert isinstance(graph, sparse.csr_array)
-    assert graph.shape == (n, n)
-    assert graph.dtype == np.float64
-    assert graph.indices.dtype == graph.indptr.dtype == np.int32
-    assert (graph.data == 1).all()
-    assert graph.diagonal().sum() == 0
-    assert abs(graph - graph.T).nnz == 0
-    fresh = sparse.csr_array((graph.data, graph.indices, graph.indptr), shape=(n, n))
-    assert fresh.has_canonical_format  # computed here, not taken from the flag
-
-
 WEIGHTS = (0.9, 0.3, 0.2, 0.0)
 
 
@@ -53,7 +41,15 @@ def test_block_densities(sizes, average_degree, probabilities):
         probabilities=probabilities,
         random_state=0,
     )
-    assert_well_formed(data.graph, n)
+    graph = data.graph
+    assert isinstance(graph, sparse.csr_array)
+    assert graph.dtype == np.float64
+    assert graph.indices.dtype == graph.indptr.dtype == np.int32
+    assert (graph.data == 1).all()
+    assert graph.diagonal().sum() == 0
+    assert abs(graph - graph.T).nnz == 0
+    fresh = sparse.csr_array((graph.data, graph.indices, graph.indptr), shape=(n, n))
+    assert fresh.has_canonical_format  # computed here, not taken from the flag
     assert (np.diff(data.probabilities) < 0).all()
     kinds, W = pair_kinds(data), data.graph.toarray()
     upper = np.triu(np.ones_like(kinds, dtype=bool), k=1)

@@ -1,7 +1,6 @@
 """Assignment kernels beside NumPy, enumeration and HiGHS."""
 
 import itertools
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,30 +16,15 @@ from scalefair.kernels import (
 )
 
 
-def problem(n=200, k=5, n_kinds=3, seed=0):
-    """Costs, kinds in order, where each kind starts, and prices."""
-    rng = np.random.default_rng(seed)
-    kinds = np.sort(rng.integers(0, n_kinds, n))
-    kinds[:n_kinds] = 0
-    offsets = np.searchsorted(kinds, np.arange(n_kinds + 1))
-    return rng.random((n, k)), kinds, offsets, rng.standard_normal((n_kinds, k)) / 10
-
-
-def chunks_of(offsets, n_parts=3):
-    """Parts of each kind, one of them without rows."""
-    chunks = []
-    for kind, (start, stop) in enumerate(pairwise(offsets)):
-        cuts = [start, *np.linspace(start, stop, n_parts).astype(int)]
-        chunks += [(i, j, kind) for i, j in pairwise(cuts)]
-    return np.array(chunks)
-
-
 @pytest.mark.parametrize(
     ("temperature", "weighted"), [(0.0, False), (1e-3, True), (10.0, False)]
 )
 def test_smoothed_minima(temperature, weighted, same_bits):
-    C, kinds, offsets, prices = problem()
-    row_weights = np.random.default_rng(0).gamma(1.0, size=len(C)) if weighted else None
+    rng = np.random.default_rng(0)
+    C, prices = rng.random((200, 5)), rng.standard_normal((3, 5)) / 10
+    kinds = np.repeat(np.arange(3), [70, 30, 100])
+    chunks = np.array([(0, 0, 0), (0, 70, 0), (70, 80, 1), (80, 100, 1), (100, 200, 2)])
+    row_weights = rng.gamma(1.0, size=len(C)) if weighted else None
     w = row_weights if weighted else np.ones(len(C))
     reduced = C + prices[kinds]
     if temperature:
@@ -50,7 +34,6 @@ def test_smoothed_minima(temperature, weighted, same_bits):
     else:
         low = reduced.min(axis=1)
         shares = np.eye(C.shape[1])[reduced.argmin(axis=1)]
-    chunks = chunks_of(offsets)
 
     def call():
         m, k = len(chunks), C.shape[1]

@@ -91,7 +91,11 @@ def test_threads_change_no_bit(same_bits):
 
     def call():
         sums = gather_shifted(X, rows, shifts[0], out)
-        return *label_scatter(X, codes, shifts), sums, *first_means(X, codes, 4, 10, weights)
+        return (
+            *label_scatter(X, codes, shifts),
+            sums,
+            *first_means(X, codes, 4, 10, weights),
+        )
 
     *_, means, counts = same_bits(call)
     assert np.array_equal(out, X[rows] - shifts[0])

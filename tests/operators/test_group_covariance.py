@@ -36,18 +36,6 @@ def definition(X, codes, centering):
     return np.array(covariances)
 
 
-def every_second_row(X):
-    wide = np.full((2 * X.shape[0], X.shape[1]), np.nan)
-    wide[::2] = X
-    return wide[::2]
-
-
-def read_only(X):
-    X = X.copy()
-    X.flags.writeable = False
-    return X
-
-
 def long_indices(X):
     X = sparse.csr_array(X)
     X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
@@ -67,8 +55,7 @@ def with_duplicates(X):
 
 FORMS = {
     "F": np.asfortranarray,
-    "every second row": every_second_row,
-    "read-only": read_only,
+    "rows reversed": lambda X: X[::-1].copy()[::-1],
     "list": lambda X: X.tolist(),
     "csr": sparse.csr_array,
     "csc": sparse.csc_array,
