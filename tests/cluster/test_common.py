@@ -41,16 +41,7 @@ def with_groups(estimator):
                 sensitive_features = np.arange(_num_samples(W)) % 2
             return super().fit(W, y, sensitive_features=sensitive_features, **weights)
 
-        if "sample_weight" in inspect.signature(estimator.fit).parameters:
-            unweighted_fit = fit
-
-            def fit(self, W, y=None, *, sensitive_features=None, sample_weight=None):
-                return self.unweighted_fit(
-                    W,
-                    y,
-                    sensitive_features=sensitive_features,
-                    sample_weight=sample_weight,
-                )
+        fit.__signature__ = inspect.signature(estimator.fit)  # with or without weights
 
         if asks:
 
