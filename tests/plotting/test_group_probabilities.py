@@ -104,8 +104,8 @@ DRAWN = {
         ["densities", "distances"],
     ),
     "errors": (
-        FairnessAccuracyDisplay.from_predictions,
-        [SCORES + 1, SCORES],
+        FairnessAccuracyDisplay.from_estimator,
+        [Model(), SCORES[:, None], SCORES + 1],
         {},
         ["error", "unfairness"],
     ),
