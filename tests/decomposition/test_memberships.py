@@ -4,7 +4,7 @@ import warnings
 from functools import partial
 from itertools import pairwise
 
-import dask
+import dask.array
 import numpy as np
 import pandas as pd
 import pytest

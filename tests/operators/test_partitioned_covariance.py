@@ -96,3 +96,10 @@ def test_kept_parts_tell_their_size(X, codes):
     sizeof = pytest.importorskip("dask.sizeof").sizeof
     part = _code_part(X, codes)
     assert sizeof(part) >= (X.data.nbytes if sparse.issparse(X) else X.nbytes)
+
+
+def test_whole_numbers(codes):
+    X = np.random.default_rng(2).integers(-9, 9, (M, N)).astype(np.int16)
+    C = GroupCovariance(PartitionedRows.of(delayed(X)), codes, np.ones(G))
+    expected = GroupCovariance(X.astype(np.float64), codes, np.ones(G))
+    np.testing.assert_allclose(C @ np.eye(N), expected @ np.eye(N), rtol=1e-12)
