@@ -63,7 +63,9 @@ def of(groups, weights=None):
     """Arguments of a fit: real numbers are probabilities of groups."""
     is_soft = groups is not None and np.asarray(groups).dtype.kind == "f"
     name = "group_probabilities" if is_soft else "sensitive_features"
-    return {name: groups, "sample_weight": weights}
+    return (
+        {name: groups} if weights is None else {name: groups, "sample_weight": weights}
+    )
 
 
 def spectral(W, groups, weights=None, k=3, **options):

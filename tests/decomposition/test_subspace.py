@@ -22,6 +22,12 @@ def tied(multiplicity):
     return np.array([np.diag(values * (1 + s * shift)) for s in (1, -1)])
 
 
+def generic():
+    X = np.random.default_rng(1).standard_normal((2, 80, 80))
+    X *= np.exp(-np.arange(80) / 40)
+    return X.transpose(0, 2, 1) @ X / 80
+
+
 def nearly_tied():
     """The 4th and the 5th eigenvalue of the weighted sum all but meet (1e-5)."""
     values, shift = np.linspace(1, 0.1, 80), np.zeros(80)
@@ -33,7 +39,12 @@ def nearly_tied():
 
 @pytest.mark.parametrize(
     ("C", "r"),
-    [(nearly_tied(), 4), *((tied(q), r) for q in (2, 3, 6) for r in range(3, 2 + q))],
+    [
+        (generic(), 4),
+        (generic(), 20),
+        (nearly_tied(), 4),
+        *((tied(q), r) for q in (2, 3, 6) for r in range(3, 2 + q)),
+    ],
 )
 def test_ties(C, r):
     Q = np.linalg.qr(np.random.default_rng(r).standard_normal((80, 80)))[0]
