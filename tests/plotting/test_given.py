@@ -78,3 +78,22 @@ def test_front(ax, given, attributes):
         options["given"] = given
     display = ParetoFrontDisplay.from_estimator([MODEL], X, LABELS, ax=ax, **options)
     assert display.means["Classifier"][0, 0] == pytest.approx(1 - gap)
+    assert display.means["Classifier"][0, 0] == pytest.approx(1 - gap)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"given": "positive"}, "y_true"),
+        ({"given": "negative", "y_true": LABELS}, "given"),
+        ({"given": "label", "y_true": LABELS[:9]}, "y_true"),
+        (
+            {"given": "positive", "y_true": np.where(GROUPS == "f", "no", LABELS)},
+            "no positive samples|no rows, labelled yes",
+        ),
+    ],
+)
+@pytest.mark.parametrize("display", [GroupRateDisplay, ScoreDensityDisplay])
+def test_bad_input(ax, display, options, message):
+    with pytest.raises(ValueError, match=message):
+        display.from_predictions(SCORES, ax=ax, **OPTIONS, **options)
