@@ -78,7 +78,6 @@ def test_front(ax, given, attributes):
         options["given"] = given
     display = ParetoFrontDisplay.from_estimator([MODEL], X, LABELS, ax=ax, **options)
     assert display.means["Classifier"][0, 0] == pytest.approx(1 - gap)
-    assert display.means["Classifier"][0, 0] == pytest.approx(1 - gap)
 
 
 @pytest.mark.parametrize(
