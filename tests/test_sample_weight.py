@@ -109,7 +109,10 @@ every = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES)
 
 
 def assert_same(got, expected, rtol=1e-12):
-    np.testing.assert_allclose(got, expected, rtol=rtol, atol=1e-14)
+    if not isinstance(expected, list):  # of one attribute
+        got, expected = [got], [expected]
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-14)
 
 
 @every
