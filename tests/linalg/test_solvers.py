@@ -104,11 +104,14 @@ def test_every_spectrum(solver, spectrum, check_pairs):
 
 
 @of_precise
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (20, 1), (20, 20), (120, 60), (120, 119)])
+@pytest.mark.parametrize(
+    ("n", "k"), [(1, 1), (2, 2), (20, 1), (20, 20), (120, 60), (120, 119)]
+)
 def test_any_k(solver, graphs, check_pairs, n, k):
     # Small orders are solved densely.
-    A = graphs.normalized(graphs.nearest_neighbors(n, 4)) if n > 1 else [[-3.5]]
-    check_pairs(solver(np.array(A), k, tol=1e-9, random_state=0), np.array(A), k, 1e-9)
+    A = {1: [[-3.5]], 2: [[0.0, 1.0], [1.0, 0.0]]}.get(n)  # entries of equal modulus
+    A = np.array(A or graphs.normalized(graphs.nearest_neighbors(n, 4)))
+    check_pairs(solver(A, k, tol=1e-9, random_state=0), A, k, 1e-9)
 
 
 @of_precise
