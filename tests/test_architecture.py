@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import scalefair
@@ -101,15 +102,9 @@ def dotted(node):
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
-def test_the_source_is_found():
-    assert {"kernels", "operators", "linalg", "cluster"} <= {
-        package_of(path) for path in FILES
-    }
-
-
 def test_every_package_has_a_floor():
     packages = {package_of(path) for path in FILES} - {None}
-    assert packages <= set(LEVEL), "give the new package a floor in FLOORS"
+    assert packages == set(LEVEL), "give a new package a floor in FLOORS"
 
 
 def test_imports_go_down():
@@ -183,18 +178,8 @@ def file_of(module):
     return existing[0] if existing else None
 
 
-def circle_of(graph):
-    """Nodes on circles, or that lead to one: remove nodes without successors."""
-    remaining = dict(graph)
-    while leaves := [node for node in remaining if not graph[node] & remaining.keys()]:
-        for node in leaves:
-            del remaining[node]
-    return set(remaining)
-
-
 def test_no_import_circle():
-    assert not circle_of({path: imported_files(path) for path in FILES})
-    assert circle_of({1: {2}, 2: {3}, 3: {1}, 4: set()}) == {1, 2, 3}
+    TopologicalSorter({path: imported_files(path) for path in FILES}).prepare()
 
 
 def test_files_are_short():

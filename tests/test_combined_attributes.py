@@ -237,20 +237,6 @@ def test_the_remedies_for_quantities_work():
     assert len(encode_groups(np.arange(M) % 3 / 2)[0]) == 3
 
 
-@pytest.mark.filterwarnings("ignore")  # of few rows, and of nothing else
-@pytest.mark.parametrize("name", TAKERS)
-def test_strings_may_be_more_than_numbers(name):
-    # Sixty strings are groups, and no quantity. Some methods refuse groups of one row,
-    # and `fitted` expects the groups of PEOPLE.
-    groups = np.array([f"district {i}" for i in np.arange(M) % 60])
-    message = ""
-    try:
-        TAKERS[name](groups)
-    except (ValueError, AssertionError) as error:
-        message = str(error)
-    assert "quantity" not in message
-
-
 @pytest.mark.parametrize("name", TWO_GROUP_TAKERS)
 def test_methods_of_two_groups_take_two_combinations(name):
     result = TWO_GROUP_TAKERS[name](PEOPLE[["sex", "sex"]])

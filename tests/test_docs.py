@@ -5,58 +5,9 @@ import inspect
 import pkgutil
 
 import pytest
-from sklearn.utils.metaestimators import available_if
 
 import scalefair
-from scalefair._docs import SHARED, documented
-
-
-@documented(ax="ax : Axes\n    Where to draw.")
-class Example:
-    """Do it.
-
-    Parameters
-    ----------
-    %(ax)s
-    %(random_state)s
-    """
-
-    def method(self):
-        """Do it.
-
-        Parameters
-        ----------
-        %(ax)s
-        """
-
-    @classmethod
-    def of_class(cls):
-        """
-        %(ax)s
-        """
-
-    @property
-    def value(self):
-        """
-        %(ax)s
-        """
-
-    @available_if(lambda self: True)
-    def sometimes(self):
-        """
-        %(ax)s
-        """
-
-
-def test_classes_methods_and_properties_are_filled():
-    lines = inspect.getdoc(Example).split("\n")
-    assert lines[4:6] == ["ax : Axes", "    Where to draw."]
-    assert lines[6:] == SHARED["random_state"].split("\n")
-    for name in ("method", "of_class", "value", "sometimes"):
-        assert inspect.getdoc(getattr(Example, name)).endswith(
-            "ax : Axes\n    Where to draw."
-        )
-    assert inspect.getdoc(Example().sometimes).startswith("ax : Axes")
+from scalefair._docs import documented
 
 
 def test_an_unknown_text_is_an_error():

@@ -34,16 +34,19 @@ def test_all_or_nothing(tmp_path, error):
     assert list(tmp_path.iterdir()) == [first]
 
 
-def test_interrupt_before_the_rename(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [KeyboardInterrupt, PermissionError])
+def test_no_rename(tmp_path, error, monkeypatch):
+    """It is interrupted, or refused as in a folder for all users."""
     path = tmp_path / "result"
     path.write_bytes(b"before")
 
-    def interrupt(*_):
-        raise KeyboardInterrupt
+    def refuse(source, target):
+        raise error(errno.EPERM, os.strerror(errno.EPERM), source, 0, target)
 
-    monkeypatch.setattr(_writing.os, "replace", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(_writing.os, "replace", refuse)
+    with pytest.raises(error) as caught:
         write_files({path: lambda f: f.write(b"after")})
+    assert getattr(caught.value, "filename", str(path)) == str(path)
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -146,20 +149,6 @@ def test_names_may_be_as_long_as_can_be(tmp_path):
     path = tmp_path / ("x" * os.pathconf(tmp_path, "PC_NAME_MAX"))
     write_files({path: lambda f: f.write(b"a")})
     assert path.read_bytes() == b"a"
-
-
-def test_a_file_that_cannot_be_replaced_is_named(tmp_path, monkeypatch):
-    """Such as that of another user in a folder for all."""
-
-    def refuse(source, target):
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source, 0, target)
-
-    monkeypatch.setattr(_writing.os, "replace", refuse)
-    path = tmp_path / "result"
-    with pytest.raises(PermissionError) as caught:
-        write_files({path: lambda f: f.write(b"a")})
-    assert caught.value.filename == str(path)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

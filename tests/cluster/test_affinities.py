@@ -12,7 +12,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from scalefair.cluster import FairSpectralClustering
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.datasets import make_fair_sbm
 from scalefair.operators import NystroemKernel, PartitionedMatrix, RBFKernel
 
 dask = pytest.importorskip("dask")
@@ -66,13 +65,6 @@ def test_rbf_nystroem(blobs):
     assert coarse.affinity_error_ > model.affinity_error_
 
 
-@pytest.fixture(scope="module")
-def data():
-    return make_fair_sbm(
-        600, n_clusters=3, n_groups=2, average_degree=40, random_state=0
-    )
-
-
 def blocks(W, cuts=(0, 250, 251, 600)):
     W = sparse.csr_array(W)
     return [dask.delayed(W[i:j]) for i, j in itertools.pairwise(cuts)]
@@ -93,18 +85,6 @@ class _Plain(LinearOperator):
 
     def _matvec(self, x):
         return self.W @ x
-
-
-@pytest.mark.parametrize(
-    ("wrap", "dtype"), [(aslinearoperator, np.float32), (_Plain, np.float64)]
-)
-def test_operator_as_precomputed_affinity(data, wrap, dtype):
-    model = fit(wrap(data.graph), data.sensitive_features, k=3, dtype=dtype)
-    stored = fit(data.graph, data.sensitive_features, k=3)
-    np.testing.assert_allclose(model.eigenvalues_, stored.eigenvalues_, atol=1e-6)
-    assert adjusted_rand_score(model.labels_, stored.labels_) == 1
-    assert model.n_features_in_ == 600
-    assert (model.labels_ >= 0).all()
 
 
 def without_node(W):
@@ -147,10 +127,10 @@ ROWS = np.random.default_rng(0).standard_normal((600, 3))
         (lambda W: blocks(with_weight(W, 300, 20, 9.0)), {}, "not symmetric"),
     ],
 )
-def test_bad_affinities(make, options, message, data):
-    graph = make(sparse.csr_array(data.graph))
+def test_bad_affinities(make, options, message, planted):
+    graph = make(sparse.csr_array(planted.graph))
     with pytest.raises(ValueError, match=message):
-        fit(graph, data.sensitive_features, k=3, **options)
+        fit(graph, planted.sensitive_features, **options)
 
 
 def test_points_that_see_no_other(blobs):
@@ -160,25 +140,31 @@ def test_points_that_see_no_other(blobs):
     assert np.isfinite(model.embedding_).all()
 
 
-# --- Graphs in blocks of rows ------------------------------------------------------
+# --- Operators, and graphs in blocks of rows ---------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("solver", "dtype"), [("auto", "float32"), ("lanczos", "float64")]
+    ("keep", "options"),
+    [
+        (blocks, {"dtype": "float32"}),
+        (blocks, {"solver": "lanczos", "regularization": 0.3}),
+        (aslinearoperator, {"dtype": "float32", "regularization": 0.3}),
+        (_Plain, {}),
+    ],
 )
-def test_same_as_in_memory(solver, dtype, data):
-    options = {"solver": solver, "dtype": dtype, "random_state": 0, **PAPERS_METHOD}
-    model = FairSpectralClustering(3, **options)
-    groups = data.sensitive_features
-    in_memory = model.fit(data.graph, sensitive_features=groups)
-    labels, values, H = in_memory.labels_, in_memory.eigenvalues_, in_memory.embedding_
-    partitioned = model.fit(
-        blocks(data.graph), sensitive_features=da.from_array(groups, chunks=50)
-    )
-    assert partitioned.converged_
-    assert isinstance(partitioned.affinity_matrix_, PartitionedMatrix)
-    assert adjusted_rand_score(partitioned.labels_, labels) == 1
-    np.testing.assert_allclose(partitioned.eigenvalues_, values, atol=1e-6)
-    outside = partitioned.embedding_ - H @ (H.T @ partitioned.embedding_)
+def test_same_as_in_memory(keep, options, planted):
+    groups = planted.sensitive_features
+    stored = fit(planted.graph, groups, **options)
+    if keep is blocks:
+        groups = da.from_array(groups, chunks=50)
+    model = fit(keep(planted.graph), groups, **options)
+    assert model.converged_
+    assert model.n_features_in_ == 600
+    is_partitioned = isinstance(model.affinity_matrix_, PartitionedMatrix)
+    assert is_partitioned == (keep is blocks)
+    assert adjusted_rand_score(model.labels_, stored.labels_) == 1
+    np.testing.assert_allclose(model.eigenvalues_, stored.eigenvalues_, atol=1e-6)
+    H = stored.embedding_
+    outside = model.embedding_ - H @ (H.T @ model.embedding_)
     assert np.linalg.norm(outside) < 1e-2
-    assert partitioned.fairness_violation_ < 1e-10
+    assert model.fairness_violation_ < 1e-10

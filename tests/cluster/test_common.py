@@ -17,7 +17,6 @@ from scalefair.cluster import (
     UnifiedFairSpectralClustering,
 )
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
 ESTIMATORS = [
@@ -42,16 +41,7 @@ def with_groups(estimator):
                 sensitive_features = np.arange(_num_samples(W)) % 2
             return super().fit(W, y, sensitive_features=sensitive_features, **weights)
 
-        if "sample_weight" in inspect.signature(estimator.fit).parameters:
-            unweighted_fit = fit
-
-            def fit(self, W, y=None, *, sensitive_features=None, sample_weight=None):
-                return self.unweighted_fit(
-                    W,
-                    y,
-                    sensitive_features=sensitive_features,
-                    sample_weight=sample_weight,
-                )
+        fit.__signature__ = inspect.signature(estimator.fit)  # with or without weights
 
         if asks:
 
@@ -74,10 +64,8 @@ ALL = {"n_init": 2, "connected_components": "all"}
 
 
 def expected_failures(estimator):
-    if getattr(estimator, "affinity", None) == "precomputed":
-        return {"check_clustering": "it passes rows of features, not an affinity"}
     if "sample_weight" in inspect.signature(estimator.fit).parameters:
-        # test_weights.py repeats rows with their groups.
+        # test_memberships.py repeats rows with their groups.
         check = "check_sample_weight_equivalence_on_{}_data".format
         reason = "groups alternate, so that repeated rows are of other groups"
         return {check(kind): reason for kind in ("dense", "sparse")}
@@ -87,7 +75,6 @@ def expected_failures(estimator):
 @pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 @parametrize_with_checks(
     [
-        SPECTRAL(2, **ALL),
         SPECTRAL(2, n_init=2, affinity="rbf", assign_labels="fair"),
         DESCENT(2, **ALL, **NEIGHBORS),
         UNIFIED(2, tol=0.1, **ALL, **NEIGHBORS),
@@ -97,13 +84,6 @@ def expected_failures(estimator):
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
-
-
-@pytest.fixture(scope="module")
-def planted():
-    return make_fair_sbm(
-        600, n_clusters=4, n_groups=3, average_degree=40, random_state=1
-    )
 
 
 def fit(estimator, W, groups, k=4, **options):
@@ -253,7 +233,6 @@ def test_float32_affinity_is_symmetric_to_float32_rounding(estimator):
         (lambda W: -W, "Negative values in data.*row 0, column 1"),
         (lambda W: sparse.triu(W).tocsr(), r"asymmetric: entry \("),
         (lambda W: W * np.nan, "NaN"),
-        (lambda W: W * np.inf, "infinity"),
         (lambda W: W * 0, "no edges"),
         (lambda W: W * 1e307, "so large that their sum overflows"),
         (lambda W: W.toarray()[:1, :1], "minimum of 2"),

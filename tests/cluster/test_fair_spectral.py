@@ -3,17 +3,17 @@
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
-from scipy.linalg import null_space, subspace_angles
+from scipy.linalg import null_space, orth, subspace_angles
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair.cluster import FairSpectralClustering, _solvers
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
-
-SOLVERS = ["nullspace", "lanczos", "chebyshev", "lobpcg", "dual"]
+from scalefair.metrics import balance_score
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,8 @@ def _dense_reference(W, groups, k, regularization=0.0):
     W += regularization * W.mean()
     d = W.sum(axis=1)
     M = W / np.sqrt(np.outer(d, d))
-    G = (np.asarray(groups)[:, None] == np.unique(groups)).astype(float)
+    columns = np.reshape(groups, (len(W), -1)).T
+    G = np.hstack([(x[:, None] == np.unique(x)).astype(float) for x in columns])
     F = (G - G.mean(axis=0)) / np.sqrt(d)[:, None]
     Z = null_space(F.T)
     values, Y = np.linalg.eigh(Z.T @ M @ Z)
@@ -65,18 +66,27 @@ def _groups(n, h, seed=0):
         ("chebyshev", "isolated", 3, 0.3),
         ("lobpcg", "star", 3, 0.3),
         ("dual", "isolated", 3, 0.3),
+        ("nullspace", "block model", "each", 0.0),
+        ("chebyshev", "operator", "each", 0.0),
+        ("lobpcg", "block model", "each", 0.1),
     ],
 )
 def test_solvers_agree_with_dense_reference(solver, name, h, regularization, named):
-    W = named[name]
+    W = named["block model" if name == "operator" else name]
     n, k, tol = W.shape[0], 5, 1e-6
-    groups = _groups(n, h)
-    groups[groups == h - 1] = 0
-    groups[17] = h - 1  # a group of one node
     options = PAPERS_METHOD | {"regularization": regularization}
+    if h == "each":
+        groups = np.column_stack([_groups(n, 2), _groups(n, 3, seed=1)])
+        options["attributes"] = "each"
+    else:
+        groups = _groups(n, h)
+        groups[groups == h - 1] = 0
+        groups[17] = h - 1  # a group of one node
     model = FairSpectralClustering(k, solver=solver, tol=tol, random_state=0, **options)
-    model.fit(W, sensitive_features=groups)
-    assert model.affinity_matrix_.nnz == W.nnz  # nothing is filled in
+    A = aslinearoperator(W) if name == "operator" else W
+    model.fit(A, sensitive_features=groups)
+    if A is W:
+        assert model.affinity_matrix_.nnz == W.nnz  # nothing is filled in
     values, vectors, F, M = _dense_reference(W, groups, k, regularization)
     H = model.embedding_
     np.testing.assert_allclose(model.eigenvalues_, values, atol=2 * tol)
@@ -86,7 +96,7 @@ def test_solvers_agree_with_dense_reference(solver, name, h, regularization, nam
     assert model.converged_
     assert model.solver_ == solver
     # Residuals on the fair subspace, measured here.
-    Q, _ = np.linalg.qr(F[:, :-1])
+    Q = orth(F)
     MH = M @ H
     R = MH - Q @ (Q.T @ MH) - H * model.eigenvalues_
     np.testing.assert_allclose(
@@ -135,14 +145,14 @@ def test_unweighted_graphs_are_not_copied():
     data = make_fair_sbm(
         4000, n_clusters=2, n_groups=2, average_degree=150, random_state=0
     )
+    groups = data.sensitive_features
     model = FairSpectralClustering(2, tol=1e-3, n_init=1, random_state=0)
     results = []
     for weights in (np.float64, bool):
         W = data.graph.astype(weights)
-        for measured in (False, True):  # the first compiles
-            if measured:
-                tracemalloc.start()
-            model.fit(W, sensitive_features=data.sensitive_features)
+        model.fit(W[:300][:, :300], sensitive_features=groups[:300])  # compiles
+        tracemalloc.start()
+        model.fit(W, sensitive_features=groups)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 3 * W.nnz  # a copy of the entries takes 4 bytes each, or 8
@@ -224,6 +234,72 @@ def test_no_convergence_is_said(solver, graphs):
     np.testing.assert_allclose(
         model.embedding_.T @ model.embedding_, np.eye(8), atol=1e-10
     )
+
+
+# --- Several attributes, each by itself ---------------------------------------
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Graph of 240 nodes, and three attributes of these."""
+    data = make_fair_sbm(
+        240, n_clusters=4, n_groups=2, average_degree=30, random_state=0
+    )
+    groups = pd.DataFrame({"sex": data.sensitive_features})
+    groups["race"] = np.array(["x", "y", "z"])[_groups(240, 3)]
+    groups["old"] = np.random.default_rng(0).random(240) < 0.2
+    return data.graph, groups
+
+
+def fit_each(W, groups, **options):
+    options = {"attributes": "each", "tol": 1e-8, "random_state": 0} | options
+    model = FairSpectralClustering(4, **PAPERS_METHOD | options)
+    return model.fit(W, sensitive_features=groups)
+
+
+def test_one_attribute_twice_is_once(people):
+    W, groups = people
+    race = groups["race"].to_numpy()
+    once = fit_each(W, race[:, None])
+    assert once.groups_.tolist() == ["x", "y", "z"]  # no list of one
+    for more in (race, np.where(race == "x", "b", "a")):  # and a coarser one
+        twice = fit_each(W, np.column_stack([more, race]))
+        assert subspace_angles(once.embedding_, twice.embedding_).max() < 1e-6
+        np.testing.assert_array_equal(twice.labels_, once.labels_)
+
+
+def test_joint_is_stricter_where_attributes_are_independent(people):
+    W, _ = people
+    pair = np.column_stack([np.arange(240) // 2 % 2, np.arange(240) % 2])
+    separate, joint = fit_each(W, pair), fit_each(W, pair, attributes="joint")
+    assert [len(groups) for groups in separate.groups_] == [2, 2]
+    balances = balance_score(
+        separate.labels_, average=None, sensitive_features=pair, attributes="each"
+    )
+    np.testing.assert_array_equal(separate.balance_, balances)
+    assert separate.eigenvalues_.sum() > joint.eigenvalues_.sum() + 1e-6
+    # Combinations are orthogonal to less: what "joint" forbids, "each" forbids, too.
+    F = _dense_reference(W, pair, 4)[2]
+    assert np.linalg.norm(F.T @ joint.embedding_) < 1e-12
+
+
+def test_nodes_of_the_fit_get_their_labels_again(people):
+    W, groups = people
+    # Groups that follow the clusters have to be moved, at prices.
+    groups = groups.assign(old=np.arange(240) % 5 == 0, half=np.arange(240) < 96)
+    model = fit_each(W, groups, assign_labels="fair", refine=False)
+    labels = model.predict(W, sensitive_features=groups)
+    assert (labels != model.labels_).mean() <= 0.05
+    with pytest.raises(ValueError, match="fit saw 4"):
+        model.predict(W, sensitive_features=groups["sex"])
+
+
+def test_attributes_that_are_refused(people):
+    W, groups = people
+    with pytest.raises(ValueError, match=r"same of .* has only one group"):
+        fit_each(W, groups.assign(same=1))
+    with pytest.raises(ValueError, match="n_clusters"):
+        fit_each(np.ones((4, 4)), [[0, 0], [0, 1], [1, 0], [1, 1]])
 
 
 # --- scikit-learn's conventions ----------------------------------------------

@@ -5,15 +5,12 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
-
-dask = pytest.importorskip("dask")
 
 N = 6000  # nodes of the network
 
@@ -22,27 +19,6 @@ def fit(W, groups, k=4, regularization=0.3, **options):
     options = {"assign_labels": "kmeans", "random_state": 0} | options
     model = FairSpectralClustering(k, regularization=regularization, **options)
     return model.fit(W, sensitive_features=groups)
-
-
-def random_groups(n, h=3):
-    return np.random.default_rng(0).permutation(np.arange(n) % h)
-
-
-def parts(W):
-    return [dask.delayed(W[:100]), dask.delayed(W[100:])]
-
-
-@pytest.mark.parametrize(
-    ("keep", "dtype"), [(aslinearoperator, np.float64), (parts, np.float32)]
-)
-def test_any_storage(keep, dtype, graphs):
-    W = sparse.block_diag([graphs.block_model(240), sparse.csr_array((3, 3))], "csr")
-    groups = random_groups(243)
-    model = fit(keep(W), groups, solver="chebyshev", tol=1e-7, dtype=dtype)
-    stored = fit(W, groups, tol=1e-7)
-    np.testing.assert_allclose(model.eigenvalues_, stored.eigenvalues_, atol=2e-7)
-    assert model.fairness_violation_ < 1e-10
-    assert adjusted_rand_score(model.labels_, stored.labels_) == 1
 
 
 @pytest.fixture(scope="module")

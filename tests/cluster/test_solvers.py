@@ -87,8 +87,10 @@ def planted():
 
 
 def test_admm_is_algorithm_1_on_the_normalised_affinity(planted, graphs):
-    with pytest.warns(ConvergenceWarning, match="admm"):
+    with pytest.warns(ConvergenceWarning, match=r"admm.*raise max_iter or tol"):
         model = fit(planted, solver="admm")
+    assert not model.converged_
+    assert model.n_iter_ == len(model.history_["alpha"]) == 10  # as in the paper
     W, groups = planted
     M, d = graphs.normalized(W), W.toarray().sum(axis=1)
     G = (groups[:, None] == np.unique(groups)).astype(float)
@@ -98,19 +100,9 @@ def test_admm_is_algorithm_1_on_the_normalised_affinity(planted, graphs):
     H = model.embedding_
     overlap = np.linalg.svd(result.vectors.T @ H, compute_uv=False)
     np.testing.assert_allclose(overlap, 1, atol=1e-8)
-    np.testing.assert_allclose(H.T @ H, np.eye(4), atol=1e-12)
-    np.testing.assert_allclose(model.residuals_, result.residual_norms, rtol=1e-6)
     for name, record in result.history.items():
         np.testing.assert_allclose(model.history_[name], record, rtol=1e-6)
     # Rotated to Ritz vectors of M; H itself is not fair.
     np.testing.assert_allclose(H.T @ M @ H, np.diag(model.eigenvalues_), atol=1e-10)
     assert model.fairness_violation_ == pytest.approx(np.linalg.norm(F.T @ H))
     assert model.fairness_violation_ > 1e-3
-
-
-def test_admm_with_the_papers_iterations_says_what_is_missing(planted):
-    with pytest.warns(ConvergenceWarning, match=r"admm.*raise max_iter or tol"):
-        model = fit(planted, solver="admm", tol=1e-8)
-    assert model.n_iter_ == 10
-    assert not model.converged_
-    assert len(model.history_["alpha"]) == 10

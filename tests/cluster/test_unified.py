@@ -13,14 +13,6 @@ from scalefair.cluster.comparators._unified import (
     learn_weights,
     sparsity_weight,
 )
-from scalefair.datasets import make_fair_sbm
-
-
-def _all_pairs(n, seed=0):
-    i, j = np.triu_indices(n, k=1)
-    distances = np.random.RandomState(seed).uniform(0.2, 1, i.size)
-    return CandidatePairs(i, j, distances, n)
-
 
 # --- The graph --------------------------------------------------------------------
 
@@ -28,7 +20,9 @@ def _all_pairs(n, seed=0):
 @pytest.mark.parametrize("scale", [1e-3, 30.0])
 def test_learned_weights_are_optimal(scale):
     # Optimality from the definition: no pair wants to change.
-    pairs = _all_pairs(60, seed=1)
+    i, j = np.triu_indices(60, k=1)
+    distances = np.random.default_rng(1).uniform(0.2, 1, i.size)
+    pairs = CandidatePairs(i, j, distances, 60)
     costs = scale * pairs.distances
     s, multipliers = learn_weights(pairs, costs, np.ones(60))
     inverse = 1 / pairs.matrix(s).toarray().sum(axis=1)
@@ -42,13 +36,6 @@ def test_learned_weights_are_optimal(scale):
 
 
 # --- The estimator ----------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def planted():
-    return make_fair_sbm(
-        600, n_clusters=4, n_groups=3, average_degree=40, random_state=1
-    )
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +91,11 @@ def test_learned_graph_is_sparse_and_keeps_to_the_clusters(planted, fitted):
     assert share(S) < 0.8 * share(model.learned_affinity_)
 
 
-def test_equal_weights_everywhere():
+@pytest.mark.parametrize("n", [10, 20])  # fewer and more than n_neighbors
+def test_equal_weights_everywhere(n):
     # A complete graph: all distances are zero and all pairs alike.
     model = UnifiedFairSpectralClustering(2, random_state=0)
-    model.fit(np.ones((20, 20)), sensitive_features=np.arange(20) % 2)
+    model.fit(np.ones((n, n)), sensitive_features=np.arange(n) % 2)
     assert np.isfinite(model.history_).all()
     assert (np.diff(model.history_) <= 1e-9).all()
 
@@ -129,13 +117,3 @@ def test_refuses_weights_too_far_apart():
         UnifiedFairSpectralClustering(2, random_state=0).fit(
             W, sensitive_features=np.arange(60) % 2
         )
-
-
-def test_sparsity_weight_of_equal_distances():
-    pairs = _all_pairs(20)
-    equal = CandidatePairs(
-        pairs.rows, pairs.columns, np.full_like(pairs.distances, 0.3), 20
-    )
-    assert sparsity_weight(equal, 5) == 1.0
-    assert sparsity_weight(pairs, 19) == 1.0  # nobody has more candidates
-    assert sparsity_weight(pairs, 3) != 1.0

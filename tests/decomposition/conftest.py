@@ -1,19 +1,58 @@
-"""Dense covariances of the groups, computed without the package."""
+"""Dense covariances of groups and the certificate of a fit, by definition."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 
-def dense_covariances(X, codes, centering="global"):
-    C = []
-    for g in np.unique(codes):
-        members = X[codes == g]
-        mean = (X if centering == "global" else members).mean(axis=0)
-        C.append((members - mean).T @ (members - mean) / len(members))
+def one_hot(*columns):
+    """Memberships (m, G) of rows in the groups of all columns."""
+    codes = [np.unique(column, return_inverse=True)[1] for column in columns]
+    return np.hstack([np.eye(code.max() + 1)[code] for code in codes])
+
+
+def dense_covariances(X, A, centering="global"):
+    """Covariances of groups of which rows have the weights A (m, G), or of codes."""
+    A = one_hot(A) if A.ndim == 1 else A
+    centre, C = A.sum(axis=1) @ X / A.sum(), []
+    for a in A.T:
+        offsets = X - (centre if centering == "global" else a @ X / a.sum())
+        C.append((offsets.T * a) @ offsets / a.sum())
     return np.array(C)
+
+
+def best_sums(C, r):
+    """Sums of the r largest eigenvalues."""
+    return np.linalg.eigvalsh(C)[:, C.shape[1] - r :].sum(axis=1)
+
+
+def certify(pca, X, A):
+    """Losses are as told; the dual proves that no basis has a smaller largest one."""
+    U, C = pca.components_, dense_covariances(X, A, pca.centering)
+    w, told, errors = (
+        np.hstack(getattr(pca, name))
+        for name in ("dual_weights_", "group_losses_", "group_reconstruction_errors_")
+    )
+    best = best_sums(C, len(U))
+    losses = best - np.trace(U @ C @ U.T, axis1=1, axis2=2)
+    dual = w @ best - best_sums(np.tensordot([w], C, axes=1), len(U))[0]
+    np.testing.assert_allclose(told, losses, atol=1e-9 * best.max())
+    np.testing.assert_allclose(errors, np.trace(C, axis1=1, axis2=2) - best + losses)
+    assert w.min() >= 0
+    assert w.sum() == pytest.approx(1)
+    assert losses.max() == pytest.approx(dual, rel=1e-7)
+    assert pca.converged_
+    return losses
 
 
 @pytest.fixture(scope="session")
 def covariances():
-    """Function of dense rows, codes of groups and the centering."""
+    """Function of dense rows, codes or memberships, and the centering."""
     return dense_covariances
+
+
+@pytest.fixture(scope="session")
+def dense():
+    """What is computed of dense rows without the package."""
+    return SimpleNamespace(one_hot=one_hot, best_sums=best_sums, certify=certify)

@@ -31,36 +31,22 @@ def rows(m=300, n=8, n_groups=2, seed=0):
     return X, codes
 
 
-def best_sums(C, r):
-    return np.linalg.eigvalsh(C)[:, C.shape[1] - r :].sum(axis=1)
-
-
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(
     ("r", "centering"), [(1, "group"), (3, "global"), (8, "global")]
 )
-def test_the_dual_certifies_equal_losses(covariances, r, solver, centering):
+def test_the_dual_certifies_equal_losses(dense, r, solver, centering):
     X, codes = rows()
     pca = FairPCA(r, solver=solver, centering=centering)
     pca.fit(X, sensitive_features=codes)
-    C, w = covariances(X, codes, centering), pca.dual_weights_
-    captured = np.trace(pca.components_ @ C @ pca.components_.T, axis1=1, axis2=2)
-    losses = best_sums(C, r) - captured
-    np.testing.assert_allclose(pca.group_losses_, losses, atol=1e-9)
-    traces = np.trace(C, axis1=1, axis2=2)
-    errors = pca.group_reconstruction_errors_
-    np.testing.assert_allclose(errors, traces - captured, atol=1e-9)
-    assert w.sum() == pytest.approx(1)
-    assert pca.converged_
     assert pca.solver_ == solver
     if r == X.shape[1]:
+        assert pca.converged_
         np.testing.assert_allclose(pca.group_losses_, 0, atol=1e-12)
         assert pca.fairness_ratio_gap_ == 0
         return
+    losses = dense.certify(pca, X, dense.one_hot(codes))
     assert pca.fairness_ratio_gap_ <= 1e-8
-    H = np.tensordot(w, C, axes=1)
-    dual = w @ best_sums(C, r) - best_sums(H[None], r)[0]
-    assert losses.max() == pytest.approx(dual, rel=1e-8)  # no basis does better
     assert pca.duality_gap_ <= 1e-8 * losses.max()
     plain = GroupPCA(r, centering=centering).fit(X, sensitive_features=codes)
     assert losses.max() < plain.group_losses_.max()
@@ -183,17 +169,6 @@ def test_a_search_cut_short_is_reported(solver):
     assert caught[0].filename == __file__
     assert not pca.converged_
     assert pca.duality_gap_ > 0
-
-
-def test_same_answer_on_one_thread(with_threads):
-    X, codes = rows(m=3000, n=320)
-    pca = FairPCA(4, solver="matrix_free", random_state=0)
-    one, two = (
-        with_threads(n, clone(pca).fit, X, sensitive_features=codes) for n in (1, 2)
-    )
-    np.testing.assert_allclose(one.group_losses_, two.group_losses_, rtol=1e-11)
-    # Rounding over the gap between neighbouring eigenvalues.
-    np.testing.assert_allclose(one.components_, two.components_, atol=1e-6)
 
 
 @pytest.mark.parametrize(

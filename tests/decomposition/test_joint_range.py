@@ -69,17 +69,8 @@ def test_a_multiple_has_a_segment(factor, scale):
     np.testing.assert_allclose(boundary.points[:, 0] / scale, [high, low, low, high])
 
 
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_all_components_have_a_point(n):
-    C_A, C_B = pair(n)
-    boundary = joint_numerical_range(C_A, C_B, n, n_angles=8)
-    assert boundary.points.shape == (8, 2)
-    expected = np.tile([np.trace(C_A), np.trace(C_B)], (8, 1))
-    np.testing.assert_allclose(boundary.points, expected, atol=1e-12)
-
-
 @pytest.mark.parametrize(
-    ("n", "r", "n_angles"), [(2, 1, 8), (3, 2, 45), (6, 3, 45), (12, 5, 90)]
+    ("n", "r", "n_angles"), [(1, 1, 8), (2, 1, 8), (5, 5, 8), (6, 3, 45)]
 )
 def test_supporting_lines(n, r, n_angles):
     C_A, C_B = pair(n, seed=n)
@@ -168,19 +159,14 @@ def test_what_is_one_point():
     ("change", "message"),
     [
         ({"C_A": np.ones((2, 3))}, "C_A must be square"),
-        ({"C_B": np.ones((3, 2))}, "C_B must be square"),
         ({"C_A": np.triu(np.ones((3, 3)))}, "C_A must be symmetric"),
         ({"C_B": np.diag([1.0, np.nan, 0.0])}, "C_B contains NaN"),
-        ({"C_A": np.diag([1.0, np.inf, 0.0])}, "C_A contains infinity"),
         ({"C_A": np.diag([1.0, 1e160, 0.0])}, "C_A has entries as large as"),
         ({"C_B": np.eye(4)}, "same shape"),
-        ({"r": 0}, "r must be"),
         ({"r": 4}, "between 1 and the order 3"),
         ({"r": 1.5}, "r must be an integer"),
         ({"n_angles": 2}, "n_angles must be"),
-        ({"n_angles": 10.0}, "n_angles must be"),
         ({"angles": []}, "angles must be one-dimensional and not empty"),
-        ({"angles": [[0.0]]}, "angles must be one-dimensional"),
         ({"angles": [0.0, np.nan]}, "angles must be finite"),
         ({"angles": [1.0, 0.5]}, "increasing"),
     ],

@@ -90,35 +90,15 @@ def test_faces(faces, r):
 
 
 def _credit(k):
-    """Covariances of the credit data as the reference table has them."""
-    path = Path(os.environ["SCALEFAIR_DATA"]) / "credit_default"
-    table = np.loadtxt(path / "default_degree.csv", delimiter=",", skiprows=2)
-    with open(path / "default_degree.csv") as lines:
-        names = lines.readlines()[1].strip().split(",")[1:24]
-    X = table[:, 1:24].copy()
-    education = X[:, names.index("EDUCATION")].astype(int)
-    sex = X[:, names.index("SEX")].astype(int)
-    for name in ("EDUCATION", "SEX", "LIMIT_BAL", "MARRIAGE", "AGE"):
-        X[:, names.index(name)] /= X[:, names.index(name)].std(ddof=1)
-    for prefix in ("PAY_", "BILL_AMT", "PAY_AMT"):
-        block = [
-            j
-            for j, name in enumerate(names)
-            if name.startswith(prefix) and name[len(prefix) :].isdigit()
-        ]
-        X[:, block] /= X[:, block].ravel().std(ddof=1)
-    level = np.select([education <= 2, education == 3], [0, 1], 2)
-    groups = {3: level, 4: (level > 0) + 2 * sex, 6: level + 3 * sex}[k]
-    C = []
-    for g in np.unique(groups):
-        members = X[groups == g] - X[groups == g].mean(axis=0)
-        C.append(members.T @ members / len(members))
-    return np.array(C), path
+    """Covariances of k groups of the credit data about their own means."""
+    data = fetch_credit_default(n_groups=k)
+    X, groups = data.data, data.sensitive_features
+    return np.array([np.cov(X[groups == g].T, ddof=0) for g in np.unique(groups)])
 
 
 def test_reference_table_of_three_groups():
-    C, path = _credit(3)
-    with open(path / "sdp_reference" / "k3maxminloss.csv") as lines:
+    C, folder = _credit(3), Path(os.environ["SCALEFAIR_DATA"]) / "credit_default"
+    with open(folder / "sdp_reference" / "k3maxminloss.csv") as lines:
         rows = list(csv.DictReader(lines))
     assert len(rows) == 22
     for row in rows:
@@ -137,7 +117,7 @@ GAPS = {(4, 8): (0.309989078250, 2.3015e-4), (6, 7): (0.685755351864, 7.207815e-
 
 @pytest.mark.parametrize("k", [4, 6])
 def test_gaps_of_the_credit_data(k):
-    C, _ = _credit(k)
+    C = _credit(k)
     for r in range(1, 24):
         solution = solve_groups(C, r, best=top_sums(C, r))
         assert solution.converged

@@ -191,3 +191,11 @@ def test_no_more_directions_than_components(rank, centering):
     U = model.components_
     np.testing.assert_allclose(U @ U.T, np.eye(6), atol=1e-12)
     assert model.group_losses_.max() < 1e-10  # of squared lengths of about 10
+
+
+def test_weights_of_fewer_rows_than_features(dense):
+    X, codes = fewer_rows()
+    weights = np.random.default_rng(0).integers(0, 4, len(codes)).astype(float)
+    pca = FairPCA(5, solver="matrix_free", random_state=0)
+    pca.fit(X, sensitive_features=codes, sample_weight=weights)
+    dense.certify(pca, X.toarray(), dense.one_hot(codes) * weights[:, None])

@@ -45,8 +45,7 @@ SOLVERS = {
     "dual": dual,
 }
 of_all = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
-precise = list(SOLVERS.values())[:4]
-of_precise = pytest.mark.parametrize("solver", precise, ids=list(SOLVERS)[:4])
+of_precise = pytest.mark.parametrize("solver", [dense, lanczos, chebyshev, lobpcg])
 # Those that iterate, and those of them that start from given vectors.
 of_limited = pytest.mark.parametrize("solver", [chebyshev, lobpcg, dual, lanczos])
 of_started = pytest.mark.parametrize("solver", [chebyshev, lobpcg, dual])
@@ -105,11 +104,14 @@ def test_every_spectrum(solver, spectrum, check_pairs):
 
 
 @of_precise
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (20, 1), (20, 20), (120, 60), (120, 119)])
+@pytest.mark.parametrize(
+    ("n", "k"), [(1, 1), (2, 2), (20, 1), (20, 20), (120, 60), (120, 119)]
+)
 def test_any_k(solver, graphs, check_pairs, n, k):
     # Small orders are solved densely.
-    A = graphs.normalized(graphs.nearest_neighbors(n, 4)) if n > 1 else [[-3.5]]
-    check_pairs(solver(np.array(A), k, tol=1e-9, random_state=0), np.array(A), k, 1e-9)
+    A = {1: [[-3.5]], 2: [[0.0, 1.0], [1.0, 0.0]]}.get(n)  # entries of equal modulus
+    A = np.array(A or graphs.normalized(graphs.nearest_neighbors(n, 4)))
+    check_pairs(solver(A, k, tol=1e-9, random_state=0), A, k, 1e-9)
 
 
 @of_precise
@@ -121,10 +123,10 @@ def test_takes_any_operator(solver, graphs, check_pairs, wrap):
 
 
 @of_precise
-def test_float32(solver, graph, graphs, check_pairs):
-    M = NormalizedAffinity(graph, dtype=np.float32)
-    result = solver(M, 6, tol=1e-4, random_state=0)
-    check_pairs(result, graphs.normalized(graph), 6, 1e-4, epsilon=1e-5)
+def test_float32(solver, graphs, check_pairs):
+    for W in (graphs.nearest_neighbors(300), graphs.many_cliques(40, 5)):
+        result = solver(NormalizedAffinity(W, dtype=np.float32), 6, tol=1e-4)
+        check_pairs(result, graphs.normalized(W), 6, 1e-4, epsilon=1e-5)
 
 
 @of_all
@@ -220,14 +222,13 @@ class TestStart:
 
 class TestLimits:
     @of_limited
-    @pytest.mark.parametrize("limit", [1])
-    def test_honest_when_it_runs_out(self, solver, graphs, limit):
+    def test_honest_when_it_runs_out(self, solver, graphs):
         M = NormalizedAffinity(graphs.path(500))
-        result = solver(M, 5, tol=1e-12, random_state=0, max_iter=limit)
+        result = solver(M, 5, tol=1e-12, random_state=0, max_iter=1)
         assert not result.converged
         assert "raise max_iter" in result.message
-        assert f"max_iter = {limit}" in result.message
-        assert result.n_iter == limit
+        assert "max_iter = 1" in result.message
+        assert result.n_iter == 1
         gram = result.vectors.T @ result.vectors
         np.testing.assert_allclose(gram, np.eye(5), atol=1e-12)
         residuals = M @ result.vectors - result.vectors * result.values

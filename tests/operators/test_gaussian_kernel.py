@@ -114,20 +114,6 @@ def test_finds_points_far_from_the_others():
     np.testing.assert_allclose(eigenvalues, np.linalg.eigvalsh(exact)[-10:], atol=5e-3)
 
 
-def test_same_for_any_number_of_threads_and_the_same_seed(with_threads):
-    X = features(600)
-
-    def work():
-        W = NystroemKernel(X, n_landmarks=120, random_state=3)
-        return W.landmarks, W.factor, W.trace_error, W.frobenius_error
-
-    one = with_threads(1, work)
-    for first, second in zip(one, with_threads(2, work), strict=True):
-        assert np.array_equal(first, second)
-    other = NystroemKernel(X, n_landmarks=120, random_state=4)
-    assert not np.array_equal(np.sort(other.landmarks), np.sort(one[0]))
-
-
 def test_more_rows_than_are_worked_on_at_a_time():
     X = features(16384 + 300, 1)
     W = NystroemKernel(X, n_landmarks=60, random_state=0)

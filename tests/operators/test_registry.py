@@ -63,10 +63,6 @@ def rows():
     return X + 0.3 * (np.arange(N) < 5)
 
 
-def no_columns():
-    return np.empty((N, 0))
-
-
 def codes(X):
     return np.arange(len(X)) % 2
 
@@ -91,10 +87,17 @@ def dense_kernel(X, gamma):
     return np.exp(-gamma * ((X[:, None] - X) ** 2).sum(axis=-1))
 
 
-def dense_covariance(X):
-    Z = X - X.mean(axis=0)
-    parts = Z[codes(X) == 0], Z[codes(X) == 1]
-    return sum(w * Z.T @ Z / len(Z) for w, Z in zip((0.3, 0.7), parts, strict=True))
+def row_weights(X):
+    return 1.0 + np.arange(len(X)) % 3
+
+
+def dense_covariance(X, weights=None):
+    weights = np.ones(len(X)) if weights is None else weights
+    Z, C = X - np.average(X, axis=0, weights=weights), 0.0
+    for code, factor in enumerate((0.3, 0.7)):
+        part, w = Z[codes(X) == code], weights[codes(X) == code]
+        C = C + factor * (part.T * w) @ part / w.sum()
+    return C
 
 
 def with_int64_indices(W):
@@ -103,9 +106,9 @@ def with_int64_indices(W):
     return W
 
 
-def covariance(form, **options):
+def covariance(form, weights=lambda X: None):
     return lambda X, dtype: GroupCovariance(
-        form(X), codes(X), [0.3, 0.7], dtype=dtype, **options
+        form(X), codes(X), [0.3, 0.7], dtype=dtype, sample_weight=weights(X)
     )
 
 
@@ -157,12 +160,15 @@ REGISTRY = {
     "GroupCovariance": (covariance(np.asarray), rows, dense_covariance),
     "GroupCovariance, sparse": (covariance(sparse.csr_array), rows, dense_covariance),
     "GroupCovariance, parts": (covariance(in_parts), rows, dense_covariance),
+    **{
+        f"GroupCovariance, weighted, {form.__name__}": (
+            covariance(form, row_weights),
+            rows,
+            lambda X: dense_covariance(X, row_weights(X)),
+        )
+        for form in (np.asarray, sparse.csr_array, in_parts)
+    },
     "NormalizedAffinity": (normalized(sparse.csr_array), graph, dense_normalized),
-    "NormalizedAffinity, int64": (
-        normalized(with_int64_indices),
-        graph,
-        dense_normalized,
-    ),
     "NormalizedAffinity, unweighted": (
         normalized(with_int64_indices, regularization=0.7, shift=1.5),
         lambda: 3.5 * (graph() > 0),
@@ -184,11 +190,6 @@ REGISTRY = {
         any_normalized(lambda X: RBFKernel(X, gamma=0.5), regularization=2, shift=1.5),
         features,
         lambda X: dense_regularized(dense_kernel(X, 0.5), 2) + 1.5 * np.eye(N),
-    ),
-    "NormalizedOperator": (
-        any_normalized(lambda X: RBFKernel(X, gamma=0.5)),
-        features,
-        lambda X: dense_normalized(dense_kernel(X, 0.5)),
     ),
     "NormalizedOperator, LinearOperator": (
         any_normalized(aslinearoperator),
@@ -230,14 +231,13 @@ REGISTRY = {
         basis,
         lambda Q: np.eye(N) - 2.0 * Q @ Q.T,
     ),
-    "Projected, no columns": (projected_of_identity, no_columns, lambda Q: np.eye(N)),
     "RBFKernel": (
         lambda X, dtype: RBFKernel(X, gamma=0.5, dtype=dtype),
         features,
         lambda X: dense_kernel(X, 0.5),
     ),
 }
-OF_A_BASIS = [name for name in REGISTRY if REGISTRY[name][1] in (basis, no_columns)]
+OF_A_BASIS = [name for name in REGISTRY if REGISTRY[name][1] is basis]
 OF_GIVEN_TYPE = [name for name in REGISTRY if not name.startswith("Projected")]
 OF_BOTH_TYPES = [
     name

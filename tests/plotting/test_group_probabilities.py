@@ -104,8 +104,8 @@ DRAWN = {
         ["densities", "distances"],
     ),
     "errors": (
-        FairnessAccuracyDisplay.from_predictions,
-        [SCORES + 1, SCORES],
+        FairnessAccuracyDisplay.from_estimator,
+        [Model(), SCORES[:, None], SCORES + 1],
         {},
         ["error", "unfairness"],
     ),
@@ -147,15 +147,29 @@ def test_certain_probabilities_are_groups(name, weights):
 @every_figure
 def test_weights_count_rows_and_rows_of_no_group_do_not(name):
     repeated = np.repeat(np.arange(N), WEIGHTS)
+    weighted = draw(name, group_probabilities=P, sample_weight=WEIGHTS)
+    same(draw(name, group_probabilities=P, sample_weight=7 * WEIGHTS), weighted)
     if name != "kernels":  # their width depends on the effective number of rows
-        expected = draw(name, repeated, group_probabilities=P.iloc[repeated])
-        same(draw(name, group_probabilities=P, sample_weight=WEIGHTS), expected)
+        same(draw(name, repeated, group_probabilities=P.iloc[repeated]), weighted)
     if name in ("errors", "front"):
         return  # such rows stay in the error
     table, nothing = P.copy(), np.arange(N) % 5 == 0
     table[nothing] = np.nan
     expected = draw(name, ~nothing, group_probabilities=P[~nothing])
     same(draw(name, group_probabilities=table), expected)
+
+
+@every_figure
+def test_bad_weights(name):
+    for weights, message in (
+        (np.ones(N - 1), rf"\({N - 1},\) for {N} samples"),
+        (np.arange(N) - 3.0, "negative, the first at position 0"),
+        (CODES != 1, "0 for all samples .*: 'b'"),
+    ):
+        if name == "clusters" and message.startswith("0"):
+            continue  # such a group does not occur
+        with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
+            draw(name, sensitive_features=NAMES[CODES], sample_weight=weights)
 
 
 @every_figure
@@ -246,7 +260,8 @@ def test_range_of_two_expected_covariances(ax):
     table = pd.DataFrame({"a": P["a"], "c": 1 - P["a"]})
     model = FairPCA(2).fit(X, sensitive_features=CODES == 0)
     draw = JointNumericalRangeDisplay.from_estimator
-    display = draw(model, X, group_probabilities=table, n_angles=8, ax=ax)
-    C = GroupMoments.from_data(X, group_probabilities=table).covariances()
+    options = {"group_probabilities": table, "sample_weight": WEIGHTS}
+    display = draw(model, X, **options, n_angles=8, ax=ax)
+    C = GroupMoments.from_data(X, **options).covariances()
     expected = [np.trace(model.components_ @ c @ model.components_.T) for c in C]
     np.testing.assert_allclose(display.fair_point, expected)

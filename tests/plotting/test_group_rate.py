@@ -58,14 +58,6 @@ def test_curve_passes_all_rates_and_no_others(rows, interval):
     np.testing.assert_allclose(along, expected[:, 0], atol=1e-12)
 
 
-def test_gap_in_the_middle_of_a_sloping_piece():
-    # Ten ties of one row each: the rates rise to (1, 1/2) along a line.
-    scores = np.concatenate([np.arange(10.0), np.arange(-10.0, 10.0)])
-    groups = np.repeat(["a", "b"], [10, 20])
-    display = draw(scores, groups, interval=(0.2, 0.4))
-    assert display.gaps == {"scores": pytest.approx(1)}
-
-
 def test_straight_pieces_have_no_vertices():
     # Everyone of the first group is above everyone of the second.
     scores = np.concatenate([np.arange(50.0) + 100, np.arange(50.0)])
@@ -122,13 +114,6 @@ def test_title_has_the_gaps(ax):
     assert title("abcd") == f"largest gaps: from b 0.000 to a {gap:.3f}"
     ranks = "in ranks 0.1 to 0.3"
     assert title("a", interval=(0.1, 0.3)) == f"largest gap {ranks}: a {inside:.3f}"
-
-
-def test_nothing_is_marked_that_is_not_asked_for(ax):
-    display = draw(SCORES, GROUPS, ax=ax, linewidth=7)
-    assert display.region_ is None
-    assert len(ax.patches) == 0
-    assert display.lines_["scores"].get_linewidth() == 7
 
 
 def test_pairs_of_many_groups():

@@ -115,31 +115,16 @@ def test_corners_have_one_largest_loss_each(ax):
     assert largest_losses(display, display.boundary).min() >= fair * (1 - 1e-9)
 
 
-def test_axes_of_losses(ax):
-    display = draw(ax, groups=("u", "v"))
-    top_axis, right_axis = ax.child_axes
-    assert top_axis.get_xlabel() == "loss of group u (same units)"
-    assert right_axis.get_ylabel() == "loss of group v (same units)"
-    # A loss is the largest variance less the captured one.
-    ax.figure.draw_without_rendering()
-    x, y = np.array([ax.get_xlim(), ax.get_ylim()])
-    np.testing.assert_allclose(sorted(top_axis.get_xlim()), display.best[0] - x[::-1])
-    np.testing.assert_allclose(sorted(right_axis.get_ylim()), display.best[1] - y[::-1])
-    assert set(top_axis.get_xticks()) <= {0.0, *display.levels_}
-
-
-@pytest.mark.parametrize("view", ["all", "optimum"])
-def test_everything_lies_in_the_window(ax, view):
+def test_the_view_of_the_optimum_is_narrow(ax):
     similar = C_A + 0.01 * random_covariance(6, 2)
-    display = draw(ax, C_A, similar, group_sizes=(1, 9), view=view)
-    shown = [display.best, display.fair_point, display.plain_point]
-    if view == "all":
-        shown.extend(display.boundary)
-    else:
-        assert np.ptp(ax.get_xlim()) < 0.2 * np.ptp(display.boundary[:, 0])
-    for i, limits in enumerate((ax.get_xlim(), ax.get_ylim())):
-        values = np.array(shown)[:, i]
-        assert limits[0] < values.min() < values.max() < limits[1]
+    display = draw(ax, C_A, similar, group_sizes=(1, 9), view="optimum")
+    assert np.ptp(ax.get_xlim()) < 0.2 * np.ptp(display.boundary[:, 0])
+    ax.figure.draw_without_rendering()
+    top_axis, right_axis = ax.child_axes
+    # A loss is the largest variance less the captured one.
+    limits = display.best[0] - np.array(ax.get_xlim()[::-1])
+    np.testing.assert_allclose(sorted(top_axis.get_xlim()), limits)
+    assert right_axis.get_ylabel() == "loss of group B (same units)"
 
 
 @pytest.mark.parametrize("r", [1, 2])
@@ -179,10 +164,8 @@ def test_from_estimator(ax, centering):
     ("change", "message"),
     [
         ({"view": "corner"}, "view must be"),
-        ({"n_components": 7}, "r must be"),
         ({"group_sizes": (1, 2, 3)}, r"group_sizes must have shape \(2,\)"),
         ({"group_sizes": (1, -2)}, "group_sizes must be positive"),
-        ({"first": np.ones((2, 3))}, "C_A must be square"),
     ],
 )
 def test_bad_covariances(pyplot, change, message):

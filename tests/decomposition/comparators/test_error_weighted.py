@@ -22,14 +22,6 @@ def diagonal_rows(*diagonals):
     return X, np.repeat(np.arange(len(blocks)), 2 * len(diagonals[0]))
 
 
-def random_rows(seed=0, n=5, spread=1.0):
-    rng = np.random.default_rng(seed)
-    groups = np.repeat([0, 1], [25, 40])
-    mix = rng.standard_normal((2, n, n)) * np.array([spread, 1.0])[:, None, None]
-    X = np.einsum("ij,ijk->ik", rng.standard_normal((groups.size, n)), mix[groups])
-    return X + rng.standard_normal((2, n))[groups], groups
-
-
 def errors_of(X, groups, basis):
     """Mean squared reconstruction error of each group, from the rows."""
     centred = X - X.mean(axis=0)
@@ -111,7 +103,10 @@ def test_jumps_take_the_better_admitted_side():
 )
 def test_against_a_grid(seed, r, spread):
     """The difference grows with alpha; no alpha of the grid is better."""
-    X, groups = random_rows(seed, spread=spread)
+    rng, groups = np.random.default_rng(seed), np.repeat([0, 1], [25, 40])
+    mix = rng.standard_normal((2, 5, 5)) * np.array([spread, 1.0])[:, None, None]
+    X = np.einsum("ij,ijk->ik", rng.standard_normal((65, 5)), mix[groups])
+    X += rng.standard_normal((2, 5))[groups]
     centred = X - X.mean(axis=0)
     total = centred.T @ centred / len(X)
     C = GroupMoments.from_data(X, groups).covariances()

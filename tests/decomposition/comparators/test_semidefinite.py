@@ -27,15 +27,6 @@ def rows_of(*matrices):
     return np.vstack(blocks), np.repeat(np.arange(len(blocks)), len(blocks[0]))
 
 
-def random_rows(n_groups=2, m=60, n=5, seed=0):
-    rng = np.random.default_rng(seed)
-    groups = np.arange(m) % n_groups
-    mix = rng.standard_normal((n_groups, n, n))
-    means = rng.standard_normal((n_groups, n))
-    X = np.einsum("ij,ijk->ik", rng.standard_normal((m, n)), mix[groups])
-    return X + means[groups], groups
-
-
 # Diagonal covariances diag(4, 0) and diag(0, 1), r = 1. Every leading eigenvector is
 # a unit vector: e_1 has the losses (0, 1), e_2 has (4, 0).
 CORNERS = np.array([np.diag([4.0, 0.0]), np.diag([0.0, 1.0])])
@@ -103,7 +94,10 @@ def test_huge_losses_do_not_overflow():
 )
 def test_map_and_its_losses(seed, n_groups, r, n_iter, step):
     """0 <= P* <= I, (I - P*)^2 = I - P, and losses as the rows show them."""
-    X, groups = random_rows(n_groups, seed=seed)
+    rng, groups = np.random.default_rng(seed), np.arange(60) % n_groups
+    mix, means = rng.standard_normal((n_groups, 5, 5)), rng.standard_normal((4, 5))
+    X = np.einsum("ij,ijk->ik", rng.standard_normal((60, 5)), mix[groups])
+    X += means[groups]
     model = SemidefiniteFairPCA(r, max_iter=n_iter, step=step)
     model.fit(X, sensitive_features=groups)
     P_star = model.projection_

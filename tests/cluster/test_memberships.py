@@ -1,8 +1,7 @@
-"""Weights of rows: repeated nodes, weighted shares, and what changes nothing."""
-
-import itertools
+"""Weights of rows and probabilities of groups: repeated nodes, expected shares."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
@@ -17,7 +16,7 @@ from scalefair.cluster import (
 )
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
-from scalefair.metrics import normalized_cut_score
+from scalefair.metrics import balance_score, normalized_cut_score
 
 dask = pytest.importorskip("dask")
 
@@ -32,6 +31,21 @@ def planted():
     return W, data.sensitive_features, np.random.default_rng(0).integers(1, 4, 300)
 
 
+def soften(groups):
+    """Probabilities of groups; nothing is known of each tenth row."""
+    n, h = len(groups), groups.max() + 1
+    noise = np.random.default_rng(0).dirichlet(np.ones(h), n)
+    P = 0.8 * np.eye(h)[groups] + 0.2 * noise
+    P[::10] = 0
+    return P
+
+
+@pytest.fixture(scope="module")
+def soft(planted):
+    W, groups, copies = planted
+    return W, soften(groups), copies
+
+
 @pytest.fixture(scope="module")
 def blobs():
     X, blob = make_blobs(300, n_features=3, centers=3, random_state=3)
@@ -39,15 +53,28 @@ def blobs():
     return X, groups, np.random.default_rng(1).integers(1, 4, 300)
 
 
+@pytest.fixture(scope="module")
+def soft_blobs(blobs):
+    X, groups, copies = blobs
+    return X, soften(groups), copies
+
+
+def of(groups, weights=None):
+    """Arguments of a fit: real numbers are probabilities of groups."""
+    is_soft = groups is not None and np.asarray(groups).dtype.kind == "f"
+    name = "group_probabilities" if is_soft else "sensitive_features"
+    return (
+        {name: groups} if weights is None else {name: groups, "sample_weight": weights}
+    )
+
+
 def spectral(W, groups, weights=None, k=3, **options):
     options = {"random_state": 0, "tol": 1e-9} | options
-    model = FairSpectralClustering(k, **options)
-    return model.fit(W, sensitive_features=groups, sample_weight=weights)
+    return FairSpectralClustering(k, **options).fit(W, **of(groups, weights))
 
 
 def kmeans(X, groups, weights=None, **options):
-    model = FairKMeans(3, random_state=0, **options)
-    return model.fit(X, sensitive_features=groups, sample_weight=weights)
+    return FairKMeans(3, random_state=0, **options).fit(X, **of(groups, weights))
 
 
 # --- Weighted nodes are repeated nodes --------------------------------------------
@@ -71,17 +98,18 @@ def check_repeated(one, many, copies):
 
 
 @pytest.mark.parametrize(
-    ("solver", "regularization", "keep"),
+    ("solver", "regularization", "keep", "name"),
     [
-        ("nullspace", 0.0, sparse.csr_array),
-        ("lobpcg", 0.1, sparse.csr_array),
-        ("dual", 0.1, sparse.csr_array),
-        ("chebyshev", 0.1, aslinearoperator),
-        ("chebyshev", 0.0, in_blocks),
+        ("nullspace", 0.0, sparse.csr_array, "planted"),
+        ("lobpcg", 0.1, sparse.csr_array, "planted"),
+        ("dual", 0.1, sparse.csr_array, "planted"),
+        ("chebyshev", 0.1, aslinearoperator, "planted"),
+        ("chebyshev", 0.0, in_blocks, "planted"),
+        ("chebyshev", 0.1, aslinearoperator, "soft"),
     ],
 )
-def test_weighted_nodes_are_repeated_nodes(planted, solver, regularization, keep):
-    W, groups, copies = planted
+def test_weighted_nodes_are_repeated_nodes(solver, regularization, keep, name, request):
+    W, groups, copies = request.getfixturevalue(name)
     node = np.repeat(np.arange(300), copies)
     options = {"solver": solver, "regularization": regularization}
     if keep is not sparse.csr_array:  # not refined: copies of a node can be divided
@@ -89,12 +117,18 @@ def test_weighted_nodes_are_repeated_nodes(planted, solver, regularization, keep
     one = spectral(keep(W), groups, copies, **options)
     many = spectral(W[node][:, node], groups[node], **options)
     check_repeated(one, many, copies)
-    labels = one.predict(W, sensitive_features=groups)
-    again = many.predict(W[:, node], sensitive_features=groups)
+    labels = one.predict(W, **of(groups))
+    again = many.predict(W[:, node], **of(groups))
     assert adjusted_rand_score(labels, again) == 1
     if keep is sparse.csr_array:
         cut, expected_cut = (m.refinement_.cut_after for m in (one, many))
         assert cut == pytest.approx(expected_cut)
+    if name == "soft":
+        # Clusters of equal expected shares are orthogonal to these columns.
+        A, d = groups[node], W[node][:, node].sum(axis=1)
+        F = A - np.outer(A.sum(axis=1), A.sum(axis=0) / A.sum())
+        F /= np.sqrt(d + regularization * d.mean())[:, None]
+        assert np.linalg.norm(F.T @ many.embedding_) < 1e-12
 
 
 def test_a_kernel_of_repeated_rows(blobs):
@@ -105,25 +139,36 @@ def test_a_kernel_of_repeated_rows(blobs):
     check_repeated(one, spectral(X[node], groups[node], **options), copies)
 
 
+def test_one_hot_is_hard(planted, blobs):
+    W, groups, _ = planted
+    names = np.array(["x", "y", "z"])[groups]
+    frame = pd.DataFrame(np.eye(3)[groups][:, ::-1], columns=["z", "y", "x"])
+    hard, soft = spectral(W, names), spectral(W, frame)
+    np.testing.assert_array_equal(soft.labels_, hard.labels_)
+    np.testing.assert_array_equal(soft.groups_, hard.groups_)
+    assert soft.refinement_.cut_after == hard.refinement_.cut_after
+    X = blobs[0]
+    for fit in (
+        lambda **options: fair_assignment(X, X[:3], **options).labels,
+        lambda **options: FairKMeans(3, random_state=0).fit(X, **options).labels_,
+    ):
+        np.testing.assert_array_equal(
+            fit(group_probabilities=frame), fit(sensitive_features=names)
+        )
+        with pytest.raises(TypeError, match="got both"):
+            fit(group_probabilities=frame, sensitive_features=names)
+
+
 # --- What changes nothing ---------------------------------------------------------
 
 
-def assigned(X, groups, weights=None, **options):
-    return fair_assignment(
-        X, X[:3], sensitive_features=groups, sample_weight=weights, **options
-    )
+def assigned(X, groups, weights=None):
+    return fair_assignment(X, X[:3], **of(groups, weights))
 
 
 def refined(W, groups, weights=None, **options):
-    labels = np.arange(W.shape[0]) % 3
-    return refine_partition(
-        W,
-        labels,
-        sensitive_features=groups,
-        sample_weight=weights,
-        random_state=0,
-        **options,
-    )
+    labels, options = np.arange(W.shape[0]) % 3, {"random_state": 0, **options}
+    return refine_partition(W, labels, **of(groups, weights), **options)
 
 
 def take(X, rows):
@@ -143,6 +188,9 @@ FITS = {
     "balance": (kmeans, "blobs", {"min_balance": 0.5}),
     "assignment": (assigned, "blobs", {}),
     "refinement": (refined, "planted", {"regularization": 0.1}),
+    "soft graph": (spectral, "soft", {}),
+    "soft kmeans": (kmeans, "soft_blobs", {}),
+    "soft assignment": (assigned, "soft_blobs", {}),
 }
 
 
@@ -174,13 +222,9 @@ def test_equal_weights_the_unit_and_rows_without_weight(problem):
         return
     labels = labels_of(fit(rows, groups, weights))
     without = labels_of(fit(take(rows, counted), groups[counted], weights[counted]))
-    if name == "assignment":  # its centres are the first rows
-        without = fair_assignment(
-            rows[counted],
-            rows[:3],
-            sensitive_features=groups[counted],
-            sample_weight=weights[counted],
-        ).labels
+    if name.endswith("assignment"):  # its centres are the first rows
+        arguments = of(groups[counted], weights[counted])
+        without = fair_assignment(rows[counted], rows[:3], **arguments).labels
     assert adjusted_rand_score(labels[counted], without) == 1
     is_graph = rows.shape[0] == rows.shape[1] or name == "rbf"
     assert set(labels[~counted]) == ({-1} if is_graph else {0, 1, 2})
@@ -217,19 +261,8 @@ def test_rows_without_weight_are_predicted(planted, blobs):
 # --- Weighted shares --------------------------------------------------------------
 
 
-def beyond(labels, groups, weights, k, tolerance):
-    """Largest weight of a group beyond its share, in rows of average weight."""
-    worst, shares = 0.0, np.bincount(groups, weights) / weights.sum()
-    for cluster, s in itertools.product(range(k), range(len(shares))):
-        inside = labels == cluster
-        total, weight = weights[inside].sum(), weights[inside & (groups == s)].sum()
-        low = max(1 - tolerance, 0) * shares[s] * total - weight
-        worst = max(worst, low, weight - (1 + tolerance) * shares[s] * total)
-    return worst / weights.mean()
-
-
 @pytest.mark.parametrize("options", [{}, {"min_balance": 0.2}, {"attributes": "each"}])
-def test_kmeans_by_weights(blobs, options):
+def test_kmeans_by_weights(shares, blobs, options):
     X, groups, _ = blobs
     weights = np.random.default_rng(2).gamma(2.0, size=300) * (1 + 4 * groups)
     columns = groups
@@ -242,7 +275,8 @@ def test_kmeans_by_weights(blobs, options):
         np.testing.assert_allclose(centre, mean)
     distances = ((X - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
     assert model.inertia_ == pytest.approx(weights @ distances)
-    assert beyond(model.labels_, groups, weights, 3, 0.1) <= 2
+    A, _ = shares.memberships(300, **of(groups, weights))
+    assert shares.beyond(model.labels_, A, weights, 0.1) <= 2
     population = np.bincount(groups, weights)
     ratio = population.min() / population.max()
     assert model.minimum_balance_ == pytest.approx(model.balance_.min())
@@ -253,11 +287,34 @@ def test_kmeans_by_weights(blobs, options):
         kmeans(X, groups, np.where(groups, 9.0, 1.0), min_balance=0.5)
 
 
+def test_kmeans_of_expected_counts(shares):
+    X, blob = make_blobs(2000, centers=4, n_features=2, random_state=1)
+    P, weights = soften(blob % 2), np.random.default_rng(1).gamma(2.0, size=2000)
+    model = FairKMeans(4, random_state=0).fit(X, **of(P, weights))
+    A = P * weights[:, None]
+    excess = shares.beyond(model.labels_, A, weights, 0.1) - 1
+    assert model.assignment_.max_violation == pytest.approx(max(excess, 0), abs=1e-9)
+    assert excess < 1
+    # Balance by entries.
+    rows, codes = np.nonzero(P)
+    expected = balance_score(
+        model.labels_[rows],
+        sensitive_features=codes,
+        sample_weight=A[rows, codes],
+        average=None,
+    )
+    np.testing.assert_allclose(model.balance_, expected)
+    totals = weights @ P
+    least = 0.95 * totals.min() / totals.max()
+    model = FairKMeans(4, min_balance=least, balance_tolerance=5.0, random_state=0)
+    assert model.fit(X, **of(P, weights)).minimum_balance_ > 0.98 * least
+
+
 # --- Refinement -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("regularization", "tolerance"), [(0.0, 0.2), (0.3, 0.0)])
-def test_refinement_of_repeated_nodes(planted, regularization, tolerance):
+def test_refinement_of_repeated_nodes(shares, planted, regularization, tolerance):
     W, groups, copies = planted[0].copy(), *planted[1:]
     W.data = np.random.default_rng(0).gamma(1.0, size=W.nnz)
     W = sparse.csr_array(W + W.T)
@@ -274,27 +331,90 @@ def test_refinement_of_repeated_nodes(planted, regularization, tolerance):
         )
         assert cut == pytest.approx(expected, abs=1e-9)
     assert result.cut_after < 0.95 * result.cut_before
-    weights = copies.astype(float)
-    before = beyond(np.arange(300) % 3, groups, weights, 3, tolerance)
-    after = beyond(result.labels, groups, weights, 3, tolerance)
+    A, _ = shares.memberships(300, **of(groups, copies))
+    before, after = (
+        shares.beyond(labels, A, copies, tolerance)
+        for labels in (np.arange(300) % 3, result.labels)
+    )
     assert after <= max(before, 1)
 
 
-# --- Bad weights ------------------------------------------------------------------
+def test_refinement_keeps_expected_shares(shares):
+    data = make_fair_sbm(1000, n_clusters=4, n_groups=3, random_state=0)
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random(1000) < 0.3, rng.integers(0, 4, 1000), data.target)
+    codes = np.unique(data.sensitive_features, return_inverse=True)[1]
+    P = 0.7 * np.eye(3)[codes] + 0.3 * rng.dirichlet([0.5] * 3, 1000)
+    P[:30] = 0  # of no known group
+    w = rng.integers(1, 4, 1000).astype(float)
+    options = {"regularization": 0.5, "random_state": 0}
+    refined = refine_partition(data.graph, labels, **of(P, w), **options)
+    cut = normalized_cut_score(
+        data.graph, refined.labels, sample_weight=w, regularization=0.5
+    )
+    assert refined.cut_after == pytest.approx(cut, rel=1e-10)
+    assert refined.cut_after < 0.97 * refined.cut_before
+    assert shares.beyond(refined.labels, P * w[:, None], w, 0.1) <= 1
+    # Nodes move although they are of other mixes, not only exchange.
+    assert (np.bincount(refined.labels) != np.bincount(labels)).any()
+
+
+# --- New nodes --------------------------------------------------------------------
+
+
+def test_new_nodes(planted, soft):
+    (W, groups, _), (_, P, _) = planted, soft
+    frame = pd.DataFrame(P, columns=["a", "b", "c"])
+    model = spectral(W, frame, refine=False)
+    labels = model.predict(W, group_probabilities=frame[["c", "a", "b"]])
+    np.testing.assert_array_equal(labels, model.labels_)
+    # A single new node, which is of one group for certain.
+    first = pd.DataFrame([[1.0, 0.0, 0.0]], columns=["a", "b", "c"])
+    one = model.predict(W[:1], group_probabilities=first)
+    assert one.shape == (1,)
+    # Hard groups are probabilities of 1, and the other way round.
+    names = np.array(["a", "b", "c"])[groups]
+    certain = pd.DataFrame(np.eye(3)[groups], columns=["a", "b", "c"])
+    np.testing.assert_array_equal(
+        model.predict(W, sensitive_features=names),
+        model.predict(W, group_probabilities=certain),
+    )
+    hard = spectral(W, names)
+    rows = hard.predict(W, group_probabilities=frame)
+    assert adjusted_rand_score(rows, hard.labels_) > 0.9
+    with pytest.raises(ValueError, match=r"group_probabilities has 1 group.*'d'"):
+        model.predict(W, group_probabilities=frame.rename(columns={"c": "d"}))
+    with pytest.raises(ValueError, match=r"pass sensitive_features.*or group_prob"):
+        model.predict(W)
+
+
+def test_groups_that_only_nodes_left_out_may_be_of(soft):
+    W, P, _ = soft
+    P = np.column_stack([np.zeros(300), P])
+    P[0], weights = (1, 0, 0, 0), np.ones(300)
+    weights[1] = 0
+    graph = sparse.block_diag([[[0.0]], W[1:, 1:]], format="csr")
+    options = {"connected_components": "all", "regularization": 0}
+    model = spectral(graph, pd.DataFrame(P, columns=[*"abcd"]), weights, **options)
+    assert list(model.groups_) == ["b", "c", "d"]
+    np.testing.assert_array_equal(np.flatnonzero(model.labels_ < 0), [0, 1])
+    P = np.where(np.arange(300)[:, None] > 0, [1.0, 0], [0, 1])
+    with pytest.raises(ValueError, match="only one group among the clustered"):
+        spectral(graph, P, **options)
+
+
+# --- Bad weights and probabilities ------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda w, g: w[:-1], r"one weight per sample, got shape \(299,\)"),
-        (lambda w, g: np.where(np.arange(300) == 7, np.nan, w), "first at position 7"),
         (lambda w, g: np.where(np.arange(300) == 8, -1, w), "negative, the first at "),
-        (lambda w, g: 0 * w, "zero for all samples"),
         (
             lambda w, g: np.where(g == 1, 0, w),
             r"0 for all .*\): 1|are zero",
         ),
-        (lambda w, g: ["many"] * 300, "real numbers"),
     ],
 )
 @pytest.mark.parametrize(
@@ -314,3 +434,21 @@ def test_fewer_rows_with_weight_than_clusters(blobs):
     for fit in (kmeans, assigned):
         with pytest.raises(ValueError, match=r"=2 with weight|3 centers for 2 rows"):
             fit(X, groups, weights)
+
+
+@pytest.mark.parametrize(
+    "problem", ["soft graph", "soft kmeans", "soft assignment"], indirect=True
+)
+def test_bad_probabilities(problem):
+    fit, rows, P, *_ = problem
+    with pytest.raises(TypeError, match="got neither"):
+        fit(rows, None)
+    wrong = P.copy()
+    wrong[7] *= 0.9
+    with pytest.raises(ValueError, match=r"do not add up to 1.*row 7"):
+        fit(rows, wrong)
+    wrong[8, 0] = 1.2
+    with pytest.raises(ValueError, match=r"row 8, column 0 \(1\.2\)"):
+        fit(rows, wrong)
+    with pytest.raises(ValueError, match="sample_weight is 0 for all samples"):
+        fit(rows, P, (P[:, 0] == 0).astype(float))

@@ -1,0 +1,58 @@
+"""Shares of the groups of clusters, from their definition."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from scalefair.datasets import make_fair_sbm
+
+
+def memberships(
+    n, *, sensitive_features=None, group_probabilities=None, sample_weight=None, **_
+):
+    """Weights (n, G) of rows in the groups of all columns, and weights of rows."""
+    weights = np.ones(n) if sample_weight is None else sample_weight
+    if group_probabilities is None:
+        columns = np.reshape(sensitive_features, (n, -1)).T
+        codes = [np.unique(column, return_inverse=True)[1] for column in columns]
+        A = np.hstack([np.eye(code.max() + 1)[code] for code in codes])
+    else:
+        A = np.asarray(group_probabilities)
+    return A * weights[:, None], weights
+
+
+def beyond(labels, A, weights, tolerance):
+    """Most weight by which a group is beyond its share of a cluster, in average rows.
+
+    Whole counts are within their bounds, rounded outwards, if this is less than one.
+    """
+    worst, shares = 0.0, A.sum(axis=0) / A.sum()
+    for cluster in range(labels.max() + 1):
+        counts = A[labels == cluster].sum(axis=0)
+        # Of several attributes each has the weight of the cluster.
+        expected = shares * counts.sum()
+        low = max(1 - tolerance, 0) * expected
+        high = (1 + min(tolerance, len(labels))) * expected
+        worst = max(worst, (low - counts).max(), (counts - high).max())
+    return worst / weights.mean()
+
+
+def within(labels, groups, tolerance=0.1):
+    """Whether no count of hard groups is beyond its bound, rounded outwards."""
+    A, weights = memberships(len(labels), sensitive_features=groups)
+    return beyond(labels, A, weights, tolerance) < 1 - 1e-9
+
+
+@pytest.fixture(scope="session")
+def planted():
+    """Four planted clusters of three groups."""
+    return make_fair_sbm(
+        600, n_clusters=4, n_groups=3, average_degree=40, random_state=1
+    )
+
+
+@pytest.fixture(scope="session")
+def shares():
+    """Functions of memberships and clusters."""
+    return SimpleNamespace(memberships=memberships, beyond=beyond, within=within)

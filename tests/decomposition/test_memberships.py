@@ -1,0 +1,290 @@
+"""Groups that are known as probabilities, or that overlap: of several attributes."""
+
+import warnings
+from functools import partial
+from itertools import pairwise
+
+import dask.array
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from scalefair._groups import encode_attributes
+from scalefair._membership import Membership
+from scalefair.decomposition import (
+    ErrorWeightedFairPCA,
+    FairPCA,
+    GroupPCA,
+    SemidefiniteFairPCA,
+)
+from scalefair.files import open_rows
+from scalefair.streaming import GroupMoments, _moments
+
+M, N, R = 400, 30, 3
+NAMES = ["a", "b", "c"]
+RNG = np.random.default_rng(0)
+CODES = RNG.integers(0, 3, M)
+X = RNG.standard_normal((M, N))
+X[CODES == 0, :4] *= 3
+X[CODES == 1, 3:9] *= 2.5
+X[:, 0] += 5
+SPARSE = np.where(RNG.random(X.shape) < 0.9, 0.0, X)
+P = 0.7 * np.eye(3)[CODES] + 0.3 * RNG.dirichlet([1, 1, 1], M)
+P[::9] = 0.0
+P = pd.DataFrame(P, columns=NAMES)
+TWO = np.column_stack([P["a"], P["b"] + P["c"]])
+WEIGHTS = RNG.integers(0, 4, M).astype(np.float64)
+
+
+def people(n, seed=0):
+    """Rows with a sex, a place and an age, each of which changes their covariance."""
+    rng = np.random.default_rng(seed)
+    groups = pd.DataFrame({"sex": rng.permutation(["f", "m"] * (M // 2))})
+    groups["place"] = rng.integers(0, 3, M)
+    groups["old"] = rng.random(M) < 0.3
+    scales = np.tile(0.9 ** np.arange(n), (M, 1))
+    scales[groups["sex"] == "f", :4] *= 3
+    scales[groups["place"] == 1, 3:8] *= 2.5
+    scales[groups["old"], 6:] *= 2
+    X = rng.standard_normal((M, n)) * scales
+    X[:, 0] += groups["place"]
+    return X, groups
+
+
+PEOPLE_X, PEOPLE = people(12)
+FLAT_X, FLAT = people(40)
+FLAT_SPARSE = np.where(np.random.default_rng(1).random(FLAT_X.shape) < 0.9, 0, FLAT_X)
+# Dense rows, sparse ones, and the arguments of a fit.
+PROBLEMS = {
+    "probabilities": (X, SPARSE, {"group_probabilities": P}),
+    "weighted": (X, SPARSE, {"group_probabilities": P, "sample_weight": WEIGHTS}),
+    "two groups": (X, SPARSE, {"group_probabilities": TWO}),
+    "attributes": (FLAT_X, FLAT_SPARSE, {"sensitive_features": FLAT}),
+    "weighted groups": (
+        *(X, SPARSE),
+        {"sensitive_features": np.array(NAMES)[CODES], "sample_weight": WEIGHTS},
+    ),
+    "weighted attributes": (
+        *(FLAT_X, FLAT_SPARSE),
+        {"sensitive_features": FLAT, "sample_weight": WEIGHTS},
+    ),
+}
+
+
+def memberships(dense, arguments):
+    if "sensitive_features" in arguments:
+        groups = np.asarray(arguments["sensitive_features"])
+        A = dense.one_hot(*groups.reshape(M, -1).T)
+    else:
+        A = np.asarray(arguments["group_probabilities"])
+    return A * arguments.get("sample_weight", np.ones(M))[:, None]
+
+
+def new(**options):
+    return FairPCA(R, **{"attributes": "each", "random_state": 0, **options})
+
+
+def project(pca):
+    return pca.components_.T @ pca.components_
+
+
+def assert_same(pca, expected, rtol=1e-6):
+    np.testing.assert_allclose(project(pca), project(expected), atol=1e-5)
+    losses, others = (np.hstack(model.group_losses_) for model in (pca, expected))
+    np.testing.assert_allclose(losses, others, rtol=rtol)
+    np.testing.assert_allclose(pca.mean_, expected.mean_, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("problem", "form", "solver", "centering"),
+    [
+        ("weighted", np.asarray, "gram", "global"),
+        ("probabilities", np.asarray, "matrix_free", "group"),
+        ("probabilities", sparse.csr_array, "gram", "group"),
+        ("probabilities", sparse.csr_array, "matrix_free", "global"),
+        ("weighted", sparse.csr_array, "matrix_free", "group"),
+        ("two groups", np.asarray, "matrix_free", "global"),
+        ("two groups", sparse.csr_array, "matrix_free", "global"),
+        ("weighted groups", np.asarray, "gram", "group"),
+        ("weighted groups", np.asfortranarray, "matrix_free", "global"),
+        ("weighted groups", sparse.csr_array, "matrix_free", "group"),
+        ("weighted attributes", sparse.csr_array, "gram", "global"),
+        ("weighted attributes", np.asarray, "matrix_free", "group"),
+        ("attributes", np.asarray, "gram", "group"),
+        ("attributes", np.asarray, "matrix_free", "global"),
+        ("attributes", sparse.csr_array, "gram", "global"),
+        ("attributes", sparse.csr_array, "matrix_free", "group"),
+    ],
+)
+def test_no_basis_has_a_smaller_largest_loss(dense, problem, form, solver, centering):
+    full, thin, arguments = PROBLEMS[problem]
+    rows = thin if form is sparse.csr_array else full
+    A = memberships(dense, arguments)
+    pca = new(solver=solver, centering=centering).fit(form(rows), **arguments)
+    assert pca.solver_ == solver
+    losses = dense.certify(pca, rows, A)
+    mean = A.sum(axis=1) @ rows / A.sum()
+    np.testing.assert_allclose(pca.mean_, mean, atol=1e-12)
+    if problem == "two groups":
+        assert pca.groups_.tolist() == [0, 1]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    elif problem.endswith("attributes"):
+        names = [groups.tolist() for groups in pca.groups_]
+        assert names == [["f", "m"], [0, 1, 2], [False, True]]
+    else:
+        assert pca.groups_.tolist() == NAMES
+    if centering == "global":
+        squares = ((rows - mean) @ pca.components_.T) ** 2
+        variances = A.sum(axis=1) @ squares / A.sum()
+        np.testing.assert_allclose(pca.explained_variance_, variances)
+    if problem != "attributes":  # probabilities and weights are seen
+        with pytest.raises(AssertionError):
+            dense.certify(pca, rows, np.sqrt(A))
+
+
+def test_combinations_are_another_problem(covariances, dense):
+    separate = new(solver="gram").fit(FLAT_X, sensitive_features=FLAT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its gap, and groups of few rows
+        joint = new(attributes="joint").fit(FLAT_X, sensitive_features=FLAT)
+    C = covariances(FLAT_X, dense.one_hot(*FLAT.to_numpy().T))
+    captured = np.trace(joint.components_ @ C @ joint.components_.T, axis1=1, axis2=2)
+    losses = dense.best_sums(C, R) - captured
+    assert np.hstack(separate.group_losses_).max() < losses.max()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        partial(FairPCA, R, solver="gram"),
+        partial(FairPCA, R, solver="matrix_free", tol=1e-12),
+        partial(GroupPCA, R),
+        partial(SemidefiniteFairPCA, R, max_iter=30),
+        partial(ErrorWeightedFairPCA, R),
+    ],
+)
+def test_one_hot_is_hard(estimator):
+    codes = CODES % 2
+    for weights in (None, WEIGHTS):
+        hard = estimator().fit(X, sensitive_features=codes, sample_weight=weights)
+        soft = estimator().fit(
+            X, group_probabilities=np.eye(2)[codes], sample_weight=weights
+        )
+        np.testing.assert_array_equal(soft.groups_, hard.groups_)
+        # Of a matrix-free solution the basis only is as exact as `tol`.
+        atol = 1e-12 if getattr(hard, "solver_", "gram") == "gram" else 1e-6
+        np.testing.assert_allclose(project(soft), project(hard), atol=atol)
+        np.testing.assert_allclose(soft.group_losses_, hard.group_losses_, atol=atol)
+
+
+@pytest.mark.parametrize("solver", ["gram", "matrix_free"])
+def test_one_attribute_twice_is_once(solver):
+    for name in PEOPLE:
+        once, twice = (
+            new(solver=solver).fit(PEOPLE_X, sensitive_features=groups)
+            for groups in (PEOPLE[name], PEOPLE[[name, name]])
+        )
+        assert isinstance(once.groups_, np.ndarray)
+        for losses in twice.group_losses_:
+            np.testing.assert_allclose(losses, once.group_losses_, rtol=1e-6)
+        np.testing.assert_allclose(twice.components_, once.components_, atol=1e-5)
+
+
+def delayed(table):
+    return [dask.delayed(table[a:b]) for a, b in pairwise((0, 150, 150, M))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "arguments"),
+    [
+        (X, {"group_probabilities": P, "sample_weight": WEIGHTS}),
+        (PEOPLE_X, {"sensitive_features": PEOPLE}),
+    ],
+    ids=["probabilities", "attributes"],
+)
+@pytest.mark.parametrize("solver", ["gram", "matrix_free"])
+def test_rows_in_parts_are_rows_in_memory(rows, arguments, solver, tmp_path):
+    np.save(tmp_path / "X.npy", rows)
+    thin = sparse.csr_matrix(rows * (np.arange(rows.size).reshape(rows.shape) % 5 > 3))
+    sparse.save_npz(tmp_path / "X.npz", thin)
+    reader, sparse_reader = (
+        open_rows(tmp_path / name, max_bytes=20_000) for name in ("X.npy", "X.npz")
+    )
+    options = {"solver": solver, "tol": 1e-10}
+    expected = new(**options).fit(rows, **arguments)
+    for parts in (reader, dask.array.from_array(rows, (150, -1)), delayed(rows)):
+        assert_same(new(**options).fit(parts, **arguments), expected)
+    if "sensitive_features" in arguments:
+        groups = {"sensitive_features": delayed(PEOPLE)}
+        assert_same(new(**options).fit(delayed(rows), **groups), expected)
+    expected = new(**options).fit(sparse.csr_array(thin), **arguments)
+    assert_same(new(**options).fit(sparse_reader, **arguments), expected)
+
+
+def test_partial_fit_of_probabilities(dense):
+    expected = FairPCA(R).fit(X, group_probabilities=P)
+    pca = FairPCA(R)
+    for part in (slice(150), slice(150, 300), slice(300, None)):
+        pca.partial_fit(X[part], group_probabilities=P[part])
+    assert_same(pca, expected)
+    before = pca.moments_
+    for wrong, message in (
+        (P.rename(columns={"a": "d"}), r"has 1 group\(s\) .* 'd'"),
+        (P.to_numpy(), r"has 3 group\(s\)"),
+    ):
+        with pytest.raises(ValueError, match=f"group_probabilities {message}"):
+            pca.partial_fit(X, group_probabilities=wrong)
+    assert pca.moments_ is before
+    # Of a column without rows, and rows of groups that are known for certain.
+    two = P[["a", "b"]].div(P[["a", "b"]].sum(axis=1), axis=0)
+    pca.partial_fit(X, group_probabilities=two)
+    pca.partial_fit(X, sensitive_features=np.array(NAMES)[CODES])
+    A = [P.to_numpy(), np.c_[two.fillna(0), np.zeros(M)], np.eye(3)[CODES]]
+    dense.certify(pca, np.vstack([X] * 3), np.vstack(A))
+
+
+def test_partial_fit_of_attributes_and_their_moments(monkeypatch):
+    expected = new().fit(PEOPLE_X, sensitive_features=PEOPLE)
+    pca = new()
+    order = PEOPLE["place"].to_numpy().argsort(kind="stable")  # groups appear by and by
+    for rows in np.split(order, [100, 250]):
+        pca.partial_fit(PEOPLE_X[rows], sensitive_features=PEOPLE.iloc[rows])
+    assert_same(pca, expected, rtol=1e-9)
+    for names, expected_names in zip(pca.groups_, expected.groups_, strict=True):
+        np.testing.assert_array_equal(names, expected_names)
+    with pytest.raises(ValueError, match=r"1 attribute\(s\), the rows before had 3"):
+        pca.partial_fit(PEOPLE_X, sensitive_features=PEOPLE["sex"])
+    assert_same(FairPCA.from_moments(pca.moments_, n_components=R), expected, 1e-9)
+    first, second = (
+        GroupMoments.from_data(PEOPLE_X[k:], PEOPLE["sex"][k:]) for k in (0, 1)
+    )
+    with pytest.raises(ValueError, match="of the same rows"):
+        FairPCA.from_moments([first, second])
+    monkeypatch.setattr(_moments, "MAX_JOINT_BYTES", 0)  # of many combinations
+    many = PEOPLE.assign(id=np.arange(M) % 40, other=np.arange(M) // 10)
+    membership = Membership(encode_attributes(many), None, None)
+    by_attribute = GroupMoments._by_attribute(PEOPLE_X, membership)
+    for name, moments in zip(many, by_attribute, strict=True):
+        alone = GroupMoments.from_data(PEOPLE_X, many[name])
+        np.testing.assert_array_equal(moments.scatters, alone.scatters)
+
+
+@pytest.mark.parametrize("estimator", [FairPCA, GroupPCA])
+def test_bad_groups(estimator):
+    for arguments in ({}, {"sensitive_features": CODES, "group_probabilities": P}):
+        with pytest.raises(TypeError, match=r"got (neither|both)"):
+            estimator(R).fit(X, **arguments)
+    with pytest.raises(ValueError, match="a column for each group, two or more"):
+        estimator(R).fit(X, group_probabilities=P[["a"]])
+    with pytest.raises(ValueError, match=r"that are never positive: 'd'"):
+        estimator(R).fit(X, group_probabilities=P.assign(d=0.0))
+
+
+def test_bad_attributes():
+    with pytest.raises(
+        ValueError, match=r"Column old of .* only one group .*: .*Leave"
+    ):
+        new().fit(PEOPLE_X, sensitive_features=PEOPLE.assign(old=True))
+    with pytest.raises(ValueError, match="'attributes' parameter of FairPCA"):
+        FairPCA(attributes="all").fit(PEOPLE_X, sensitive_features=PEOPLE)
