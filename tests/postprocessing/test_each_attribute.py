@@ -48,9 +48,7 @@ def gaps_of(weight, name):
     return np.array(moment_gaps(X @ weight.T, sensitive_features=PEOPLE[name]))
 
 
-@pytest.mark.parametrize(
-    "reductions", [(15.0, 150.0), (1.0, 10.0), (3.0, 1.0), (np.inf, 20.0)]
-)
+@pytest.mark.parametrize("reductions", [(15.0, 150.0), (1.0, 10.0), (np.inf, 20.0)])
 def test_bounds_of_each_at_the_smallest_change(reductions):
     result = changed(moments_of("sex", "place"), "direct", *reductions)
     assert result.converged
