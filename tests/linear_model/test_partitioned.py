@@ -62,6 +62,11 @@ def as_frame(X):
     return dd.from_pandas(pd.DataFrame(X, columns=["u", "v", "w"]), npartitions=3)
 
 
+def as_blocks(X):
+    """Blocks, one of them without rows."""
+    return [dask.delayed(X[i:j]) for i, j in pairwise([0, 0, *CUTS[1:]])]
+
+
 PARTITIONED = [as_reader, as_array, as_csr_blocks, as_frame]
 
 
@@ -177,7 +182,7 @@ def test_gap_is_at_most_kappa(rows, form, criterion):
     assert model.partial_parity_gap_ <= 0.2
 
 
-@pytest.mark.parametrize("form", PARTITIONED)
+@pytest.mark.parametrize("form", [*PARTITIONED, as_blocks])
 def test_every_collection(rows, fitted, form):
     X, y, group = rows
     model = classifier(criterion="weak").fit(form(X), y, sensitive_features=group)
@@ -224,16 +229,6 @@ def test_prediction(rows, fitted, form):
     assert fitted.score(form(X), y, sensitive_features=group) == fitted.score(
         X, y, sensitive_features=group
     )
-
-
-def test_prediction_without_groups_in_float32(rows):
-    X, y, group = rows
-    model = classifier(criterion="weak", interactions=False)
-    actual = model.fit(X, y, sensitive_features=group).decision_function(
-        as_reader(X.astype(np.float32))
-    )
-    assert actual.dtype == np.float32
-    assert_allclose(actual, model.decision_function(X), rtol=1e-4, atol=1e-5)
 
 
 def test_prediction_of_some_groups_is_lazy(rows, fitted):
@@ -302,13 +297,6 @@ def test_labels_and_groups_must_fit(rows, form):
     for message, given in bad.items():
         with pytest.raises(ValueError, match=message):
             fit(**given)
-
-
-def test_partitions_without_rows(rows, fitted):
-    X, y, group = rows
-    blocks = [dask.delayed(X[i:j]) for i, j in [(0, 0), (0, 700), (700, 1500)]]
-    model = classifier(criterion="weak").fit(blocks, y, sensitive_features=group)
-    assert_allclose(model.coef_, fitted.coef_, atol=1e-8)
 
 
 @pytest.fixture

@@ -212,3 +212,21 @@ def test_counts_of_many_pairs_do_not_overflow():
     auc = [roc_auc_score(y_true[groups == g], scores[groups == g]) for g in (0, 1)]
     value = intra_group_pairwise_gap(y_true, scores, sensitive_features=groups)
     assert value == pytest.approx(abs(auc[0] - auc[1]), abs=1e-12)
+
+
+@every_gap
+def test_several_attributes_each_by_itself(gap):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"sex": rng.integers(0, 2, 300), "age": rng.integers(0, 3, 300)}
+    )
+    y_true, scores = rng.integers(0, 2, 300), rng.random(300)
+    rows = [y_true, scores] if gap in LABELLED else [scores]
+    gaps = [gap(*rows, sensitive_features=frame[name]) for name in frame]
+    assert gaps[0] != gaps[1]
+    assert gap(*rows, sensitive_features=frame, attributes="each") == max(gaps)
+    with pytest.raises(ValueError, match='attributes must be "joint" or "each"'):
+        gap(*rows, sensitive_features=frame, attributes="both")
+    one = frame.assign(sex="f")
+    with pytest.raises(ValueError, match=r"Column sex .* has only one group"):
+        gap(*rows, sensitive_features=one, attributes="each")

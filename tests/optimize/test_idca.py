@@ -1,7 +1,5 @@
 """Problems whose KKT points are known: residuals, the outer loop, subgradients."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -134,24 +132,6 @@ def test_refuses(solver):
         solver(bowl(), [2.0, 2.0], eps=0.0)
 
 
-@pytest.mark.parametrize(
-    "solver", [*SOLVERS[:3], partial(direct_switching_subgradient, max_iter=50)]
-)
-def test_arrays_that_are_written_again(solver):
-    frugal, plain, x0 = bowl(), bowl(), np.array([3.0, 1.0])
-    values, jacobian = np.empty(2), np.empty((2, 2))
-
-    def plus(v):
-        values[:], jacobian[:] = plain.plus(v)
-        return values, jacobian
-
-    frugal.plus = plus
-    actual, other = (solver(problem, x0) for problem in (frugal, plain))
-    np.testing.assert_array_equal(actual.x, other.x)
-    np.testing.assert_array_equal(x0, [3, 1])
-    assert actual.n_calls == other.n_calls
-
-
 # A second constraint that is inactive at both KKT points.
 LOW = (linear(-5, 0, 1), zero)
 
@@ -253,6 +233,7 @@ class Random(DCProblem):
         self.X = rng.standard_normal((rows, n))
         self.y = np.sign(self.X @ rng.standard_normal(n) + rng.standard_normal(rows))
         self.half = rng.random((m, rows)) < 0.5
+        self.values, self.slopes = np.empty(m + 1), np.empty((m + 1, n))
 
     def _hinges(self, v, shift):
         h = self.X @ v + shift
@@ -260,11 +241,12 @@ class Random(DCProblem):
         return weights @ h, weights @ self.X
 
     def plus(self, v):
+        """Written to the same arrays again."""
         margin = self.y * (self.X @ v)
-        loss = np.logaddexp(0, -margin).mean()
-        slope = -(self.y / (1 + np.exp(margin))) @ self.X / len(self.y)
-        values, slopes = self._hinges(v, 0.5)
-        return np.append(loss, values), np.vstack([slope, slopes])
+        self.values[0] = np.logaddexp(0, -margin).mean()
+        self.slopes[0] = -(self.y / (1 + np.exp(margin))) @ self.X / len(self.y)
+        self.values[1:], self.slopes[1:] = self._hinges(v, 0.5)
+        return self.values, self.slopes
 
     def minus(self, v):
         values, slopes = self._hinges(v, -0.5)
