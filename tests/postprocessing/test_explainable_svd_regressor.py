@@ -175,6 +175,37 @@ def test_the_last_layer_itself():
     np.testing.assert_array_equal(unfitted.intercepts_[2], net.intercepts_[2])
 
 
+def test_several_attributes_each_by_itself():
+    people = np.column_stack([CODES, np.arange(300) % 3])
+    rows = X + np.outer(people[:, 1], [0.8, -0.4, 0.1, 0.3])
+    net, options = mlp(rows), {"attributes": "each", "noise_floor": False}
+    model = fair(net, rows, codes=people, **options)
+    assert [groups.tolist() for groups in model.groups_] == [[0, 1], [0, 1, 2]]
+    assert [moments.counts.sum() for moments in model.moments_] == [300, 300]
+    assert model.converged_
+    assert np.isnan(model.output_change_bound_)
+    A = layer_inputs(net, 1, rows)
+    for codes in people.T:
+        before, after = (
+            np.array(gaps_of(A @ weight, codes))
+            for weight in (net.coefs_[1], model.weight_.T)
+        )
+        assert (after <= before / np.sqrt([15, 150]) * (1 + 1e-6)).all()
+    gaps = moment_gaps(
+        model.predict(rows), sensitive_features=people, attributes="each"
+    )
+    assert gaps == pytest.approx(model.refit_gaps_after_)
+    twice, once = (fair(net, rows, codes=people[:, c], **options) for c in ([0, 0], 0))
+    assert isinstance(once.groups_, np.ndarray)
+    np.testing.assert_allclose(twice.predict(rows), once.predict(rows), atol=1e-6)
+    for wrong, message in (
+        ({"codes": 0 * people}, r"Column 0 of .* only one group \(0\)"),
+        ({"attributes": "all"}, "'attributes' parameter of Explainable"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fair(net, rows, **{"codes": people, **options, **wrong})
+
+
 def test_auto_takes_the_layer_that_carries_the_difference():
     """Of two equal hidden layers the second lets only the groups' feature through."""
     rng = np.random.default_rng(0)

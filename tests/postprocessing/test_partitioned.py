@@ -101,8 +101,12 @@ PARTS = {
 
 
 def fair(estimator, rows=X, targets=Y, codes=CODES, **options):
+    names = ("sample_weight", "group_probabilities")
+    groups = {name: options.pop(name) for name in names if name in options}
+    if "group_probabilities" not in groups:
+        groups["sensitive_features"] = codes
     model = ExplainableSVDRegressor(estimator, **{"random_state": 0} | options)
-    return model.fit(rows, targets, sensitive_features=codes)
+    return model.fit(rows, targets, **groups)
 
 
 def close(actual, expected, atol=0.0):
@@ -111,52 +115,78 @@ def close(actual, expected, atol=0.0):
 
 def assert_same(model, expected):
     """Fits are the same, but for rounding."""
-    for name in ("layer_", "converged_", "n_features_in_"):
+    for name in ("layer_", "layer_changed_", "converged_", "n_features_in_"):
         assert getattr(model, name) == getattr(expected, name)
-    np.testing.assert_array_equal(model.groups_, expected.groups_)
-    np.testing.assert_array_equal(model.moments_.counts, expected.moments_.counts)
-    close(model.moments_.means, expected.moments_.means, 1e-9)
-    close(model.moments_.scatters, expected.moments_.scatters, 1e-9)
-    close(model.weight_, expected.weight_, atol=1e-8 * np.abs(expected.weight_).max())
+    moments = (m.moments_ for m in (model, expected))
+    moments = ([m] if hasattr(m, "counts") else m for m in moments)
+    for actual, in_memory in zip(*moments, strict=True):
+        np.testing.assert_array_equal(actual.groups, in_memory.groups)
+        close(actual.counts, in_memory.counts)
+        close(actual.means, in_memory.means, 1e-9)
+        close(actual.scatters, in_memory.scatters, 1e-9)
+    # L-BFGS may amplify rounding.
+    close(model.weight_, expected.weight_, atol=1e-4 * np.abs(expected.weight_).max())
     for name in (
         "mean_gap_before_",
-        "mean_gap_after_",
         "covariance_gap_before_",
-        "covariance_gap_after_",
-        "output_change_",
-        "output_change_bound_",
         "refit_gaps_before_",
-        "refit_gaps_after_",
+        "ks_before_",
+        "mean_gap_noise_",
     ):
         # None becomes NaN.
         values = (np.array(getattr(m, name), float) for m in (model, expected))
-        close(*values, atol=1e-12)
+        close(*values, atol=1e-9)
     close(*([u.score for u in m.unfairness_by_layer_] for m in (model, expected)))
 
 
-# A form of the rows, and options of the fit.
+# Groups as arguments of the fit; of some rows, and of a whole part, nothing is known.
+P = 0.8 * np.eye(2)[CODES] + 0.1
+P[::7] = P[70:140] = 0.0
+HEAVY = np.random.default_rng(1).integers(0, 4, M) * np.where(
+    np.arange(M) < 70, 0.0, 1.5
+)
+KINDS = {
+    "one": {},
+    "each": {"codes": np.column_stack([CODES, np.arange(M) % 3]), "attributes": "each"},
+    "weights": {"sample_weight": HEAVY},
+    "probabilities": {
+        "group_probabilities": P,
+        "sample_weight": np.arange(M) % 4 + 1.0,
+    },
+}
+# A form of the rows, groups, and options of the fit.
 CASES = [
-    ("array", {"layer": "auto", "method": "explainable_svd", "refit_last": "gradient"}),
-    ("frame", {}),
-    ("CSR blocks", {"batch_size": 7}),
-    ("reader", {"layer": 0, "refit_last": None}),
-    ("reader of CSR", {"layer": -1}),
+    ("array", "one", {"layer": "auto", "method": "explainable_svd"}),
+    ("array", "probabilities", {"max_distance": 0.2}),
+    ("array", "weights", {"layer": "auto", "refit_last": "gradient"}),
+    ("frame", "each", {"noise_floor": False}),
+    ("CSR blocks", "one", {"batch_size": 7}),
+    ("reader", "probabilities", {"layer": 0, "refit_last": None}),
+    ("reader", "each", {"layer": "auto"}),
+    ("reader of CSR", "weights", {"layer": -1}),
 ]
 
 
-@pytest.mark.parametrize(("kind", "options"), CASES)
-def test_the_fit_is_that_in_memory(kind, options):
-    model = fair(network(), PARTS[kind](X), **options)
-    expected = fair(network(), **options)
+@pytest.mark.parametrize(("kind", "groups", "options"), CASES, ids=str)
+def test_the_fit_is_that_in_memory(kind, groups, options):
+    groups = KINDS[groups]
+    expected, is_lazy = fair(network(), **groups, **options), "reader" not in kind
+    if is_lazy and "codes" in groups:
+        groups = groups | {"codes": delayed_blocks(groups["codes"])}
+    elif is_lazy and groups.keys() == {"sample_weight"}:
+        groups = {"sample_weight": array_of(groups["sample_weight"], 31)}
+    model = fair(network(), PARTS[kind](X), **groups, **options)
     assert_same(model, expected)
     predicted = model.predict(PARTS[kind](X))
-    if "reader" in kind:
-        assert type(predicted) is np.ndarray
-    else:
+    if is_lazy:
         assert predicted.chunks == ((70, 70, 70, 30),)
+    else:
+        assert type(predicted) is np.ndarray
     assert (predicted.shape, predicted.dtype) == ((M,), np.float64)
-    close(np.asarray(predicted), expected.predict(X), atol=1e-8)
-    assert model.score(PARTS[kind](X), Y) == pytest.approx(expected.score(X, Y))
+    np.testing.assert_allclose(np.asarray(predicted), expected.predict(X), atol=1e-4)
+    assert model.score(PARTS[kind](X), Y) == pytest.approx(
+        expected.score(X, Y), abs=1e-4
+    )
 
 
 def test_predictions_are_lazy():

@@ -2,7 +2,6 @@
 
 import warnings
 
-import dask
 import dask.array
 import numpy as np
 import pandas as pd
@@ -15,7 +14,6 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scalefair.files import open_rows
 from scalefair.metrics import null_parity_gap
 from scalefair.postprocessing import (
     ExplainableSVDRegressor,
@@ -107,26 +105,6 @@ def test_noise_has_no_units():
     weights[np.flatnonzero(CODES == 1)[0]] = 1.0
     with pytest.warns(UserWarning, match=r"^1 \(1 rows\): .* have fewer rows"):
         fair(weights)
-
-
-@pytest.mark.parametrize(("layer", "attributes"), [(-2, "joint"), ("auto", "each")])
-def test_weights_of_rows_in_parts(layer, attributes, tmp_path):
-    codes = np.column_stack([CODES, np.arange(M) % 3 == 0])
-    options = {"codes": codes, "layer": layer, "attributes": attributes}
-    weights = WEIGHTS * np.where(np.arange(M) < 70, 0.0, 1.5)  # a part without weight
-    expected = fair(weights, **options)
-    np.save(tmp_path / "rows.npy", X)
-    array = dask.array.from_array(X, (70, 4))
-    blocks = [dask.delayed(weights[i : i + 70]) for i in range(0, M, 70)]
-    for rows, values in (
-        (open_rows(tmp_path / "rows.npy"), weights),
-        (array, dask.array.from_array(weights, 31) if layer == -2 else blocks),
-    ):
-        model = ExplainableSVDRegressor(NET, random_state=0, layer=layer)
-        model.set_params(attributes=attributes)
-        model.fit(rows, Y, sensitive_features=codes, sample_weight=values)
-        assert_same(model, expected, 1e-4)
-        assert scores(model) == pytest.approx(scores(expected))
 
 
 def test_weights_go_to_the_estimators_fit():
@@ -262,23 +240,6 @@ def test_what_is_said_of_groups_is_expected():
     residuals = A.sum(axis=1) @ (Y - model.predict(X)) / A.sum()
     assert residuals == pytest.approx(0, abs=1e-9)
     assert model.ks_after_ < model.ks_before_
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_probabilities_of_rows_in_parts(options):
-    groups = P.copy()
-    groups[70:140] = 0.0  # nothing is known of a whole part
-    model = ExplainableSVDRegressor(NET, random_state=0, **options)
-    parts = dask.array.from_array(X, (70, 4))
-    model.fit(parts, Y, group_probabilities=groups, sample_weight=WEIGHTS)
-    assert_same_fit(model, fair_soft(P=groups, weights=WEIGHTS, **options))
-
-
-def test_an_estimator_is_fitted_to_all_rows():
-    model = fair_soft(estimator=LinearRegression(), refit_last=None, weights=WEIGHTS)
-    fitted = LinearRegression().fit(X, Y, sample_weight=WEIGHTS)
-    expected = fair_soft(estimator=fitted, refit_last=None, weights=WEIGHTS)
-    np.testing.assert_allclose(model.predict(X), expected.predict(X))
 
 
 # Classifiers: chains of weighted entries
