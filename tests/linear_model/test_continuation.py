@@ -116,7 +116,6 @@ def test_gap_is_at_most_kappa(kind, params):
 @pytest.mark.parametrize(
     ("kind", "params"),
     [
-        ("plain", {"kappa": 0.02}),
         ("ties", {"criterion": "weak", "interactions": False, "kappa": 0.02}),
         ("small", {"interval": (0.0, 1.0), "surrogate": "sigmoid"}),
     ],
@@ -207,45 +206,6 @@ def test_path_is_monotone(few_surrogates):
     for name, slope in (("partial_parity_gap_", 1), ("objective_", -1)):
         values = [getattr(model, name) for model in ordered]
         assert (slope * np.diff(values) >= 0).all()
-
-
-@pytest.mark.parametrize(
-    ("gaps", "objectives", "chosen"),
-    [
-        # kappa .02, .05, .1, .2
-        ([0.02, 0.05, 0.1, 0.2], [9, 8, 7, 6], [0, 1, 2, 3]),
-        ([0.02, 0.04, 0.1, 0.2], [9, 7, 8, 6], [0, 1, 1, 3]),
-        ([0.02, 0.05, 0.04, 0.2], [9, 8, 7, 6], [0, 2, 2, 3]),
-        # None is fair enough for the first two: the fairest of all is taken.
-        ([0.3, 0.07, 0.08, 0.2], [5, 8, 7, 6], [1, 1, 2, 3]),
-        ([0.5, 0.4, 0.3, 0.3], [6, 7, 8, 9], [2, 2, 2, 2]),
-    ],
-)
-def test_a_solution_for_another_kappa_may_be_better(
-    monkeypatch, gaps, objectives, chosen
-):
-    values = iter(zip(gaps, objectives, strict=True))
-    solve = PartiallyFairClassifier._solve
-
-    def pretend(self, *args):
-        self.set_params(surrogate_width=1.0)
-        solution = solve(self, *args)
-        self.set_params(surrogate_width="auto")
-        gap, objective = next(values)
-        return replace(solution, objective=objective, gap=gap)
-
-    monkeypatch.setattr(PartiallyFairClassifier, "_solve", pretend)
-    X, y, group = table("plain", 200)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        path = partial_fairness_path(
-            X,
-            y,
-            sensitive_features=group,
-            kappas=[0.02, 0.05, 0.1, 0.2],
-            criterion="weak",
-        )
-    assert [objectives.index(model.objective_) for model in path] == chosen
 
 
 def test_bound_is_not_needlessly_low():

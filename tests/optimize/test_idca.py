@@ -13,10 +13,6 @@ from scalefair.optimize import (
     proximal_bundle,
     switching_subgradient,
 )
-from scalefair.optimize._dc_problem import (
-    CountingOracle,
-    least_residual,
-)
 
 
 class Functions(DCProblem):
@@ -134,16 +130,6 @@ def test_refuses(solver):
 
 # A second constraint that is inactive at both KKT points.
 LOW = (linear(-5, 0, 1), zero)
-
-
-@pytest.mark.parametrize(("x", "multiplier"), [(3.0, 1 / 3), (-3.0, 5 / 3)])
-def test_zero_at_kkt_points(x, multiplier):
-    actual = nearly_kkt_residual(outside(LOW), [x, 0], [multiplier, 0], [x, 0])
-    assert actual.value == pytest.approx(0, abs=1e-15)
-    point = CountingOracle(outside(LOW))(np.array([x, 0.0]))
-    residual, multipliers = least_residual(point, point)
-    assert residual.value == pytest.approx(0, abs=1e-6)
-    np.testing.assert_allclose(multipliers, [multiplier, 0], atol=1e-6)
 
 
 def test_parts():

@@ -320,16 +320,6 @@ def test_one_attribute_twice_is_once(name):
         assert twice.gaps_after == pytest.approx(once.gaps_after)
 
 
-def test_means_alone_are_the_closed_form():
-    W, X, codes = problem(1, 3, 6, n_rows=2000)
-    layer = layer_of(X, codes)
-    result = directly(W, layer.moments, 7.0, 1.0)
-    # In the metric of inputs with noise; the bound is proved in that of the rows.
-    assert result.change <= 1.01 * result.change_bound
-    bound = layer.gaps(W)[0] ** 2 / 7
-    np.testing.assert_allclose(result.weight, exact(W, layer, bound), atol=0.02)
-
-
 @pytest.mark.parametrize("mean_reduction", [1.0, np.inf])
 def test_equal_covariances_as_far_as_promised(mean_reduction):
     """Down to a share of the gap that the weight came with."""
