@@ -17,7 +17,6 @@ from scalefair.linear_model import (
     partial_fairness_path,
 )
 from scalefair.linear_model._continuation import _largest_tie
-from scalefair.metrics import partial_parity_gap
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -58,25 +57,22 @@ def check_same_model(model, expected, tol=1e-6):
 
 # A search for tight gaps follows rounding, so far as the solver's tolerance lets it.
 @pytest.mark.parametrize(
-    ("params", "tol"),
+    ("model", "tol"),
     [
-        ({"criterion": "weak"}, 1e-6),
-        ({"kappa": 0.9, "given": "label", "interactions": False}, 1e-4),
-        ({"kappa": 0.2}, 5e-3),
+        (classifier(criterion="weak"), 1e-6),
+        (classifier(kappa=0.9, given="label", interactions=False), 1e-4),
+        (classifier(kappa=0.2), 5e-3),
+        (PenalizedPartialParityClassifier(INTERVAL, 0.05, max_iter=100), 1e-6),
+        (PairwiseFairClassifier(kappa=0.5, tol=1e-7), 1e-6),
+        (PairwiseFairClassifier("inter_group", 0.5, tol=1e-7, loss="squared"), 1e-6),
     ],
 )
-def test_fit(params, tol):
+def test_weights_are_repeated_rows(model, tol):
     X, y, group, weights = table()
-    model = classifier(**params)
     expected = fitted(clone(model), *repeated(weights, X, y, group))
-    check_same_model(fitted(clone(model), X, y, group, 7 * weights), expected, tol)
-    check_same_model(fitted(model, X, y, group, weights), expected, tol)
-    options = {"interval": INTERVAL, "given": model.given, "y_true": y}
-    options["threshold"] = 0.0 if model.criterion == "weak" else None
-    groups = {"sensitive_features": group}
-    scores = model.decision_function(X, **groups)
-    gap = partial_parity_gap(scores, **groups, **options, sample_weight=weights)
-    assert model.partial_parity_gap_ == pytest.approx(gap, abs=1e-9)
+    for unit in (1.0, 7.0):
+        weighted = fitted(clone(model), X, y, group, unit * weights)
+        check_same_model(weighted, expected, tol)
 
 
 def test_default_penalty_counts_effective_rows():
@@ -153,45 +149,3 @@ def test_losses_of_pairs_take_none():
     for loss in ("auc", "partial_auc"):
         with pytest.raises(ValueError, match="takes no sample_weight"):
             fitted(classifier(loss=loss), *table())
-
-
-def test_weights_in_parts():
-    X, y, group, weights = table()
-    weights[200:400] = 0.0  # a part
-    model = fitted(classifier(criterion="weak"), X, y, group, weights)
-    columns = [da.from_array(column, chunks=200) for column in (y, group, weights)]
-    parts = classifier(criterion="weak")
-    fitted(parts, da.from_array(X, chunks=(200, 3)), *columns)
-    check_same_model(parts, model, 1e-5)
-
-
-def test_path():
-    X, y, group, weights = table()
-    options = {"interval": INTERVAL, **OPTIONS, "criterion": "weak"}
-    options["kappas"] = [options.pop("kappa"), 0.4]
-    expected = repeated(weights, X, y, group)
-    path, expected = (
-        partial_fairness_path(
-            *rows[:2], sensitive_features=rows[2], sample_weight=w, **options
-        )
-        for rows, w in (((X, y, group), weights), (expected, None))
-    )
-    for model, of_repeated in zip(path, expected, strict=True):
-        check_same_model(model, of_repeated, 2e-3)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        PenalizedPartialParityClassifier(INTERVAL, learning_rate=0.05, max_iter=100),
-        PairwiseFairClassifier(kappa=0.5, tol=1e-7),
-        PairwiseFairClassifier("inter_group", kappa=0.5, tol=1e-7, loss="squared"),
-    ],
-)
-def test_comparators(model):
-    X, y, group, weights = table()
-    rows = X, y, group
-    expected = fitted(model, *repeated(weights, *rows)).coef_.copy()
-    for unit in (1.0, 7.0):
-        weighted = fitted(model, *rows, unit * weights)
-        assert_allclose(weighted.coef_, expected, atol=1e-5)

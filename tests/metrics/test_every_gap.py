@@ -79,16 +79,6 @@ def test_unchanged_by_order_names_and_scale(gap, case, random):
 
 
 @every_gap
-def test_no_gap_and_the_largest(gap):
-    y_true, groups = [0, 1, 0, 1], ["a", "a", "b", "b"]
-    assert measure(gap, y_true, [7.0] * 4, groups) == 0
-    # Only the areas within groups are as large if the second one is ranked wrongly.
-    apart = [-2, -1, 2, 1] if gap is intra_group_pairwise_gap else [-2, -1, 1, 2]
-    largest = 0.5 if gap is group_auc_gap else 1
-    assert measure(gap, y_true, apart, groups) == largest
-
-
-@every_gap
 @pytest.mark.parametrize(
     "convert", [pd.DataFrame, lambda v: np.array(v, dtype=object), pd.Series, np.array]
 )
