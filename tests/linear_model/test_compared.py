@@ -141,6 +141,7 @@ def test_gap_is_at_most_kappa(kind, params):
 
 
 @every_given
+@pytest.mark.filterwarnings("ignore:Training stopped")
 def test_a_gap_out_of_reach_is_told_with_that_of_chance(given, monkeypatch):
     monkeypatch.setattr(_continuation, "MAX_SURROGATES", 1)
     X, y, groups = table("one", 400)
@@ -281,13 +282,13 @@ def test_folds_are_judged_as_all_rows_are(kind):
         assert search.cv_results_["accuracy"][i, 0] == pytest.approx(accuracy)
         assert search.cv_results_["fairness"][i, 0] == pytest.approx(1 - gap)
     best = clone(model).set_params(kappa=search.kappa_).fit(X, y, **groups)
-    assert search.best_estimator_.objective_ == pytest.approx(best.objective_)
+    assert search.best_estimator_.objective_ == pytest.approx(best.objective_, rel=1e-4)
     assert search.predict(X, **groups if kind != "probabilities" else {}).shape == (
         600,
     )
 
 
-@pytest.mark.filterwarnings("ignore:The gap of the training rows")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_warm_start_from_thresholds_of_other_families():
     X, y, groups = table("one", 400)
     model = classifier("one", given="label", warm_start=True, surrogate_width=1.0)
@@ -297,7 +298,7 @@ def test_a_warm_start_from_thresholds_of_other_families():
 
 
 @every_given
-@pytest.mark.filterwarnings("ignore:The gap of the training rows")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_groups_need_rows_of_the_labels(given):
     X, y, groups = table("one", 400)
     is_b = groups["sensitive_features"] == "m"

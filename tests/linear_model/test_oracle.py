@@ -337,8 +337,10 @@ def test_constraints_and_gradients(make, kind, surrogate, interactions):
     # Scores: shared weights and those of all groups but the first of an attribute.
     v = 0.7 * rng.standard_normal(problem.n_variables)
     W = oracle.layout.rows(problem.weights(v))
-    dummies = [attributes[:, [a]] == k for a, k in ((0, 1), (0, 2), (1, 1))]
-    B = W[0] + sum(d * w for d, w in zip(dummies, W[1:], strict=False))
+    added = ((0, 1), (0, 2), (1, 1)) if interactions else ()
+    B = np.tile(W[0], (len(y), 1))
+    for w, (column, group) in zip(W[1:], added, strict=False):
+        B[attributes[:, column] == group] += w
     x = (X * B[:, :3]).sum(axis=1) + B[:, 3]
     np.testing.assert_allclose(oracle.scores(problem.weights(v)), x)
     rates = []

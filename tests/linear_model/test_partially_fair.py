@@ -276,72 +276,82 @@ def test_warnings_name_the_caller(rows):
     assert caught[0].filename == __file__
 
 
-class TestCV:
-    def search(self, floor):
-        estimator = classifier(n_thresholds=4, tol=5e-3)
-        return PartiallyFairClassifierCV([0.02, 0.5], floor, estimator=estimator, cv=2)
+# Choice by cross-validation
 
-    @pytest.fixture(scope="class")
-    def loose(self, rows):
-        return fit(self.search(0.2), rows)
 
-    def test_floor_decides(self, rows, loose):
-        strict = fit(self.search(0.75), rows)
-        assert loose.kappa_ == 0.5
-        assert strict.kappa_ == 0.02
-        assert strict.best_estimator_.kappa == 0.02
-        assert strict.cv_results_["accuracy"].shape == (2, 2)
-        fairness = strict.cv_results_["fairness"].mean(axis=1)
-        assert fairness[0] >= 0.75 > fairness[1]
+def search_of(floor):
+    estimator = classifier(n_thresholds=4, tol=5e-3)
+    return PartiallyFairClassifierCV([0.02, 0.5], floor, estimator=estimator, cv=2)
 
-    def test_penalty_of_the_interactions_is_chosen_as_well(self, rows, loose):
-        search = self.search(0.0).set_params(interaction_alphas=[10.0, 0.0])
-        results = fit(search, rows).cv_results_
-        assert results["kappa"].tolist() == [0.02, 0.5, 0.02, 0.5]
-        assert results["interaction_alpha"].tolist() == [0.0, 0.0, 10.0, 10.0]
-        assert results["accuracy"].shape == results["fairness"].shape == (4, 2)
-        best = results["accuracy"].mean(axis=1).argmax()
-        assert search.kappa_ == results["kappa"][best]
-        assert search.interaction_alpha_ == results["interaction_alpha"][best]
-        chosen = search.best_estimator_.get_params()
-        assert chosen["interaction_alpha"] == search.interaction_alpha_
-        # Without alpha the default is no penalty.
-        for name in ("accuracy", "fairness"):
-            assert_allclose(results[name][:2], loose.cv_results_[name])
 
-    @pytest.mark.parametrize("alphas", [[], [-1.0], 0.1, [np.nan]])
-    def test_bad_interaction_alphas(self, rows, alphas):
-        search = self.search(0.2).set_params(interaction_alphas=alphas)
-        with pytest.raises(ValueError, match="interaction_alphas"):
-            fit(search, rows)
+@pytest.fixture(scope="module")
+def loose(rows):
+    return fit(search_of(0.2), rows)
 
-    def test_no_gap_is_fair_enough(self, rows):
-        X, y, group = rows
-        with pytest.warns(ConvergenceWarning, match="fairness_floor") as caught:
-            search = self.search(1.0).fit(X, y, sensitive_features=group)
-        assert search.kappa_ == 0.02
-        assert caught[0].filename == __file__
 
-    def test_rows_as_columns_and_predictions_of_the_best(self, rows, loose):
-        X, y, group = rows
-        with pytest.warns(DataConversionWarning):
-            search = fit(self.search(0.2), (X, y[:, None], group[:, None]))
-        for name in ("accuracy", "fairness"):
-            assert_allclose(search.cv_results_[name], loose.cv_results_[name], rtol=0)
-        for name in ("predict", "decision_function", "predict_proba"):
-            actual, expected = (
-                getattr(model, name)(X, sensitive_features=group)
-                for model in (search, loose.best_estimator_)
-            )
-            np.testing.assert_array_equal(actual, expected)
+def test_floor_decides(rows, loose):
+    strict = fit(search_of(0.75), rows)
+    assert loose.kappa_ == 0.5
+    assert strict.kappa_ == 0.02
+    assert strict.best_estimator_.kappa == 0.02
+    assert strict.cv_results_["accuracy"].shape == (2, 2)
+    fairness = strict.cv_results_["fairness"].mean(axis=1)
+    assert fairness[0] >= 0.75 > fairness[1]
 
-    def test_no_folds(self, rows):
-        with pytest.raises(ValueError, match="no folds"):
-            fit(self.search(0.2).set_params(cv=iter([])), rows)
 
-    def test_too_few_rows_for_the_folds(self, rows):
-        X, y, _ = rows
-        rare = np.zeros(len(y), int)
-        rare[:2] = 1
-        with pytest.raises(ValueError, match="fewer than the 3 folds"):
-            fit(self.search(0.5).set_params(cv=3), (X, y, rare))
+def test_penalty_of_the_interactions_is_chosen_as_well(rows, loose):
+    search = search_of(0.0).set_params(interaction_alphas=[10.0, 0.0])
+    results = fit(search, rows).cv_results_
+    assert results["kappa"].tolist() == [0.02, 0.5, 0.02, 0.5]
+    assert results["interaction_alpha"].tolist() == [0.0, 0.0, 10.0, 10.0]
+    assert results["accuracy"].shape == results["fairness"].shape == (4, 2)
+    best = results["accuracy"].mean(axis=1).argmax()
+    assert search.kappa_ == results["kappa"][best]
+    assert search.interaction_alpha_ == results["interaction_alpha"][best]
+    chosen = search.best_estimator_.get_params()
+    assert chosen["interaction_alpha"] == search.interaction_alpha_
+    # Without alpha the default is no penalty.
+    for name in ("accuracy", "fairness"):
+        assert_allclose(results[name][:2], loose.cv_results_[name])
+
+
+@pytest.mark.parametrize("alphas", [[], [-1.0], 0.1, [np.nan]])
+def test_bad_interaction_alphas(rows, alphas):
+    search = search_of(0.2).set_params(interaction_alphas=alphas)
+    with pytest.raises(ValueError, match="interaction_alphas"):
+        fit(search, rows)
+
+
+def test_no_gap_is_fair_enough(rows):
+    X, y, group = rows
+    with pytest.warns(ConvergenceWarning, match="fairness_floor") as caught:
+        search = search_of(1.0).fit(X, y, sensitive_features=group)
+    assert search.kappa_ == 0.02
+    assert caught[0].filename == __file__
+
+
+def test_rows_as_columns_and_predictions_of_the_best(rows, loose):
+    X, y, group = rows
+    with pytest.warns(DataConversionWarning):
+        search = fit(search_of(0.2), (X, y[:, None], group[:, None]))
+    for name in ("accuracy", "fairness"):
+        assert_allclose(search.cv_results_[name], loose.cv_results_[name], rtol=0)
+    for name in ("predict", "decision_function", "predict_proba"):
+        actual, expected = (
+            getattr(model, name)(X, sensitive_features=group)
+            for model in (search, loose.best_estimator_)
+        )
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_no_folds(rows):
+    with pytest.raises(ValueError, match="no folds"):
+        fit(search_of(0.2).set_params(cv=iter([])), rows)
+
+
+def test_too_few_rows_for_the_folds(rows):
+    X, y, _ = rows
+    rare = np.zeros(len(y), int)
+    rare[:2] = 1
+    with pytest.raises(ValueError, match="fewer than the 3 folds"):
+        fit(search_of(0.5).set_params(cv=3), (X, y, rare))
