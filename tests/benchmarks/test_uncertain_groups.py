@@ -1,7 +1,6 @@
 """The tables of uncertain groups: estimates by proxies, on made-up and real rows."""
 
 import numpy as np
-import pytest
 
 
 def made_up(tables, n=4000):

@@ -334,7 +334,6 @@ BLIND = {"interactions": False}
         _PartiallyFair(criterion="weak", kappa=0.9, **BLIND),
         _Chosen([0.9], 0.0, estimator=_PartiallyFair(criterion="weak", **BLIND), cv=2),
         _Pairwise(kappa=1.0, alpha=1e-3, **BLIND),
-        _Pairwise(kappa=1.0, loss="squared", alpha=1e-3, **BLIND),
         _Penalized((0.05, 0.5), 0.01, learning_rate=0.05, max_iter=60, **BLIND),
     ],
     expected_failed_checks=_failures,
