@@ -364,12 +364,6 @@ def test_path_equals_single_fits(target, given):
         )
 
 
-@pytest.mark.parametrize("kappas", [[], [0.1, 1.5], [np.nan], 0.1])
-def test_path_of_bad_kappas(kappas):
-    with pytest.raises(ValueError, match="kappas must be numbers from 0 to 1"):
-        fair_calibration_path(PREFIT, X, Y, sensitive_features=CODES, kappas=kappas)
-
-
 class NotFinite(First):
     def decision_function(self, X):
         return np.where(np.arange(len(X)) % 7 == 3, np.nan, X[:, 0])
@@ -379,6 +373,14 @@ def changed(position, value, column=Y):
     column = column.astype(float)
     column[position] = value
     return column
+
+
+def six(*labels):
+    """Rows of two groups, three each."""
+    return {"rows": (X[:6], np.array(labels), np.array(list("aaabbb"))), "kappa": 1.0}
+
+
+POSITIVE, LABEL = {"given": "positive"}, {"given": "label"}
 
 
 @pytest.mark.parametrize(
@@ -404,11 +406,33 @@ def changed(position, value, column=Y):
         ),
         ({"target": "label"}, "'target' parameter"),
         ({"estimator": LinearRegression()}, "'estimator' parameter"),
+        ({"given": "negative"}, "'given' parameter"),
+        ({**POSITIVE, "attributes": "each"}, "cuts that are fair to groups"),
+        # Groups without rows of a label, or weights of them, or with few.
+        (
+            six(1, 1, 0, 0, 0, 0) | POSITIVE,
+            r"label, fewer rows .*=1: 'b' labelled 1 \(",
+        ),
+        (six(1, 1, 1, 0, 1, 0) | LABEL, r"1: 'a' labelled 0 \(0\)\. .*out\.$"),
+        (
+            six(1, 1, 0, 0, 1, 0) | POSITIVE | {"min_group_size": 2},
+            r"'b' labelled 1 \(1",
+        ),
+        (
+            six(1, 1, 0, 0, 1, 0) | POSITIVE | {"weights": [1, 1, 1, 1, 0, 1]},
+            r"=1: 'b' labelled 1 \(0\)",
+        ),
     ],
 )
 def test_bad_input(arguments, message):
     with pytest.raises(ValueError, match=message):
         fair(**arguments)
+
+
+@pytest.mark.parametrize("kappas", [[], [0.1, 1.5], [np.nan], 0.1])
+def test_path_of_bad_kappas(kappas):
+    with pytest.raises(ValueError, match="kappas must be numbers from 0 to 1"):
+        fair_calibration_path(PREFIT, X, Y, sensitive_features=CODES, kappas=kappas)
 
 
 @pytest.mark.parametrize(
@@ -520,27 +544,3 @@ def test_null_gap_is_that_of_the_rows_compared(given):
         model.null_gap(10, ["a", "x"])
     with pytest.raises(ValueError, match="n_samples must be positive, got 0"):
         model.null_gap(0)
-
-
-@pytest.mark.parametrize(
-    ("labels", "options", "message"),
-    [
-        ([1, 1, 0, 0, 0, 0], {}, r"label, fewer rows .*=1: 'b' labelled 1 \(0\)\."),
-        ([1, 1, 1, 0, 1, 0], {"given": "label"}, r"1: 'a' labelled 0 \(0\)\. .*out\.$"),
-        ([1, 1, 0, 0, 1, 0], {"min_group_size": 2}, r"2: 'b' labelled 1 \(1\)"),
-        (
-            [1, 1, 0, 0, 1, 0],
-            {"weights": [1, 1, 1, 1, 0, 1]},
-            r"=1: 'b' labelled 1 \(0\)",
-        ),
-        ([1, 1, 0, 0, 1, 0], {"given": "negative"}, "'given' parameter"),
-        ([1, 1, 0, 0, 1, 0], {"attributes": "each"}, "cuts that are fair to groups"),
-    ],
-)
-def test_groups_need_rows_of_each_label(labels, options, message):
-    rows = X[:6], np.array(labels), np.array(list("aaabbb"))
-    options = {"given": "positive", "kappa": 1.0} | options
-    with pytest.raises(ValueError, match=message):
-        fair_given(rows, **options)
-    enough = rows[0], np.array([1, 1, 0, 0, 1, 0]), rows[2]
-    fair_given(enough, given="positive", kappa=1.0)
