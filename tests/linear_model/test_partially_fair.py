@@ -109,16 +109,6 @@ def test_starts_agree_on_fairness(rows, fitted):
     assert fitted.n_iter_ < zero.n_iter_ / 3
 
 
-@pytest.mark.parametrize("criterion", ["strong", "weak"])
-def test_start_may_be_given(rows, criterion):
-    model = fit(classifier(criterion=criterion, n_thresholds=8, tol=2e-3), rows)
-    first = model.n_oracle_calls_
-    model.set_params(start=np.column_stack([model.coef_, model.intercept_]))
-    fit(model, rows)
-    assert model.n_oracle_calls_ < first
-    assert model.infeasibility_ <= 3e-3
-
-
 def test_check_start_must_fit_and_be_fair(rows):
     with pytest.raises(ValueError, match=r"shape \(2, 5\)"):
         fit(classifier(start=np.zeros(5)), rows)
@@ -126,12 +116,6 @@ def test_check_start_must_fit_and_be_fair(rows):
     unfair[1, 4] = 5
     with pytest.raises(ValueError, match="start violates a fairness constraint"):
         fit(classifier(start=unfair), rows)
-
-
-def test_warm_start_goes_on(rows, fitted):
-    model = fit(clone(fitted).set_params(warm_start=True), rows)
-    first = model.n_oracle_calls_
-    assert fit(model, rows).n_oracle_calls_ < first / 4
 
 
 def test_warm_start_for_another_interval_is_feasible(rows):

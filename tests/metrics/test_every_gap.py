@@ -72,19 +72,12 @@ def test_unchanged_by_order_names_and_scale(gap, case, random):
             (np.where(np.array(y_true) == 1, "yes", "no"), scores, groups),
             (2 * np.array(y_true) - 1, scores, groups),
             (frame["y"], frame["s"], frame["g"]),
+            (frame[["y"]], frame[["s"]], frame[["g"]]),
+            (np.array(v, dtype=object) for v in case),
         ]
     }
     assert len(values) == 1
     assert type(*values) is float
-
-
-@every_gap
-@pytest.mark.parametrize(
-    "convert", [pd.DataFrame, lambda v: np.array(v, dtype=object), pd.Series, np.array]
-)
-def test_kinds_of_input(gap, convert):
-    rows = [0, 1, 1, 0], [4, 3, 0, -1], ["m", "f", "m", "f"]
-    assert measure(gap, *map(convert, rows)) == measure(gap, *rows)
 
 
 ROWS = {"y_true": [0, 1, 0, 1], "scores": [1, 2, 3, 4], "groups": ["a", "a", "b", "b"]}
