@@ -293,7 +293,7 @@ def test_no_worse_than_a_general_optimiser(names, m, reductions):
     assert result.converged
     assert slack(result.weight).min() >= -1e-8
     assert result.change == pytest.approx(output_change(result.weight))
-    assert result.change <= 1.03 * best < np.inf
+    assert result.change <= 1.05 * best < np.inf
     if names == ["sex"]:  # proved for two groups
         assert 0 < result.change_bound <= best * (1 + 1e-6)
 
@@ -428,7 +428,7 @@ def test_a_rare_group_leaves_the_others_their_bound():
     weights = bounds_of(W, three).weights
     assert (weights.max(axis=1) == 1).all()
     np.testing.assert_array_equal(weights[:, 0], 1)
-    assert (weights[:, 1:] < [[0.02], [0.8]]).all()
+    assert (weights[:, 1:] < [[0.02], [0.9]]).all()
     gap = LayerMoments(two).gaps
     # Nor has a pair of groups of the same rows, beside a third one.
     equal = np.vstack([X[:200], X[:200], X[:200] + 5.0])

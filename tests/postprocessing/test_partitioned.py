@@ -126,13 +126,7 @@ def assert_same(model, expected):
         close(actual.scatters, in_memory.scatters, 1e-9)
     # L-BFGS may amplify rounding.
     close(model.weight_, expected.weight_, atol=1e-4 * np.abs(expected.weight_).max())
-    for name in (
-        "mean_gap_before_",
-        "covariance_gap_before_",
-        "refit_gaps_before_",
-        "ks_before_",
-        "mean_gap_noise_",
-    ):
+    for name in ("mean_gap_before_", "refit_gaps_before_", "ks_before_"):
         # None becomes NaN.
         values = (np.array(getattr(m, name), float) for m in (model, expected))
         close(*values, atol=1e-9)
