@@ -189,7 +189,7 @@ def test_one_attribute_twice_is_that_attribute():
     b = classifier(start=start, **params | {"tol": 5e-3})
     b.fit(X, y, sensitive_features=twice)
     assert b.converged_
-    assert b.objective_ == pytest.approx(a.objective_, abs=1e-3)
+    assert b.objective_ == pytest.approx(a.objective_, abs=2e-3)
     scores = a.decision_function(X, sensitive_features=once)
     others = b.decision_function(X, sensitive_features=twice)
     assert np.corrcoef(scores, others)[0, 1] > 0.999
