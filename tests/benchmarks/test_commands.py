@@ -3,7 +3,6 @@
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -67,24 +66,6 @@ def test_equal_opportunity(load_tables, cells, capsys):
     assert len(rows) == 2
     for _, kappa, _, _, gap, *_ in rows:  # what is promised of the rows of training
         assert float(gap) <= 1.05 * float(kappa)
-
-
-def test_numbers_and_rows(load_tables):
-    layout = load_tables(layout="_layout").layout
-    assert layout.number(None) == "–"
-    assert layout.number((1.057, 0.063)) == "1.057 ± 0.063"
-    assert layout.number(1.21e-24) == "1.2e-24"
-    assert layout.number(146669.89) == "146670"
-    runs = [SimpleNamespace(cost=cost) for cost in (1.0, 3.0)]
-    assert layout.spread(runs, "cost") == "2 ± 1"
-    assert layout.spread(runs[:1], "cost") == "1"
-    assert layout.spread([], "cost") == "–"
-    table = layout.Table("title", "a|b")
-    table.add(1, "x")
-    with pytest.raises(ValueError, match="1 cells for 2 columns"):
-        table.add(1)
-    text = layout.numbered([table])[0].markdown()
-    assert "## Table 1: title\n\n| a | b |\n| --- | --- |\n| 1 | x |" in text
 
 
 def test_documented_ratios_exist_and_run(load, capsys):

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from scipy import stats
 
 
 @pytest.fixture
@@ -104,17 +103,6 @@ def test_law_school_is_split_and_scaled_honestly(modules, write):
     assert mlp._optimizer.learning_rate_init == pytest.approx(1e-3 * 0.8**3)
     other = modules.methods.load("law", 1, modules.methods.QUICK, quick=False)
     assert not np.array_equal(other.train.y, split.train.y)
-
-
-def test_measures(modules):
-    part = modules.methods.Part(
-        np.zeros((5, 1)), np.array([0.0, 1, 2, 3, 4]), np.array(list("aabbb"))
-    )
-    mse, ks = part.measure(np.array([0.0, 0.0, 2.0, 0.0, 2.0]))
-    assert mse == pytest.approx((0 + 1 + 0 + 9 + 4) / 5)
-    assert ks == pytest.approx(2 / 3)
-    expected = stats.kstwobign.mean() * np.sqrt(1 / 2 + 1 / 3)
-    assert part.distance_by_chance() == pytest.approx(expected)
 
 
 def test_choice_looks_at_validation_rows_only(modules, outcome):

@@ -1,7 +1,5 @@
 """The figure of partially fair classification is made, and judged as it says."""
 
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -66,21 +64,6 @@ def test_splits(modules):
     np.testing.assert_array_equal(tests[0].y, tests[1].y)
 
 
-def test_shift_is_the_most_accurate(modules):
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        scores = rng.integers(-3, 4, 12) / 2.0
-        y = rng.integers(0, 2, 12)
-        shift = modules.methods.most_accurate_shift(scores, y)
-        tried = np.concatenate([[0.0], np.arange(-13, 14) / 4])
-        best = max(np.mean((scores + s > 0) == y) for s in tried)
-        assert np.mean((scores + shift > 0) == y) == best
-    assert (
-        modules.methods.most_accurate_shift(np.array([-1.0, 2.0]), np.array([0, 1]))
-        == 0
-    )
-
-
 def test_selection_looks_at_validation_rows_only(modules):
     floors = [point(modules, "0.1", 0.2, 0.5, (0.8, 0.9))]
     pool = [
@@ -93,19 +76,6 @@ def test_selection_looks_at_validation_rows_only(modules):
     assert [p.setting for p in chosen] == ["0.1", "fairest"]
     assert [p.test for p in chosen] == [(0.1, 0.1), (0.9, 0.9)]
     assert [p.validation for p in chosen] == [(0.85, 0.91), (0.70, 0.95)]
-
-
-def test_accuracy_at_a_fairness(modules):
-    points = [
-        point(modules, "1", 0.9, 0.7),
-        point(modules, "2", 0.5, 0.9),
-        point(modules, "3", 0.6, 0.99, validation=(0.69, 0.6)),  # beaten there
-    ]
-    at = modules.tables.accuracy_at
-    assert at(points, 0.7) == pytest.approx(0.8)
-    assert at(points, 0.1) == 0.9
-    assert at(points, 0.9) == 0.7
-    assert math.isnan(at(points, 0.91))
 
 
 def test_confidence_interval_and_verdict(modules):

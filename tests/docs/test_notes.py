@@ -4,7 +4,6 @@ import itertools
 import math
 import runpy
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,95 +11,10 @@ import pytest
 from scipy.optimize import linprog
 
 from scalefair.cluster import fair_assignment
-from scalefair.optimize import parity_isotonic_regression
 
 NOTES = Path(__file__).parents[2] / "docs" / "notes"
 
 # -- Partial parity is isotonic regression ------------------------------------------
-
-
-def pooled_loss(blocks):
-    """Largest part of the squares that falling values of blocks (sum, n) explain."""
-    pools = []
-    for block in blocks:
-        pools.append(np.array(block, float))
-        while len(pools) > 1 and pools[-1][0] / pools[-1][1] > (
-            pools[-2][0] / pools[-2][1]
-        ):
-            last = pools.pop()
-            pools[-1] += last
-    return sum(total**2 / n for total, n in pools)
-
-
-def best_by_chains(sums, levels, bounds):
-    """Search all chains of allowed cuts, `sums` (y, w) above the cuts of each group."""
-    groups = range(len(levels))
-    allowed = [
-        cuts
-        for cuts in itertools.product(*[range(len(level)) for level in levels])
-        if all(
-            abs(levels[k][cuts[k]] - levels[m][cuts[m]]) <= bounds[k, m] + 1e-12
-            for k in groups
-            for m in groups
-        )
-    ]
-
-    def above(cuts):
-        return sum(sums[k][cut] for k, cut in enumerate(cuts))
-
-    @cache
-    def next_cuts(cuts):
-        larger = [c for c in allowed if c != cuts and (np.array(c) >= cuts).all()]
-        return [
-            c
-            for c in larger
-            if not any(b != c and (np.array(b) <= c).all() for b in larger)
-        ]
-
-    best, open_chains = -np.inf, [(allowed[0], ())]
-    while open_chains:
-        cuts, blocks = open_chains.pop()
-        if cuts == allowed[-1]:
-            best = max(best, pooled_loss(blocks))
-        for following in next_cuts(cuts):
-            block = above(following) - above(cuts)
-            open_chains.append((following, (*blocks, block)))
-    return best, [above(cuts) for cuts in allowed]
-
-
-@pytest.mark.parametrize("seed", range(24))
-def test_no_chain_of_allowed_cuts_and_no_single_one_is_better(seed):
-    rng = np.random.default_rng(seed)
-    n_groups = 2 + seed % 2
-    groups = np.repeat(np.arange(n_groups), rng.integers(3, 7 - n_groups, n_groups))
-    scores = rng.integers(0, 4 if seed % 3 else 99, len(groups))
-    y = rng.integers(0, 2, len(groups)) + 0.0
-    w = rng.integers(1, 4, len(groups)) + 0.0
-    low, high = [(0.0, 1.0), (0.1, 0.7), (0.0, 0.5)][seed % 3]
-    compared = rng.random(len(groups)) < 0.7
-    compared[np.unique(groups, return_index=True)[1]] = True
-    result = parity_isotonic_regression(
-        y,
-        scores,
-        groups,
-        kappa=[0.1, 0.3, 0.5][seed % 3],
-        interval=(low, high),
-        levels_of=compared,
-        sample_weight=w,
-    )
-    sums, levels = [], []
-    for k in range(n_groups):
-        rows = [(groups == k) & (scores >= s) for s in np.unique(scores[groups == k])]
-        rows = [np.zeros(len(y), bool), *rows[::-1]]
-        sums.append([np.array([(w * y)[r].sum(), w[r].sum()]) for r in rows])
-        shares = np.array([w[r & compared].sum() for r in rows])
-        levels.append(np.clip((shares / shares[-1] - low) / (high - low), 0, 1))
-    best, cuts = best_by_chains(sums, levels, result.kappas)
-    assert w @ (y - result.fitted) ** 2 == pytest.approx(w @ y**2 - best, abs=1e-12)
-    for cost in (0.3, 0.5, 0.7):
-        gain = (w * (y - cost))[result.fitted > cost].sum()
-        gains = [total - cost * n for total, n in cuts]
-        assert gain == pytest.approx(max(gains), abs=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:.*non-interactive:UserWarning")
@@ -187,7 +101,7 @@ def flow_cost(costs, groups, tolerance, sizes):
     ).fun
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_bound_and_flow(seed):
     rng = np.random.default_rng(seed)
     n, h, tolerance = 6, 2 + seed % 2, [0.0, 0.1, 0.3][seed % 3]

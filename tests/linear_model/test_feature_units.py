@@ -1,7 +1,5 @@
 """Classifiers do not depend on the units of the features."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -14,7 +12,6 @@ from scalefair.linear_model import (
     PartiallyFairClassifierCV,
     PenalizedPartialParityClassifier,
 )
-from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._weights import ColumnSpread, FeatureUnits, column_spread
 
 # The method of the paper: its surrogate stays as it is, and the gap may be any.
@@ -30,10 +27,10 @@ FACTORS = np.array([20.0, 3e4, 1.0, 1.0, 1e-8])
 def survey():
     """Rows in units that differ by orders of magnitude, and the same standardized."""
     rng = np.random.default_rng(0)
-    group = rng.integers(2, size=1500)
-    Z = rng.standard_normal((1500, 5)) + 0.5 * group[:, None]
+    group = rng.integers(2, size=800)
+    Z = rng.standard_normal((800, 5)) + 0.5 * group[:, None]
     Z[:, 3] = Z[:, 3] > 1
-    y = Z.sum(axis=1) + rng.standard_normal(1500) > 1.5
+    y = Z.sum(axis=1) + rng.standard_normal(800) > 1.5
     X = SHIFTS + FACTORS * Z
     X[:, 2] = np.round(X[:, 2])
     return X, scale(X), y.astype(int), group
@@ -44,42 +41,25 @@ def fair(**options):
     return PartiallyFairClassifier(INTERVAL, **options)
 
 
+dense, csr = np.asarray, sparse.csr_array
+# Estimators, and how the rows are stored.
 MODELS = {
-    "fit": fair(),
-    "augmented Lagrangian": fair(start="auto"),
-    "blind": fair(interactions=False),
-    "sigmoid": fair(surrogate="sigmoid"),
-    "ranking": fair(loss="partial_auc"),
-    "weak": fair(criterion="weak"),
-    "penalty": fair(alpha=0.1),
-    "choice": PartiallyFairClassifierCV(
-        [0.1, 0.3], 0.5, estimator=fair(tol=5e-3), cv=2
+    "fit": (fair(), csr),
+    "augmented Lagrangian": (fair(start="auto"), dense),
+    "blind": (fair(interactions=False, surrogate="sigmoid"), dense),
+    "ranking": (fair(loss="partial_auc"), csr),
+    "weak": (fair(criterion="weak", alpha=0.1), dense),
+    "choice": (
+        PartiallyFairClassifierCV([0.3], 0.5, estimator=fair(tol=5e-3), cv=2),
+        csr,
     ),
-    "pairwise": PairwiseFairClassifier("inter_group", 0.3, tol=1e-6, alpha=0.1),
-    "comparator": PenalizedPartialParityClassifier(INTERVAL, 0.1, max_iter=200),
+    "pairwise": (PairwiseFairClassifier("inter_group", 0.3, tol=1e-6, alpha=0.1), csr),
+    "penalized": (PenalizedPartialParityClassifier(INTERVAL, 0.1, max_iter=200), csr),
 }
 
 
-@pytest.fixture(scope="module")
-def standard(survey):
-    """Models of the standardized rows, each fitted once."""
-    _, Z, y, group = survey
-    return cache(lambda way: fit(way, Z, y, group))
-
-
-@pytest.fixture(scope="module")
-def plain(survey):
-    """Models of the standardized rows by start, each fitted once."""
-    _, Z, y, group = survey
-    return cache(
-        lambda container, start: fair(start=start).fit(
-            container(Z), y, sensitive_features=group
-        )
-    )
-
-
-def fit(way, X, y, group):
-    model = clone(MODELS[way]).fit(X, y, sensitive_features=group)
+def fit(model, X, y, group):
+    model = clone(model).fit(X, y, sensitive_features=group)
     return getattr(model, "best_estimator_", model)
 
 
@@ -89,11 +69,11 @@ def fit(way, X, y, group):
 SAME = {"rel": 5e-4}
 
 
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("way", MODELS)
-def test_codes_as_they_are_and_standardized(survey, standard, way, container):
+@pytest.mark.parametrize("name", MODELS)
+def test_codes_as_they_are_and_standardized(survey, name):
     X, Z, y, group = survey
-    raw, standard = fit(way, container(X), y, group), standard(way)
+    model, container = MODELS[name]
+    raw, standard = fit(model, container(X), y, group), fit(model, Z, y, group)
     assert raw.objective_ == pytest.approx(standard.objective_, **SAME)
     expected = standard.decision_function(Z, sensitive_features=group)
     scores = raw.decision_function(container(X), sensitive_features=group)
@@ -102,49 +82,29 @@ def test_codes_as_they_are_and_standardized(survey, standard, way, container):
     assert getattr(raw, "converged_", True)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "partial_auc"])
-@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-def test_oracle_of_both(survey, container, surrogate, loss):
-    X, Z, y, group = survey
-    rng = np.random.default_rng(3)
-    w, theta = rng.standard_normal(12), rng.standard_normal(3)
-    options = {"loss": loss, "surrogate": surrogate, "auc_interval": (0.1, 0.5)}
-    values = []
-    for rows in (container(X), Z):
-        units = FeatureUnits.of(column_spread(rows))
-        oracle = ScoreOracle(rows, 2.0 * y - 1, group, 2, units=units, **options)
-        values.append(oracle.evaluate(w, theta))
-    a, b = values
-    for name in ("loss", "plus", "minus", "loss_gradient", "plus_gradient"):
-        np.testing.assert_allclose(getattr(a, name), getattr(b, name), atol=1e-9)
-    weights = rng.standard_normal((2, 2, 3))
-    np.testing.assert_allclose(a.combine(*weights), b.combine(*weights), atol=1e-9)
-
-
-@pytest.mark.parametrize("factor", [2.0**-500, 1e-8, 1e8, 2.0**500])
 @pytest.mark.parametrize(
-    ("container", "start"), [(np.asarray, "zero"), (sparse.csr_array, "auto")]
+    ("container", "start", "factor"),
+    [(dense, "zero", 2.0**-500), (csr, "auto", 2.0**500), (csr, "zero", 1e8)],
 )
-def test_one_column_in_other_units(survey, plain, container, start, factor):
+def test_one_column_in_other_units(survey, container, start, factor):
     _, Z, y, group = survey
     factors = np.array([1.0, factor, 1.0, 1.0, 1.0])
-    plain = plain(container, start)
-    model = fair(start=start).fit(container(Z * factors), y, sensitive_features=group)
+    plain = fit(fair(start=start), container(Z), y, group)
+    model = fit(fair(start=start), container(Z * factors), y, group)
     assert model.converged_
     # Powers of two change no digit.
-    exact = np.log2(factor) == round(np.log2(factor))
-    same = {"rel": 1e-13} if exact else SAME
+    is_exact = np.log2(factor) == round(np.log2(factor))
+    same = {"rel": 1e-13} if is_exact else SAME
     assert model.objective_ == pytest.approx(plain.objective_, **same)
     np.testing.assert_allclose(
-        model.coef_ * factors, plain.coef_, atol=1e-12 if exact else 0.05
+        model.coef_ * factors, plain.coef_, atol=1e-12 if is_exact else 0.05
     )
 
 
 def test_columns_that_say_nothing_or_the_same(survey):
     X, Z, y, group = survey
     more = np.column_stack(
-        [X, np.zeros(1500), np.full(1500, 1e8), X[:, 0] + 1e-6 * Z[:, 2], 1e9 + Z[:, 1]]
+        [X, np.zeros(800), np.full(800, 1e8), X[:, 0] + 1e-6 * Z[:, 2], 1e9 + Z[:, 1]]
     )
     model = fair().fit(more, y, sensitive_features=group)
     plain = fair().fit(X, y, sensitive_features=group)
@@ -177,9 +137,10 @@ def test_spread_of_columns():
     for container in (np.asarray, sparse.csr_array):
         whole = column_spread(container(X))
         parts = column_spread(container(X[:20])).merge(column_spread(container(X[20:])))
-        chosen = np.arange(300) % 3 == 0
-        third = column_spread(container(X), chosen.astype(float))
-        for spread, rows in ((whole, X), (parts, X), (third, X[chosen])):
+        weights = np.arange(300) % 3
+        weighted = column_spread(container(X), weights.astype(float))
+        repeated = np.repeat(X, weights, axis=0)
+        for spread, rows in ((whole, X), (parts, X), (weighted, repeated)):
             assert isinstance(spread, ColumnSpread)
             assert spread.n_rows == len(rows)
             np.testing.assert_allclose(spread.mean, rows.mean(axis=0), rtol=1e-10)
@@ -198,13 +159,11 @@ def test_spread_of_columns():
 
 
 # Rows whose scores overflow: the error is ours; warnings are errors here.
-@pytest.mark.parametrize("interactions", [False, True])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-def test_scores_too_large(survey, interactions, dtype, container):
+@pytest.mark.parametrize("container", [dense, csr])
+def test_scores_too_large(survey, dtype, container):
     _, Z, y, group = survey
-    model = fair(interactions=interactions, tol=0.1)
-    model.fit(Z, y, sensitive_features=group)
+    model = fit(fair(tol=0.1), Z, y, group)
     model.coef_ = 3 * np.ones_like(model.coef_)
     bad = Z.astype(dtype)
     bad[7] = 0.5 * np.finfo(dtype).max
@@ -214,16 +173,15 @@ def test_scores_too_large(survey, interactions, dtype, container):
 
 
 @pytest.mark.parametrize("kind", [PenalizedPartialParityClassifier, fair])
-@pytest.mark.parametrize("everywhere", [False, True])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_large_features(survey, kind, everywhere):
+def test_large_features(survey, kind):
     _, Z, y, group = survey
-    for size in (1e160, 1e200, 1e300):
+    for size in (1e160, 1e300):
         # Weights are those of standardised features: nothing overflows.
-        large = size * np.sign(Z) if everywhere else np.r_[np.full((1, 5), size), Z[1:]]
-        model = kind(max_iter=5).fit(large, y, sensitive_features=group)
-        scores = model.decision_function(large, sensitive_features=group)
-        assert np.isfinite(scores).all()
+        for large in (size * np.sign(Z), np.r_[np.full((1, 5), size), Z[1:]]):
+            model = kind(max_iter=5).fit(large, y, sensitive_features=group)
+            scores = model.decision_function(large, sensitive_features=group)
+            assert np.isfinite(scores).all()
     for size in (8e307, 1.7e308):  # to be summed, or subtracted
         with pytest.raises(ValueError, match=r"scale (its|the) features"):
             kind().fit(size * np.sign(Z), y, sensitive_features=group)

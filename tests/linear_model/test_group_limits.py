@@ -18,7 +18,8 @@ from scalefair.linear_model import (
 from scalefair.linear_model import _parity_problem as parity_problem
 
 # What is checked comes before training: the cheapest.
-Classifier = partial(PartiallyFairClassifier, surrogate_width=1.0, n_thresholds=10)
+CHEAP = {"surrogate_width": 1.0, "n_thresholds": 10, "tol": 0.5}
+Classifier = partial(PartiallyFairClassifier, **CHEAP)
 pytestmark = pytest.mark.filterwarnings("ignore:The gap of the training rows")
 
 
@@ -37,7 +38,7 @@ def fit_parts(X, *rows, **options):
 
 
 def fit_path(X, y, groups, **options):
-    options |= {"sensitive_features": groups, "kappas": [0.1], **Classifier.keywords}
+    options |= {"sensitive_features": groups, "kappas": [0.1], **CHEAP}
     return partial_fairness_path(X, y, **options)[0]
 
 

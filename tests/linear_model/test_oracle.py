@@ -1,11 +1,24 @@
-"""Oracle of loss and smoothed shares against NumPy and finite differences."""
+"""Oracle of loss and smoothed rates, and its problems, against their definitions."""
 
+from itertools import permutations
+
+import dask.array as da
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.special import expit
 
+from scalefair._membership import Membership
 from scalefair.linear_model._oracle import ScoreOracle
+from scalefair.linear_model._parity_problem import StrongParity, WeakParity
+from scalefair.linear_model._partitioned import PartitionedTraining
+from scalefair.linear_model._training_rows import LabeledRows
+from scalefair.linear_model._weights import (
+    FeatureUnits,
+    column_spread,
+    ridge_factors,
+)
+from scalefair.streaming import PartitionedRows
 
 THETA = np.array([0.75, -0.5, 0.25, 0.25, 2.0])
 LOSSES = ["logistic", "hinge", "squared", "auc", "partial_auc"]
@@ -154,19 +167,6 @@ def test_a_group_without_rows():
     assert np.isfinite(value.loss_gradient).all()
 
 
-def test_shift_of_all_scores():
-    # Scores and thresholds that are far away, at the same distances.
-    oracle = oracle_of(*rows(), 3)
-    w = random_weights(oracle)
-    distant = w.copy()
-    distant[oracle.n_features] += 2.0**20
-    for corner in (0.0, 0.05):
-        reference = oracle.evaluate(w, THETA, corner=corner)
-        shifted = oracle.evaluate(distant, THETA + 2.0**20, corner=corner)
-        np.testing.assert_allclose(shifted.plus, reference.plus, rtol=0, atol=1e-8)
-        np.testing.assert_allclose(shifted.minus, reference.minus, rtol=0, atol=1e-8)
-
-
 def test_no_negative_has_its_rank_in_the_interval():
     X, signs, codes = rows()
     with pytest.raises(ValueError, match="No negative"):
@@ -190,3 +190,199 @@ def test_overflow_is_an_error():
     oracle = oracle_of(*rows(), 3)
     with pytest.raises(ValueError, match="overflow"):
         oracle.evaluate(np.full(21, np.nan), THETA)
+
+
+# -- The same rows, stored otherwise --------------------------------------------------
+
+
+def table(m=600):
+    """Rows, labels, two attributes, probabilities, and weights, some of them 0."""
+    rng = np.random.default_rng(0)
+    attributes = rng.integers(0, [3, 2], (m, 2))
+    X = rng.standard_normal((m, 3)) + 0.8 * attributes[:, 1:]
+    y = (X.sum(axis=1) + rng.standard_normal(m) > 1).astype(int)
+    attributes[200:250, 0] = y[200:250] = 0  # a part without some groups and a class
+    P = rng.dirichlet(np.ones(3), m)
+    P[250:300] = P[250:300, [0, 1, 1]] * [0.5, 0.5, 0]  # a part without a group
+    P /= P.sum(axis=1, keepdims=True)
+    P[::7], P[3] = 0.0, np.eye(3)[1]  # of some rows nothing is known
+    weights = rng.integers(0, 4, m).astype(float)
+    weights[100:200] = 0.0  # a part without weight
+    return X, y, attributes, P, weights
+
+
+def labeled(X, y, membership, given=None, weights=None):
+    return LabeledRows.of(X, 2.0 * y - 1, np.array([0, 1]), membership, given, weights)
+
+
+def assert_equal_values(a, b, v, theta, corner=0.0, rtol=1e-11):
+    """Values and gradients at a point are equal, but for rounding."""
+    a, b = (oracle.evaluate(v, theta, corner=corner) for oracle in (a, b))
+    multipliers = np.random.default_rng(2).standard_normal((2, *b.plus.shape))
+    pairs = [(getattr(a, n), getattr(b, n)) for n in ("loss", "parts", "slopes")]
+    pairs.append((a.loss_gradient, b.loss_gradient))
+    pairs.append((a.combine(*multipliers), b.combine(*multipliers)))
+    for actual, expected in pairs:
+        atol = rtol * np.abs(expected).max()
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("kind", ["one", "each", "probabilities"])
+@pytest.mark.parametrize("has_weights", [False, True])
+@pytest.mark.parametrize("given", [None, "positive", "label"])
+@pytest.mark.parametrize(
+    ("surrogate", "corner", "loss", "container"),
+    [
+        ("ramp", 0.1, "logistic", np.asarray),
+        ("sigmoid", 0.0, "hinge", sparse.csr_array),
+        ("ramp", 0.0, "squared", sparse.csr_array),
+    ],
+)
+def test_expanded_rows_and_rows_in_parts(
+    kind, has_weights, given, surrogate, corner, loss, container
+):
+    X, y, attributes, P, weights = table()
+    if given == "positive":  # a cell without rows
+        y[attributes[:, 0] == 2] = 1
+    counts = weights if has_weights else np.ones(len(y))
+    weights = weights if has_weights else None
+    # An entry of a probability is a row of its weight, a weight so many rows.
+    row, entry_weights = np.repeat(np.arange(len(y)), counts.astype(int)), None
+    groups = attributes if kind == "each" else attributes[:, 0]
+    codes, attributes = groups[row], "each" if kind == "each" else "joint"
+    if kind == "probabilities":
+        row, codes = np.nonzero(P * counts[:, None])
+        groups, entry_weights = None, (P * counts[:, None])[row, codes]
+    P = P if kind == "probabilities" else None
+    options = {"loss": loss, "surrogate": surrogate, "interactions": P is None}
+    soft = {"sample_weight": weights, "attributes": attributes}
+    members = Membership.of(groups, P, len(y), **soft)
+    oracle = labeled(container(X), y, members, given, weights).oracle(**options)
+    soft["sample_weight"] = entry_weights
+    members = Membership.of(codes, None, len(row), **soft)
+    expanded = labeled(container(X[row]), y[row], members, given, entry_weights)
+    units = oracle.layout.units
+    v = random_weights(oracle)
+    theta = np.tile(THETA, oracle.compared.n_families)
+    rates = expanded.oracle(units, **options)
+    if P is None:
+        assert_equal_values(oracle, rates, v, theta, corner)
+        shares = [0.02, 0.3, 0.9]
+        quantiles = oracle.quantiles(v, shares), rates.quantiles(v, shares)
+        np.testing.assert_allclose(*quantiles, rtol=1e-12)
+    else:  # the loss is of rows, also of those in no group
+        a, b = (o.evaluate(v, theta, corner=corner) for o in (oracle, rates))
+        np.testing.assert_allclose(a.parts, b.parts, atol=1e-12)
+        np.testing.assert_allclose(a.slopes, b.slopes, atol=1e-11)
+        coef, intercept = np.split(oracle.layout.rows(v)[0], [-1])
+        scores = zip(X @ coef + intercept, 2 * y - 1, strict=True)
+        losses = [loss_twin(*of_row, loss)[0] for of_row in scores]
+        assert a.loss == pytest.approx(np.average(losses, weights=counts), rel=1e-12)
+    blocks = da.from_array(X, chunks=((100, 100, 50, 50, 300), 3))
+    if container is sparse.csr_array:
+        blocks = blocks.map_blocks(sparse.csr_array)
+    training = PartitionedTraining(
+        *(PartitionedRows.of(blocks), y, groups, (9, 1), options),
+        *(given, attributes, weights, P),
+    )
+    for actual, expected in zip(training.oracle.layout.units, units, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
+    assert_equal_values(training.oracle, oracle, v, theta, corner)
+    if P is None:
+        np.testing.assert_allclose(training.oracle.scores(v), oracle.scores(v))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "partial_auc"])
+@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_units_of_the_features_are_free(container, surrogate, loss):
+    X, y, attributes, _, _ = table()
+    options = {"loss": loss, "surrogate": surrogate}
+    oracles = []
+    codes = [1985.0, 4e4, 1e-8] + X * [20.0, 3e4, 1e-8]  # year, income, share
+    for columns in (container(codes), X):
+        units = FeatureUnits.of(column_spread(columns))
+        signs, groups = 2.0 * y - 1, attributes[:, 0]
+        oracles.append(oracle_of(columns, signs, groups, 3, units=units, **options))
+    assert_equal_values(*oracles, random_weights(oracles[0]), THETA, rtol=1e-9)
+
+
+# -- The problems ----------------------------------------------------------------------
+
+
+# Families of sets of cells: groups, labels within them, or groups of two attributes.
+@pytest.mark.parametrize("kind", ["groups", "positive", "label", "each"])
+@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
+@pytest.mark.parametrize("interactions", [True, False])
+@pytest.mark.parametrize("make", [StrongParity, WeakParity])
+def test_constraints_and_gradients(make, kind, surrogate, interactions):
+    X, y, attributes, _, _ = table(90)
+    attributes = attributes if kind == "each" else attributes[:, :1]
+    given = kind if kind in ("positive", "label") else None
+    members = Membership.of(attributes, None, len(y), attributes="each")
+    rows = labeled(X, y, members, given)
+    options = {"surrogate": surrogate, "interactions": interactions}
+    options["loss"] = "partial_auc" if kind == "groups" else "logistic"
+    oracle = rows.oracle(auc_interval=INTERVAL, **options)
+    criterion = {"n_thresholds": 4, "surrogate": surrogate}
+    criterion = {"threshold": 0.2} if make is WeakParity else criterion
+    ridge = ridge_factors(oracle.layout, 0.3)
+    problem = make(oracle, INTERVAL, 0.1, ridge, 0.7, **criterion)
+    slack, rng = 0.05, np.random.default_rng(0)
+    v = problem.start()
+    (plus, _), (minus, _) = problem.evaluate(v)
+    assert (plus - minus)[1:].max() <= -slack / 2 + 1e-12
+    if make is WeakParity:
+        np.testing.assert_allclose(oracle.scores(problem.weights(v)), 0.7)
+    # Scores: shared weights and those of all groups but the first of an attribute.
+    v = 0.7 * rng.standard_normal(problem.n_variables)
+    W = oracle.layout.rows(problem.weights(v))
+    added = ((0, 1), (0, 2), (1, 1)) if interactions else ()
+    B = np.tile(W[0], (len(y), 1))
+    for w, (column, group) in zip(W[1:], added, strict=False):
+        B[attributes[:, column] == group] += w
+    x = (X * B[:, :3]).sum(axis=1) + B[:, 3]
+    np.testing.assert_allclose(oracle.scores(problem.weights(v)), x)
+    rates = []
+    thresholds = problem.thresholds(v).reshape(rows.families.sets.shape[1], -1)
+    compared = {None: [y < 2], "positive": [y == 1], "label": [y == 0, y == 1]}[given]
+    for theta, (is_compared, column) in zip(
+        thresholds, [(c, a) for c in compared for a in attributes.T], strict=True
+    ):
+        for k in np.unique(column):
+            z = x[is_compared & (column == k), None] - theta
+            above = np.clip(z + 0.5, 0, 1) if surrogate == "ramp" else expit(z)
+            rates.append(above.mean(axis=0))
+    if make is StrongParity:
+        ranks = np.linspace(0.1, 0.6 - slack, 4, endpoint=False)
+        low = ranks - np.array(rates)
+        expected = np.append(low, -low - slack)
+    else:
+        A, family = np.clip(np.ravel(rates), *INTERVAL), oracle.compared.family
+        pairs = permutations(range(len(A)), 2)
+        expected = [A[i] - A[j] - slack for i, j in pairs if family[i] == family[j]]
+    (plus, _), (minus, _) = problem.evaluate(v)
+    np.testing.assert_allclose((plus - minus)[1:], expected, atol=1e-12)
+    np.testing.assert_allclose(
+        problem.smoothed(v, 0.0).constraints, expected, atol=1e-12
+    )
+    # Both forms of the gradients, against differences along a direction.
+    d, multipliers = rng.standard_normal(v.size), rng.random(problem.n_constraints)
+    value = problem.smoothed(v, 0.05)
+    slope = (value.gradient + value.pull_back(multipliers)) @ d
+    ahead, behind = (problem.smoothed(v + h * d, 0.05) for h in (1e-6, -1e-6))
+    change = ahead.objective - behind.objective
+    change += multipliers @ (ahead.constraints - behind.constraints)
+    assert slope == pytest.approx(change / 2e-6, rel=1e-5)
+    for part, at in zip(problem.evaluate(v), problem.evaluate(v + d), strict=True):
+        assert (at[0] >= part[0] + part[1] @ d - 1e-12).all()  # convex
+
+
+def test_penalty_leaves_intercepts_out():
+    X, signs, codes = rows()
+    oracle = oracle_of(X, signs, codes, 3)
+    w = random_weights(oracle)
+    value = oracle.evaluate(w, THETA)
+    penalized, _ = value.convex_objective(w, ridge_factors(oracle.layout, 2.0).ravel())
+    expected = (w.reshape(3, 7)[:, :6] ** 2).sum()
+    assert penalized - value.loss == pytest.approx(expected)

@@ -25,17 +25,27 @@ def trace_form(W, labels):
     return np.trace(H.T @ laplacian @ H)
 
 
-def test_two_triangles_and_a_bridge():
+def test_known_answers():
     i, j = [0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3]
     W = sparse.csr_array((np.ones(14), (i + j, j + i)), shape=(6, 6))
     assert normalized_cut_score(W, [0, 0, 0, 1, 1, 1]) == pytest.approx(2 / 7)
     assert normalized_cut_score(W, np.zeros(6)) == 0
     assert normalized_cut_score(W, np.arange(6)) == pytest.approx(6)
+    # Entries stored more than once are added, and the input is not modified.
+    index = np.array([1, 1, 0, 0])
+    W = sparse.csr_array((np.array([3.0, -2, 3, -2]), index, [0, 2, 4]), shape=(2, 2))
+    assert normalized_cut_score(W, [0, 1]) == 2
+    assert W.nnz == 4
+    # A small cut of an operator keeps its digits.
+    W = np.diag(np.full(4, 1e8))
+    W[0, 2] = W[2, 0] = 1e-8
+    cut = normalized_cut_score(aslinearoperator(W), [0, 0, 1, 1])
+    assert cut == pytest.approx(2 * 1e-8 / 2e8)
 
 
 @pytest.mark.parametrize("make", [*FORMATS, "ndarray", "csr_matrix"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
-def test_equals_trace_of_the_laplacian(make, dtype):
+def test_equals_trace_of_the_laplacian(make):
+    dtype = {"csr": np.float32, "ndarray": np.float32, "coo": np.int32}.get(make, float)
     W = random_graph(dtype=dtype)
     labels = np.random.default_rng(1).integers(4, size=30)
     expected = trace_form(W.astype(float), labels)
@@ -106,13 +116,6 @@ def test_symmetric_up_to_rounding(convert):
         normalized_cut_score(convert(np.array([[1, 1.0], [0.5, 0]])), [0, 1])
 
 
-def test_entries_stored_more_than_once_are_added():
-    index = np.array([1, 1, 0, 0])
-    W = sparse.csr_array((np.array([3.0, -2, 3, -2]), index, [0, 2, 4]), shape=(2, 2))
-    assert normalized_cut_score(W, [0, 1]) == 2
-    assert W.nnz == 4  # the input is not modified
-
-
 @pytest.mark.parametrize(
     ("block", "widths"), [(1, [1] * 7), (95, [3, 3, 1]), (2**25, [7])]
 )
@@ -131,10 +134,3 @@ def test_operator_in_blocks_equals_the_matrix(monkeypatch, block, widths, low):
     assert normalized_cut_score(operator, labels) == pytest.approx(expected)
     assert multiplied == widths
     assert normalized_cut_score(W, labels) == pytest.approx(expected)
-
-
-def test_small_cut_of_an_operator_keeps_its_digits():
-    W = np.diag(np.full(4, 1e8))
-    W[0, 2] = W[2, 0] = 1e-8
-    cut = normalized_cut_score(aslinearoperator(W), [0, 0, 1, 1])
-    assert cut == pytest.approx(2 * 1e-8 / 2e8)

@@ -72,29 +72,12 @@ def test_unchanged_by_order_names_and_scale(gap, case, random):
             (np.where(np.array(y_true) == 1, "yes", "no"), scores, groups),
             (2 * np.array(y_true) - 1, scores, groups),
             (frame["y"], frame["s"], frame["g"]),
+            (frame[["y"]], frame[["s"]], frame[["g"]]),
+            (np.array(v, dtype=object) for v in case),
         ]
     }
     assert len(values) == 1
     assert type(*values) is float
-
-
-@every_gap
-def test_no_gap_and_the_largest(gap):
-    y_true, groups = [0, 1, 0, 1], ["a", "a", "b", "b"]
-    assert measure(gap, y_true, [7.0] * 4, groups) == 0
-    # Only the areas within groups are as large if the second one is ranked wrongly.
-    apart = [-2, -1, 2, 1] if gap is intra_group_pairwise_gap else [-2, -1, 1, 2]
-    largest = 0.5 if gap is group_auc_gap else 1
-    assert measure(gap, y_true, apart, groups) == largest
-
-
-@every_gap
-@pytest.mark.parametrize(
-    "convert", [pd.DataFrame, lambda v: np.array(v, dtype=object), pd.Series, np.array]
-)
-def test_kinds_of_input(gap, convert):
-    rows = [0, 1, 1, 0], [4, 3, 0, -1], ["m", "f", "m", "f"]
-    assert measure(gap, *map(convert, rows)) == measure(gap, *rows)
 
 
 ROWS = {"y_true": [0, 1, 0, 1], "scores": [1, 2, 3, 4], "groups": ["a", "a", "b", "b"]}
@@ -212,3 +195,21 @@ def test_counts_of_many_pairs_do_not_overflow():
     auc = [roc_auc_score(y_true[groups == g], scores[groups == g]) for g in (0, 1)]
     value = intra_group_pairwise_gap(y_true, scores, sensitive_features=groups)
     assert value == pytest.approx(abs(auc[0] - auc[1]), abs=1e-12)
+
+
+@every_gap
+def test_several_attributes_each_by_itself(gap):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"sex": rng.integers(0, 2, 300), "age": rng.integers(0, 3, 300)}
+    )
+    y_true, scores = rng.integers(0, 2, 300), rng.random(300)
+    rows = [y_true, scores] if gap in LABELLED else [scores]
+    gaps = [gap(*rows, sensitive_features=frame[name]) for name in frame]
+    assert gaps[0] != gaps[1]
+    assert gap(*rows, sensitive_features=frame, attributes="each") == max(gaps)
+    with pytest.raises(ValueError, match='attributes must be "joint" or "each"'):
+        gap(*rows, sensitive_features=frame, attributes="both")
+    one = frame.assign(sex="f")
+    with pytest.raises(ValueError, match=r"Column sex .* has only one group"):
+        gap(*rows, sensitive_features=one, attributes="each")

@@ -159,21 +159,26 @@ def brute_force(A, scores, interval, thresholds=None):
 
 @weighted
 @pytest.mark.parametrize("interval", [(0.0, 1.0), INTERVAL])
-def test_gaps_by_definition(weights, interval):
+@pytest.mark.parametrize("threshold", [None, 0.3])
+def test_gaps_by_definition(weights, interval, threshold):
     A = P.to_numpy() * (1 if weights is None else weights[:, None])
     options = {"group_probabilities": P, "sample_weight": weights, "interval": interval}
-    expected = brute_force(A, SCORES, interval)
-    close(partial_parity_gap(SCORES, **options), expected)
-    expected = brute_force(A, SCORES, interval, [0.3])
-    close(partial_parity_gap(SCORES, **options, threshold=0.3), expected)
-    kinds = [np.equal(Y, label) for label in (0, 1)]
-    of_labels = [brute_force(A[rows], SCORES[rows], interval) for rows in kinds]
-    for given, expected in (("positive", of_labels[1]), ("label", max(of_labels))):
-        gap = partial_parity_gap(SCORES, **options, y_true=Y, given=given)
-        close(gap, expected)
     V = A @ np.linalg.inv(P.to_numpy().T @ A)
-    expected = brute_force(V, SCORES, interval)
-    close(unmixed_parity_gap(SCORES, **options), expected, rtol=1e-9)
+    unmixed = unmixed_parity_gap(SCORES, **options)
+    close(unmixed, brute_force(V, SCORES, interval), rtol=1e-9)
+    options["threshold"] = threshold
+    cuts = None if threshold is None else [threshold]
+    gap = partial_parity_gap(SCORES, **options)
+    close(gap, brute_force(A, SCORES, interval, cuts))
+    kinds = [np.equal(Y, label) for label in (0, 1)]
+    of_labels = [brute_force(A[rows], SCORES[rows], interval, cuts) for rows in kinds]
+    for given, gap, expected in (
+        ("positive", partial_equal_opportunity_gap, of_labels[1]),
+        ("label", partial_equalized_odds_gap, max(of_labels)),
+    ):
+        value = partial_parity_gap(SCORES, **options, y_true=Y, given=given)
+        close(value, expected)
+        assert gap(Y, SCORES, **options) == value
 
 
 @weighted

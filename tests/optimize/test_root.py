@@ -79,17 +79,14 @@ def test_bracket_of_piecewise_linear_functions(slopes, offsets):
     assert len(visited) < 120
 
 
-def test_slopes_that_do_not_rise():
-    """No cubic in the slope goes through two points of the same slope: the middle."""
+def test_starts_and_steps():
+    assert ConcaveSearch(start=0.25).x == 0.25
+    # No cubic in the slope goes through two points of the same slope: the middle.
     search = ConcaveSearch()
     for x in (0.5, 0.25):
         assert search.x == x
         search.update(0.0, 0.0, -1.0)
     assert search.x == 0.125
-
-
-def test_start_and_ends():
-    assert ConcaveSearch(start=0.25).x == 0.25
     search = ConcaveSearch()
     while not search.exhausted:  # slope positive everywhere: the right end
         search.update(search.x, 1.0, 0.0)

@@ -75,31 +75,6 @@ def test_gradient_against_a_loop_of_steps(m):
     np.testing.assert_allclose(result.bias, bias, rtol=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("k", "n_groups", "reductions", "kind"),
-    [
-        (1, 2, (4.0, 1.0), "gradient"),
-        (2, 2, (15.0, 150.0), "least_squares"),
-        (1, 3, (np.inf, 9.0), "least_squares"),
-    ],
-)
-def test_bounds_on_the_gaps(k, n_groups, reductions, kind):
-    A, y, codes, moments, old = table(k=k, n_groups=n_groups)
-    free = refit(moments, old, kind)
-    result = refit(moments, old, kind, reductions)
-    np.testing.assert_allclose(
-        result.gaps_after, gaps_of(A @ result.weight.T, codes), atol=1e-12
-    )
-    assert result.gaps_before == free.gaps_before  # those of the old weight
-    for i, reduction in enumerate(reductions):
-        if reduction > 1:
-            bound = free.gaps_after[i] / np.sqrt(reduction)
-            assert result.gaps_after[i] <= bound * (1 + 1e-9) + 1e-12
-    residual = y - A @ result.weight.T - result.bias
-    np.testing.assert_allclose(residual.mean(axis=0), 0, atol=1e-10)
-    assert loss_of(free.weight, A, y, old) <= loss_of(result.weight, A, y, old)
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_no_weight_within_the_bounds_fits_better(seed):
     """Against a general constrained optimiser, from many starts."""
@@ -130,29 +105,20 @@ def test_no_weight_within_the_bounds_fits_better(seed):
     assert loss_of(result.weight, A, y, old) <= best * scale * (1 + 1e-3)
 
 
-def test_dependent_and_constant_inputs():
+@pytest.mark.parametrize("kind", ["least_squares", "gradient"])
+def test_inputs_that_vary_little_or_not_at_all(kind):
+    """What they tell of the targets is rounding: the old weight stays."""
     A, y, codes, _, old = table()
     A = np.hstack([A, A[:, :2], np.ones((len(A), 1))])
     old = np.hstack([old, np.full((1, 3), 0.5)])
     moments = GroupMoments.from_data(np.hstack([A, y]), codes)
-    for kind in ("least_squares", "gradient"):
-        result = refit(moments, old, kind, (15.0, 150.0))
-        assert np.isfinite(result.weight).all()
-        # Nothing is known of a constant input but its weight before.
-        assert result.weight[0, -1] == pytest.approx(0.5, abs=1e-3)
-        residual = y - A @ result.weight.T - result.bias
-        assert abs(residual.mean()) < 1e-10
-
-
-@pytest.mark.parametrize("kind", ["least_squares", "gradient"])
-def test_inputs_that_vary_by_rounding_only(kind):
-    """What they tell of the targets is rounding, too: the old weight stays."""
-    rng = np.random.default_rng(0)
-    A = np.full((300, 3), 0.1) * (1 + 1e-16 * rng.standard_normal((300, 3)))
-    A = np.maximum(A, 0.1 + 2e-17 * rng.integers(2, size=(300, 3)))
-    y = rng.standard_normal((300, 1))
-    moments = GroupMoments.from_data(np.hstack([A, y]), np.arange(300) % 2)
-    assert 0 < moments.scatters[:, :3, :3].max() < 1e-28
+    result = refit(moments, old, kind, (15.0, 150.0))
+    assert np.isfinite(result.weight).all()
+    assert result.weight[0, -1] == pytest.approx(0.5, abs=1e-3)
+    residual = y - A @ result.weight.T - result.bias
+    assert abs(residual.mean()) < 1e-10
+    A = 0.1 + 2e-17 * np.random.default_rng(0).integers(2, size=(400, 3))
+    moments = GroupMoments.from_data(np.hstack([A, y]), codes)
     old = np.array([[1.0, 2.0, 3.0]])
     result = refit(moments, old, kind, (15.0, 150.0))
     np.testing.assert_allclose(result.weight, old, rtol=1e-6)

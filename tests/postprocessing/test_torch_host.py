@@ -73,8 +73,6 @@ def test_layers_of_a_module(dtype):
         assert host.weight(i).dtype == host.bias(i).dtype == np.float64
         assert host.shape(i) == host.weight(i).shape
     np.testing.assert_array_equal(host.outputs(X), by_hand(module, 7)[:, 0])
-    last = layer_inputs[2] @ host.weight(2).T + host.bias(2)
-    np.testing.assert_allclose(host.outputs(X), last[:, 0], rtol=1e-5)
 
 
 def test_modes_and_hooks_are_as_before():
@@ -94,7 +92,7 @@ def test_modes_and_hooks_are_as_before():
     assert torch.is_grad_enabled()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_the_type_of_the_module_is_kept(dtype):
     module = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 1)).to(dtype)
     host = find_host(module)
@@ -114,22 +112,22 @@ def test_a_layer_without_bias():
     assert host.estimator[4].bias is None
 
 
-@pytest.mark.parametrize("kind", ["tensor", "csr", "frame", "list", "read-only", "int"])
-def test_rows_of_every_kind(kind):
+def test_rows_of_every_kind():
     integers = np.round(3 * X)
-    rows = {
-        "tensor": lambda: torch.tensor(integers, dtype=torch.float32),
-        "csr": lambda: sparse.csr_array(integers),
-        "frame": lambda: pd.DataFrame(integers),
-        "list": integers.tolist,
-        "read-only": lambda: np.frombuffer(integers.tobytes()).reshape(integers.shape),
-        "int": lambda: integers.astype(int),
-    }[kind]()
     host = find_host(trained(network()))
-    checked = host.check_rows(rows)
-    batch = checked.iloc[5:20] if kind == "frame" else checked[5:20]
-    np.testing.assert_array_equal(host.inputs(batch, 1), host.inputs(integers[5:20], 1))
-    np.testing.assert_array_equal(host.outputs(batch), host.outputs(integers[5:20]))
+    inputs, outputs = host.inputs(integers[5:20], 1), host.outputs(integers[5:20])
+    for rows in (
+        torch.tensor(integers, dtype=torch.float32),
+        sparse.csr_array(integers),
+        pd.DataFrame(integers),
+        integers.tolist(),
+        np.frombuffer(integers.tobytes()).reshape(integers.shape),  # read-only
+        integers.astype(int),
+    ):
+        checked = host.check_rows(rows)
+        batch = getattr(checked, "iloc", checked)[5:20]
+        np.testing.assert_array_equal(host.inputs(batch, 1), inputs)
+        np.testing.assert_array_equal(host.outputs(batch), outputs)
 
 
 class Named(nn.Module):

@@ -1,23 +1,25 @@
-"""Change of a layer by weighted rows, and for groups known as probabilities."""
+"""Weighted rows, and groups known as probabilities: regressor and classifier."""
 
 import warnings
 
-import dask
 import dask.array
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LinearRegression
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import r2_score
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scalefair.files import open_rows
+from scalefair.metrics import null_parity_gap
 from scalefair.postprocessing import (
     ExplainableSVDRegressor,
+    FairCalibratedClassifier,
     _explainable_svd_regressor,
+    fair_calibration_path,
 )
 
 M = 240
@@ -42,27 +44,21 @@ EXACT = [
 ]
 
 
-def fair(
-    weights, rows=X, targets=Y, codes=CODES, estimator=NET, index=slice(None), **options
-):
+def fair(weights, rows=X, codes=CODES, estimator=NET, index=slice(None), **options):
     model = ExplainableSVDRegressor(estimator, random_state=0, **options)
-    return model.fit(
-        rows[index],
-        targets[index],
-        sensitive_features=codes[index],
-        sample_weight=weights,
-    )
+    groups = {"sensitive_features": codes[index], "sample_weight": weights}
+    return model.fit(rows[index], Y[index], **groups)
+
+
+def scores(model):
+    return [layer.score for layer in model.unfairness_by_layer_]
 
 
 def assert_same(model, expected, rtol, unit=1.0):
     """Moments to the last digits, and predictions."""
-    for got, want in zip(
-        *(
-            [m.moments_] if hasattr(m.moments_, "counts") else m.moments_
-            for m in (model, expected)
-        ),
-        strict=True,
-    ):
+    moments = (m.moments_ for m in (model, expected))
+    moments = [[m] if hasattr(m, "counts") else m for m in moments]
+    for got, want in zip(*moments, strict=True):
         np.testing.assert_allclose(got.counts, unit * want.counts, rtol=1e-12)
         np.testing.assert_allclose(got.means, want.means, rtol=1e-12, atol=1e-13)
         scatters = unit * want.scatters
@@ -84,15 +80,12 @@ def test_weights_are_repetitions(options):
         assert_same(fair(None, **options), repeated, rtol)
 
 
-@pytest.mark.parametrize("options", [{"max_distance": 0.2}, {"layer": "auto"}], ids=str)
-def test_units_are_free(options):
+def test_units_are_free_and_no_weight_is_no_row():
+    options = {"max_distance": 0.2}
     assert_same(fair(7 * WEIGHTS, **options), fair(WEIGHTS, **options), 1e-4, unit=7)
-
-
-@pytest.mark.parametrize("options", [{}, {"refit_last": "gradient"}], ids=str)
-def test_no_weight_is_no_row(options):
     is_first = np.arange(M) < 200
     weights = is_first * np.linspace(1.0, 2.0, M)
+    options = {"refit_last": "gradient"}
     expected = fair(weights[is_first], index=is_first, **options)
     assert_same(fair(weights, **options), expected, 1e-4)
 
@@ -112,30 +105,6 @@ def test_noise_has_no_units():
     weights[np.flatnonzero(CODES == 1)[0]] = 1.0
     with pytest.warns(UserWarning, match=r"^1 \(1 rows\): .* have fewer rows"):
         fair(weights)
-
-
-@pytest.mark.parametrize(("layer", "attributes"), [(-2, "joint"), ("auto", "each")])
-def test_weights_of_rows_in_parts(layer, attributes, tmp_path):
-    codes = np.column_stack([CODES, np.arange(M) % 3 == 0])
-    options = {"codes": codes, "layer": layer, "attributes": attributes}
-    weights = WEIGHTS * np.where(np.arange(M) < 70, 0.0, 1.5)  # a part without weight
-    expected = fair(weights, **options)
-    np.save(tmp_path / "rows.npy", X)
-    array = dask.array.from_array(X, (70, 4))
-    blocks = [dask.delayed(weights[i : i + 70]) for i in range(0, M, 70)]
-    for rows, values in (
-        (open_rows(tmp_path / "rows.npy"), weights),
-        (array, dask.array.from_array(weights, 31)),
-        (array, blocks),
-    ):
-        model = ExplainableSVDRegressor(NET, random_state=0, layer=layer)
-        model.set_params(attributes=attributes)
-        model.fit(rows, Y, sensitive_features=codes, sample_weight=values)
-        assert_same(model, expected, 1e-4)
-        for one, other in zip(
-            model.unfairness_by_layer_, expected.unfairness_by_layer_, strict=True
-        ):
-            assert one.score == pytest.approx(other.score)
 
 
 def test_weights_go_to_the_estimators_fit():
@@ -173,8 +142,7 @@ P[::7] = P[-3:] = 0.0  # nothing is known, of the last rows either
 P = pd.DataFrame(P, columns=["a", "b"])
 OPTIONS = [
     {"max_distance": 0.2},
-    {"refit_last": "gradient"},
-    {"noise_floor": False, "layer": "auto", "refit_last": None},
+    {"noise_floor": False, "layer": "auto", "refit_last": "gradient"},
     {"method": "explainable_svd", "layer": -1},
 ]
 
@@ -192,30 +160,28 @@ def assert_same_fit(model, expected, rtol=1e-9):
     assert model.layer_changed_ == expected.layer_changed_
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+@pytest.mark.parametrize(
+    ("options", "weights"),
+    [(OPTIONS[0], None), (OPTIONS[1], WEIGHTS), (OPTIONS[2], WEIGHTS)],
+    ids=str,
+)
 def test_one_hot_is_hard(options, weights):
     soft = fair_soft(P=np.eye(2)[CODES], weights=weights, **options)
-    hard = ExplainableSVDRegressor(NET, random_state=0, **options)
-    hard.fit(X, Y, sensitive_features=CODES, sample_weight=weights)
+    hard = fair(weights, **options)
     np.testing.assert_array_equal(soft.groups_, hard.groups_)
     np.testing.assert_allclose(soft.moments_.means, hard.moments_.means, 1e-12)
     np.testing.assert_allclose(soft.moments_.scatters, hard.moments_.scatters, 1e-12)
     # Rows of weight 0 have no entries: L-BFGS may amplify the other rounding.
     assert_same_fit(soft, hard, 1e-12 if weights is None else 1e-8)
-    for one, other in zip(
-        soft.unfairness_by_layer_, hard.unfairness_by_layer_, strict=True
-    ):
-        assert one.score == pytest.approx(other.score, rel=1e-12)
+    assert scores(soft) == pytest.approx(scores(hard), rel=1e-12)
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_rows_and_columns_may_be_cut_otherwise(options):
+def test_rows_and_columns_may_be_cut_otherwise():
+    (options, *_), is_of_group = OPTIONS, P.to_numpy().any(axis=1)
     expected = fair_soft(**options)
     assert_same_fit(fair_soft(P=P[["b", "a"]], **options), expected)
     # Batches; L-BFGS may amplify rounding.
     assert_same_fit(fair_soft(batch_size=37, **options), expected, 1e-4)
-    is_of_group = P.to_numpy().any(axis=1)
     some = fair_soft(index=is_of_group, P=P[is_of_group], **options)
     assert_same_fit(some, expected, 1e-4)
     assert_same_fit(fair_soft(weights=np.full(M, 7.0), **options), expected, 1e-4)
@@ -223,26 +189,20 @@ def test_rows_and_columns_may_be_cut_otherwise(options):
 
 def test_sampled_rows_keep_their_entries(monkeypatch):
     """The same rows are drawn whatever groups are, and whoever is of no group."""
-
-    def scores(model):
-        return [layer.score for layer in model.unfairness_by_layer_]
-
-    all_rows = scores(fair_soft(refit_last=None))
+    options = {"refit_last": None}
+    all_rows = scores(fair_soft(**options))
     monkeypatch.setattr(_explainable_svd_regressor, "N_SAMPLED_ROWS", 60)
-    soft = fair_soft(P=np.eye(2)[CODES], refit_last=None)
-    hard = ExplainableSVDRegressor(NET, random_state=0, refit_last=None)
-    hard.fit(X, Y, sensitive_features=CODES)
+    soft, hard = fair_soft(P=np.eye(2)[CODES], **options), fair(None, **options)
     np.testing.assert_allclose(scores(soft), scores(hard))
     is_of_group = P.to_numpy().any(axis=1)
-    some = fair_soft(index=is_of_group, P=P[is_of_group], refit_last=None)
-    sampled = scores(fair_soft(refit_last=None))
+    some = fair_soft(index=is_of_group, P=P[is_of_group], **options)
+    sampled = scores(fair_soft(**options))
     np.testing.assert_allclose(sampled, scores(some))
     assert not np.allclose(sampled, all_rows)
     # A row without weight is none of them.
     has_weight = WEIGHTS > 0
-    weighted = fair(WEIGHTS, refit_last=None)
-    some = fair(WEIGHTS[has_weight], index=has_weight, refit_last=None)
-    np.testing.assert_allclose(scores(weighted), scores(some))
+    some = fair(WEIGHTS[has_weight], index=has_weight, **options)
+    np.testing.assert_allclose(scores(fair(WEIGHTS, **options)), scores(some))
 
 
 def test_what_is_said_of_groups_is_expected():
@@ -284,29 +244,106 @@ def test_what_is_said_of_groups_is_expected():
     assert model.ks_after_ < model.ks_before_
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_probabilities_of_rows_in_parts(options):
-    groups = P.copy()
-    groups[70:140] = 0.0  # nothing is known of a whole part
-    model = ExplainableSVDRegressor(NET, random_state=0, **options)
-    parts = dask.array.from_array(X, (70, 4))
-    model.fit(parts, Y, group_probabilities=groups, sample_weight=WEIGHTS)
-    assert_same_fit(model, fair_soft(P=groups, weights=WEIGHTS, **options))
+# Classifiers: chains of weighted entries
 
 
-def test_an_estimator_is_fitted_to_all_rows():
-    model = fair_soft(estimator=LinearRegression(), refit_last=None, weights=WEIGHTS)
-    fitted = LinearRegression().fit(X, Y, sample_weight=WEIGHTS)
-    expected = fair_soft(estimator=fitted, refit_last=None, weights=WEIGHTS)
-    np.testing.assert_allclose(model.predict(X), expected.predict(X))
+LABELS = (X @ [1.0, 0.5, 1.0, 1.0] + RNG.standard_normal(M) > 1).astype(int)
+PREFIT = FrozenEstimator(LogisticRegression().fit(X, LABELS))
+FITTED = ("values_", "thresholds_", "kappas_", "partial_parity_gaps_", "roc_distance_")
+
+
+def calibrated(rows=X, labels=LABELS, estimator=PREFIT, kappa=0.02, **options):
+    names = ("sensitive_features", "group_probabilities", "sample_weight")
+    groups = {name: options.pop(name) for name in names if name in options}
+    model = FairCalibratedClassifier(estimator, kappa=kappa, **options)
+    return model.fit(rows, labels, **groups)
+
+
+def assert_same_calibration(model, expected):
+    for name in FITTED:
+        values = (np.array(getattr(m, name), float) for m in (model, expected))
+        np.testing.assert_allclose(*values, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:(Groups of too few|kappa=.* is less than)")
+@pytest.mark.parametrize(
+    ("weights", "given"), [(None, None), (WEIGHTS, "positive"), (WEIGHTS, "label")]
+)
+def test_calibration_is_that_of_expanded_rows(weights, given):
+    options = {"interval": (0.1, 0.8), "given": given}
+    A = P.to_numpy() * (np.ones(M) if weights is None else weights)[:, None]
+    row, group = np.nonzero(A)
+    groups = {"group_probabilities": P, "sample_weight": weights}
+    model = calibrated(**groups, **options)
+    entries = {"sensitive_features": group, "sample_weight": A[row, group]}
+    expanded = calibrated(X[row], LABELS[row], **entries, **options)
+    assert_same_calibration(model, expanded)
+    parts = dask.array.from_array(X, (100, 4))
+    assert_same_calibration(calibrated(parts, **groups, **options), model)
+    # Noise is that of as many rows as there are, which the groups share.
+    n_rows = np.unique(row).size
+    assert model.null_gap_ == expanded.null_gap(n_rows) > expanded.null_gap_
+    if given is None:
+        shares = A.sum(axis=0) / A.sum()
+        sizes = 1 / ((A**2).sum(axis=0) / A.sum(axis=0) ** 2 + 1 / (n_rows * shares))
+        expected = null_parity_gap(sizes, interval=(0.1, 0.8))
+        assert model.null_gap_ == pytest.approx(expected, rel=1e-9)
+    outputs = (
+        m.predict_proba(X, sensitive_features=names[CODES])
+        for m, names in ((model, np.array(["a", "b"])), (expanded, np.arange(2)))
+    )
+    np.testing.assert_allclose(*outputs, atol=1e-12)
+
+
+def test_calibration_by_certain_probabilities():
+    names = np.array(["b", "a"])[CODES]
+    frame, estimator = (
+        pd.get_dummies(names).astype(float)[["b", "a"]],
+        LogisticRegression(),
+    )
+    weights = {"sample_weight": WEIGHTS}
+    options = {"estimator": estimator, **weights}
+    model = calibrated(group_probabilities=frame, **options)
+    expected = calibrated(sensitive_features=names, **options)
+    assert model.groups_.tolist() == expected.groups_.tolist() == ["a", "b"]
+    assert_same_calibration(model, expected)
+    assert model.null_gap_ == pytest.approx(expected.null_gap_, abs=1e-12)
+    soft = {"group_probabilities": frame, "kappas": [0.3, 0.02], **weights}
+    path = fair_calibration_path(estimator, X, LABELS, **soft)
+    assert np.array_equal(path[1].values_, model.values_)
+
+
+def test_few_rows_are_those_of_equal_noise():
+    thin = np.tile([1 - 1e-3, 1e-3], (M, 1))
+    thin[0] = [0.0, 1.0]
+    options = {"group_probabilities": thin, "kappa": 0.3}
+    with pytest.warns(UserWarning, match=r"few rows for kappa=0.3: 1 \(2\)"):
+        calibrated(**options)
+    with pytest.raises(ValueError, match=r"min_group_size=4: 1 \(2\)"):
+        calibrated(**options, min_group_size=4)
 
 
 def test_what_is_refused():
-    regressor = ExplainableSVDRegressor(NET)
-    for arguments in ({}, {"sensitive_features": CODES, "group_probabilities": P}):
-        with pytest.raises(TypeError, match=r"got (neither|both)"):
-            regressor.fit(X, Y, **arguments)
+    classifier, regressor = (
+        FairCalibratedClassifier(PREFIT),
+        ExplainableSVDRegressor(NET),
+    )
     wrong = P.copy()
     wrong.loc[5, "b"] = np.nan
-    with pytest.raises(ValueError, match="first in row 5, column 'b'"):
-        regressor.fit(X, Y, group_probabilities=wrong)
+    for model, targets in ((classifier, LABELS), (regressor, Y)):
+        for groups in ({}, {"sensitive_features": CODES, "group_probabilities": P}):
+            for rows in (X, dask.array.from_array(X, (100, 4))):
+                with pytest.raises(TypeError, match=r"got (neither|both)"):
+                    model.fit(rows, targets, **groups)
+        with pytest.raises(ValueError, match="first in row 5, column 'b'"):
+            model.fit(X, targets, group_probabilities=wrong)
+    lost = np.where(P["b"] > 0, 0.0, 1.0)
+    with pytest.raises(ValueError, match="weight is 0 for all samples of 2 group"):
+        classifier.fit(X, LABELS, group_probabilities=P, sample_weight=lost)
+    # At prediction a row has to have a group.
+    classifier.fit(X, LABELS, group_probabilities=P)
+    for name in ("predict", "predict_proba", "decision_function"):
+        with pytest.raises(ValueError, match="for fit only: a mixture of"):
+            getattr(classifier, name)(X, group_probabilities=P)
+        with pytest.raises(TypeError, match="Pass sensitive_features, the group"):
+            getattr(classifier, name)(X)

@@ -50,26 +50,22 @@ def _objective(model, X, y, groups):
 
 
 @pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
-@pytest.mark.parametrize("criterion", ["strong", "weak"])
-@pytest.mark.parametrize("interactions", [True, False])
+@pytest.mark.parametrize(
+    ("criterion", "interactions"), [("strong", True), ("strong", False), ("weak", True)]
+)
 def test_the_objective_is_that_of_the_paper(criterion, surrogate, interactions):
     X, y, groups = _data()
-    options = {
-        "criterion": criterion,
-        "surrogate": surrogate,
-        "interactions": interactions,
-    }
-    options |= {"threshold": 0.2, "learning_rate": 0.01, "alpha": 0.1, "max_iter": 400}
+    options = {"criterion": criterion, "surrogate": surrogate}
+    options |= {"interactions": interactions, "threshold": 0.2}
+    options |= {"learning_rate": 0.01, "alpha": 0.1, "max_iter": 100}
     model = PenalizedPartialParityClassifier((0.1, 0.6), 0.05, **options)
     model.fit(X, y, sensitive_features=groups)
     objective, gap = _objective(model, X, y, groups)
     assert model.objective_ == pytest.approx(objective, abs=1e-10)
     assert model.surrogate_gap_ == pytest.approx(gap, abs=1e-10)
-    assert model.objective_ == model.history_.min()
-    assert model.history_.shape == (401,)
-    assert model.n_iter_ == 400
-    assert model.n_oracle_calls_ == 401
-    assert model.objective_ < model.history_[0]
+    assert model.objective_ == model.history_.min() < model.history_[0]
+    assert model.history_.shape == (101,)
+    assert (model.n_iter_, model.n_oracle_calls_) == (100, 101)
     if criterion == "weak":
         np.testing.assert_array_equal(model.thresholds_, [0.2])
 
@@ -87,19 +83,6 @@ def test_penalty_slopes(criterion):
         _, slope = penalty(rates)
         change = (penalty(rates + 1e-7 * step)[0] - penalty(rates - 1e-7 * step)[0]) / 2
         assert change / 1e-7 == pytest.approx((slope * step).sum(), abs=1e-6)
-
-
-@pytest.mark.parametrize("criterion", ["strong", "weak"])
-def test_a_larger_penalty_is_fairer(criterion):
-    X, y, groups = _data(m=300, n_groups=2)
-    options = {"criterion": criterion, "learning_rate": 0.02, "max_iter": 500}
-    little, much = (
-        PenalizedPartialParityClassifier((0.1, 0.6), penalty, **options).fit(
-            X, y, sensitive_features=groups
-        )
-        for penalty in (0.01, 1.0)
-    )
-    assert much.surrogate_gap_ < 0.5 * little.surrogate_gap_
 
 
 def test_without_penalty_it_is_logistic_regression():
