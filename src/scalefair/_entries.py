@@ -52,6 +52,15 @@ def canonical(X: Any) -> Any:
     return X
 
 
+def with_small_indices(A: sparse.csr_array) -> sparse.csr_array:
+    """Use int32 indices where they suffice: a quarter less to read per product."""
+    if A.indices.dtype == np.int32 or max(*A.shape, A.nnz) > np.iinfo(np.int32).max:
+        return A
+    return sparse.csr_array(
+        (A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape
+    )
+
+
 def not_finite(block: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Rows, columns and values of entries that are not finite; array or CSR matrix."""
     if sparse.issparse(block):

@@ -273,7 +273,7 @@ class TestLimits:
     )
     @pytest.mark.parametrize("below", [-1, 0.5])
     def test_refuses_limits(self, solver, name, minimum, below):
-        message = f"{name} must be an integer, at least {minimum}"
+        message = f"{name} must be an integer >= {minimum}"
         with pytest.raises(ValueError, match=message):
             solver(np.eye(60), 4, **{name: minimum + below})
 

@@ -22,16 +22,13 @@ from scalefair._entries import (
     check_sample_weight,
     equal_weight,
     validate_data,
+    with_small_indices,
 )
 from scalefair._groups import GroupCodes, check_compared
 from scalefair._membership import Membership
 from scalefair._rounding import TINY
 from scalefair._user_warnings import warn_user
-from scalefair.cluster._neighbors import (
-    neighbors_graph,
-    stored_neighbors,
-    with_small_indices,
-)
+from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
 from scalefair.cluster._share_bounds import is_mixed, smallest_size
 from scalefair.kernels import csr_is_symmetric
 from scalefair.metrics import balance_score

@@ -24,6 +24,7 @@ from sklearn.neighbors import (
     sort_graph_by_row_values,
 )
 
+from scalefair._entries import with_small_indices
 from scalefair._random_state import check_random_state
 
 Indices = NDArray[np.integer]
@@ -147,15 +148,6 @@ def stored_neighbors(
     ranks = np.arange(graph.nnz) - np.repeat(graph.indptr[:-1], counts)
     nearest = graph.indices[ranks < n_neighbors].reshape(m, n_neighbors)
     return _symmetric(_graph_of(nearest, n)) if of_fit else _graph_of(nearest, n)
-
-
-def with_small_indices(A: sparse.csr_array) -> sparse.csr_array:
-    """Use int32 indices where they suffice: a quarter less to read per product."""
-    if A.indices.dtype == np.int32 or max(*A.shape, A.nnz) > np.iinfo(np.int32).max:
-        return A
-    return sparse.csr_array(
-        (A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape
-    )
 
 
 def _transformed(X: Any, transformer: Any, rng: RandomState) -> NeighborsGraph:

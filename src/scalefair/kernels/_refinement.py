@@ -87,17 +87,16 @@ def refine(
         sizes = _cluster_sizes(labels, node_sizes, k)
     # Invariant: `clusters` and `cut` are those of the labels.
     clusters = counts, volumes, inner, sizes
-    nodes = degrees, kinds, _loops(graph, n), labels
-    edges, limits = (graph, constant), (bounds, min_size)
-    # Entry [s, a, b] lists nodes of kind s in a with the largest gains, when they were
-    # visited, of a move to b, and these gains; -1 for none.
-    partners = (
-        np.full((n_kinds, k, k, N_PARTNERS), -1),
-        np.full((n_kinds, k, k, N_PARTNERS), -np.inf),
-    )
-    # Workspace: weights of the present node to clusters, the clusters adjacent to it,
-    # and the visit in which each cluster was last adjacent to a node.
-    work = np.zeros(k), np.empty(k, np.int64), np.full(k, -1)
+    loops = _loops(graph, n)
+    edges, nodes = (graph, constant), (degrees, kinds, loops, labels)
+    # partners[s, a, b]: nodes of kind s in a with the largest gains, when they were
+    # visited, of a move to b; -1 for none. Gains are decreases of the cut.
+    partners = np.full((n_kinds, k, k, N_PARTNERS), -1)
+    partner_gains = np.full((n_kinds, k, k, N_PARTNERS), -np.inf)
+    # links[b] is valid for the present visit if last_visit[b] is its number.
+    # A visit costs O(degree) for the links, and for each adjacent cluster O(n_kinds) to
+    # test the bounds and O(N_PARTNERS) for exchanges.
+    links, adjacent, last_visit = np.zeros(k), np.empty(k, np.int64), np.full(k, -1)
     active = np.ones(n, np.bool_)
     cut = (1 - inner / volumes).sum()
     previous_cut = cut
@@ -111,19 +110,63 @@ def refine(
         if not active[i]:
             continue
         active[i] = visit < n  # the second pass visits all nodes again
-        # Step 2: the best move or exchange of node i, if one lowers the cut.
-        gain, b, j = _best_change(
-            edges, nodes, node_sizes, mixes, limits, clusters, partners, work, i, visit
+        # a is the cluster of node i, s its kind.
+        a, s, size = labels[i], kinds[i], _size(node_sizes, i)
+        # Step 2: weights of the edges to each adjacent cluster. What the constant adds,
+        # constant * size * sizes[b], is not stored.
+        n_adjacent = _link_clusters(
+            graph, labels, i, visit, links, adjacent, last_visit
         )
-        if b < 0:
+        loop = loops[i] + constant * size * size
+        # Step 3: the best move or exchange with an adjacent cluster. The cut must
+        # decrease by more than its rounding, or nodes could cycle.
+        best_gain, best_cluster, best_partner = ROUNDING, -1, -1
+        # Cluster a without i: the edges to its rest counted twice, and the loop of i.
+        volume_without = volumes[a] - degrees[i]
+        size_without = sizes[a] - size
+        links_within = links[a] + constant * size * size_without
+        inner_without = inner[a] - 2 * links_within - loop
+        for f in range(n_adjacent if volume_without > 0.0 else 0):
+            b = adjacent[f]
+            if b == a:
+                continue
+            # The cut is k minus the sum of inner / volume: only the terms of a and b
+            # change.
+            before = inner[a] / volumes[a] + inner[b] / volumes[b]
+            inner_with = inner[b] + 2 * (links[b] + constant * size * sizes[b]) + loop
+            gain = (
+                inner_without / volume_without
+                + inner_with / (volumes[b] + degrees[i])
+                - before
+            )
+            is_better = gain > best_gain and size_without >= min_size
+            if is_better and _fits(
+                counts, sizes, bounds, node_sizes, mixes, s, i, -1, a, b
+            ):
+                best_gain, best_cluster, best_partner = gain, b, -1
+            for c in range(N_PARTNERS):
+                # An exchange gains about the sum of two moves. Only if that is large
+                # compute the exact gain, in a pass over the edges of j.
+                j = partners[s, b, a, c]
+                if j < 0 or gain + partner_gains[s, b, a, c] <= best_gain:
+                    continue
+                if labels[j] != b:  # it moved since: free its place
+                    partners[s, b, a, c], partner_gains[s, b, a, c] = -1, -np.inf
+                    continue
+                exchange_gain = _exchange_gain(
+                    edges, nodes, node_sizes, clusters, links, i, j
+                )
+                if exchange_gain > best_gain and _may_exchange(
+                    counts, sizes, bounds, node_sizes, mixes, s, i, j, a, b
+                ):
+                    best_gain, best_cluster, best_partner = exchange_gain, b, j
+            _keep_partner(partners, partner_gains, s, a, b, i, gain)
+        if best_cluster < 0:
             continue
-        # Step 3: make it; neighbours are visited in the next pass.
-        links = work[0]
+        # Step 4: update labels and totals; neighbours are visited in the next pass.
+        b, j, cut = best_cluster, best_partner, cut - best_gain
         _change_labels(edges, nodes, node_sizes, mixes, clusters, links, i, j, b)
-        cut -= gain
-        _activate(graph, i, active)
-        if j >= 0:
-            _activate(graph, j, active)
+        _activate(graph, i, j, active)
     return cut, max_iter
 
 
@@ -154,80 +197,7 @@ def _size(node_sizes, i):
     return 1 if node_sizes is None else node_sizes[i]
 
 
-# Inlined, here and below: the calls would take a tenth of the time of `refine`.
-@cached_njit(nogil=True, inline="always")
-def _best_change(
-    edges, nodes, node_sizes, mixes, limits, clusters, partners, work, i, visit
-):
-    """Find the move or exchange of node i that lowers the cut most.
-
-    Returns by how much, the cluster that i goes to, -1 if it stays, and the node that
-    comes from there in exchange, -1 for none. Lists i as a partner for later visits.
-    """
-    # O(degree) for the links, and for each adjacent cluster O(n_kinds) to test the
-    # bounds and O(N_PARTNERS) for exchanges.
-    (graph, constant), (bounds, min_size) = edges, limits
-    degrees, kinds, loops, labels = nodes
-    _, volumes, inner, sizes = clusters
-    members, member_gains = partners
-    links, adjacent, last_visit = work
-    a, s, size = labels[i], kinds[i], _size(node_sizes, i)
-    # Step 1: weights of the edges to each adjacent cluster. What the constant adds,
-    # constant * size * sizes[b], is not stored.
-    n_adjacent = _link_clusters(graph, labels, i, visit, links, adjacent, last_visit)
-    loop = loops[i] + constant * size * size
-    # Step 2: cluster a without i: the edges to its rest counted twice, the loop once.
-    volume_without = volumes[a] - degrees[i]
-    size_without = sizes[a] - size
-    links_within = links[a] + constant * size * size_without
-    inner_without = inner[a] - 2 * links_within - loop
-    # Step 3: the best of all adjacent clusters. The cut must decrease by more than its
-    # rounding, or nodes could cycle.
-    best_gain, best_cluster, best_partner = ROUNDING, -1, -1
-    for f in range(n_adjacent if volume_without > 0.0 else 0):
-        b = adjacent[f]
-        if b == a:
-            continue
-        # The gain of a move. The cut is k minus the sum of inner / volume: only the
-        # terms of a and b change.
-        before = inner[a] / volumes[a] + inner[b] / volumes[b]
-        inner_with = inner[b] + 2 * (links[b] + constant * size * sizes[b]) + loop
-        gain = (
-            inner_without / volume_without
-            + inner_with / (volumes[b] + degrees[i])
-            - before
-        )
-        is_better = gain > best_gain and size_without >= min_size
-        if is_better and _fits(clusters, bounds, node_sizes, mixes, s, i, -1, a, b):
-            best_gain, best_cluster, best_partner = gain, b, -1
-        # An exchange gains about the sum of two moves. Only if that is large compute
-        # the exact gain, in a pass over the edges of the partner j.
-        for c in range(N_PARTNERS):
-            j = members[s, b, a, c]
-            if j < 0 or gain + member_gains[s, b, a, c] <= best_gain:
-                continue
-            if labels[j] != b:  # it moved since: free its place
-                members[s, b, a, c], member_gains[s, b, a, c] = -1, -np.inf
-                continue
-            change_a, change_b = _exchange(
-                edges, nodes, node_sizes, clusters, links, i, j
-            )
-            difference = degrees[i] - degrees[j]
-            exchange_gain = (
-                (inner[a] + change_a) / (volumes[a] - difference)
-                + (inner[b] + change_b) / (volumes[b] + difference)
-                - before
-            )
-            # Of one kind and size, no count changes.
-            is_even = mixes is None and size == _size(node_sizes, j)
-            if exchange_gain > best_gain and (
-                is_even or _fits(clusters, bounds, node_sizes, mixes, s, i, j, a, b)
-            ):
-                best_gain, best_cluster, best_partner = exchange_gain, b, j
-        _keep_partner(members, member_gains, s, a, b, i, gain)
-    return best_gain, best_cluster, best_partner
-
-
+# Inlined: the call alone takes a tenth of the time of `refine`.
 @cached_njit(nogil=True, inline="always")
 def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
     """Write the weights of node i, without its loop, to clusters; return their number.
@@ -248,6 +218,19 @@ def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
             n_adjacent += 1
         links[b] += data[e * stride]
     return n_adjacent
+
+
+@cached_njit(nogil=True)
+def _exchange_gain(edges, nodes, node_sizes, clusters, links, i, j):
+    """By how much the cut decreases if nodes i and j exchange their clusters."""
+    (degrees, _, _, labels), (_, volumes, inner, _) = nodes, clusters
+    a, b, difference = labels[i], labels[j], degrees[i] - degrees[j]
+    change_a, change_b = _exchange(edges, nodes, node_sizes, clusters, links, i, j)
+    return (
+        (inner[a] + change_a) / (volumes[a] - difference)
+        + (inner[b] + change_b) / (volumes[b] + difference)
+        - (inner[a] / volumes[a] + inner[b] / volumes[b])
+    )
 
 
 @cached_njit(nogil=True)
@@ -279,14 +262,22 @@ def _exchange(edges, nodes, node_sizes, clusters, links, i, j):
 
 
 @cached_njit(nogil=True)
-def _fits(clusters, bounds, node_sizes, mixes, s, i, j, a, b):
+def _may_exchange(counts, sizes, bounds, node_sizes, mixes, s, i, j, a, b):
+    """`_fits` of an exchange; of nodes of one kind and size no count changes."""
+    if mixes is None and _size(node_sizes, i) == _size(node_sizes, j):
+        return True
+    return _fits(counts, sizes, bounds, node_sizes, mixes, s, i, j, a, b)
+
+
+@cached_njit(nogil=True)
+def _fits(counts, sizes, bounds, node_sizes, mixes, s, i, j, a, b):
     """Whether counts stay less than 1 outside the bounds if i goes to b, j to a.
 
     For j = -1 nothing goes to a. The size of each cluster changes, and with it the
     bounds of all kinds; of mixes it is that of the parts of known kinds.
     """
     # Bounds are shares of a cluster's size: lower size - 1 < count < upper size + 1.
-    (lower, upper), (counts, _, _, sizes) = bounds, clusters
+    lower, upper = bounds
     n_kinds, moved = counts.shape[0], 0.0
     for r in range(n_kinds):
         moved += _moved_count(node_sizes, mixes, s, i, j, r)
@@ -304,7 +295,7 @@ def _fits(clusters, bounds, node_sizes, mixes, s, i, j, a, b):
     return True
 
 
-@cached_njit(nogil=True)
+@cached_njit(nogil=True, inline="always")
 def _moved_count(node_sizes, mixes, s, i, j, r):
     """How much of kind r goes with node i, of kind s, less what j brings back."""
     if mixes is not None:
@@ -370,12 +361,14 @@ def _change_labels(edges, nodes, node_sizes, mixes, clusters, links, i, j, b):
 
 
 @cached_njit(nogil=True)
-def _activate(graph, i, active):
-    """Mark a node and its neighbours for another visit."""
+def _activate(graph, i, j, active):
+    """Mark nodes i and j, unless it is -1, and their neighbours for another visit."""
     indptr, indices = graph[0], graph[1]
-    active[i] = True
-    for e in range(indptr[i], indptr[i + 1]):
-        active[indices[e]] = True
+    for node in (i, j):
+        if node >= 0:
+            active[node] = True
+            for e in range(indptr[node], indptr[node + 1]):
+                active[indices[e]] = True
 
 
 @cached_njit()
