@@ -136,16 +136,6 @@ def test_the_saved_model_predicts_what_was_measured(people, fits, options, blank
     assert coded[0, 2:].tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("name", ["npy", "npz"])
-def test_models_of_arrays_can_be_used(people, fits, name):
-    saved, _ = done(people, getattr(people, name), "--standardize", **people.files)
-    X = people.X if name == "npy" else sparse.csr_array(people.X)
-    difference = abs(saved["encoder"].transform(X) - fits[0][0])
-    assert difference.max() < 1e-12
-    dense = fits[0][0].toarray() if name == "npz" else fits[0][0]
-    np.testing.assert_allclose(dense.std(axis=0), 1)
-
-
 def test_the_saved_model_says_how_to_read_rows(people):
     path = people.save(people.frame, "semicolons.csv", sep=";", decimal=",")
     message = "decimal commas were assumed"

@@ -79,19 +79,6 @@ def test_sparse_rows(workspace):
     assert adjusted_rand_score(workspace.target, in_row_order(workspace)) == 1
 
 
-def test_standardized_rows(people):
-    """A column in other units hides the clusters unless it is divided."""
-    people.X[:, 0] = np.random.default_rng(1).normal(size=60) * 1e4
-    values = np.column_stack([people.X, people.X[:, 1]])
-    lines = [",".join(map(repr, row)) for row in values.tolist()]
-    table = people.write("wide.csv", lines)
-    agreement = []
-    for options in ((), ("--standardize",)):
-        people.cluster_rows(table, "rbf", *options)
-        agreement.append(adjusted_rand_score(people.target, in_row_order(people)))
-    assert agreement[0] < 0.5 < 0.9 < agreement[1]
-
-
 def test_missing_values_are_left_out_or_filled_in(people):
     lines = people.people.read_text().splitlines()
     lines[5] = re.sub(",[^,]*,", ",?,", lines[5], count=1)

@@ -485,13 +485,3 @@ def test_a_pass_over_changed_rows_reads_the_file_once(tmp_path, monkeypatch):
     changed = map_blocks(NpzReader(path, max_bytes=1), lambda block: 2 * block)
     monkeypatch.delattr(NpzReader, "block")
     assert [block.sum() for block in changed.blocks()] == [2] * 4
-
-
-def test_silence_unless_asked_for(monkeypatch):
-    assert not _run.on_terminal()
-    assert _run.on_terminal(quiet=False)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert _run.on_terminal()
-    assert not _run.on_terminal(quiet=True)
-    monkeypatch.setattr(sys, "stdout", None)
-    assert not _run.on_terminal(quiet=False)

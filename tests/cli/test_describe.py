@@ -186,6 +186,7 @@ WIDE = {
     "index": (["--weight-column", "weight"], ",source,target,on,weight", "0,{},{},7,2"),
     "none": (["--no-weights"], "source,target,kind,on", "{},{},x,7"),
     "narrow": ([], ",source,target,weight", "0,{},{},2"),
+    "twice": (["--directed"], "source,target,weight", "{0},{1},2\n{1},{0},3"),
 }
 
 

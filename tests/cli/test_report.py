@@ -19,12 +19,9 @@ from scalefair.cli._report import (
     Report,
     ReportFigure,
     ReportTable,
-    as_text,
     choose_groups,
-    count_values,
     describe_run,
     history_table,
-    iterations,
 )
 
 EVIL = "<script>\"'&{{ 1 }}[red]\x00\x1b\ud800"
@@ -194,18 +191,6 @@ def test_what_is_empty_is_left_out():
         assert text_part not in text
 
 
-@pytest.mark.parametrize("history", [None, [], {}])
-def test_no_history_is_no_table(history):
-    parsed = page(content={"history": history}, tables=[history_table(history)])
-    assert "History" not in parsed.text()
-
-
-def test_histories_are_lists_of_steps_or_columns():
-    columns = history_table({"gap": np.array([0.5, 0.25])})
-    assert columns == history_table([{"gap": 0.5}, {"gap": 0.25}])
-    assert columns.records[1] == {"step": 2, "gap": 0.25}
-
-
 # Figures.
 
 
@@ -302,33 +287,6 @@ def test_terminal_shows_the_first_groups_and_obeys_none(capsys, monkeypatch):
 
 
 # What commands share.
-
-
-@pytest.mark.parametrize(
-    ("value", "spec", "expected"),
-    [
-        (True, "", "yes"),
-        (np.bool_(False), "", "no"),
-        (None, ".3f", "none"),
-        ("word", ".3f", "word"),
-        (12345, "", "12,345"),
-        (np.int8(5), "", "5"),
-        (1 / 3, "", "0.333333"),
-        (np.float32(0.25), ".0%", "25%"),
-        (math.inf, ".3f", "inf"),
-        (np.float32("nan"), "", "nan"),
-        ([1, 0.5, None], "", "1, 0.5, none"),
-        (np.array([1, 2]), "", "1, 2"),
-        ([], "", ""),
-    ],
-)
-def test_values_as_text(value, spec, expected):
-    assert as_text(value, spec) == expected
-
-
-def test_words():
-    assert (iterations(1), iterations(2000)) == ("1 iteration", "2,000 iterations")
-    assert count_values(np.array(["b", "a", "b"])) == {"a": 1, "b": 2}
 
 
 def test_names_in_figures():

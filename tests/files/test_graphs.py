@@ -327,6 +327,7 @@ def test_edges_are_not_taken_for_metis(write):
         graph = read_graph(write(text))
         assert (graph.n_edges, graph.notes) == (n_edges, [])
     refuses(write("3 2\n2 3\n1\n1 2\n", "graph.metis"), "is no METIS file")
+    refuses(write("3 2\n2 3\n1\n2\n"), ":3: expected 2 fields")  # 3 does not name 1
 
 
 def test_rows_of_features_are_no_graph(write, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from scalefair.files import FileError, Graph
-from scalefair.files._values import parse_values, read_values
+from scalefair.files._values import read_values
 
 
 def units(ids, *, named=True):
@@ -175,21 +175,3 @@ def test_errors_name_file_and_place(read, tmp_path, text, nodes, message):
     with pytest.raises(FileError, match=message) as caught:
         read(text, nodes)
     assert str(caught.value).startswith(str(tmp_path / "groups.any"))
-
-
-@pytest.mark.parametrize(
-    ("strings", "kind", "expected"),
-    [
-        (["1", "+2", "1"], None, np.array([1, 2, 1])),
-        (["1", "2.5"], None, np.array([1, 2.5])),
-        (["1", "x"], None, np.array(["1", "x"])),
-        (["1", "2"], "f", np.array([1.0, 2.0])),
-        (["1", "2"], "U", np.array(["1", "2"])),
-        (["1", "1_0"], None, np.array(["1", "1_0"])),
-        (["1", "inf"], None, np.array(["1", "inf"])),
-    ],
-)
-def test_values_are_numbers_if_all_are(strings, kind, expected):
-    actual = parse_values(strings, kind)
-    assert actual.dtype.kind == expected.dtype.kind
-    np.testing.assert_array_equal(actual, expected)

@@ -321,11 +321,7 @@ def _treat_missing(
 ) -> None:
     """Refuse rows with missing values, drop them, or leave features to be imputed."""
     policy = options.missing
-    # Groups may be missing where that is asked for.
-    roles = [x for x in ROLES if x != "groups" or not options.may_lack_groups]
-    values = [getattr(rows, role) for role in roles]
-    frames = [x for x in values if isinstance(x, pandas.DataFrame)]
-    role_columns = [frame[name] for frame in frames for name in frame]
+    role_columns = _role_columns(rows, options)
     features = [] if keep_missing else [rows.X[name] for name in rows.names]
     columns = [x for x in [*role_columns, *features] if x.hasnans]
     if not columns:
@@ -362,6 +358,14 @@ def _treat_missing(
         done.append("features were filled in")
     note(f"{rows.path}: {' and '.join(done)}. Missing values: {counts}.")
     rows.keep(~is_dropped)
+
+
+def _role_columns(rows: Rows, options: ReadOptions) -> list[pandas.Series]:
+    """Return the columns that are target, weights, or groups, if these may not lack."""
+    roles = [x for x in ROLES if x != "groups" or not options.may_lack_groups]
+    values = [getattr(rows, role) for role in roles]
+    frames = [x for x in values if isinstance(x, pandas.DataFrame)]
+    return [frame[name] for frame in frames for name in frame]
 
 
 # --- Matrices ------------------------------------------------------------------------
