@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.linalg import null_space
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
@@ -124,11 +125,17 @@ def test_weighted_nodes_are_repeated_nodes(solver, regularization, keep, name, r
         cut, expected_cut = (m.refinement_.cut_after for m in (one, many))
         assert cut == pytest.approx(expected_cut)
     if name == "soft":
-        # Clusters of equal expected shares are orthogonal to these columns.
-        A, d = groups[node], W[node][:, node].sum(axis=1)
+        # Clusters of equal expected shares are orthogonal to these columns F, and so is
+        # the embedding, but to no more.
+        A, W = groups[node], W[node][:, node].toarray()
+        W += regularization * W.mean()
+        d = W.sum(axis=1)
         F = A - np.outer(A.sum(axis=1), A.sum(axis=0) / A.sum())
-        F /= np.sqrt(d + regularization * d.mean())[:, None]
+        F /= np.sqrt(d)[:, None]
         assert np.linalg.norm(F.T @ many.embedding_) < 1e-12
+        Z = null_space(F.T)
+        values = np.linalg.eigvalsh(Z.T @ (W / np.sqrt(np.outer(d, d))) @ Z)
+        np.testing.assert_allclose(many.eigenvalues_, values[:-4:-1], atol=1e-8)
 
 
 def test_a_kernel_of_repeated_rows(blobs):
