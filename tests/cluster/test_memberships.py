@@ -12,6 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from scalefair.cluster import (
     FairKMeans,
     FairSpectralClustering,
+    _fair_kmeans,
     fair_assignment,
     refine_partition,
 )
@@ -294,7 +295,8 @@ def test_kmeans_by_weights(shares, blobs, options):
         kmeans(X, groups, np.where(groups, 9.0, 1.0), min_balance=0.5)
 
 
-def test_kmeans_of_expected_counts(shares):
+def test_kmeans_of_expected_counts(shares, monkeypatch):
+    monkeypatch.setattr(_fair_kmeans, "START_SAMPLE_ROWS", 500)
     X, blob = make_blobs(2000, centers=4, n_features=2, random_state=1)
     P, weights = soften(blob % 2), np.random.default_rng(1).gamma(2.0, size=2000)
     model = FairKMeans(4, random_state=0).fit(X, **of(P, weights))
