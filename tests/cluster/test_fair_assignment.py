@@ -357,7 +357,10 @@ def test_lower_bound_of_expected_shares_is_that_of_the_linear_program(checked):
         (2000, 4, 3, True, True, 0.0),
     ],
 )
-def test_expected_shares(checked, shares, n, k, h, is_weighted, is_hard, tolerance):
+def test_expected_shares(
+    checked, shares, n, k, h, is_weighted, is_hard, tolerance, monkeypatch
+):
+    monkeypatch.setattr(_assignment_dual, "MAX_SAMPLE_ROWS", 1000)
     X, centers, P, weights = soft_problem(0, n, k, h)
     options = {"sample_weight": weights} if is_weighted else {}
     options |= (

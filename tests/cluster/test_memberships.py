@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.linalg import null_space
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
@@ -11,6 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from scalefair.cluster import (
     FairKMeans,
     FairSpectralClustering,
+    _fair_kmeans,
     fair_assignment,
     refine_partition,
 )
@@ -124,11 +126,17 @@ def test_weighted_nodes_are_repeated_nodes(solver, regularization, keep, name, r
         cut, expected_cut = (m.refinement_.cut_after for m in (one, many))
         assert cut == pytest.approx(expected_cut)
     if name == "soft":
-        # Clusters of equal expected shares are orthogonal to these columns.
-        A, d = groups[node], W[node][:, node].sum(axis=1)
+        # Clusters of equal expected shares are orthogonal to these columns F, and so is
+        # the embedding, but to no more.
+        A, W = groups[node], W[node][:, node].toarray()
+        W += regularization * W.mean()
+        d = W.sum(axis=1)
         F = A - np.outer(A.sum(axis=1), A.sum(axis=0) / A.sum())
-        F /= np.sqrt(d + regularization * d.mean())[:, None]
+        F /= np.sqrt(d)[:, None]
         assert np.linalg.norm(F.T @ many.embedding_) < 1e-12
+        Z = null_space(F.T)
+        values = np.linalg.eigvalsh(Z.T @ (W / np.sqrt(np.outer(d, d))) @ Z)
+        np.testing.assert_allclose(many.eigenvalues_, values[:-4:-1], atol=1e-8)
 
 
 def test_a_kernel_of_repeated_rows(blobs):
@@ -287,7 +295,8 @@ def test_kmeans_by_weights(shares, blobs, options):
         kmeans(X, groups, np.where(groups, 9.0, 1.0), min_balance=0.5)
 
 
-def test_kmeans_of_expected_counts(shares):
+def test_kmeans_of_expected_counts(shares, monkeypatch):
+    monkeypatch.setattr(_fair_kmeans, "START_SAMPLE_ROWS", 500)
     X, blob = make_blobs(2000, centers=4, n_features=2, random_state=1)
     P, weights = soften(blob % 2), np.random.default_rng(1).gamma(2.0, size=2000)
     model = FairKMeans(4, random_state=0).fit(X, **of(P, weights))

@@ -161,6 +161,7 @@ def test_nothing_is_computed_for_one_pass(X):
             "Partition 1 of X: X must hold real numbers",
         ),
         (lambda X: blocks(X[:, 0]), "Partition . of X: X must have two dimensions"),
+        (lambda X: da.from_array(X[:, 0], chunks=50), "X must have two dimensions"),
         (lambda X: blocks(X, (0, 0, 0)), "X has no rows in any partition"),
         (lambda X: dask.bag.from_sequence([], npartitions=1), "no block of rows"),
     ],
