@@ -350,6 +350,13 @@ class GapSolver:
                 # A bound of less than half of the last one may have no solution near.
                 bound *= max(TARGET_RATIO * self.kappa / current.gap, 0.5)
             solution = self.solve_smoothed(bound, width, current)
+            if not solution.is_accepted(self.tol):
+                # A rough start can lead astray: once more from an accurate one.
+                problem = current.problem
+                accurate = self.solve_smoothed(
+                    problem.kappa, problem.width, current, is_final=True
+                )
+                solution = self.solve_smoothed(bound, width, accurate, is_final=True)
             solutions.append(solution)
             if not solution.is_accepted(self.tol):
                 break
