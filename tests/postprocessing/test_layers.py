@@ -146,6 +146,17 @@ def test_equal_means(n_groups):
     np.testing.assert_allclose(changed, expected, atol=1e-11)
 
 
+def test_second_pass_takes_the_rounding_away():
+    # Two differences whose lengths in the metric of S differ by ten orders.
+    rng = np.random.default_rng(3)
+    D = rng.standard_normal((6, 2))
+    Q, _ = np.linalg.qr(np.column_stack([D, rng.standard_normal((6, 4))]))
+    inverse = (Q * 10.0 ** np.array([0, -10, 1, 1, 1, 1])) @ Q.T
+    W = rng.standard_normal((4, 6))
+    changed = exact_first_moment(W, D, inverse.__matmul__, 0.0)
+    assert np.linalg.norm(changed @ D) <= 1e-9 * np.linalg.norm(W @ D)
+
+
 def test_differences_that_are_multiples_or_zero_or_out_of_reach():
     W, layer = layer_problem(4)
     D = np.outer(layer.differences[:, 0], [1.0, -2.0, 0.0])
@@ -173,8 +184,8 @@ def test_restricted_weight_from_its_definition(reduction, m, n, n_groups):
     U, sigma, Vt = np.linalg.svd(W @ S_e, full_matrices=False)
     rows = Vt @ np.linalg.inv(S_e)
     k = ((rows @ S) * rows).sum(axis=1)
-    same = svd_first_moment(W, D, S, epsilon, 1.0)
-    np.testing.assert_array_equal(same, W)
+    np.testing.assert_array_equal(svd_first_moment(W, D, S, epsilon, 1.0), W)
+    assert not svd_first_moment(0 * W, D, S, epsilon, reduction).any()
     changed = svd_first_moment(W, D, S, epsilon, reduction)
     new = ((U.T @ changed @ S_e) * Vt).sum(axis=1)
     np.testing.assert_allclose((U * new) @ rows, changed, atol=1e-9)
