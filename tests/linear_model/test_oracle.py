@@ -289,6 +289,8 @@ def test_expanded_rows_and_rows_in_parts(
         np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
     assert_equal_values(training.oracle, oracle, v, theta, corner)
     if P is None:
+        nested = [o.without_interactions() for o in (training.oracle, oracle)]
+        assert_equal_values(*nested, v[: nested[0].n_weights], theta, corner)
         np.testing.assert_allclose(training.oracle.scores(v), oracle.scores(v))
 
 

@@ -110,7 +110,9 @@ def test_float32_rows_stay_float32(rows):
 def test_pickled_oracle(rows, container, protocol):
     X, y, _group = rows
     signs = np.where(y == "yes", 1, -1)
-    oracle = ScoreOracle(container(X), signs, np.arange(1500) % 2, 2)
+    weights = np.arange(1500.0) % 3
+    codes = np.arange(1500) % 2
+    oracle = ScoreOracle(container(X), signs, codes, 2, weights=weights)
     if protocol == 4:  # all arrays come back writeable
         copy = pickle.loads(pickle.dumps(oracle, protocol=4))
     else:  # all come back read-only, as from another process

@@ -203,7 +203,7 @@ def test_several_attributes_each_by_itself(gap):
     frame = pd.DataFrame(
         {"sex": rng.integers(0, 2, 300), "age": rng.integers(0, 3, 300)}
     )
-    y_true, scores = rng.integers(0, 2, 300), rng.random(300)
+    y_true, scores = rng.integers(0, 2, 300), rng.standard_normal(300)
     rows = [y_true, scores] if gap in LABELLED else [scores]
     gaps = [gap(*rows, sensitive_features=frame[name]) for name in frame]
     assert gaps[0] != gaps[1]

@@ -146,6 +146,17 @@ def test_equal_means(n_groups):
     np.testing.assert_allclose(changed, expected, atol=1e-11)
 
 
+def test_second_pass_takes_the_rounding_away():
+    # Two differences whose lengths in the metric of S differ by ten orders.
+    rng = np.random.default_rng(3)
+    D = rng.standard_normal((6, 2))
+    Q, _ = np.linalg.qr(np.column_stack([D, rng.standard_normal((6, 4))]))
+    inverse = (Q * 10.0 ** np.array([0, -10, 1, 1, 1, 1])) @ Q.T
+    W = rng.standard_normal((4, 6))
+    changed = exact_first_moment(W, D, inverse.__matmul__, 0.0)
+    assert np.linalg.norm(changed @ D) <= 1e-9 * np.linalg.norm(W @ D)
+
+
 def test_differences_that_are_multiples_or_zero_or_out_of_reach():
     W, layer = layer_problem(4)
     D = np.outer(layer.differences[:, 0], [1.0, -2.0, 0.0])
@@ -173,6 +184,8 @@ def test_restricted_weight_from_its_definition(reduction, m, n, n_groups):
     U, sigma, Vt = np.linalg.svd(W @ S_e, full_matrices=False)
     rows = Vt @ np.linalg.inv(S_e)
     k = ((rows @ S) * rows).sum(axis=1)
+    np.testing.assert_array_equal(svd_first_moment(W, D, S, epsilon, 1.0), W)
+    assert not svd_first_moment(0 * W, D, S, epsilon, reduction).any()
     changed = svd_first_moment(W, D, S, epsilon, reduction)
     new = ((U.T @ changed @ S_e) * Vt).sum(axis=1)
     np.testing.assert_allclose((U * new) @ rows, changed, atol=1e-9)
@@ -482,7 +495,7 @@ def test_unfairness_against_its_definition(n_groups, n_outputs):
     assert scaled.score == pytest.approx(unfairness.score)
 
 
-def test_unfairness_without_a_spread_within_groups():
+def test_unfairness_without_a_spread_or_that_overflows():
     codes, weight = np.repeat([0, 1], 8), np.array([[0.5, 2.0]])
     same = np.tile([1.0, 2.0], (16, 1))
     unfairness = layer_unfairness("some", GroupMoments.from_data(same, codes), weight)
@@ -492,6 +505,10 @@ def test_unfairness_without_a_spread_within_groups():
     unfairness = layer_unfairness("some", apart, weight)
     assert unfairness == LayerUnfairness("some", 2.0, 0.0, np.inf, 0.0)
     assert unfairness.score == np.inf
+    moments = GroupMoments.from_data(*problem(0)[1:])
+    moments.scatters *= 1e300
+    with pytest.raises(ValueError, match="overflow: scale the targets"):
+        LayerMoments(moments).gaps(1e10 * np.eye(7))
 
 
 def test_noise_against_permutations():
