@@ -144,11 +144,13 @@ class AssignmentProblem:
                 window //= 2
         # Step 3: an integer program for few rows. The relaxation says little of
         # clusters of a handful.
-        is_far = best.cost - lower_bound > self.max_gap * best.cost
-        is_far |= bounds.excess(best.counts) > 0
+        is_met = bounds.excess(best.counts) == 0
+        is_far = best.cost - lower_bound > self.max_gap * best.cost or not is_met
         is_small = self.C.size * len(bounds.sizes) <= MAX_MILP_SIZE
         if self.search_sizes and is_far and is_small:
-            counts, bound = cheapest_counts(self.C, self.kinds, bounds, self.min_size)
+            counts, bound = cheapest_counts(
+                self.C, self.kinds, bounds, self.min_size, is_met
+            )
             lower_bound = max(lower_bound, bound)
             if len(counts) and bounds.excess(counts) == 0:
                 flow = self._flow_within(best.prices, counts, counts, counts)

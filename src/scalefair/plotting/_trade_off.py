@@ -455,8 +455,9 @@ def _measure(
     groups = options["sensitive_features"]
     labels = _inputs.call_method(model, "predict", X, groups)
     scores = _inputs.call_method(model, "decision_function", X, groups)
+    gap = partial_parity_gap(scores, y_true=y, **options)  # checks groups and weights
     accuracy = accuracy_score(y, labels, sample_weight=options["sample_weight"])
-    return float(accuracy), 1 - partial_parity_gap(scores, y_true=y, **options)
+    return float(accuracy), 1 - gap
 
 
 def _as_paths(estimator: Any, name: str | None) -> dict[str, list[Any]]:
