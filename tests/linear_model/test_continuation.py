@@ -402,3 +402,16 @@ def test_what_groups_add_is_penalised_by_itself(interaction_alpha):
         gradient = standard[group == k].T @ slopes[group == k] / len(X)
         gradient = gradient + penalty * model.coef_[k] * scale
         assert np.abs(gradient).max() < 5e-3
+
+
+def test_rough_surrogates_take_half_the_passes(monkeypatch):
+    X, y, group = table("two")
+    rough, _ = fit(classifier(tol=1e-3, n_thresholds=25), (X, y, group))
+    solve = GapSolver.solve_smoothed
+    monkeypatch.setattr(
+        GapSolver, "solve_smoothed", lambda *args: solve(*args, is_final=True)
+    )
+    exact, _ = fit(classifier(tol=1e-3, n_thresholds=25), (X, y, group))
+    assert rough.n_oracle_calls_ < 0.7 * exact.n_oracle_calls_
+    assert rough.objective_ == pytest.approx(exact.objective_, rel=0.01)
+    assert rough.partial_parity_gap_ <= 0.05
