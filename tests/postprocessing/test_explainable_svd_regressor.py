@@ -381,6 +381,18 @@ def test_activations_that_overflow_name_the_layer_and_the_rows(layer):
         fair(net, rows, layer=layer, refit_last=None, batch_size=16)
 
 
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [(0, r"inputs of layer 'coefs_\[1\]'"), (-1, r"outputs of layer 'coefs_\[\d\]'")],
+)
+def test_overflow_is_no_link_function(number, message):
+    net = mlp(activation="identity", max_iter=1)
+    net.coefs_[number] = np.full_like(net.coefs_[number], 1e308)
+    message += " .*NaN or infinite.* overflows in float64: scale X"
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=message):
+        fair(net, 1e3 * X)
+
+
 def test_layers_whose_matrices_do_not_fit(monkeypatch):
     """They are refused before the pass, with the size; so is the last one's refit."""
     reader = {}
