@@ -364,7 +364,7 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
         change = ModelChange(
             self, model_rows, gathered, targets, has_predictions, self.moments_
         )
-        before = change.scores(host)
+        before = change.scores(change.unchanged)
         self.ks_before_, self.r2_before_ = before.distance, before.r2
         # 5. Change and refit, with a pass for the last layer and one for predictions.
         model = self._search_power(change)

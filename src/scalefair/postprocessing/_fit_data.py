@@ -110,27 +110,37 @@ class ModelChange:
         return [codes for *_, codes in self.membership.compared]
 
     @cached_property
+    def unchanged(self) -> ModelRows:
+        """The rows of the unchanged model, with the last layer's inputs if possible."""
+        if self.targets is None:
+            return self.rows
+        return self.rows.with_cache(self.rows.host.n_layers - 1)
+
+    @cached_property
     def _last_layer_moments(self) -> Moments:
         """Moments of the last layer's inputs in the unchanged model."""
-        return self.rows.moments(self.rows.host.n_layers - 1)
+        return self.unchanged.moments(self.rows.host.n_layers - 1)
 
     def changed_model(self, power: float) -> ChangedModel:
         """Change the layer, by powers of the reductions, and fit the last one."""
-        unchanged, reductions = self.rows.host, self._reductions(power)
-        number, last = self.regressor.layer_, unchanged.n_layers - 1
+        unchanged, reductions = self.unchanged, self._reductions(power)
+        number, last = self.regressor.layer_, unchanged.host.n_layers - 1
         # 1. The new weight of the layer, and the model with it.
         layer = self._change_layer(number, self.moments, reductions)
-        host = unchanged.replaced({number: (layer.weight, None)})
+        host = unchanged.host.replaced({number: (layer.weight, None)})
+        rows = replace(self.rows, host=host)
         # 2. The last layer is fitted again, or its bias if it is the changed one.
         refit = None
         if self.targets is not None:
             if number == last:
                 refit = self._fit_bias(layer, self.moments)
             else:
-                refit = self._refit(host, reductions)
+                rows = rows.with_cache(last)
+                refit = self._refit(rows, reductions)
             host = host.replaced({last: (refit.weight, refit.bias)})
         is_changed = bool(layer.weights.any())
-        model = ChangedModel(host, layer, is_changed, refit, self.scores(host))
+        scores = self.scores(replace(rows, host=host))
+        model = ChangedModel(host, layer, is_changed, refit, scores)
         if not (is_changed and self._may_leave_layer()):
             return model
         # 3. The last layer changed instead: the other is left where that does as well.
@@ -138,11 +148,11 @@ class ModelChange:
         instead = self._change_layer(last, moments, reductions)
         refit = self._fit_bias(instead, moments)
         refit = replace(refit, gaps_before=instead.gaps_before)
-        host = unchanged.replaced({last: (refit.weight, refit.bias)})
-        scores = self.scores(host)
+        host = unchanged.host.replaced({last: (refit.weight, refit.bias)})
+        scores = self.scores(replace(unchanged, host=host))
         if not self._is_as_good(scores, model.scores):
             return model
-        layer = layer.undone(unchanged.weight(number))
+        layer = layer.undone(unchanged.host.weight(number))
         return ChangedModel(host, layer, False, refit, scores)
 
     def _change_layer(
@@ -172,7 +182,7 @@ class ModelChange:
             and self.regressor.layer_ < self.rows.host.n_layers - 1
         )
 
-    def _refit(self, host: LayerHost, reductions: tuple[float, float]) -> LastLayer:
+    def _refit(self, rows: ModelRows, reductions: tuple[float, float]) -> LastLayer:
         """Fit the last layer of a model with another changed layer."""
         # The published method has no bounds.
         kind = str(self.regressor.refit_last)
@@ -180,10 +190,10 @@ class ModelChange:
             reductions = (1.0, 1.0)
         elif kind == "least_squares":
             kind = "ridge"
-        last = host.n_layers - 1
+        last = rows.host.n_layers - 1
         return refit_last_layer(
-            replace(self.rows, host=host).moments(last, self.targets),
-            host.weight(last),
+            rows.moments(last, self.targets),
+            rows.host.weight(last),
             kind,
             reductions,
             self.regressor.noise_floor,
@@ -209,12 +219,12 @@ class ModelChange:
         gaps = change.gaps_after
         return LastLayer(change.weight, bias, gaps, gaps, change.converged)
 
-    def scores(self, host: LayerHost) -> Scores:
-        """Scores of a model's predictions."""
+    def scores(self, rows: ModelRows) -> Scores:
+        """Scores of a model's predictions for the rows."""
         if not self.has_predictions:
             return Scores(float("nan"), None, None)
         # 1. The largest distance between groups, of all outputs and attributes.
-        outputs = replace(self.rows, host=host).outputs()
+        outputs = rows.outputs()
         weights, take = self.membership.weights, self.membership.take
         groups = np.column_stack(self._codes).view(GroupCodes)
         distance = max(
@@ -235,13 +245,13 @@ class ModelChange:
         for codes in self._codes:
             by_group = []
             for code in np.unique(codes):
-                rows = np.flatnonzero((codes == code) & has_weight)
+                members = np.flatnonzero((codes == code) & has_weight)
                 score = np.nan  # R2 needs two rows
-                if len(rows) > 1:
+                if len(members) > 1:
                     score = r2_score(
-                        entry_targets[rows],
-                        entry_outputs[rows],
-                        sample_weight=None if weights is None else weights[rows],
+                        entry_targets[members],
+                        entry_outputs[members],
+                        sample_weight=None if weights is None else weights[members],
                     )
                 by_group.append(score)
             r2.append(np.array(by_group))

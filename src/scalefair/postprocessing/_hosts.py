@@ -132,10 +132,11 @@ class MLPHost(LayerHost):
     def forward_from(self, A: Any, layer: int, later: int) -> Any:
         """Apply the layers between two, each with its activation."""
         activate = ACTIVATIONS[self.model.activation]  # in place
-        for i in range(layer, later):
-            A = safe_sparse_dot(A, self.model.coefs_[i])
-            A += self.model.intercepts_[i]
-            activate(A)
+        with self._long_pass(A.shape[0], layer, later):
+            for i in range(layer, later):
+                A = safe_sparse_dot(A, self.model.coefs_[i])
+                A += self.model.intercepts_[i]
+                activate(A)
         return A
 
     def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:

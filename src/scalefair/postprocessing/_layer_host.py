@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -13,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scalefair._entries import all_finite, validate_data
+from scalefair.kernels import long_blas_call
 
 Array = NDArray[np.float64]
 
@@ -133,8 +136,17 @@ class LayerHost(ABC):
 
     def outputs(self, X_batch: Any) -> NDArray[Any]:
         """Return the predictions for some raw rows, (rows,) or (rows, n_outputs)."""
-        predicted: NDArray[Any] = self.model.predict(self.transform(X_batch))
+        X_batch = self.transform(X_batch)
+        with self._long_pass(X_batch.shape[0], 0, self.n_layers):
+            predicted: NDArray[Any] = self.model.predict(X_batch)
         return predicted
+
+    def _long_pass(
+        self, n_rows: int, layer: int, later: int
+    ) -> AbstractContextManager[None]:
+        """Context in which BLAS uses all threads if rows are many for the layers."""
+        sizes = [math.prod(self.shape(i)) for i in range(layer, later)]
+        return long_blas_call(0.03 * n_rows * sum(sizes))
 
     def replaced(self, layers: LayerChanges) -> LayerHost:
         """Return the host of a deep copy of the estimator with some layers changed."""

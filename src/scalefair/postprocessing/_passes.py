@@ -101,7 +101,7 @@ class CachedInputs(NamedTuple):
     """Inputs of a layer, from which those of later ones are computed."""
 
     layer: int
-    A: NDArray[Any]  # (N, n)
+    batches: list[NDArray[Any]]  # (rows, n) each, of consecutive rows
 
 
 @dataclass(frozen=True)
@@ -169,15 +169,13 @@ class ModelRows:
         # Parts may be on other machines: their inputs are computed again.
         if isinstance(self.X, PartitionedRows) or not self.host.can_resume:
             return self
-        n_rows, A = int(self.X.X.shape[0]), None
-        for rows, X_batch in batches(self.X.X, self.batch_size):
-            inputs = self.host.inputs(X_batch, layer)
-            if A is None:  # the first batch tells the type of the inputs, and the size
-                if n_rows * inputs.shape[1] * inputs.itemsize > MAX_CACHED_BYTES:
-                    return self
-                A = np.empty((n_rows, inputs.shape[1]), inputs.dtype)
-            A[rows] = inputs
-        return self if A is None else replace(self, cache=CachedInputs(layer, A))
+        width, parts = self.host.shape(layer)[1], []
+        args = self.host, self.X.X, self.batch_size, layer, self.cache
+        for _, A in _layer_inputs(*args):
+            if self.X.shape[0] * width * A.itemsize > MAX_CACHED_BYTES:
+                return self
+            parts.append(A)
+        return replace(self, cache=CachedInputs(layer, parts))
 
     def moments(self, layer: int, targets: NDArray[Any] | None = None) -> Moments:
         """Moments of a layer's inputs; with targets (N, k), joint ones of both."""
@@ -193,12 +191,10 @@ class ModelRows:
         if self.cache is None:
             parts = self._map(_outputs, aligned=[]).gather()
         else:
-            (layer, cached), last = self.cache, self.host.n_layers - 1
+            last = self.host.n_layers - 1
             weight, bias = self.host.weight(last).T, self.host.bias(last)
-            parts = [
-                self.host.forward_from(A, layer, last) @ weight + bias
-                for _, A in batches(cached, self.batch_size)
-            ]
+            inputs = _layer_inputs(self.host, None, 0, last, self.cache)
+            parts = [A @ weight + bias for _, A in inputs]
         return np.concatenate([part.reshape(len(part), -1) for part in parts])
 
     def unfairness_by_layer(self) -> list[LayerUnfairness | None]:
@@ -311,6 +307,20 @@ def _take_rows(
     return X
 
 
+def _layer_inputs(
+    host: LayerHost, X: Any, batch_size: int, layer: int, cache: CachedInputs | None
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Yield batches as slices of the rows, with the inputs of a layer for them."""
+    if cache is None:
+        for rows, X_batch in batches(X, batch_size):
+            yield rows, host.inputs(X_batch, layer)
+        return
+    stop = 0
+    for A in cache.batches:
+        start, stop = stop, stop + len(A)
+        yield slice(start, stop), host.forward_from(A, cache.layer, layer)
+
+
 def _layer_moments(
     host: LayerHost,
     X: Any,
@@ -323,11 +333,7 @@ def _layer_moments(
     """Moments of a layer's inputs, or joint ones of these and the targets."""
     total = None
     name = f"layer {host.layer_names[layer]!r}" + " and y" * (targets is not None)
-    for rows, X_batch in batches(X, batch_size):
-        if cache is None:
-            A = host.inputs(X_batch, layer)
-        else:
-            A = host.forward_from(cache.A[rows], cache.layer, layer)
+    for rows, A in _layer_inputs(host, X, batch_size, layer, cache):
         if targets is not None:
             A = np.hstack([A, targets[rows]])
         total = _add_moments(total, A, membership, rows, name)
