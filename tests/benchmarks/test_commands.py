@@ -1,5 +1,6 @@
 """What all commands of the tables do: options, missing data, files, and cells."""
 
+import inspect
 import re
 import shutil
 from pathlib import Path
@@ -80,6 +81,16 @@ def test_documented_ratios_exist_and_run(load, capsys):
     rows = re.findall(r"\| (\w+) \| \S+ \| \S+ \| (\d*) \|", capsys.readouterr().out)
     assert [row[0] for row in rows] == ["FairPCA", "PCA"]
     assert int(rows[0][1]) > 0
+
+
+def test_benchmarks_of_threads_take_their_parameters(load):
+    asv = load("asv_bench", threads="benchmarks.threads")
+    for benchmark, parameters, _ in asv.threads.BENCHMARKS.values():
+        suite, kind, method = benchmark.split(".")
+        module = load("asv_bench", suite=f"benchmarks.{suite}").suite
+        for name in "setup", method:
+            function = getattr(getattr(module, kind), name)
+            inspect.signature(function).bind(None, *parameters)
 
 
 def test_the_page_shows_the_stored_sizes_of_graphs(load, capsys, tmp_path):
