@@ -27,7 +27,11 @@ BENCHMARKS = {
     "embedding, lanczos": ("eigensolvers.Embedding.time_solve", (10_000, "lanczos"), 3),
     "fair PCA, documents": ("fair_pca.Documents.time_fit", ("FairPCA",), 5),
     "fair PCA, 100,000 x 50": ("fair_pca.Rows.time_fit", (100_000, 50, "FairPCA"), 15),
-    "fair PCA, 1,000 features": ("fair_pca.Features.time_fit", (1000, 20, "FairPCA"), 5),
+    "fair PCA, 1,000 features": (
+        "fair_pca.Features.time_fit",
+        (1000, 20, "FairPCA"),
+        5,
+    ),
     "pairwise, group AUC": (
         "fair_classifiers.Pairwise.time_fit",
         (30_000, "group_auc"),
