@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -285,10 +287,10 @@ class _Chains:
         # which include the ends of the blocks.
         lower_cuts, blocks = self._divide_blocks(bounds, block_of, enter, leave)
         cuts = np.vstack([self.starts, lower_cuts])
-        levels = self.levels[:, cuts]  # (n_conditions, n_steps + 1, n_chains)
+        levels = [self.levels[:, chain_cuts] for chain_cuts in cuts.T]
         gaps = np.zeros_like(kappas)
-        for k in range(self.starts.size):
-            gaps[k] = np.abs(levels - levels[..., [k]]).max(axis=(0, 1))
+        for k, m in combinations(range(self.starts.size), 2):
+            gaps[k, m] = gaps[m, k] = np.abs(levels[k] - levels[m]).max()
         return ParityIsotonicResult(
             fitted=fitted,
             values=values,
@@ -360,7 +362,10 @@ class _Chains:
         cuts[is_block_end] = bounds[1:]
 
         # 3. Keep the cuts that are allowed and not the same as the cut before.
-        is_allowed = (enter[:, cuts].max(axis=2) <= leave[:, cuts].min(axis=2)).all(0)
+        # All ranges intersect if the last to begin does so before the first one ends.
+        begin = reduce(np.maximum, (enter[:, chain_cuts] for chain_cuts in cuts.T))
+        end = reduce(np.minimum, (leave[:, chain_cuts] for chain_cuts in cuts.T))
+        is_allowed = (begin <= end).all(axis=0)
         is_new = np.diff(cuts, axis=0, prepend=bounds[:1]).any(axis=1)
         is_kept = (is_allowed & is_new) | is_block_end
         return cuts[is_kept], steps[is_kept] // STEPS_PER_BLOCK
