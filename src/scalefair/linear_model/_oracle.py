@@ -3,6 +3,10 @@
 An oracle evaluates both at one point, the weights w and the thresholds theta. Its
 `OracleValue` has them with their gradients, the rates as differences of convex parts.
 The last functions choose intercepts: before training, and after it.
+
+A call takes one or two passes over the rows: scores, their losses and derivatives, and
+sums of rows weighted by these. Problems (13) and (17) of He, Huang, Yao and Lin are
+functions of what it returns (`scalefair.linear_model._parity_problem`).
 """
 
 from __future__ import annotations
@@ -57,7 +61,10 @@ _PAIRWISE = ("auc", "partial_auc")
 
 @dataclass(eq=False)
 class OracleValue:
-    """Loss, smoothed rates and gradients at one point, of S sets, F P thresholds."""
+    """Loss, smoothed rates and gradients at one point, of S sets, F P thresholds.
+
+    The mean loss is that of single rows, or of pairs: then it has a concave part, too.
+    """
 
     layout: WeightLayout
     rates: SmoothedRates
@@ -89,6 +96,7 @@ class OracleValue:
     @cached_property
     def slopes(self) -> Array:
         """Gradients of both parts, (S, 2 P, n_weights + F P), the thresholds last."""
+        # In the weights of cells, in standardized ones, and then in w and theta.
         units = self.layout.units
         return self.rates.compared.gradients(
             [units.pull_back(slopes) for slopes in self.rates.slopes()]
@@ -105,18 +113,27 @@ class OracleValue:
         return np.hsplit(self.slopes, 2)[1]
 
     def combine(self, plus_weights: Array, minus_weights: Array) -> Array:
-        """Return the gradient of a weighted sum of all of `plus` and `minus`."""
+        """Return the gradient of a weighted sum of all of `plus` and `minus`.
+
+        Weights are (S, P) for both, the gradient (n_weights + F P,). It is that of
+        `slopes`, which are not formed.
+        """
         weights = np.concatenate([plus_weights, minus_weights], axis=1)
         cells, in_score = self.rates.combine(weights)
         # A higher threshold, of a plus and a minus part, is a lower score.
         plus, minus = np.hsplit(in_score, 2)
         in_thresholds = -(plus + minus)
-        in_weights = self.layout.lift(self.layout.units.pull_back(cells))
+        in_weights = self.layout.pull_back(cells)
         return np.concatenate([in_weights, in_thresholds.ravel()])
 
 
 class RowOracle(ABC):
-    """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`."""
+    """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`.
+
+    Rows are in memory (`ScoreOracle`) or in parts (`PartitionedOracle`). `cell_sizes`
+    are the entries of each cell, or their weight; `families` the sets that are
+    compared; `totals` are needed where entries are not rows, or rows have weights.
+    """
 
     def __init__(
         self,
@@ -140,7 +157,10 @@ class RowOracle(ABC):
         self.n_calls = 0  # of `evaluate`
 
     def without_interactions(self) -> Self:
-        """Return the oracle of the model in which all groups share their weights."""
+        """Return the oracle of the model in which all groups share their weights.
+
+        The rows and the compared sets are the same.
+        """
         shared = sparse.csr_array(np.ones((self.n_groups, 1)))
         other = copy(self)
         layout = replace(self.layout, members=shared)
@@ -175,16 +195,19 @@ class RowOracle(ABC):
 class ScoreOracle(RowOracle):
     """The oracle of rows in memory."""
 
-    # Rows are C-contiguous or canonical CSR, float64 or float32; codes of groups go
-    # from 0 to n_groups - 1. Its cells are the groups or, by label, for each group its
-    # negative and its positive rows; shares of one without rows are 0. The mean loss
-    # of a score h with the sign y is log(1 + exp(-y h)), max(0, 1 - y h) or
-    # (h - y)^2 / 2; of pairs max(0, 1 - h_i + h_j) for all positives i and negatives
-    # j, or those with ranks in `auc_interval`: a difference of convex functions.
-    # Parameters are for features in `units`, None for those that they are given in.
-    # With `weights` means and shares are weighted, of losses of single rows only.
-    # `entries`, of a model without interactions, are rows (rising) and weights, and
-    # `codes` those of entries: shares are of entries, losses of rows.
+    # X        C-contiguous or canonical CSR, float64 or float32.
+    # codes    Group of each row, from 0 to n_groups - 1.
+    # by_label Whether the cells are, of each group, its negative and its positive rows.
+    #          Else they are the groups. Shares of a cell without rows are 0.
+    # loss     Of a score h with the sign y the mean of log(1 + exp(-y h)),
+    #          max(0, 1 - y h) or (h - y)^2 / 2; of pairs that of max(0, 1 - h_i + h_j)
+    #          for all positives i and negatives j, or those with ranks in
+    #          `auc_interval`: a difference of convex functions.
+    # units    Of the features that w is for, None for those that they are given in.
+    # members  The rows of weights that each group adds up; None as `interactions` says.
+    # weights  Of rows, in means and shares; for losses of single rows only.
+    # entries  Rows (rising) and weights of entries, whose groups `codes` then are:
+    #          shares are of entries, losses of rows. For a model without interactions.
 
     def __init__(
         self,
@@ -215,7 +238,8 @@ class ScoreOracle(RowOracle):
         n = X.shape[1]
         units = units or FeatureUnits.identity(n)
         if members is None:
-            # One attribute whose groups have weights of their own, or none.
+            # One attribute whose groups have weights of their own, or none: of no
+            # attributes all groups have the one row of shared weights.
             n_attributes = int(interactions)
             group_codes = np.arange(n_groups)[:, None][:, :n_attributes]
             members = group_members(Cells(group_codes, [n_groups] * n_attributes))
@@ -232,7 +256,8 @@ class ScoreOracle(RowOracle):
         if rows is not None and weights is None:
             weights = np.ones(X.shape[0])  # some rows may be in no cell
         super().__init__(layout, sizes, families, row_totals(weights))
-        # 3. The rows, for the loss, and the entries, for the rates.
+        # 3. The rows, for the loss, and the entries, for the rates. They are the same
+        # object where an entry is a row.
         self.weights = weights  # (m,) of all rows, None if each counts once
         self.loss = loss
         self.surrogate = surrogate
@@ -254,6 +279,7 @@ class ScoreOracle(RowOracle):
         return self._entries is not self._rows
 
     def __sizeof__(self) -> int:
+        """Bytes of the arrays, by which workers of Dask count their memory."""
         return array_bytes(vars(self))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -278,7 +304,10 @@ class ScoreOracle(RowOracle):
         return quantiles
 
     def coded_scores(self, w: Array, by_label: bool) -> tuple[Array, Any, int, Any]:
-        """Return scores, the codes of cells or labels, their number, and weights."""
+        """Return scores, the codes of cells or labels, their number, and weights.
+
+        Of entries for cells, of rows for labels.
+        """
         scores, entries = self.scores(w), self._entries
         if by_label:
             return scores, (self._signs > 0).astype(np.int64), 2, self.weights
@@ -293,7 +322,8 @@ class ScoreOracle(RowOracle):
         table, codes, shape, shares, weights, _ = self._rows
         total, compared = self.total or 1.0, self.compared
         # Rates of one family of ramps follow from sums of rows in bins of the scores.
-        # They come from the pass that forms the gradient of the loss.
+        # They come from the pass that forms the gradient of the loss. Other rates need
+        # the scores, and passes of their own when gradients are asked for.
         is_ramp = self.surrogate == "ramp"
         one_pass = is_ramp and compared.n_families == 1 and not self.has_entries
         ramp = Ramp(theta, width, corner)
@@ -325,14 +355,16 @@ class ScoreOracle(RowOracle):
             else:
                 gradient = self._rows.weighted_sum(slopes)
         # Step 3: from gradients in the weights of each group to those in w.
-        loss_gradient = self._pull_back(gradient)
+        loss_gradient = self.layout.pull_back(gradient)
         if not (math.isfinite(loss) and all_finite(loss_gradient)):
             raise ValueError(
                 "The scores overflow: rescale the features or take smaller parameters."
             )
         concave_gradient = np.zeros_like(loss_gradient)
         if concave_slopes is not None:
-            concave_gradient = self._pull_back(self._rows.weighted_sum(concave_slopes))
+            concave_gradient = self.layout.pull_back(
+                self._rows.weighted_sum(concave_slopes)
+            )
         # Step 4: the rates.
         rates: SmoothedRates
         entries, thetas = self._entries, theta.reshape(compared.n_families, -1)
@@ -346,13 +378,13 @@ class ScoreOracle(RowOracle):
             self.layout, rates, loss, loss_gradient, concave_loss, concave_gradient
         )
 
-    def _pull_back(self, gradient: Array) -> Array:
-        """Gradient in the parameters from that in the weights of each group."""
-        return self.layout.lift(self.layout.units.pull_back(gradient))
-
 
 def row_totals(weights: Array | None) -> tuple[float, float] | None:
-    """Total weight of the rows and their effective number; None of no weights."""
+    """Total weight of the rows and their effective number; None of no weights.
+
+    The effective number, (sum w)^2 / sum w^2, is that of equal weights whose mean has
+    the same variance.
+    """
     if weights is None:
         return None
     n_effective = effective_sizes(np.zeros(len(weights), int), weights)[0]
@@ -365,7 +397,11 @@ def cells_by_label(signs: NDArray[Any], codes: NDArray[Any]) -> NDArray[np.int64
 
 
 class _Pairs:
-    """Mean hinge loss over pairs of positives and of negatives within some ranks."""
+    """Mean hinge loss over pairs of positives and of negatives within some ranks.
+
+    Example B.1 of the paper with all negatives, B.2 with those of an interval. Ranks
+    are from the highest score down: those from `first` to `last` count.
+    """
 
     def __init__(self, signs: Array, interval: tuple[float, float]) -> None:
         self.positives = np.flatnonzero(signs > 0)
@@ -384,7 +420,8 @@ class _Pairs:
         """Both parts of (50), each with its derivatives in the scores.
 
         The sum over the negatives of the `last` highest ranks, less that over those of
-        the `first` ones, which are above the interval.
+        the `first` ones, which are above the interval. Each is the largest sum over so
+        many negatives, and so convex in the scores.
         """
         n_tops = [self.last, self.first] if self.first else [self.last]
         n_pairs = float(len(self.positives)) * (self.last - self.first)
@@ -401,7 +438,8 @@ class _Pairs:
 def best_constant(signs: Array, loss: str, weights: Array | None = None) -> float:
     """Return the score with the least mean loss if all rows have the same.
 
-    With the mean label 2 p - 1 the logistic one is log(p / (1 - p)).
+    With the mean label 2 p - 1 the logistic one is log(p / (1 - p)); the hinge loss has
+    its least value at 1 or -1, and the squared one at the mean.
     """
     mean = float(np.average(signs, weights=weights))
     if loss == "logistic":

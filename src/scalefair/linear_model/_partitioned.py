@@ -2,6 +2,10 @@
 
 Each part has an oracle of its rows, which stays there as well. What comes back are sums
 over the rows of a part, and small samples of the rows.
+
+Training on parts has three steps. `PartitionedTraining` checks and encodes what a user
+passes, and makes the oracles. `nested_subsamples` draws rows to start with, which are
+solved in memory. The `PartitionedOracle` then serves the problem of all rows.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from scalefair.linear_model._weights import (
     Array,
     ColumnSpread,
     FeatureUnits,
+    WeightLayout,
     column_spread,
 )
 from scalefair.streaming import PartitionedRows, Parts
@@ -44,9 +49,11 @@ MIN_CELL_ROWS = 500
 class PartitionedLabels(LabeledRows):
     """Labels and groups that stay with the rows in parts, and sums over these.
 
-    `signs` and `weights` are those of the two labels; all codes are in parts.
+    `signs` and `weights` are those of the two labels, as if there were two rows: means
+    over labels are those over all rows. All codes are in parts.
     """
 
+    # Fields in place of the properties that would count rows in memory.
     cell_sizes: Any = None  # (n_cells,)
     squares: Any = None  # see `LabeledRows.squares`
 
@@ -58,7 +65,12 @@ class PartitionedLabels(LabeledRows):
 
 
 class PartitionedTraining:
-    """Training rows in parts, where their labels, groups and weights stay."""
+    """Training rows in parts, where their labels, groups and weights stay.
+
+    `labels` are what the estimator needs of them, and `oracle` is that of all rows.
+    `limits` are the most groups, and the fewest rows of one; `options` are those of an
+    oracle.
+    """
 
     def __init__(
         self,
@@ -78,6 +90,7 @@ class PartitionedTraining:
                 'up over partitions: use "logistic", "hinge" or "squared".'
             )
         # 1. Labels, weights and groups, in parts; entries of probabilities are here.
+        # Label codes are 0 and 1, for the classes in their order.
         classes, label_codes = rows.encode(y, name="y", noun="label")
         encode_labels(classes)  # two of them
         weights = rows.weights(sample_weight)
@@ -111,19 +124,23 @@ class PartitionedTraining:
             totals = row_totals(all_weights)
             codes = rows._memberships(membership)
         self.labels.check_groups(*limits)
-        # 2. The oracle of each part, and that of all rows in units of all rows.
+        # 2. The oracle of each part, and that of all rows in units of all rows. Units
+        # take a pass over all rows: the oracles of parts do not wait for them, and take
+        # weights of the features as given.
         dtype = real_type(rows)
         weight_parts = [] if weights is None else [weights]
+        options = self.labels.oracle_options(options)
         oracles = rows.map(
             _make_oracle,
             dtype,
             len(self.labels.combinations.sets),
-            self.labels.oracle_options(options),
+            options,
             aligned=[label_codes, codes, *weight_parts],
         ).persist()
         spreads = rows.map(_spread, dtype, aligned=weight_parts)
         units = FeatureUnits.of(spreads.reduce(_merge_spreads))
-        layout = self.labels.layout(rows.shape[1], options["interactions"], units)
+        cells_per_group = 1 + options["by_label"]
+        layout = WeightLayout(rows.shape[1], options["members"], units, cells_per_group)
         self.oracle = PartitionedOracle(
             oracles, layout, self.labels.cell_sizes, self.labels.families, totals
         )
@@ -133,7 +150,8 @@ class PartitionedTraining:
     ) -> PartitionedLabels:
         """Return labels and groups with sums over the rows; keeps the parts of both."""
         # 1. Sums over the rows of each part. Squares of weights are in units of the
-        # largest one, so that none is out of range.
+        # largest one, so that none is out of range. `_counts`, (n_parts, n_cells), are
+        # the rows with a weight that samples are drawn from.
         codes, by_label, unit = coded.codes.keep(), coded.given is not None, 1.0
         self._columns: list[Parts] = [codes]
         if weights is not None:
@@ -163,24 +181,33 @@ class PartitionedTraining:
         return labelled
 
     def nested_subsamples(self, rng: np.random.RandomState) -> Iterator[LabeledRows]:
-        """Yield ever larger random samples of each cell; none of few rows."""
+        """Yield ever larger random samples of each cell; none of few rows.
+
+        Stratified by cell: rates of small groups need as many rows as those of large
+        ones. The largest sample is drawn once, the others are parts of it, so that the
+        rows in parts are read once.
+        """
         labels, m = self.labels, self.rows.shape[0]
         if labels.membership.rows is not None:
             return  # cells are of entries, and rows are drawn
+        # Bytes of a stored entry: of sparse rows with its index.
         width = np.dtype(real_type(self.rows)).itemsize + 4 * self.rows.is_sparse
         size = min(
             LARGEST_SAMPLE_ROWS, SAMPLE_BYTES * m // max(width * self.rows.nnz, 1)
         )
-        # Rows of each cell, of those with a weight, before each part, and all of them.
+        # Rows of each cell, of those with a weight, before each part, and all of them:
+        # (n_parts + 1, n_cells).
         starts = np.cumsum(np.pad(self._counts, ((1, 0), (0, 0))), axis=0)
         if not MIN_CELL_ROWS * labels.n_cells <= size < m:
             return
-        # Step 1: draw rows of each cell, as many as its share of the sample.
+        # Step 1: draw rows of each cell, as many as its share of the sample. A row has
+        # a number among the rows of its cell in all parts: only these are drawn here.
         drawn, by_cell = [], []  # numbers within the cell, in random order; by part
         for n_rows, of_parts in zip(starts[-1], starts[1:-1].T, strict=True):
             n_drawn = min(max(-(-size * n_rows // m), MIN_CELL_ROWS), n_rows)
             chosen = sample_without_replacement(n_rows, n_drawn, random_state=rng)
             drawn.append(rng.permutation(chosen))
+            # Parts follow each other: the sorted numbers are cut where parts start.
             ordered = np.sort(chosen)
             by_cell.append(np.split(ordered, np.searchsorted(ordered, of_parts)))
         # Step 2: read them once, in the order of the parts.
@@ -189,7 +216,9 @@ class PartitionedTraining:
         cells = sampled.cells
         ordered_rows = [np.flatnonzero(cells == c) for c in range(labels.n_cells)]
         # Step 3: samples that contain each other; each has four times the rows of the
-        # one before.
+        # one before. The first ones in the random order of `drawn` are a random sample
+        # of the cell; argsort of argsort is the position of each in the sorted order,
+        # in which the rows were read.
         for share in (1 / 16, 1 / 4, 1.0):
             first = [
                 ordered[np.argsort(np.argsort(rows))][
@@ -201,7 +230,10 @@ class PartitionedTraining:
             yield sampled.take(sample, sampled.X[sample])
 
     def _take_rows(self, numbers: Parts) -> LabeledRows:
-        """Return some rows of each part, by their numbers within their cells."""
+        """Return some rows of each part, by their numbers within their cells.
+
+        The parts' rows come in the order of the parts, those of a part cell by cell.
+        """
         # 1. Rows, labels, codes and maybe weights of each part, then of all.
         labels, columns = self.labels, [numbers, self._labels, *self._columns]
         parts = self.rows.map(
@@ -246,7 +278,11 @@ def _make_oracle(
     codes: NDArray[Any] | Membership,
     weights: Array | None = None,
 ) -> ScoreOracle:
-    """Return the oracle of one part, after a check of its features."""
+    """Return the oracle of one part, after a check of its features.
+
+    `codes` are the combinations of groups of its rows or, with probabilities, the
+    entries of its rows.
+    """
     X = _checked(X, dtype)
     if isinstance(codes, Membership):  # of probabilities
         options = {**options, "entries": (codes.rows, codes.weights)}
@@ -264,6 +300,7 @@ def _spread(
 
 
 def _merge_spreads(a: ColumnSpread | None, b: ColumnSpread | None) -> Any:
+    """Spread of the rows of two parts, None of none with a weight."""
     return a.merge(b) if a and b else a or b
 
 
@@ -326,6 +363,7 @@ def _rows_of_part(
 
 
 def _checked(X: Any, dtype: np.dtype, **options: Any) -> Any:
+    """Features of a part as kernels take them: finite, C-contiguous or canonical."""
     X = check_array(
         X, dtype=dtype, accept_sparse="csr", order="C", input_name="X", **options
     )
