@@ -75,8 +75,10 @@ def loss_twin(h, signs, loss):
     return pairs[:, :last].sum() / n_pairs, pairs[:, :first].sum() / n_pairs
 
 
-def oracle_of(X, signs, codes, n_groups, **options):
-    return ScoreOracle(X, signs, codes, n_groups, auc_interval=INTERVAL, **options)
+def oracle_of(X, signs, codes, n_groups, *, interactions=True, **options):
+    options["auc_interval"] = INTERVAL
+    oracle = ScoreOracle(X, signs, codes, n_groups, **options)
+    return oracle if interactions else oracle.without_interactions()
 
 
 def random_weights(oracle, seed=1):

@@ -30,6 +30,7 @@ def nearest_centres(
     centre (k,).
     """
     n, k, n_parts = len(X), len(centres), _count_parts(X)
+    # Step of Lloyd: labels by the nearest centre, and the sums for the new centres.
     labels, distances = np.empty(n, np.int32), np.empty(n)
     sums = np.zeros((n_parts, *centres.shape))
     counts, losses = np.zeros((2, n_parts, k))
@@ -66,7 +67,8 @@ def _nearest_chunk(rows, centres, squares, start, stop, totals):
     X, weights = rows[0][start:stop], rows[1][start:stop]
     labels, distances = rows[2][start:stop], rows[3][start:stop]
     (sums, counts, losses), n = totals, stop - start
-    # Step 1: the two smallest of |c|^2 - 2 c'x, the squared distances less |x|^2.
+    # Step 1: the two smallest of |c|^2 - 2 c'x, the squared distances less |x|^2, which
+    # is the same for all centres. `products` are (k, rows).
     products = np.dot(centres, X.T)
     minima, second_minima = np.full(n, np.inf), np.full(n, np.inf)
     best = np.zeros(n, np.int64)
@@ -118,7 +120,11 @@ def _capped(X, centres, caps, weights, out, sums):
 
 @cached_njit(nogil=True, fastmath={"reassoc"})
 def _capped_part(X, centres, caps, weights, out, sums, first, end):
-    """Overwrite the columns `first` to `end` of `out`, and add up its rows."""
+    """Overwrite the columns `first` to `end` of `out`, and add up its rows.
+
+    As for candidates of a new centre in k-means++: a row's cap is its squared distance
+    to the nearest centre so far, and a sum the cost with the candidate.
+    """
     # 3 k d flops a row. Few centres come at a time: differences lose no digits, and a
     # product of matrices would hardly be faster.
     for i in range(first, end):

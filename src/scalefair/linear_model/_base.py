@@ -1,4 +1,11 @@
-"""Base of the linear classifiers: documentation, checks, scores by group."""
+"""Base of the linear classifiers: documentation, checks, scores by group.
+
+A classifier has rows of weights: one shared by all groups and, with interactions, one
+that each further group adds. To train, `_check_training` encodes the rows, a subclass
+finds weights, and `_store_weights` keeps them. To predict, `_outputs` adds up the rows
+of weights of each row's groups, and applies a function to the scores: in memory, or in
+the parts that the rows are in.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +51,7 @@ from scalefair.linear_model._training_rows import (
 from scalefair.linear_model._weights import group_members
 from scalefair.streaming import PartitionedRows, is_partitioned
 
+# Texts of docstrings: `documented` puts them in place of ``%(name)s``.
 TEXTS = {
     "interval": """\
 interval : tuple of float, default=(0.0, 1.0)
@@ -134,7 +142,10 @@ GroupMap = tuple[list[NDArray[np.int64]], list[int]]
 
 
 def _gives_probabilities(classifier: Any) -> bool:
-    """Whether it does; raise an AttributeError that says why not."""
+    """Whether scores are log-odds; raise an AttributeError that says why not.
+
+    So `hasattr` is False, as scikit-learn's tools expect it.
+    """
     loss = classifier._scoring().loss
     if loss == "logistic":
         return True
@@ -146,7 +157,10 @@ def _gives_probabilities(classifier: Any) -> bool:
 
 @documented(**TEXTS)
 class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
-    """Linear classifier of two classes whose weights may differ among groups."""
+    """Linear classifier of two classes whose weights may differ among groups.
+
+    A subclass trains by `_train`, or has a `fit` of its own.
+    """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "interval": [tuple, list],
@@ -307,6 +321,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
             Share of the rows (or of their weight) that are classified correctly.
         """
         if is_partitioned(X):
+            # Labels come from their parts: the accuracy is of columns in memory.
             check_is_fitted(self)
             X = self._check_rows(X, reset=False)
             labels, codes = X.encode(y, name="y", noun="label")
@@ -317,7 +332,10 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         )
 
     def _scoring(self) -> BaseGroupClassifier:
-        """Return the classifier whose weights give the scores."""
+        """Return the classifier whose weights give the scores.
+
+        A search returns the best one that it trained.
+        """
         return self
 
     def _oracle_options(self) -> dict[str, Any]:
@@ -337,7 +355,11 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         group_probabilities: Any = None,
     ) -> LabeledRows:
-        """Check and encode rows; sets `classes_`, `groups_`, `n_features_in_`."""
+        """Check and encode rows in memory.
+
+        Sets `classes_`, `groups_` and `n_features_in_`. With probabilities of groups a
+        row has an entry for each group that it may be of.
+        """
         refuse_parts(X, type(self).__name__)
         if group_probabilities is not None:
             self._check_takes_probabilities()
@@ -378,12 +400,19 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
             )
 
     def _store_weights(self, rows: NDArray[np.float64]) -> None:
-        """Store rows of coefficients, intercept last, as `coef_` has them."""
+        """Store rows of coefficients, intercept last, as `coef_` has them.
+
+        Copies: `rows` may be a view of what a solver goes on with.
+        """
         self.coef_ = np.array(rows[:, :-1], dtype=np.float64, order="C")
         self.intercept_ = np.array(rows[:, -1], dtype=np.float64)
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
-        """Return checked rows; the names of features are set, or compared with them."""
+        """Return checked rows; the names of features are set, or compared with them.
+
+        `reset` says that the rows are for training: then parts are kept, too, as many
+        passes are to come.
+        """
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=reset)
             check_features(self, rows, reset=reset)
@@ -400,12 +429,16 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         shape: tuple[int, ...] = (),
         dtype: DTypeLike | None = None,
     ) -> NDArray[Any]:
-        """Apply a function to the scores; its entries have the shape and type."""
+        """Apply a function to the scores of rows in memory or in parts.
+
+        What it returns for a row has the `shape` and `dtype`; None is the scores' type.
+        """
         check_is_fitted(self)
         model = self._scoring()
         X = model._check_rows(X, reset=False)
         weights = model.coef_, model.intercept_
-        # 1. The groups, if they have weights.
+        # 1. The groups, if they have weights: codes of the rows in each attribute, and
+        # a map from these to the groups of training. Codes of rows in parts are there.
         group_map: GroupMap | None = None
         codes: list[Any] = []
         if len(model.coef_) > 1:
@@ -452,10 +485,12 @@ def group_scores(
 ) -> NDArray[Any]:
     """Return ``X @ coef + intercept``, in the type of `X` or a ValueError.
 
-    `codes` are those of the groups of the rows in each attribute. Without a map of the
-    groups all rows have the same weights.
+    `codes` are those of the groups of the rows in each attribute, `coef` and
+    `intercept` the rows of weights that the groups add up. Without a map of the groups
+    all rows have the same weights.
     """
     # 1. Rows with the same groups in all attributes have the same weights.
+    # Without attributes there is one combination, of no group.
     combination, cells = None, Cells(np.empty((1, 0), np.int64), [])
     if group_map is not None:
         fitted_codes, n_groups = group_map
@@ -470,6 +505,7 @@ def group_scores(
         if combination is None:
             scores = np.asarray(X @ weights[0] + shifts[0])
         else:
+            # A product for each combination of groups, with the rows that have it.
             scores = np.empty(X.shape[0], X.dtype)
             for k, (w, shift) in enumerate(zip(weights, shifts, strict=True)):
                 rows = np.flatnonzero(combination == k)
@@ -492,7 +528,10 @@ def output_of_part(
     intercept: NDArray[np.float64],
     *codes: NDArray[Any],
 ) -> NDArray[Any]:
-    """Return the outputs for the scores of a part."""
+    """Return the outputs for the scores of a part, which may run on another machine.
+
+    Its features are checked here, as nobody has seen them before.
+    """
     X = check_array(X, accept_sparse="csr", dtype=dtype, input_name="X")
     return output(group_scores(X, group_map, codes, coef, intercept))
 
@@ -503,5 +542,5 @@ def decide(scores: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
 
 
 def probabilities(scores: NDArray[Any]) -> NDArray[Any]:
-    """Probabilities of both classes."""
+    """Probabilities of both classes, (m, 2): neither loses digits where it is small."""
     return np.column_stack([expit(-scores), expit(scores)])

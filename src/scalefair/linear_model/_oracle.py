@@ -204,7 +204,8 @@ class ScoreOracle(RowOracle):
     #          for all positives i and negatives j, or those with ranks in
     #          `auc_interval`: a difference of convex functions.
     # units    Of the features that w is for, None for those that they are given in.
-    # members  The rows of weights that each group adds up; None as `interactions` says.
+    # members  The rows of weights that each group adds up, of several attributes or
+    #          none; None for the groups of one.
     # weights  Of rows, in means and shares; for losses of single rows only.
     # entries  Rows (rising) and weights of entries, whose groups `codes` then are:
     #          shares are of entries, losses of rows. For a model without interactions.
@@ -216,7 +217,6 @@ class ScoreOracle(RowOracle):
         codes: ArrayLike,
         n_groups: int,
         *,
-        interactions: bool = True,
         by_label: bool = False,
         loss: str = "logistic",
         surrogate: str = "ramp",
@@ -237,12 +237,8 @@ class ScoreOracle(RowOracle):
         # 1. The layout of the weights.
         n = X.shape[1]
         units = units or FeatureUnits.identity(n)
-        if members is None:
-            # One attribute whose groups have weights of their own, or none: of no
-            # attributes all groups have the one row of shared weights.
-            n_attributes = int(interactions)
-            group_codes = np.arange(n_groups)[:, None][:, :n_attributes]
-            members = group_members(Cells(group_codes, [n_groups] * n_attributes))
+        if members is None:  # one attribute, whose groups have weights of their own
+            members = group_members(Cells(np.arange(n_groups)[:, None], [n_groups]))
         layout = WeightLayout(n, members, units, 1 + by_label)
         # 2. The cell of each entry, and the sizes of the cells. An entry is a row, but
         # for probabilities of groups.

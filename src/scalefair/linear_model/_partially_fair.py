@@ -335,6 +335,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     @property
     def _is_auto_start(self) -> bool:
+        """Whether the smoothed problem gives the start of the DC algorithm."""
         return isinstance(self.start, str) and self.start == "auto"
 
     def _solve(
@@ -409,7 +410,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     def _finish(self, rows: LabeledRows, solution: Solution) -> None:
         """Store a solution and warn of it; the intercept is tuned on the rows."""
-        # 1. The weights, with the shared intercept at the most accurate cut.
+        # 1. The weights, with the shared intercept at the most accurate cut. The strong
+        # criterion looks at ranks, which a common shift of the scores does not change;
+        # the thresholds move with them.
         problem, certificate = solution.problem, solution.certificate
         assert certificate is not None
         w, thresholds = solution.weights.copy(), solution.thresholds
@@ -429,8 +432,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             self.thresholds_ = thresholds.reshape(*shape, -1)
         else:
             self.thresholds_ = thresholds[:1]
-        # 2. The gaps, which a common shift of the scores does not change, but for that
-        # at one threshold.
+        # 2. The gaps, of scores that were not shifted: the weak criterion's never are.
         self.partial_parity_gap_ = self._gap(scores, rows)
         self.__dict__.pop("unmixed_parity_gap_", None)  # of an earlier fit
         if (P := rows.probabilities) is not None:
@@ -484,7 +486,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     def _unmixed_gap(self, scores: Array, rows: LabeledRows, P: Array) -> float:
         """Gap if within a group scores do not depend on the probabilities, or nan."""
-        # Rows that are compared: all, the positive ones, or those of each label.
+        # Rows that are compared: all, the positive ones, or those of each label. The
+        # gap is the largest of theirs, nan if one is not defined.
         masks = [np.ones(len(scores), bool)]
         if self.given is not None:
             labels = (1,) if self.given == "positive" else (1, -1)

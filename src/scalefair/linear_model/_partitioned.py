@@ -129,7 +129,7 @@ class PartitionedTraining:
         # weights of the features as given.
         dtype = real_type(rows)
         weight_parts = [] if weights is None else [weights]
-        options = self.labels.oracle_options(options)
+        options = self.labels.oracle_options(**options)
         oracles = rows.map(
             _make_oracle,
             dtype,

@@ -290,10 +290,10 @@ class Ramp:
         # Edges where the parts begin to bend and where they are straight again.
         self.begin, self.end = np.searchsorted(self.edges, ends).reshape(2, -1)
 
-    def parts(self, moments: Array) -> Array:
-        """Return sums of both parts over cells, from those above the edges.
+    def parts(self, moments: Array, shares: Array) -> Array:
+        """Return sums of both parts over cells, times their shares, (n_cells, 2 P).
 
-        Moments are (n_cells, E, 3), sums of 1, h and h^2; parts are (n_cells, 2 P).
+        From moments (n_cells, E, 3): sums of 1, h and h^2 above the edges.
         """
         # Sums over the rows above the corner of h - kink: the part is straight there.
         straight = moments[:, self.end]
@@ -303,7 +303,7 @@ class Ramp:
             n, h, hh = np.moveaxis(moments[:, self.begin] - straight, 2, 0)
             bent = hh - 2 * self.lower * h + self.lower**2 * n
             total += bent / (4 * self.corner)
-        return total / self.width
+        return total / self.width * shares[:, None]
 
     def slopes(self, sums: Array, shares: Array) -> Array:
         """Gradients (n_cells, 2 P, n + 1) of the parts, times the cells' shares.
@@ -358,7 +358,7 @@ class OneRampFamily(SmoothedRates):
     ) -> None:
         self.compared = compared
         self._ramp, self._sums, self._shares = ramp, sums, shares
-        self.parts = compared.set_means([ramp.parts(moments) * shares[:, None]])
+        self.parts = compared.set_means([ramp.parts(moments, shares)])
 
     def slopes(self) -> list[Array]:
         return [self._ramp.slopes(self._sums, self._shares)]
@@ -400,14 +400,8 @@ class RampFamilies(SmoothedRates):
         # Moments of the sets of each family, and the share of a row in their means.
         self._moments = [m[: len(n)] for m, n in zip(moments, sizes, strict=True)]
         self._shares = [1.0 / divisors(n) for n in sizes]
-        self.parts = np.concatenate(
-            [
-                ramp.parts(m) * share[:, None]
-                for ramp, m, share in zip(
-                    self._ramps, self._moments, self._shares, strict=True
-                )
-            ]
-        )
+        parts = map(Ramp.parts, self._ramps, self._moments, self._shares)
+        self.parts = np.concatenate(list(parts))
 
     def slopes(self) -> list[Array]:
         # A pass over the rows for each family: for the DC algorithm only.

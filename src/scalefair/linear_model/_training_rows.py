@@ -221,17 +221,19 @@ class LabeledRows:
             units=units,
             weights=self.weights,
             entries=None if entry_rows is None else (entry_rows, entry_weights),
-            **self.oracle_options(options),
+            **self.oracle_options(**options),
         )
 
-    def oracle_options(self, options: dict[str, Any]) -> dict[str, Any]:
+    def oracle_options(
+        self, *, interactions: bool = True, **options: Any
+    ) -> dict[str, Any]:
         """Return options of an oracle, with the sets that these rows compare.
 
         `members` say which rows of weights a combination of groups adds up: without
         interactions the shared one only, as if there were no attributes.
         """
         groups, sizes = self.combinations
-        n_attributes = len(sizes) if options.get("interactions", True) else 0
+        n_attributes = len(sizes) if interactions else 0
         weighted = Cells(groups[:, :n_attributes], sizes[:n_attributes])
         return {
             **options,
