@@ -142,7 +142,8 @@ def test_any_number_of_threads(with_threads, surrogate, loss):
     def call():
         value = oracle.evaluate(w, THETA, corner=0.1)
         combined = value.combine(value.plus, value.minus)
-        return value.loss, value.loss_gradient, value.parts, value.slopes, combined
+        rates = value.rates.parts, value.slopes
+        return value.loss, value.loss_gradient, *rates, combined
 
     for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
         assert np.array_equal(one, two)
@@ -274,7 +275,7 @@ def test_expanded_rows_and_rows_in_parts(
         np.testing.assert_allclose(*quantiles, rtol=1e-12)
     else:  # the loss is of rows, also of those in no group
         a, b = (o.evaluate(v, theta, corner=corner) for o in (oracle, rates))
-        np.testing.assert_allclose(a.parts, b.parts, atol=1e-12)
+        np.testing.assert_allclose(a.rates.parts, b.rates.parts, atol=1e-12)
         np.testing.assert_allclose(a.slopes, b.slopes, atol=1e-11)
         coef, intercept = np.split(oracle.layout.rows(v)[0], [-1])
         scores = zip(X @ coef + intercept, 2 * y - 1, strict=True)

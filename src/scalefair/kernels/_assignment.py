@@ -5,9 +5,9 @@ the row, or its combination of groups; the prices are multipliers of the constra
 the counts (h, k) of the h kinds in the k columns.
 
 For prices that are given the best labels are those of the row minima. The sum of these
-minima is the Lagrangian dual function, whose supergradient has the counts. Prices with
-which the counts are about right come from `smoothed_minima`, of which the dual function
-is differentiable; labels with exactly these counts from `min_cost_flow`.
+minima is the dual function, but for a term that is linear in the prices; its
+supergradient has the counts. `smoothed_minima` make it differentiable, to search the
+prices for which the counts are about right, and `min_cost_flow` makes them exact.
 """
 
 from __future__ import annotations

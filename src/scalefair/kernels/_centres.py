@@ -126,7 +126,7 @@ def _capped_part(X, centres, caps, weights, out, sums, first, end):
     to the nearest centre so far, and a sum the cost with the candidate.
     """
     # 3 k d flops a row. Few centres come at a time: differences lose no digits, and a
-    # product of matrices would hardly be faster.
+    # product of matrices would hardly be faster. Sums may be reordered within a row.
     for i in range(first, end):
         for j in range(centres.shape[0]):
             square = 0.0

@@ -404,7 +404,8 @@ def csr_is_symmetric(indptr: IntArray, indices: IntArray, data: FloatArray) -> b
 def _is_symmetric(indptr, indices, data):
     """Compare each entry on or right of the diagonal with its mirror image.
 
-    Linear in the entries, without the transpose; most others end at the first ones.
+    Linear in the entries, without a transpose. A matrix that is not symmetric is
+    mostly refused at its first rows.
     """
     # unread[j] is the position of the first entry of row j that is not read yet.
     # Unsigned indices are not tested for negative ones: a third of the time.

@@ -110,6 +110,7 @@ def label_scatter(
     # Chunks have at least 32 rows of each code on average: short tiles are slow.
     n_rows = max(CHUNK_SIZE, 32 * n_codes, math.ceil(m / max(n_chunks, 1)))
     n_chunks = -(-m // n_rows)
+    # Counts, sums and scatters of each chunk.
     counts = np.zeros((n_chunks, n_codes), np.int64)
     sums = np.zeros((n_chunks, n_codes, n))
     partial = np.zeros((n_chunks, n_codes, width, width))
@@ -162,7 +163,8 @@ def _cut(shape, n_partial):
     # A chunk is read in blocks of `n_rows` rows: Z and its product stay in the cache.
     m, n = shape
     n_rows = max(BLOCK_ENTRIES // n, 128)  # BLAS is slow on fewer rows
-    # At most 16 chunks: each has `n_partial` sums, to be cleared and added.
+    # At most 16 chunks: each has `n_partial` sums, to be cleared and added. Two are
+    # allowed however much memory they take.
     n_chunks = min(16, max(MAX_PARTIAL_BYTES // (8 * n_partial), 2), -(-m // n_rows))
     bounds = np.linspace(0, m, max(n_chunks, 1) + 1).astype(np.int64)
     return bounds, min(n_rows, m)
@@ -381,7 +383,11 @@ def _add_lower(columns, depth, out):
 
 @cached_njit(nogil=True, fastmath=_FAST)
 def _add_tile(A, B, depth, out, r, c):
-    """Add the products of four columns with two: the sums fit the registers."""
+    """Add the products of four columns with two: the sums fit the registers.
+
+    A is (4, depth or more), B (2, depth or more): rows r to r + 3 of the scatter, and
+    its columns c and c + 1.
+    """
     # 16 flops for six numbers read: the products of columns one by one read sixteen.
     # Eight sums that do not wait for each other, in registers until the end.
     a0, a1, a2, a3 = A[0], A[1], A[2], A[3]

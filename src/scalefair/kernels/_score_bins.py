@@ -151,6 +151,7 @@ def _workspace(table, codes, shape, edges, n_powers):
     # Zeros from here: in kernels, assignments to slices are compiled slowly.
     gradients = np.zeros((n_chunks, n_codes, n_columns))
     # The last axis of moments: 1, h and h^2; the last two of sums: power of h, feature.
+    # Without edges there are no bins, and the pass forms the gradient alone.
     moments = np.zeros((n_chunks, n_codes, n_bins, 3))
     sums = np.zeros((n_chunks, n_codes, n_bins, n_powers, n_columns))
     return chunks, (gradients, moments, sums)
@@ -247,7 +248,8 @@ def _of_kind(dense, csr):
     """Return a function that Numba replaces by one of two, for dense or for CSR rows.
 
     The first three arguments are a table. The functions are inlined, because a call
-    would take as long as a row.
+    would take as long as a row. So one kernel serves both kinds of rows, without a test
+    in its loop.
     """
 
     def function(*arguments):

@@ -40,6 +40,7 @@ from scalefair._groups import (
 )
 from scalefair._membership import Cells, Membership
 from scalefair._messages import ROUTED
+from scalefair.linear_model._oracle import PAIRWISE_LOSSES
 from scalefair.linear_model._partitioned import real_type
 from scalefair.linear_model._training_rows import (
     WITHOUT_GROUPS,
@@ -393,7 +394,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
                 "group_probabilities: a row has no group to take weights of; pass "
                 "interactions=False."
             )
-        if self.loss in {"auc", "partial_auc"}:
+        if self.loss in PAIRWISE_LOSSES:
             raise ValueError(
                 f"loss={self.loss!r} compares pairs of rows and takes no "
                 'group_probabilities: use "logistic", "hinge" or "squared".'

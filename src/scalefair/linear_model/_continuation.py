@@ -62,8 +62,8 @@ class Solution:
     """Point of a problem with some surrogate, and the measured gap of its scores."""
 
     problem: ParityProblem
-    x: Array
-    multipliers: Array | None
+    x: Array  # variables of the problem
+    multipliers: Array | None  # of its constraints; None where no solver has run
     objective: float
     infeasibility: float
     gap: float  # measured
@@ -123,12 +123,12 @@ class GapSolver:
     surrogate and in the number of ranks.
     """
 
-    problem: ParityProblem
-    kappa: float
+    problem: ParityProblem  # the first one: width 1, or the width that a user chose
+    kappa: float  # bound on the measured gap
     measure: Callable[[Array], float]  # gap of the scores of some weights
-    inner_solver: str
-    tol: float
-    max_iter: int
+    inner_solver: str  # of the DC algorithm: "bundle", "ssg" or "direct"
+    tol: float  # of the nearly-KKT residual
+    max_iter: int  # iterations of the DC algorithm
     smooth: bool  # whether the smoothed problem is solved before the DC algorithm
 
     def __post_init__(self) -> None:

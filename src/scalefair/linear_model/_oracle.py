@@ -56,7 +56,8 @@ from scalefair.linear_model._weights import (
 )
 
 _KINDS = {"logistic": LOGISTIC, "hinge": HINGE, "squared": SQUARED}
-_PAIRWISE = ("auc", "partial_auc")
+# Losses of pairs of rows, which know neither weights nor parts.
+PAIRWISE_LOSSES = ("auc", "partial_auc")
 
 
 @dataclass(eq=False)
@@ -74,19 +75,14 @@ class OracleValue:
     concave_gradient: Array
 
     @property
-    def parts(self) -> Array:
-        """Convex parts of the rates, (S, 2 P): plus parts, then minus parts."""
-        return self.rates.parts
-
-    @property
     def plus(self) -> Array:
         """Convex parts that are added, (S, P)."""
-        return np.hsplit(self.parts, 2)[0]
+        return np.hsplit(self.rates.parts, 2)[0]
 
     @property
     def minus(self) -> Array:
         """Convex parts that are subtracted, (S, P)."""
-        return np.hsplit(self.parts, 2)[1]
+        return np.hsplit(self.rates.parts, 2)[1]
 
     def convex_objective(self, w: Array, ridge: Array) -> tuple[float, Array]:
         """Return the loss with a penalty of the weights, and its gradient in them."""
@@ -153,7 +149,6 @@ class RowOracle(ABC):
         self.total, self.n_effective = totals or (n_rows, n_rows)
         self.n_features = layout.n_features
         self.n_weights = layout.n_weights
-        self.n_groups = layout.n_groups
         self.n_calls = 0  # of `evaluate`
 
     def without_interactions(self) -> Self:
@@ -161,7 +156,7 @@ class RowOracle(ABC):
 
         The rows and the compared sets are the same.
         """
-        shared = sparse.csr_array(np.ones((self.n_groups, 1)))
+        shared = sparse.csr_array(np.ones((self.layout.n_groups, 1)))
         other = copy(self)
         layout = replace(self.layout, members=shared)
         sizes, families = self.cell_sizes, self.compared.cells
@@ -171,7 +166,10 @@ class RowOracle(ABC):
 
     @abstractmethod
     def quantiles(self, w: Array, shares: Array | list[float]) -> Array:
-        """Return the least scores that shares of the rows do not exceed."""
+        """Return the least scores that shares of the rows do not exceed.
+
+        Of weighted rows shares of their weight. A quantile is the score of a row.
+        """
 
     @abstractmethod
     def scores(self, w: Array) -> Array:
@@ -228,7 +226,7 @@ class ScoreOracle(RowOracle):
         entries: tuple[NDArray[np.int64], Array | None] | None = None,
     ) -> None:
         if weights is not None:
-            if loss in _PAIRWISE:
+            if loss in PAIRWISE_LOSSES:
                 raise ValueError(
                     f"loss={loss!r} compares pairs of rows and takes no sample_weight: "
                     'use "logistic", "hinge" or "squared", or pass no weights.'
@@ -241,7 +239,7 @@ class ScoreOracle(RowOracle):
             members = group_members(Cells(np.arange(n_groups)[:, None], [n_groups]))
         layout = WeightLayout(n, members, units, 1 + by_label)
         # 2. The cell of each entry, and the sizes of the cells. An entry is a row, but
-        # for probabilities of groups.
+        # for probabilities of groups. Sizes are weights where entries have them.
         self._signs = np.ascontiguousarray(signs, dtype=np.float64)
         codes = np.ascontiguousarray(codes, dtype=np.int64)
         rows, entry_weights = (None, weights) if entries is None else entries
@@ -265,7 +263,7 @@ class ScoreOracle(RowOracle):
             self._entries = self._rows._replace(rows=rows, weights=entry_weights)
             codes = np.zeros(X.shape[0], np.int64)  # all rows share their weights
             self._rows = self._rows._replace(codes=codes)
-        if loss in _PAIRWISE:
+        if loss in PAIRWISE_LOSSES:
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
             self._pairs = _Pairs(self._signs, interval)
 
@@ -282,6 +280,7 @@ class ScoreOracle(RowOracle):
         # Kernels are compiled for a read-only table and for other arrays that are
         # not: arrays may come out of a pickle either way.
         self.__dict__.update(state)
+        # `_entries` are the same object as `_rows` again, unless there are entries.
         for array in self._rows.table:
             array.flags.writeable = False
         self._signs = np.require(self._signs, requirements="W")
@@ -316,7 +315,7 @@ class ScoreOracle(RowOracle):
         self.n_calls += 1
         theta = np.asarray(theta, dtype=np.float64)
         table, codes, shape, shares, weights, _ = self._rows
-        total, compared = self.total or 1.0, self.compared
+        total, compared = self.total or 1.0, self.compared  # a part may have no rows
         # Rates of one family of ramps follow from sums of rows in bins of the scores.
         # They come from the pass that forms the gradient of the loss. Other rates need
         # the scores, and passes of their own when gradients are asked for.

@@ -100,7 +100,7 @@ class ParityProblem(DCProblem):
             n_bytes += WORKSPACE_FACTOR * 8 * layout.n_cells * n_slopes
         require_memory(
             n_bytes,
-            f"{self.n_constraints:,} constraints of {self.oracle.n_groups} groups in "
+            f"{self.n_constraints:,} constraints of {layout.n_groups} groups in "
             f"{self.n_variables:,} variables",
             "join groups, or take fewer thresholds or features, or no interactions.",
         )

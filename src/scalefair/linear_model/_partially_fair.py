@@ -432,8 +432,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             self.thresholds_ = thresholds.reshape(*shape, -1)
         else:
             self.thresholds_ = thresholds[:1]
-        # 2. The gaps, of scores that were not shifted: the weak criterion's never are.
-        self.partial_parity_gap_ = self._gap(scores, rows)
+        # 2. The gaps. The criterion's was measured before the shift, which changes no
+        # gap at all thresholds; scores of the weak criterion are not shifted.
+        self.partial_parity_gap_ = solution.gap
         self.__dict__.pop("unmixed_parity_gap_", None)  # of an earlier fit
         if (P := rows.probabilities) is not None:
             self.unmixed_parity_gap_ = self._unmixed_gap(
@@ -458,13 +459,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.n_iter_ = certificate.n_iter
         self.n_oracle_calls_ = certificate.n_calls
         self.converged_ = certificate.converged and not solution.is_flat
-        warn_unfinished(
-            replace(solution, gap=self.partial_parity_gap_),
-            scores,
-            rows,
-            self.tol,
-            is_fixed=self.surrogate_width != "auto",
-        )
+        is_fixed = self.surrogate_width != "auto"
+        warn_unfinished(solution, scores, rows, self.tol, is_fixed=is_fixed)
 
     def _gap(self, scores: Array | RankedScores, rows: LabeledRows) -> float:
         """Return the gap of the criterion for the scores of all rows."""

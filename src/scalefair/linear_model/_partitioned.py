@@ -22,7 +22,12 @@ from sklearn.utils.random import sample_without_replacement
 from scalefair._entries import canonical, check_array
 from scalefair._groups import check_group_weights
 from scalefair._membership import Membership, gathered
-from scalefair.linear_model._oracle import ScoreOracle, cells_by_label, row_totals
+from scalefair.linear_model._oracle import (
+    PAIRWISE_LOSSES,
+    ScoreOracle,
+    cells_by_label,
+    row_totals,
+)
 from scalefair.linear_model._partitioned_oracle import PartitionedOracle
 from scalefair.linear_model._training_rows import (
     LabeledRows,
@@ -84,7 +89,7 @@ class PartitionedTraining:
         sample_weight: Any = None,
         group_probabilities: Any = None,
     ) -> None:
-        if options["loss"] in {"auc", "partial_auc"}:
+        if options["loss"] in PAIRWISE_LOSSES:
             raise ValueError(
                 f"loss={options['loss']!r} compares pairs of rows and cannot be added "
                 'up over partitions: use "logistic", "hinge" or "squared".'
@@ -92,7 +97,7 @@ class PartitionedTraining:
         # 1. Labels, weights and groups, in parts; entries of probabilities are here.
         # Label codes are 0 and 1, for the classes in their order.
         classes, label_codes = rows.encode(y, name="y", noun="label")
-        encode_labels(classes)  # two of them
+        encode_labels(classes)  # refuses others than two
         weights = rows.weights(sample_weight)
         membership = Membership.of(
             sensitive_features,
@@ -105,7 +110,7 @@ class PartitionedTraining:
         self.labels: LabeledRows
         totals: tuple[float, float] | None
         codes: Any
-        if membership.rows is None:
+        if membership.rows is None:  # groups are certain: an entry for each row
             signs = np.array([-1, 1])
             coded = PartitionedLabels.of(None, signs, classes, membership, given)
             in_parts = self._label_parts(coded, label_codes, weights)
@@ -148,7 +153,10 @@ class PartitionedTraining:
     def _label_parts(
         self, coded: Any, labels: Parts, weights: Parts | None
     ) -> PartitionedLabels:
-        """Return labels and groups with sums over the rows; keeps the parts of both."""
+        """Return labels and groups with sums over the rows; keeps the parts of both.
+
+        `coded` are the same without sums. `labels` are codes of labels, 0 or 1.
+        """
         # 1. Sums over the rows of each part. Squares of weights are in units of the
         # largest one, so that none is out of range. `_counts`, (n_parts, n_cells), are
         # the rows with a weight that samples are drawn from.
@@ -196,7 +204,8 @@ class PartitionedTraining:
             LARGEST_SAMPLE_ROWS, SAMPLE_BYTES * m // max(width * self.rows.nnz, 1)
         )
         # Rows of each cell, of those with a weight, before each part, and all of them:
-        # (n_parts + 1, n_cells).
+        # (n_parts + 1, n_cells). Few rows, or cells that the sample is too small for,
+        # are left to the solver of all rows.
         starts = np.cumsum(np.pad(self._counts, ((1, 0), (0, 0))), axis=0)
         if not MIN_CELL_ROWS * labels.n_cells <= size < m:
             return
@@ -210,7 +219,8 @@ class PartitionedTraining:
             # Parts follow each other: the sorted numbers are cut where parts start.
             ordered = np.sort(chosen)
             by_cell.append(np.split(ordered, np.searchsorted(ordered, of_parts)))
-        # Step 2: read them once, in the order of the parts.
+        # Step 2: read them once, in the order of the parts. Each part gets, for each of
+        # its cells, the numbers to take and that of its first row.
         numbers = zip(zip(*by_cell, strict=True), starts, strict=False)
         sampled = self._take_rows(self.rows.parts.like(numbers))
         cells = sampled.cells
@@ -247,7 +257,8 @@ class PartitionedTraining:
         X = sparse.vstack(blocks, format="csr") if is_sparse else np.concatenate(blocks)
         label_codes, codes, *weights = map(np.concatenate, values)
         # 2. From combinations of groups to the groups of each attribute.
-        groups, row_weights = labels.combinations.sets[codes].T, [*weights, None][0]
+        groups = labels.combinations.sets[codes].T
+        row_weights = weights[0] if weights else None
         compared = [
             attribute._replace(codes=group)
             for attribute, group in zip(labels.membership.compared, groups, strict=True)
@@ -314,7 +325,7 @@ def _cell_sums(
 ) -> list[NDArray[Any]]:
     """Return sums over a part: for each cell rows with a weight, weights, squares.
 
-    Last come the weights of both labels.
+    Last come the weights of both labels. Squares are of weights in the `unit`.
     """
     cells = _cells(labels, by_label, codes)
     if weights is None:
@@ -350,7 +361,7 @@ def _rows_of_part(
     with a weight in all parts, and the number of the first one in this part.
     """
     cells = _cells(labels, by_label, codes)
-    if weights:
+    if weights:  # rows of weight 0 have no number
         cells = np.where(weights[0] > 0, cells, -1)
     rows = np.concatenate(
         [

@@ -129,7 +129,7 @@ def _value_sums(oracle: ScoreOracle, *point: Any) -> list[Any]:
     """Return sums of the loss, its gradient, parts, and slopes if of one family."""
     # A part's oracle gives means over its rows, sets and cells: times their sizes.
     value, m = _value(oracle, *point), oracle.total
-    parts = value.parts * oracle.compared.sizes[:, None]
+    parts = value.rates.parts * oracle.compared.sizes[:, None]
     sums = [value.loss * m, value.loss_gradient * m, parts]
     if oracle.compared.n_families == 1 and not oracle.has_entries:
         sums += _cell_sums(oracle, value)

@@ -113,7 +113,7 @@ class LabeledRows:
 
     @property
     def n_cells(self) -> int:
-        """Cells of all groups."""
+        """Cells of all groups: one of each combination or, by label, two."""
         return len(self.combinations.sets) * (1 if self.given is None else 2)
 
     @property
@@ -206,7 +206,10 @@ class LabeledRows:
         return codes
 
     def oracle(self, units: FeatureUnits | None = None, **options: Any) -> ScoreOracle:
-        """Return the oracle of rows in memory, by default in units of their own."""
+        """Return the oracle of rows in memory, by default in units of their own.
+
+        A sample takes the units of all rows: its solution is a start for them.
+        """
         units = units or FeatureUnits.of(column_spread(self.X, self.weights))
         # Probabilities may all be 0 or 1. Then rows are entries, which are faster.
         _, entry_rows, entry_weights = self.membership
@@ -243,7 +246,10 @@ class LabeledRows:
         }
 
     def check_groups(self, max_groups: int, min_group_size: int) -> None:
-        """Raise a ValueError if the groups are none, or too small to be compared."""
+        """Raise a ValueError for no groups, too many, or too small ones.
+
+        Sizes are those of the sets that are compared: rows of one label, maybe.
+        """
         compared = self.membership.compared
         check_compared(compared, WITHOUT_GROUPS)
         for name, groups, _ in compared:
@@ -288,7 +294,8 @@ class LabeledRows:
         sizes = np.concatenate(self.set_sizes)
         small = sizes < FEW_ROWS
         if small.any():
-            # The deviation of a share p of n rows is (p (1 - p) / n)^(1/2).
+            # The deviation of a share p of n rows is (p (1 - p) / n)^(1/2), at most
+            # with p = 1/2.
             error = 0.5 / np.sqrt(sizes.min())
             warn_user(
                 f"Gaps of groups of fewer than {FEW_ROWS} rows mean little: "
@@ -320,7 +327,10 @@ def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
 def check_label_weights(
     sample_weight: Any, signs: NDArray[Any], classes: NDArray[Any]
 ) -> Array | None:
-    """Return the weights of rows, some of each class; None if all are 1."""
+    """Return the weights of rows, some of each class; None if all are 1.
+
+    Of rows in parts these are the total weights of both labels.
+    """
     weights = check_sample_weight(sample_weight, len(signs))
     if weights is not None and np.ptp(signs[weights > 0]) == 0:
         lost = classes.tolist()[int(signs[weights > 0][0] < 0)]
