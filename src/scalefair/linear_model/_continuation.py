@@ -100,7 +100,8 @@ class Solution:
 def best_solution(solutions: Sequence[Solution], tol: float) -> Solution:
     """Return the fair solution of least loss; without one, the fairest.
 
-    Last come solutions that are not accepted; before them, unfair flat ones.
+    Last come solutions that are not accepted; before them, unfair flat ones: constant
+    scores would be fair, and as good.
     """
 
     def sort_key(solution: Solution) -> tuple[bool, bool, float, float]:
@@ -282,7 +283,11 @@ class GapSolver:
         return replace(self._solution(problem, result), certificate=certificate)
 
     def solve_fixed(self, start: Solution | None) -> Solution:
-        """Solve the problem with its own surrogate; the gap is measured only."""
+        """Solve the problem with its own surrogate; the gap is measured only.
+
+        The method of the paper, but for the start: a feasible one is kept, and any
+        other is improved by the augmented Lagrangian.
+        """
         problem = self.problem
         if start is None:
             x = problem.start()
@@ -303,12 +308,8 @@ class GapSolver:
         # Step 1: the first surrogate. From scratch it is that of the paper; a start has
         # one, which may be narrow. A feasible start is improved by the DC algorithm,
         # which keeps it feasible, an infeasible one by the augmented Lagrangian.
-        solutions: list[Solution] = []
-        if start is None:
-            current = self._solve_accepted()
-            solutions.append(current)
-        else:
-            solutions.append(start)
+        solutions = [self._solve_accepted() if start is None else start]
+        if start is not None:
             # A start with a gap just below kappa has little to gain: it is certified
             # as it is. One far below kappa, as of a smaller kappa, has much to gain.
             is_tight = 0.9 * self.kappa <= start.gap <= self.kappa
@@ -320,7 +321,7 @@ class GapSolver:
                 else:
                     current = self.certify(problem, start.x)
                 solutions.append(current)
-        # Step 2: tighter ones.
+        # Step 2: tighter ones, from the last solution.
         solutions += self._tighten(solutions[-1])
         # Step 3: the best of all, and the segments from it to unfair ones. Bounds are
         # lowered by a twentieth more than needed: a better point may lie between.
@@ -361,7 +362,10 @@ class GapSolver:
             bound = min(2 * bound, 1.0)
 
     def _tighten(self, current: Solution) -> list[Solution]:
-        """Narrow the ramp, then lower the bound in proportion to the measured gap."""
+        """Narrow the ramp, then lower the bound in proportion to the measured gap.
+
+        Return all solutions, each from the one before, of which the last may fail.
+        """
         solutions: list[Solution] = []
         # Invariant: `current` is accepted, unless it is the one that was passed.
         for _ in range(MAX_SURROGATES):
@@ -393,7 +397,10 @@ class GapSolver:
         return solutions
 
     def _spread(self, solution: Solution) -> float:
-        """Difference of the scores at the ends of the interval of ranks."""
+        """Difference of the scores at the ends of the interval of ranks.
+
+        The unit of the narrow ramp: scores have any scale.
+        """
         low, high = solution.problem.interval
         # Levels of quantiles: rank p is that of the share p from the highest score.
         # The outermost 2 % are left out, as outliers.
@@ -458,7 +465,10 @@ class GapSolver:
         )
 
     def _with_history(self, solution: Solution) -> Solution:
-        """Return the solution with the history and calls of all problems solved."""
+        """Return the solution with the history and calls of all problems solved.
+
+        What a user sees is the whole search, not the last of its problems.
+        """
         assert solution.certificate is not None
         history = list(self._records)
         certificate = replace(
@@ -477,8 +487,8 @@ def warn_unfinished(
 ) -> None:
     """Warn of a solution without certificate, and of a gap above kappa.
 
-    `scores` are those of the solution, after the intercept was tuned. `is_fixed` says
-    that the user chose the surrogate, whose gap alone was bounded.
+    `scores` are those of the solution, whose ranks a tuned intercept does not change.
+    `is_fixed` says that the user chose the surrogate, whose gap alone was bounded.
     """
     result, interval, messages = solution.certificate, solution.problem.interval, []
     if result is not None and not result.converged:
@@ -504,12 +514,10 @@ def warn_unfinished(
             if isinstance(scores, RankedScores):
                 tie = scores.largest_tie(interval)
             else:
-                entry_scores, weights = (
-                    rows.membership.take(scores),
-                    rows.membership.weights,
-                )
+                entry_scores = rows.membership.take(scores)
+                arguments = interval, rows.membership.weights
                 tie = max(
-                    _largest_tie(entry_scores, sets, interval, weights)
+                    _largest_tie(entry_scores, sets, *arguments)
                     for sets in rows.compared
                 )
             noise = null_parity_gap(list(rows.set_sizes), interval=interval)

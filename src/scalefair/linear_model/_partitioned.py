@@ -43,10 +43,12 @@ from scalefair.linear_model._weights import (
 )
 from scalefair.streaming import PartitionedRows, Parts
 
-# Rows of a random sample, or fewer that take these bytes: a block of a reader.
+# Rows of a random sample, or fewer that take these bytes: a block of a reader. It is
+# solved in memory, in a small part of the time that all rows take.
 LARGEST_SAMPLE_ROWS = 100_000
 SAMPLE_BYTES = 2**26
-# Rows of a cell in the sample at least, if it has as many: rates to 0.02.
+# Rows of a cell in the sample at least, if it has as many: rates to 0.02, the standard
+# error of a share of one half.
 MIN_CELL_ROWS = 500
 
 
@@ -342,7 +344,7 @@ def _cell_sums(
 def _cells(
     labels: NDArray[Any], by_label: bool, codes: NDArray[Any]
 ) -> NDArray[np.int64]:
-    """Cell of each row, as of `LabeledRows`."""
+    """Cell of each row, as of `LabeledRows`. Labels are 0 and 1."""
     return cells_by_label(_signs(labels), codes) if by_label else codes
 
 

@@ -286,7 +286,10 @@ class LabeledRows:
         return names
 
     def _named(self, small: NDArray[np.bool_]) -> str:
-        """Return sets that are compared with their sizes, the smallest first."""
+        """Return sets that are compared with their sizes, the smallest first.
+
+        `small` are those to be named, of all sets in the order of `families`.
+        """
         return smallest(self._set_names, np.concatenate(self.set_sizes), small)
 
     def warn_few(self) -> None:
@@ -306,7 +309,10 @@ class LabeledRows:
 
 
 def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Return the two classes, sorted, and the sign of each label: -1 or 1."""
+    """Return the two classes, sorted, and the sign of each label: -1 or 1.
+
+    Messages are those that scikit-learn's checks of estimators look for.
+    """
     check_classification_targets(y)
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     labels = check_values(y, name="y", noun="label")
