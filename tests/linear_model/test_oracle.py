@@ -381,6 +381,11 @@ def test_constraints_and_gradients(make, kind, surrogate, interactions):
     assert slope == pytest.approx(change / 2e-6, rel=1e-5)
     for part, at in zip(problem.evaluate(v), problem.evaluate(v + d), strict=True):
         assert (at[0] >= part[0] + part[1] @ d - 1e-12).all()  # convex
+    for one, both in zip(
+        (problem.plus, problem.minus), problem.evaluate(v), strict=True
+    ):
+        for values, expected in zip(one(v), both, strict=True):
+            np.testing.assert_array_equal(values, expected)
 
 
 def test_penalty_leaves_intercepts_out():

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import Float64Array, read_only
+from scalefair.kernels._arrays import MAX_CHUNKS, Float64Array, read_only
 
-# Parts of the rows at most.
-N_PARTS = 64
 # Rows multiplied by the centres at once: the products stay in the cache.
 ROWS_PER_PRODUCT = 512
 
@@ -43,7 +41,7 @@ def nearest_centres(
 
 def _count_parts(X):
     """Return the number of parts of the rows: each has one product at least."""
-    return min(N_PARTS, -(-len(X) // ROWS_PER_PRODUCT))
+    return min(MAX_CHUNKS, -(-len(X) // ROWS_PER_PRODUCT))
 
 
 @parallel(

@@ -450,7 +450,12 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
                     "that does not need them is trained with interactions=False. "
                     f"{ROUTED}"
                 )
-            group_map, codes = model._map_groups(X, sensitive_features)
+            compared = Membership.of(
+                sensitive_features, None, X, attributes=model.attributes, warn=False
+            ).compared
+            n_groups = [len(groups) for groups in as_list(model.groups_)]
+            group_map = known_groups(compared, model.groups_), n_groups
+            codes = [attribute.codes for attribute in compared]
         # 2. The scores, and what is made of them, here or in the parts.
         if not isinstance(X, PartitionedRows):
             return output(group_scores(X, group_map, codes, *weights))
@@ -466,15 +471,6 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
             aligned=codes,
         )
         return outputs
-
-    def _map_groups(self, X: Any, sensitive_features: Any) -> tuple[GroupMap, Any]:
-        """Return the map to the fitted groups, and the codes for each attribute."""
-        compared = Membership.of(
-            sensitive_features, None, X, attributes=self.attributes, warn=False
-        ).compared
-        fitted_codes = known_groups(compared, self.groups_)
-        n_groups = [len(groups) for groups in as_list(self.groups_)]
-        return (fitted_codes, n_groups), [codes for *_, codes in compared]
 
 
 def group_scores(

@@ -468,10 +468,11 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         threshold = self.threshold if self.criterion == "weak" else None
         if isinstance(scores, RankedScores):
             return scores.gap(interval, threshold)
-        take = rows.membership.take
+        # Codes of the groups of each entry, a column for each attribute.
+        groups, take = rows.combinations.sets[rows.codes], rows.membership.take
         return partial_parity_gap(
             take(scores),
-            sensitive_features=rows.compared_codes.view(GroupCodes),
+            sensitive_features=groups.view(GroupCodes),
             attributes="each",
             y_true=take(rows.signs),
             given=self.given,

@@ -331,8 +331,7 @@ def _cell_sums(
     """
     cells = _cells(labels, by_label, codes)
     if weights is None:
-        counts = np.bincount(cells, minlength=n_cells)
-        return [counts, counts, counts, np.bincount(labels, minlength=2)]
+        weights = np.ones(len(cells))
     return [
         np.bincount(cells[weights > 0], minlength=n_cells),
         np.bincount(cells, weights, n_cells),

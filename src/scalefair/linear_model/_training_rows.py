@@ -197,14 +197,6 @@ class LabeledRows:
         frame = frame.set_axis([name for name, *_ in compared], axis=1)
         return {"sensitive_features": frame}
 
-    @property
-    def compared_codes(self) -> NDArray[np.int64]:
-        """Codes of the groups of each entry, as metrics take them, (n,) or (n, A)."""
-        columns = self.combinations.sets
-        columns = columns if len(self.groups) > 1 else columns[:, 0]
-        codes: NDArray[np.int64] = columns[self.codes]
-        return codes
-
     def oracle(self, units: FeatureUnits | None = None, **options: Any) -> ScoreOracle:
         """Return the oracle of rows in memory, by default in units of their own.
 
