@@ -381,11 +381,10 @@ def test_constraints_and_gradients(make, kind, surrogate, interactions):
     assert slope == pytest.approx(change / 2e-6, rel=1e-5)
     for part, at in zip(problem.evaluate(v), problem.evaluate(v + d), strict=True):
         assert (at[0] >= part[0] + part[1] @ d - 1e-12).all()  # convex
-    for one, both in zip(
-        (problem.plus, problem.minus), problem.evaluate(v), strict=True
-    ):
-        for values, expected in zip(one(v), both, strict=True):
-            np.testing.assert_array_equal(values, expected)
+    plus, minus = problem.evaluate(v)
+    for part, expected in ((problem.plus(v), plus), (problem.minus(v), minus)):
+        np.testing.assert_array_equal(part[0], expected[0])
+        np.testing.assert_array_equal(part[1], expected[1])
 
 
 def test_penalty_leaves_intercepts_out():
