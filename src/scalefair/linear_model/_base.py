@@ -188,6 +188,8 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
     min_group_size: int
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
+    # Fits checked rows, and calls `_store_weights`.
+    _train: Callable[[LabeledRows], None]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -229,10 +231,6 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         rows.warn_few()
         self._train(rows)
         return self
-
-    def _train(self, rows: LabeledRows) -> None:
-        """Fit checked rows and call `_store_weights`."""
-        raise NotImplementedError
 
     @checked_call
     def decision_function(
