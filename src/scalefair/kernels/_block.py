@@ -7,8 +7,8 @@ for any number of threads. BLAS is limited to one thread inside these kernels: n
 threads are slow, and idle BLAS threads that spin take the processor from the next
 kernel.
 
-Blocks X, Y, L are (n, p) or (n, k) with n large and few columns. A product of such a
-block with a small matrix takes about as long as to read the block once.
+Blocks X, Y, L are (n, p) or (n, k) with n large and few columns. Their products read
+each block once, which takes most of the time.
 """
 
 from __future__ import annotations

@@ -49,9 +49,9 @@ def csr_matmat(
 ) -> None:
     """Overwrite `out` with ``alpha * (A @ X - shift * X) + beta * out``.
 
-    A is square, (n, n), the blocks are (n, k) and C-contiguous, of the type of `data`;
-    `out` is not read when ``beta == 0``. Each row is summed in storage order, whatever
-    the number of threads.
+    A is (p, n), square where it is shifted or scaled, `X` (n, k) and `out` (p, k), both
+    C-contiguous, of the type of `data`; `out` is not read when ``beta == 0``. Each row
+    is summed in storage order, whatever the number of threads.
     With `scale`, not zero, A is ``diag(scale) @ A0 @ diag(scale)``, A0 the stored
     matrix. The scaled rows of `X` are written to `workspace`, of `csr_workspace`, and
     gathered from there. (A look-up of the scale of each entry took 1.5 times as long.)
