@@ -110,7 +110,6 @@ def label_scatter(
     # Chunks have at least 32 rows of each code on average: short tiles are slow.
     n_rows = max(CHUNK_SIZE, 32 * n_codes, math.ceil(m / max(n_chunks, 1)))
     n_chunks = -(-m // n_rows)
-    # Counts, sums and scatters of each chunk.
     counts = np.zeros((n_chunks, n_codes), np.int64)
     sums = np.zeros((n_chunks, n_codes, n))
     partial = np.zeros((n_chunks, n_codes, width, width))
