@@ -399,18 +399,15 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
             )
 
     def _store_weights(self, rows: NDArray[np.float64]) -> None:
-        """Store rows of coefficients, intercept last, as `coef_` has them.
-
-        Copies: `rows` may be a view of what a solver goes on with.
-        """
+        """Store rows of coefficients, intercept last, as `coef_` has them."""
         self.coef_ = np.array(rows[:, :-1], dtype=np.float64, order="C")
         self.intercept_ = np.array(rows[:, -1], dtype=np.float64)
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return checked rows; the names of features are set, or compared with them.
 
-        `reset` says that the rows are for training: then parts are kept, too, as many
-        passes are to come.
+        `reset` says that the rows are for training: Dask then keeps the parts for many
+        passes.
         """
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=reset)
@@ -437,7 +434,8 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         X = model._check_rows(X, reset=False)
         weights = model.coef_, model.intercept_
         # 1. The groups, if they have weights: codes of the rows in each attribute, and
-        # a map from these to the groups of training. Codes of rows in parts are there.
+        # a map from these to the groups of training. Codes of rows in parts are in
+        # parts, too.
         group_map: GroupMap | None = None
         codes: list[Any] = []
         if len(model.coef_) > 1:

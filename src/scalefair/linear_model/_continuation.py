@@ -10,7 +10,7 @@ the solution: it computes the nearly-KKT residual.
 Two numbers define a surrogate: the width of its ramp, in scores, and the bound on its
 gap, the kappa of problems (13) and (17). With the width of the paper, 1, the ramp is a
 coarse indicator of a score above a threshold: the problem is easy, and its solution a
-good start, but the measured gap is larger than the bound.
+good start, but the measured gap is usually larger than the bound.
 """
 
 from __future__ import annotations
@@ -364,7 +364,7 @@ class GapSolver:
     def _tighten(self, current: Solution) -> list[Solution]:
         """Narrow the ramp, then lower the bound in proportion to the measured gap.
 
-        Return all solutions, each from the one before, of which the last may fail.
+        Each solution starts from the one before; the last may not be accepted.
         """
         solutions: list[Solution] = []
         # Invariant: `current` is accepted, unless it is the one that was passed.

@@ -56,7 +56,7 @@ from scalefair.linear_model._weights import (
 )
 
 _KINDS = {"logistic": LOGISTIC, "hinge": HINGE, "squared": SQUARED}
-# Losses of pairs of rows, which know neither weights nor parts.
+# Losses of pairs of rows. They take no sample weights and no rows in parts.
 PAIRWISE_LOSSES = ("auc", "partial_auc")
 
 
@@ -64,7 +64,7 @@ PAIRWISE_LOSSES = ("auc", "partial_auc")
 class OracleValue:
     """Loss, smoothed rates and gradients at one point, of S sets, F P thresholds.
 
-    The mean loss is that of single rows, or of pairs: then it has a concave part, too.
+    The loss is a mean over rows, or over pairs of rows.
     """
 
     layout: WeightLayout

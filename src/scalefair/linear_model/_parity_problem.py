@@ -117,7 +117,8 @@ class ParityProblem(DCProblem):
         """Decrease of the objective that meaningless features would give.
 
         1/m for each weight [Akaike 1974]; of many weights, of which that does not hold,
-        the standard error of a mean, 1/sqrt(m). The shared intercept is no feature's.
+        the standard error of a mean, 1/sqrt(m). The shared intercept is not counted:
+        constant scores have it, too.
         """
         m = self.oracle.n_effective
         return float(min(self.oracle.n_weights - 1, m**0.5) / m)

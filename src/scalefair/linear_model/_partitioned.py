@@ -99,7 +99,7 @@ class PartitionedTraining:
         # 1. Labels, weights and groups, in parts; entries of probabilities are here.
         # Label codes are 0 and 1, for the classes in their order.
         classes, label_codes = rows.encode(y, name="y", noun="label")
-        encode_labels(classes)  # refuses others than two
+        encode_labels(classes)  # refuses all but two classes
         weights = rows.weights(sample_weight)
         membership = Membership.of(
             sensitive_features,
@@ -313,7 +313,7 @@ def _spread(
 
 
 def _merge_spreads(a: ColumnSpread | None, b: ColumnSpread | None) -> Any:
-    """Spread of the rows of two parts, None of none with a weight."""
+    """Spread of the rows of two parts, None where no row has a weight."""
     return a.merge(b) if a and b else a or b
 
 

@@ -30,8 +30,8 @@ from scalefair.streaming import Parts
 class PartitionedOracle(RowOracle):
     """The oracle of rows in parts; a part may lack cells, and has no units.
 
-    Parts have no units as these are of all rows: they take weights of the features as
-    given, and their gradients are pulled back here.
+    Units are those of all rows. Parts take weights of the features as given, and their
+    gradients are pulled back here.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class PartitionedOracle(RowOracle):
 
     def scores(self, w: Array) -> Array:
         w = self.layout.rows(w).ravel()
-        # One number for each row travels: only metrics of probabilities ask for it.
+        # One number for each row travels: only the unmixed gap asks for it.
         return np.concatenate(self._oracles.map(ScoreOracle.scores, w).gather())
 
     def ranked(self, w: Array) -> RankedScores:
