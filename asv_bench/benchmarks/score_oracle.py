@@ -60,10 +60,9 @@ class Evaluate:
             self.signs,
             self.codes,
             2,
-            interactions=False,
             loss="auc" if method == "auc" else "logistic",
             surrogate="sigmoid" if method == "sigmoid" else "ramp",
-        )
+        ).without_interactions()
         self.corner = 0.05 if method == "rounded" else 0.0
         self.w = 0.3 * rng.standard_normal(self.oracle.n_weights)
         self.theta = np.linspace(-1, 1, N_THRESHOLDS)
@@ -72,7 +71,7 @@ class Evaluate:
 
     def _check(self):
         """Compare the plain oracle with NumPy."""
-        oracle = ScoreOracle(self.X, self.signs, self.codes, 2, interactions=False)
+        oracle = ScoreOracle(self.X, self.signs, self.codes, 2).without_interactions()
         value = oracle.evaluate(self.w, self.theta)
         loss, values, gradients = _numpy_value(
             self.X, self.transposed, self.signs, self.codes, self.w, self.theta

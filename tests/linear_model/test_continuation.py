@@ -234,6 +234,25 @@ def test_warm_and_check_starts(criterion):
     assert not check_gap(model, messages, X, group)
 
 
+def test_a_start_far_below_kappa_is_improved_even_if_its_first_step_goes_too_far(
+    monkeypatch,
+):
+    rows = table("plain", 400)
+    model = classifier(kappa=0.05, warm_start=True, tune_intercept=False)
+    objective = fit(model, rows)[0].objective_
+    certify, gaps = GapSolver.certify, []
+
+    def first_one_unfair(solver, problem, x):
+        solution = certify(solver, problem, x)
+        gaps.append(solution.gap if gaps else 0.9)
+        return replace(solution, gap=gaps[-1])
+
+    monkeypatch.setattr(GapSolver, "certify", first_one_unfair)
+    fit(model.set_params(kappa=0.3), rows)
+    assert model.objective_ < objective - 1e-3
+    assert model.partial_parity_gap_ <= 0.3
+
+
 def test_method_of_the_paper_warns():
     rows = table("plain")
     model, messages = fit(classifier(surrogate_width=1.0), rows)

@@ -75,8 +75,10 @@ def loss_twin(h, signs, loss):
     return pairs[:, :last].sum() / n_pairs, pairs[:, :first].sum() / n_pairs
 
 
-def oracle_of(X, signs, codes, n_groups, **options):
-    return ScoreOracle(X, signs, codes, n_groups, auc_interval=INTERVAL, **options)
+def oracle_of(X, signs, codes, n_groups, *, interactions=True, **options):
+    options["auc_interval"] = INTERVAL
+    oracle = ScoreOracle(X, signs, codes, n_groups, **options)
+    return oracle if interactions else oracle.without_interactions()
 
 
 def random_weights(oracle, seed=1):
@@ -140,7 +142,8 @@ def test_any_number_of_threads(with_threads, surrogate, loss):
     def call():
         value = oracle.evaluate(w, THETA, corner=0.1)
         combined = value.combine(value.plus, value.minus)
-        return value.loss, value.loss_gradient, value.parts, value.slopes, combined
+        rates = value.rates.parts, value.slopes
+        return value.loss, value.loss_gradient, *rates, combined
 
     for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
         assert np.array_equal(one, two)
@@ -272,7 +275,7 @@ def test_expanded_rows_and_rows_in_parts(
         np.testing.assert_allclose(*quantiles, rtol=1e-12)
     else:  # the loss is of rows, also of those in no group
         a, b = (o.evaluate(v, theta, corner=corner) for o in (oracle, rates))
-        np.testing.assert_allclose(a.parts, b.parts, atol=1e-12)
+        np.testing.assert_allclose(a.rates.parts, b.rates.parts, atol=1e-12)
         np.testing.assert_allclose(a.slopes, b.slopes, atol=1e-11)
         coef, intercept = np.split(oracle.layout.rows(v)[0], [-1])
         scores = zip(X @ coef + intercept, 2 * y - 1, strict=True)
@@ -378,6 +381,10 @@ def test_constraints_and_gradients(make, kind, surrogate, interactions):
     assert slope == pytest.approx(change / 2e-6, rel=1e-5)
     for part, at in zip(problem.evaluate(v), problem.evaluate(v + d), strict=True):
         assert (at[0] >= part[0] + part[1] @ d - 1e-12).all()  # convex
+    plus, minus = problem.evaluate(v)
+    for part, expected in ((problem.plus(v), plus), (problem.minus(v), minus)):
+        np.testing.assert_array_equal(part[0], expected[0])
+        np.testing.assert_array_equal(part[1], expected[1])
 
 
 def test_penalty_leaves_intercepts_out():

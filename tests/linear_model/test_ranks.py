@@ -34,10 +34,9 @@ def test_ranks_of_parts(kind, has_weights):
     parts = [
         ScoreOracle(
             *(scores[i::4, None], signs[i::4], groups[i::4], 3),
-            interactions=False,
             weights=None if weights is None else weights[i::4],
             families=families,
-        )
+        ).without_interactions()
         for i in range(4)
     ]
     sizes = np.bincount(groups, weights)

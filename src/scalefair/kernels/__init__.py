@@ -1,6 +1,18 @@
 """Numba kernels: plain functions on arrays, nothing else.
 
-The floors above take the functions from here.
+The floors above take the functions from here:
+
+- `_block`: products of blocks of few columns, and of a few long rows.
+- `_csr`, `_rbf`: products of sparse and of Gaussian kernel matrices with blocks.
+- `_dense_rows`: products and scatter matrices of dense rows in groups.
+- `_score_bins`, `_score_losses`: scores of a linear model, losses, smoothed rates.
+- `_assignment`, `_refinement`, `_centres`: labels of clusters.
+- `_level_cuts`: splits for isotonic regression.
+- `_lapack`: BLAS and LAPACK without the interpreter's lock, not compiled.
+- `_arrays`: arrays as kernels take them, and the chunks of rows that threads share.
+
+Sums over rows are taken chunk by chunk. The chunks do not depend on the number of
+threads, and are added in order: results have the same bits with any number.
 """
 
 from scalefair._threads import long_blas_call, one_thread, single_blas_thread

@@ -3,6 +3,11 @@
 Row i of kind s in column j costs ``C[i, j] + prices[s, j]``. The kind is the group of
 the row, or its combination of groups; the prices are multipliers of the constraints on
 the counts (h, k) of the h kinds in the k columns.
+
+For prices that are given the best labels are those of the row minima. The sum of these
+minima is the dual function, but for a term that is linear in the prices; its
+supergradient has the counts. `smoothed_minima` make it differentiable, to search the
+prices for which the counts are about right, and `min_cost_flow` makes them exact.
 """
 
 from __future__ import annotations
@@ -184,7 +189,7 @@ def round_minima(
 
 @cached_njit(nogil=True, inline="always")
 def _part(parts, i, e):
-    """How much of row i belongs to its set e; all of it for None."""
+    """How much of row i belongs to its set e; all of it where `parts` is None."""
     return 1.0 if parts is None else parts[i, e]
 
 
@@ -225,6 +230,7 @@ def share_ties(
 
     `labels` and `minima` are those of `best_columns`; values that differ by at most
     `rounding` are the same. Of many equal rows the flow would move one at a time.
+    Overwrites `labels`.
     """
     # Counts minus target, of each kind and column; 0 everywhere is the aim. One pass
     # over the rows: each goes to the first column that lacks rows of its kind.
@@ -255,7 +261,8 @@ def largest_fair_set(
     sums of decreasing gains are concave, so that for each size the greedy choice, the
     next largest gain, is optimal.
     """
-    # O(h m^2) operations: each size is filled anew from its lower bounds.
+    # O(h m^2) operations: each size is filled anew from its lower bounds, as bounds of
+    # a larger size need not be wider.
     h, m = low.shape
     best, chosen = -np.inf, np.empty(h, np.int64)
     for size in range(min_size, m + 1):
@@ -329,7 +336,7 @@ def min_cost_flow(
     paths = distance, parent = np.empty(h * k), np.empty(h * k, np.int64)
     n_paths, source = 0, 0
     # Each path moves one unit from a surplus to a deficit: as many paths as the
-    # surpluses sum to.
+    # surpluses sum to. Labels near the target need few of them.
     while True:
         # Step 1: a pair with a surplus. Paths make no new one.
         while source < h * k:
@@ -380,7 +387,8 @@ def _shortest_path(
     """Dijkstra's algorithm from a surplus to the nearest deficit, -1 if none.
 
     It stops there: of many columns few are visited. Reduced lengths are negative by
-    rounding only, and cut off at zero.
+    rounding only, and cut off at zero. Overwrites `paths`: the distance of each node
+    from the source, final for those up to the deficit, and the node before it.
     """
     # The reduced length of an arc is its cost plus the price of its head less that of
     # its tail.
@@ -455,7 +463,10 @@ def _cheapest_move(C, s, a, b, labels, rows, moves):
 
 @cached_njit(nogil=True)
 def _offer_moves(C, i, s, b, moves):
-    """Put a row that is new in column b into the lists of moves from there."""
+    """Put a row that is new in column b into the lists of moves from there.
+
+    The lists from the column that it has left still have it: `_cheapest_move` drops it.
+    """
     # Invariant of each list, as in `_cheapest_move`: rows that are not in it cost
     # `floor` at least. A row that costs as much or more need not be listed.
     lengths, floor = moves.lengths, moves.floor

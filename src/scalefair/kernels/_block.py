@@ -6,6 +6,9 @@ Partial sums of the chunks are added in their order, so that results have the sa
 for any number of threads. BLAS is limited to one thread inside these kernels: nested
 threads are slow, and idle BLAS threads that spin take the processor from the next
 kernel.
+
+Blocks X, Y, L are (n, p) or (n, k) with n large and few columns. Their products read
+each block once, which takes most of the time.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
 
     Callers check that the result is finite.
     """
-    # 2 n p k flops for blocks (n, p) and (n, k), which are read once.
+    # 2 n p k flops for blocks (n, p) and (n, k), which are read once. The partial
+    # products are (n_chunks, p, k).
     partial = np.zeros((_n_chunks(X), X.shape[1], Y.shape[1]), X.dtype)
     # Chunks are summed in the type of X, their sums in float64: for float32 blocks the
     # error grows with the length of a chunk, not with n.
@@ -48,13 +52,19 @@ def block_rotate(X: FloatArray, S: FloatArray) -> None:
 
 
 def block_multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
-    """Overwrite `out`, which may be `X`, with ``X @ S``; C-contiguous, of one type."""
+    """Overwrite `out`, which may be `X`, with ``X @ S``; C-contiguous, of one type.
+
+    `X` is (n, p), `S` (p, k) and `out` (n, k).
+    """
     S = np.ascontiguousarray(S, dtype=X.dtype)
     _update(out, read_only(X), S, False, CHUNK_SIZE)
 
 
 def block_subtract(out: FloatArray, L: FloatArray, C: FloatArray) -> None:
-    """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`."""
+    """Overwrite `out` with ``out - L @ C``; `L` has the type of `out`.
+
+    As a step of block Gram-Schmidt, with C = L^T out. `L` is (n, p), `C` (p, k).
+    """
     C = np.ascontiguousarray(C, dtype=out.dtype)
     _update(out, read_only(L), C, True, CHUNK_SIZE)
 
@@ -65,7 +75,8 @@ def rotate_ritz(
     """Turn a basis into Ritz vectors and their residuals, in place.
 
     Overwrites `X` with ``X @ S`` and `AX` with ``AX @ S - X @ S * values`` and
-    returns the Euclidean norms of the columns of the latter.
+    returns the Euclidean norms of the columns of the latter. `S` and `values` are the
+    eigenvectors and eigenvalues of ``X.T @ AX``, for an orthonormal X.
     """
     # Squares of residuals of each chunk and column, in float64 for float32 blocks, too.
     squares = np.zeros((_n_chunks(X), X.shape[1]))
@@ -81,15 +92,18 @@ def inner(X: FloatArray, Y: FloatArray) -> float:
 
 
 def rows_inner(rows: FloatArray, first: list[int], second: list[int]) -> Float64Array:
-    """Return ``rows[first] @ rows[second].T`` in float64."""
+    """Return ``rows[first] @ rows[second].T`` in float64, for lists of row numbers."""
     # Inner products of p and q rows: p q products, but only p + q rows of traffic.
     numbers = np.array(first, np.int64), np.array(second, np.int64)
     return _rows_inner(rows, *numbers, CHUNK_SIZE)
 
 
 def rows_combine(rows: FloatArray, coefficients: FloatArray, out: FloatArray) -> None:
-    """Overwrite `out` with the linear combination ``coefficients @ rows``."""
-    # Rows with a coefficient of 0 are not read.
+    """Overwrite `out` with the linear combination ``coefficients @ rows``.
+
+    `rows` are (p, length) and `out` (length,). Rows with a coefficient of 0 are not
+    read.
+    """
     coefficients = coefficients.astype(rows.dtype)
     _rows_combine(rows, coefficients, out.reshape(-1), CHUNK_SIZE)
 
@@ -110,7 +124,7 @@ def add_scaled(out: FloatArray, a: Scalar, X: FloatArray) -> None:
 def deflate_rows(X: Float64Array, q: Float64Array, squares: Float64Array) -> None:
     """Overwrite `X` with ``X - X @ q q.T`` and `squares` with its rows' squared norms.
 
-    `q` may be a row of `X`.
+    The unit vector `q` may be a row of `X`: a copy is used, as that row changes.
     """
     _deflate(X, q.copy(), squares, CHUNK_SIZE)
 
@@ -132,7 +146,7 @@ def _n_chunks(X):
 # `size` is the length of a chunk: a constant of another file would be stale in caches.
 @parallel(lambda X, Y, *_: X.size * (0.5 + 0.05 * Y.shape[1]), blas=True)
 def _gram(X, Y, partial, size):
-    """Gram matrices ``X_c.T @ Y_c`` of the chunks c, by BLAS."""
+    """Gram matrices ``X_c.T @ Y_c`` of the chunks c, by BLAS, one chunk a call."""
     n = X.shape[0]
     for chunk in numba.prange(partial.shape[0]):
         start = chunk * size
@@ -142,7 +156,10 @@ def _gram(X, Y, partial, size):
 
 @parallel(lambda X, Y, *_: X.size * (0.5 + 0.3 * Y.shape[1]))
 def _thin_gram(X, Y, partial, size):
-    """Gram matrices of the chunks as sums of outer products of rows."""
+    """Gram matrices of the chunks as sums of outer products of rows.
+
+    Of few columns: calls and packing of BLAS would take longer than the products.
+    """
     n = X.shape[0]
     for chunk in numba.prange(partial.shape[0]):
         start = chunk * size
@@ -224,6 +241,7 @@ def _rotate_ritz(X, AX, S, values, squares, size):
 @cached_njit()
 def _rotate_ritz_chunk(X, AX, S, values, squares):
     """Overwrite a chunk; add the squares of its residuals to those of the columns."""
+    # Column c of A X S - X S Theta is A x_c - theta_c x_c, x_c the Ritz vector.
     # 4 k^2 flops a row for both products; X and AX are read and written once.
     rotated = np.dot(X, S)  # Ritz vectors
     residual = np.dot(AX, S)  # less theta_c times the Ritz vector, below
@@ -241,7 +259,10 @@ def _flat(X):
 
 @parallel(lambda x, y, _: 0.5 * x.size, blas=True)
 def _inner(x, y, size):
-    """Inner product of long vectors: those of the chunks, added in order."""
+    """Inner product of long vectors: those of the chunks, added in order.
+
+    In the type of the vectors within a chunk, in float64 over the chunks.
+    """
     length = x.shape[0]
     n_chunks = (length + size - 1) // size
     partial = np.empty(n_chunks, np.float64)
@@ -301,6 +322,9 @@ def _rows_combine(rows, coefficients, out, size):
 
 @parallel(lambda out, a, X, b, Y: 0.2 * X.size)
 def _combine(out, a, X, b, Y):
-    """Linear combination of two arrays, entry by entry; `out` may be either."""
+    """Linear combination of two arrays, entry by entry; `out` may be either.
+
+    No sums: any cut into threads gives the same bits.
+    """
     for c in numba.prange(out.shape[0]):
         out[c] = a * X[c] + b * Y[c]

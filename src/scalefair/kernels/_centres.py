@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import Float64Array, read_only
+from scalefair.kernels._arrays import MAX_CHUNKS, Float64Array, read_only
 
-# Parts of the rows at most.
-N_PARTS = 64
 # Rows multiplied by the centres at once: the products stay in the cache.
 ROWS_PER_PRODUCT = 512
 
@@ -30,6 +28,7 @@ def nearest_centres(
     centre (k,).
     """
     n, k, n_parts = len(X), len(centres), _count_parts(X)
+    # Step of Lloyd: labels by the nearest centre, and the sums for the new centres.
     labels, distances = np.empty(n, np.int32), np.empty(n)
     sums = np.zeros((n_parts, *centres.shape))
     counts, losses = np.zeros((2, n_parts, k))
@@ -42,7 +41,7 @@ def nearest_centres(
 
 def _count_parts(X):
     """Return the number of parts of the rows: each has one product at least."""
-    return min(N_PARTS, -(-len(X) // ROWS_PER_PRODUCT))
+    return min(MAX_CHUNKS, -(-len(X) // ROWS_PER_PRODUCT))
 
 
 @parallel(
@@ -66,7 +65,8 @@ def _nearest_chunk(rows, centres, squares, start, stop, totals):
     X, weights = rows[0][start:stop], rows[1][start:stop]
     labels, distances = rows[2][start:stop], rows[3][start:stop]
     (sums, counts, losses), n = totals, stop - start
-    # Step 1: the two smallest of |c|^2 - 2 c'x, the squared distances less |x|^2.
+    # Step 1: the two smallest of |c|^2 - 2 c'x, the squared distances less |x|^2, which
+    # is the same for all centres. `products` are (k, rows).
     products = np.dot(centres, X.T)
     minima, second_minima = np.full(n, np.inf), np.full(n, np.inf)
     best = np.zeros(n, np.int64)
@@ -118,9 +118,13 @@ def _capped(X, centres, caps, weights, out, sums):
 
 @cached_njit(nogil=True, fastmath={"reassoc"})
 def _capped_part(X, centres, caps, weights, out, sums, first, end):
-    """Overwrite the columns `first` to `end` of `out`, and add up its rows."""
+    """Overwrite the columns `first` to `end` of `out`, and add up its rows.
+
+    As for candidates of a new centre in k-means++: a row's cap is its squared distance
+    to the nearest centre so far, and a sum the cost with the candidate.
+    """
     # 3 k d flops a row. Few centres come at a time: differences lose no digits, and a
-    # product of matrices would hardly be faster.
+    # product of matrices would hardly be faster. Sums may be reordered within a row.
     for i in range(first, end):
         for j in range(centres.shape[0]):
             square = 0.0

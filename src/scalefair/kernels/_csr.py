@@ -49,8 +49,9 @@ def csr_matmat(
 ) -> None:
     """Overwrite `out` with ``alpha * (A @ X - shift * X) + beta * out``.
 
-    Blocks are C-contiguous, of the type of `data`; `out` is not read when
-    ``beta == 0``. Each row is summed in storage order, whatever the number of threads.
+    A is (p, n), square where it is shifted or scaled, `X` (n, k) and `out` (p, k), both
+    C-contiguous, of the type of `data`; `out` is not read when ``beta == 0``. Each row
+    is summed in storage order, whatever the number of threads.
     With `scale`, not zero, A is ``diag(scale) @ A0 @ diag(scale)``, A0 the stored
     matrix. The scaled rows of `X` are written to `workspace`, of `csr_workspace`, and
     gathered from there. (A look-up of the scale of each entry took 1.5 times as long.)
@@ -119,7 +120,7 @@ def _scale_rows(X, scale, out):
 
 @parallel(lambda indptr, indices, data, *_: data.size + 1.0 * indptr.size)
 def _matvec(indptr, indices, data, v, x, out, alpha, shift, beta, scale):
-    """One column of `_matmat`, with the sums of a row in a register."""
+    """One column of `_matmat`, with the sum of a row in a register."""
     # The sum is float64 for float32 data, too. The shift is divided by the factor that
     # multiplies the whole sum in the end.
     for i in numba.prange(indptr.shape[0] - 1):
@@ -143,7 +144,7 @@ def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts
     """Overwrite `out` with ``alpha * (S A0 V - shift * X) + beta * out``, V = S X."""
     k = X.shape[1]
     # Parts have about equal work, `_cut`: rows of a graph differ in length by orders of
-    # magnitude. A row of `out`, k numbers, stays in the cache.
+    # magnitude. A row of `out`, k numbers, stays in the cache. S is diag(scale), or I.
     for part in numba.prange(n_parts):
         start, stop = _cut(indptr, part, n_parts), _cut(indptr, part + 1, n_parts)
         for i in range(start, stop):
@@ -191,7 +192,8 @@ def csr_rows_matmat(
 ) -> Float64Array:
     """Overwrite `out` with ``A[rows] @ V - offset``; return its column sums.
 
-    `bounds` cut `rows` into chunks of about equal work, which threads share.
+    `V` is (n, k), `offset` (k,) and `out` (n_rows, k). `bounds` cut `rows` into chunks
+    of about equal work, which threads share.
     """
     # Column sums of each chunk, added in order: the same bits for any number of
     # threads.
@@ -253,6 +255,7 @@ def csr_add_matmat(
 @intrinsic
 def _prefetch(context, address):
     """Prefetch the cache line of an address, without waiting for it."""
+    # Numba has no such function: write the call of LLVM's own.
 
     def generate(context, builder, signature, arguments):
         # llvm.prefetch takes an address, 0 for reading, the locality from 0 to 3 (kept
@@ -273,7 +276,10 @@ def _prefetch(context, address):
 
 @cached_njit(nogil=True)
 def _prefetch_rows(indices, p, end, V):
-    """Prefetch all cache lines of ``V[indices[p:end]]``."""
+    """Prefetch all cache lines of ``V[indices[p:end]]``, as far as there are entries.
+
+    These may be of the next rows of A: they are gathered next.
+    """
     length = V.shape[1] * V.itemsize
     for q in range(p, min(end, indices.shape[0])):
         # Lines from the one that holds the first byte of the row to that of the last.
@@ -327,7 +333,9 @@ def csr_normal_product(
 ) -> Float64Array:
     """Overwrite ``out[c]`` with ``A_c.T @ y, y = A_c @ v - shift``; return sums of y.
 
-    With weights of the rows y is multiplied by them.
+    With weights of the rows y is multiplied by them. A product with the covariance
+    matrix of the rows takes one pass: the shift is the product of their mean with v,
+    and what the mean takes off the result follows from the sums of y.
 
     `bounds` cut the rows of A into the chunks A_c of about equal work; each row is read
     once. `indptr` has 64 bits, indices are unsigned.
@@ -394,7 +402,11 @@ def csr_is_symmetric(indptr: IntArray, indices: IntArray, data: FloatArray) -> b
 # of the diagonal have been read as mirror images.
 @cached_njit(nogil=True)
 def _is_symmetric(indptr, indices, data):
-    """Compare each entry on or right of the diagonal with its mirror image."""
+    """Compare each entry on or right of the diagonal with its mirror image.
+
+    Linear in the entries, without a transpose. A matrix that is not symmetric is
+    mostly refused at its first rows.
+    """
     # unread[j] is the position of the first entry of row j that is not read yet.
     # Unsigned indices are not tested for negative ones: a third of the time.
     unread = indptr.copy()
@@ -433,7 +445,8 @@ def sparse_gram(
     any number of threads.
     """
     for c in numba.prange(out.shape[0]):
-        # The cost of all rows is 2 flops for each pair of entries in a row of X.
+        # Gustavson's algorithm, with a dense row of the result. The cost of all rows is
+        # 2 flops for each pair of entries in a row of X.
         row = out[c]
         # Row c of X^T X is the sum of x_ic times row i over the entries (i, c) of
         # column c.

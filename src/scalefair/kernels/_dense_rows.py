@@ -6,7 +6,8 @@ The bounds depend on the sizes alone and partial sums are added in their order, 
 results have the same bits for any number of threads.
 
 To kernels, coded rows are ``(codes, selected, centres)``: the code of each row, which
-codes are in use, and what is subtracted from the rows of each.
+codes are in use, and what is subtracted from the rows of each. Shapes are (m,), (G,)
+and (G, n), for m rows of n columns and G codes. ``Z_g`` are the shifted rows of code g.
 
 `label_scatter` is for few columns: short columns are multiplied in register tiles. Up
 to a hundred columns that is faster than BLAS, whose calls and packing then cost more
@@ -78,7 +79,7 @@ def dense_rows_gram(
 ) -> Float64Array:
     """Return ``(Z_g @ V).T @ (Z_g @ V)`` of every code g, (G, k, k) in float64.
 
-    With weights of the rows one of the factors is multiplied by them.
+    V is (n, k). With weights of the rows one of the factors is multiplied by them.
     """
     (n_codes, _), k = centres.shape, V.shape[1]
     bounds, n_rows = _cut(X.shape, n_codes * k * k)
@@ -100,6 +101,8 @@ def label_scatter(
     `X` is of any layout; codes, below G, are not checked. ``shifts[g]`` is subtracted
     from the rows of code g. The scatters, (G, n, n), are not divided by the counts.
     """
+    # Scatter of a code: the sum of z z^T over its rows. 2 m n^2 flops for all, half of
+    # them for the upper triangle, which is copied instead.
     (m, n), n_codes = X.shape, len(shifts)
     width = -(-n // 4) * 4  # of whole tiles of four columns
     # Each chunk has a scatter matrix of every code: G width^2 numbers.
@@ -128,7 +131,8 @@ def first_means(
 ) -> tuple[Float64Array, IntArray]:
     """Return the means of the first `limit` rows of each code, and their counts.
 
-    The mean of a code without rows is zero. Rows of weight 0 are left out.
+    The mean of a code without rows is zero. Rows of weight 0 are left out. Such means
+    are shifts: sums of squares of rows less one near their mean lose few digits.
     """
     if weights is not None:  # as rows of another code
         codes = np.where(weights > 0, codes, n_codes)
@@ -158,7 +162,8 @@ def _cut(shape, n_partial):
     # A chunk is read in blocks of `n_rows` rows: Z and its product stay in the cache.
     m, n = shape
     n_rows = max(BLOCK_ENTRIES // n, 128)  # BLAS is slow on fewer rows
-    # At most 16 chunks: each has `n_partial` sums, to be cleared and added.
+    # At most 16 chunks: each has `n_partial` sums, to be cleared and added. Two are
+    # allowed however much memory they take.
     n_chunks = min(16, max(MAX_PARTIAL_BYTES // (8 * n_partial), 2), -(-m // n_rows))
     bounds = np.linspace(0, m, max(n_chunks, 1) + 1).astype(np.int64)
     return bounds, min(n_rows, m)
@@ -166,7 +171,10 @@ def _cut(shape, n_partial):
 
 @cached_njit(nogil=True)
 def _sort_rows(codes, start, stop, selected):
-    """Rows of the selected codes, code after code, and where each code starts."""
+    """Rows of the selected codes, code after code, and where each code starts.
+
+    Rows `start` to `stop`: those of code g are ``rows[starts[g]:starts[g + 1]]``.
+    """
     n_codes = selected.shape[0]
     starts = np.zeros(n_codes + 1, np.int64)
     # One entry more than rows: below, each row is written behind the last one of its
@@ -198,7 +206,10 @@ def _sort_rows(codes, start, stop, selected):
 
 @cached_njit(nogil=True)
 def _gather(table, rows, shift, Z):
-    """Write shifted rows to `Z`, in the order of the memory of X."""
+    """Write shifted rows to `Z`, in the order of the memory of X.
+
+    `table` is that of `strided_table`: X may be a transpose or a slice.
+    """
     # Unsigned indices are not tested for negative ones.
     memory, offset, row_stride, column_stride = table
     n = shift.shape[0]
@@ -246,7 +257,10 @@ def _matmat(n_chunks, table, coded, *arguments):
 def _chunk_matmat(
     chunk, table, coded, V, coefficients, factors, bounds, n_rows, partial
 ):
-    """Weighted sum of ``Z_g.T @ Z_g @ V`` over the codes g in a chunk."""
+    """Weighted sum of ``Z_g.T @ Z_g @ V`` over the codes g in a chunk.
+
+    Two products of BLAS for each block of rows, whatever the number of codes.
+    """
     # Workspace of a block of rows: Z (rows, n), Y = Z V (rows, k), and Z^T D Y (n, k).
     (n, k), out = V.shape, partial[chunk]
     Z, Y = np.empty((n_rows, n), V.dtype), np.empty((n_rows, k), V.dtype)
@@ -285,7 +299,10 @@ def _gram(n_chunks, table, coded, *arguments):
 
 @cached_njit(nogil=True)
 def _chunk_gram(chunk, table, coded, V, factors, bounds, n_rows, partial):
-    """Gram matrices of ``Z_g @ V``, times factors, for the codes g in a chunk."""
+    """Gram matrices of ``Z_g @ V``, times factors, for the codes g in a chunk.
+
+    `factors` of the rows are square roots of their weights, or None.
+    """
     # Workspace of a block of rows: Z (rows, n), Y = Z V (rows, k), and Y_g^T Y_g.
     (n, k), out = V.shape, partial[chunk]
     Z, Y = np.empty((n_rows, n), V.dtype), np.empty((n_rows, k), V.dtype)
@@ -327,9 +344,8 @@ def _chunk_scatter(chunk, table, coded, n_rows, counts, sums, scatters):
     start, stop = chunk * n_rows, min(codes.shape[0], (chunk + 1) * n_rows)
     rows, starts = _sort_rows(codes, start, stop, selected)
     # Row j of `columns` is column j of the shifted rows: products of two columns then
-    # run along memory. At most REGISTER_TILE_ROWS entries of it are in use.
-    # Columns in the order of a tile. A stride of a power of two would map all of them
-    # to the same cache set.
+    # run along memory. At most REGISTER_TILE_ROWS entries of it are in use. The 8 more
+    # are for the stride: one of a power of two would map all rows to one cache set.
     columns = np.zeros((scatters.shape[2], REGISTER_TILE_ROWS + 8))
     # Code after code, a tile of its rows at a time: sums, and products of columns.
     for g in range(selected.shape[0]):
@@ -366,7 +382,11 @@ def _add_lower(columns, depth, out):
 
 @cached_njit(nogil=True, fastmath=_FAST)
 def _add_tile(A, B, depth, out, r, c):
-    """Add the products of four columns with two: the sums fit the registers."""
+    """Add the products of four columns with two: the sums fit the registers.
+
+    A is (4, depth or more), B (2, depth or more): rows r to r + 3 of the scatter, and
+    its columns c and c + 1.
+    """
     # 16 flops for six numbers read: the products of columns one by one read sixteen.
     # Eight sums that do not wait for each other, in registers until the end.
     a0, a1, a2, a3 = A[0], A[1], A[2], A[3]
@@ -393,7 +413,10 @@ def _add_tile(A, B, depth, out, r, c):
 
 @cached_njit(nogil=True)
 def _first_means(table, n, codes, n_codes, limit):
-    """Add up the first rows of each code, then divide by their counts."""
+    """Add up the first rows of each code, then divide by their counts.
+
+    Returns means (n_codes, n) and counts (n_codes,).
+    """
     memory, offset, row_stride, column_stride = table
     counts, means = np.zeros(n_codes, np.int64), np.zeros((n_codes, n))
     # The pass ends when every code has its `limit` rows, which may be early.

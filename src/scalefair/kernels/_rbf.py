@@ -98,7 +98,8 @@ def _squared_distances(P, Q, i, T):
     for i_row in range(T.shape[0]):
         for j in range(m):
             T[i_row, j] = 0
-    # T[r, j] = |p_(i + r) - q_j|^2: 3 flops for each coordinate and entry.
+    # T[r, j] = |p_(i + r) - q_j|^2: 3 flops for each coordinate and entry, on columns
+    # of Q that are contiguous: the loops over j become vector instructions.
     # Squared differences of coordinates f and f + 1, then of the last if d is odd.
     f = 0
     while f + 1 < d:
@@ -134,7 +135,10 @@ def _power_of_two(t):
 
 
 def _make_power(real, integer, n_terms):
-    """Return `_power_of_two` for one type and the integer type of the same size."""
+    """Return `_power_of_two` for one type and the integer type of the same size.
+
+    `n_terms` of the series, so that what is left out is below rounding.
+    """
     # 2**minexp is the smallest normal number, nmant the bits of the mantissa.
     info = np.finfo(real)
     smallest_exponent = real(info.minexp)
@@ -175,7 +179,10 @@ def _choose_power(t):
 
 @cached_njit(nogil=True)
 def _kernel_tile(P, Q, T):
-    """Overwrite T, a multiple of four rows, with the kernel of two blocks."""
+    """Overwrite T, a multiple of four rows, with the kernel of two blocks.
+
+    Four rows at a time: their distances are in the cache when powers are taken.
+    """
     for i in range(0, T.shape[0], 4):
         _squared_distances(P, Q, i, T[i : i + 4])
         _power_of_two(T[i : i + 4].reshape(-1))
@@ -191,7 +198,10 @@ def _add(out, product, alpha):
 
 @cached_njit(nogil=True)
 def _add_pair(tiles, row, column, X, out, alpha, tile_buffer, product_buffer):
-    """Add to `out` the products of the tile (row, column) and of its transpose."""
+    """Add to `out` the products of the tile (row, column) and of its transpose.
+
+    The kernel is symmetric: the transpose is the tile (column, row).
+    """
     n, k = X.shape
     i0, j0 = row * TILE_POINTS, column * TILE_POINTS
     i1, j1 = min(n, i0 + TILE_POINTS), min(n, j0 + TILE_POINTS)
@@ -252,7 +262,10 @@ def _columns(P, Q, out, n_workers):
 
 @cached_njit(nogil=True)
 def _worker_columns(P, Q, out, worker, n_workers):
-    """Compute every n-th row of tiles, of n threads."""
+    """Compute every n-th row of tiles, of n threads.
+
+    Each tile is copied to `out`, (n_p, n_q), without its padding.
+    """
     buffer = np.empty(TILE_POINTS * TILE_POINTS, out.dtype)
     for row in range(worker, P.shape[0], n_workers):
         # Rows are padded with zeros by `rbf_tiles`; the surplus ones are not copied.

@@ -7,6 +7,7 @@ In both, i and j are nodes and a and b their clusters. A node's kind is its comb
 of groups. `links` are the weights of node i to each cluster, without its loop, and a
 cluster's inner weight counts every edge twice and loops once. So a node that leaves a
 cluster takes ``2 links + loop`` off its inner weight, and its degree off the volume.
+Gains of a move so follow from totals of two clusters, and not from the whole graph.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def refine(
     loops = _loops(graph, n)
     edges, nodes = (graph, constant), (degrees, kinds, loops, labels)
     # partners[s, a, b]: nodes of kind s in a with the largest gains, when they were
-    # visited, of a move to b; -1 for none. Gains are decreases of the cut.
+    # visited, of a move to b; -1 for none. Gains are decreases of the cut. They may be
+    # out of date: they only choose exchanges, whose exact gain is computed then.
     partners = np.full((n_kinds, k, k, N_PARTNERS), -1)
     partner_gains = np.full((n_kinds, k, k, N_PARTNERS), -np.inf)
     # links[b] is valid for the present visit if last_visit[b] is its number.
@@ -109,7 +111,8 @@ def refine(
         i = order[visit % n]
         if not active[i]:
             continue
-        active[i] = visit < n  # the second pass visits all nodes again
+        # The second pass visits all nodes again; later, one that changes is activated.
+        active[i] = visit < n
         # a is the cluster of node i, s its kind.
         a, s, size = labels[i], kinds[i], _size(node_sizes, i)
         # Step 2: weights of the edges to each adjacent cluster. What the constant adds,
@@ -140,6 +143,7 @@ def refine(
                 - before
             )
             is_better = gain > best_gain and size_without >= min_size
+            # The test of the bounds comes last: it is needed for few moves.
             if is_better and _fits(
                 counts, sizes, bounds, node_sizes, mixes, s, i, -1, a, b
             ):
@@ -156,14 +160,16 @@ def refine(
                 exchange_gain = _exchange_gain(
                     edges, nodes, node_sizes, clusters, links, i, j
                 )
-                if exchange_gain > best_gain and _may_exchange(
+                if exchange_gain > best_gain and _fits(
                     counts, sizes, bounds, node_sizes, mixes, s, i, j, a, b
                 ):
                     best_gain, best_cluster, best_partner = exchange_gain, b, j
+            # Offer the node for exchanges, also where it may not move by itself.
             _keep_partner(partners, partner_gains, s, a, b, i, gain)
         if best_cluster < 0:
             continue
-        # Step 4: update labels and totals; neighbours are visited in the next pass.
+        # Step 4: update labels and totals; neighbours are visited in the next pass, or
+        # later in this one if they come after the node.
         b, j, cut = best_cluster, best_partner, cut - best_gain
         _change_labels(edges, nodes, node_sizes, mixes, clusters, links, i, j, b)
         _activate(graph, i, j, active)
@@ -223,6 +229,8 @@ def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
 @cached_njit(nogil=True)
 def _exchange_gain(edges, nodes, node_sizes, clusters, links, i, j):
     """By how much the cut decreases if nodes i and j exchange their clusters."""
+    # The terms inner / volume of a and b after it, less those before. Volumes change by
+    # the difference of the degrees, inner weights as `_exchange` says.
     (degrees, _, _, labels), (_, volumes, inner, _) = nodes, clusters
     a, b, difference = labels[i], labels[j], degrees[i] - degrees[j]
     change_a, change_b = _exchange(edges, nodes, node_sizes, clusters, links, i, j)
@@ -235,7 +243,10 @@ def _exchange_gain(edges, nodes, node_sizes, clusters, links, i, j):
 
 @cached_njit(nogil=True)
 def _exchange(edges, nodes, node_sizes, clusters, links, i, j):
-    """Return the changes of the inner weights of a and b if i and j exchange."""
+    """Return the changes of the inner weights of a and b if i and j exchange.
+
+    In one pass over the edges of j; those of i are in `links`.
+    """
     ((indptr, indices, data, stride), constant) = edges
     (_, _, loops, labels), sizes = nodes, clusters[3]
     a, b = labels[i], labels[j]
@@ -254,19 +265,13 @@ def _exchange(edges, nodes, node_sizes, clusters, links, i, j):
     # `links` hold those of i. The edge (i, j) stays between the clusters.
     change_a = 2 * (j_to_a - links[a]) + (loops[j] - loops[i])
     change_b = 2 * (links[b] - edge - j_to_b) - (loops[j] - loops[i])
-    # The constant's part of an inner weight, constant * size^2, changes with the size.
+    # The constant's part of an inner weight, constant * size^2, changes with the size:
+    # (size - excess)^2 - size^2 = -excess (2 size - excess) in a, and the other way
+    # round in b.
     excess = _size(node_sizes, i) - _size(node_sizes, j)
     change_a -= constant * excess * (2 * sizes[a] - excess)
     change_b += constant * excess * (2 * sizes[b] + excess)
     return change_a, change_b
-
-
-@cached_njit(nogil=True)
-def _may_exchange(counts, sizes, bounds, node_sizes, mixes, s, i, j, a, b):
-    """`_fits` of an exchange; of nodes of one kind and size no count changes."""
-    if mixes is None and _size(node_sizes, i) == _size(node_sizes, j):
-        return True
-    return _fits(counts, sizes, bounds, node_sizes, mixes, s, i, j, a, b)
 
 
 @cached_njit(nogil=True)
@@ -276,6 +281,9 @@ def _fits(counts, sizes, bounds, node_sizes, mixes, s, i, j, a, b):
     For j = -1 nothing goes to a. The size of each cluster changes, and with it the
     bounds of all kinds; of mixes it is that of the parts of known kinds.
     """
+    # To exchange nodes of one kind and size changes no count and no bound.
+    if j >= 0 and mixes is None and _size(node_sizes, i) == _size(node_sizes, j):
+        return True
     # Bounds are shares of a cluster's size: lower size - 1 < count < upper size + 1.
     lower, upper = bounds
     n_kinds, moved = counts.shape[0], 0.0
@@ -297,7 +305,10 @@ def _fits(counts, sizes, bounds, node_sizes, mixes, s, i, j, a, b):
 
 @cached_njit(nogil=True, inline="always")
 def _moved_count(node_sizes, mixes, s, i, j, r):
-    """How much of kind r goes with node i, of kind s, less what j brings back."""
+    """How much of kind r goes with node i, of kind s, less what j brings back.
+
+    Without mixes both nodes are of kind s: no other kind is moved.
+    """
     if mixes is not None:
         count = node_sizes[i] * mixes[i, r]
         if j >= 0:
@@ -311,7 +322,10 @@ def _moved_count(node_sizes, mixes, s, i, j, r):
 
 @cached_njit(nogil=True)
 def _keep_partner(members, gains, s, a, b, i, gain):
-    """Put node i of a into the partners for b if it gains more than the worst one."""
+    """Put node i of a into the partners for b if it gains more than the worst one.
+
+    Places that are free have a gain of -inf: they are filled first.
+    """
     # N_PARTNERS entries, unsorted: the one with the smallest gain is replaced.
     worst = 0
     for c in range(N_PARTNERS):
@@ -395,9 +409,9 @@ def indicator_sweep(
     indptr, indices, data, stride = graph
     inner, volumes, counts = totals
     k = len(volumes)
-    # Shapes (k,). With these three numbers the penalty of a cluster follows without its
-    # counts, for any change by one node.
-    # Of each cluster: size, |counts|^2 and counts . shares.
+    # Of each cluster, shapes (k,): size, |counts|^2 and counts . shares. With these
+    # three numbers the penalty of a cluster follows without its counts, for any change
+    # by one node.
     sizes, squares = counts.sum(axis=1), (counts**2).sum(axis=1)
     products = (counts * shares).sum(axis=1)
     sums = inner, volumes, counts, sizes, squares, products
@@ -448,7 +462,10 @@ def indicator_sweep(
 
 @cached_njit()
 def _totals_after(sums, c, sign, node, links):
-    """Totals of cluster c if a node joins it (sign 1) or leaves it (-1)."""
+    """Totals of cluster c if a node joins it (sign 1) or leaves it (-1).
+
+    Inner weight, volume, size, |counts|^2 and counts . shares, as `_term` takes them.
+    """
     inner, volumes, counts, sizes, squares, products = sums
     degree, loop, kind, share = node
     return (

@@ -12,6 +12,9 @@ code is that of rows that all count once.
 Rows are a table of three arrays, see `row_table`. They are cut into chunks by the
 sizes alone and the sums of the chunks are added in their order, so that a result is
 the same to the last bit whatever the number of threads.
+
+In shapes there are m rows, n features, G codes (n_codes) and E edges (n_bins). Arrays
+named `slopes` hold derivatives of a loss in the scores.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ _Sums = tuple[Float64Array, Float64Array, Float64Array]
 
 
 def row_scores(table: RowTable, codes: IntArray, B: Float64Array) -> Float64Array:
-    """Return the scores of all rows; arguments as of `score_pass`."""
+    """Return the scores of all rows, (m,); arguments as of `score_pass`."""
     scores = np.empty(codes.shape[0])
     chunks = row_chunks(table, codes.shape[0], 1)
     _scores(len(chunks) - 1, table, codes, B, chunks, scores)
@@ -59,7 +62,8 @@ def score_pass(
 ) -> tuple[float, Float64Array, Float64Array, Float64Array]:
     """Return the loss of all rows, its gradients, and sums of rows above edges.
 
-    Codes are not checked, `signs` are -1 or 1, `kind` is LOGISTIC, HINGE or SQUARED.
+    Row i has the coefficients ``B[codes[i]]``, (n + 1,), the intercept last. Codes are
+    not checked, `signs` are -1 or 1, `kind` is LOGISTIC, HINGE or SQUARED.
     `edges` increase, less `centre`, which is subtracted from scores before they are
     counted; a score on an edge is not above it. `weights` of the rows multiply all that
     is summed; None counts each row once.
@@ -98,7 +102,8 @@ def bin_pass(
     """Return the gradient, moments and sums of `score_pass` for given scores.
 
     `slopes` are derivatives of a weighted loss in the scores; `shape` is
-    ``(n_codes, n + 1)``.
+    ``(n_codes, n + 1)``. As for losses of pairs of rows, which need all scores before
+    any derivative.
     """
     chunks, sums = _workspace(table, codes, shape, edges, n_powers)
     arguments = codes, scores, slopes, weights, edges, centre, chunks
@@ -112,7 +117,7 @@ def score_losses(
     kind: int,
     weights: Float64Array | None = None,
 ) -> tuple[float, Float64Array]:
-    """Return the weighted sum of the losses of scores, and their derivatives."""
+    """Return the weighted sum of the losses of scores, and their derivatives (m,)."""
     # One number for each block of rows, added in order.
     slopes = np.empty_like(scores)
     losses = np.empty(-(-scores.shape[0] // BLOCK_ROWS))
@@ -146,6 +151,7 @@ def _workspace(table, codes, shape, edges, n_powers):
     # Zeros from here: in kernels, assignments to slices are compiled slowly.
     gradients = np.zeros((n_chunks, n_codes, n_columns))
     # The last axis of moments: 1, h and h^2; the last two of sums: power of h, feature.
+    # Without edges there are no bins, and the pass forms the gradient alone.
     moments = np.zeros((n_chunks, n_codes, n_bins, 3))
     sums = np.zeros((n_chunks, n_codes, n_bins, n_powers, n_columns))
     return chunks, (gradients, moments, sums)
@@ -166,7 +172,10 @@ def _accumulate(gradients, moments, sums):
 
 @cached_njit(nogil=True)
 def _add_from_top(values):
-    """Add each bin to those below; values are (n_codes, n_bins, any number)."""
+    """Add each bin to those below; values are (n_codes, n_bins, any number).
+
+    In place: sums of bins become sums above their lower edges.
+    """
     for k in range(values.shape[0]):
         for e in range(values.shape[1] - 2, -1, -1):
             for j in range(values.shape[2]):
@@ -239,7 +248,8 @@ def _of_kind(dense, csr):
     """Return a function that Numba replaces by one of two, for dense or for CSR rows.
 
     The first three arguments are a table. The functions are inlined, because a call
-    would take as long as a row.
+    would take as long as a row. So one kernel serves both kinds of rows, without a test
+    in its loop.
     """
 
     def function(*arguments):
@@ -262,7 +272,10 @@ _add_row_weights = _of_kind(_dense_add_weights, _csr_add_weights)
 
 @cached_njit(nogil=True, fastmath=_FAST)
 def _block_scores(table, codes, B, start, stop, scores):
-    """Write the scores of rows `start` to `stop`, with coefficients by code."""
+    """Write the scores of rows `start` to `stop`, with coefficients by code.
+
+    `scores` are those of the block: the first one is that of row `start`.
+    """
     # Unpacked once, not for each row: unpacking a tuple counts references.
     indptr, indices, data = table
     for i in range(start, stop):
@@ -271,13 +284,17 @@ def _block_scores(table, codes, B, start, stop, scores):
 
 @cached_njit(nogil=True)
 def _block_losses(kind, signs, weights, scores, start, stop, slopes):
-    """Sum of the losses of a block of rows; writes their derivatives."""
+    """Sum of the losses of a block of rows; writes their derivatives.
+
+    `scores` and `slopes` are those of the block, signs and weights those of all rows.
+    """
     # Numba compiles either this branch or the other.
     if weights is not None:
         return _weighted_losses(kind, signs, weights, scores, start, stop, slopes)
     total = 0.0
     if kind == LOGISTIC:
-        # One logarithm for all: the product of a block is at most 2^128.
+        # One logarithm for all: each factor is at most 2, and the product of a block of
+        # 128 rows at most 2^128.
         product = 1.0
         for q in range(stop - start):
             margin = signs[start + q] * scores[q]
@@ -358,17 +375,11 @@ def _add_block(table, codes, scores, slopes, weights, start, stop, edges, centre
 # for each type of rows. Their loop variables are unsigned: they are converted, so that
 # the called functions are not compiled a second time.
 @parallel(lambda n, table, codes, *_: codes.size + table[2].size)
-def _scores(n_chunks, table, *arguments):
-    """Run `_chunk_scores` on all chunks, which the threads share."""
+def _scores(n_chunks, table, codes, B, chunks, scores):
+    """Run `_block_scores` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
-        _chunk_scores(np.int64(c), table, *arguments)
-
-
-@cached_njit(nogil=True)
-def _chunk_scores(c, table, codes, B, chunks, scores):
-    """Write the scores of the rows of chunk c."""
-    start, stop = chunks[c], chunks[c + 1]
-    _block_scores(table, codes, B, start, stop, scores[start:stop])
+        start, stop = chunks[c], chunks[c + 1]
+        _block_scores(table, codes, B, start, stop, scores[start:stop])
 
 
 @parallel(lambda n, kind, signs, *_: 10 * signs.size)

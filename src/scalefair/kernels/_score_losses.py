@@ -111,7 +111,10 @@ def top_pairwise_hinge(
 
 
 def _products(theta, width):
-    """Thresholds, width, centre, and exp of the thresholds unless these overflow."""
+    """Thresholds, width, centre, and exp of the thresholds unless these overflow.
+
+    The arguments of `_sigmoids` after the score; no factors if they overflow.
+    """
     # The middle of the thresholds keeps both exponentials small.
     centre = (theta.min() + theta.max()) / 2 if theta.size else 0.0
     shifted = (theta - centre) / width

@@ -1,4 +1,11 @@
-"""Base of the linear classifiers: documentation, checks, scores by group."""
+"""Base of the linear classifiers: documentation, checks, scores by group.
+
+A classifier has rows of weights: one shared by all groups and, with interactions, one
+that each further group adds. To train, `_check_training` encodes the rows, a subclass
+finds weights, and `_store_weights` keeps them. To predict, `_outputs` adds up the rows
+of weights of each row's groups, and applies a function to the scores: in memory, or in
+the parts that the rows are in.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +40,7 @@ from scalefair._groups import (
 )
 from scalefair._membership import Cells, Membership
 from scalefair._messages import ROUTED
+from scalefair.linear_model._oracle import PAIRWISE_LOSSES
 from scalefair.linear_model._partitioned import real_type
 from scalefair.linear_model._training_rows import (
     WITHOUT_GROUPS,
@@ -44,6 +52,7 @@ from scalefair.linear_model._training_rows import (
 from scalefair.linear_model._weights import group_members
 from scalefair.streaming import PartitionedRows, is_partitioned
 
+# Texts of docstrings: `documented` puts them in place of ``%(name)s``.
 TEXTS = {
     "interval": """\
 interval : tuple of float, default=(0.0, 1.0)
@@ -134,7 +143,10 @@ GroupMap = tuple[list[NDArray[np.int64]], list[int]]
 
 
 def _gives_probabilities(classifier: Any) -> bool:
-    """Whether it does; raise an AttributeError that says why not."""
+    """Whether scores are log-odds; raise an AttributeError that says why not.
+
+    So `hasattr` is False, as scikit-learn's tools expect it.
+    """
     loss = classifier._scoring().loss
     if loss == "logistic":
         return True
@@ -146,7 +158,10 @@ def _gives_probabilities(classifier: Any) -> bool:
 
 @documented(**TEXTS)
 class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
-    """Linear classifier of two classes whose weights may differ among groups."""
+    """Linear classifier of two classes whose weights may differ among groups.
+
+    A subclass trains by `_train`, or has a `fit` of its own.
+    """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "interval": [tuple, list],
@@ -173,6 +188,8 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
     min_group_size: int
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
+    # Fits checked rows, and calls `_store_weights`.
+    _train: Callable[[LabeledRows], None]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -214,10 +231,6 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         rows.warn_few()
         self._train(rows)
         return self
-
-    def _train(self, rows: LabeledRows) -> None:
-        """Fit checked rows and call `_store_weights`."""
-        raise NotImplementedError
 
     @checked_call
     def decision_function(
@@ -307,6 +320,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
             Share of the rows (or of their weight) that are classified correctly.
         """
         if is_partitioned(X):
+            # Labels come from their parts: the accuracy is of columns in memory.
             check_is_fitted(self)
             X = self._check_rows(X, reset=False)
             labels, codes = X.encode(y, name="y", noun="label")
@@ -317,7 +331,10 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         )
 
     def _scoring(self) -> BaseGroupClassifier:
-        """Return the classifier whose weights give the scores."""
+        """Return the classifier whose weights give the scores.
+
+        A search returns the best one that it trained.
+        """
         return self
 
     def _oracle_options(self) -> dict[str, Any]:
@@ -337,7 +354,11 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         group_probabilities: Any = None,
     ) -> LabeledRows:
-        """Check and encode rows; sets `classes_`, `groups_`, `n_features_in_`."""
+        """Check and encode rows in memory.
+
+        Sets `classes_`, `groups_` and `n_features_in_`. With probabilities of groups a
+        row has an entry for each group that it may be of.
+        """
         refuse_parts(X, type(self).__name__)
         if group_probabilities is not None:
             self._check_takes_probabilities()
@@ -371,7 +392,7 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
                 "group_probabilities: a row has no group to take weights of; pass "
                 "interactions=False."
             )
-        if self.loss in {"auc", "partial_auc"}:
+        if self.loss in PAIRWISE_LOSSES:
             raise ValueError(
                 f"loss={self.loss!r} compares pairs of rows and takes no "
                 'group_probabilities: use "logistic", "hinge" or "squared".'
@@ -383,7 +404,11 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         self.intercept_ = np.array(rows[:, -1], dtype=np.float64)
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
-        """Return checked rows; the names of features are set, or compared with them."""
+        """Return checked rows; the names of features are set, or compared with them.
+
+        `reset` says that the rows are for training: Dask then keeps the parts for many
+        passes.
+        """
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=reset)
             check_features(self, rows, reset=reset)
@@ -400,12 +425,17 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         shape: tuple[int, ...] = (),
         dtype: DTypeLike | None = None,
     ) -> NDArray[Any]:
-        """Apply a function to the scores; its entries have the shape and type."""
+        """Apply a function to the scores of rows in memory or in parts.
+
+        What it returns for a row has the `shape` and `dtype`; None is the scores' type.
+        """
         check_is_fitted(self)
         model = self._scoring()
         X = model._check_rows(X, reset=False)
         weights = model.coef_, model.intercept_
-        # 1. The groups, if they have weights.
+        # 1. The groups, if they have weights: codes of the rows in each attribute, and
+        # a map from these to the groups of training. Codes of rows in parts are in
+        # parts, too.
         group_map: GroupMap | None = None
         codes: list[Any] = []
         if len(model.coef_) > 1:
@@ -416,7 +446,12 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
                     "that does not need them is trained with interactions=False. "
                     f"{ROUTED}"
                 )
-            group_map, codes = model._map_groups(X, sensitive_features)
+            compared = Membership.of(
+                sensitive_features, None, X, attributes=model.attributes, warn=False
+            ).compared
+            n_groups = [len(groups) for groups in as_list(model.groups_)]
+            group_map = known_groups(compared, model.groups_), n_groups
+            codes = [attribute.codes for attribute in compared]
         # 2. The scores, and what is made of them, here or in the parts.
         if not isinstance(X, PartitionedRows):
             return output(group_scores(X, group_map, codes, *weights))
@@ -433,15 +468,6 @@ class BaseGroupClassifier(GroupRequests, ClassifierMixin, BaseEstimator):
         )
         return outputs
 
-    def _map_groups(self, X: Any, sensitive_features: Any) -> tuple[GroupMap, Any]:
-        """Return the map to the fitted groups, and the codes for each attribute."""
-        compared = Membership.of(
-            sensitive_features, None, X, attributes=self.attributes, warn=False
-        ).compared
-        fitted_codes = known_groups(compared, self.groups_)
-        n_groups = [len(groups) for groups in as_list(self.groups_)]
-        return (fitted_codes, n_groups), [codes for *_, codes in compared]
-
 
 def group_scores(
     X: Any,
@@ -452,10 +478,12 @@ def group_scores(
 ) -> NDArray[Any]:
     """Return ``X @ coef + intercept``, in the type of `X` or a ValueError.
 
-    `codes` are those of the groups of the rows in each attribute. Without a map of the
-    groups all rows have the same weights.
+    `codes` are those of the groups of the rows in each attribute, `coef` and
+    `intercept` the rows of weights that the groups add up. Without a map of the groups
+    all rows have the same weights.
     """
     # 1. Rows with the same groups in all attributes have the same weights.
+    # Without attributes there is one combination, of no group.
     combination, cells = None, Cells(np.empty((1, 0), np.int64), [])
     if group_map is not None:
         fitted_codes, n_groups = group_map
@@ -470,6 +498,7 @@ def group_scores(
         if combination is None:
             scores = np.asarray(X @ weights[0] + shifts[0])
         else:
+            # A product for each combination of groups, with the rows that have it.
             scores = np.empty(X.shape[0], X.dtype)
             for k, (w, shift) in enumerate(zip(weights, shifts, strict=True)):
                 rows = np.flatnonzero(combination == k)
@@ -492,7 +521,10 @@ def output_of_part(
     intercept: NDArray[np.float64],
     *codes: NDArray[Any],
 ) -> NDArray[Any]:
-    """Return the outputs for the scores of a part."""
+    """Return the outputs for the scores of a part, which may run on another machine.
+
+    Its features are checked here, as nobody has seen them before.
+    """
     X = check_array(X, accept_sparse="csr", dtype=dtype, input_name="X")
     return output(group_scores(X, group_map, codes, coef, intercept))
 
@@ -503,5 +535,5 @@ def decide(scores: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
 
 
 def probabilities(scores: NDArray[Any]) -> NDArray[Any]:
-    """Probabilities of both classes."""
+    """Probabilities of both classes, (m, 2): neither loses digits where it is small."""
     return np.column_stack([expit(-scores), expit(scores)])

@@ -6,6 +6,11 @@ lowers the surrogate's bound in proportion, until the measured gap is at most ka
 The solution that is returned is chosen by its measured gap. An augmented Lagrangian
 solves the problems, with the corners of the ramp rounded. The DC algorithm certifies
 the solution: it computes the nearly-KKT residual.
+
+Two numbers define a surrogate: the width of its ramp, in scores, and the bound on its
+gap, the kappa of problems (13) and (17). With the width of the paper, 1, the ramp is a
+coarse indicator of a score above a threshold: the problem is easy, and its solution a
+good start, but the measured gap is usually larger than the bound.
 """
 
 from __future__ import annotations
@@ -57,8 +62,8 @@ class Solution:
     """Point of a problem with some surrogate, and the measured gap of its scores."""
 
     problem: ParityProblem
-    x: Array
-    multipliers: Array | None
+    x: Array  # variables of the problem
+    multipliers: Array | None  # of its constraints; None where no solver has run
     objective: float
     infeasibility: float
     gap: float  # measured
@@ -67,10 +72,12 @@ class Solution:
 
     @property
     def weights(self) -> Array:
+        """Parameters w of the scores, the first part of x."""
         return self.problem.weights(self.x)
 
     @property
     def thresholds(self) -> Array:
+        """Thresholds of all families, whether they are variables or fixed."""
         return np.array(self.problem.thresholds(self.x))
 
     @property
@@ -93,7 +100,8 @@ class Solution:
 def best_solution(solutions: Sequence[Solution], tol: float) -> Solution:
     """Return the fair solution of least loss; without one, the fairest.
 
-    Last come solutions that are not accepted; before them, unfair flat ones.
+    Last come solutions that are not accepted; before them, unfair flat ones: constant
+    scores would be fair, and as good.
     """
 
     def sort_key(solution: Solution) -> tuple[bool, bool, float, float]:
@@ -116,20 +124,22 @@ class GapSolver:
     surrogate and in the number of ranks.
     """
 
-    problem: ParityProblem
-    kappa: float
+    problem: ParityProblem  # the first one: width 1, or the width that a user chose
+    kappa: float  # bound on the measured gap
     measure: Callable[[Array], float]  # gap of the scores of some weights
-    inner_solver: str
-    tol: float
-    max_iter: int
+    inner_solver: str  # of the DC algorithm: "bundle", "ssg" or "direct"
+    tol: float  # of the nearly-KKT residual
+    max_iter: int  # iterations of the DC algorithm
     smooth: bool  # whether the smoothed problem is solved before the DC algorithm
 
     def __post_init__(self) -> None:
+        """Count calls from here on: other solvers may have used the oracle before."""
         self._first_call = self.problem.oracle.n_calls
         self._records: list[DCRecord] = []
 
     @property
     def n_calls(self) -> int:
+        """Calls of the oracle by this solver, which are passes over the rows."""
         return self.problem.oracle.n_calls - self._first_call
 
     def start_at(
@@ -140,7 +150,10 @@ class GapSolver:
         thresholds: Array,
         multipliers: Array | None = None,
     ) -> Solution:
-        """Return weights and thresholds as a point of the problem of a surrogate."""
+        """Return weights and thresholds as a point of the problem of a surrogate.
+
+        The thresholds are fitted to the weights; the gap of their scores is measured.
+        """
         # An earlier search may have made the ranks denser.
         n_ranks = thresholds.size // self.problem.n_families
         n_ranks = max(n_ranks, self.problem.n_thresholds)
@@ -186,16 +199,20 @@ class GapSolver:
         problem = self.problem if start is None else start.problem
         n_ranks = problem.n_thresholds
         # 1. The problem. Between two ranks the gap is free, up to their distance of
-        # 1 / n_ranks: a narrow ramp takes so many ranks that this is at most kappa.
+        # 1 / n_ranks: a narrow ramp takes so many ranks that this is at most kappa. A
+        # wide one smooths over several ranks, and needs no more of them.
         if width < problem.width:
             n_ranks *= math.ceil(1 / (self.kappa * n_ranks))
         problem = problem.with_surrogate(bound, width, n_ranks)
-        # 2. The start. Multipliers are those of the same constraints, or zero.
-        x, multipliers = problem.start(), None
-        if start is not None:
+        # 2. The start. Multipliers are those of the same constraints, or zero; other
+        # ranks have other constraints and thresholds.
+        if start is None:
+            x, multipliers = problem.start(), None
+        elif start.problem.n_constraints == problem.n_constraints:
+            x, multipliers = start.x, start.multipliers
+        else:
             x = problem.with_thresholds(start.weights, start.thresholds)
-            if start.problem.n_constraints == problem.n_constraints:
-                x, multipliers = start.x, start.multipliers
+            multipliers = None
         # 3. The search. Corners add to the violation: it has to be much smaller. Where
         # the measured gap decides, a violation may be as large as the part of the slack
         # by which bounds are lowered.
@@ -223,7 +240,11 @@ class GapSolver:
         return self._solution(problem, result)
 
     def certify(self, problem: ParityProblem, x: Array) -> Solution:
-        """Solve a problem by the DC algorithm, from a feasible point or from zero."""
+        """Solve a problem by the DC algorithm, from a feasible point or from zero.
+
+        The result is the certificate of the solution. Its message says what to do if
+        the residual is too large.
+        """
         with single_blas_thread():
             # 1. The start. The algorithm keeps feasible points feasible, but keeps
             # violations, too.
@@ -262,7 +283,11 @@ class GapSolver:
         return replace(self._solution(problem, result), certificate=certificate)
 
     def solve_fixed(self, start: Solution | None) -> Solution:
-        """Solve the problem with its own surrogate; the gap is measured only."""
+        """Solve the problem with its own surrogate; the gap is measured only.
+
+        The method of the paper, but for the start: a feasible one is kept, and any
+        other is improved by the augmented Lagrangian.
+        """
         problem = self.problem
         if start is None:
             x = problem.start()
@@ -280,14 +305,13 @@ class GapSolver:
         The start may be the solution of a smaller, nested model; it is then improved
         even if it meets kappa.
         """
-        # Step 1: the first surrogate.
-        solutions: list[Solution] = []
-        if start is None:
-            current = self._solve_accepted()
-            solutions.append(current)
-        else:
-            solutions.append(start)
-            # A start with a gap just below kappa has little to gain.
+        # Step 1: the first surrogate. From scratch it is that of the paper; a start has
+        # one, which may be narrow. A feasible start is improved by the DC algorithm,
+        # which keeps it feasible, an infeasible one by the augmented Lagrangian.
+        solutions = [self._solve_accepted() if start is None else start]
+        if start is not None:
+            # A start with a gap just below kappa has little to gain: it is certified
+            # as it is. One far below kappa, as of a smaller kappa, has much to gain.
             is_tight = 0.9 * self.kappa <= start.gap <= self.kappa
             if is_nested or not (is_tight and start.is_accepted(self.tol)):
                 problem = start.problem
@@ -297,9 +321,10 @@ class GapSolver:
                 else:
                     current = self.certify(problem, start.x)
                 solutions.append(current)
-        # Step 2: tighter ones.
+        # Step 2: tighter ones, from the last solution.
         solutions += self._tighten(solutions[-1])
-        # Step 3: the best of all, and the segments from it to unfair ones.
+        # Step 3: the best of all, and the segments from it to unfair ones. Bounds are
+        # lowered by a twentieth more than needed: a better point may lie between.
         best = best_solution(solutions, self.tol)
         if best.gap <= self.kappa:
             best = self._search_segments(best, solutions)
@@ -324,9 +349,11 @@ class GapSolver:
 
     def _solve_accepted(self) -> Solution:
         """Solve from zero; double the bound until the solution is accepted."""
-        # A bound of one is no constraint: the loop ends there at the latest.
         if not self.smooth:
             return self.certify(self.problem, self.problem.start())
+        # With a small bound, and many groups, the search may end at an infeasible point
+        # or at constant scores. A bound of one is no constraint: the loop ends there at
+        # the latest. The bound is lowered again by `_tighten`.
         bound = self.kappa
         while True:
             solution = self.solve_smoothed(bound, 1.0)
@@ -335,7 +362,10 @@ class GapSolver:
             bound = min(2 * bound, 1.0)
 
     def _tighten(self, current: Solution) -> list[Solution]:
-        """Narrow the ramp, then lower the bound in proportion to the measured gap."""
+        """Narrow the ramp, then lower the bound in proportion to the measured gap.
+
+        Each solution starts from the one before; the last may not be accepted.
+        """
         solutions: list[Solution] = []
         # Invariant: `current` is accepted, unless it is the one that was passed.
         for _ in range(MAX_SURROGATES):
@@ -343,11 +373,14 @@ class GapSolver:
                 break
             bound, width = current.problem.kappa, current.problem.width
             if not solutions and width == 1:
-                # The width of the paper: narrow it once, before the bound is lowered.
+                # The width of the paper: narrow it once, before the bound is lowered. A
+                # narrow ramp follows the measured gap: its bound need not be below
+                # kappa at first.
                 bound = max(bound, self.kappa)
                 width = min(NARROW_RATIO * self._spread(current), width)
             else:
-                # A bound of less than half of the last one may have no solution near.
+                # The measured gap is about proportional to the bound. A bound of less
+                # than half of the last one may have no solution near.
                 bound *= max(TARGET_RATIO * self.kappa / current.gap, 0.5)
             solution = self.solve_smoothed(bound, width, current)
             if not solution.is_accepted(self.tol):
@@ -364,7 +397,10 @@ class GapSolver:
         return solutions
 
     def _spread(self, solution: Solution) -> float:
-        """Difference of the scores at the ends of the interval of ranks."""
+        """Difference of the scores at the ends of the interval of ranks.
+
+        The unit of the narrow ramp: scores have any scale.
+        """
         low, high = solution.problem.interval
         # Levels of quantiles: rank p is that of the share p from the highest score.
         # The outermost 2 % are left out, as outliers.
@@ -380,6 +416,8 @@ class GapSolver:
         A convex loss that is less at the unfair end is less all the way. Gaps need not
         be monotone: they are measured.
         """
+        # Five halvings, to 1/32 of a segment: each costs a pass over the rows, and
+        # another one where the point is fair.
         best = fair
         for unfair in solutions:
             if unfair.gap <= self.kappa or unfair.objective >= fair.objective:
@@ -394,6 +432,7 @@ class GapSolver:
                     high = middle
                     continue
                 low = middle
+                # The loss does not depend on the thresholds: take the fair end's.
                 x = fair.x.copy()
                 x[: weights.size] = weights
                 objective = fair.problem.smoothed(x, CORNER_RATIO).objective
@@ -408,8 +447,9 @@ class GapSolver:
     def _certify_feasible(self, solution: Solution) -> Solution:
         """Raise the bound until the solution is strictly feasible, and certify that.
 
-        Weights whose gap exceeds both kappa and this solution's are not taken: its own
-        stay, with the certificate of the problem.
+        The DC algorithm moves the point a little. Weights whose gap exceeds both kappa
+        and this solution's are not taken: its own stay, with the certificate of the
+        problem.
         """
         problem, x = with_slack(solution.problem, solution.x, 0.1 * self.tol)
         certified = self.certify(problem, x)
@@ -425,7 +465,10 @@ class GapSolver:
         )
 
     def _with_history(self, solution: Solution) -> Solution:
-        """Return the solution with the history and calls of all problems solved."""
+        """Return the solution with the history and calls of all problems solved.
+
+        What a user sees is the whole search, not the last of its problems.
+        """
         assert solution.certificate is not None
         history = list(self._records)
         certificate = replace(
@@ -442,7 +485,11 @@ def warn_unfinished(
     *,
     is_fixed: bool,
 ) -> None:
-    """Warn of a solution without certificate, and of a gap above kappa."""
+    """Warn of a solution without certificate, and of a gap above kappa.
+
+    `scores` are those of the solution, whose ranks a tuned intercept does not change.
+    `is_fixed` says that the user chose the surrogate, whose gap alone was bounded.
+    """
     result, interval, messages = solution.certificate, solution.problem.interval, []
     if result is not None and not result.converged:
         messages.append(
@@ -467,12 +514,10 @@ def warn_unfinished(
             if isinstance(scores, RankedScores):
                 tie = scores.largest_tie(interval)
             else:
-                entry_scores, weights = (
-                    rows.membership.take(scores),
-                    rows.membership.weights,
-                )
+                entry_scores = rows.membership.take(scores)
+                arguments = interval, rows.membership.weights
                 tie = max(
-                    _largest_tie(entry_scores, sets, interval, weights)
+                    _largest_tie(entry_scores, sets, *arguments)
                     for sets in rows.compared
                 )
             noise = null_parity_gap(list(rows.set_sizes), interval=interval)
@@ -511,7 +556,8 @@ def _largest_tie(
     largest = 0.0
     for code in np.unique(sets[sets >= 0]):
         members = sets == code
-        # Distinct scores from the highest on, and the rows (by weight) of each.
+        # Distinct scores from the highest on, and the rows (by weight) of each. A tie
+        # that crosses an end of the interval counts by its part within.
         ties = np.unique(-scores[members], return_inverse=True)[1]
         counts = np.bincount(ties, None if weights is None else weights[members])
         ranks = np.append(0.0, np.cumsum(counts) / counts.sum())

@@ -3,6 +3,10 @@
 An oracle evaluates both at one point, the weights w and the thresholds theta. Its
 `OracleValue` has them with their gradients, the rates as differences of convex parts.
 The last functions choose intercepts: before training, and after it.
+
+A call takes one or two passes over the rows: scores, their losses and derivatives, and
+sums of rows weighted by these. Problems (13) and (17) of He, Huang, Yao and Lin are
+functions of what it returns (`scalefair.linear_model._parity_problem`).
 """
 
 from __future__ import annotations
@@ -52,12 +56,16 @@ from scalefair.linear_model._weights import (
 )
 
 _KINDS = {"logistic": LOGISTIC, "hinge": HINGE, "squared": SQUARED}
-_PAIRWISE = ("auc", "partial_auc")
+# Losses of pairs of rows. They take no sample weights and no rows in parts.
+PAIRWISE_LOSSES = ("auc", "partial_auc")
 
 
 @dataclass(eq=False)
 class OracleValue:
-    """Loss, smoothed rates and gradients at one point, of S sets, F P thresholds."""
+    """Loss, smoothed rates and gradients at one point, of S sets, F P thresholds.
+
+    The loss is a mean over rows, or over pairs of rows.
+    """
 
     layout: WeightLayout
     rates: SmoothedRates
@@ -67,19 +75,14 @@ class OracleValue:
     concave_gradient: Array
 
     @property
-    def parts(self) -> Array:
-        """Convex parts of the rates, (S, 2 P): plus parts, then minus parts."""
-        return self.rates.parts
-
-    @property
     def plus(self) -> Array:
         """Convex parts that are added, (S, P)."""
-        return np.hsplit(self.parts, 2)[0]
+        return np.hsplit(self.rates.parts, 2)[0]
 
     @property
     def minus(self) -> Array:
         """Convex parts that are subtracted, (S, P)."""
-        return np.hsplit(self.parts, 2)[1]
+        return np.hsplit(self.rates.parts, 2)[1]
 
     def convex_objective(self, w: Array, ridge: Array) -> tuple[float, Array]:
         """Return the loss with a penalty of the weights, and its gradient in them."""
@@ -89,6 +92,7 @@ class OracleValue:
     @cached_property
     def slopes(self) -> Array:
         """Gradients of both parts, (S, 2 P, n_weights + F P), the thresholds last."""
+        # In the weights of cells, in standardized ones, and then in w and theta.
         units = self.layout.units
         return self.rates.compared.gradients(
             [units.pull_back(slopes) for slopes in self.rates.slopes()]
@@ -105,18 +109,27 @@ class OracleValue:
         return np.hsplit(self.slopes, 2)[1]
 
     def combine(self, plus_weights: Array, minus_weights: Array) -> Array:
-        """Return the gradient of a weighted sum of all of `plus` and `minus`."""
+        """Return the gradient of a weighted sum of all of `plus` and `minus`.
+
+        Weights are (S, P) for both, the gradient (n_weights + F P,). It is that of
+        `slopes`, which are not formed.
+        """
         weights = np.concatenate([plus_weights, minus_weights], axis=1)
         cells, in_score = self.rates.combine(weights)
         # A higher threshold, of a plus and a minus part, is a lower score.
         plus, minus = np.hsplit(in_score, 2)
         in_thresholds = -(plus + minus)
-        in_weights = self.layout.lift(self.layout.units.pull_back(cells))
+        in_weights = self.layout.pull_back(cells)
         return np.concatenate([in_weights, in_thresholds.ravel()])
 
 
 class RowOracle(ABC):
-    """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`."""
+    """Examples B.1 to B.4 of the paper, as functions of the parameters of `layout`.
+
+    Rows are in memory (`ScoreOracle`) or in parts (`PartitionedOracle`). `cell_sizes`
+    are the entries of each cell, or their weight; `families` the sets that are
+    compared; `totals` are needed where entries are not rows, or rows have weights.
+    """
 
     def __init__(
         self,
@@ -136,12 +149,14 @@ class RowOracle(ABC):
         self.total, self.n_effective = totals or (n_rows, n_rows)
         self.n_features = layout.n_features
         self.n_weights = layout.n_weights
-        self.n_groups = layout.n_groups
         self.n_calls = 0  # of `evaluate`
 
     def without_interactions(self) -> Self:
-        """Return the oracle of the model in which all groups share their weights."""
-        shared = sparse.csr_array(np.ones((self.n_groups, 1)))
+        """Return the oracle of the model in which all groups share their weights.
+
+        The rows and the compared sets are the same.
+        """
+        shared = sparse.csr_array(np.ones((self.layout.n_groups, 1)))
         other = copy(self)
         layout = replace(self.layout, members=shared)
         sizes, families = self.cell_sizes, self.compared.cells
@@ -151,7 +166,10 @@ class RowOracle(ABC):
 
     @abstractmethod
     def quantiles(self, w: Array, shares: Array | list[float]) -> Array:
-        """Return the least scores that shares of the rows do not exceed."""
+        """Return the least scores that shares of the rows do not exceed.
+
+        Of weighted rows shares of their weight. A quantile is the score of a row.
+        """
 
     @abstractmethod
     def scores(self, w: Array) -> Array:
@@ -175,16 +193,20 @@ class RowOracle(ABC):
 class ScoreOracle(RowOracle):
     """The oracle of rows in memory."""
 
-    # Rows are C-contiguous or canonical CSR, float64 or float32; codes of groups go
-    # from 0 to n_groups - 1. Its cells are the groups or, by label, for each group its
-    # negative and its positive rows; shares of one without rows are 0. The mean loss
-    # of a score h with the sign y is log(1 + exp(-y h)), max(0, 1 - y h) or
-    # (h - y)^2 / 2; of pairs max(0, 1 - h_i + h_j) for all positives i and negatives
-    # j, or those with ranks in `auc_interval`: a difference of convex functions.
-    # Parameters are for features in `units`, None for those that they are given in.
-    # With `weights` means and shares are weighted, of losses of single rows only.
-    # `entries`, of a model without interactions, are rows (rising) and weights, and
-    # `codes` those of entries: shares are of entries, losses of rows.
+    # X        C-contiguous or canonical CSR, float64 or float32.
+    # codes    Group of each row, from 0 to n_groups - 1.
+    # by_label Whether the cells are, of each group, its negative and its positive rows.
+    #          Else they are the groups. Shares of a cell without rows are 0.
+    # loss     Of a score h with the sign y the mean of log(1 + exp(-y h)),
+    #          max(0, 1 - y h) or (h - y)^2 / 2; of pairs that of max(0, 1 - h_i + h_j)
+    #          for all positives i and negatives j, or those with ranks in
+    #          `auc_interval`: a difference of convex functions.
+    # units    Of the features that w is for, None for those that they are given in.
+    # members  The rows of weights that each group adds up, of several attributes or
+    #          none; None for the groups of one.
+    # weights  Of rows, in means and shares; for losses of single rows only.
+    # entries  Rows (rising) and weights of entries, whose groups `codes` then are:
+    #          shares are of entries, losses of rows. For a model without interactions.
 
     def __init__(
         self,
@@ -193,7 +215,6 @@ class ScoreOracle(RowOracle):
         codes: ArrayLike,
         n_groups: int,
         *,
-        interactions: bool = True,
         by_label: bool = False,
         loss: str = "logistic",
         surrogate: str = "ramp",
@@ -205,7 +226,7 @@ class ScoreOracle(RowOracle):
         entries: tuple[NDArray[np.int64], Array | None] | None = None,
     ) -> None:
         if weights is not None:
-            if loss in _PAIRWISE:
+            if loss in PAIRWISE_LOSSES:
                 raise ValueError(
                     f"loss={loss!r} compares pairs of rows and takes no sample_weight: "
                     'use "logistic", "hinge" or "squared", or pass no weights.'
@@ -214,14 +235,11 @@ class ScoreOracle(RowOracle):
         # 1. The layout of the weights.
         n = X.shape[1]
         units = units or FeatureUnits.identity(n)
-        if members is None:
-            # One attribute whose groups have weights of their own, or none.
-            n_attributes = int(interactions)
-            group_codes = np.arange(n_groups)[:, None][:, :n_attributes]
-            members = group_members(Cells(group_codes, [n_groups] * n_attributes))
+        if members is None:  # one attribute, whose groups have weights of their own
+            members = group_members(Cells(np.arange(n_groups)[:, None], [n_groups]))
         layout = WeightLayout(n, members, units, 1 + by_label)
         # 2. The cell of each entry, and the sizes of the cells. An entry is a row, but
-        # for probabilities of groups.
+        # for probabilities of groups. Sizes are weights where entries have them.
         self._signs = np.ascontiguousarray(signs, dtype=np.float64)
         codes = np.ascontiguousarray(codes, dtype=np.int64)
         rows, entry_weights = (None, weights) if entries is None else entries
@@ -232,7 +250,8 @@ class ScoreOracle(RowOracle):
         if rows is not None and weights is None:
             weights = np.ones(X.shape[0])  # some rows may be in no cell
         super().__init__(layout, sizes, families, row_totals(weights))
-        # 3. The rows, for the loss, and the entries, for the rates.
+        # 3. The rows, for the loss, and the entries, for the rates. They are the same
+        # object where an entry is a row.
         self.weights = weights  # (m,) of all rows, None if each counts once
         self.loss = loss
         self.surrogate = surrogate
@@ -244,7 +263,7 @@ class ScoreOracle(RowOracle):
             self._entries = self._rows._replace(rows=rows, weights=entry_weights)
             codes = np.zeros(X.shape[0], np.int64)  # all rows share their weights
             self._rows = self._rows._replace(codes=codes)
-        if loss in _PAIRWISE:
+        if loss in PAIRWISE_LOSSES:
             interval = auc_interval if loss == "partial_auc" else (0.0, 1.0)
             self._pairs = _Pairs(self._signs, interval)
 
@@ -254,12 +273,14 @@ class ScoreOracle(RowOracle):
         return self._entries is not self._rows
 
     def __sizeof__(self) -> int:
+        """Bytes of the arrays, by which workers of Dask count their memory."""
         return array_bytes(vars(self))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Kernels are compiled for a read-only table and for other arrays that are
         # not: arrays may come out of a pickle either way.
         self.__dict__.update(state)
+        # `_entries` are the same object as `_rows` again, unless there are entries.
         for array in self._rows.table:
             array.flags.writeable = False
         self._signs = np.require(self._signs, requirements="W")
@@ -278,7 +299,10 @@ class ScoreOracle(RowOracle):
         return quantiles
 
     def coded_scores(self, w: Array, by_label: bool) -> tuple[Array, Any, int, Any]:
-        """Return scores, the codes of cells or labels, their number, and weights."""
+        """Return scores, the codes of cells or labels, their number, and weights.
+
+        Of entries for cells, of rows for labels.
+        """
         scores, entries = self.scores(w), self._entries
         if by_label:
             return scores, (self._signs > 0).astype(np.int64), 2, self.weights
@@ -291,9 +315,10 @@ class ScoreOracle(RowOracle):
         self.n_calls += 1
         theta = np.asarray(theta, dtype=np.float64)
         table, codes, shape, shares, weights, _ = self._rows
-        total, compared = self.total or 1.0, self.compared
+        total, compared = self.total or 1.0, self.compared  # a part may have no rows
         # Rates of one family of ramps follow from sums of rows in bins of the scores.
-        # They come from the pass that forms the gradient of the loss.
+        # They come from the pass that forms the gradient of the loss. Other rates need
+        # the scores, and passes of their own when gradients are asked for.
         is_ramp = self.surrogate == "ramp"
         one_pass = is_ramp and compared.n_families == 1 and not self.has_entries
         ramp = Ramp(theta, width, corner)
@@ -325,14 +350,16 @@ class ScoreOracle(RowOracle):
             else:
                 gradient = self._rows.weighted_sum(slopes)
         # Step 3: from gradients in the weights of each group to those in w.
-        loss_gradient = self._pull_back(gradient)
+        loss_gradient = self.layout.pull_back(gradient)
         if not (math.isfinite(loss) and all_finite(loss_gradient)):
             raise ValueError(
                 "The scores overflow: rescale the features or take smaller parameters."
             )
         concave_gradient = np.zeros_like(loss_gradient)
         if concave_slopes is not None:
-            concave_gradient = self._pull_back(self._rows.weighted_sum(concave_slopes))
+            concave_gradient = self.layout.pull_back(
+                self._rows.weighted_sum(concave_slopes)
+            )
         # Step 4: the rates.
         rates: SmoothedRates
         entries, thetas = self._entries, theta.reshape(compared.n_families, -1)
@@ -346,13 +373,13 @@ class ScoreOracle(RowOracle):
             self.layout, rates, loss, loss_gradient, concave_loss, concave_gradient
         )
 
-    def _pull_back(self, gradient: Array) -> Array:
-        """Gradient in the parameters from that in the weights of each group."""
-        return self.layout.lift(self.layout.units.pull_back(gradient))
-
 
 def row_totals(weights: Array | None) -> tuple[float, float] | None:
-    """Total weight of the rows and their effective number; None of no weights."""
+    """Total weight of the rows and their effective number; None of no weights.
+
+    The effective number, (sum w)^2 / sum w^2, is that of equal weights whose mean has
+    the same variance.
+    """
     if weights is None:
         return None
     n_effective = effective_sizes(np.zeros(len(weights), int), weights)[0]
@@ -365,7 +392,11 @@ def cells_by_label(signs: NDArray[Any], codes: NDArray[Any]) -> NDArray[np.int64
 
 
 class _Pairs:
-    """Mean hinge loss over pairs of positives and of negatives within some ranks."""
+    """Mean hinge loss over pairs of positives and of negatives within some ranks.
+
+    Example B.1 of the paper with all negatives, B.2 with those of an interval. Ranks
+    are from the highest score down: those from `first` to `last` count.
+    """
 
     def __init__(self, signs: Array, interval: tuple[float, float]) -> None:
         self.positives = np.flatnonzero(signs > 0)
@@ -384,7 +415,8 @@ class _Pairs:
         """Both parts of (50), each with its derivatives in the scores.
 
         The sum over the negatives of the `last` highest ranks, less that over those of
-        the `first` ones, which are above the interval.
+        the `first` ones, which are above the interval. Each is the largest sum over so
+        many negatives, and so convex in the scores.
         """
         n_tops = [self.last, self.first] if self.first else [self.last]
         n_pairs = float(len(self.positives)) * (self.last - self.first)
@@ -401,7 +433,8 @@ class _Pairs:
 def best_constant(signs: Array, loss: str, weights: Array | None = None) -> float:
     """Return the score with the least mean loss if all rows have the same.
 
-    With the mean label 2 p - 1 the logistic one is log(p / (1 - p)).
+    With the mean label 2 p - 1 the logistic one is log(p / (1 - p)); the hinge loss has
+    its least value at 1 or -1, and the squared one at the mean.
     """
     mean = float(np.average(signs, weights=weights))
     if loss == "logistic":

@@ -4,6 +4,11 @@ The rate S_k(theta) of set k is the share of its scores above the threshold thet
 smoothed by a ramp or a sigmoid of some width: S_k = S_plus - S_minus, both convex.
 Problems (13) and (17) of He, Huang, Yao and Lin bound the differences of rates within
 the interval (alpha, beta) of ranks by the slack kappa (beta - alpha).
+
+A problem serves two solvers. The DC algorithm takes both convex parts of the objective
+and of each constraint, with all their gradients (`evaluate`). The augmented Lagrangian
+takes the functions themselves, with corners rounded, and weighted sums of gradients
+(`smoothed`), for which no gradient of a single constraint is formed.
 """
 
 from __future__ import annotations
@@ -46,7 +51,8 @@ class ParityProblem(DCProblem):
     """Differences of convex functions of v: the weights, then free thresholds.
 
     The objective comes first, then the constraints ``<= 0``. The sets of a family are
-    compared with each other, at thresholds of the family.
+    compared with each other, at thresholds of the family. The objective is the mean
+    loss plus half of `ridge` times the squares of the weights.
     """
 
     n_thresholds = 1  # of each family, one for each rank
@@ -68,6 +74,7 @@ class ParityProblem(DCProblem):
         self._set_surrogate(kappa, 1.0)
 
     def _set_surrogate(self, kappa: float, width: float, n_ranks: int = 0) -> None:
+        """Set what depends on the surrogate, of a new problem or of a copy."""
         self.kappa, self.width = kappa, width  # the width is in units of the scores
         self.slack = kappa * (self.interval[1] - self.interval[0])  # of the rates
 
@@ -81,7 +88,11 @@ class ParityProblem(DCProblem):
         return other
 
     def require_memory(self) -> None:
-        """Raise a MemoryError if the gradients of all constraints do not fit."""
+        """Raise a MemoryError if the gradients of all constraints do not fit.
+
+        Of numbers of 8 bytes: those of the constraints and of the objective in all
+        variables and, of several families, those of the rates of each cell.
+        """
         n_bytes = WORKSPACE_FACTOR * 8 * (self.n_constraints + 1) * self.n_variables
         layout = self.oracle.layout
         if self.n_families > 1:  # gradients of combinations, of which there may be many
@@ -89,7 +100,7 @@ class ParityProblem(DCProblem):
             n_bytes += WORKSPACE_FACTOR * 8 * layout.n_cells * n_slopes
         require_memory(
             n_bytes,
-            f"{self.n_constraints:,} constraints of {self.oracle.n_groups} groups in "
+            f"{self.n_constraints:,} constraints of {layout.n_groups} groups in "
             f"{self.n_variables:,} variables",
             "join groups, or take fewer thresholds or features, or no interactions.",
         )
@@ -106,7 +117,8 @@ class ParityProblem(DCProblem):
         """Decrease of the objective that meaningless features would give.
 
         1/m for each weight [Akaike 1974]; of many weights, of which that does not hold,
-        the standard error of a mean, 1/sqrt(m).
+        the standard error of a mean, 1/sqrt(m). The shared intercept is not counted:
+        constant scores have it, too.
         """
         m = self.oracle.n_effective
         return float(min(self.oracle.n_weights - 1, m**0.5) / m)
@@ -120,6 +132,7 @@ class ParityProblem(DCProblem):
         """All thresholds, free or fixed."""
 
     def weights(self, v: Array) -> Array:
+        """Parameters w of the scores, in the layout's units (a view)."""
         return v[: self.oracle.n_weights]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
@@ -136,6 +149,7 @@ class ParityProblem(DCProblem):
         return self.evaluate(v)[1]
 
     def _value(self, v: Array, corner: float = 0.0) -> OracleValue:
+        """Loss and rates at the variables: one call of the oracle."""
         return self.oracle.evaluate(
             self.weights(v), self.thresholds(v), width=self.width, corner=corner
         )
@@ -159,7 +173,11 @@ class ParityProblem(DCProblem):
         )
 
     def smoothed(self, v: Array, corner: float) -> ConstrainedValue:
-        """Objective and constraints, corners of ramps rounded over +-corner * width."""
+        """Objective and constraints, corners of ramps rounded over +-corner * width.
+
+        They are smooth then, as L-BFGS needs; without rounding they are those of
+        `evaluate`, the minus parts subtracted.
+        """
         value = self._value(v, corner)
         # 1. The objective, less its concave part; free thresholds do not change it.
         objective, gradient = value.convex_objective(self.weights(v), self.ridge)
@@ -172,6 +190,8 @@ class ParityProblem(DCProblem):
         constraints, rate_weights = self._constraints(rates)
 
         def pull_back(multipliers: Array) -> Array:
+            # A fixed threshold, the weak criterion's, is no variable: its derivative,
+            # which comes last, is cut off.
             weights = rate_weights(multipliers)
             return value.combine(weights, -weights)[: self.n_variables]
 
@@ -179,18 +199,25 @@ class ParityProblem(DCProblem):
 
     @abstractmethod
     def _constraint_parts(self, value: OracleValue) -> ConstraintParts:
-        """Constraints as differences of convex parts, with their gradients."""
+        """Constraints as differences of convex parts, with their gradients.
+
+        Gradients are lists of blocks of rows, which `evaluate` stacks.
+        """
 
     @abstractmethod
     def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
-        """Constraints from the rates of sets, and the adjoint of their derivative."""
+        """Constraints from the rates (S, P) of sets, and their derivative's adjoint.
+
+        It takes multipliers (n_constraints,) and returns weights (S, P) of the rates.
+        """
 
 
 class StrongParity(ParityProblem):
     """Problem (13): p <= S_k(theta_p) <= p + slack at free thresholds theta_p.
 
     The ranks p are equally spaced in [alpha, beta - slack). Thresholds are those of one
-    family of sets after the other. Rates are (n_sets, n_thresholds).
+    family of sets after the other. Rates are (n_sets, n_thresholds). As the rate of
+    each set is within [p, p + slack], those of two sets differ by the slack at most.
     """
 
     def __init__(self, *common: Any, n_thresholds: int, surrogate: str) -> None:
@@ -219,7 +246,11 @@ class StrongParity(ParityProblem):
         return v[self.oracle.n_weights :]
 
     def with_thresholds(self, w: Array, theta: Array) -> Array:
-        """Choose thresholds at which the rates are in the middle of their bounds."""
+        """Choose thresholds at which the rates are in the middle of their bounds.
+
+        A search for the roots of decreasing functions, for all ranks at once: each step
+        is a call of the oracle.
+        """
         # Step 1: the targets. At the threshold of a rank the middle of the highest and
         # the lowest rate of a family is to be the middle of [p, p + slack].
         targets = self.ranks + self.slack / 2
@@ -229,6 +260,7 @@ class StrongParity(ParityProblem):
             n_ranks = theta.size
         theta = theta.reshape(-1, n_ranks)
         theta = np.broadcast_to(theta, (self.n_families, n_ranks))
+        # Invariant: the table of a family has all its points so far, by rising rate.
         tables = [np.empty((2, 0)) for _ in theta]  # rates and thresholds of a family
         first_set, extension = self.oracle.compared.first, 1.0
         # The middle may jump over a target. Then the steps end at their limit, and the
@@ -323,7 +355,8 @@ class WeakParity(ParityProblem):
         # With M_k(a) = max(S_minus + a, S_plus) the cut rate min(S_k, a) is
         # S_plus + a - M_k(a).
         def maximum(bound: float) -> tuple[Array, Array]:
-            """M_k of each set and its gradient: that of the larger one."""
+            """M_k of each set and its gradient."""
+            # A subgradient of a maximum is one of the larger function.
             is_minus = minus + bound > plus
             return (
                 np.where(is_minus, minus + bound, plus),
@@ -342,7 +375,10 @@ class WeakParity(ParityProblem):
         )
 
     def _constraints(self, rates: Array) -> tuple[Array, RateWeights]:
-        """Return the same; a multiplier weighs the two rates of its pair."""
+        """Return the same; a multiplier weighs the two rates of its pair.
+
+        By 1 that of k, and by -1 that of the other set.
+        """
         low, high = self.interval
         rate = rates[:, 0]
         within = np.clip(rate, low, high)  # A + alpha

@@ -335,6 +335,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     @property
     def _is_auto_start(self) -> bool:
+        """Whether the smoothed problem gives the start of the DC algorithm."""
         return isinstance(self.start, str) and self.start == "auto"
 
     def _solve(
@@ -409,7 +410,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     def _finish(self, rows: LabeledRows, solution: Solution) -> None:
         """Store a solution and warn of it; the intercept is tuned on the rows."""
-        # 1. The weights, with the shared intercept at the most accurate cut.
+        # 1. The weights, with the shared intercept at the most accurate cut. The strong
+        # criterion looks at ranks, which a common shift of the scores does not change;
+        # the thresholds move with them.
         problem, certificate = solution.problem, solution.certificate
         assert certificate is not None
         w, thresholds = solution.weights.copy(), solution.thresholds
@@ -429,9 +432,9 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             self.thresholds_ = thresholds.reshape(*shape, -1)
         else:
             self.thresholds_ = thresholds[:1]
-        # 2. The gaps, which a common shift of the scores does not change, but for that
-        # at one threshold.
-        self.partial_parity_gap_ = self._gap(scores, rows)
+        # 2. The gaps. The criterion's was measured before the shift, which changes no
+        # gap at all thresholds; scores of the weak criterion are not shifted.
+        self.partial_parity_gap_ = solution.gap
         self.__dict__.pop("unmixed_parity_gap_", None)  # of an earlier fit
         if (P := rows.probabilities) is not None:
             self.unmixed_parity_gap_ = self._unmixed_gap(
@@ -456,13 +459,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         self.n_iter_ = certificate.n_iter
         self.n_oracle_calls_ = certificate.n_calls
         self.converged_ = certificate.converged and not solution.is_flat
-        warn_unfinished(
-            replace(solution, gap=self.partial_parity_gap_),
-            scores,
-            rows,
-            self.tol,
-            is_fixed=self.surrogate_width != "auto",
-        )
+        is_fixed = self.surrogate_width != "auto"
+        warn_unfinished(solution, scores, rows, self.tol, is_fixed=is_fixed)
 
     def _gap(self, scores: Array | RankedScores, rows: LabeledRows) -> float:
         """Return the gap of the criterion for the scores of all rows."""
@@ -470,10 +468,11 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         threshold = self.threshold if self.criterion == "weak" else None
         if isinstance(scores, RankedScores):
             return scores.gap(interval, threshold)
-        take = rows.membership.take
+        # Codes of the groups of each entry, a column for each attribute.
+        groups, take = rows.combinations.sets[rows.codes], rows.membership.take
         return partial_parity_gap(
             take(scores),
-            sensitive_features=rows.compared_codes.view(GroupCodes),
+            sensitive_features=groups.view(GroupCodes),
             attributes="each",
             y_true=take(rows.signs),
             given=self.given,
@@ -484,7 +483,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
 
     def _unmixed_gap(self, scores: Array, rows: LabeledRows, P: Array) -> float:
         """Gap if within a group scores do not depend on the probabilities, or nan."""
-        # Rows that are compared: all, the positive ones, or those of each label.
+        # Rows that are compared: all, the positive ones, or those of each label. The
+        # gap is the largest of theirs, nan if one is not defined.
         masks = [np.ones(len(scores), bool)]
         if self.given is not None:
             labels = (1,) if self.given == "positive" else (1, -1)

@@ -122,7 +122,10 @@ def check_candidates(name: str, candidates: ArrayLike) -> np.ndarray:
 
 
 def _copy_input_attributes(fitted: Any, other: Any) -> None:
-    """Copy the fitted attributes about labels, groups and features."""
+    """Copy the fitted attributes about labels, groups and features.
+
+    They are set where rows are checked, once for several classifiers.
+    """
     for name in ("classes_", "groups_", "n_features_in_", "feature_names_in_"):
         if hasattr(fitted, name):
             setattr(other, name, getattr(fitted, name))
@@ -250,7 +253,8 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
         labels = rows.classes[(rows.signs > 0).astype(np.intp)]
         groups, weights = rows.group_arguments, rows.weights
         (X,) = indexable(X)
-        # Step 1: accuracy and fairness of each candidate in each fold.
+        # Step 1: accuracy and fairness of each candidate in each fold. Candidates are
+        # ordered by alpha, then kappa: each alpha has one path of kappas.
         scores = []
         codes = rows.codes
         if rows.membership.rows is not None:
@@ -284,6 +288,7 @@ class PartiallyFairClassifierCV(BaseGroupClassifier):
                 "cv has no folds. A generator of splits is used up by the first fit: "
                 "give a list of them."
             )
+        # (n_folds, n_candidates, 2) becomes two arrays (n_candidates, n_folds).
         accuracy, fairness = np.array(scores).transpose(2, 1, 0)
         self.cv_results_ = {"kappa": np.tile(kappas, len(alphas))}
         if self.interaction_alphas is not None:

@@ -2,6 +2,10 @@
 
 Each part has an oracle of its rows, which stays there as well. What comes back are sums
 over the rows of a part, and small samples of the rows.
+
+Training on parts has three steps. `PartitionedTraining` checks and encodes what a user
+passes, and makes the oracles. `nested_subsamples` draws rows to start with, which are
+solved in memory. The `PartitionedOracle` then serves the problem of all rows.
 """
 
 from __future__ import annotations
@@ -18,7 +22,12 @@ from sklearn.utils.random import sample_without_replacement
 from scalefair._entries import canonical, check_array
 from scalefair._groups import check_group_weights
 from scalefair._membership import Membership, gathered
-from scalefair.linear_model._oracle import ScoreOracle, cells_by_label, row_totals
+from scalefair.linear_model._oracle import (
+    PAIRWISE_LOSSES,
+    ScoreOracle,
+    cells_by_label,
+    row_totals,
+)
 from scalefair.linear_model._partitioned_oracle import PartitionedOracle
 from scalefair.linear_model._training_rows import (
     LabeledRows,
@@ -29,14 +38,17 @@ from scalefair.linear_model._weights import (
     Array,
     ColumnSpread,
     FeatureUnits,
+    WeightLayout,
     column_spread,
 )
 from scalefair.streaming import PartitionedRows, Parts
 
-# Rows of a random sample, or fewer that take these bytes: a block of a reader.
+# Rows of a random sample, or fewer that take these bytes: a block of a reader. It is
+# solved in memory, in a small part of the time that all rows take.
 LARGEST_SAMPLE_ROWS = 100_000
 SAMPLE_BYTES = 2**26
-# Rows of a cell in the sample at least, if it has as many: rates to 0.02.
+# Rows of a cell in the sample at least, if it has as many: rates to 0.02, the standard
+# error of a share of one half.
 MIN_CELL_ROWS = 500
 
 
@@ -44,9 +56,11 @@ MIN_CELL_ROWS = 500
 class PartitionedLabels(LabeledRows):
     """Labels and groups that stay with the rows in parts, and sums over these.
 
-    `signs` and `weights` are those of the two labels; all codes are in parts.
+    `signs` and `weights` are those of the two labels, as if there were two rows: means
+    over labels are those over all rows. All codes are in parts.
     """
 
+    # Fields in place of the properties that would count rows in memory.
     cell_sizes: Any = None  # (n_cells,)
     squares: Any = None  # see `LabeledRows.squares`
 
@@ -58,7 +72,12 @@ class PartitionedLabels(LabeledRows):
 
 
 class PartitionedTraining:
-    """Training rows in parts, where their labels, groups and weights stay."""
+    """Training rows in parts, where their labels, groups and weights stay.
+
+    `labels` are what the estimator needs of them, and `oracle` is that of all rows.
+    `limits` are the most groups, and the fewest rows of one; `options` are those of an
+    oracle.
+    """
 
     def __init__(
         self,
@@ -72,14 +91,15 @@ class PartitionedTraining:
         sample_weight: Any = None,
         group_probabilities: Any = None,
     ) -> None:
-        if options["loss"] in {"auc", "partial_auc"}:
+        if options["loss"] in PAIRWISE_LOSSES:
             raise ValueError(
                 f"loss={options['loss']!r} compares pairs of rows and cannot be added "
                 'up over partitions: use "logistic", "hinge" or "squared".'
             )
         # 1. Labels, weights and groups, in parts; entries of probabilities are here.
+        # Label codes are 0 and 1, for the classes in their order.
         classes, label_codes = rows.encode(y, name="y", noun="label")
-        encode_labels(classes)  # two of them
+        encode_labels(classes)  # refuses all but two classes
         weights = rows.weights(sample_weight)
         membership = Membership.of(
             sensitive_features,
@@ -92,7 +112,7 @@ class PartitionedTraining:
         self.labels: LabeledRows
         totals: tuple[float, float] | None
         codes: Any
-        if membership.rows is None:
+        if membership.rows is None:  # groups are certain: an entry for each row
             signs = np.array([-1, 1])
             coded = PartitionedLabels.of(None, signs, classes, membership, given)
             in_parts = self._label_parts(coded, label_codes, weights)
@@ -111,19 +131,23 @@ class PartitionedTraining:
             totals = row_totals(all_weights)
             codes = rows._memberships(membership)
         self.labels.check_groups(*limits)
-        # 2. The oracle of each part, and that of all rows in units of all rows.
+        # 2. The oracle of each part, and that of all rows in units of all rows. Units
+        # take a pass over all rows: the oracles of parts do not wait for them, and take
+        # weights of the features as given.
         dtype = real_type(rows)
         weight_parts = [] if weights is None else [weights]
+        options = self.labels.oracle_options(**options)
         oracles = rows.map(
             _make_oracle,
             dtype,
             len(self.labels.combinations.sets),
-            self.labels.oracle_options(options),
+            options,
             aligned=[label_codes, codes, *weight_parts],
         ).persist()
         spreads = rows.map(_spread, dtype, aligned=weight_parts)
         units = FeatureUnits.of(spreads.reduce(_merge_spreads))
-        layout = self.labels.layout(rows.shape[1], options["interactions"], units)
+        cells_per_group = 1 + options["by_label"]
+        layout = WeightLayout(rows.shape[1], options["members"], units, cells_per_group)
         self.oracle = PartitionedOracle(
             oracles, layout, self.labels.cell_sizes, self.labels.families, totals
         )
@@ -131,9 +155,13 @@ class PartitionedTraining:
     def _label_parts(
         self, coded: Any, labels: Parts, weights: Parts | None
     ) -> PartitionedLabels:
-        """Return labels and groups with sums over the rows; keeps the parts of both."""
+        """Return labels and groups with sums over the rows; keeps the parts of both.
+
+        `coded` are the same without sums. `labels` are codes of labels, 0 or 1.
+        """
         # 1. Sums over the rows of each part. Squares of weights are in units of the
-        # largest one, so that none is out of range.
+        # largest one, so that none is out of range. `_counts`, (n_parts, n_cells), are
+        # the rows with a weight that samples are drawn from.
         codes, by_label, unit = coded.codes.keep(), coded.given is not None, 1.0
         self._columns: list[Parts] = [codes]
         if weights is not None:
@@ -163,33 +191,46 @@ class PartitionedTraining:
         return labelled
 
     def nested_subsamples(self, rng: np.random.RandomState) -> Iterator[LabeledRows]:
-        """Yield ever larger random samples of each cell; none of few rows."""
+        """Yield ever larger random samples of each cell; none of few rows.
+
+        Stratified by cell: rates of small groups need as many rows as those of large
+        ones. The largest sample is drawn once, the others are parts of it, so that the
+        rows in parts are read once.
+        """
         labels, m = self.labels, self.rows.shape[0]
         if labels.membership.rows is not None:
             return  # cells are of entries, and rows are drawn
+        # Bytes of a stored entry: of sparse rows with its index.
         width = np.dtype(real_type(self.rows)).itemsize + 4 * self.rows.is_sparse
         size = min(
             LARGEST_SAMPLE_ROWS, SAMPLE_BYTES * m // max(width * self.rows.nnz, 1)
         )
-        # Rows of each cell, of those with a weight, before each part, and all of them.
+        # Rows of each cell, of those with a weight, before each part, and all of them:
+        # (n_parts + 1, n_cells). Few rows, or cells that the sample is too small for,
+        # are left to the solver of all rows.
         starts = np.cumsum(np.pad(self._counts, ((1, 0), (0, 0))), axis=0)
         if not MIN_CELL_ROWS * labels.n_cells <= size < m:
             return
-        # Step 1: draw rows of each cell, as many as its share of the sample.
+        # Step 1: draw rows of each cell, as many as its share of the sample. A row has
+        # a number among the rows of its cell in all parts: only these are drawn here.
         drawn, by_cell = [], []  # numbers within the cell, in random order; by part
         for n_rows, of_parts in zip(starts[-1], starts[1:-1].T, strict=True):
             n_drawn = min(max(-(-size * n_rows // m), MIN_CELL_ROWS), n_rows)
             chosen = sample_without_replacement(n_rows, n_drawn, random_state=rng)
             drawn.append(rng.permutation(chosen))
+            # Parts follow each other: the sorted numbers are cut where parts start.
             ordered = np.sort(chosen)
             by_cell.append(np.split(ordered, np.searchsorted(ordered, of_parts)))
-        # Step 2: read them once, in the order of the parts.
+        # Step 2: read them once, in the order of the parts. Each part gets, for each of
+        # its cells, the numbers to take and that of its first row.
         numbers = zip(zip(*by_cell, strict=True), starts, strict=False)
         sampled = self._take_rows(self.rows.parts.like(numbers))
         cells = sampled.cells
         ordered_rows = [np.flatnonzero(cells == c) for c in range(labels.n_cells)]
         # Step 3: samples that contain each other; each has four times the rows of the
-        # one before.
+        # one before. The first ones in the random order of `drawn` are a random sample
+        # of the cell; argsort of argsort is the position of each in the sorted order,
+        # in which the rows were read.
         for share in (1 / 16, 1 / 4, 1.0):
             first = [
                 ordered[np.argsort(np.argsort(rows))][
@@ -201,7 +242,10 @@ class PartitionedTraining:
             yield sampled.take(sample, sampled.X[sample])
 
     def _take_rows(self, numbers: Parts) -> LabeledRows:
-        """Return some rows of each part, by their numbers within their cells."""
+        """Return some rows of each part, by their numbers within their cells.
+
+        The parts' rows come in the order of the parts, those of a part cell by cell.
+        """
         # 1. Rows, labels, codes and maybe weights of each part, then of all.
         labels, columns = self.labels, [numbers, self._labels, *self._columns]
         parts = self.rows.map(
@@ -215,7 +259,8 @@ class PartitionedTraining:
         X = sparse.vstack(blocks, format="csr") if is_sparse else np.concatenate(blocks)
         label_codes, codes, *weights = map(np.concatenate, values)
         # 2. From combinations of groups to the groups of each attribute.
-        groups, row_weights = labels.combinations.sets[codes].T, [*weights, None][0]
+        groups = labels.combinations.sets[codes].T
+        row_weights = weights[0] if weights else None
         compared = [
             attribute._replace(codes=group)
             for attribute, group in zip(labels.membership.compared, groups, strict=True)
@@ -246,7 +291,11 @@ def _make_oracle(
     codes: NDArray[Any] | Membership,
     weights: Array | None = None,
 ) -> ScoreOracle:
-    """Return the oracle of one part, after a check of its features."""
+    """Return the oracle of one part, after a check of its features.
+
+    `codes` are the combinations of groups of its rows or, with probabilities, the
+    entries of its rows.
+    """
     X = _checked(X, dtype)
     if isinstance(codes, Membership):  # of probabilities
         options = {**options, "entries": (codes.rows, codes.weights)}
@@ -264,6 +313,7 @@ def _spread(
 
 
 def _merge_spreads(a: ColumnSpread | None, b: ColumnSpread | None) -> Any:
+    """Spread of the rows of two parts, None where no row has a weight."""
     return a.merge(b) if a and b else a or b
 
 
@@ -277,12 +327,11 @@ def _cell_sums(
 ) -> list[NDArray[Any]]:
     """Return sums over a part: for each cell rows with a weight, weights, squares.
 
-    Last come the weights of both labels.
+    Last come the weights of both labels. Squares are of weights in the `unit`.
     """
     cells = _cells(labels, by_label, codes)
     if weights is None:
-        counts = np.bincount(cells, minlength=n_cells)
-        return [counts, counts, counts, np.bincount(labels, minlength=2)]
+        weights = np.ones(len(cells))
     return [
         np.bincount(cells[weights > 0], minlength=n_cells),
         np.bincount(cells, weights, n_cells),
@@ -294,7 +343,7 @@ def _cell_sums(
 def _cells(
     labels: NDArray[Any], by_label: bool, codes: NDArray[Any]
 ) -> NDArray[np.int64]:
-    """Cell of each row, as of `LabeledRows`."""
+    """Cell of each row, as of `LabeledRows`. Labels are 0 and 1."""
     return cells_by_label(_signs(labels), codes) if by_label else codes
 
 
@@ -313,7 +362,7 @@ def _rows_of_part(
     with a weight in all parts, and the number of the first one in this part.
     """
     cells = _cells(labels, by_label, codes)
-    if weights:
+    if weights:  # rows of weight 0 have no number
         cells = np.where(weights[0] > 0, cells, -1)
     rows = np.concatenate(
         [
@@ -326,6 +375,7 @@ def _rows_of_part(
 
 
 def _checked(X: Any, dtype: np.dtype, **options: Any) -> Any:
+    """Features of a part as kernels take them: finite, C-contiguous or canonical."""
     X = check_array(
         X, dtype=dtype, accept_sparse="csr", order="C", input_name="X", **options
     )

@@ -1,6 +1,7 @@
 """Rows in parts: their oracle, and ranks of their scores.
 
-Each part has an oracle of its rows, and the oracle of all adds up what these return.
+Each part has an oracle of its rows, and the oracle of all adds up what these return: a
+call sends w and theta to the parts, and sums of the size of gradients come back.
 For ranks the scores are sorted where they are, once. From then on only cuts travel to
 the parts, and the numbers of scores between two cuts, a bin, come back. Each search
 splits the bins that its answer may lie in, until they are as narrow as it needs.
@@ -27,7 +28,11 @@ from scalefair.streaming import Parts
 
 
 class PartitionedOracle(RowOracle):
-    """The oracle of rows in parts; a part may lack cells, and has no units."""
+    """The oracle of rows in parts; a part may lack cells, and has no units.
+
+    Units are those of all rows. Parts take weights of the features as given, and their
+    gradients are pulled back here.
+    """
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class PartitionedOracle(RowOracle):
 
     def scores(self, w: Array) -> Array:
         w = self.layout.rows(w).ravel()
+        # One number for each row travels: only the unmixed gap asks for it.
         return np.concatenate(self._oracles.map(ScoreOracle.scores, w).gather())
 
     def ranked(self, w: Array) -> RankedScores:
@@ -60,7 +66,6 @@ class PartitionedOracle(RowOracle):
         self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
     ) -> OracleValue:
         self.n_calls += 1
-        # Parts have no units: they take weights of the features as given.
         rows = self.layout.rows(w).ravel()
         point = rows, np.asarray(theta, np.float64), width, corner
         rates = PartitionedRates(self._oracles, self.compared, point, self.cell_sizes)
@@ -90,6 +95,7 @@ class PartitionedRates(SmoothedRates):
         self._set_sizes = divisors(compared.sizes)[:, None]
         # Sums over all rows of the loss, of its gradient, and of the parts over each
         # set; of one family those of the parts' gradients over each cell, else none.
+        # Sums add up; means do not, as parts have different numbers of rows of a cell.
         self.loss, self.loss_gradient, parts, *slopes = self._sum(_value_sums)
         self.parts = parts / self._set_sizes
         self._slope_sums = slopes
@@ -99,7 +105,7 @@ class PartitionedRates(SmoothedRates):
         return [family / self._cell_sizes for family in sums]
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
-        if self._slope_sums:
+        if self._slope_sums:  # all gradients are here
             return super().combine(weights)
         rows, in_score = self._sum(_weighted_sums, weights / self._set_sizes)
         return rows, in_score
@@ -114,6 +120,7 @@ class PartitionedRates(SmoothedRates):
 def _value(
     oracle: ScoreOracle, w: Array, theta: Array, width: float, corner: float
 ) -> OracleValue:
+    """Evaluate the oracle of a part at a point; w is in the features as given."""
     # Arrays that were sent may be read-only; kernels are compiled for writable ones.
     return oracle.evaluate(w, theta.copy(), width=width, corner=corner)
 
@@ -122,7 +129,7 @@ def _value_sums(oracle: ScoreOracle, *point: Any) -> list[Any]:
     """Return sums of the loss, its gradient, parts, and slopes if of one family."""
     # A part's oracle gives means over its rows, sets and cells: times their sizes.
     value, m = _value(oracle, *point), oracle.total
-    parts = value.parts * oracle.compared.sizes[:, None]
+    parts = value.rates.parts * oracle.compared.sizes[:, None]
     sums = [value.loss * m, value.loss_gradient * m, parts]
     if oracle.compared.n_families == 1 and not oracle.has_entries:
         sums += _cell_sums(oracle, value)
@@ -141,8 +148,12 @@ def _cell_sums(oracle: ScoreOracle, value: OracleValue) -> list[Array]:
 
 
 def _weighted_sums(oracle: ScoreOracle, *arguments: Any) -> list[Array]:
-    """Return weighted sums of the slopes, and of their ends."""
+    """Return weighted sums of the slopes, and of their derivatives in the score.
+
+    Arguments are a point, and weights of the sums over sets.
+    """
     *point, weights = arguments
+    # The oracle of the part has means over its sets: weigh them by their sizes.
     rates = _value(oracle, *point).rates
     return list(rates.combine(weights * oracle.compared.sizes[:, None]))
 
@@ -155,7 +166,9 @@ def _add_pairwise(a: list[Any], b: list[Any]) -> list[Any]:
 class RankedScores:
     """Scores of rows in parts, which stay there: what travels does not grow with them.
 
-    Results are those of rows in memory but for 1e-6 of the ranks, ties for 1e-3.
+    Results are those of rows in memory but for 1e-6 of the ranks, ties for 1e-3. Each
+    search is branch and bound: ends of bins give a value, and bins that cannot hold a
+    better one are not split.
     """
 
     def __init__(self, oracles: Parts, compared: Comparison, rows: Array) -> None:
@@ -170,7 +183,8 @@ class RankedScores:
         """Return the largest gap of A_k at any threshold, or at one."""
         bins = self._sorted(cuts=() if threshold is None else (threshold,))
         while True:
-            # 1. The gap at the lower end of each bin.
+            # 1. The gap at the lower end of each bin: A_k is the share of set k with
+            # scores above it, cut to the interval.
             shares, first = self._shares(bins, interval), self._compared.first
             highest = np.maximum.reduceat(shares, first)
             lowest = np.minimum.reduceat(shares, first)
@@ -178,7 +192,8 @@ class RankedScores:
             if threshold is not None:
                 return float(gaps[np.searchsorted(bins.high, threshold, side="right")])
             # 2. Within a bin shares fall, from that at its lower to that at its upper
-            # end. Bins in which a larger gap is possible are split.
+            # end. So a gap in it is at most the highest share at the one less the
+            # lowest share at the other. Bins with a larger bound are split.
             bounds = (highest[:, :-1] - lowest[:, 1:]).max(axis=0)
             if not bins.split(bounds > gaps.max() + 1e-6):
                 return float(gaps.max())
@@ -187,7 +202,8 @@ class RankedScores:
         """Return the least scores that shares of the rows do not exceed."""
         bins = self._sorted(by_label=True)
         while True:
-            # Bins with a quantile are split until they have a millionth of the rows.
+            # A quantile is in the first bin that, with those below, has its share of
+            # the rows. Such bins are split until they have a millionth of the rows.
             sizes = bins.counts.sum(axis=0)
             below = sizes.cumsum()
             chosen = np.searchsorted(below[:-1], np.multiply(shares, below[-1]))
@@ -225,7 +241,10 @@ class RankedScores:
                 return tie
 
     def _shares(self, bins: _Bins, interval: tuple[float, float]) -> Array:
-        """A_k of all sets above the lower end of each bin, and above the last."""
+        """A_k of all sets above the lower end of each bin, and above the last.
+
+        (S, n_bins + 1), from 1 down to 0.
+        """
         low, high = interval
         # Bins rise, rates are summed from the highest bin on: reverse, add up, reverse.
         sums = (self._compared.cells.members @ bins.counts)[:, ::-1].cumsum(axis=1)
@@ -238,7 +257,8 @@ class _Bins:
 
     Parts are, for each code, the sorted scores and their weight up to each, None if
     each counts once. `counts` has shape (n_codes, n_bins). Bins rise; `low` and `high`
-    are the smallest and the largest score in each.
+    are the smallest and the largest score in each. So a bin with one score is known by
+    equal ends, and is never split.
     """
 
     def __init__(self, parts: Parts, cuts: tuple[float, ...]) -> None:
@@ -278,7 +298,10 @@ class _Bins:
 
 
 def _sort(oracle: Any, rows: Array, by_label: bool) -> list[tuple[Array, Array | None]]:
-    """Return the sorted scores of a part's cells, or labels, and weights up to each."""
+    """Return the sorted scores of a part's cells, or labels, and weights up to each.
+
+    A list of both for each code. Scores of weight 0 are left out.
+    """
     scores, codes, n_codes, weights = oracle.coded_scores(rows, by_label)
     if weights is not None:
         codes = np.where(weights > 0, codes, n_codes)  # left out

@@ -1,4 +1,17 @@
-"""Sets of rows that are compared, and smoothed rates of scores above thresholds."""
+"""Sets of rows that are compared, and smoothed rates of scores above thresholds.
+
+The rows of a cell share their weights. A set, such as a group, is a union of cells, and
+the sets of a family, such as the groups of an attribute, are compared with each other.
+The rate of a set above a threshold is the mean of a ramp or a sigmoid over its rows,
+which is a difference of two convex parts: the plus part less the minus part.
+
+In shapes there are F families, S sets in all of them, n_cells cells, n features and P
+thresholds of each family. So there are 2 P parts of a set: P plus parts come first.
+
+All rates are evaluated at once, and there are two ways to their gradients. `slopes`
+forms all of them: (n_cells, 2 P, n + 1) numbers a family. `combine` forms one weighted
+sum of them, (n_cells, n + 1) numbers, from one weight for each row.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +46,8 @@ class Comparison:
     def __init__(
         self, cells: Cells, layout: WeightLayout, cell_sizes: NDArray[Any]
     ) -> None:
-        # 1. The sets, and the cells that they consist of.
+        # 1. The sets, and the cells that they consist of. Sets are numbered in the
+        # order of the families: those of family f start at first[f].
         self.cells, n_sets = cells, cells.n_sets
         self.sets = np.ascontiguousarray(cells.sets.T)  # (F, n_cells), -1 for none
         self.n_families, self.n_sets = len(n_sets), sum(n_sets)
@@ -67,12 +81,15 @@ class Comparison:
         return [values] if self.n_families == 1 else np.split(values, self.first[1:])
 
     def set_means(self, values: Sequence[Array]) -> Array:
-        """Means over sets, (S, k), from those over cells, (n_cells, k) a family."""
+        """Means over sets, (S, k), from those over cells, (n_cells, k) a family.
+
+        Cells have values for each family, as each family has thresholds of its own.
+        """
         pairs = zip(self._mixtures, values, strict=True)
         return np.concatenate([mixture @ v for mixture, v in pairs])
 
     def cell_weights(self, weights: Array) -> list[Array]:
-        """Adjoint of `set_means`."""
+        """Adjoint of `set_means`: weights (n_cells, k) a family from those of sets."""
         pairs = zip(self._adjoints, self.split(weights), strict=True)
         return [adjoint @ w for adjoint, w in pairs]
 
@@ -86,6 +103,7 @@ class Comparison:
         n_thresholds, part = n_parts // 2, np.arange(n_parts)
         gradients = np.zeros((self.n_sets, n_parts, n + self.n_families * n_thresholds))
         # Each family fills its sets (a view), in the weights and its own thresholds.
+        # The derivative of a set's part by another family's threshold stays 0.
         pairs = zip(self._spreads, slopes, self.split(gradients), strict=True)
         for family, (spread, cell_slopes, block) in enumerate(pairs):
             rows = spread @ cell_slopes.reshape(n_cells, -1)
@@ -107,7 +125,8 @@ class SmoothedRates(ABC):
     """Rates of the sets of all families at one point, as differences of convex parts.
 
     `parts`, (S, 2 P), are the plus parts, then the minus parts. Their difference is
-    the smoothed rate of the set above the thresholds of its family.
+    the smoothed rate of the set above the thresholds of its family. Parts are computed
+    at once, gradients when they are asked for: a line search needs few of them.
     """
 
     compared: Comparison
@@ -124,7 +143,8 @@ class SmoothedRates(ABC):
         (F, 2 P), summed over sets.
         """
         # From all gradients of the only family. Subclasses for several families weigh
-        # the rows instead, and form no gradients.
+        # the rows instead, and form no gradients. The derivative in the score is that
+        # in the intercept, the last column.
         (slopes,), (weights,) = self.slopes(), self.compared.cell_weights(weights)
         rows = (weights[:, None] @ slopes)[:, 0]
         return rows, (weights * slopes[:, :, -1]).sum(axis=0)[None]
@@ -133,7 +153,9 @@ class SmoothedRates(ABC):
 class CodedRows(NamedTuple):
     """Rows of a table with the codes of their cells, or entries: a row in some cells.
 
-    No cell has two entries of a row.
+    Of certain groups each row is the one entry of its cell. Of probabilities of groups
+    a row has an entry in the cell of each group that it may be of, with its probability
+    as the weight. No cell has two entries of a row.
     """
 
     table: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # see `row_table`
@@ -162,7 +184,10 @@ class CodedRows(NamedTuple):
         return (values.T * self.weights).T
 
     def weighted_sums(self, weights: Array) -> Array:
-        """Return sums of rows times each column of weights, for each cell."""
+        """Return sums of rows times each column of weights, for each cell.
+
+        Weights are (n_entries, q) and the sums (n_cells, n + 1, q).
+        """
         sums = [
             weighted_row_sums(self.table, codes, row_weights, shape)
             for codes, shape, row_weights in self._passes(weights)
@@ -171,7 +196,7 @@ class CodedRows(NamedTuple):
 
     def sums_above(self, scores: Array, ramp: Ramp) -> Array:
         """Return sums above the edges, as `score_pass` does, for each cell."""
-        no_slopes = np.zeros_like(scores)
+        no_slopes = np.zeros_like(scores)  # the pass forms a gradient, too: of no loss
         bins = ramp.edges, ramp.centre, ramp.n_powers
         sums = [
             bin_pass(self.table, codes, scores, no_slopes, shape, *bins, row_weights)[2]
@@ -180,9 +205,11 @@ class CodedRows(NamedTuple):
         return np.concatenate(sums) if len(sums) > 1 else sums[0]
 
     def weighted_sum(self, weights: Array) -> Array:
-        """Return sums of rows times one weight for each entry, for each cell."""
+        """Return sums of rows times one weight for each entry, (n_cells, n + 1)."""
         codes = self.codes
         if self.rows is not None:
+            # The cells share their weights: their sums are only ever added up. So the
+            # weights of the entries of a row are added first, and go to cell 0.
             weights = np.bincount(self.rows, weights, self.n_rows).astype(np.float64)
             codes = np.zeros(self.n_rows, np.int64)
         no_bins = np.empty(0), 0.0, 1  # edges, centre and powers
@@ -192,7 +219,10 @@ class CodedRows(NamedTuple):
         return gradient
 
     def writable(self) -> CodedRows:
-        """Return the rows with arrays as kernels are compiled for."""
+        """Return the rows with writable arrays, as kernels are compiled for.
+
+        The table has its own, read-only arrays.
+        """
         codes = np.require(self.codes, requirements="W")
         weights = self.weights
         if weights is not None:
@@ -202,7 +232,7 @@ class CodedRows(NamedTuple):
     def part(self, start: int, stop: int) -> CodedRows:
         """Return the entries from start to stop, and their rows, in views."""
         first, last, rows = start, stop, self.rows
-        if rows is not None:
+        if rows is not None:  # they rise: entries in a row are of rows in a row
             first, last = rows[start], rows[stop - 1] + 1
             rows = rows[start:stop] - first
         indptr, indices, data = self.table
@@ -219,7 +249,8 @@ class CodedRows(NamedTuple):
         """Yield codes of all rows, the shape of sums, and weights of all rows.
 
         One pass is for all cells where entries are rows. Of entries, for which None
-        counts each once, a pass is for each cell: a row may be in several.
+        counts each once, a pass is for each cell: a row may be in several. Rows that
+        are not in the cell have weight 0 there.
         """
         if self.rows is None:
             yield self.codes, self.shape, weights
@@ -237,12 +268,13 @@ class Ramp:
     """Rates by ramps, which rise from 0 to 1 over a width around theta."""
 
     # With x = h - theta, h the score, the plus part is max(x + width / 2, 0) / width
-    # and the minus part max(x - width / 2, 0) / width. Each is max(u, 0) / width with
-    # the distance u of h from its kink. Where u is in [-c, c], c = `corner` * width,
-    # (u + c)^2 / (4 c) takes the place of max(u, 0).
+    # and the minus part max(x - width / 2, 0) / width: sigma_plus and sigma_minus of
+    # the paper for width 1. Each is max(u, 0) / width with the distance u of h from its
+    # kink. Where u is in [-c, c], c = `corner` * width, (u + c)^2 / (4 c) takes the
+    # place of max(u, 0).
     # So sums of the parts follow from those of 1, h and h^2 above the edges, where
     # parts begin to bend or are straight again; gradients from sums of rows times 1 and
-    # h.
+    # h. There are E = 2 P edges, with corners 4 P.
     def __init__(self, theta: Array, width: float, corner: float) -> None:
         self.width = width
         self.corner = corner = corner * width
@@ -250,6 +282,7 @@ class Ramp:
         # Near the thresholds squares of scores have the smallest rounding errors.
         self.centre = float(theta.mean()) if theta.size else 0.0
         shifted = theta - self.centre
+        # Kinks of the plus parts, then of the minus parts; all numbers less the centre.
         self.kinks = np.concatenate([shifted - width / 2, shifted + width / 2])
         self.lower = self.kinks - corner
         ends = np.concatenate([self.lower, self.kinks + corner])
@@ -257,8 +290,11 @@ class Ramp:
         # Edges where the parts begin to bend and where they are straight again.
         self.begin, self.end = np.searchsorted(self.edges, ends).reshape(2, -1)
 
-    def parts(self, moments: Array) -> Array:
-        """Return sums of both parts over cells, from those above the edges."""
+    def parts(self, moments: Array, shares: Array) -> Array:
+        """Return sums of both parts over cells, times their shares, (n_cells, 2 P).
+
+        From moments (n_cells, E, 3): sums of 1, h and h^2 above the edges.
+        """
         # Sums over the rows above the corner of h - kink: the part is straight there.
         straight = moments[:, self.end]
         total = straight[:, :, 1] - self.kinks * straight[:, :, 0]
@@ -267,10 +303,13 @@ class Ramp:
             n, h, hh = np.moveaxis(moments[:, self.begin] - straight, 2, 0)
             bent = hh - 2 * self.lower * h + self.lower**2 * n
             total += bent / (4 * self.corner)
-        return total / self.width
+        return total / self.width * shares[:, None]
 
     def slopes(self, sums: Array, shares: Array) -> Array:
-        """Gradients (G, 2 P, n + 1) of the parts times the shares of their cells."""
+        """Gradients (n_cells, 2 P, n + 1) of the parts, times the cells' shares.
+
+        From sums (n_cells, E, n_powers, n + 1) of rows above the edges.
+        """
         # Derivatives of the parts in the score times the rows: 1 above the corner,
         # (h - lower) / (2 corner) within it.
         total = sums[:, self.end, 0]
@@ -289,8 +328,11 @@ class Ramp:
         # Each part changes the line at two edges: its slope where it begins to bend,
         # slope and value where it is straight again. The line is the sum of the
         # changes at the edges below.
+        # Rows of `begin` and `end`, (2 P, E), have a 1 at the edge of their part.
         begin, end = np.eye(self.edges.size)[np.stack([self.begin, self.end])]
         weights = weights / self.width
+        # Without corners the derivative of a part jumps from 0 to 1 / width at its
+        # kink. With them it rises from 0 at `lower` to that at the end of the corner.
         value, slope = weights @ end, np.zeros((len(weights), self.edges.size))
         if self.corner > 0:
             bend = weights / (2 * self.corner)
@@ -300,7 +342,11 @@ class Ramp:
 
 
 class OneRampFamily(SmoothedRates):
-    """Rates of one family by ramps, from sums over the rows above the edges."""
+    """Rates of one family by ramps, from sums over the rows above the edges.
+
+    The pass over the rows that computes the loss has formed these sums: the gradients
+    cost no other pass.
+    """
 
     def __init__(
         self,
@@ -312,14 +358,18 @@ class OneRampFamily(SmoothedRates):
     ) -> None:
         self.compared = compared
         self._ramp, self._sums, self._shares = ramp, sums, shares
-        self.parts = compared.set_means([ramp.parts(moments) * shares[:, None]])
+        self.parts = compared.set_means([ramp.parts(moments, shares)])
 
     def slopes(self) -> list[Array]:
         return [self._ramp.slopes(self._sums, self._shares)]
 
 
 class RampFamilies(SmoothedRates):
-    """Rates of the sets of several families by ramps, without gradients of each."""
+    """Rates of the sets of several families by ramps, without gradients of each.
+
+    Sums of rows in the bins of each family would take a pass for each. Moments of the
+    scores give the parts; `combine` takes one pass for all families.
+    """
 
     def __init__(
         self,
@@ -350,16 +400,11 @@ class RampFamilies(SmoothedRates):
         # Moments of the sets of each family, and the share of a row in their means.
         self._moments = [m[: len(n)] for m, n in zip(moments, sizes, strict=True)]
         self._shares = [1.0 / divisors(n) for n in sizes]
-        self.parts = np.concatenate(
-            [
-                ramp.parts(m) * share[:, None]
-                for ramp, m, share in zip(
-                    self._ramps, self._moments, self._shares, strict=True
-                )
-            ]
-        )
+        parts = map(Ramp.parts, self._ramps, self._moments, self._shares)
+        self.parts = np.concatenate(list(parts))
 
     def slopes(self) -> list[Array]:
+        # A pass over the rows for each family: for the DC algorithm only.
         shares, rows = self._rows.shares, self._rows
         return [
             ramp.slopes(rows.sums_above(self._scores, ramp), shares)
@@ -368,6 +413,7 @@ class RampFamilies(SmoothedRates):
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
         # Step 1: the derivative of the weighted sum in the score, linear in each bin.
+        # `in_score`, (F, 2 P), is that of each part, from the moments in its bins.
         n_families, n_edges = len(self._ramps), self._ramps[0].edges.size
         lines = np.zeros((n_families, self._n_sets, n_edges, 2))
         in_score = np.empty((n_families, weights.shape[1]))
@@ -392,7 +438,11 @@ class RampFamilies(SmoothedRates):
 
 
 class SigmoidFamilies(SmoothedRates):
-    """Rates of the sets of families by sigmoids; gradients take more passes."""
+    """Rates of the sets of families by sigmoids; gradients take more passes.
+
+    A sigmoid bends everywhere: no bins of scores give its sums. Example B.4 of the
+    paper; for the convex parts see `scalefair.kernels._score_losses`.
+    """
 
     def __init__(
         self,
@@ -427,6 +477,8 @@ class SigmoidFamilies(SmoothedRates):
         return gradients
 
     def combine(self, weights: Array) -> tuple[Array, Array]:
+        # The derivative of the weighted sum in the score of each entry, then one sum of
+        # the rows: derivatives of all parts are formed for a block of entries only.
         total, in_score = np.zeros(self._rows.shape), []
         cell_weights = self.compared.cell_weights(weights)
         for theta, w, cell_derivatives in zip(

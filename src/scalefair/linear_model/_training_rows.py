@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from scalefair._entries import check_sample_weight
@@ -35,7 +34,6 @@ from scalefair.linear_model._shares import divisors
 from scalefair.linear_model._weights import (
     Array,
     FeatureUnits,
-    WeightLayout,
     column_spread,
     group_members,
 )
@@ -47,7 +45,12 @@ WITHOUT_GROUPS = "sklearn.linear_model.LogisticRegression"
 
 @dataclass(frozen=True)
 class LabeledRows:
-    """Rows to learn from, checked and encoded."""
+    """Rows to learn from, checked and encoded.
+
+    The chain of codes: an entry has a combination of groups (`codes`), this and the
+    label of its row make its cell (`cells`), and `families` say which set of each
+    family a cell belongs to (`compared`).
+    """
 
     X: Any  # (m, d), C-contiguous or canonical CSR, float64 or float32; None elsewhere
     signs: NDArray[Any]  # (m,), label of each row, -1 or +1
@@ -71,6 +74,7 @@ class LabeledRows:
         weights: Array | None = None,
     ) -> LabeledRows:
         """Return rows with the combinations of their attributes' groups numbered."""
+        # Rows of weight 0 keep their combination: they are scored, too.
         numbered = membership._replace(weights=None).cells()
         return cls(X, signs, membership, *numbered, classes, given, weights)
 
@@ -80,7 +84,7 @@ class LabeledRows:
         return [attribute.groups for attribute in self.membership.compared]
 
     def take(self, rows: NDArray[np.int64], X: Any) -> LabeledRows:
-        """Return some of the rows, of features X."""
+        """Return some of the rows, of features X. All groups keep their numbers."""
         # Codes of combinations are selected with those of the groups, as one more
         # attribute.
         compared = self.membership.compared
@@ -99,19 +103,22 @@ class LabeledRows:
 
     @property
     def cells(self) -> NDArray[Any]:
-        """Cell of each entry, as the oracle has them."""
+        """Cell of each entry, as the oracle has them.
+
+        The code of its combination or, by label, twice that and 1 for positive rows.
+        """
         if self.given is None:
             return self.codes
         return cells_by_label(self.membership.take(self.signs), self.codes)
 
     @property
     def n_cells(self) -> int:
-        """Cells of all groups."""
+        """Cells of all groups: one of each combination or, by label, two."""
         return len(self.combinations.sets) * (1 if self.given is None else 2)
 
     @property
     def cell_sizes(self) -> NDArray[Any]:
-        """Entries of each cell, or their weight."""
+        """Entries of each cell, or their weight, (n_cells,)."""
         weights = self.membership.weights
         return np.bincount(self.cells, weights, minlength=self.n_cells)
 
@@ -119,16 +126,18 @@ class LabeledRows:
     def families(self) -> Cells:
         """Cells, and the compared sets of cells: a family for each attribute.
 
-        By label there is one for each attribute and label, the first label first.
+        By label there is one for each attribute and label, the first label first. Of
+        given="positive" the negative rows are in no set: they count for the loss only.
         """
         groups, sizes = self.combinations
         if self.given is None:
             return self.combinations
         # Axes: combination, label of the cell, label that is compared, attribute. A
-        # cell is in the sets of its own label only.
+        # cell is in the sets of its own label only, in those of others it has -1.
         is_same = np.eye(2, dtype=bool)[None, :, :, None]
         sets = np.where(is_same, groups[:, None, None, :], -1)
         n_labels = 1 + (self.given == "label")  # the last ones are compared
+        # Cells are rows, ordered by combination, then label; families are columns.
         sets = sets[:, :, 2 - n_labels :].reshape(2 * len(groups), -1)
         return Cells(sets, sizes * n_labels)
 
@@ -152,7 +161,7 @@ class LabeledRows:
 
     @property
     def squares(self) -> tuple[NDArray[Any], float]:
-        """Sums of squared weights in each cell, in units of the largest weight."""
+        """Sums of squared weights in each cell, and the largest weight, their unit."""
         unit = self.membership.weights.max()  # no square is out of range
         weights = (self.membership.weights / unit) ** 2
         return np.bincount(self.cells, weights, self.n_cells), unit
@@ -165,12 +174,16 @@ class LabeledRows:
         """
         if self.membership.rows is None:
             return None
+        # Entries count by the probability times the weight of the row.
         P = self.membership.matrix(len(self.signs))
         return P if self.weights is None else P / divisors(self.weights)[:, None]
 
     @property
     def group_arguments(self) -> dict[str, Any]:
-        """The groups as arguments of `fit`: an array, or a frame."""
+        """The groups as arguments of `fit`: an array, or a frame.
+
+        Cross-validation selects rows of it, and fits again.
+        """
         compared, P = self.membership.compared, self.probabilities
         columns = [groups[codes] for _, groups, codes in compared]
         if P is None and len(columns) == 1:
@@ -184,28 +197,13 @@ class LabeledRows:
         frame = frame.set_axis([name for name, *_ in compared], axis=1)
         return {"sensitive_features": frame}
 
-    @property
-    def compared_codes(self) -> NDArray[np.int64]:
-        """Codes of the groups of each entry, as metrics take them, (n,) or (n, A)."""
-        columns = self.combinations.sets
-        columns = columns if len(self.groups) > 1 else columns[:, 0]
-        codes: NDArray[np.int64] = columns[self.codes]
-        return codes
-
-    def layout(self, n: int, interactions: bool, units: FeatureUnits) -> WeightLayout:
-        """Return the layout of the weights of n features."""
-        members = self._members(interactions)
-        return WeightLayout(n, members, units, 1 + (self.given is not None))
-
-    def _members(self, interactions: bool) -> sparse.csr_array:
-        """Rows of weights of each combination; without interactions the shared one."""
-        groups, sizes = self.combinations
-        n_attributes = len(sizes) if interactions else 0
-        return group_members(Cells(groups[:, :n_attributes], sizes[:n_attributes]))
-
     def oracle(self, units: FeatureUnits | None = None, **options: Any) -> ScoreOracle:
-        """Return the oracle of rows in memory, by default in units of their own."""
+        """Return the oracle of rows in memory, by default in units of their own.
+
+        A sample takes the units of all rows: its solution is a start for them.
+        """
         units = units or FeatureUnits.of(column_spread(self.X, self.weights))
+        # Probabilities may all be 0 or 1. Then rows are entries, which are faster.
         _, entry_rows, entry_weights = self.membership
         certain = np.arange(len(self.signs))  # an entry for each row, as of hard groups
         if entry_rows is not None and np.array_equal(entry_rows, certain):
@@ -218,20 +216,32 @@ class LabeledRows:
             units=units,
             weights=self.weights,
             entries=None if entry_rows is None else (entry_rows, entry_weights),
-            **self.oracle_options(options),
+            **self.oracle_options(**options),
         )
 
-    def oracle_options(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return options of an oracle, with the sets that these rows compare."""
+    def oracle_options(
+        self, *, interactions: bool = True, **options: Any
+    ) -> dict[str, Any]:
+        """Return options of an oracle, with the sets that these rows compare.
+
+        `members` say which rows of weights a combination of groups adds up: without
+        interactions the shared one only, as if there were no attributes.
+        """
+        groups, sizes = self.combinations
+        n_attributes = len(sizes) if interactions else 0
+        weighted = Cells(groups[:, :n_attributes], sizes[:n_attributes])
         return {
             **options,
             "by_label": self.given is not None,
             "families": self.families,
-            "members": self._members(options.get("interactions", True)),
+            "members": group_members(weighted),
         }
 
     def check_groups(self, max_groups: int, min_group_size: int) -> None:
-        """Raise a ValueError if the groups are none, or too small to be compared."""
+        """Raise a ValueError for no groups, too many, or too small ones.
+
+        Sizes are those of the sets that are compared: rows of one label, maybe.
+        """
         compared = self.membership.compared
         check_compared(compared, WITHOUT_GROUPS)
         for name, groups, _ in compared:
@@ -251,7 +261,10 @@ class LabeledRows:
 
     @property
     def _set_names(self) -> list[str]:
-        """Names of the sets that are compared, in the order of `families`."""
+        """Names of the sets that are compared, in the order of `families`.
+
+        Such as "'b'", "'b' of sex" or "'b' labelled 1".
+        """
         several = len(self.groups) > 1
         names = [
             repr(group) + f" of {name}" * several
@@ -265,7 +278,10 @@ class LabeledRows:
         return names
 
     def _named(self, small: NDArray[np.bool_]) -> str:
-        """Return sets that are compared with their sizes, the smallest first."""
+        """Return sets that are compared with their sizes, the smallest first.
+
+        `small` are those to be named, of all sets in the order of `families`.
+        """
         return smallest(self._set_names, np.concatenate(self.set_sizes), small)
 
     def warn_few(self) -> None:
@@ -273,7 +289,8 @@ class LabeledRows:
         sizes = np.concatenate(self.set_sizes)
         small = sizes < FEW_ROWS
         if small.any():
-            # The deviation of a share p of n rows is (p (1 - p) / n)^(1/2).
+            # The deviation of a share p of n rows is (p (1 - p) / n)^(1/2), at most
+            # with p = 1/2.
             error = 0.5 / np.sqrt(sizes.min())
             warn_user(
                 f"Gaps of groups of fewer than {FEW_ROWS} rows mean little: "
@@ -284,7 +301,10 @@ class LabeledRows:
 
 
 def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Return the two classes, sorted, and the sign of each label."""
+    """Return the two classes, sorted, and the sign of each label: -1 or 1.
+
+    Messages are those that scikit-learn's checks of estimators look for.
+    """
     check_classification_targets(y)
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     labels = check_values(y, name="y", noun="label")
@@ -305,7 +325,10 @@ def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
 def check_label_weights(
     sample_weight: Any, signs: NDArray[Any], classes: NDArray[Any]
 ) -> Array | None:
-    """Return the weights of rows, some of each class; None if all are 1."""
+    """Return the weights of rows, some of each class; None if all are 1.
+
+    Of rows in parts these are the total weights of both labels.
+    """
     weights = check_sample_weight(sample_weight, len(signs))
     if weights is not None and np.ptp(signs[weights > 0]) == 0:
         lost = classes.tolist()[int(signs[weights > 0][0] < 0)]

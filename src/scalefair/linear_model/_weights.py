@@ -2,6 +2,11 @@
 
 A row of weights is n coefficients and an intercept, (n + 1,). The optimiser sees them
 in standardized units and in one vector w; users see them in units of the features.
+
+From w to the scores of the rows of a cell, and from gradients back to w:
+
+    w   -- `rows` -->  rows of weights  -- `effective` -->  weights of each cell
+    w'  <-- `lift` --  standardized gradients  <-- `units.pull_back` --  of each cell
 """
 
 from __future__ import annotations
@@ -62,7 +67,8 @@ class ColumnSpread(NamedTuple):
     def scale(self) -> Array:
         """Return the unit of each column, 0 for a constant one.
 
-        For two values it is their distance, otherwise the deviation [Gelman 2008].
+        For two values it is their distance, otherwise the deviation [Gelman 2008]: a
+        0/1 column, however rare its ones are, keeps its unit and its penalty.
         """
         with ignore_fp_warnings():
             distance = self.high - self.low
@@ -72,11 +78,12 @@ class ColumnSpread(NamedTuple):
                 "each other: rescale its features."
             )
         largest_entry = np.maximum(self.high, -self.low)
-        # Weights of a deviation below 1e-290 would overflow.
+        # Weights are divided by the unit: with one below 1e-290 they would overflow.
         varies = self.deviation > np.maximum(CONSTANT_RTOL * largest_entry, 1e-290)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # Bhatia and Davis: variance <= (mean - low) (high - mean), with equality
-            # for two values only. The tolerance is for the rounding of the variance.
+            # for two values only. Both sides are divided by distance^2, so that no
+            # product overflows. The tolerance is for the rounding of the variance.
             variance = (self.deviation / distance) ** 2
             bound = (self.mean - self.low) / distance
             bound = bound * (self.high - self.mean) / distance
@@ -85,7 +92,10 @@ class ColumnSpread(NamedTuple):
 
 
 def column_spread(X: Any, weights: Array | None = None) -> ColumnSpread:
-    """Return the spread of finite rows, dense or canonical CSR, that have a weight."""
+    """Return the spread of finite rows, dense or canonical CSR, that have a weight.
+
+    Rows of weight 0 are left out: their entries count for no minimum and no maximum.
+    """
 
     def spreads() -> Iterator[ColumnSpread]:
         # Blocks of one MiB stay in the cache while they are read three times.
@@ -112,7 +122,8 @@ def _spread_of_block(X: Any, weights: Array | None) -> ColumnSpread:
     else:
         low, high = X.min(axis=0).astype(float), X.max(axis=0).astype(float)
     # Step 2: mean and sum of squared deviations, of columns divided by their largest
-    # entry so that no square overflows.
+    # entry so that no square overflows. Two passes over the block: the mean first, then
+    # squares of what is left, which lose no digits where the mean is large.
     unit = np.maximum(high, -low)
     unit[unit == 0] = 1.0
     if sparse.issparse(X):
@@ -140,8 +151,9 @@ def _spread_of_block(X: Any, weights: Array | None) -> ColumnSpread:
 class FeatureUnits(NamedTuple):
     """Conversion of weights between standardized features and the features as given.
 
-    The standardized features are ``(x - centre) * factor``. All of (n,), and 0 for a
-    constant column, which gets no weight.
+    The standardized features are ``(x - centre) * factor``. They are never formed: a
+    score is the same whether features are standardized or weights are converted. All of
+    (n,), and 0 for a constant column, which gets no weight.
     """
 
     centre: Array  # mean
@@ -163,6 +175,7 @@ class FeatureUnits(NamedTuple):
 
     def restore(self, rows: Array) -> Array:
         """Weights (..., n + 1) of the features as given, intercept last."""
+        # v^T diag(factor) (x - centre) + b = coef^T x + (b - coef^T centre).
         coef = rows[..., :-1] * self.factor
         return np.append(coef, rows[..., -1:] - coef @ self.centre[:, None], axis=-1)
 
@@ -176,6 +189,8 @@ class FeatureUnits(NamedTuple):
 
         From those in the weights of the features as given.
         """
+        # In a coefficient: factor * (gradient - centre * that in the intercept). No
+        # temporary arrays: gradients of all constraints may be large.
         pulled = np.empty_like(gradients)
         np.multiply(gradients[..., -1:], self.centre, out=pulled[..., :-1])
         np.subtract(gradients[..., :-1], pulled[..., :-1], out=pulled[..., :-1])
@@ -188,8 +203,11 @@ class FeatureUnits(NamedTuple):
 class WeightLayout:
     """Rows of weights, a shared one and those of groups, as one vector in `units`.
 
-    The weights of a group are a sum of such rows. The samples of a group are divided
-    into cells, such as by label: cell c is of group ``c // cells_per_group``.
+    The weights of a group are a sum of such rows: of one attribute those of group 0 are
+    row 0, and those of group k are row 0 plus row k. Of several attributes a group is a
+    combination, such as women over 60, and adds a row of each attribute. The samples of
+    a group are divided into cells, such as by label: cell c is of group
+    ``c // cells_per_group``.
     """
 
     n_features: int
@@ -236,8 +254,14 @@ class WeightLayout:
         effective: Array = self.members @ rows
         return effective
 
+    def pull_back(self, gradient: Array) -> Array:
+        """Adjoint of `effective`: gradient in w from those in the weights of cells."""
+        return self.lift(self.units.pull_back(gradient))
+
     def lift(self, gradient: Array) -> Array:
         """Gradient in w from those in the standardized weights of each cell."""
+        # Weights of a cell are sums of rows: the gradient in a row is the sum of those
+        # of the cells that add it.
         cells = gradient.reshape(self.n_groups, self.cells_per_group, -1)
         with ignore_fp_warnings():
             lifted: Array = self._adjoint @ cells.sum(axis=1)
@@ -252,7 +276,8 @@ class WeightLayout:
 def group_members(cells: Cells) -> sparse.csr_array:
     """Rows of weights that are added up for each combination of groups, a cell.
 
-    Row 0 is shared by all; each group of an attribute but its first one has a row.
+    Row 0 is shared by all; each group of an attribute but its first one has a row. The
+    first group needs none: its weights are the shared ones, as with dummy variables.
     """
     first_groups = np.cumsum([0, *cells.n_sets])[:-1].astype(np.int64)
     has_row = np.delete(np.arange(sum(cells.n_sets)), first_groups)

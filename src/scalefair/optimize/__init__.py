@@ -1,6 +1,11 @@
 """Optimisers that know nothing of fairness.
 
-Small concave problems, and problems of differences of convex functions.
+- Differences of convex functions (`_dc_problem`): `_idca` takes the outer steps, and
+  `_proximal_bundle` solves the convex subproblems. `_augmented_lagrangian` solves
+  smooth problems, such as one with its corners rounded, and gives a start.
+- Small concave problems: `_root` on an interval, `_simplex` on the simplex, also by
+  quadratic programs, and `_fantope` on matrices between 0 and the identity.
+- `_parity_isotonic`: isotonic regression of several sequences under a bound.
 """
 
 from scalefair.optimize._augmented_lagrangian import (

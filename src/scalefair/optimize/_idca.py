@@ -311,9 +311,8 @@ class _SwitchingStep:
             values = point.plus - centre.minus - centre.minus_jacobian @ d
             values += d @ pull / 2
             values[1:] -= relax
-            # 2. The most violated constraint, and the best nearly feasible point.
-            worst = 1 + int(np.argmax(values[1:])) if oracle.m else 0
-            violation = max(float(values[worst]), 0.0) if oracle.m else 0.0
+            # 2. The best nearly feasible point.
+            violation = float(np.max(values[1:], initial=0.0))
             is_feasible = violation <= self.eps
             if is_feasible and values[0] < best_value:
                 best, best_value, best_violation = point, float(values[0]), violation
@@ -321,15 +320,14 @@ class _SwitchingStep:
                 break
             # 3. A Polyak step: it would lower the linearised function by eps, or to 0.
             # The objective's subgradient if feasible, else the worst constraint's.
-            i = 0 if is_feasible else worst
+            i = 0 if is_feasible else 1 + int(np.argmax(values[1:]))
             slope = point.plus_jacobian[i] - centre.minus_jacobian[i] + pull
             square = float(slope @ slope)
             if square == 0.0:  # this function is as small as it can be
                 message = f"Zero subgradient after {t} steps; no step leads on."
                 break
-            point = oracle(
-                point.x - ((self.eps if is_feasible else violation) / square) * slope
-            )
+            length = (self.eps if is_feasible else violation) / square
+            point = oracle(point.x - length * slope)
         result = SubproblemResult(
             x=best.x,
             value=best_value,

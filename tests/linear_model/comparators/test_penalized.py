@@ -129,8 +129,15 @@ def test_steps_too_long_to_improve_warn():
     assert not model.coef_.any()
 
 
-def test_overflow_names_the_remedy():
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"loss": "squared", "learning_rate": 100.0},  # of the scores
+        {"alpha": 1e308, "learning_rate": 10.0},  # of the objective alone
+    ],
+)
+def test_overflow_names_the_remedy(params):
     X, y, groups = _data()
-    model = PenalizedPartialParityClassifier(loss="squared", learning_rate=100.0)
+    model = PenalizedPartialParityClassifier(**params)
     with pytest.raises(ValueError, match="lower learning_rate"):
         model.fit(X, y, sensitive_features=groups)

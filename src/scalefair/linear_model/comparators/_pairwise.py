@@ -213,7 +213,7 @@ class PairwiseProblem:
         # curvature is about the same in all directions. From the curvature of a squared
         # loss in each row of weights, the penalty included. That of the logistic loss
         # is a quarter of it, at most.
-        groups = [self.cells.second_moments(k) for k in range(oracle.n_groups)]
+        groups = [self.cells.second_moments(k) for k in range(oracle.layout.n_groups)]
         moments = [np.sum(groups, axis=0), *groups[1 : len(self.ridge)]]
         self._whitening = [_inverse_root(S, 4.0 * self.ridge[0]) for S in moments]
 
