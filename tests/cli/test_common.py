@@ -30,9 +30,9 @@ from scalefair.cli._errors import (
     Commands,
     Failure,
     printable,
+    translate,
 )
-from scalefair.cli._options import Finite, option, shared
-from scalefair.cli._parameters import estimator_options, translate
+from scalefair.cli._options import Finite, estimator_options, option, shared
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.files import FileError, NpyReader, NpzReader

@@ -19,7 +19,6 @@ from scalefair._messages import listed
 from scalefair.cli import _encoder, _report, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, print_notes, warn
-from scalefair.cli._parameters import estimator_options, parameters_in_force
 from scalefair.cli._report import Facts
 from scalefair.cli._roles import Rows, find_role_columns, type_role, type_weights
 from scalefair.cli._rows import read_rows
@@ -72,7 +71,7 @@ _CHANGED: dict[str, dict[str, Any]] = {
 _OPTIONS = [
     *opt.shared(f"{opt.GROUPS} standardize"),
     opt.output_option("the labels"),
-    *estimator_options(FairSpectralClustering, _PARAMETERS, **_CHANGED),
+    *opt.estimator_options(FairSpectralClustering, _PARAMETERS, **_CHANGED),
     *opt.shared(f"baseline {opt.INPUT} directed weights weight-column report quiet"),
     opt.option("Files", "--model", "model_file", type=opt.PATH, help=_MODEL),
 ]
@@ -105,7 +104,7 @@ _ASSIGNMENT = "cost nearest_cost lower_bound gap max_violation n_moved message"
 @click.pass_context
 def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     """Cluster DATA, a graph or rows, so that every cluster mirrors the population."""
-    options = parameters_in_force(ctx, options, _CONDITIONS)
+    options = opt.parameters_in_force(ctx, options, _CONDITIONS)
     outputs, show = _run.take_outputs(options, data, output="", model=".joblib")
     baseline = options.pop("baseline")
     read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)

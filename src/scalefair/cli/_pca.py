@@ -14,7 +14,6 @@ from scalefair._memory import peak_memory
 from scalefair._rounding import ROUNDING
 from scalefair.cli import _encoder, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli._parameters import estimator_options
 from scalefair.cli._report import Facts
 from scalefair.cli._roles import Rows
 from scalefair.decomposition import FairPCA, GroupPCA
@@ -37,7 +36,7 @@ _PARAMETERS = {
 _OPTIONS = [
     *opt.shared(opt.GROUPS),
     opt.output_option("the components (npz)"),
-    *estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
+    *opt.estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
     *opt.shared(f"standardize {opt.INPUT} svmlight"),
     opt.option("Files", "--scores", "scores_file", type=opt.PATH, help=_SCORES),
     *opt.shared("report memory-limit quiet"),

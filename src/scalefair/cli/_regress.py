@@ -21,7 +21,6 @@ from scalefair._memory import peak_memory
 from scalefair._messages import listed
 from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli._parameters import estimator_options, parameters_in_force
 from scalefair.cli._report import Facts
 from scalefair.cli._roles import Rows
 from scalefair.files import reading
@@ -52,7 +51,7 @@ _PARAMETERS = {
 _OPTIONS = [
     *opt.shared(opt.ROLE_OPTIONS),
     opt.output_option("the changed model (joblib)"),
-    *estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER),
+    *opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER),
     *opt.shared(f"{opt.INPUT} svmlight {opt.TEST} report quiet"),
 ]
 _CONDITIONS = {
@@ -221,7 +220,7 @@ def regress(
     # 1. Read the model and its rows, which it takes in memory.
     start = time.perf_counter()
     read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)
-    parameters = parameters_in_force(ctx, options, _CONDITIONS)
+    parameters = opt.parameters_in_force(ctx, options, _CONDITIONS)
     model = load_model(model_file)
     if not hasattr(model, "predict") or hasattr(model, "classes_"):
         kind = getattr(model, "__name__", type(model).__name__)

@@ -24,9 +24,8 @@ from scalefair._groups import (
 )
 from scalefair._membership import check_group_probabilities
 from scalefair._messages import listed
-from scalefair.cli._errors import Failure, note, warn
+from scalefair.cli._errors import Failure, note, translate, warn
 from scalefair.cli._options import ROLES, ReadOptions
-from scalefair.cli._parameters import translate
 from scalefair.files._text import split_cells
 from scalefair.files._values import find_source, parse_values
 
