@@ -1,4 +1,8 @@
-"""``scalefair cluster``: fair clusters of a graph, or of rows, in a file."""
+"""``scalefair cluster``: fair clusters of a graph, or of rows, in a file.
+
+A graph has nodes with groups and weights but without features; they are `Rows` as well,
+so that all below the reading is the same for both.
+"""
 
 import sys
 import time
@@ -39,6 +43,7 @@ another constraint, for comparison.
 """
 _MODEL = "File to write the fitted clustering to, for predict (joblib)."
 _EIGENSOLVERS = ("auto", "chebyshev", "lobpcg", "lanczos", "nullspace", "dual")
+# Affinities that are computed from rows; the other one is that of a graph.
 _KERNELS = ("rbf", "rbf_nystroem")
 _ROW_AFFINITIES = ("nearest_neighbors", *_KERNELS)
 _ROW_OPTIONS = ("id_column", "drop", "feature", "missing", "standardize", "keep_groups")
@@ -62,6 +67,7 @@ _PARAMETERS = {
     "Clusters": "attributes assign_labels balance_tolerance refine random_state",
     "Advanced": "n_landmarks max_iter n_init dtype",
 }
+# Attributes of options that differ from those of the parameters.
 _CHANGED: dict[str, dict[str, Any]] = {
     "n_clusters": {"required": True},
     "solver": {"metavar": "[auto|chebyshev|lobpcg|lanczos|nullspace|...]"},
@@ -75,9 +81,12 @@ _OPTIONS = [
     *opt.shared(f"baseline {opt.INPUT} directed weights weight-column report quiet"),
     opt.option("Files", "--model", "model_file", type=opt.PATH, help=_MODEL),
 ]
+# Labels, and what is said of them, by the name of the clustering.
 Labels = dict[str, NDArray[Any]]
 Runs = dict[str, Facts]
 FAIR, UNFAIR = "fair", "without fairness"
+# Facts of one or two clusterings, then those of the input and the solver. Facts that
+# lack a value, as of rows where a graph was clustered, are left out.
 _MEASURES = {
     "balance_mean": ("average balance", ".3f"),
     "balance_min": ("minimum balance", ".3f"),
@@ -124,12 +133,11 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
             "n_edges": graph.n_edges,
         }
         names = ("attributes", *_EDGE_OPTIONS)
-        saved_options = {name: getattr(read_options, name) for name in names}
         saved = {
             "nodes": ids,
             "named": graph.named,
             "kinds": nodes.kinds,
-            "reading": saved_options,
+            "reading": {name: getattr(read_options, name) for name in names},
         }
     else:
         rows = read_rows(data, read_options, strings="refuse")
@@ -173,8 +181,9 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     report = _report.Report("cluster", content, "", str(data), facts)
     add_clusters(report, runs, labels, clustered)
     columns = {"id": ids, "label": model.labels_}
+    # Prediction does not need a sparse affinity, which is most of the model's size.
     stored = copy(model)
-    if sparse.issparse(model.affinity_matrix_):  # which prediction does not need
+    if sparse.issparse(model.affinity_matrix_):
         del stored.affinity_matrix_
     saved |= {"clustering": stored, "groups": model.groups_}
     writers = {
@@ -199,7 +208,7 @@ def read_groups(
         if (value := getattr(options, role)) is None:
             continue
         nodes.sources[role] = value
-        if table is None or role not in columns:
+        if table is None or role not in columns:  # a file of its own
             setattr(nodes, role, options.read_values(role, graph))
             continue
         attributes = table[columns[role]]
@@ -226,7 +235,10 @@ def run_both(
     path: Path | str,
     show: bool,
 ) -> tuple[Labels, Runs]:
-    """Cluster with and without fairness: labels, and what a report says of each run."""
+    """Cluster with and without fairness: labels, and what a report says of each run.
+
+    Time and memory are those of a run alone where the system can tell.
+    """
     labels: Labels = {}
     runs: Runs = {}
     for name in (FAIR, UNFAIR) if baseline else (FAIR,):
@@ -237,14 +249,13 @@ def run_both(
             labels[name] = model.labels_
             # Results of affinity, solver and assignment that are not None.
             facts = {k: getattr(model, f"{k}_") for k in _FITTED.split()}
-            facts |= {"residual_max": np.max(model.residuals_)}
-            facts |= {"affinity": model.affinity}
+            facts["residual_max"] = np.max(model.residuals_)
+            facts["affinity"] = model.affinity
             if (assignment := model.assignment_) is not None:
                 facts["assignment"] = {
-                    k: getattr(assignment, k) for k in _ASSIGNMENT.split()
+                    **{k: getattr(assignment, k) for k in _ASSIGNMENT.split()},
+                    "balance_tolerance": model.balance_tolerance,
                 }
-                tolerance = {"balance_tolerance": model.balance_tolerance}
-                facts["assignment"] |= tolerance
             facts = {k: value for k, value in facts.items() if value is not None}
         else:
             labels[name], facts = _cluster_without_fairness(model, rows.weight)
@@ -262,7 +273,7 @@ def _cluster_without_fairness(
     model: FairSpectralClustering, weights: Any
 ) -> tuple[NDArray[Any], Facts]:
     """Cluster the same nodes by the same affinity with plain spectral clustering."""
-    # The solver of solver="chebyshev"; all find the same subspace.
+    # Whatever the solver of the model, Chebyshev's: all find the same subspace.
     from scalefair.cluster._base import relative_weights, submatrix, suboperator
     from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
     from scalefair.linalg import chebyshev
@@ -293,20 +304,22 @@ def _cluster_without_fairness(
 
 
 def measure_clusters(labels: NDArray[Any], rows: Rows, matrix: Any = None) -> Facts:
-    """Return balance and cut of a clustering, and the composition of its clusters."""
+    """Return balance and cut of a clustering, and the composition of its clusters.
+
+    Without a `matrix` of weights there is no cut. Labels of -1 are left out.
+    """
     # 1. How many of each group, or how much weight, are in each cluster.
     entries, weights = rows.entries(), rows.weight
     groups, entry_labels = entries.sensitive_features, labels[entries.positions]
-    kept, counted = entry_labels != -1, {}
+    kept, counted = entry_labels != -1, {}  # `crosstab` counts rows by default
     if entries.weight is not None:
         kept &= entries.weight > 0
         counted = {"values": entries.weight[kept], "aggfunc": "sum"}
-    tables = {
-        attribute: pandas.crosstab(entry_labels[kept], values[kept], **counted).fillna(
-            0
-        )
-        for attribute, values in _report.by_attribute(groups).items()
-    }
+    # Of each attribute a table with a row for each cluster, a column for each group.
+    tables = {}
+    for attribute, values in _report.by_attribute(groups).items():
+        table = pandas.crosstab(entry_labels[kept], values[kept], **counted)
+        tables[attribute] = table.fillna(0)
     sizes = next(iter(tables.values())).sum(axis=1)
     counts = pandas.concat(tables.values(), axis=1)
     counts.columns = [
@@ -323,38 +336,34 @@ def measure_clusters(labels: NDArray[Any], rows: Rows, matrix: Any = None) -> Fa
         attributes="each",
     )
     facts = {"balance_mean": balances.mean(), "balance_min": balances.min()}
-    # That of one cluster of all.
+    # The balance of the population is that of one cluster with all of it.
     totals = [table.sum() for table in tables.values()]
     facts["population_balance"] = min(x.min() / x.max() for x in totals)
     if matrix is not None:
-        # Regularised, a cluster may have no edges, and no cut.
-        kept = labels != -1 if weights is None else (labels != -1) & (weights > 0)
-        degrees = matrix @ (kept * (1.0 if weights is None else weights))
+        # With regularisation a cluster may have no edges: it has no cut, as the sum of
+        # its degrees is zero.
+        masses = np.ones(len(labels)) if weights is None else weights
+        kept = (labels != -1) & (masses > 0)
+        degrees = matrix @ (kept * masses)
         if set(labels[kept]) == set(labels[kept & (degrees > 0)]):
             facts["normalized_cut"] = normalized_cut_score(
                 matrix, labels, sample_weight=weights
             )
+    clusters = zip(balances, sizes, counts.iterrows(), strict=True)
     facts["clusters"] = [
-        {
-            "label": label,
-            "size": size,
-            "balance": balance,
-            "groups": dict(row),
-        }
-        for balance, size, (label, row) in zip(
-            balances, sizes, counts.iterrows(), strict=True
-        )
+        {"label": label, "size": size, "balance": balance, "groups": dict(row)}
+        for balance, size, (label, row) in clusters
     ]
     return facts
 
 
 def add_clusters(
-    report: _report.Report,
-    runs: Runs,
-    labels: Labels,
-    rows: Rows,
+    report: _report.Report, runs: Runs, labels: Labels, rows: Rows
 ) -> None:
-    """Add title, measures, tables and a figure of one or two clusterings."""
+    """Add title, measures, tables and a figure of one or two clusterings.
+
+    The first of `runs` is the main one, with which the report begins.
+    """
     # 1. Measures of the first clustering, beside those of the other one.
     (_, main), *baselines = runs.items()
     for key, (title, spec) in _MEASURES.items():
@@ -387,11 +396,11 @@ def add_clusters(
             _report.ReportTable(f"Clusters, {name}", [total, *records], columns),
             _report.history_table(run.get("history"), f", {name}"),
         ]
-
     # 3. A figure; more groups or clusters make bars too thin to be told apart.
     entries = rows.entries()
 
     def plot(figure: Any) -> None:
+        """Draw the composition of the clusters, each clustering on its axes."""
         from scalefair.plotting import ClusterCompositionDisplay
 
         shape = (len(labels), 1) if is_long else (1, len(labels))
@@ -420,6 +429,7 @@ def add_clusters(
 def _summarize(runs: Runs, labels: NDArray[Any]) -> str:
     """Return what was asked and reached, at what cost, and what is not promised."""
     (_, main), *baselines = runs.items()
+    # Labels of any origin, as `evaluate` takes them, have no solver.
     is_fit, assignment = "solver" in main, main.get("assignment")
     k, n_kept = len(main["clusters"]), int((labels != -1).sum())
     # 1. What was asked, of labels of any origin nothing, and reached.
