@@ -1,4 +1,8 @@
-"""``scalefair pca``: fair principal components of the rows in a file."""
+"""``scalefair pca``: fair principal components of the rows in a file.
+
+The output holds plain arrays, from which `predict` projects other rows: it runs no code
+when it is opened.
+"""
 
 import json
 import time
@@ -41,6 +45,8 @@ _OPTIONS = [
     opt.option("Files", "--scores", "scores_file", type=opt.PATH, help=_SCORES),
     *opt.shared("report memory-limit quiet"),
 ]
+# Columns of the table of groups, and facts: what lacks a value, as of PCA without Gram
+# matrices, or passes of rows in memory, is left out.
 _COLUMNS = {
     **_report.GROUP_COLUMNS,
     "pca_loss": ("loss,\nPCA", ".4g"),
@@ -74,6 +80,7 @@ _FACTS = {
 @opt.command(_OPTIONS, _EPILOG, data="ROWS")
 def pca(data: Path, **options: Any) -> None:
     """Find components of the rows in ROWS that lose equally much for all groups."""
+    # 1. Take the options, and read the rows.
     outputs, show = _run.take_outputs(options, data, output=".npz", scores=".npy")
     standardize = options.pop("standardize")
     start = time.perf_counter()
@@ -88,7 +95,8 @@ def pca(data: Path, **options: Any) -> None:
         encoder,
         features,
     ):
-        # 1. Fit fair PCA and, if there is a Gram matrix of each group, PCA.
+        # 2. Fit fair PCA and, if there is a Gram matrix of each group, PCA from these:
+        #    the rows are not read again.
         X = features[data.name]
         if not standardize:
             _encoder.note_spreads(rows, X)
@@ -101,7 +109,7 @@ def pca(data: Path, **options: Any) -> None:
                 n_components=options["n_components"],
                 centering=options["centering"],
             )
-        # 2. The report, and the arrays of the output.
+        # 3. The report, and the arrays of the output.
         content = {
             **_report.describe_run("pca", {**options, "standardize": standardize}),
             "input": {**_run.describe_rows(rows, X), "n_features": X.shape[1]},
@@ -132,7 +140,7 @@ def pca(data: Path, **options: Any) -> None:
 
 def _make_report(model: Any, plain: Any, content: Facts, source: str) -> _report.Report:
     """Return the report: title, facts, a table of the groups, and perhaps a figure."""
-    # 1. Facts and table.
+    # 1. Facts and table. The title compares the largest losses.
     values = {
         **content,
         **content["input"],
@@ -160,6 +168,7 @@ def _make_report(model: Any, plain: Any, content: Facts, source: str) -> _report
     sizes = np.linspace(1, min(2 * r, n), n_sizes).round().astype(int)
 
     def plot(figure: Any) -> None:
+        """Draw losses and errors, with a line at this number of components."""
         from scalefair.plotting import GroupLossDisplay
 
         chosen, axes = sorted({r, *sizes.tolist()}), figure.subplots(1, 2)
@@ -178,6 +187,7 @@ def _summarize(content: Facts, r: int) -> str:
     """Return what was asked and reached, at what cost, and what is not promised."""
 
     def largest(key: str) -> str:
+        """Return the largest value of the groups, and whose it is."""
         record = max(content["groups"], key=lambda group: group[key])
         name = f"{record.get('attribute', '')} {record['group']}".strip()
         return f"{record[key]:.3g} ({name})"
@@ -209,10 +219,12 @@ def _compare(model: Any, plain: Any, rows: Rows) -> Facts:
     counts = np.concatenate([np.bincount(x) for x in codes.values()])
     totals = np.concatenate([np.bincount(x, entries.weight) for x in codes.values()])
     frame = pandas.DataFrame({"group": _groups(model), "n_rows": counts})
-    if isinstance(model.groups_, list):
+    if isinstance(model.groups_, list):  # of several attributes
         sizes = [len(groups) for groups in model.groups_]
         frame.insert(0, "attribute", np.repeat([*codes], sizes))
-    # 2. Losses and errors of both.
+    # 2. Losses and errors of both. The error of all rows is that of the groups,
+    #    weighted by their totals: of several attributes each has all rows, and counts
+    #    alike.
     errors: dict[str, float] = {}
     for prefix, fitted in (("", model), ("pca_", plain)):
         if fitted is not None:
@@ -236,7 +248,11 @@ def _groups(model: Any) -> Any:
 
 
 def _arrays(model: Any, encoder: Any, n: int) -> Facts:
-    """Return the arrays of the output, in units of the columns; none is pickled."""
+    """Return the arrays of the output, in units of the columns; none is pickled.
+
+    Coordinates of rows are ``((X - mean) / scale) @ components.T``.
+    """
+    # 1. The imputer and the scaler of the numbers.
     steps = encoder
     if isinstance(encoder, Pipeline):  # of a table, whose features are all numbers
         steps = encoder[-1].named_transformers_["numbers"]
@@ -244,8 +260,10 @@ def _arrays(model: Any, encoder: Any, n: int) -> Facts:
     fitted: Facts = {}
     for step in steps if isinstance(steps, Pipeline) else [steps]:
         fitted |= vars(getattr(step, "estimator", step))
+    # 2. The model's mean is of scaled rows: back to the units of the columns.
     scale = fitted.get("scale_", np.ones(n))
     shift = fitted["mean_"] if fitted.get("with_mean") else 0.0
+    # 3. Arrays of objects could only be pickled: names become strings.
     groups = model.groups_
     several = isinstance(groups, list) or groups.dtype.kind == "O"
     return {
@@ -260,6 +278,7 @@ def _arrays(model: Any, encoder: Any, n: int) -> Facts:
 
 def _write_scores(file: BinaryIO, model: Any, X: Any) -> None:
     """Write the transformed rows as a ``.npy`` file, one block after another."""
+    # NumPy writes an array whole: write its header, then the blocks.
     dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
     shape = (X.shape[0], len(model.components_))
     header = {"descr": dtype.str, "fortran_order": False, "shape": shape}

@@ -1,4 +1,8 @@
-"""``scalefair regress``: a saved regressor made fair in one of its layers."""
+"""``scalefair regress``: a saved regressor made fair in one of its layers.
+
+The model is of the user: it chooses its columns, and may raise any error. `predict`
+reads rows for such models, and calls them, by the functions here.
+"""
 
 import inspect
 import sys
@@ -38,6 +42,7 @@ Gaps: how mean and covariance of the layer's outputs differ between groups.
 KS distance: the same of shares of predictions below a threshold; 0 is fair.
 """
 _BOOLEANS = {"True": True, "False": False}
+# A layer goes by its number, also from the end, or by its name.
 _LAYER: dict[str, Any] = {
     "default": "-2",
     "metavar": "NUMBER|NAME|auto",
@@ -54,6 +59,7 @@ _OPTIONS = [
     *opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER),
     *opt.shared(f"{opt.INPUT} svmlight {opt.TEST} report quiet"),
 ]
+# Options that apply with some values of another one only.
 _CONDITIONS = {
     "noise_floor": ("method", ("direct",)),
     "epsilon": ("first_moment", ("svd",)),
@@ -64,6 +70,7 @@ _GAPS = ["mean_gap_before", "covariance_gap_before"]
 _GAPS += ["mean_gap_after", "covariance_gap_after"]
 _FITTED = ["layer", "groups", "output_change", "output_change_bound", "converged"]
 _FITTED += ["layer_changed", "mean_gap_noise", "covariance_gap_noise"]
+# Columns of the table of groups: title and format by key.
 _COLUMNS = {
     **_report.GROUP_COLUMNS,
     "mse_before": ("error\nbefore", ".4g"),
@@ -134,14 +141,17 @@ def read_for_model(
     if rows_kind == "table" and not has_names:
         rows.X = rows.X.to_numpy(np.float64)
     n_missing = getattr(model, "n_features_in_", 0) - rows.X.shape[1]
-    if rows_kind == "svmlight" and n_missing > 0:  # they are zero in all rows
+    if rows_kind == "svmlight" and n_missing > 0:  # zero in all rows, and not written
         rows.n_columns += n_missing
         rows.X.resize(rows.n_rows, model.n_features_in_)
     return rows
 
 
 def _categories(model: Any) -> dict[str, dict[str, str]]:
-    """Return categories of the encoders in a model: stripped, with their spelling."""
+    """Return categories of the encoders in a model: stripped, with their spelling.
+
+    Cells of a table are stripped of blanks; the model may know them with blanks.
+    """
     categories = {}
     model = getattr(model, "estimator_", model)  # of one that regress has changed
     for step in getattr(model, "named_steps", {}).values():
@@ -163,7 +173,7 @@ def predict(
     model: Any, path: Path, rows: Rows, method: str = "predict"
 ) -> NDArray[Any]:
     """Return a prediction for each row, in batches that fit into the memory."""
-    X = getattr(rows.X, "iloc", rows.X)
+    X = getattr(rows.X, "iloc", rows.X)  # of a frame rows by number
     parts = []
     try:
         # 1. Some models take groups.
@@ -176,7 +186,8 @@ def predict(
             parts.append(call(X[batch], **groups))
     except (OSError, MemoryError):
         raise
-    # The model may raise any error; missing values are often the reason.
+    # The model may raise any error: the groups, or values, that it lacks are often the
+    # reason.
     except Exception as error:
         if rows.groups is None and "sensitive_features" in str(error):
             raise click.UsageError(_run.NEEDS_GROUPS) from error
@@ -229,7 +240,6 @@ def regress(
     rows = parts["train"]
     y = {name: _as_numbers(part) for name, part in parts.items()}
     seconds = {"read": time.perf_counter() - start}
-
     # 2. Predict before and after the change. The model rejects wrong rows with a
     #    clearer message than the fit.
     fair = ExplainableSVDRegressor(model, **parameters)
@@ -304,12 +314,13 @@ def _describe_fit(model: Any) -> Facts:
     """Return which layer was changed, and the gaps before and after."""
     layers = model.unfairness_by_layer_
     facts = {name: getattr(model, f"{name}_") for name in (*_FITTED, *_GAPS)}
-    facts["last_layer"] = None
+    facts["last_layer"] = None  # its gaps, if it is fitted anew
     facts["layer_name"] = layers[model.layer_].name
     facts["layer_shape"] = model.weight_.shape
     if model.refit_last is not None:
         values = (*model.refit_gaps_before_, *model.refit_gaps_after_)
         facts["last_layer"] = dict(zip(_GAPS, values, strict=True))
+    # Layers without a measure are None.
     facts["unfairness_by_layer"] = [
         layer and {**asdict(layer), "score": layer.score} for layer in layers
     ]
@@ -320,6 +331,7 @@ def _measure(
     rows: Rows, y: NDArray[np.float64], predictions: dict[str, NDArray[Any]]
 ) -> Facts:
     """Return errors and distances of the groups' predictions, before and after."""
+    # 1. Of all rows: error, R2 and distance.
     entries = rows.entries()
     mean = partial(np.average, weights=rows.weight)
     centre = mean(y)
@@ -336,11 +348,13 @@ def _measure(
             sample_weight=entries.weight,
             attributes="each",
         )
+    # 2. Of each group the means of the same columns.
     frame = pandas.DataFrame({k: v[entries.positions] for k, v in columns.items()})
     groups = entries.sensitive_features
     records = _report.group_means(frame, groups, entries.weight)
     for record in records:
-        # The variance within the group.
+        # The variance within the group: the mean square about the centre of all rows,
+        # less the square of the distance of the group's mean from it.
         variance = record.pop("square") - (record["mean_target"] - centre) ** 2
         for when in predictions:
             record[f"r2_{when}"] = _explained(record[f"mse_{when}"], variance)
@@ -362,7 +376,7 @@ def _add_facts(report: _report.Report) -> None:
     is_changed = content["layer_changed"]
     if is_changed:
         facts.append(("output change", f"{content['output_change']:.2%}"))
-    else:
+    else:  # what it would have changed is noise
         facts[0] = ("layer", f"{layer}, not changed")
     for gap in ("mean_gap", "covariance_gap"):
         title = gap.replace("_", " ")

@@ -1,4 +1,9 @@
-"""The results of a command, shown as a page of HTML, as JSON, or on a terminal."""
+"""The results of a command, shown as a page of HTML, as JSON, or on a terminal.
+
+A command fills a `Report` with values, facts, tables and figures; none of the three
+renderings knows a command. What several commands say of groups, weights and gaps is
+computed in the second half of this file.
+"""
 
 import base64
 import io
@@ -45,7 +50,11 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class ReportTable:
-    """Records; `columns` has title and format by key, by default of all keys."""
+    """Records; `columns` has title and format by key, by default of all keys.
+
+    Keys of `columns` that no record has are left out, so that one table serves methods
+    with different results.
+    """
 
     caption: str
     records: Sequence[Mapping[str, Any]]
@@ -108,7 +117,8 @@ class Report:
         console = Console()
         if self.summary:
             console.print(Text(printable(self.summary)))
-        # 1. Tables; columns of numbers are neither cut nor wrapped.
+        # 1. Tables; columns of numbers are neither cut nor wrapped. Texts are of users
+        #    (names of groups, of files): they are no markup of rich.
         for table in self.tables:
             if not table.terminal or not table.records:
                 continue
@@ -123,7 +133,7 @@ class Report:
             if (n_more := len(table.records) - table.max_records) > 0:
                 grid.add_row(f"... {n_more:,} more")
             console.print(Text(printable(table.caption)), grid)
-        # 2. Facts, and the files; their names are not cut either.
+        # 2. Facts, and the files written; their names are folded, not cut.
         files = [(name, str(path)) for name, path in written.items()]
         grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
         grid.add_column()
@@ -180,7 +190,8 @@ def _render(report: Report) -> str:
     environment.filters |= {"text": as_text, "digits": lambda v: repr(as_python(v))}
     environment.filters["parts"] = _PARTS.split
     environment.tests["a_number"] = is_number
-    # The template knows no command: it shows a title, facts, tables and pictures.
+    # The template shows a title, facts, tables and pictures, and below them all values
+    # of the JSON by their names; messages of the run stand at the top.
     content = as_python(report.content)
     page = environment.get_template("page.html").render(
         report=report,
@@ -193,6 +204,7 @@ def _render(report: Report) -> str:
 
 def _describe(content: Facts) -> Iterator[tuple[str, list[Any]]]:
     """Yield the facts of each part of a report, with a caption."""
+    # Values that belong to no part come last.
     parts = {k: v for k, v in content.items() if type(v) is dict and k != "history"}
     single = {k: v for k, v in content.items() if k not in parts}
     for name, part in {**parts, "other values": single}.items():
@@ -220,10 +232,11 @@ def _draw(figures: list[ReportFigure]) -> Iterator[dict[str, str]]:
         file = io.BytesIO()
         try:
             draw(figure, file)
-            # The picture is in the page itself.
+            # The picture is in the page itself, which loads nothing.
             encoded = base64.b64encode(file.getvalue()).decode()
             address = f"data:image/png;base64,{encoded}"
             yield {"src": address, "alt": figure.alt, "text": figure.caption}
+        # The results are worth more than their figure, whatever fails.
         except Exception as error:
             message = f"a figure could not be drawn: {type(error).__name__}: {error}"
             warn(message)
@@ -301,6 +314,7 @@ def group_means(
             for name, column in by_attribute(groups).items()
             for record in group_means(frame, column, weights)
         ]
+    # The sum of weighted values by the sum of the weights, of each group.
     by_group = frame.groupby(groups)
     table = by_group.mean()
     if weights is not None:
@@ -320,6 +334,7 @@ def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) ->
     """
     groups = rows.sensitive_features
     gap = partial(partial_parity_gap, scores, sensitive_features=groups, **compared)
+    # Combinations of columns are one attribute already.
     roles = {"y_true": rows.target, "sample_weight": rows.weight}
     gap = partial(gap, **roles, attributes="each")
     try:
@@ -330,7 +345,10 @@ def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) ->
 
 
 def unmixed_gap(rows: Any, scores: Any, interval: Any, **compared: Any) -> Facts:
-    """Return the gap if probabilities of groups say nothing of scores within them."""
+    """Return the gap if probabilities of groups say nothing of scores within them.
+
+    There is none for sure groups, and none of labels that are given.
+    """
     if not rows.is_uncertain or compared["given"] is not None:
         return {}
     roles = {**rows.group_arguments, "sample_weight": rows.weight}
@@ -349,6 +367,7 @@ def null_gap(
     """
     if rows.is_uncertain:
         return {}
+    # Effective sizes of the groups that are compared, of each attribute and kind.
     entries, sizes = rows.entries(), []
     for groups in by_attribute(entries.sensitive_features).values():
         names, codes = np.unique(groups, return_inverse=True)
@@ -374,7 +393,10 @@ def between(interval: Sequence[float]) -> str:
 
 
 def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:
-    """Return titles with filled templates; those that lack a value are left out."""
+    """Return titles with filled templates; those that lack a value are left out.
+
+    So one list of facts serves all runs of a command.
+    """
     facts = []
     for title, template in templates.items():
         with suppress(KeyError):
@@ -421,7 +443,10 @@ def part_tables(
 
 
 def history_table(history: Any, name: str = "") -> ReportTable:
-    """Return a table of the steps of a solver, from a list of them or from columns."""
+    """Return a table of the steps of a solver, from a list of them or from columns.
+
+    Without a history it has no records, and is not shown.
+    """
     steps = pandas.DataFrame(history)
     steps.insert(0, "step", range(1, len(steps) + 1))
     return ReportTable(f"History of the solver{name}", steps.to_dict("records"))
@@ -434,9 +459,10 @@ def choose_groups(
 
     Returns which rows, short names of their groups, and a remark if any are left out.
     """
+    # 1. The largest groups; among equal ones the first by name.
     names, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
     largest = np.argsort(-counts, kind="stable")[:MAX_FIGURE_GROUPS]
-    # On one line of 24 characters: longer ones cover a legend.
+    # 2. Their names on one line of 24 characters: longer ones cover a legend.
     lines = [" ".join(str(name).split()) or "(empty)" for name in names.tolist()]
     short = [line if len(line) <= 24 else f"{line[:21]}..." for line in lines]
     # Names that are alike when they are short are numbered.
