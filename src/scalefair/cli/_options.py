@@ -532,12 +532,15 @@ class ReadOptions(FileOptions):
         values |= {name: options.pop(name) for name in names}
         if "attributes" in values:  # the estimator has this parameter, too
             options["attributes"] = values["attributes"]
+        # 3. Options that do not go together.
         read_options = cls(**values)
         if read_options.makes_probabilities and read_options.attributes == "each":
             raise click.UsageError(
                 "--attributes each does not apply to probabilities, --knots, or "
                 "--missing-groups ignore."
             )
+        if read_options.weight is not None and read_options.missing == "impute":
+            raise click.UsageError("--missing impute takes no --weight: drop the rows.")
         return read_options
 
     @property

@@ -376,7 +376,7 @@ def _add_facts(report: _report.Report) -> None:
     is_changed = content["layer_changed"]
     if is_changed:
         facts.append(("output change", f"{content['output_change']:.2%}"))
-    else:  # what it would have changed is noise
+    else:  # its gaps are noise, or the last layer does as well
         facts[0] = ("layer", f"{layer}, not changed")
     for gap in ("mean_gap", "covariance_gap"):
         title = gap.replace("_", " ")

@@ -1,4 +1,9 @@
-"""``scalefair predict`` and ``scalefair evaluate``: results of models, and of any."""
+"""``scalefair predict`` and ``scalefair evaluate``: results of models, and of any.
+
+`predict` takes what the other commands have saved, which says how its rows were read,
+or an estimator of scikit-learn. `evaluate` takes a table with labels or scores, whoever
+made them.
+"""
 
 import json
 import sys
@@ -87,8 +92,9 @@ _SAVED_OF_GRAPH = {"nodes", "named", "kinds"}
 # Options about rows of features, which do not apply to nodes.
 _ROW_OPTIONS = ["drop", "id_column", "keep_groups", "memory_limit", "missing"]
 _ROW_OPTIONS += ["keep", "svmlight"]
-# Columns that `evaluate` takes without an option, the first of these.
+# Columns that `evaluate` takes without an option, the first of these that is there.
 _DEFAULT_COLUMNS = [("label", "labels"), ("score", "scores"), ("prediction", "scores")]
+# Titles of the measures of scores, in the order of the report.
 _MEASURES = {
     "ks": "KS distance",
     "partial_parity_gap": "partial parity gap",
@@ -98,6 +104,8 @@ _MEASURES = {
     "accuracy": "accuracy",
     "mse": "mean squared error",
 }
+# Measures of predictions, of which the summary names the groups with the extremes.
+_ERRORS = {"accuracy": ("accuracy", ".1%"), "mse": ("mean squared error", ".3g")}
 
 
 # --- predict -------------------------------------------------------------------------
@@ -123,6 +131,7 @@ def predict(
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
     overrides["folder"] = outputs["output"].resolve().parent
+    # The output of pca is an npz archive; all others are files of joblib.
     with reading(model_file, "a model"), open(model_file, "rb") as file:
         is_archive = file.read(2) == b"PK"
     load = _load_components if is_archive else _regress.load_model
@@ -132,6 +141,7 @@ def predict(
         rows, columns = _apply_saved(model, model_file, table, overrides)
     else:
         rows = _regress.read_for_model(model, table, opt.ReadOptions(**overrides))
+        # Columns of the output, by the methods that fill them.
         methods = {"prediction": "predict"}
         if hasattr(model, "decision_function") and len(model.classes_) == 2:
             methods = {"score": "decision_function", **methods}
@@ -140,7 +150,7 @@ def predict(
                 name: _regress.predict(model, model_file, rows, method)
                 for name, method in methods.items()
             }
-    # 2. How often each label or class is predicted, and the table.
+    # 2. How often each label or class is predicted; numbers are not counted.
     m, unit = len(rows.ids), rows.unit
     report = _report.Report("predict", {}, "", facts=[(f"{unit}s", f"{m:,}")])
     if "score" in columns or "label" in columns:
@@ -149,10 +159,10 @@ def predict(
         shares = [{name: x, f"{unit}s": n, "share": n / m} for x, n in counts]
         table_of_shares = _report.ReportTable(f"Each {name}", shares, terminal=True)
         report.tables = [table_of_shares]
-    # The output of cluster has ids even if they are row numbers.
+    # 3. The table. The output of cluster has ids even if they are row numbers.
     has_ids = rows.named or "label" in columns
     columns = {"id" if has_ids else "row": rows.ids, **columns}
-    kept = getattr(rows, "kept", None)
+    kept = getattr(rows, "kept", None)  # nodes of a graph have no other columns
     for name, values in () if kept is None else kept.items():
         if name in columns:
             raise Failure(f"--keep {name}: the output has such a column already.")
@@ -163,6 +173,7 @@ def predict(
 
 def _load_components(path: Path) -> dict[str, Any]:
     """Return an output of pca as a saved model, whose encoder projects rows."""
+    # Rows X have the coordinates ((X - mean) / scale) @ components.T.
     from sklearn.preprocessing import FunctionTransformer
 
     with reading(path, "an output of scalefair pca"), np.load(path) as file:
@@ -184,6 +195,7 @@ def _apply_saved(
     """Return rows, and scores, labels or coordinates by a model of a command."""
     from scalefair.cli import _cluster
 
+    # 1. What was saved, by which command, and how its rows were read.
     is_clustering, is_of_graph = "clustering" in saved, "nodes" in saved
     entries = _SAVED_OF_GRAPH if is_of_graph else _SAVED
     if missing := {*entries, "reading"} - saved.keys():
@@ -201,12 +213,13 @@ def _apply_saved(
     training.groups, training.target = groups, saved.get("classes")
     with _run.estimator_errors(path):
         rows: Any
-        # 1. Nodes that are new to a graph: weights of edges to its nodes.
+        # 2. Nodes that are new to a graph: weights of edges to its nodes.
         if is_of_graph:
             rows = read_new_nodes(path, saved["nodes"], saved["named"], options)
             nodes = _cluster.read_groups(rows, options, training)
             X, groups = rows.matrix, nodes.sensitive_features
-        # 2. Or rows with features, of numbers or strings.
+        # 3. Or rows with features, of numbers or strings; an empty frame has their
+        #    types.
         else:
             for name in ("n_columns", "has_header", "zero_based"):
                 setattr(training, name, saved[name])
@@ -215,7 +228,7 @@ def _apply_saved(
             training.X = frame.astype(dict.fromkeys(saved["words"], object))
             rows = _rows.read_rows(path, options, training=training)
             X, groups = _encoder.encode(saved["encoder"], rows), rows.sensitive_features
-        # 3. What the model says of them.
+        # 4. What the model says of them: labels, coordinates, or scores and classes.
         if is_clustering:
             return rows, {"label": model.predict(X, sensitive_features=groups)}
         if model is None:
@@ -232,8 +245,10 @@ def _saved_read_options(
     """Return the options of the model's own rows, as far as they apply to others."""
     is_clustering, is_of_graph = "clustering" in saved, "nodes" in saved
     options = dict(saved["reading"])
+    # Imputation is part of the encoder: it cannot be asked for later.
     imputes = options.get("missing") == "impute"
     # 1. Options that have no meaning for this model are refused.
+    #    Fair assignment, and shifts of scores by groups, need the groups of the rows.
     if is_clustering:
         needs_groups = model.assignment_ is not None
         idle = _ROW_OPTIONS if is_of_graph else ["memory_limit"]
@@ -289,6 +304,7 @@ def evaluate(result: Path, **options: Any) -> None:
         )
     kind, column = chosen[0]
     columns = [column]
+    # Classes that were predicted beside scores are the decisions.
     if "prediction" in names and read_options.target is not None and kind == "scores":
         columns = list(dict.fromkeys([column, "prediction"]))
     # 2. The rows with their groups, and perhaps targets.
@@ -329,9 +345,6 @@ def evaluate(result: Path, **options: Any) -> None:
     _run.finish(report, outputs, {}, show=show)
 
 
-_ERRORS = {"accuracy": ("accuracy", ".1%"), "mse": ("mean squared error", ".3g")}
-
-
 def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> str:
     """Return what was measured, beside what it is compared with, and what it is not."""
     text = f"Measured on {n_rows:,} rows: a KS distance of the groups' scores of "
@@ -355,6 +368,8 @@ def _cut(path: Path, rows: Rows, labels: Any, options: opt.ReadOptions) -> float
     edges = FileOptions(**{name: getattr(options, name) for name in names})
     graph = load_graph(path, edges)
     print_notes(graph)
+    # Entry i is the row with the label of node i, -1 if there is none. Ids are compared
+    # as strings: those of one side may all be integers.
     positions = pandas.Index(rows.ids.astype(str)).get_indexer(graph.ids.astype(str))
     without = graph.ids[positions < 0]
     if without.size:
@@ -375,7 +390,6 @@ def _measure_scores(rows: Rows, column: str, options: dict[str, Any]) -> Facts:
     entries, scores = rows.entries(), rows.X[column].to_numpy(np.float64)
     groups, threshold = entries.sensitive_features, options["threshold"]
     target, positions = rows.target, entries.positions
-    # Combinations of columns are one attribute already.
     measures: Facts = {
         "ks": metrics.statistical_parity_ks(
             scores[positions],
@@ -387,7 +401,8 @@ def _measure_scores(rows: Rows, column: str, options: dict[str, Any]) -> Facts:
     classes = np.unique([0, 1] if target is None else target)
     if options["given"] is not None and (target is None or len(classes) != 2):
         raise click.UsageError("--given needs a --target of two labels.")
-    # 2. Of two classes the gaps and rates of decisions, else errors.
+    # 2. Of two classes the gaps and rates of decisions, else errors. Without a target
+    #    scores are taken for those of two classes.
     by_row: dict[str, Any] = {}
     if len(classes) == 2:
         compared = {name: options[name] for name in ("interval", "given")}
@@ -404,6 +419,7 @@ def _measure_scores(rows: Rows, column: str, options: dict[str, Any]) -> Facts:
         by_row["mse"] = (scores - target) ** 2
     else:
         raise Failure(f"{rows.sources['target']}: is neither numbers nor two classes.")
+    # 3. The gap by chance, and means of all rows and of the groups.
     if options["given"] is None:
         measures |= _report.null_gap(rows, options["interval"])
     mean = partial(np.average, weights=rows.weight)
