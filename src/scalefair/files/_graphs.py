@@ -1,4 +1,8 @@
-"""Graphs in files: matrices in several formats, lists of edges, GML and its like."""
+"""Graphs in files: matrices in several formats, lists of edges, GML and its like.
+
+An edge of a list is undirected: it may be listed once or in both directions, and then
+has one weight, or the options say which.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -134,7 +138,7 @@ def read_graph(
 def load_graph(path: Path, options: FileOptions) -> Graph:
     """Read a graph: see `read_graph`."""
     # 1. Languages for graphs; else a matrix in a format of its own, edges as text, or a
-    #    matrix as text.
+    #    matrix as text, which names its nodes if its first column is its header.
     format_name = file_format(path)
     if format_name in GRAPH_LANGUAGES:
         return _read_language(path, format_name, options)
@@ -152,11 +156,8 @@ def load_graph(path: Path, options: FileOptions) -> Graph:
         if options.weight_column or len(edge_columns(table.names)) in (2, 3):
             return _read_edges(table, options)
         names = table.names[1:] if table.is_adjacency else []
-        matrix, notes = (
-            _check_square(path, table.read(names or None).to_numpy()),
-            table.notes,
-        )
-        n_nodes = matrix.shape[0]
+        matrix = _check_square(path, table.read(names or None).to_numpy())
+        notes, n_nodes = table.notes, matrix.shape[0]
         notes.append(f"{path}: was taken for a matrix of weights of {n_nodes} nodes.")
     # 2. Weights, and directions, of a matrix.
     if options.weights is False:
@@ -221,7 +222,10 @@ def read_new_nodes(
 
 
 def _check_square(path: Path, X: Any) -> sparse.csr_array:
-    """Return the matrix of a graph; rows of features or strings are none."""
+    """Return the matrix of a graph, or say what it should be.
+
+    Rows of features, or strings, are no graph.
+    """
     if sparse.issparse(X):
         return X  # the estimator checks its shape
     if X.ndim != 2 or X.shape[0] != X.shape[1] or X.dtype == object:
@@ -292,7 +296,10 @@ def _read_edges(
 
 
 def _are_neighbors(frame: pandas.DataFrame) -> bool:
-    """Return whether lines are a node and two others, in whose lines it is as well."""
+    """Return whether lines are a node and two others, in whose lines it is as well.
+
+    A list of neighbours of a ring looks like edges with weights.
+    """
     if not frame.iloc[:, 0].is_unique:
         return False
     node, first, second = (frame[name].tolist() for name in frame)
