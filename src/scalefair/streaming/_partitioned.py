@@ -25,22 +25,20 @@ from scalefair._groups import (
 from scalefair._membership import Membership
 from scalefair._messages import listed
 from scalefair.streaming._blocks import check_rows
-from scalefair.streaming._columns import (
-    encode_part,
-    groups_of_part,
-    naming_partition,
-    range_of_part,
-    recode,
-    small_codes,
-    weights_of_part,
-)
 from scalefair.streaming._dask import (
     DaskParts,
     column_names,
     dask_column,
     dask_rows,
+    encode_part,
+    groups_of_part,
     is_dask,
+    naming_partition,
+    range_of_part,
+    recode,
     require_dask,
+    small_codes,
+    weights_of_part,
 )
 from scalefair.streaming._parts import LocalParts, Parts, Progress
 
