@@ -213,6 +213,7 @@ def _run(
 
 
 def _combined(combine: Callable[[Any, Any], Any], *values: Any) -> Any:
+    """Combine some results in a task, the first with the second and so on."""
     return functools.reduce(combine, values)
 
 
