@@ -151,6 +151,9 @@ _FACTS = {
 _UNFAIR = "without fairness"
 
 
+# --- The command ---------------------------------------------------------------------
+
+
 @opt.command(_OPTIONS, _EPILOG, train="TRAIN")
 @click.pass_context
 def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
@@ -246,10 +249,16 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     _run.finish(report, outputs, writers, show=show, converged=converged)
 
 
+# --- The report ----------------------------------------------------------------------
+
+
 def _score_figures(
     model: Any, parts: Parts, scores: dict[str, Any]
 ) -> list[_report.ReportFigure]:
-    """Return densities of the scores of each model, for the groups of each part."""
+    """Return densities of the scores of each model, for the groups of each part.
+
+    `scores` are those of the entries of each part, by the name of the model.
+    """
 
     def plot(figure: Any, part: str, selected: Any, **roles: Any) -> None:
         """Draw the scores of the selected entries of a part, each model on its axes."""
@@ -281,7 +290,10 @@ def _score_figures(
 def _add_facts(
     report: _report.Report, model: Any, runs: dict[str, Facts], options: dict[str, Any]
 ) -> None:
-    """Add title, summary, facts and tables."""
+    """Add title, summary, facts and tables.
+
+    `runs` has the measures of each model on each part of the rows, with fairness first.
+    """
     content = report.content
     # 1. The measures of each model, of the rows that were not fitted first.
     condition = _CONDITION_NAMES[options.get("given")]
@@ -336,7 +348,11 @@ def _add_facts(
 def _summarize(
     model: Any, records: list[Facts], gap: str, groups: Any, condition: str
 ) -> str:
-    """Return what was asked and reached, at what cost, and what is not promised."""
+    """Return what was asked and reached, at what cost, and what is not promised.
+
+    `records` have the measures of each part, test rows first, `gap` is the name of the
+    gap in them; `groups` are the records of the groups of the first part.
+    """
     first, is_part = records[0], tuple(model.interval) != (0, 1)
     is_weak, is_new = gap.startswith("weak"), first["rows"] == "test"
     # 1. What was asked, and reached.
@@ -370,6 +386,9 @@ def _summarize(
     text += "Not promised: " + ("" if is_new else "this gap on new rows (--test), ")
     text += "equal errors of the groups"
     return f"{text}, or any gap at other ranks." if is_part else f"{text}."
+
+
+# --- Models, and their measures ------------------------------------------------------
 
 
 def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
@@ -436,7 +455,8 @@ def _measure(
 ) -> tuple[Facts, dict[str, Any]]:
     """Return accuracy, gaps and rates of groups on each part of the rows; and scores.
 
-    Interval, threshold and compared rows are those of the fair model.
+    Interval, threshold and compared rows are those of the `fair` model, also where
+    `model` is the one without fairness. Scores are of entries.
     """
     facts: Facts = {}
     if hasattr(model, "converged_"):
@@ -498,7 +518,10 @@ def _gap(
     groups: NDArray[Any],
     selected: NDArray[np.bool_],
 ) -> float:
-    """Return the gap of scores that a model bounds, for the selected rows."""
+    """Return the gap of scores that a model bounds, for the selected rows.
+
+    A calibrated one bounds the gap at all thresholds, as a linear one by default.
+    """
     is_weak = getattr(model, "criterion", "") == "weak"
     return metrics.partial_parity_gap(
         scores[selected],

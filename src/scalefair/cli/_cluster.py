@@ -109,6 +109,9 @@ _FITTED = (
 _ASSIGNMENT = "cost nearest_cost lower_bound gap max_violation n_moved message"
 
 
+# --- The command ---------------------------------------------------------------------
+
+
 @opt.command(_OPTIONS, _EPILOG, data="DATA")
 @click.pass_context
 def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
@@ -196,7 +199,11 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
 def read_groups(
     graph: Graph, options: opt.ReadOptions, training: Rows | None = None
 ) -> Rows:
-    """Return nodes as rows without features, with groups and weights if any."""
+    """Return nodes as rows without features, with groups and weights if any.
+
+    `training` has the types of the groups of a saved model, to whose graph nodes are
+    new.
+    """
     print_notes(graph)
     nodes = Rows(graph.path, None, [], graph.ids, named=graph.named)
     # 1. Attributes of the nodes, if the graph has some of these names, else a file.
@@ -224,6 +231,9 @@ def read_groups(
     type_role(nodes, "groups", options, training)
     type_weights(nodes)
     return nodes
+
+
+# --- Clusterings, and their measures -------------------------------------------------
 
 
 def run_both(
@@ -272,7 +282,10 @@ def run_both(
 def _cluster_without_fairness(
     model: FairSpectralClustering, weights: Any
 ) -> tuple[NDArray[Any], Facts]:
-    """Cluster the same nodes by the same affinity with plain spectral clustering."""
+    """Cluster the same nodes by the same affinity with plain spectral clustering.
+
+    The affinity is not computed again: runs differ in their constraints only.
+    """
     # Whatever the solver of the model, Chebyshev's: all find the same subspace.
     from scalefair.cluster._base import relative_weights, submatrix, suboperator
     from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
@@ -355,6 +368,9 @@ def measure_clusters(labels: NDArray[Any], rows: Rows, matrix: Any = None) -> Fa
         for balance, size, (label, row) in clusters
     ]
     return facts
+
+
+# --- The report ----------------------------------------------------------------------
 
 
 def add_clusters(

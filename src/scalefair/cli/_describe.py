@@ -100,6 +100,9 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
             click.echo(_errors.printable(command["line"]))
 
 
+# --- The file ------------------------------------------------------------------------
+
+
 def _look_at(
     path: Path, svmlight: bool, options: FileOptions
 ) -> tuple[pandas.DataFrame, Facts, Facts, list[str]]:
@@ -173,6 +176,9 @@ def _spell(options: FileOptions) -> list[str]:
 def _describe_sparse(X: Any) -> Facts:
     """Return the size of a matrix whose columns are too many to be described."""
     return {"n_rows": X.shape[0], "n_columns": X.shape[1], "stored_values": X.nnz}
+
+
+# --- A graph -------------------------------------------------------------------------
 
 
 def _may_be_edges(frame: pandas.DataFrame) -> bool:
@@ -249,6 +255,9 @@ def _why_no_weights(attributes: pandas.DataFrame) -> str:
     return ""
 
 
+# --- Columns -------------------------------------------------------------------------
+
+
 def _set_roles(
     columns: list[Facts], facts: Facts, chosen: dict[str, list[str]]
 ) -> None:
@@ -311,8 +320,11 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
     }
 
 
+# --- Commands ------------------------------------------------------------------------
+
+
 class _Proposal(NamedTuple):
-    """A command: its name and files, and the column that it predicts."""
+    """A command: its name and files, the column that it predicts, and its last options."""
 
     arguments: list[str]
     target: str | None
@@ -328,7 +340,10 @@ def _propose_commands(
     target: str | None,
     groups: str | None,
 ) -> list[Facts]:
-    """Return for each command what to type; columns it cannot take are dropped."""
+    """Return for each command what to type; columns it cannot take are dropped.
+
+    `spelled` are the options that say how the file is read.
+    """
     # A row for each column of the file, by name.
     names = ["column", "type", "missing", "distinct", "role"]
     table = pandas.DataFrame(columns, columns=names).set_index("column")

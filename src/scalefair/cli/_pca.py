@@ -77,6 +77,9 @@ _FACTS = {
 }
 
 
+# --- The command ---------------------------------------------------------------------
+
+
 @opt.command(_OPTIONS, _EPILOG, data="ROWS")
 def pca(data: Path, **options: Any) -> None:
     """Find components of the rows in ROWS that lose equally much for all groups."""
@@ -136,6 +139,9 @@ def pca(data: Path, **options: Any) -> None:
             "scores": lambda file: _write_scores(file, model, X),
         }
     _run.finish(report, outputs, writers, show=show, converged=model.converged_)
+
+
+# --- The report ----------------------------------------------------------------------
 
 
 def _make_report(model: Any, plain: Any, content: Facts, source: str) -> _report.Report:
@@ -209,7 +215,7 @@ def _summarize(content: Facts, r: int) -> str:
 
 
 def _compare(model: Any, plain: Any, rows: Rows) -> Facts:
-    """Return losses and errors of groups, and of all rows; of PCA as well if known."""
+    """Return losses and errors of groups, and of all rows; of `plain` PCA if known."""
     # 1. Sizes and weights of the groups of each attribute.
     entries = rows.entries()
     codes = {
@@ -245,6 +251,9 @@ def _compare(model: Any, plain: Any, rows: Rows) -> Facts:
 def _groups(model: Any) -> Any:
     """Return the names of the groups of all attributes."""
     return np.concatenate([groups.astype(np.str_) for groups in as_list(model.groups_)])
+
+
+# --- The output ----------------------------------------------------------------------
 
 
 def _arrays(model: Any, encoder: Any, n: int) -> Facts:

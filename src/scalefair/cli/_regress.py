@@ -84,6 +84,9 @@ _COLUMNS = {
 _MEASURES = {"mse": "mean squared error", "ks": "KS distance"}
 
 
+# --- Models of users -----------------------------------------------------------------
+
+
 def load_model(path: Path) -> Any:
     """Open a file of joblib; code in it is run."""
     content = "a model saved by joblib.dump"
@@ -100,7 +103,10 @@ def load_model(path: Path) -> Any:
 def read_for_model(
     model: Any, path: Path, options: opt.ReadOptions, training: Rows | None = None
 ) -> Rows:
-    """Read rows as a saved estimator takes them: columns by name, or of numbers."""
+    """Read rows as a saved estimator takes them: columns by name, or of numbers.
+
+    `training` are rows that were read for the same model before.
+    """
     # 1. A model finds its columns by name if it was fitted to named ones.
     columns = list(getattr(model, "feature_names_in_", ())) or None
     has_names, rows_kind = columns is not None, rows_format(path, options.svmlight)
@@ -172,7 +178,10 @@ def _categories(model: Any) -> dict[str, dict[str, str]]:
 def predict(
     model: Any, path: Path, rows: Rows, method: str = "predict"
 ) -> NDArray[Any]:
-    """Return a prediction for each row, in batches that fit into the memory."""
+    """Return a prediction for each row, in batches that fit into the memory.
+
+    `path` is the file of the model, `method` what it is asked for.
+    """
     X = getattr(rows.X, "iloc", rows.X)  # of a frame rows by number
     parts = []
     try:
@@ -215,6 +224,9 @@ def predict(
             "columns."
         )
     return predictions
+
+
+# --- The command ---------------------------------------------------------------------
 
 
 @opt.command(_OPTIONS, _EPILOG, model_file="MODEL", train="TRAIN")
@@ -310,6 +322,9 @@ def _as_numbers(rows: Rows) -> NDArray[np.float64]:
     return y
 
 
+# --- The report ----------------------------------------------------------------------
+
+
 def _describe_fit(model: Any) -> Facts:
     """Return which layer was changed, and the gaps before and after."""
     layers = model.unfairness_by_layer_
@@ -367,7 +382,7 @@ def _explained(error: float, variance: float) -> float | None:
 
 
 def _add_facts(report: _report.Report) -> None:
-    """Add title, facts and tables."""
+    """Add title, summary, facts and tables, of what the report has for its JSON."""
     # 1. The layer, and how much its gaps have changed.
     content, facts = report.content, report.facts
     n_outputs, n_inputs = content["layer_shape"]

@@ -192,7 +192,11 @@ def _load_components(path: Path) -> dict[str, Any]:
 def _apply_saved(
     saved: dict[str, Any], model_file: Path, path: Path, overrides: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    """Return rows, and scores, labels or coordinates by a model of a command."""
+    """Return rows, and columns of the output by a model of a command.
+
+    These are labels, coordinates, or scores and classes. `overrides` are the options of
+    `predict` that are on the command line.
+    """
     from scalefair.cli import _cluster
 
     # 1. What was saved, by which command, and how its rows were read.
@@ -383,7 +387,10 @@ def _cut(path: Path, rows: Rows, labels: Any, options: opt.ReadOptions) -> float
 
 
 def _measure_scores(rows: Rows, column: str, options: dict[str, Any]) -> Facts:
-    """Return gaps of the groups; with a target accuracy, or the error."""
+    """Return gaps of the groups; with a target accuracy, or the error.
+
+    `options` say which ranks, rows and threshold the gaps are about.
+    """
     if not is_numeric_dtype(rows.X[column]):
         raise Failure(f"{rows.path}: column {column} holds words; scores are numbers.")
     # 1. The distance of the groups' scores, whatever they predict.
