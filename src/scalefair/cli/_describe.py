@@ -324,7 +324,7 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
 
 
 class _Proposal(NamedTuple):
-    """A command: its name and files, the column that it predicts, and its last options."""
+    """A command: its name and files, what it predicts, and its last options."""
 
     arguments: list[str]
     target: str | None
