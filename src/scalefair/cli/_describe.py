@@ -328,7 +328,6 @@ class _Proposal(NamedTuple):
 
     arguments: list[str]
     target: str | None
-    takes_words: bool
     ending: str
 
 
@@ -357,14 +356,14 @@ def _propose_commands(
     ending = f"-k {max(2, min(10, n_units // 10))} -o labels.csv"
     if "nodes" in facts:
         graph = ["cluster", file, *_spell_graph(facts)]
-        proposals = [_Proposal(graph, None, False, ending)]
+        proposals = [_Proposal(graph, None, ending)]
     else:
         rows = ["cluster", file, "--affinity", "nearest_neighbors"]
         if n_units <= 10:  # less than the neighbors by default
             rows += ["--n-neighbors", str(n_units - 1)]
         proposals = [
-            _Proposal(rows, None, False, ending),
-            _Proposal(["pca", file], None, False, "-r 2 -o components.npz"),
+            _Proposal(rows, None, ending),
+            _Proposal(["pca", file], None, "-r 2 -o components.npz"),
         ]
         for name, column, output in (
             (["classify"], label, "model.joblib"),
@@ -375,7 +374,7 @@ def _propose_commands(
                 option = []
             arguments = [*name, file, *option]
             if column or facts["format"] in ("npy", "npz", "svmlight"):
-                proposals.append(_Proposal(arguments, column, True, f"-o {output}"))
+                proposals.append(_Proposal(arguments, column, f"-o {output}"))
     # 2. The line of each command that has features: columns without a role.
     options = ["--groups", groups or "groups.csv", *spelled]
     lines = (_complete(x, table, group_columns, facts, options) for x in proposals)
@@ -402,17 +401,18 @@ def _complete(
     options: list[str],
 ) -> Facts:
     """Return a command with its line, or nothing if rows have no features for it."""
-    # 1. Its features, of which strings become one for each value. A column that is
-    #    called a target is none, whichever column is the target.
+    # 1. Its features, of which strings become one for each value, if it takes them. A
+    #    column that is called a target is none, whichever column is the target.
+    name, is_graph = proposal.arguments[0], "nodes" in facts
+    takes_words = name in ("classify", "regress")
     is_role = table.index.isin([proposal.target, *group_columns])
     features = table[~is_role & (table["role"] != "id")]
-    is_kept = features["usable"] & (features["numeric"] | proposal.takes_words)
+    is_kept = features["usable"] & (features["numeric"] | takes_words)
     is_kept &= ~features.index.str.lower().isin(_roles.TARGET_NAMES)
     kept = features[is_kept]
     n_features = int(kept["distinct"].where(~kept["numeric"], 1).sum())
     if "stored_values" in facts:  # a sparse matrix, whose columns have no names
         n_features = facts["n_columns"]
-    name, is_graph = proposal.arguments[0], "nodes" in facts
     if not (n_features or is_graph):
         return {}
     # 2. Options about the other columns, and about missing values.
