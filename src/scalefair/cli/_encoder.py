@@ -265,6 +265,7 @@ def encode(encoder: Any, rows: Any) -> Any:
         note_unknown(rows.path, rows.X[name], categories, "does not occur in TRAIN")
 
     def transform(block: Any) -> Any:
+        """Encode some rows, without a warning in each block."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Found unknown categories")
             X = encoder.transform(block)

@@ -153,6 +153,7 @@ def use_spellings(text: str, spellings: Mapping[str, str]) -> str:
     # Names such as ``solver`` are English words as well, but ``solver="x"`` is not.
 
     def spell(match: re.Match[str]) -> str:
+        """Return a name, and perhaps a value, as they are typed."""
         name, value = match.groups()
         option = spellings[name]
         if value is not None:
@@ -234,6 +235,7 @@ def _prompt_interrupts(ctx: click.Context) -> Iterator[None]:
     ended = threading.Event()
 
     def watch() -> None:
+        """End the process if the command goes on after a signal."""
         # A byte for each signal; an empty read when the other end is closed.
         while number := reader.recv(1):
             if number[0] == signal.SIGINT and not ended.wait(timeout=0.5):

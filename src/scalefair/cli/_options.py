@@ -174,6 +174,7 @@ def command(
     """Return a decorator that makes a command; `arguments` are the files it takes."""
 
     def make(function: Any) -> click.Command:
+        """Add options and files to a function, whose docstring is the help."""
         # Decorators are applied from the last to the first: help is in their order.
         for decorate in reversed([*options, *shared("debug")]):
             function = decorate(function)

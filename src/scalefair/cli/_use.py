@@ -181,6 +181,7 @@ def _load_components(path: Path) -> dict[str, Any]:
         imputation, saved = file["imputation"], json.loads(str(file["reading"]))
 
     def project(block: Any) -> Any:
+        """Return coordinates of rows; missing values are filled in as in training."""
         if sparse.issparse(block):  # centred without a dense copy
             return block @ axes.T - axes @ mean
         X = np.asarray(block, dtype=np.float64)

@@ -147,6 +147,7 @@ def _draw_lengths(
     """Draw numbers of words of which `n_distinct` on average are distinct."""
 
     def round_up(lengths: Floats) -> Ints:
+        """Round to integers; a document has a word at least."""
         return np.maximum(np.rint(lengths), 1).astype(np.int64)
 
     # Lengths relative to their mean are log-normal: deviation 0.5 of the logarithm.

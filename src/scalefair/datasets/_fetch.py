@@ -100,6 +100,8 @@ def fetcher(folder: str) -> Callable[[Callable[..., Bunch]], Callable[..., Bunch
     source = SOURCES[folder]
 
     def decorate(read: Callable[..., Bunch]) -> Callable[..., Bunch]:
+        """Make the fetcher, with its signature and docstring."""
+
         def fetch(
             *, data_home: Home = None, download_if_missing: bool = True, **options: Any
         ) -> Bunch:

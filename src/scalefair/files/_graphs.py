@@ -423,6 +423,7 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
     pairs = frame[["source", "target"]].to_numpy()
 
     def locate(row: int, *_: Any) -> str:
+        """Name an edge for messages: the parser keeps no lines."""
         return f"{path}: edge {row + 1}"
 
     matrix = _adjacency(locate, ids, pairs, frame["weight"], options)

@@ -224,7 +224,10 @@ def point_labels(
     # this artist is drawn before the texts, and arranges them. A text takes the first
     # position in which it covers no marker and no text before it, else it is hidden.
     class Arranger(Artist):
+        """Draws nothing itself."""
+
         def draw(self, renderer: Any) -> None:
+            """Place the texts, in pixels of the figure."""
             half = renderer.points_to_pixels(3.5)  # half the size of a marker
             centres = ax.transData.transform(markers)
             occupied = [Bbox([centre - half, centre + half]) for centre in centres]
