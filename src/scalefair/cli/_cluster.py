@@ -286,7 +286,7 @@ def _cluster_without_fairness(
 
     The affinity is not computed again: runs differ in their constraints only.
     """
-    # Whatever the solver of the model, Chebyshev's: all find the same subspace.
+    # By the Chebyshev solver, whichever the model has used: all find one subspace.
     from scalefair.cluster._base import relative_weights, submatrix, suboperator
     from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
     from scalefair.linalg import chebyshev
@@ -448,24 +448,23 @@ def _summarize(runs: Runs, labels: NDArray[Any]) -> str:
     # Labels of any origin, as `evaluate` takes them, have no solver.
     is_fit, assignment = "solver" in main, main.get("assignment")
     k, n_kept = len(main["clusters"]), int((labels != -1).sum())
+    balance = "{balance_mean:.3f} on average and {balance_min:.3f} in the worst cluster"
     # 1. What was asked, of labels of any origin nothing, and reached.
-    text = ""
+    text = "Measured: "
     if is_fit:
         text = f"Asked: {k} clusters of {n_kept:,} members. In each, every group has "
         text += "the share that it has in the population"
-    if assignment:
-        text += f", give or take {assignment['balance_tolerance']:.0%} of that share "
-        text += "and one member"
-    text += ". Reached: " if is_fit else "Measured: "
+        if assignment:
+            text += f", give or take {assignment['balance_tolerance']:.0%} of that "
+            text += "share and one member"
+        text += ". Reached: "
     text += "the balance of a cluster (its smallest group divided by its largest) is "
-    text += f"{main['balance_mean']:.3f} on average and {main['balance_min']:.3f} in "
-    text += "the worst cluster. In the population it is "
+    text += f"{balance.format_map(main)}. In the population it is "
     text += f"{main['population_balance']:.3f}"
     if assignment and assignment["max_violation"] >= 1:
         text += f". A share is off by {assignment['max_violation']:.1f} members more"
     for name, run in baselines:
-        text += f". {name.capitalize()} it is {run['balance_mean']:.3f} on average and "
-        text += f"{run['balance_min']:.3f} in the worst cluster"
+        text += f". {name.capitalize()} it is {balance.format_map(run)}"
     # 2. The cost, as far as it was computed.
     costs = []
     if assignment:

@@ -144,7 +144,7 @@ def encoded(
     *,
     show: bool,
     standardize: bool,
-    impute: bool = False,
+    impute: bool,
     dense: bool = False,
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield an encoder, fitted to the first part, and the features of each part.
@@ -174,7 +174,7 @@ def encoded(
 
 
 def fit_encoder(
-    rows: Any, *, standardize: bool, impute: bool = False, dense: bool = False
+    rows: Any, *, standardize: bool, impute: bool, dense: bool = False
 ) -> Any:
     """Fit a pipeline that turns rows into features.
 

@@ -66,7 +66,7 @@ def read_rows(
         raise Failure(f"{path}: is in another format than {training.path}.")
     if training is not None and columns is None:
         columns = training.names
-    # A model says what its features are; else columns are looked at.
+    # A model names its features. Without one ids are left out, and doubts are noted.
     is_free = columns is None and strings != "drop"
     # 1. From a path to a frame, or a matrix.
     table = None
@@ -132,7 +132,7 @@ def read_parts(
         raise click.UsageError("Missing option '--target'.")
     if options.test_file is None:
         return {"train": train}
-    # A file has the values of one file of rows: that of TRAIN is none of the test.
+    # A file of values belongs to one file of rows: the test needs its own.
     for role in train.from_files:
         if role not in test_roles:
             raise click.UsageError(f"Missing option '--test-{role}': a file, too.")
