@@ -191,8 +191,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     ) as (encoder, X):
         # 2. Fit the fair classifier and perhaps one without fairness.
         model = _make_classifier(X["train"], train, **options)
-        roles = {"y": rows.target, **rows.group_arguments}
-        roles["sample_weight"] = rows.weight
+        roles = {"y": rows.target, **rows.fit_arguments}
         seconds["fit"] = _run.fit(model, X["train"], path=train, show=show, **roles)
         if options["kappa"] == 0:
             _errors.note(

@@ -254,8 +254,7 @@ def run_both(
     for name in (FAIR, UNFAIR) if baseline else (FAIR,):
         was_reset, start = reset_peak_memory(), time.perf_counter()
         if name == FAIR:
-            roles = {**rows.group_arguments, "sample_weight": rows.weight}
-            _run.fit(model, X, path=path, show=show, **roles)
+            _run.fit(model, X, path=path, show=show, **rows.fit_arguments)
             labels[name] = model.labels_
             # Results of affinity, solver and assignment that are not None.
             facts = {k: getattr(model, f"{k}_") for k in _FITTED.split()}
@@ -341,13 +340,7 @@ def measure_clusters(labels: NDArray[Any], rows: Rows, matrix: Any = None) -> Fa
         for group in table
     ]
     # 2. Balance and cut.
-    balances = balance_score(
-        entry_labels,
-        sensitive_features=groups,
-        average=None,
-        sample_weight=entries.weight,
-        attributes="each",
-    )
+    balances = balance_score(entry_labels, average=None, **entries.metric_arguments)
     facts = {"balance_mean": balances.mean(), "balance_min": balances.min()}
     # The balance of the population is that of one cluster with all of it.
     totals = [table.sum() for table in tables.values()]
@@ -424,9 +417,7 @@ def add_clusters(
         for ax, name in zip(axes, reversed(labels), strict=True):
             ClusterCompositionDisplay.from_predictions(
                 labels[name][entries.positions],
-                sensitive_features=entries.sensitive_features,
-                sample_weight=entries.weight,
-                attributes="each",
+                **entries.metric_arguments,
                 ax=ax,
                 name=name,
                 legend=ax is axes[0 if is_long else -1],

@@ -94,17 +94,15 @@ def pca(data: Path, **options: Any) -> None:
     model = FairPCA(**options)
     impute = read_options.missing == "impute"
     parts = {data.name: rows}
-    with _encoder.encoded(parts, show=show, standardize=standardize, impute=impute) as (
-        encoder,
-        features,
-    ):
+    reading = _encoder.encoded(parts, show=show, standardize=standardize, impute=impute)
+    with reading as (encoder, features):
         # 2. Fit fair PCA and, if there is a Gram matrix of each group, PCA from these:
         #    the rows are not read again.
         X = features[data.name]
         if not standardize:
             _encoder.note_spreads(rows, X)
-        roles = {**rows.group_arguments, "sample_weight": rows.weight}
-        seconds["fit"] = _run.fit(model, X, path=data, show=show, **roles)
+        fit_arguments = rows.fit_arguments
+        seconds["fit"] = _run.fit(model, X, path=data, show=show, **fit_arguments)
         plain = None
         if hasattr(model, "moments_"):
             plain = GroupPCA.from_moments(

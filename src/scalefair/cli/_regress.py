@@ -257,7 +257,7 @@ def regress(
     fair = ExplainableSVDRegressor(model, **parameters)
     with _run.library_warnings():
         before = {k: predict(model, model_file, part) for k, part in parts.items()}
-    roles = {"y": y["train"], **rows.group_arguments, "sample_weight": rows.weight}
+    roles = {"y": y["train"], **rows.fit_arguments}
     seconds["fit"] = _run.fit(fair, rows.X, path=model_file, show=show, **roles)
     # 3. Measure each part of the rows, and write report and model.
     source: Facts = {"model": str(model_file), "n_features": rows.X.shape[1]}
@@ -358,10 +358,7 @@ def _measure(
         facts[f"mse_{when}"] = mean(columns[f"mse_{when}"])
         facts[f"r2_{when}"] = _explained(facts[f"mse_{when}"], variance)
         facts[f"ks_{when}"] = statistical_parity_ks(
-            values[entries.positions],
-            sensitive_features=entries.sensitive_features,
-            sample_weight=entries.weight,
-            attributes="each",
+            values[entries.positions], **entries.metric_arguments
         )
     # 2. Of each group the means of the same columns.
     frame = pandas.DataFrame({k: v[entries.positions] for k, v in columns.items()})

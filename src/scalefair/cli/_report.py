@@ -332,11 +332,8 @@ def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) ->
     `rows` and scores are of entries; `compared` has the interval of ranks, and which
     labels are given.
     """
-    groups = rows.sensitive_features
-    gap = partial(partial_parity_gap, scores, sensitive_features=groups, **compared)
-    # Combinations of columns are one attribute already.
-    roles = {"y_true": rows.target, "sample_weight": rows.weight}
-    gap = partial(gap, **roles, attributes="each")
+    arguments = {"y_true": rows.target, **rows.metric_arguments, **compared}
+    gap = partial(partial_parity_gap, scores, **arguments)
     try:
         gaps = {"partial_parity_gap": gap()}
     except ValueError as error:  # a group may lack a label
@@ -351,9 +348,8 @@ def unmixed_gap(rows: Any, scores: Any, interval: Any, **compared: Any) -> Facts
     """
     if not rows.is_uncertain or compared["given"] is not None:
         return {}
-    roles = {**rows.group_arguments, "sample_weight": rows.weight}
     with suppress(ValueError):  # columns that are combinations of others
-        gap = unmixed_parity_gap(scores, interval=interval, **roles)
+        gap = unmixed_parity_gap(scores, interval=interval, **rows.fit_arguments)
         return {"unmixed_parity_gap": gap}
     return {}
 

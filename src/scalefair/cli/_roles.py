@@ -98,12 +98,26 @@ class Rows:
         return bool(((P > 0) & (P < 1)).any())
 
     @property
-    def group_arguments(self) -> dict[str, Any]:
-        """Groups, or their probabilities, as keywords of estimators and metrics."""
+    def fit_arguments(self) -> dict[str, Any]:
+        """Groups, or their probabilities, and weights, as keywords of estimators."""
+        arguments = {"sample_weight": self.weight}
         if self.has_probabilities:  # of the groups that some row may be of
             P = self.groups
-            return {"group_probabilities": P.loc[:, (P > 0).any()]}
-        return {"sensitive_features": self.sensitive_features}
+            return {"group_probabilities": P.loc[:, (P > 0).any()], **arguments}
+        return {"sensitive_features": self.sensitive_features, **arguments}
+
+    @property
+    def metric_arguments(self) -> dict[str, Any]:
+        """Groups and weights as keywords of metrics of entries.
+
+        The groups of each attribute are compared with each other: combinations of
+        columns are one attribute already.
+        """
+        return {
+            "sensitive_features": self.sensitive_features,
+            "sample_weight": self.weight,
+            "attributes": "each",
+        }
 
     def entries(self) -> "Rows":
         """Return an entry for each row and group that it may be of, by weight.

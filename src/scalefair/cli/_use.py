@@ -398,14 +398,9 @@ def _measure_scores(rows: Rows, column: str, options: dict[str, Any]) -> Facts:
     entries, scores = rows.entries(), rows.X[column].to_numpy(np.float64)
     groups, threshold = entries.sensitive_features, options["threshold"]
     target, positions = rows.target, entries.positions
-    measures: Facts = {
-        "ks": metrics.statistical_parity_ks(
-            scores[positions],
-            sensitive_features=groups,
-            sample_weight=entries.weight,
-            attributes="each",
-        )
-    }
+    arguments = entries.metric_arguments
+    ks = metrics.statistical_parity_ks(scores[positions], **arguments)
+    measures: Facts = {"ks": ks}
     classes = np.unique([0, 1] if target is None else target)
     if options["given"] is not None and (target is None or len(classes) != 2):
         raise click.UsageError("--given needs a --target of two labels.")
