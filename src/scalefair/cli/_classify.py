@@ -323,11 +323,11 @@ def _add_facts(
         "unfair_accuracy": ("without\nfairness", ".4f"),
     }
     # 2. Facts of the fit, and the weights of the rows.
-    values = {**content, **content["input"], **content["seconds"]}
+    values: Facts = {}
     if options["method"] == "linear":
         values["n_iter"] = _report.iterations(model.n_iter_)
         values["kkt_residual"] = format_distinct(model.kkt_residual_, model.tol)
-    report.facts += _report.fill(_FACTS, values)
+    report.facts += _report.fill(_FACTS, content, **values)
     report.facts += _report.weight_facts(content["input"])
     # 3. The gap that was bounded, and tables of the groups and of their pairs. The
     #    title and the summary are about the test rows, if there are any.

@@ -177,10 +177,10 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
         **{**runs[FAIR], "seconds": seconds},
         **({"baseline": runs[UNFAIR]} if baseline else {}),
     }
-    values = {"n_rows": len(ids), **content, **source, **seconds}
+    values = {"n_rows": len(ids)}
     if n_left_out := source[f"n_{unit}_left_out"]:
         values["n_left_out"] = n_left_out
-    facts = _report.fill(_FACTS, values)
+    facts = _report.fill(_FACTS, content, **values)
     report = _report.Report("cluster", content, "", str(data), facts)
     add_clusters(report, runs, labels, clustered)
     columns = {"id": ids, "label": model.labels_}

@@ -101,8 +101,7 @@ def pca(data: Path, **options: Any) -> None:
         X = features[data.name]
         if not standardize:
             _encoder.note_spreads(rows, X)
-        fit_arguments = rows.fit_arguments
-        seconds["fit"] = _run.fit(model, X, path=data, show=show, **fit_arguments)
+        seconds["fit"] = _run.fit(model, X, path=data, show=show, **rows.fit_arguments)
         plain = None
         if hasattr(model, "moments_"):
             plain = GroupPCA.from_moments(
@@ -145,28 +144,22 @@ def pca(data: Path, **options: Any) -> None:
 def _make_report(model: Any, plain: Any, content: Facts, source: str) -> _report.Report:
     """Return the report: title, facts, a table of the groups, and perhaps a figure."""
     # 1. Facts and table. The title compares the largest losses.
-    values = {
-        **content,
-        **content["input"],
-        **content["seconds"],
-        "r": len(model.components_),
-        "iterations": _report.iterations(model.n_iter_),
-    }
-    facts = _report.fill(_FACTS, values)
+    r, iterations = len(model.components_), _report.iterations(model.n_iter_)
+    facts = _report.fill(_FACTS, content, r=r, iterations=iterations)
     largest_loss = np.hstack(model.group_losses_).max()
     title = f"Largest loss of a group {largest_loss:.3g} with fair PCA"
     if plain is not None:
         title += f", {np.hstack(plain.group_losses_).max():.3g} with PCA"
     table = _report.ReportTable("Groups", content["groups"], _COLUMNS, terminal=True)
     report = _report.Report("pca", content, title, source, facts, [table])
-    report.summary = _summarize(content, len(model.components_))
+    report.summary = _summarize(content, r)
     # 2. A figure of fair PCA and PCA, or a fact that says why there is none.
     n_groups = len(content["groups"])
     if not hasattr(model, "moments_") or n_groups > _report.MAX_FIGURE_GROUPS:
         reason = f"need --solver gram and at most {_report.MAX_FIGURE_GROUPS} groups"
         facts.append(("figures", reason))
         return report
-    r, n = model.n_components, model.n_features_in_
+    n = model.n_features_in_
     # Numbers of components; with more features each takes about a second.
     n_sizes = 10 if n <= 100 else 1
     sizes = np.linspace(1, min(2 * r, n), n_sizes).round().astype(int)

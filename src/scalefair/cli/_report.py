@@ -388,11 +388,12 @@ def between(interval: Sequence[float]) -> str:
     return f" among the rows between the top {low} and the top {high} of each group"
 
 
-def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:
-    """Return titles with filled templates; those that lack a value are left out.
+def fill(templates: Mapping[str, str], content: Facts, **more: Any) -> list[Any]:
+    """Return titles and templates that are filled with values of a report, and more.
 
-    So one list of facts serves all runs of a command.
+    Those that lack a value are left out, so that a command has one list of facts.
     """
+    values = content | content["input"] | content.get("seconds", {}) | more
     facts = []
     for title, template in templates.items():
         with suppress(KeyError):

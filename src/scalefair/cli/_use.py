@@ -324,7 +324,7 @@ def evaluate(result: Path, **options: Any) -> None:
     # 3. Measures of the labels, or of the scores.
     report = _report.Report("evaluate", content, "", f"{result}, column {column}")
     facts = {"weights": _report.WEIGHTS, "groups": "{expected}"}
-    report.facts = _report.fill(facts, content["input"])
+    report.facts = _report.fill(facts, content)
     if kind == "labels":
         labels = parse_values(rows.X[column])
         measures = _cluster.measure_clusters(labels, rows)
