@@ -35,6 +35,8 @@ from scalefair.metrics import (
 
 # What a report says, by name: values, nested facts, and lists of records.
 Facts = dict[str, Any]
+# Columns of a table: title and format of their values, by key.
+Columns = Mapping[str, tuple[str, str]]
 # What a report says of weighted rows.
 WEIGHTS = "{weights_from}, effective rows {effective_rows:,.0f} of {n_rows:,}"
 # What gives a distance of groups its meaning.
@@ -58,7 +60,7 @@ class ReportTable:
 
     caption: str
     records: Sequence[Mapping[str, Any]]
-    columns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    columns: Columns = field(default_factory=dict)
     terminal: bool = False  # shown on a terminal as well
     max_records: int = 20  # on a terminal
 
@@ -426,16 +428,13 @@ def weight_facts(source: Mapping[str, Any]) -> list[tuple[str, str]]:
     return facts
 
 
-def part_tables(
-    content: Mapping[str, Any], columns: Mapping[str, tuple[str, str]] | None = None
-) -> list[ReportTable]:
+def part_tables(content: Facts, columns: Columns) -> list[ReportTable]:
     """Return a table of the groups in each part; a terminal shows the last one."""
-    *_, (last, _) = parts_of(content).items()
+    parts = parts_of(content)
+    *_, last = parts
     return [
-        ReportTable(
-            f"Groups in the {name} rows", part["groups"], columns or {}, name == last
-        )
-        for name, part in reversed(parts_of(content).items())
+        ReportTable(f"Groups in the {name} rows", part["groups"], columns, name == last)
+        for name, part in reversed(parts.items())
     ]
 
 
