@@ -99,7 +99,10 @@ class _PassCounter:
         self._task = bar.add_task(name, visible=False)
 
     def __call__(self, number: int, n_blocks: int) -> None:
-        """Show that a block was read; the first one starts a pass."""
+        """Show that a block was read; the first one starts a pass.
+
+        How many passes an estimator needs is not known before it ends.
+        """
         if number == 1:
             self.n_passes += 1
             name = f"{self._name}, pass {self.n_passes}"
@@ -278,7 +281,10 @@ def encode(encoder: Any, rows: Any) -> Any:
 def note_unknown(
     path: Path, strings: pandas.Series, vocabulary: Any, reason: str
 ) -> None:
-    """Note strings that a model does not know; refuse a column that has no others."""
+    """Note strings that a model does not know; refuse a column that has no others.
+
+    A column of other strings only is of another spelling, or another column.
+    """
     present = strings.dropna()
     new = present[~present.isin(vocabulary)]
     if new.empty:

@@ -189,6 +189,7 @@ def _summarize(content: Facts, r: int) -> str:
         name = f"{record.get('attribute', '')} {record['group']}".strip()
         return f"{record[key]:.3g} ({name})"
 
+    # 1. What was asked, and reached.
     features = content["input"]["n_features"]
     text = f"Asked: {r} components of {features:,} features with the smallest possible "
     text += "loss in the worst group. A group's loss is its error minus the error of "
@@ -200,6 +201,7 @@ def _summarize(content: Facts, r: int) -> str:
     text += f"error per row is {content['reconstruction_error']:.4g}"
     if "error_increase" in content:
         text += f", {content['error_increase']:.2%} more than PCA's"
+    # 2. What is not promised.
     text += ". Not promised: equal errors of the groups, of which the largest is "
     text += f"{largest('reconstruction_error')}; or components that hide the groups."
     return text

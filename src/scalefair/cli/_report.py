@@ -376,7 +376,10 @@ def null_gap(
 
 
 def worst_change(groups: Sequence[Facts], before: str, after: str, spec: str) -> str:
-    """Say of which group the error grows most, by the names of both errors."""
+    """Say of which group the error grows most, by the names of both errors.
+
+    Where no error grows it is the group whose error falls least.
+    """
     record = max(groups, key=lambda group: group[after] - group[before])
     name = f"{record.get('attribute', '')} {record['group']}".strip()
     old, new = (format(record[key], spec) for key in (before, after))

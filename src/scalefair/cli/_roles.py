@@ -420,9 +420,12 @@ def treat_missing_groups(rows: Rows, options: ReadOptions) -> None:
     """Refuse rows without a group, or leave them out, as --missing-groups says."""
     if rows.groups is None or options.missing_groups not in ("error", "drop"):
         return
+    # 1. Rows that lack a group in one of the columns.
     is_missing = pandas.DataFrame(rows.groups).isna().any(axis=1).to_numpy()
     if not is_missing.any():
         return
+    # 2. An error names the first; a matrix, or a reader, has no rows that can be
+    #    dropped.
     first = rows.ids[np.argmax(is_missing)]
     text = f"{rows.sources['groups']}: {is_missing.sum():,} of {rows.n_rows:,} rows"
     if options.missing_groups == "error":
@@ -460,6 +463,7 @@ def type_weights(rows: Rows) -> None:
     """Make the weights a vector of numbers of at least 0, not all 0 in a group."""
     if rows.weight is None:
         return
+    # A word, a hole, infinity and a negative number are all wrong.
     values, source = pandas.DataFrame(rows.weight).iloc[:, 0], rows.sources["weight"]
     numbers = pandas.to_numeric(values, errors="coerce")
     wrong = np.flatnonzero(~numbers.between(0, inf, inclusive="left"))
@@ -481,7 +485,10 @@ def type_weights(rows: Rows) -> None:
 
 
 def refuse_unknown(rows: Rows, role: str, name: str, training: Rows) -> None:
-    """Refuse groups or labels, called `name`, that did not occur in training."""
+    """Refuse groups or labels, called `name`, that did not occur in training.
+
+    Those of a saved model are the ones that it knows.
+    """
     vocabulary = np.unique(getattr(training, role)).tolist()
     values = np.unique(getattr(rows, role)).tolist()
     new = [value for value in values if value not in vocabulary]

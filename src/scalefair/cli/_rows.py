@@ -262,7 +262,10 @@ def _find_features(
 def _without_ids(
     table: TableFile, frame: pandas.DataFrame, features: list[str], options: ReadOptions
 ) -> list[str]:
-    """Leave out features that are ids, with a note."""
+    """Leave out features that are ids, with a note.
+
+    What is learnt of the id of a row holds for no other row.
+    """
     kept = {table.find(name, "--feature") for name in options.feature}
     ids = [name for name in features if name not in kept and are_ids(frame[name])]
     if ids:
@@ -452,7 +455,10 @@ def _open_matrix(
 
 
 def _set_role(rows: Rows, role: str, values: pandas.DataFrame, source: str) -> None:
-    """Set the values of a role: integers if all are, a vector if it has one column."""
+    """Set the values of a role: integers if all are, a vector if it has one column.
+
+    Features of a matrix are floats, also those that are codes of groups or labels.
+    """
     rows.sources[role] = source = f"{source} of {rows.path}"
     infinite = np.argwhere(~np.isfinite(values))
     if infinite.size:

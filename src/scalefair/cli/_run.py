@@ -127,7 +127,11 @@ def finish(
     show: bool,
     converged: bool = True,
 ) -> None:
-    """Write the files, with `writers` by option, show the report, end the command."""
+    """Write the files, with `writers` by option, show the report, end the command.
+
+    The options that were used are the keys of `outputs`. Results of a solver that has
+    not converged are written, too, and the exit code says so.
+    """
     files = {outputs[name]: write for name, write in writers.items() if name in outputs}
     if "report" in outputs:
         path = outputs["report"]

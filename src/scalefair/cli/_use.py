@@ -352,6 +352,7 @@ def evaluate(result: Path, **options: Any) -> None:
 
 def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> str:
     """Return what was measured, beside what it is compared with, and what it is not."""
+    # 1. The distance and the gap, as far as there is one.
     text = f"Measured on {n_rows:,} rows: a KS distance of the groups' scores of "
     text += f"{measures['ks']:.3f}. It is {_report.KS}"
     if "partial_parity_gap" in measures and interval != (0, 1):
@@ -359,6 +360,7 @@ def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> s
         text += _report.between(interval)
     if "null_gap" in measures:
         text += f". {_report.CHANCE.format(measures['null_gap'])}"
+    # 2. Errors, from the best to the worst group.
     for key, (title, spec) in _ERRORS.items():
         if key in measures:
             low, *_, high = sorted(measures["groups"], key=itemgetter(key))

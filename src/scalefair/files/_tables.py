@@ -174,7 +174,10 @@ class TableFile:
         )
 
     def locate(self, row: int, column: str | None = None) -> str:
-        """Return file and line of a row, and the column of a value, for messages."""
+        """Return file and line of a row, and the column of a value, for messages.
+
+        A table that is no text has no lines: its rows are counted.
+        """
         line = f":{self.line_number(row)}" if self._text else f": row {row}"
         counted = "" if self._text else " (counted from 0)"
         location = f"{self.path}{line}{counted}"
@@ -255,7 +258,10 @@ class TableFile:
         strings: Collection[str] = (),
         n_rows: int | None = None,
     ) -> pandas.DataFrame:
-        """Return columns of the first rows, or of all, as pandas reads them."""
+        """Return columns of the first rows, or of all, as pandas reads them.
+
+        Those in `strings` are read as strings, others as pandas takes them.
+        """
         with closing(self._pieces(columns, strings, n_rows)) as pieces:
             return next(pieces, pandas.DataFrame(columns=list(columns)))
 

@@ -310,7 +310,10 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
 
 
 def _detect_encoding(path: Path, encoding: str | None, notes: list[str]) -> str:
-    """Return the encoding: of the byte order mark, as the option says, or UTF-8."""
+    """Return the encoding: of the byte order mark, as the option says, or UTF-8.
+
+    Other encodings are not guessed: a wrong one would change words in silence.
+    """
     with reading(path, "text"), open_bytes(path) as file:
         start = file.read(4)
     # A byte order mark is certain, and wins over the option.

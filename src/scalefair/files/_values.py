@@ -111,7 +111,10 @@ def _read_array(path: Path, units: Any, role: str) -> NDArray[Any]:
 
 
 def _check_order(path: Path, n_values: int, units: Any, role: str) -> None:
-    """Raise unless values without ids are as many as the units, which have an order."""
+    """Raise unless values without ids are as many as the units, which have an order.
+
+    Nodes of a list of edges have none: which comes first is by chance.
+    """
     if not units.ordered:
         raise FileError(
             f"{path}: has {role}s without ids, but the nodes of an edge list have no "
