@@ -128,8 +128,10 @@ class SectionedCommand(click.Command):
         """Write the sections of the estimator in order, and then the others."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
-            # Arguments have no record: the text above the options describes them.
-            if record := param.get_help_record(ctx):
+            # Arguments are described in the text above the options.
+            if isinstance(param, click.Option) and (
+                record := param.get_help_record(ctx)
+            ):
                 # Only the --help of click itself has no section.
                 section = getattr(param, "section", "Other options")
                 sections.setdefault(section, []).append(record)
