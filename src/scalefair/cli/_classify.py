@@ -155,8 +155,7 @@ _UNFAIR = "without fairness"
 
 
 @opt.command(_OPTIONS, _EPILOG, train="TRAIN")
-@click.pass_context
-def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
+def classify(train: Path, **options: Any) -> None:
     """Train a fair classifier on the rows in TRAIN.
 
     Within an interval of ranks, where decisions are contested, its scores have nearly
@@ -167,7 +166,7 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     start = time.perf_counter()
     folder = outputs["output"].resolve().parent
     read_options = opt.ReadOptions.take(options, folder=folder)
-    options = opt.parameters_in_force(ctx, options, _CONDITIONS)
+    options = opt.parameters_in_force(options, _CONDITIONS)
     # 1. Read the rows, and refuse what the method cannot take.
     if options["method"] == "linear" and options["kappa"] == 0:
         raise click.UsageError("--kappa 0 applies to --method calibrated only.")

@@ -113,10 +113,9 @@ _ASSIGNMENT = "cost nearest_cost lower_bound gap max_violation n_moved message"
 
 
 @opt.command(_OPTIONS, _EPILOG, data="DATA")
-@click.pass_context
-def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
+def cluster(data: Path, **options: Any) -> None:
     """Cluster DATA, a graph or rows, so that every cluster mirrors the population."""
-    options = opt.parameters_in_force(ctx, options, _CONDITIONS)
+    options = opt.parameters_in_force(options, _CONDITIONS)
     outputs, show = _run.take_outputs(options, data, output="", model=".joblib")
     baseline = options.pop("baseline")
     read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)

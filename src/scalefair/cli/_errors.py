@@ -133,8 +133,9 @@ def print_notes(source: Any) -> None:
         note(source.notes.pop(0))
 
 
-def translate(message: str, ctx: click.Context | None) -> str:
+def translate(message: str) -> str:
     """Replace the parameters that an estimator names by options of the command."""
+    ctx = click.get_current_context(silent=True)
     if ctx is None:  # called from Python, where the parameters are right
         return message
     spellings = {str(param.name): param.opts[0] for param in ctx.command.params}

@@ -281,14 +281,13 @@ def _read_docs(estimator: type, names: Sequence[str]) -> dict[str, str]:
 
 
 def parameters_in_force(
-    ctx: click.Context,
-    parameters: Mapping[str, Any],
-    conditions: Mapping[str, tuple[str, tuple[str, ...]]],
+    parameters: Mapping[str, Any], conditions: Mapping[str, tuple[str, tuple[str, ...]]]
 ) -> dict[str, Any]:
     """Drop options that do not apply; refuse them if they are on the command line.
 
     `conditions` has for an option another one, and the values of it that it needs.
     """
+    ctx = click.get_current_context()
     spellings = {param.name: param.opts[0] for param in ctx.command.params}
     # The options whose other one has a value that they do not go with.
     idle = {k: v for k, v in conditions.items() if ctx.params[v[0]] not in v[1]}

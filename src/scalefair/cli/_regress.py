@@ -230,10 +230,7 @@ def predict(
 
 
 @opt.command(_OPTIONS, _EPILOG, model_file="MODEL", train="TRAIN")
-@click.pass_context
-def regress(
-    ctx: click.Context, /, model_file: Path, train: Path, **options: Any
-) -> None:
+def regress(model_file: Path, train: Path, **options: Any) -> None:
     """Change a layer of the regressor in MODEL, by the rows in TRAIN.
 
     Its predictions then differ less between groups, and need no group. Only open
@@ -243,7 +240,7 @@ def regress(
     # 1. Read the model and its rows, which it takes in memory.
     start = time.perf_counter()
     read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)
-    parameters = opt.parameters_in_force(ctx, options, _CONDITIONS)
+    parameters = opt.parameters_in_force(options, _CONDITIONS)
     model = load_model(model_file)
     if not hasattr(model, "predict") or hasattr(model, "classes_"):
         kind = getattr(model, "__name__", type(model).__name__)

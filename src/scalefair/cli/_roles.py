@@ -298,8 +298,7 @@ def _naming(source: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        message = translate(str(error), click.get_current_context(silent=True))
-        raise Failure(f"{source}: {message}") from error
+        raise Failure(f"{source}: {translate(str(error))}") from error
 
 
 def type_role(

@@ -187,7 +187,6 @@ def fit(model: Any, X: Any, *, path: Path | str, show: bool, **roles: Any) -> fl
 @contextmanager
 def estimator_errors(path: Path | str) -> Iterator[None]:
     """Turn errors of an estimator into Failures that name the file, and options."""
-    context = click.get_current_context(silent=True)
     with library_warnings():
         try:
             yield
@@ -198,13 +197,12 @@ def estimator_errors(path: Path | str) -> Iterator[None]:
                 f"{path}: the numbers are too large to compute with: divide columns."
             ) from error
         except (ImportError, ValueError, TypeError) as error:
-            raise Failure(f"{path}: {translate(str(error), context)}") from error
+            raise Failure(f"{path}: {translate(str(error))}") from error
 
 
 @contextmanager
 def library_warnings() -> Iterator[None]:
     """Print the warnings for users at the end of the block, each once."""
-    context = click.get_current_context(silent=True)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -215,7 +213,7 @@ def library_warnings() -> Iterator[None]:
         if isinstance(warning.message, (UserWarning, RuntimeWarning))
     )
     for text in texts:
-        warn(translate(text, context))
+        warn(translate(text))
 
 
 # --- What reports and saved models say of rows ---------------------------------------

@@ -112,10 +112,7 @@ _ERRORS = {"accuracy": ("accuracy", ".1%"), "mse": ("mean squared error", ".3g")
 
 
 @opt.command(_PREDICT_OPTIONS, _PREDICT, model_file="MODEL", table="TABLE")
-@click.pass_context
-def predict(
-    ctx: click.Context, /, model_file: Path, table: Path, **options: Any
-) -> None:
+def predict(model_file: Path, table: Path, **options: Any) -> None:
     """Write what the model in MODEL says of each row in TABLE.
 
     A message counts the words that the model does not know. Only open models you
@@ -125,6 +122,7 @@ def predict(
 
     outputs, show = _run.take_outputs(options, model_file, table, output=".csv")
     # Options on the command line take precedence over those of the model.
+    ctx = click.get_current_context()
     overrides = {
         name: value
         for name, value in options.items()
