@@ -312,17 +312,17 @@ _FILE = {"metavar": "FILE", "type": PATH}
 _FLAG = {"is_flag": True}
 # A flag that is None if neither it nor its negation is on the command line.
 EITHER = {"is_flag": True, "default": None}
-GROUPS_HELP = (
-    "Column with the group of each row, then no feature, or several as sex,race, "
-    "whose combinations are the groups; or a file of groups."
-)
 # By section of the help and names: attributes of the option, and its help.
 _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "Required": {
         # Not required by click: svmlight has targets itself, and there may be
         # probabilities of groups.
         "target": (_SOURCE, "Column with what is to be predicted; or a file of it."),
-        "groups": (_SOURCE, GROUPS_HELP),
+        "groups": (
+            _SOURCE,
+            "Column with the group of each row, then no feature, or several as "
+            "sex,race, whose combinations are the groups; or a file of groups.",
+        ),
     },
     "Columns": {
         "group-column": (_COLUMN, "Column of the FILE of groups, as in FILE:COLUMN."),
@@ -484,6 +484,7 @@ ROLES = ("target", "groups", "weight")
 class ReadOptions(FileOptions):
     """The options about files of rows, by their names; saved models keep them."""
 
+    # Roles, each a column or a file, and what is made of the groups.
     groups: str | None = None
     group_probabilities: bool = False  # whether `groups` names columns of them
     missing_groups: str | None = None
@@ -491,6 +492,7 @@ class ReadOptions(FileOptions):
     attributes: str = "joint"
     target: str | None = None
     weight: str | None = None
+    # Columns of a table that are no features, or features that need a word.
     id_column: str | None = None
     drop: Sequence[str] = ()
     feature: Sequence[str] = ()
@@ -499,6 +501,7 @@ class ReadOptions(FileOptions):
     keep_groups: bool = False
     missing: str = "error"
     svmlight: bool = False
+    # Whether files of roles have a header; then other rows, and roles, for a test.
     target_header: bool | None = None
     groups_header: bool | None = None
     weight_header: bool | None = None
