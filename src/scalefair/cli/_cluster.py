@@ -120,69 +120,38 @@ def cluster(data: Path, **options: Any) -> None:
     baseline = options.pop("baseline")
     read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)
     parameters, standardize = dict(options), options.pop("standardize", False)
-    if read_options.missing_groups == "drop" and options["affinity"] == "precomputed":
+    is_graph = options["affinity"] == "precomputed"
+    if read_options.missing_groups == "drop" and is_graph:
         raise click.UsageError("--missing-groups drop: nodes of a graph stay; ignore.")
     # 1. Read a graph, or rows; and what report and model say of them.
     start = time.perf_counter()
-    if options["affinity"] == "precomputed":
-        graph = load_graph(data, read_options)
-        nodes = read_groups(graph, read_options)
-        X, ids, clustered = graph.matrix, graph.ids, nodes
-        source = {
-            "graph": str(data),
-            "groups_file": str(read_options.groups),
-            "n_nodes": len(ids),
-            "n_edges": graph.n_edges,
-        }
-        names = ("attributes", *_EDGE_OPTIONS)
-        saved = {
-            "nodes": ids,
-            "named": graph.named,
-            "kinds": nodes.kinds,
-            "reading": {name: getattr(read_options, name) for name in names},
-        }
+    if is_graph:
+        X, rows, source, saved = _read_graph(data, read_options)
     else:
-        rows = read_rows(data, read_options, strings="refuse")
-        impute = read_options.missing == "impute"
-        encoder = _encoder.fit_encoder(rows, standardize=standardize, impute=impute)
-        X = _encoder.encode(encoder, rows)
-        if not standardize:
-            _encoder.note_spreads(rows, X)
-        ids, clustered = rows.ids, rows
-        if sparse.issparse(X) and options["affinity"] != "nearest_neighbors":
-            raise Failure(f"{data}: --affinity {options['affinity']} takes dense rows.")
-        groups_key = "groups_file" if "groups" in rows.from_files else "groups_column"
-        source = {
-            "rows": str(data),
-            groups_key: str(read_options.groups),
-            "n_rows": rows.n_rows,
-            "n_features": X.shape[1],
-        }
-        saved = {**_run.describe_columns(rows, read_options), "encoder": encoder}
+        affinity = options["affinity"]
+        X, rows, source, saved = _read_features(
+            data, read_options, affinity, standardize
+        )
     seconds = {"read": time.perf_counter() - start}
     # 2. Cluster, perhaps also without fairness.
     model = FairSpectralClustering(**options)
-    labels, runs = run_both(
-        model, X, clustered, path=data, show=show, baseline=baseline
-    )
-    unit = "rows" if "rows" in source else "nodes"
-    source[f"n_{unit}_left_out"] = int((model.labels_ < 0).sum())
-    source |= _run.describe_weights(clustered)
+    labels, runs = run_both(model, X, rows, path=data, show=show, baseline=baseline)
+    n_left_out = int((model.labels_ < 0).sum())
+    source["n_nodes_left_out" if is_graph else "n_rows_left_out"] = n_left_out
+    source |= _run.describe_weights(rows)
     seconds["fit"] = runs[FAIR]["seconds"]
     # 3. Write report, labels and model.
     content = {
         **_report.describe_run("cluster", parameters),
-        "input": {**source, "groups": _report.count_groups(clustered)},
+        "input": {**source, "groups": _report.count_groups(rows)},
         **{**runs[FAIR], "seconds": seconds},
         **({"baseline": runs[UNFAIR]} if baseline else {}),
     }
-    values = {"n_rows": len(ids)}
-    if n_left_out := source[f"n_{unit}_left_out"]:
-        values["n_left_out"] = n_left_out
-    facts = _report.fill(_FACTS, content, **values)
+    values = {"n_left_out": n_left_out} if n_left_out else {}
+    facts = _report.fill(_FACTS, content, n_rows=rows.n_rows, **values)
     report = _report.Report("cluster", content, "", str(data), facts)
-    add_clusters(report, runs, labels, clustered)
-    columns = {"id": ids, "label": model.labels_}
+    add_clusters(report, runs, labels, rows)
+    columns = {"id": rows.ids, "label": model.labels_}
     # Prediction does not need a sparse affinity, which is most of the model's size.
     stored = copy(model)
     if sparse.issparse(model.affinity_matrix_):
@@ -193,6 +162,51 @@ def cluster(data: Path, **options: Any) -> None:
         "model": partial(joblib.dump, saved),
     }
     _run.finish(report, outputs, writers, show=show, converged=model.converged_)
+
+
+def _read_graph(
+    path: Path, options: opt.ReadOptions
+) -> tuple[Any, Rows, Facts, dict[str, Any]]:
+    """Return a matrix of weights, its nodes, and what report and model say of them."""
+    graph = load_graph(path, options)
+    nodes = read_groups(graph, options)
+    source = {
+        "graph": str(path),
+        "groups_file": str(options.groups),
+        "n_nodes": nodes.n_rows,
+        "n_edges": graph.n_edges,
+    }
+    names = ("attributes", *_EDGE_OPTIONS)
+    saved = {
+        "nodes": graph.ids,
+        "named": graph.named,
+        "kinds": nodes.kinds,
+        "reading": {name: getattr(options, name) for name in names},
+    }
+    return graph.matrix, nodes, source, saved
+
+
+def _read_features(
+    path: Path, options: opt.ReadOptions, affinity: str, standardize: bool
+) -> tuple[Any, Rows, Facts, dict[str, Any]]:
+    """Return features, their rows, and what report and model say of them."""
+    rows = read_rows(path, options, strings="refuse")
+    impute = options.missing == "impute"
+    encoder = _encoder.fit_encoder(rows, standardize=standardize, impute=impute)
+    X = _encoder.encode(encoder, rows)
+    if not standardize:
+        _encoder.note_spreads(rows, X)
+    if sparse.issparse(X) and affinity != "nearest_neighbors":
+        raise Failure(f"{path}: --affinity {affinity} takes dense rows.")
+    groups_key = "groups_file" if "groups" in rows.from_files else "groups_column"
+    source = {
+        "rows": str(path),
+        groups_key: str(options.groups),
+        "n_rows": rows.n_rows,
+        "n_features": X.shape[1],
+    }
+    saved = {**_run.describe_columns(rows, options), "encoder": encoder}
+    return X, rows, source, saved
 
 
 def read_groups(
