@@ -7,6 +7,7 @@ made them.
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -296,16 +297,7 @@ def evaluate(result: Path, **options: Any) -> None:
     names = TableFile(result, read_options).names
     if names[0] == "row" and read_options.id_column is None:
         read_options = replace(read_options, id_column="row")  # as predict writes it
-    chosen = [(kind, options[kind]) for kind in ("labels", "scores") if options[kind]]
-    if len(chosen) > 1:
-        raise click.UsageError("--labels and --scores do not go together.")
-    chosen += [(kind, name) for name, kind in _DEFAULT_COLUMNS if name in names]
-    if not chosen:
-        raise Failure(
-            f"{result}: has no column label, score or prediction (columns: "
-            f"{listed(names)}). Name one with --labels or --scores."
-        )
-    kind, column = chosen[0]
+    kind, column = _choose_column(result, names, options)
     columns = [column]
     # Classes that were predicted beside scores are the decisions.
     if "prediction" in names and read_options.target is not None and kind == "scores":
@@ -346,6 +338,22 @@ def evaluate(result: Path, **options: Any) -> None:
         ]
     content |= measures
     _run.finish(report, outputs, {}, show=show)
+
+
+def _choose_column(
+    path: Path, names: Sequence[str], options: dict[str, Any]
+) -> tuple[str, str]:
+    """Return whether "labels" or "scores" are measured, and the name of the column."""
+    chosen = [(kind, options[kind]) for kind in ("labels", "scores") if options[kind]]
+    if len(chosen) > 1:
+        raise click.UsageError("--labels and --scores do not go together.")
+    chosen += [(kind, name) for name, kind in _DEFAULT_COLUMNS if name in names]
+    if not chosen:
+        raise Failure(
+            f"{path}: has no column label, score or prediction (columns: "
+            f"{listed(names)}). Name one with --labels or --scores."
+        )
+    return chosen[0]
 
 
 def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> str:

@@ -374,8 +374,8 @@ def _adjacency(
     return matrix
 
 
-def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
-    """Read GML and its like, and the attributes of nodes, with NetworkX."""
+def _parse_language(path: Path, language: str, encoding: str | None) -> Any:
+    """Return the graph of NetworkX in a file of GML and its like."""
     try:
         import networkx
     except ImportError as error:
@@ -383,42 +383,48 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
             f"{path}: {language} files need NetworkX: pip install networkx. Or convert "
             "the file to lines `source target [weight]`."
         ) from error
-    # 1. Let NetworkX parse the text.
     with reading(path, f"a {language} file"):
         with open_bytes(path) as file:
-            text = file.read().decode(options.encoding or "utf-8-sig")
+            text = file.read().decode(encoding or "utf-8-sig")
         try:
             if language == "GML":
                 # A file may list edges twice without the word that NetworkX wants;
                 # where it has the word a second one does no harm.
                 graph_start = r"(?i)\bgraph\s*\["
                 text = re.sub(graph_start, r"\g<0> multigraph 1 ", text, count=1)
-                G = networkx.parse_gml(text, label=None)
-            elif language == "GraphML":
-                G = networkx.parse_graphml(text)
-            elif language == "NetworkX":  # lines end in {'weight': 4}
+                return networkx.parse_gml(text, label=None)
+            if language == "GraphML":
+                return networkx.parse_graphml(text)
+            if language == "NetworkX":  # lines end in {'weight': 4}
                 delimiter = text[text.index("{") - 1].strip(" ") or None
                 G = networkx.MultiGraph()
                 networkx.parse_edgelist(text.splitlines(), "#", delimiter, G)
-            elif language == "adjlist":
+                return G
+            if language == "adjlist":
                 kind = "multiline_adjlist" if "{" in text else "adjlist"
                 parse = getattr(networkx, f"parse_{kind}")
-                G = parse(iter(text.splitlines()), create_using=networkx.MultiGraph)
-            else:
-                G = networkx.parse_pajek(text.splitlines())
+                return parse(iter(text.splitlines()), create_using=networkx.MultiGraph)
+            return networkx.parse_pajek(text.splitlines())
         except (networkx.NetworkXException, TypeError) as error:
             raise ValueError(one_line(error)) from error
-    # 2. Ids of the nodes, numbered in their order, and the edges between these numbers.
+
+
+def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
+    """Read GML and its like, and the attributes of nodes, with NetworkX."""
+    # 1. Ids of the nodes, numbered in their order, and the edges between these numbers.
+    G = _parse_language(path, language, options.encoding)
     index = {node: i for i, node in enumerate(G)}
     edges = [(index[u], index[v], w) for u, v, w in G.edges(data="weight", default=1)]
     if not edges:
         raise FileError(f"{path}: has no edges.")
+    # 2. The attributes of the nodes, and their names.
     nodes = pandas.DataFrame([G.nodes[node] for node in G], dtype=object)
     nodes = nodes.apply(as_strings)
     # Nodes go by their labels, as in NetworkX, if each has one of its own.
     labels = nodes.get("label", pandas.Series([None]))
     has_labels = labels.is_unique and not labels.hasnans
     ids = _as_ids(labels if has_labels else map(str, G))
+    # 3. The matrix of the edges.
     frame = pandas.DataFrame(edges, columns=["source", "target", "weight"])
     pairs = frame[["source", "target"]].to_numpy()
 
