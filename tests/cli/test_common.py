@@ -30,9 +30,9 @@ from scalefair.cli._errors import (
     Commands,
     Failure,
     printable,
+    translate,
 )
-from scalefair.cli._options import Finite, option, shared
-from scalefair.cli._parameters import estimator_options, translate
+from scalefair.cli._options import Finite, estimator_options, option, shared
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
 from scalefair.files import FileError, NpyReader, NpzReader
@@ -332,8 +332,9 @@ def test_messages_name_options(message, expected):
     options = [option("All", "--" + name.replace("_", "-")) for name in names]
     options += [option("All", "--groups"), option("All", "--interactions/--no-x")]
     command = opt.command(options)(lambda **_: None)
-    assert translate(message, click.Context(command)) == expected
-    assert translate(message, None) == message
+    with click.Context(command):
+        assert translate(message) == expected
+    assert translate(message) == message
 
 
 # Outputs.

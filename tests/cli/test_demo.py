@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from sklearn.metrics import adjusted_rand_score
 
-from scalefair.cli import _demo, main
+from scalefair.cli import _examples, main
 from scalefair.datasets import make_fair_sbm
 
 SIZES = ("demo", "--nodes", 2000, "-k", 4)
@@ -82,7 +82,7 @@ def test_the_page_and_the_figure(demo):
 
 
 def test_without_matplotlib_and_quiet(tmp_path, monkeypatch):
-    monkeypatch.setattr(_demo, "find_spec", lambda _: None)
+    monkeypatch.setattr(_examples, "find_spec", lambda _: None)
     sizes = ("demo", "--nodes", 500, "-k", 3, "--output-dir", tmp_path)
     result = invoke(*sizes)
     assert result.exit_code == 0

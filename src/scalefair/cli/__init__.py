@@ -6,8 +6,8 @@ import scalefair
 from scalefair.cli._errors import EXIT_CODES, Commands, Lazy
 
 _COMMANDS = [
-    Lazy("demo", "_demo", "Cluster a graph with and without fairness."),
-    Lazy("data", "_data", "List public data sets, or download one."),
+    Lazy("demo", "_examples", "Cluster a graph with and without fairness."),
+    Lazy("data", "_examples", "List public data sets, or download one."),
     Lazy(
         "describe", "_describe", "Say how a table is understood: columns, types, roles."
     ),

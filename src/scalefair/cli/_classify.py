@@ -1,4 +1,9 @@
-"""``scalefair classify``: a classifier that is fair within a range of ranks."""
+"""``scalefair classify``: a classifier that is fair within a range of ranks.
+
+Two methods: a linear classifier that is trained under the constraint, or the calibrated
+scores of a usual one. Either is measured on the rows of the fit and on those of a test,
+perhaps beside the same classifier without fairness.
+"""
 
 import time
 import warnings
@@ -25,7 +30,6 @@ from scalefair._memory import peak_memory
 from scalefair._messages import format_distinct, listed
 from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli._parameters import estimator_options, parameters_in_force
 from scalefair.cli._report import Facts
 from scalefair.cli._roles import Parts, Rows, refuse_unknown
 from scalefair.linear_model import PartiallyFairClassifier
@@ -53,6 +57,7 @@ _LINEAR = {
     "Advanced": "surrogate surrogate_width start tune_intercept max_groups "
     "min_group_size inner_solver,--solver",
 }
+# Attributes of options that differ from those of the parameters.
 _CHANGED: dict[str, Any] = {
     "interval": {"type": opt.ranks, "default": "0,1", "metavar": "ALPHA,BETA"},
     "kappa": {"type": opt.Finite(0, 1, min_open=False, max_open=False)},
@@ -68,6 +73,7 @@ _METHOD = {
         "calibrated for each group, so that prediction needs the groups.",
     )
 }
+# Options of --method calibrated; they make the classifier, the folds and the target.
 _CALIBRATED = {
     "estimator": (
         opt.value(click.Choice(["logistic", "boosting"]), "logistic"),
@@ -85,8 +91,8 @@ _OPTIONS = [
     *opt.shared(opt.ROLE_OPTIONS),
     opt.output_option("the model"),
     *opt.option_table("Fairness", _METHOD),
-    *estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
-    *estimator_options(PartiallyFairClassifier, _LINEAR),
+    *opt.estimator_options(PartiallyFairClassifier, _SHARED, **_CHANGED),
+    *opt.estimator_options(PartiallyFairClassifier, _LINEAR),
     *opt.option_table("Training, --method calibrated", _CALIBRATED),
     *opt.shared(f"standardize {opt.INPUT} svmlight {opt.TEST} baseline"),
     *opt.shared("report memory-limit quiet"),
@@ -106,11 +112,13 @@ _FITTED = {
     "calibrated": "kappa kappas partial_parity_gap partial_parity_gaps null_gap "
     "roc_distance",
 }
+# What the name of a gap says of the rows that are compared, by the option `given`.
 _CONDITION_NAMES = {
     None: "",
     "positive": " among positives",
     "label": " given the label",
 }
+# Columns of the table of groups: title and format by key.
 _COLUMNS = {
     **_report.GROUP_COLUMNS,
     "error": ("error", ".1%"),
@@ -130,6 +138,7 @@ _PAIR_COLUMNS = {
     "test_gap": ("gap,\ntest rows", ".4f"),
     "null_gap": ("gap by\nchance", ".4f"),
 }
+# Facts of the report; those that lack a value, as of the other method, are left out.
 _FACTS = {
     "gap as calibrated": "{partial_parity_gap:.4f}, rows scored by models that had not "
     "seen them",
@@ -142,9 +151,11 @@ _FACTS = {
 _UNFAIR = "without fairness"
 
 
+# --- The command ---------------------------------------------------------------------
+
+
 @opt.command(_OPTIONS, _EPILOG, train="TRAIN")
-@click.pass_context
-def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
+def classify(train: Path, **options: Any) -> None:
     """Train a fair classifier on the rows in TRAIN.
 
     Within an interval of ranks, where decisions are contested, its scores have nearly
@@ -155,7 +166,8 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     start = time.perf_counter()
     folder = outputs["output"].resolve().parent
     read_options = opt.ReadOptions.take(options, folder=folder)
-    options = parameters_in_force(ctx, options, _CONDITIONS)
+    options = opt.parameters_in_force(options, _CONDITIONS)
+    # 1. Read the rows, and refuse what the method cannot take.
     if options["method"] == "linear" and options["kappa"] == 0:
         raise click.UsageError("--kappa 0 applies to --method calibrated only.")
     parts = _rows.read_parts(train, read_options)
@@ -176,10 +188,9 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         impute=read_options.missing == "impute",
         dense=options.get("estimator") == "boosting",
     ) as (encoder, X):
-        # 1. Fit the fair classifier and perhaps one without fairness.
+        # 2. Fit the fair classifier and perhaps one without fairness.
         model = _make_classifier(X["train"], train, **options)
-        roles = {"y": rows.target, **rows.group_arguments}
-        roles["sample_weight"] = rows.weight
+        roles = {"y": rows.target, **rows.fit_arguments}
         seconds["fit"] = _run.fit(model, X["train"], path=train, show=show, **roles)
         if options["kappa"] == 0:
             _errors.note(
@@ -189,8 +200,8 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         models = {"fair": model}
         if with_baseline:
             models[_UNFAIR] = _fit_unfair(model, X["train"], roles)
-        # 2. Measure both on each part of the rows.
-        # Scores are of entries, a row for each group that it may be of.
+        # 3. Measure both on each part of the rows. Scores are of entries, a row for
+        #    each group that it may be of.
         entries = {name: part.entries() for name, part in parts.items()}
         runs, scores = {}, {}
         for name, classifier in models.items():
@@ -202,7 +213,8 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
                 "labels_from": part.sources["target"],
                 "labels": _report.count_values(part.target),
             }
-    # 3. Write report and model.
+    # 4. Write report and model. The values of the fair classifier are those of the
+    #    report; the other one has them below "baseline".
     content = {
         **_report.describe_run("classify", {**options, "standardize": standardize}),
         "input": source,
@@ -213,12 +225,14 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
         "seconds": seconds,
         "peak_memory_bytes": peak_memory(),
     }
+    # Pairs of groups are many, and only a report shows them.
     if "report" in outputs and (
         pairs := _largest_pairs(model, entries, scores["fair"])
     ):
         content["pairs"] = pairs
     report = _report.Report("classify", content, "", str(train))
     _add_facts(report, model, runs, options)
+    # What `predict` needs, and names for who opens the file with joblib.
     saved = {
         "classifier": model,
         "encoder": encoder,
@@ -229,16 +243,23 @@ def classify(ctx: click.Context, /, train: Path, **options: Any) -> None:
     }
     writers = {"output": partial(joblib.dump, saved)}
     report.figures = _score_figures(model, entries, scores)
-    converged = content.get("converged", True)
+    converged = content.get("converged", True)  # calibration always ends
     _run.finish(report, outputs, writers, show=show, converged=converged)
+
+
+# --- The report ----------------------------------------------------------------------
 
 
 def _score_figures(
     model: Any, parts: Parts, scores: dict[str, Any]
 ) -> list[_report.ReportFigure]:
-    """Return densities of the scores of each model, for the groups of each part."""
+    """Return densities of the scores of each model, for the groups of each part.
+
+    `scores` are those of the entries of each part, by the name of the model.
+    """
 
     def plot(figure: Any, part: str, selected: Any, **roles: Any) -> None:
+        """Draw the scores of the selected entries of a part, each model on its axes."""
         from scalefair.plotting import ScoreDensityDisplay
 
         axes = figure.subplots(1, len(scores), squeeze=False)[0]
@@ -267,7 +288,10 @@ def _score_figures(
 def _add_facts(
     report: _report.Report, model: Any, runs: dict[str, Facts], options: dict[str, Any]
 ) -> None:
-    """Add title, summary, facts and tables."""
+    """Add title, summary, facts and tables.
+
+    `runs` has the measures of each model on each part of the rows, with fairness first.
+    """
     content = report.content
     # 1. The measures of each model, of the rows that were not fitted first.
     condition = _CONDITION_NAMES[options.get("given")]
@@ -279,6 +303,7 @@ def _add_facts(
     for name, part in reversed(parts.items()):
         unfair_part = unfair.get(name, {})
         records.append({"rows": name, **part})
+        # Beside each value the one without fairness, if that was computed.
         records[-1] |= {
             f"unfair_{k}": unfair_part[k] for k in (gap, "accuracy") if unfair_part
         }
@@ -296,14 +321,15 @@ def _add_facts(
         "accuracy": ("accuracy", ".4f"),
         "unfair_accuracy": ("without\nfairness", ".4f"),
     }
-    # 2. What is known of the fit.
-    values = {**content, **content["input"], **content["seconds"]}
+    # 2. Facts of the fit, and the weights of the rows.
+    values: Facts = {}
     if options["method"] == "linear":
         values["n_iter"] = _report.iterations(model.n_iter_)
         values["kkt_residual"] = format_distinct(model.kkt_residual_, model.tol)
-    report.facts += _report.fill(_FACTS, values)
+    report.facts += _report.fill(_FACTS, content, **values)
     report.facts += _report.weight_facts(content["input"])
-    # 3. The gap that was bounded, and tables of the groups and of their pairs.
+    # 3. The gap that was bounded, and tables of the groups and of their pairs. The
+    #    title and the summary are about the test rows, if there are any.
     (first, *_), tables = records, _report.part_tables(compared, _COLUMNS)
     measured = f"{first[gap]:.3f} with accuracy {first['accuracy']:.1%}"
     report.title = f"{gap_title.capitalize()} {measured} ({first['rows']} rows)"
@@ -320,7 +346,11 @@ def _add_facts(
 def _summarize(
     model: Any, records: list[Facts], gap: str, groups: Any, condition: str
 ) -> str:
-    """Return what was asked and reached, at what cost, and what is not promised."""
+    """Return what was asked and reached, at what cost, and what is not promised.
+
+    `records` have the measures of each part, test rows first, `gap` is the name of the
+    gap in them; `groups` are the records of the groups of the first part.
+    """
     first, is_part = records[0], tuple(model.interval) != (0, 1)
     is_weak, is_new = gap.startswith("weak"), first["rows"] == "test"
     # 1. What was asked, and reached.
@@ -335,7 +365,7 @@ def _summarize(
         text += f"rows that were not fitted, {records[1][gap]:.3f} on those that were"
     else:
         text += "the rows of the fit"
-    if hasattr(model, "kappas_"):
+    if hasattr(model, "kappas_"):  # a calibrated one
         unseen = f"{model.partial_parity_gap_:.3f}"
         text += (
             f", {unseen} where the rows were scored by models that had not seen them"
@@ -356,10 +386,14 @@ def _summarize(
     return f"{text}, or any gap at other ranks." if is_part else f"{text}."
 
 
+# --- Models, and their measures ------------------------------------------------------
+
+
 def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
     """Return the classifier of the options; refuse rows that it cannot take."""
     if method == "linear":
         return PartiallyFairClassifier(**options)
+    # 1. A usual classifier needs the rows in memory, boosting dense ones.
     if isinstance(X, RowReader):
         raise _errors.Failure(
             f"{path}: takes more than --memory-limit, and --method calibrated needs "
@@ -371,6 +405,7 @@ def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
             f"{path}: is sparse, and --estimator boosting needs dense rows. Pass "
             "--estimator logistic, or save the rows as .npy."
         )
+    # 2. The classifier whose scores are calibrated.
     if kind == "boosting":
         from sklearn.ensemble import HistGradientBoostingClassifier  # takes .2 s
 
@@ -381,7 +416,8 @@ def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
     else:
         scaler = StandardScaler(with_mean=not sparse.issparse(X))
         estimator = make_pipeline(scaler, LogisticRegression(max_iter=1000))
-    # Tables are often sorted: without a shuffle the folds would differ.
+    # 3. Folds, each scored by a model of the others. Tables are often sorted: without a
+    #    shuffle the folds would differ.
     folds = StratifiedKFold(options.pop("cv"), shuffle=True, random_state=seed)
     target = options.pop("calibrate_to")
     return FairCalibratedClassifier(estimator, target=target, cv=folds, **options)
@@ -389,7 +425,7 @@ def _make_classifier(X: Any, path: Path, *, method: str, **options: Any) -> Any:
 
 def _fit_unfair(model: Any, X: Any, roles: dict[str, Any]) -> Any:
     """Return a classifier like the fitted model, but without fairness."""
-    if hasattr(model, "estimator_"):
+    if hasattr(model, "estimator_"):  # the one whose scores were calibrated
         return model.estimator_
     # No gap is larger than 1: nothing is constrained.
     unfair = clone(model).set_params(kappa=1.0)
@@ -417,14 +453,16 @@ def _measure(
 ) -> tuple[Facts, dict[str, Any]]:
     """Return accuracy, gaps and rates of groups on each part of the rows; and scores.
 
-    Interval, threshold and compared rows are those of the fair model.
+    Interval, threshold and compared rows are those of the `fair` model, also where
+    `model` is the one without fairness. Scores are of entries.
     """
     facts: Facts = {}
     if hasattr(model, "converged_"):
         facts["converged"] = model.converged_
     scores = {}
     for name, rows in parts.items():
-        # 1. Scores; scikit-learn's classifiers take no groups, and no readers.
+        # 1. Scores. A calibrated classifier takes the groups, that of scikit-learn does
+        #    not; and rows that are read in blocks are scored block by block.
         score, entries = model.decision_function, rows.entries()
         if hasattr(model, "groups_") and not rows.has_probabilities:
             groups = rows.sensitive_features
@@ -433,13 +471,15 @@ def _measure(
             scores[name] = np.concatenate(X[name].parts().map(score).gather())
         else:
             scores[name] = score(X[name])
-        # 2. Rates of the groups, and the gaps between them.
+        # 2. Rates of the groups, of entries by their weights.
         is_correct = (rows.target == model.classes_[1]) == (scores[name] > 0)
         row_scores, scores[name] = scores[name], scores[name][entries.positions]
         is_positive = entries.target == model.classes_[1]
         frame = pandas.DataFrame({"positive_rate": is_positive})
         frame["selection_rate"] = scores[name] > 0
         frame["accuracy"] = frame["positive_rate"] == frame["selection_rate"]
+        # 3. The gaps between them, and the gap by chance: of a calibrated classifier as
+        #    it computes it, of a linear one unless it bounds one threshold only.
         compared = {"interval": fair.interval, "given": fair.given}
         kinds = _kinds(is_positive, fair.given)
         gaps = _report.parity_gaps(
@@ -463,7 +503,7 @@ def _measure(
 def _kinds(
     is_positive: NDArray[np.bool_], condition: str | None
 ) -> list[NDArray[np.bool_]]:
-    """Select the rows of each comparison of the groups."""
+    """Select the rows of each comparison: all, the positives, or those of a label."""
     if condition == "label":
         return [~is_positive, is_positive]
     return [is_positive if condition else np.full(is_positive.size, True)]
@@ -476,7 +516,10 @@ def _gap(
     groups: NDArray[Any],
     selected: NDArray[np.bool_],
 ) -> float:
-    """Return the gap of scores that a model bounds, for the selected rows."""
+    """Return the gap of scores that a model bounds, for the selected rows.
+
+    A calibrated one bounds the gap at all thresholds, as a linear one by default.
+    """
     is_weak = getattr(model, "criterion", "") == "weak"
     return metrics.partial_parity_gap(
         scores[selected],
@@ -505,7 +548,7 @@ def _largest_pairs(model: Any, parts: Parts, scores: dict[str, Any]) -> list[Fac
         for i, j in pairs:
             record: Facts = {"attribute": attribute} if attribute else {}
             record |= {"group": names[i], "other": names[j]}
-            if is_calibrated:
+            if is_calibrated:  # it has a gap and a bound for each pair
                 record["gap"] = model.partial_parity_gaps_[i, j]
                 record["bound"] = model.kappas_[i, j]
             else:

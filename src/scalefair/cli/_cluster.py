@@ -1,4 +1,8 @@
-"""``scalefair cluster``: fair clusters of a graph, or of rows, in a file."""
+"""``scalefair cluster``: fair clusters of a graph, or of rows, in a file.
+
+A graph has nodes with groups and weights but without features; they are `Rows` as well,
+so that all below the reading is the same for both.
+"""
 
 import sys
 import time
@@ -19,7 +23,6 @@ from scalefair._messages import listed
 from scalefair.cli import _encoder, _report, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._errors import Failure, print_notes, warn
-from scalefair.cli._parameters import estimator_options, parameters_in_force
 from scalefair.cli._report import Facts
 from scalefair.cli._roles import Rows, find_role_columns, type_role, type_weights
 from scalefair.cli._rows import read_rows
@@ -40,6 +43,7 @@ another constraint, for comparison.
 """
 _MODEL = "File to write the fitted clustering to, for predict (joblib)."
 _EIGENSOLVERS = ("auto", "chebyshev", "lobpcg", "lanczos", "nullspace", "dual")
+# Affinities that are computed from rows; the other one is that of a graph.
 _KERNELS = ("rbf", "rbf_nystroem")
 _ROW_AFFINITIES = ("nearest_neighbors", *_KERNELS)
 _ROW_OPTIONS = ("id_column", "drop", "feature", "missing", "standardize", "keep_groups")
@@ -63,6 +67,7 @@ _PARAMETERS = {
     "Clusters": "attributes assign_labels balance_tolerance refine random_state",
     "Advanced": "n_landmarks max_iter n_init dtype",
 }
+# Attributes of options that differ from those of the parameters.
 _CHANGED: dict[str, dict[str, Any]] = {
     "n_clusters": {"required": True},
     "solver": {"metavar": "[auto|chebyshev|lobpcg|lanczos|nullspace|...]"},
@@ -72,13 +77,16 @@ _CHANGED: dict[str, dict[str, Any]] = {
 _OPTIONS = [
     *opt.shared(f"{opt.GROUPS} standardize"),
     opt.output_option("the labels"),
-    *estimator_options(FairSpectralClustering, _PARAMETERS, **_CHANGED),
+    *opt.estimator_options(FairSpectralClustering, _PARAMETERS, **_CHANGED),
     *opt.shared(f"baseline {opt.INPUT} directed weights weight-column report quiet"),
     opt.option("Files", "--model", "model_file", type=opt.PATH, help=_MODEL),
 ]
+# Labels, and what is said of them, by the name of the clustering.
 Labels = dict[str, NDArray[Any]]
 Runs = dict[str, Facts]
 FAIR, UNFAIR = "fair", "without fairness"
+# Facts of one or two clusterings, then those of the input and the solver. Facts that
+# lack a value, as of rows where a graph was clustered, are left out.
 _MEASURES = {
     "balance_mean": ("average balance", ".3f"),
     "balance_min": ("minimum balance", ".3f"),
@@ -101,81 +109,52 @@ _FITTED = (
 _ASSIGNMENT = "cost nearest_cost lower_bound gap max_violation n_moved message"
 
 
+# --- The command ---------------------------------------------------------------------
+
+
 @opt.command(_OPTIONS, _EPILOG, data="DATA")
-@click.pass_context
-def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
+def cluster(data: Path, **options: Any) -> None:
     """Cluster DATA, a graph or rows, so that every cluster mirrors the population."""
-    options = parameters_in_force(ctx, options, _CONDITIONS)
+    options = opt.parameters_in_force(options, _CONDITIONS)
     outputs, show = _run.take_outputs(options, data, output="", model=".joblib")
     baseline = options.pop("baseline")
     read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)
     parameters, standardize = dict(options), options.pop("standardize", False)
-    if read_options.missing_groups == "drop" and options["affinity"] == "precomputed":
+    is_graph = options["affinity"] == "precomputed"
+    if read_options.missing_groups == "drop" and is_graph:
         raise click.UsageError("--missing-groups drop: nodes of a graph stay; ignore.")
     # 1. Read a graph, or rows; and what report and model say of them.
     start = time.perf_counter()
-    if options["affinity"] == "precomputed":
-        graph = load_graph(data, read_options)
-        nodes = read_groups(graph, read_options)
-        X, ids, clustered = graph.matrix, graph.ids, nodes
-        source = {
-            "graph": str(data),
-            "groups_file": str(read_options.groups),
-            "n_nodes": len(ids),
-            "n_edges": graph.n_edges,
-        }
-        names = ("attributes", *_EDGE_OPTIONS)
-        saved_options = {name: getattr(read_options, name) for name in names}
-        saved = {
-            "nodes": ids,
-            "named": graph.named,
-            "kinds": nodes.kinds,
-            "reading": saved_options,
-        }
+    if is_graph:
+        X, rows, source, saved = _read_graph(data, read_options)
     else:
-        rows = read_rows(data, read_options, strings="refuse")
-        impute = read_options.missing == "impute"
-        encoder = _encoder.fit_encoder(rows, standardize=standardize, impute=impute)
-        X = _encoder.encode(encoder, rows)
-        if not standardize:
-            _encoder.note_spreads(rows, X)
-        ids, clustered = rows.ids, rows
-        if sparse.issparse(X) and options["affinity"] != "nearest_neighbors":
-            raise Failure(f"{data}: --affinity {options['affinity']} takes dense rows.")
-        groups_key = "groups_file" if "groups" in rows.from_files else "groups_column"
-        source = {
-            "rows": str(data),
-            groups_key: str(read_options.groups),
-            "n_rows": rows.n_rows,
-            "n_features": X.shape[1],
-        }
-        saved = {**_run.describe_columns(rows, read_options), "encoder": encoder}
+        affinity = options["affinity"]
+        X, rows, source, saved = _read_features(
+            data, read_options, affinity, standardize
+        )
     seconds = {"read": time.perf_counter() - start}
     # 2. Cluster, perhaps also without fairness.
     model = FairSpectralClustering(**options)
-    labels, runs = run_both(
-        model, X, clustered, path=data, show=show, baseline=baseline
-    )
-    unit = "rows" if "rows" in source else "nodes"
-    source[f"n_{unit}_left_out"] = int((model.labels_ < 0).sum())
-    source |= _run.describe_weights(clustered)
+    labels, runs = run_both(model, X, rows, path=data, show=show, baseline=baseline)
+    n_left_out = int((model.labels_ < 0).sum())
+    source["n_nodes_left_out" if is_graph else "n_rows_left_out"] = n_left_out
+    source |= _run.describe_weights(rows)
     seconds["fit"] = runs[FAIR]["seconds"]
     # 3. Write report, labels and model.
     content = {
         **_report.describe_run("cluster", parameters),
-        "input": {**source, "groups": _report.count_groups(clustered)},
+        "input": {**source, "groups": _report.count_groups(rows)},
         **{**runs[FAIR], "seconds": seconds},
         **({"baseline": runs[UNFAIR]} if baseline else {}),
     }
-    values = {"n_rows": len(ids), **content, **source, **seconds}
-    if n_left_out := source[f"n_{unit}_left_out"]:
-        values["n_left_out"] = n_left_out
-    facts = _report.fill(_FACTS, values)
+    values = {"n_left_out": n_left_out} if n_left_out else {}
+    facts = _report.fill(_FACTS, content, n_rows=rows.n_rows, **values)
     report = _report.Report("cluster", content, "", str(data), facts)
-    add_clusters(report, runs, labels, clustered)
-    columns = {"id": ids, "label": model.labels_}
+    add_clusters(report, runs, labels, rows)
+    columns = {"id": rows.ids, "label": model.labels_}
+    # Prediction does not need a sparse affinity, which is most of the model's size.
     stored = copy(model)
-    if sparse.issparse(model.affinity_matrix_):  # which prediction does not need
+    if sparse.issparse(model.affinity_matrix_):
         del stored.affinity_matrix_
     saved |= {"clustering": stored, "groups": model.groups_}
     writers = {
@@ -185,10 +164,59 @@ def cluster(ctx: click.Context, /, data: Path, **options: Any) -> None:
     _run.finish(report, outputs, writers, show=show, converged=model.converged_)
 
 
+def _read_graph(
+    path: Path, options: opt.ReadOptions
+) -> tuple[Any, Rows, Facts, dict[str, Any]]:
+    """Return a matrix of weights, its nodes, and what report and model say of them."""
+    graph = load_graph(path, options)
+    nodes = read_groups(graph, options)
+    source = {
+        "graph": str(path),
+        "groups_file": str(options.groups),
+        "n_nodes": nodes.n_rows,
+        "n_edges": graph.n_edges,
+    }
+    names = ("attributes", *_EDGE_OPTIONS)
+    saved = {
+        "nodes": graph.ids,
+        "named": graph.named,
+        "kinds": nodes.kinds,
+        "reading": {name: getattr(options, name) for name in names},
+    }
+    return graph.matrix, nodes, source, saved
+
+
+def _read_features(
+    path: Path, options: opt.ReadOptions, affinity: str, standardize: bool
+) -> tuple[Any, Rows, Facts, dict[str, Any]]:
+    """Return features, their rows, and what report and model say of them."""
+    rows = read_rows(path, options, strings="refuse")
+    impute = options.missing == "impute"
+    encoder = _encoder.fit_encoder(rows, standardize=standardize, impute=impute)
+    X = _encoder.encode(encoder, rows)
+    if not standardize:
+        _encoder.note_spreads(rows, X)
+    if sparse.issparse(X) and affinity != "nearest_neighbors":
+        raise Failure(f"{path}: --affinity {affinity} takes dense rows.")
+    groups_key = "groups_file" if "groups" in rows.from_files else "groups_column"
+    source = {
+        "rows": str(path),
+        groups_key: str(options.groups),
+        "n_rows": rows.n_rows,
+        "n_features": X.shape[1],
+    }
+    saved = {**_run.describe_columns(rows, options), "encoder": encoder}
+    return X, rows, source, saved
+
+
 def read_groups(
     graph: Graph, options: opt.ReadOptions, training: Rows | None = None
 ) -> Rows:
-    """Return nodes as rows without features, with groups and weights if any."""
+    """Return nodes as rows without features, with groups and weights if any.
+
+    `training` has the types of the groups of a saved model, to whose graph nodes are
+    new.
+    """
     print_notes(graph)
     nodes = Rows(graph.path, None, [], graph.ids, named=graph.named)
     # 1. Attributes of the nodes, if the graph has some of these names, else a file.
@@ -200,7 +228,7 @@ def read_groups(
         if (value := getattr(options, role)) is None:
             continue
         nodes.sources[role] = value
-        if table is None or role not in columns:
+        if table is None or role not in columns:  # a file of its own
             setattr(nodes, role, options.read_values(role, graph))
             continue
         attributes = table[columns[role]]
@@ -218,6 +246,9 @@ def read_groups(
     return nodes
 
 
+# --- Clusterings, and their measures -------------------------------------------------
+
+
 def run_both(
     model: FairSpectralClustering,
     X: Any,
@@ -227,25 +258,26 @@ def run_both(
     path: Path | str,
     show: bool,
 ) -> tuple[Labels, Runs]:
-    """Cluster with and without fairness: labels, and what a report says of each run."""
+    """Cluster with and without fairness: labels, and what a report says of each run.
+
+    Time and memory are those of a run alone where the system can tell.
+    """
     labels: Labels = {}
     runs: Runs = {}
     for name in (FAIR, UNFAIR) if baseline else (FAIR,):
         was_reset, start = reset_peak_memory(), time.perf_counter()
         if name == FAIR:
-            roles = {**rows.group_arguments, "sample_weight": rows.weight}
-            _run.fit(model, X, path=path, show=show, **roles)
+            _run.fit(model, X, path=path, show=show, **rows.fit_arguments)
             labels[name] = model.labels_
             # Results of affinity, solver and assignment that are not None.
             facts = {k: getattr(model, f"{k}_") for k in _FITTED.split()}
-            facts |= {"residual_max": np.max(model.residuals_)}
-            facts |= {"affinity": model.affinity}
+            facts["residual_max"] = np.max(model.residuals_)
+            facts["affinity"] = model.affinity
             if (assignment := model.assignment_) is not None:
                 facts["assignment"] = {
-                    k: getattr(assignment, k) for k in _ASSIGNMENT.split()
+                    **{k: getattr(assignment, k) for k in _ASSIGNMENT.split()},
+                    "balance_tolerance": model.balance_tolerance,
                 }
-                tolerance = {"balance_tolerance": model.balance_tolerance}
-                facts["assignment"] |= tolerance
             facts = {k: value for k, value in facts.items() if value is not None}
         else:
             labels[name], facts = _cluster_without_fairness(model, rows.weight)
@@ -262,8 +294,11 @@ def run_both(
 def _cluster_without_fairness(
     model: FairSpectralClustering, weights: Any
 ) -> tuple[NDArray[Any], Facts]:
-    """Cluster the same nodes by the same affinity with plain spectral clustering."""
-    # The solver of solver="chebyshev"; all find the same subspace.
+    """Cluster the same nodes by the same affinity with plain spectral clustering.
+
+    The affinity is not computed again: runs differ in their constraints only.
+    """
+    # By the Chebyshev solver, whichever the model has used: all find one subspace.
     from scalefair.cluster._base import relative_weights, submatrix, suboperator
     from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
     from scalefair.linalg import chebyshev
@@ -294,20 +329,22 @@ def _cluster_without_fairness(
 
 
 def measure_clusters(labels: NDArray[Any], rows: Rows, matrix: Any = None) -> Facts:
-    """Return balance and cut of a clustering, and the composition of its clusters."""
+    """Return balance and cut of a clustering, and the composition of its clusters.
+
+    Without a `matrix` of weights there is no cut. Labels of -1 are left out.
+    """
     # 1. How many of each group, or how much weight, are in each cluster.
     entries, weights = rows.entries(), rows.weight
     groups, entry_labels = entries.sensitive_features, labels[entries.positions]
-    kept, counted = entry_labels != -1, {}
+    kept, counted = entry_labels != -1, {}  # `crosstab` counts rows by default
     if entries.weight is not None:
         kept &= entries.weight > 0
         counted = {"values": entries.weight[kept], "aggfunc": "sum"}
-    tables = {
-        attribute: pandas.crosstab(entry_labels[kept], values[kept], **counted).fillna(
-            0
-        )
-        for attribute, values in _report.by_attribute(groups).items()
-    }
+    # Of each attribute a table with a row for each cluster, a column for each group.
+    tables = {}
+    for attribute, values in _report.by_attribute(groups).items():
+        table = pandas.crosstab(entry_labels[kept], values[kept], **counted)
+        tables[attribute] = table.fillna(0)
     sizes = next(iter(tables.values())).sum(axis=1)
     counts = pandas.concat(tables.values(), axis=1)
     counts.columns = [
@@ -316,46 +353,39 @@ def measure_clusters(labels: NDArray[Any], rows: Rows, matrix: Any = None) -> Fa
         for group in table
     ]
     # 2. Balance and cut.
-    balances = balance_score(
-        entry_labels,
-        sensitive_features=groups,
-        average=None,
-        sample_weight=entries.weight,
-        attributes="each",
-    )
+    balances = balance_score(entry_labels, average=None, **entries.metric_arguments)
     facts = {"balance_mean": balances.mean(), "balance_min": balances.min()}
-    # That of one cluster of all.
+    # The balance of the population is that of one cluster with all of it.
     totals = [table.sum() for table in tables.values()]
     facts["population_balance"] = min(x.min() / x.max() for x in totals)
     if matrix is not None:
-        # Regularised, a cluster may have no edges, and no cut.
-        kept = labels != -1 if weights is None else (labels != -1) & (weights > 0)
-        degrees = matrix @ (kept * (1.0 if weights is None else weights))
+        # With regularisation a cluster may have no edges: it has no cut, as the sum of
+        # its degrees is zero.
+        masses = np.ones(len(labels)) if weights is None else weights
+        kept = (labels != -1) & (masses > 0)
+        degrees = matrix @ (kept * masses)
         if set(labels[kept]) == set(labels[kept & (degrees > 0)]):
             facts["normalized_cut"] = normalized_cut_score(
                 matrix, labels, sample_weight=weights
             )
+    clusters = zip(balances, sizes, counts.iterrows(), strict=True)
     facts["clusters"] = [
-        {
-            "label": label,
-            "size": size,
-            "balance": balance,
-            "groups": dict(row),
-        }
-        for balance, size, (label, row) in zip(
-            balances, sizes, counts.iterrows(), strict=True
-        )
+        {"label": label, "size": size, "balance": balance, "groups": dict(row)}
+        for balance, size, (label, row) in clusters
     ]
     return facts
 
 
+# --- The report ----------------------------------------------------------------------
+
+
 def add_clusters(
-    report: _report.Report,
-    runs: Runs,
-    labels: Labels,
-    rows: Rows,
+    report: _report.Report, runs: Runs, labels: Labels, rows: Rows
 ) -> None:
-    """Add title, measures, tables and a figure of one or two clusterings."""
+    """Add title, measures, tables and a figure of one or two clusterings.
+
+    The first of `runs` is the main one, with which the report begins.
+    """
     # 1. Measures of the first clustering, beside those of the other one.
     (_, main), *baselines = runs.items()
     for key, (title, spec) in _MEASURES.items():
@@ -388,11 +418,11 @@ def add_clusters(
             _report.ReportTable(f"Clusters, {name}", [total, *records], columns),
             _report.history_table(run.get("history"), f", {name}"),
         ]
-
     # 3. A figure; more groups or clusters make bars too thin to be told apart.
     entries = rows.entries()
 
     def plot(figure: Any) -> None:
+        """Draw the composition of the clusters, each clustering on its axes."""
         from scalefair.plotting import ClusterCompositionDisplay
 
         shape = (len(labels), 1) if is_long else (1, len(labels))
@@ -400,9 +430,7 @@ def add_clusters(
         for ax, name in zip(axes, reversed(labels), strict=True):
             ClusterCompositionDisplay.from_predictions(
                 labels[name][entries.positions],
-                sensitive_features=entries.sensitive_features,
-                sample_weight=entries.weight,
-                attributes="each",
+                **entries.metric_arguments,
                 ax=ax,
                 name=name,
                 legend=ax is axes[0 if is_long else -1],
@@ -421,26 +449,26 @@ def add_clusters(
 def _summarize(runs: Runs, labels: NDArray[Any]) -> str:
     """Return what was asked and reached, at what cost, and what is not promised."""
     (_, main), *baselines = runs.items()
+    # Labels of any origin, as `evaluate` takes them, have no solver.
     is_fit, assignment = "solver" in main, main.get("assignment")
     k, n_kept = len(main["clusters"]), int((labels != -1).sum())
+    balance = "{balance_mean:.3f} on average and {balance_min:.3f} in the worst cluster"
     # 1. What was asked, of labels of any origin nothing, and reached.
-    text = ""
+    text = "Measured: "
     if is_fit:
         text = f"Asked: {k} clusters of {n_kept:,} members. In each, every group has "
         text += "the share that it has in the population"
-    if assignment:
-        text += f", give or take {assignment['balance_tolerance']:.0%} of that share "
-        text += "and one member"
-    text += ". Reached: " if is_fit else "Measured: "
+        if assignment:
+            text += f", give or take {assignment['balance_tolerance']:.0%} of that "
+            text += "share and one member"
+        text += ". Reached: "
     text += "the balance of a cluster (its smallest group divided by its largest) is "
-    text += f"{main['balance_mean']:.3f} on average and {main['balance_min']:.3f} in "
-    text += "the worst cluster. In the population it is "
+    text += f"{balance.format_map(main)}. In the population it is "
     text += f"{main['population_balance']:.3f}"
     if assignment and assignment["max_violation"] >= 1:
         text += f". A share is off by {assignment['max_violation']:.1f} members more"
     for name, run in baselines:
-        text += f". {name.capitalize()} it is {run['balance_mean']:.3f} on average and "
-        text += f"{run['balance_min']:.3f} in the worst cluster"
+        text += f". {name.capitalize()} it is {balance.format_map(run)}"
     # 2. The cost, as far as it was computed.
     costs = []
     if assignment:

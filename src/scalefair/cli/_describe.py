@@ -1,4 +1,8 @@
-"""``scalefair describe``: how a file is understood, and commands that could take it."""
+"""``scalefair describe``: how a file is understood, and commands that could take it.
+
+Each column gets a type and the first role that is possible; a table of edges, or a
+square one, is looked at as a graph, too. From the roles follow lines to be copied.
+"""
 
 import shlex
 import sys
@@ -26,6 +30,7 @@ from scalefair.files._tables import TableFile
 from scalefair.files._text import FileOptions, find_ends
 from scalefair.files._values import ID_NAMES
 
+# Roles that an option may name, in place of a proposal.
 _ROLES = ("target", "groups")
 _COLUMN = {"metavar": "COLUMN", "type": opt.source_name}
 _DESCRIBE_OPTIONS = [
@@ -35,15 +40,15 @@ _DESCRIBE_OPTIONS = [
 ]
 # Rows of a large table that are described: more take long and rarely say more.
 MAX_DESCRIBED_ROWS = 100_000
+# Names of columns that are rather groups than features or targets.
 _SENSITIVE_NAMES = ["sex", "gender", "race", "ethnicity", "nationality", "religion"]
 _SENSITIVE_NAMES += ["group"]
+# Roles of columns that are dropped in the proposed commands.
 _UNUSABLE_ROLES = ("to be corrected", "id or text", "empty", "id")
-# Facts about graphs that say how `cluster` reads them.
+# Facts about graphs that say which options `cluster` needs.
 _NO_WEIGHT, _SEVERAL = "no_weights", "several_weights"
 _WEIGHT = "weight_column"
 _END_ROLES = ("source", "target", "weight")
-_GRAPH_FACTS = ["edges_from", _WEIGHT, _NO_WEIGHT, _SEVERAL, "nodes", "edges"]
-_GRAPH_FACTS += ["components_of_the_graph"]
 
 
 @opt.command(_DESCRIBE_OPTIONS, table="TABLE")
@@ -57,24 +62,25 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     outputs, show = _run.take_outputs(options, table)
     roles = {name: options.pop(name) for name in _ROLES}
     file_options = FileOptions(**options)
-    frame, facts, damaged = _look_at(table, svmlight, file_options)
+    frame, facts, graph, damaged = _look_at(table, svmlight, file_options)
     spelled = _spell(file_options) + (["--svmlight"] if svmlight else [])
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
-    # Roles that the options name.
-    names = [*frame]
-    chosen = find_role_columns(table, names, ReadOptions(**roles))
-    if chosen and "edges_from" in facts:  # they are rows
-        facts = {name: x for name, x in facts.items() if name not in _GRAPH_FACTS}
+    # Two columns that could be ends of edges are none if an option names a role.
+    chosen = find_role_columns(table, [*frame], ReadOptions(**roles))
+    if not (chosen and "edges_from" in graph):
+        facts |= graph
     # 2. Roles of the ends of edges, or that the options name, and doubtful features.
     _set_roles(columns, facts, chosen)
     if "nodes" not in facts:
         features = [x["column"] for x in columns if x["role"].startswith("feature")]
         _roles.note_doubts(table, frame[features], has_weight=False, has_target=True)
-    if not (commands := _propose_commands(table, columns, facts, spelled, **roles)):
+    commands = _propose_commands(table, columns, facts, spelled, **roles)
+    if not commands:
         _errors.note(
             f"{table}: no command takes it: it has neither features nor edges."
         )
-    # 3. The report; commands are shown on one line each, to be copied.
+    # 3. The report; commands are printed below it on one line each, to be copied: a
+    #    table would break them.
     content = {
         **_report.describe_run("describe", roles),
         "input": {"table": str(table), **facts},
@@ -94,18 +100,25 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
             click.echo(_errors.printable(command["line"]))
 
 
+# --- The file ------------------------------------------------------------------------
+
+
 def _look_at(
     path: Path, svmlight: bool, options: FileOptions
-) -> tuple[pandas.DataFrame, Facts, list[str]]:
-    """Return columns of a file, facts about it, and which columns are damaged."""
+) -> tuple[pandas.DataFrame, Facts, Facts, list[str]]:
+    """Return columns of a file, facts about it, also as a graph, and damaged columns.
+
+    Without edges there are no facts of the second kind.
+    """
+    # 1. A graph in a format of its own: its nodes, with attributes for columns.
     file_kind = "mtx" if ".mtx" in path.suffixes else matrices.file_format(path)
     if file_kind in matrices.GRAPH_FORMATS:
-        facts, nodes = _describe_graph(path, pandas.DataFrame(), options)
-        size = dict.fromkeys(("n_rows", "n_columns"), facts["nodes"])
-        return nodes, {"format": file_kind, **size, **facts}, []
-    # 1. The columns, as far as they have names or are few.
+        graph, nodes = _describe_graph(path, pandas.DataFrame(), options)
+        size = dict.fromkeys(("n_rows", "n_columns"), graph["nodes"])
+        return nodes, {"format": file_kind, **size}, graph, []
+    # 2. The columns, as far as they have names or are few.
     file_kind = matrices.rows_format(path, svmlight)
-    frame, facts, table = pandas.DataFrame(), Facts(), None
+    frame, facts, graph, table = pandas.DataFrame(), Facts(), Facts(), None
     damaged: list[str] = []
     if file_kind == "npy":
         frame = pandas.DataFrame(matrices.read_dense(path)).rename(columns="x{}".format)
@@ -120,14 +133,14 @@ def _look_at(
         file_kind, facts = table.kind, table.layout
     size = dict(zip(("n_rows", "n_columns"), frame.shape, strict=True))
     facts = {"format": file_kind, **size, **facts}
-    # 2. The same as a graph: a matrix of named nodes, or one that is square, or two
+    # 3. The same as a graph: a matrix of named nodes, or one that is square, or two
     #    columns of the same things.
     if table is not None and table.is_adjacency:
-        return pandas.DataFrame(), facts | _describe_graph(path, None, options)[0], []
+        return pandas.DataFrame(), facts, _describe_graph(path, None, options)[0], []
     if facts["n_rows"] == facts["n_columns"] or _may_be_edges(frame):
         with suppress(FileError):  # it is no graph
-            facts |= _describe_graph(path, frame, options)[0]
-    return frame, facts, damaged
+            graph = _describe_graph(path, frame, options)[0]
+    return frame, facts, graph, damaged
 
 
 def _read_columns(table: TableFile) -> tuple[pandas.DataFrame, list[str]]:
@@ -138,6 +151,7 @@ def _read_columns(table: TableFile) -> tuple[pandas.DataFrame, list[str]]:
     try:
         frame = table.convert(frame)
     except FileError as error:
+        # A command would stop here. Describe the sound columns, and these as strings.
         _errors.warn(str(error))
         damaged = [*table.damaged]
         sound = table.convert(frame.drop(columns=damaged))
@@ -164,21 +178,27 @@ def _describe_sparse(X: Any) -> Facts:
     return {"n_rows": X.shape[0], "n_columns": X.shape[1], "stored_values": X.nnz}
 
 
+# --- A graph -------------------------------------------------------------------------
+
+
 def _may_be_edges(frame: pandas.DataFrame) -> bool:
     """Return whether two columns name the same things, by the header or the cells."""
+    # 1. The names, of which a wide table needs known ones.
     names = edge_columns([*frame])
     is_known, is_wide = find_ends(names) == 0, len(names) > 3
     if len(names) < 2 or (is_wide and not is_known):
         return False
+    # 2. The cells: fractions are no nodes.
     frame = frame[names]
     ends = [frame.iloc[:, j].dropna() for j in (0, 1)]
     if any(is_numeric_dtype(end) and (end % 1).any() for end in ends):
         return False
     if is_known and not is_wide:
         return True
+    # 3. Nodes stand on both sides, and some have several edges.
     sources, targets = map(set, ends)
     size, n_common = min(len(sources), len(targets)), len(sources & targets)
-    if any(map(is_numeric_dtype, ends)):  # rows have some equal numbers, too
+    if any(map(is_numeric_dtype, ends)):  # rows have some equal numbers, too: not half
         n_common *= 2 * n_common >= size > 2
     return n_common > 0 and len(sources) < len(frame)
 
@@ -190,6 +210,7 @@ def _describe_graph(
 
     Edges with several weights are added up, as the command that is proposed does.
     """
+    # 1. Of a list the ends of edges, and their weights if a column may hold these.
     facts, is_list = Facts(), frame is not None and _may_be_edges(frame)
     if frame is not None and is_list:
         names = edge_columns([*frame])
@@ -203,6 +224,7 @@ def _describe_graph(
             options = replace(options, weights=False)
         options = replace(options, weight_column=facts.get(_WEIGHT))
         facts["edges_from"] = ", ".join(names[:2] + attributes[: 0 if why_none else 1])
+    # 2. The graph; where directions differ, with their sum.
     try:
         graph = load_graph(path, options)
         is_symmetric = abs(graph.matrix - graph.matrix.T).max() == 0
@@ -233,10 +255,14 @@ def _why_no_weights(attributes: pandas.DataFrame) -> str:
     return ""
 
 
+# --- Columns -------------------------------------------------------------------------
+
+
 def _set_roles(
     columns: list[Facts], facts: Facts, chosen: dict[str, list[str]]
 ) -> None:
     """Set the roles of ids, of the ends of edges, and those that the options name."""
+    # The later of these takes precedence.
     names = [column["column"] for column in columns]
     first = names[:1] if facts.get("header") else []
     roles = {name: "id" for name in first if name.lower() in ID_NAMES | {""}}
@@ -256,7 +282,7 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
     # 1. Its values, with some examples or the range of numbers.
     counts = values.dropna().value_counts()
     n_distinct = len(counts)
-    # Groups and categories have at most so many values.
+    # Groups and categories have at most so many values, of numbers fewer.
     kind, max_categories = "words", 20
     examples = ", ".join(map(str, counts.index[:3]))
     if n_distinct > 3:
@@ -272,7 +298,7 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
     n_values = int(counts.sum())
     is_text = _roles.are_texts(n_distinct, n_values)
     may_be_groups = n_distinct <= max_categories and 2 * n_distinct <= n_values
-    # 2. The first role that is possible.
+    # 2. The first role that is possible; a question mark asks the reader to decide.
     roles = {
         "to be corrected": is_damaged,
         "empty": n_distinct == 0,
@@ -294,12 +320,14 @@ def _describe_column(values: pandas.Series, is_damaged: bool) -> Facts:
     }
 
 
+# --- Commands ------------------------------------------------------------------------
+
+
 class _Proposal(NamedTuple):
-    """A command: its name and files, and the column that it predicts."""
+    """A command: its name and files, what it predicts, and its last options."""
 
     arguments: list[str]
     target: str | None
-    takes_words: bool
     ending: str
 
 
@@ -311,7 +339,11 @@ def _propose_commands(
     target: str | None,
     groups: str | None,
 ) -> list[Facts]:
-    """Return for each command what to type; columns it cannot take are dropped."""
+    """Return for each command what to type; columns it cannot take are dropped.
+
+    `spelled` are the options that say how the file is read.
+    """
+    # A row for each column of the file, by name.
     names = ["column", "type", "missing", "distinct", "role"]
     table = pandas.DataFrame(columns, columns=names).set_index("column")
     table["numeric"] = table["type"].str.endswith("numbers")
@@ -324,14 +356,14 @@ def _propose_commands(
     ending = f"-k {max(2, min(10, n_units // 10))} -o labels.csv"
     if "nodes" in facts:
         graph = ["cluster", file, *_spell_graph(facts)]
-        proposals = [_Proposal(graph, None, False, ending)]
+        proposals = [_Proposal(graph, None, ending)]
     else:
         rows = ["cluster", file, "--affinity", "nearest_neighbors"]
         if n_units <= 10:  # less than the neighbors by default
             rows += ["--n-neighbors", str(n_units - 1)]
         proposals = [
-            _Proposal(rows, None, False, ending),
-            _Proposal(["pca", file], None, False, "-r 2 -o components.npz"),
+            _Proposal(rows, None, ending),
+            _Proposal(["pca", file], None, "-r 2 -o components.npz"),
         ]
         for name, column, output in (
             (["classify"], label, "model.joblib"),
@@ -342,7 +374,7 @@ def _propose_commands(
                 option = []
             arguments = [*name, file, *option]
             if column or facts["format"] in ("npy", "npz", "svmlight"):
-                proposals.append(_Proposal(arguments, column, True, f"-o {output}"))
+                proposals.append(_Proposal(arguments, column, f"-o {output}"))
     # 2. The line of each command that has features: columns without a role.
     options = ["--groups", groups or "groups.csv", *spelled]
     lines = (_complete(x, table, group_columns, facts, options) for x in proposals)
@@ -369,15 +401,18 @@ def _complete(
     options: list[str],
 ) -> Facts:
     """Return a command with its line, or nothing if rows have no features for it."""
-    # 1. Its features, of which strings become one for each value.
+    # 1. Its features, of which strings become one for each value, if it takes them. A
+    #    column that is called a target is none, whichever column is the target.
+    name, is_graph = proposal.arguments[0], "nodes" in facts
+    takes_words = name in ("classify", "regress")
     is_role = table.index.isin([proposal.target, *group_columns])
     features = table[~is_role & (table["role"] != "id")]
-    is_kept = features["usable"] & (features["numeric"] | proposal.takes_words)
+    is_kept = features["usable"] & (features["numeric"] | takes_words)
     is_kept &= ~features.index.str.lower().isin(_roles.TARGET_NAMES)
     kept = features[is_kept]
     n_features = int(kept["distinct"].where(~kept["numeric"], 1).sum())
-    n_features = facts["n_columns"] if "stored_values" in facts else n_features
-    name, is_graph = proposal.arguments[0], "nodes" in facts
+    if "stored_values" in facts:  # a sparse matrix, whose columns have no names
+        n_features = facts["n_columns"]
     if not (n_features or is_graph):
         return {}
     # 2. Options about the other columns, and about missing values.
@@ -409,11 +444,14 @@ def _propose_roles(
     group_columns = [] if groups is None else split_names(groups, list(names))
 
     def choose_target(is_possible: Any) -> str | None:
+        """Return the column of the option, else the last one of these."""
         is_possible = is_possible & ~is_sensitive & ~names.isin(group_columns)
+        # Those called so come last: the last one of all is taken.
         possible = [*names[is_possible], *names[is_possible & is_target]]
         return target or next(reversed(possible), None)
 
     label = choose_target(table["role"].str.contains("target"))
+    # Groups: a column with the name of some, else the first possible one.
     if groups is None:
         possible = names[table["role"].str.contains("groups") & ~is_target]
         possible = [name for name in possible if name != label]

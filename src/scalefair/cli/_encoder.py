@@ -1,4 +1,9 @@
-"""Features of rows, perhaps in blocks: numbers, and strings that are encoded."""
+"""Features of rows, perhaps in blocks: numbers, and strings that are encoded.
+
+The encoder is a pipeline of scikit-learn that is fitted to the rows for training and
+saved with the model. Rows that exceed the memory go through it block by block, anew in
+each pass of the estimator.
+"""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -31,19 +36,19 @@ def iterate_blocks(X: Any) -> Iterator[Any]:
             yield block
     elif sparse.issparse(X):
         yield X
-    else:
+    else:  # a frame may be a mapped file: a block of it is what is in memory
         step = max(1, BLOCK_BYTES // (8 * max(1, X.shape[1])))
         yield from (X[start : start + step] for start in range(0, len(X), step))
 
 
 def map_blocks(X: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a changed matrix; of a reader another one that changes what it reads."""
+    """Return a changed matrix, or a reader that changes the blocks that it reads."""
     return MappedReader(X, change) if isinstance(X, RowReader) else change(X)
 
 
 def check_finite(path: Path, X: Any) -> None:
     """Raise a Failure that names the first value that is NaN or infinite."""
-    start = 0
+    start = 0  # row of the file that is the first of the block
     for block in iterate_blocks(X):
         rows, columns, _ = not_finite(block)
         if rows.size:
@@ -64,6 +69,7 @@ class MappedReader(RowReader):
         else:
             lengths = [len(block) for block in iterate_blocks(source)]
             self.lengths = np.array(lengths)
+        # What the function makes of the first block holds for all of them.
         first = self.block(0)
         self.n_features, self.dtype = first.shape[1], first.dtype
         self.is_sparse = sparse.issparse(first)
@@ -86,14 +92,17 @@ class MappedReader(RowReader):
 
 
 class _PassCounter:
-    """Counts the passes of a reader, and shows the progress of each."""
+    """Progress of a reader: counts the passes, and shows each on a bar of rich."""
 
     def __init__(self, name: str, bar: Any) -> None:
         self.n_passes, self._name, self._bar = 0, name, bar
         self._task = bar.add_task(name, visible=False)
 
     def __call__(self, number: int, n_blocks: int) -> None:
-        """Show that a block was read; the first one starts a pass."""
+        """Show that a block was read; the first one starts a pass.
+
+        How many passes an estimator needs is not known before it ends.
+        """
         if number == 1:
             self.n_passes += 1
             name = f"{self._name}, pass {self.n_passes}"
@@ -138,14 +147,16 @@ def encoded(
     *,
     show: bool,
     standardize: bool,
-    impute: bool = False,
+    impute: bool,
     dense: bool = False,
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield an encoder, fitted to the first part, and the features of each part.
 
-    Passes over rows that are read in blocks are counted, on a bar if `show`.
+    Passes over rows that are read in blocks are counted, on a bar if `show`. `dense`
+    makes no sparse matrix of encoded strings.
     """
     try:
+        # 1. Passes of readers, those of the fit of the encoder among them.
         sources = {name: rows.X for name, rows in parts.items()}
         with watch_passes(sources, show=show):
             train = next(iter(parts.values()))
@@ -153,6 +164,7 @@ def encoded(
                 train, standardize=standardize, impute=impute, dense=dense
             )
             X = {name: encode(encoder, rows) for name, rows in parts.items()}
+            # 2. Tables in a temporary file become readers only when they are encoded.
             stored = {name: X[name] for name, rows in parts.items() if rows.is_stored}
             with watch_passes(stored, show=show):
                 yield encoder, X
@@ -165,9 +177,13 @@ def encoded(
 
 
 def fit_encoder(
-    rows: Any, *, standardize: bool, impute: bool = False, dense: bool = False
+    rows: Any, *, standardize: bool, impute: bool, dense: bool = False
 ) -> Any:
-    """Fit a pipeline that turns rows into features."""
+    """Fit a pipeline that turns rows into features.
+
+    A table is cleaned, and its numbers and strings are imputed and scaled or encoded; a
+    matrix is scaled at most.
+    """
     from sklearn.compose import ColumnTransformer
     from sklearn.frozen import FrozenEstimator
     from sklearn.impute import SimpleImputer
@@ -203,8 +219,8 @@ def fit_encoder(
         FunctionTransformer(clean_table, kw_args=columns),
         ColumnTransformer(transformers, sparse_threshold=0.0 if dense else 0.3),
     )
-    # Means and most frequent strings are of all rows; nothing else is still to be
-    # fitted, so that a few rows of a large table do.
+    # 4. Means and most frequent strings are of all rows. Nothing else is still to be
+    #    fitted, so that without imputation a few rows of a large table do.
     return encoder.fit(rows.X if impute else rows.X.head(1000))
 
 
@@ -216,7 +232,7 @@ def _fit_scaler(rows: Any, numbers: list[str]) -> Any:
     is_sparse = X.is_sparse if isinstance(X, RowReader) else sparse.issparse(X)
     scaler = StandardScaler(with_mean=not is_sparse)
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
-        start = 0
+        start = 0  # of the block, of whose rows the weights are
         for block in iterate_blocks(X):
             weights = rows.weights_of(slice(start, start := start + block.shape[0]))
             scaler.partial_fit(block, sample_weight=weights)
@@ -247,10 +263,12 @@ def note_spreads(rows: Any, X: Any) -> None:
 
 def encode(encoder: Any, rows: Any) -> Any:
     """Return the features of rows: an array, a CSR matrix, or a reader of either."""
+    # The encoder would warn of unknown strings without their column.
     for name, categories in _categories(encoder, rows).items():
         note_unknown(rows.path, rows.X[name], categories, "does not occur in TRAIN")
 
     def transform(block: Any) -> Any:
+        """Encode some rows, without a warning in each block."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Found unknown categories")
             X = encoder.transform(block)
@@ -263,7 +281,10 @@ def encode(encoder: Any, rows: Any) -> Any:
 def note_unknown(
     path: Path, strings: pandas.Series, vocabulary: Any, reason: str
 ) -> None:
-    """Note strings that a model does not know; refuse a column that has no others."""
+    """Note strings that a model does not know; refuse a column that has no others.
+
+    A column of other strings only is of another spelling, or another column.
+    """
     present = strings.dropna()
     new = present[~present.isin(vocabulary)]
     if new.empty:

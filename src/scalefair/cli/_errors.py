@@ -1,13 +1,18 @@
-"""The ends of a command: each error is one line on stderr, and an exit code."""
+"""The ends of a command: each error is one line on stderr, and an exit code.
+
+Also what a command says meanwhile: warnings and notes, on one line each, which the
+report repeats. Nothing that takes long is imported here: `scalefair --help` needs it.
+"""
 
 import errno
 import os
+import re
 import signal
 import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -30,13 +35,19 @@ Exit codes:
   130  interrupted
 """
 
-# Keys of what a run stores in its context.
+# Keys of what a run stores in the context of click, which ends with the run.
 _DEBUG = "scalefair.cli.debug"
 _WRITTEN = "scalefair.cli.written"
+# What a user can do about errors of the system, by their numbers.
 _REMEDIES: dict[int | None, str] = {
     errno.ENOSPC: " Free some space.",
     errno.EACCES: " Check the access rights, or choose another name.",
 }
+# Parameters without an underscore that are no English words: in a text they are
+# parameters wherever they occur.
+_UNAMBIGUOUS_NAMES = {"dtype", "kappa", "tol"}
+# The remedy of `check_are_groups`, for users of Python.
+_AS_STRINGS = "give them as strings, x.astype(str)"
 
 
 class Failure(click.ClickException):
@@ -76,7 +87,8 @@ class Commands(click.Group):
         try:
             with _prompt_interrupts(ctx):
                 return super().invoke(ctx)
-        # rich exits where its output is a closed pipe.
+        # click itself ends these well: an exit code, the usage, a pipe that was closed
+        # by its reader (`| head`), for which rich raises SystemExit.
         except (click.exceptions.Exit, click.UsageError, BrokenPipeError, SystemExit):
             raise
         except BaseException as error:  # a KeyboardInterrupt as well
@@ -121,6 +133,43 @@ def print_notes(source: Any) -> None:
         note(source.notes.pop(0))
 
 
+def translate(message: str) -> str:
+    """Replace the parameters that an estimator names by options of the command."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:  # called from Python, where the parameters are right
+        return message
+    spellings = {str(param.name): param.opts[0] for param in ctx.command.params}
+    # 1. Remedies that are lines of Python.
+    message = message.replace(_AS_STRINGS, "name their column in --categorical")
+    if "directed" in spellings:
+        symmetrise = "for example with (W + W.T) / 2 or W.maximum(W.T)"
+        message = message.replace(symmetrise, "with --directed sum or --directed max")
+    # 2. Arguments of `fit`, then options of the same name as a parameter.
+    roles = {"sensitive_features": "--groups", "sample_weight": "--weight"}
+    return use_spellings(message, {**roles, **spellings})
+
+
+def use_spellings(text: str, spellings: Mapping[str, str]) -> str:
+    """Write ``--max-iter 5`` for ``max_iter=5``, ``--max-iter`` for ``max_iter``."""
+    # Names such as ``solver`` are English words as well, but ``solver="x"`` is not.
+
+    def spell(match: re.Match[str]) -> str:
+        """Return a name, and perhaps a value, as they are typed."""
+        name, value = match.groups()
+        option = spellings[name]
+        if value is not None:
+            # A flag has no value but a negation.
+            flags = {"True": option, "False": f"--no-{option[2:]}"}
+            return flags.get(value, f"{option} {value.replace('None', 'none')}")
+        is_english = "_" not in name and name not in _UNAMBIGUOUS_NAMES
+        return name if is_english else option
+
+    names = "|".join(spellings)
+    # An equals sign with or without blanks, and a value that may be quoted.
+    value = r"(?: ?= ?[`'\"]*([\w.+-]*\w)[`'\"]*)?"
+    return re.sub(rf"(?<![\w.-])({names})\b{value}", spell, text)
+
+
 def _context_data() -> dict[str, Any]:
     """Return what the run has stored; nothing is kept outside of a run."""
     context = click.get_current_context(silent=True)
@@ -142,13 +191,15 @@ def _as_failure(error: BaseException) -> Failure:
     if isinstance(error, (ValueError, ImportError)):
         from scalefair.files import FileError  # not for --help
 
-        # An ImportError says what to install; a ModuleNotFoundError is a bug.
+        # Our ImportErrors say what to install. A ModuleNotFoundError, their subclass,
+        # is a bug.
         if isinstance(error, FileError) or type(error) is ImportError:
             return Failure(str(error))
     if isinstance(error, MemoryError):
         detail = f" ({error})" if str(error) else ""
         return Failure(f"not enough memory{detail}. Use smaller data, or more memory.")
     if isinstance(error, OSError):
+        # "file: reason. remedy", as far as the error has these.
         path = f"{error.filename}: " if error.filename is not None else ""
         system = os.strerror(error.errno).lower() if error.errno is not None else ""
         reason = system or str(error).rstrip(".") or type(error).__name__
@@ -172,6 +223,7 @@ def _prompt_interrupts(ctx: click.Context) -> Iterator[None]:
     signal to a socket at once. A thread that waits there gives the command half a
     second to end by itself, then removes unfinished files and ends the process.
     """
+    # Only the main thread may change what a signal does.
     if (
         threading.current_thread() is not threading.main_thread()
         or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
@@ -180,17 +232,20 @@ def _prompt_interrupts(ctx: click.Context) -> Iterator[None]:
         return
     # 1. The socket to which Python writes the numbers of signals, and who reads it.
     reader, writer = socket.socketpair()
-    writer.setblocking(False)
+    writer.setblocking(False)  # a handler of a signal must never wait
     ended = threading.Event()
 
     def watch() -> None:
+        """End the process if the command goes on after a signal."""
+        # A byte for each signal; an empty read when the other end is closed.
         while number := reader.recv(1):
             if number[0] == signal.SIGINT and not ended.wait(timeout=0.5):
                 with RENAMING:  # either all files have their names, or none
                     if not ended.is_set():
                         _end_process(f"error: {_interrupted(ctx)}\n")
 
-    # 2. Run the command, and put everything back.
+    # 2. Run the command, and put everything back. Once `ended` is set the process is no
+    #    longer ended by force; it waits for RENAMING, so that this is not halfway.
     watcher = threading.Thread(target=watch, daemon=True)
     previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     watcher.start()

@@ -1,17 +1,25 @@
-"""Options of the commands: how click reads and lists them, and those about files."""
+"""Options of the commands: how click reads and lists them, and those about files.
 
+A command lists decorators of click: those that several commands share, by their names
+(`shared`); the parameters of its estimator (`estimator_options`), whose names, types,
+defaults and help are the estimator's; and its own (`option_table`).
+"""
+
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import inf, isnan
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
 import click
+from click.core import ParameterSource
 
 from scalefair._groups import check_interval
 from scalefair._memory import array_limit
-from scalefair.cli._errors import EXIT_CODES, note, store_debug
+from scalefair.cli._errors import EXIT_CODES, note, store_debug, use_spellings
 from scalefair.files._text import FileOptions, split_cells
 from scalefair.files._values import find_source, read_values
 
@@ -19,6 +27,9 @@ from scalefair.files._values import find_source, read_values
 _LAST_SECTIONS = ["Columns", "Measures", "Files", "Advanced", "Other options"]
 # The readers check whether a file can be read: their message is one line.
 PATH = click.Path(readable=False, path_type=Path)
+
+
+# --- Types of values -----------------------------------------------------------------
 
 
 class Count(click.IntRange):
@@ -121,6 +132,7 @@ class SectionedCommand(click.Command):
             if isinstance(param, click.Option) and (
                 record := param.get_help_record(ctx)
             ):
+                # Only the --help of click itself has no section.
                 section = getattr(param, "section", "Other options")
                 sections.setdefault(section, []).append(record)
         last = [name for name in _LAST_SECTIONS if name in sections]
@@ -154,7 +166,7 @@ def spell_option(name: str) -> str:
 
 
 def value(kind: Any, default: Any = None) -> dict[str, Any]:
-    """Return the attributes of an option of a type."""
+    """Return the attributes of an option with a type and a default."""
     return {"type": kind, "default": default}
 
 
@@ -164,23 +176,130 @@ def command(
     """Return a decorator that makes a command; `arguments` are the files it takes."""
 
     def make(function: Any) -> click.Command:
+        """Add options and files to a function, whose docstring is the help."""
         # Decorators are applied from the last to the first: help is in their order.
-        for decorate in reversed([*options, debug]):
+        for decorate in reversed([*options, *shared("debug")]):
             function = decorate(function)
         for name, metavar in reversed(arguments.items()):
             function = click.argument(name, metavar=metavar, type=PATH)(function)
         end = f"{epilog}\b\n{EXIT_CODES}" if epilog else EXIT_CODES
         return click.command(cls=SectionedCommand, epilog=end)(function)
 
-    debug = option(
-        "Other options",
-        "--debug",
-        is_flag=True,
-        expose_value=False,
-        callback=store_debug,
-        help="Show the traceback of an error.",
-    )
     return make
+
+
+# --- Options that are parameters of an estimator ------------------------------------
+
+
+def estimator_options(
+    estimator: type, sections: Mapping[str, str], **changes: Mapping[str, Any]
+) -> list[Any]:
+    """Return options with names, types, defaults and help of parameters.
+
+    `sections` lists the parameters, such as ``"tol n_clusters,-k"`` with an alias;
+    `changes` has attributes of an option that differ from the estimator's.
+    """
+    # 1. What the estimator says of its parameters: the signature has the defaults, the
+    #    constraints of scikit-learn have the types, the docstring has the help.
+    signature = inspect.signature(estimator)
+    constraints = vars(estimator)["_parameter_constraints"]
+    parameters = [
+        (section, *names.split(","))
+        for section, text in sections.items()
+        for names in text.split()
+    ]
+    helps = _read_docs(estimator, [name for _, name, *_ in parameters])
+    # 2. An option of each, with what differs from it.
+    options = []
+    for section, name, *aliases in parameters:
+        spelling = spell_option(name)
+        default = signature.parameters[name].default
+        attributes: dict[str, Any] = {
+            "help": helps.get(name),
+            # Of a type such as numpy.float64 the name.
+            "default": getattr(default, "__name__", default),
+        }
+        if "boolean" in constraints[name]:  # a pair of flags
+            spelling += f"/--no-{spelling[2:]}"
+        else:
+            attributes |= _type_of(constraints[name], default)
+        attributes |= changes.get(name, {})
+        if attributes.get("required"):  # click takes one of both
+            del attributes["default"]
+        options.append(option(section, spelling, *aliases, name, **attributes))
+    return options
+
+
+def _type_of(constraints: Sequence[Any], default: Any) -> dict[str, Any]:
+    """Return the type of an option, from the constraints of scikit-learn."""
+    from sklearn.utils._param_validation import Interval, StrOptions
+
+    if "random_state" in constraints:
+        text = "Seed; the same seed gives the same result."
+        return {"type": Count(0, 2**32 - 1), "default": 0, "help": text}
+    # A parameter may be a number, one of some words, or either.
+    interval = next((x for x in constraints if isinstance(x, Interval)), None)
+    options = next((x.options for x in constraints if isinstance(x, StrOptions)), ())
+    choices = sorted(options, key=lambda name: (name != default, name))  # default first
+    if interval is not None and issubclass(interval.type, Integral):
+        return {"type": Count(interval.left)}
+    if interval is not None:
+        number = Finite(
+            -inf if interval.left is None else interval.left,
+            inf if interval.right is None else interval.right,
+            choices,
+            min_open=interval.closed not in ("left", "both"),
+            max_open=interval.closed not in ("right", "both"),
+        )
+        return {"type": number}
+    if choices and None in constraints:
+        return {"type": click.Choice([*choices, "none"]), "callback": _none_as_none}
+    return {"type": click.Choice(choices)} if choices else {}
+
+
+def _none_as_none(_: Any, __: Any, value: str) -> str | None:
+    """Return None for the choice "none": choices of click are strings."""
+    return None if value == "none" else value
+
+
+def _read_docs(estimator: type, names: Sequence[str]) -> dict[str, str]:
+    """Return the first sentence about each parameter, without markup and citations."""
+    doc = inspect.getdoc(estimator) or ""
+    # The section of the parameters ends where the next one has an underlined title.
+    section = re.split(r"\n\n\w+\n-+\n", doc.partition("Parameters\n---")[2])[0]
+    spellings = {name: spell_option(name) for name in names}
+    sentences = {}
+    # A line "name : type", then lines of text that are indented by four blanks.
+    for name, text in re.findall(r"^(\w+) : .*\n((?: {4}.+\n?)+)", section, re.M):
+        text = " ".join(text.split()).replace("None takes", "by default")
+        # Citations, then names of parameters, then the end of the first sentence.
+        text = re.sub(r"(,? as in| in| of)? \[\d\]_| \(see [^)]*\)|:math:", "", text)
+        text = re.sub(r"(?<!`)`(\w+)`", lambda m: spellings.get(m[1], m[1]), text)
+        text = use_spellings(re.split(r"(?<=[\w)])\. ", text)[0], spellings)
+        sentences[name] = re.sub(r"`|(?<!\w)\"|\"(?!\w)", "", text).rstrip(".") + "."
+    return sentences
+
+
+def parameters_in_force(
+    parameters: Mapping[str, Any], conditions: Mapping[str, tuple[str, tuple[str, ...]]]
+) -> dict[str, Any]:
+    """Drop options that do not apply; refuse them if they are on the command line.
+
+    `conditions` has for an option another one, and the values of it that it needs.
+    """
+    ctx = click.get_current_context()
+    spellings = {param.name: param.opts[0] for param in ctx.command.params}
+    # The options whose other one has a value that they do not go with.
+    idle = {k: v for k, v in conditions.items() if ctx.params[v[0]] not in v[1]}
+    for name, (other, values) in idle.items():
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(
+                f"{spellings[name]} applies to {spellings[other]} "
+                f"{' or '.join(values)} only, not to {spellings[other]} "
+                f"{ctx.params[other]}.",
+                ctx,
+            )
+    return {name: value for name, value in parameters.items() if name not in idle}
 
 
 # --- Options that several commands have ----------------------------------------------
@@ -193,17 +312,17 @@ _FILE = {"metavar": "FILE", "type": PATH}
 _FLAG = {"is_flag": True}
 # A flag that is None if neither it nor its negation is on the command line.
 EITHER = {"is_flag": True, "default": None}
-GROUPS_HELP = (
-    "Column with the group of each row, then no feature, or several as sex,race, "
-    "whose combinations are the groups; or a file of groups."
-)
 # By section of the help and names: attributes of the option, and its help.
 _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "Required": {
         # Not required by click: svmlight has targets itself, and there may be
         # probabilities of groups.
         "target": (_SOURCE, "Column with what is to be predicted; or a file of it."),
-        "groups": (_SOURCE, GROUPS_HELP),
+        "groups": (
+            _SOURCE,
+            "Column with the group of each row, then no feature, or several as "
+            "sex,race, whose combinations are the groups; or a file of groups.",
+        ),
     },
     "Columns": {
         "group-column": (_COLUMN, "Column of the FILE of groups, as in FILE:COLUMN."),
@@ -319,9 +438,14 @@ _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
             {"is_flag": True, "default": None},
             "Nothing on stdout, or progress and a summary.  "
             "[default: --verbose on a terminal only]",
-        )
+        ),
+        "debug": (
+            {"is_flag": True, "expose_value": False, "callback": store_debug},
+            "Show the traceback of an error.",
+        ),
     },
 }
+# By the first name of each option, without dashes.
 _OPTIONS_BY_NAME = {
     re.findall(r"[\w-]*\w", names)[0].lstrip("-"): decorator
     for section, rows in _SHARED.items()
@@ -360,6 +484,7 @@ ROLES = ("target", "groups", "weight")
 class ReadOptions(FileOptions):
     """The options about files of rows, by their names; saved models keep them."""
 
+    # Roles, each a column or a file, and what is made of the groups.
     groups: str | None = None
     group_probabilities: bool = False  # whether `groups` names columns of them
     missing_groups: str | None = None
@@ -367,6 +492,7 @@ class ReadOptions(FileOptions):
     attributes: str = "joint"
     target: str | None = None
     weight: str | None = None
+    # Columns of a table that are no features, or features that need a word.
     id_column: str | None = None
     drop: Sequence[str] = ()
     feature: Sequence[str] = ()
@@ -375,6 +501,7 @@ class ReadOptions(FileOptions):
     keep_groups: bool = False
     missing: str = "error"
     svmlight: bool = False
+    # Whether files of roles have a header; then other rows, and roles, for a test.
     target_header: bool | None = None
     groups_header: bool | None = None
     weight_header: bool | None = None
@@ -391,6 +518,8 @@ class ReadOptions(FileOptions):
 
         `values` are those of fields for which the command has no option.
         """
+        # 1. Spellings of the groups: FILE:COLUMN in two options, and the columns that
+        #    hold probabilities in place of one that holds groups.
         if column := options.pop("group_column", None):
             options["groups"] = f"{options['groups']}:{column}"
         if "group_probabilities" in options:
@@ -403,16 +532,20 @@ class ReadOptions(FileOptions):
                 raise click.UsageError("Missing option '--groups'.")
             options["group_probabilities"] = chosen[1] is not None
             options["groups"] = chosen[0] or chosen[1]
+        # 2. All fields for which the command has an option.
         names = {entry.name for entry in fields(cls)} & options.keys()
         values |= {name: options.pop(name) for name in names}
-        if "attributes" in values:  # estimators need it as well
+        if "attributes" in values:  # the estimator has this parameter, too
             options["attributes"] = values["attributes"]
+        # 3. Options that do not go together.
         read_options = cls(**values)
         if read_options.makes_probabilities and read_options.attributes == "each":
             raise click.UsageError(
                 "--attributes each does not apply to probabilities, --knots, or "
                 "--missing-groups ignore."
             )
+        if read_options.weight is not None and read_options.missing == "impute":
+            raise click.UsageError("--missing impute takes no --weight: drop the rows.")
         return read_options
 
     @property
@@ -427,7 +560,7 @@ class ReadOptions(FileOptions):
         return self.group_probabilities or self.may_lack_groups or is_number
 
     def exceeds_memory(self, path: Path, *, is_text: bool) -> bool:
-        """Return whether to read a file in blocks; the standard input never."""
+        """Return whether to read a file in blocks; the standard input never is."""
         size = 0 if str(path) == "-" else path.stat().st_size
         # A byte of text becomes about two bytes of numbers.
         return (2 * size if is_text else size) > array_limit(self.memory_limit)

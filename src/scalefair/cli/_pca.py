@@ -1,4 +1,8 @@
-"""``scalefair pca``: fair principal components of the rows in a file."""
+"""``scalefair pca``: fair principal components of the rows in a file.
+
+The output holds plain arrays, from which `predict` projects other rows: it runs no code
+when it is opened.
+"""
 
 import json
 import time
@@ -14,7 +18,6 @@ from scalefair._memory import peak_memory
 from scalefair._rounding import ROUNDING
 from scalefair.cli import _encoder, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli._parameters import estimator_options
 from scalefair.cli._report import Facts
 from scalefair.cli._roles import Rows
 from scalefair.decomposition import FairPCA, GroupPCA
@@ -37,11 +40,13 @@ _PARAMETERS = {
 _OPTIONS = [
     *opt.shared(opt.GROUPS),
     opt.output_option("the components (npz)"),
-    *estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
+    *opt.estimator_options(FairPCA, _PARAMETERS, n_components={"required": True}),
     *opt.shared(f"standardize {opt.INPUT} svmlight"),
     opt.option("Files", "--scores", "scores_file", type=opt.PATH, help=_SCORES),
     *opt.shared("report memory-limit quiet"),
 ]
+# Columns of the table of groups, and facts: what lacks a value, as of PCA without Gram
+# matrices, or passes of rows in memory, is left out.
 _COLUMNS = {
     **_report.GROUP_COLUMNS,
     "pca_loss": ("loss,\nPCA", ".4g"),
@@ -72,9 +77,13 @@ _FACTS = {
 }
 
 
+# --- The command ---------------------------------------------------------------------
+
+
 @opt.command(_OPTIONS, _EPILOG, data="ROWS")
 def pca(data: Path, **options: Any) -> None:
     """Find components of the rows in ROWS that lose equally much for all groups."""
+    # 1. Take the options, and read the rows.
     outputs, show = _run.take_outputs(options, data, output=".npz", scores=".npy")
     standardize = options.pop("standardize")
     start = time.perf_counter()
@@ -85,16 +94,14 @@ def pca(data: Path, **options: Any) -> None:
     model = FairPCA(**options)
     impute = read_options.missing == "impute"
     parts = {data.name: rows}
-    with _encoder.encoded(parts, show=show, standardize=standardize, impute=impute) as (
-        encoder,
-        features,
-    ):
-        # 1. Fit fair PCA and, if there is a Gram matrix of each group, PCA.
+    reading = _encoder.encoded(parts, show=show, standardize=standardize, impute=impute)
+    with reading as (encoder, features):
+        # 2. Fit fair PCA and, if there is a Gram matrix of each group, PCA from these:
+        #    the rows are not read again.
         X = features[data.name]
         if not standardize:
             _encoder.note_spreads(rows, X)
-        roles = {**rows.group_arguments, "sample_weight": rows.weight}
-        seconds["fit"] = _run.fit(model, X, path=data, show=show, **roles)
+        seconds["fit"] = _run.fit(model, X, path=data, show=show, **rows.fit_arguments)
         plain = None
         if hasattr(model, "moments_"):
             plain = GroupPCA.from_moments(
@@ -102,7 +109,7 @@ def pca(data: Path, **options: Any) -> None:
                 n_components=options["n_components"],
                 centering=options["centering"],
             )
-        # 2. The report, and the arrays of the output.
+        # 3. The report, and the arrays of the output.
         content = {
             **_report.describe_run("pca", {**options, "standardize": standardize}),
             "input": {**_run.describe_rows(rows, X), "n_features": X.shape[1]},
@@ -131,36 +138,34 @@ def pca(data: Path, **options: Any) -> None:
     _run.finish(report, outputs, writers, show=show, converged=model.converged_)
 
 
+# --- The report ----------------------------------------------------------------------
+
+
 def _make_report(model: Any, plain: Any, content: Facts, source: str) -> _report.Report:
     """Return the report: title, facts, a table of the groups, and perhaps a figure."""
-    # 1. Facts and table.
-    values = {
-        **content,
-        **content["input"],
-        **content["seconds"],
-        "r": len(model.components_),
-        "iterations": _report.iterations(model.n_iter_),
-    }
-    facts = _report.fill(_FACTS, values)
+    # 1. Facts and table. The title compares the largest losses.
+    r, iterations = len(model.components_), _report.iterations(model.n_iter_)
+    facts = _report.fill(_FACTS, content, r=r, iterations=iterations)
     largest_loss = np.hstack(model.group_losses_).max()
     title = f"Largest loss of a group {largest_loss:.3g} with fair PCA"
     if plain is not None:
         title += f", {np.hstack(plain.group_losses_).max():.3g} with PCA"
     table = _report.ReportTable("Groups", content["groups"], _COLUMNS, terminal=True)
     report = _report.Report("pca", content, title, source, facts, [table])
-    report.summary = _summarize(content, len(model.components_))
+    report.summary = _summarize(content, r)
     # 2. A figure of fair PCA and PCA, or a fact that says why there is none.
     n_groups = len(content["groups"])
     if not hasattr(model, "moments_") or n_groups > _report.MAX_FIGURE_GROUPS:
         reason = f"need --solver gram and at most {_report.MAX_FIGURE_GROUPS} groups"
         facts.append(("figures", reason))
         return report
-    r, n = model.n_components, model.n_features_in_
+    n = model.n_features_in_
     # Numbers of components; with more features each takes about a second.
     n_sizes = 10 if n <= 100 else 1
     sizes = np.linspace(1, min(2 * r, n), n_sizes).round().astype(int)
 
     def plot(figure: Any) -> None:
+        """Draw losses and errors, with a line at this number of components."""
         from scalefair.plotting import GroupLossDisplay
 
         chosen, axes = sorted({r, *sizes.tolist()}), figure.subplots(1, 2)
@@ -179,10 +184,12 @@ def _summarize(content: Facts, r: int) -> str:
     """Return what was asked and reached, at what cost, and what is not promised."""
 
     def largest(key: str) -> str:
+        """Return the largest value of the groups, and whose it is."""
         record = max(content["groups"], key=lambda group: group[key])
         name = f"{record.get('attribute', '')} {record['group']}".strip()
         return f"{record[key]:.3g} ({name})"
 
+    # 1. What was asked, and reached.
     features = content["input"]["n_features"]
     text = f"Asked: {r} components of {features:,} features with the smallest possible "
     text += "loss in the worst group. A group's loss is its error minus the error of "
@@ -194,13 +201,14 @@ def _summarize(content: Facts, r: int) -> str:
     text += f"error per row is {content['reconstruction_error']:.4g}"
     if "error_increase" in content:
         text += f", {content['error_increase']:.2%} more than PCA's"
+    # 2. What is not promised.
     text += ". Not promised: equal errors of the groups, of which the largest is "
     text += f"{largest('reconstruction_error')}; or components that hide the groups."
     return text
 
 
 def _compare(model: Any, plain: Any, rows: Rows) -> Facts:
-    """Return losses and errors of groups, and of all rows; of PCA as well if known."""
+    """Return losses and errors of groups, and of all rows; of `plain` PCA if known."""
     # 1. Sizes and weights of the groups of each attribute.
     entries = rows.entries()
     codes = {
@@ -210,10 +218,12 @@ def _compare(model: Any, plain: Any, rows: Rows) -> Facts:
     counts = np.concatenate([np.bincount(x) for x in codes.values()])
     totals = np.concatenate([np.bincount(x, entries.weight) for x in codes.values()])
     frame = pandas.DataFrame({"group": _groups(model), "n_rows": counts})
-    if isinstance(model.groups_, list):
+    if isinstance(model.groups_, list):  # of several attributes
         sizes = [len(groups) for groups in model.groups_]
         frame.insert(0, "attribute", np.repeat([*codes], sizes))
-    # 2. Losses and errors of both.
+    # 2. Losses and errors of both. The error of all rows is that of the groups,
+    #    weighted by their totals: of several attributes each has all rows, and counts
+    #    alike.
     errors: dict[str, float] = {}
     for prefix, fitted in (("", model), ("pca_", plain)):
         if fitted is not None:
@@ -236,8 +246,15 @@ def _groups(model: Any) -> Any:
     return np.concatenate([groups.astype(np.str_) for groups in as_list(model.groups_)])
 
 
+# --- The output ----------------------------------------------------------------------
+
+
 def _arrays(model: Any, encoder: Any, n: int) -> Facts:
-    """Return the arrays of the output, in units of the columns; none is pickled."""
+    """Return the arrays of the output, in units of the columns; none is pickled.
+
+    Coordinates of rows are ``((X - mean) / scale) @ components.T``.
+    """
+    # 1. The imputer and the scaler of the numbers.
     steps = encoder
     if isinstance(encoder, Pipeline):  # of a table, whose features are all numbers
         steps = encoder[-1].named_transformers_["numbers"]
@@ -245,8 +262,10 @@ def _arrays(model: Any, encoder: Any, n: int) -> Facts:
     fitted: Facts = {}
     for step in steps if isinstance(steps, Pipeline) else [steps]:
         fitted |= vars(getattr(step, "estimator", step))
+    # 2. The model's mean is of scaled rows: back to the units of the columns.
     scale = fitted.get("scale_", np.ones(n))
     shift = fitted["mean_"] if fitted.get("with_mean") else 0.0
+    # 3. Arrays of objects could only be pickled: names become strings.
     groups = model.groups_
     several = isinstance(groups, list) or groups.dtype.kind == "O"
     return {
@@ -261,6 +280,7 @@ def _arrays(model: Any, encoder: Any, n: int) -> Facts:
 
 def _write_scores(file: BinaryIO, model: Any, X: Any) -> None:
     """Write the transformed rows as a ``.npy`` file, one block after another."""
+    # NumPy writes an array whole: write its header, then the blocks.
     dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
     shape = (X.shape[0], len(model.components_))
     header = {"descr": dtype.str, "fortran_order": False, "shape": shape}

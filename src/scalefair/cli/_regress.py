@@ -1,4 +1,8 @@
-"""``scalefair regress``: a saved regressor made fair in one of its layers."""
+"""``scalefair regress``: a saved regressor made fair in one of its layers.
+
+The model is of the user: it chooses its columns, and may raise any error. `predict`
+reads rows for such models, and calls them, by the functions here.
+"""
 
 import inspect
 import sys
@@ -21,7 +25,6 @@ from scalefair._memory import peak_memory
 from scalefair._messages import listed
 from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
-from scalefair.cli._parameters import estimator_options, parameters_in_force
 from scalefair.cli._report import Facts
 from scalefair.cli._roles import Rows
 from scalefair.files import reading
@@ -39,6 +42,7 @@ Gaps: how mean and covariance of the layer's outputs differ between groups.
 KS distance: the same of shares of predictions below a threshold; 0 is fair.
 """
 _BOOLEANS = {"True": True, "False": False}
+# A layer goes by its number, also from the end, or by its name.
 _LAYER: dict[str, Any] = {
     "default": "-2",
     "metavar": "NUMBER|NAME|auto",
@@ -52,9 +56,10 @@ _PARAMETERS = {
 _OPTIONS = [
     *opt.shared(opt.ROLE_OPTIONS),
     opt.output_option("the changed model (joblib)"),
-    *estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER),
+    *opt.estimator_options(ExplainableSVDRegressor, _PARAMETERS, layer=_LAYER),
     *opt.shared(f"{opt.INPUT} svmlight {opt.TEST} report quiet"),
 ]
+# Options that apply with some values of another one only.
 _CONDITIONS = {
     "noise_floor": ("method", ("direct",)),
     "epsilon": ("first_moment", ("svd",)),
@@ -65,6 +70,7 @@ _GAPS = ["mean_gap_before", "covariance_gap_before"]
 _GAPS += ["mean_gap_after", "covariance_gap_after"]
 _FITTED = ["layer", "groups", "output_change", "output_change_bound", "converged"]
 _FITTED += ["layer_changed", "mean_gap_noise", "covariance_gap_noise"]
+# Columns of the table of groups: title and format by key.
 _COLUMNS = {
     **_report.GROUP_COLUMNS,
     "mse_before": ("error\nbefore", ".4g"),
@@ -76,6 +82,9 @@ _COLUMNS = {
     "r2_after": ("R2\nafter", ".3f"),
 }
 _MEASURES = {"mse": "mean squared error", "ks": "KS distance"}
+
+
+# --- Models of users -----------------------------------------------------------------
 
 
 def load_model(path: Path) -> Any:
@@ -94,7 +103,10 @@ def load_model(path: Path) -> Any:
 def read_for_model(
     model: Any, path: Path, options: opt.ReadOptions, training: Rows | None = None
 ) -> Rows:
-    """Read rows as a saved estimator takes them: columns by name, or of numbers."""
+    """Read rows as a saved estimator takes them: columns by name, or of numbers.
+
+    `training` are rows that were read for the same model before.
+    """
     # 1. A model finds its columns by name if it was fitted to named ones.
     columns = list(getattr(model, "feature_names_in_", ())) or None
     has_names, rows_kind = columns is not None, rows_format(path, options.svmlight)
@@ -135,14 +147,17 @@ def read_for_model(
     if rows_kind == "table" and not has_names:
         rows.X = rows.X.to_numpy(np.float64)
     n_missing = getattr(model, "n_features_in_", 0) - rows.X.shape[1]
-    if rows_kind == "svmlight" and n_missing > 0:  # they are zero in all rows
+    if rows_kind == "svmlight" and n_missing > 0:  # zero in all rows, and not written
         rows.n_columns += n_missing
         rows.X.resize(rows.n_rows, model.n_features_in_)
     return rows
 
 
 def _categories(model: Any) -> dict[str, dict[str, str]]:
-    """Return categories of the encoders in a model: stripped, with their spelling."""
+    """Return categories of the encoders in a model: stripped, with their spelling.
+
+    Cells of a table are stripped of blanks; the model may know them with blanks.
+    """
     categories = {}
     model = getattr(model, "estimator_", model)  # of one that regress has changed
     for step in getattr(model, "named_steps", {}).values():
@@ -163,8 +178,11 @@ def _categories(model: Any) -> dict[str, dict[str, str]]:
 def predict(
     model: Any, path: Path, rows: Rows, method: str = "predict"
 ) -> NDArray[Any]:
-    """Return a prediction for each row, in batches that fit into the memory."""
-    X = getattr(rows.X, "iloc", rows.X)
+    """Return a prediction for each row, in batches that fit into the memory.
+
+    `path` is the file of the model, `method` what it is asked for.
+    """
+    X = getattr(rows.X, "iloc", rows.X)  # of a frame rows by number
     parts = []
     try:
         # 1. Some models take groups.
@@ -177,7 +195,8 @@ def predict(
             parts.append(call(X[batch], **groups))
     except (OSError, MemoryError):
         raise
-    # The model may raise any error; missing values are often the reason.
+    # The model may raise any error: the groups, or values, that it lacks are often the
+    # reason.
     except Exception as error:
         if rows.groups is None and "sensitive_features" in str(error):
             raise click.UsageError(_run.NEEDS_GROUPS) from error
@@ -207,11 +226,11 @@ def predict(
     return predictions
 
 
+# --- The command ---------------------------------------------------------------------
+
+
 @opt.command(_OPTIONS, _EPILOG, model_file="MODEL", train="TRAIN")
-@click.pass_context
-def regress(
-    ctx: click.Context, /, model_file: Path, train: Path, **options: Any
-) -> None:
+def regress(model_file: Path, train: Path, **options: Any) -> None:
     """Change a layer of the regressor in MODEL, by the rows in TRAIN.
 
     Its predictions then differ less between groups, and need no group. Only open
@@ -221,7 +240,7 @@ def regress(
     # 1. Read the model and its rows, which it takes in memory.
     start = time.perf_counter()
     read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)
-    parameters = parameters_in_force(ctx, options, _CONDITIONS)
+    parameters = opt.parameters_in_force(options, _CONDITIONS)
     model = load_model(model_file)
     if not hasattr(model, "predict") or hasattr(model, "classes_"):
         kind = getattr(model, "__name__", type(model).__name__)
@@ -230,13 +249,12 @@ def regress(
     rows = parts["train"]
     y = {name: _as_numbers(part) for name, part in parts.items()}
     seconds = {"read": time.perf_counter() - start}
-
     # 2. Predict before and after the change. The model rejects wrong rows with a
     #    clearer message than the fit.
     fair = ExplainableSVDRegressor(model, **parameters)
     with _run.library_warnings():
         before = {k: predict(model, model_file, part) for k, part in parts.items()}
-    roles = {"y": y["train"], **rows.group_arguments, "sample_weight": rows.weight}
+    roles = {"y": y["train"], **rows.fit_arguments}
     seconds["fit"] = _run.fit(fair, rows.X, path=model_file, show=show, **roles)
     # 3. Measure each part of the rows, and write report and model.
     source: Facts = {"model": str(model_file), "n_features": rows.X.shape[1]}
@@ -301,16 +319,20 @@ def _as_numbers(rows: Rows) -> NDArray[np.float64]:
     return y
 
 
+# --- The report ----------------------------------------------------------------------
+
+
 def _describe_fit(model: Any) -> Facts:
     """Return which layer was changed, and the gaps before and after."""
     layers = model.unfairness_by_layer_
     facts = {name: getattr(model, f"{name}_") for name in (*_FITTED, *_GAPS)}
-    facts["last_layer"] = None
+    facts["last_layer"] = None  # its gaps, if it is fitted anew
     facts["layer_name"] = layers[model.layer_].name
     facts["layer_shape"] = model.weight_.shape
     if model.refit_last is not None:
         values = (*model.refit_gaps_before_, *model.refit_gaps_after_)
         facts["last_layer"] = dict(zip(_GAPS, values, strict=True))
+    # Layers without a measure are None.
     facts["unfairness_by_layer"] = [
         layer and {**asdict(layer), "score": layer.score} for layer in layers
     ]
@@ -321,6 +343,7 @@ def _measure(
     rows: Rows, y: NDArray[np.float64], predictions: dict[str, NDArray[Any]]
 ) -> Facts:
     """Return errors and distances of the groups' predictions, before and after."""
+    # 1. Of all rows: error, R2 and distance.
     entries = rows.entries()
     mean = partial(np.average, weights=rows.weight)
     centre = mean(y)
@@ -332,16 +355,15 @@ def _measure(
         facts[f"mse_{when}"] = mean(columns[f"mse_{when}"])
         facts[f"r2_{when}"] = _explained(facts[f"mse_{when}"], variance)
         facts[f"ks_{when}"] = statistical_parity_ks(
-            values[entries.positions],
-            sensitive_features=entries.sensitive_features,
-            sample_weight=entries.weight,
-            attributes="each",
+            values[entries.positions], **entries.metric_arguments
         )
+    # 2. Of each group the means of the same columns.
     frame = pandas.DataFrame({k: v[entries.positions] for k, v in columns.items()})
     groups = entries.sensitive_features
     records = _report.group_means(frame, groups, entries.weight)
     for record in records:
-        # The variance within the group.
+        # The variance within the group: the mean square about the centre of all rows,
+        # less the square of the distance of the group's mean from it.
         variance = record.pop("square") - (record["mean_target"] - centre) ** 2
         for when in predictions:
             record[f"r2_{when}"] = _explained(record[f"mse_{when}"], variance)
@@ -354,7 +376,7 @@ def _explained(error: float, variance: float) -> float | None:
 
 
 def _add_facts(report: _report.Report) -> None:
-    """Add title, facts and tables."""
+    """Add title, summary, facts and tables, of what the report has for its JSON."""
     # 1. The layer, and how much its gaps have changed.
     content, facts = report.content, report.facts
     n_outputs, n_inputs = content["layer_shape"]
@@ -363,7 +385,7 @@ def _add_facts(report: _report.Report) -> None:
     is_changed = content["layer_changed"]
     if is_changed:
         facts.append(("output change", f"{content['output_change']:.2%}"))
-    else:
+    else:  # its gaps are noise, or the last layer does as well
         facts[0] = ("layer", f"{layer}, not changed")
     for gap in ("mean_gap", "covariance_gap"):
         title = gap.replace("_", " ")

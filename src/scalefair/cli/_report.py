@@ -1,4 +1,9 @@
-"""The results of a command, shown as a page of HTML, as JSON, or on a terminal."""
+"""The results of a command, shown as a page of HTML, as JSON, or on a terminal.
+
+A command fills a `Report` with values, facts, tables and figures; none of the three
+renderings knows a command. What several commands say of groups, weights and gaps is
+computed in the second half of this file.
+"""
 
 import base64
 import io
@@ -30,6 +35,8 @@ from scalefair.metrics import (
 
 # What a report says, by name: values, nested facts, and lists of records.
 Facts = dict[str, Any]
+# Columns of a table: title and format of their values, by key.
+Columns = Mapping[str, tuple[str, str]]
 # What a report says of weighted rows.
 WEIGHTS = "{weights_from}, effective rows {effective_rows:,.0f} of {n_rows:,}"
 # What gives a distance of groups its meaning.
@@ -45,11 +52,15 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class ReportTable:
-    """Records; `columns` has title and format by key, by default of all keys."""
+    """Records; `columns` has title and format by key, by default of all keys.
+
+    Keys of `columns` that no record has are left out, so that one table serves methods
+    with different results.
+    """
 
     caption: str
     records: Sequence[Mapping[str, Any]]
-    columns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    columns: Columns = field(default_factory=dict)
     terminal: bool = False  # shown on a terminal as well
     max_records: int = 20  # on a terminal
 
@@ -108,7 +119,8 @@ class Report:
         console = Console()
         if self.summary:
             console.print(Text(printable(self.summary)))
-        # 1. Tables; columns of numbers are neither cut nor wrapped.
+        # 1. Tables; columns of numbers are neither cut nor wrapped. Texts are of users
+        #    (names of groups, of files): they are no markup of rich.
         for table in self.tables:
             if not table.terminal or not table.records:
                 continue
@@ -123,7 +135,7 @@ class Report:
             if (n_more := len(table.records) - table.max_records) > 0:
                 grid.add_row(f"... {n_more:,} more")
             console.print(Text(printable(table.caption)), grid)
-        # 2. Facts, and the files; their names are not cut either.
+        # 2. Facts, and the files written; their names are folded, not cut.
         files = [(name, str(path)) for name, path in written.items()]
         grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
         grid.add_column()
@@ -180,7 +192,8 @@ def _render(report: Report) -> str:
     environment.filters |= {"text": as_text, "digits": lambda v: repr(as_python(v))}
     environment.filters["parts"] = _PARTS.split
     environment.tests["a_number"] = is_number
-    # The template knows no command: it shows a title, facts, tables and pictures.
+    # The template shows a title, facts, tables and pictures, and below them all values
+    # of the JSON by their names; messages of the run stand at the top.
     content = as_python(report.content)
     page = environment.get_template("page.html").render(
         report=report,
@@ -193,6 +206,7 @@ def _render(report: Report) -> str:
 
 def _describe(content: Facts) -> Iterator[tuple[str, list[Any]]]:
     """Yield the facts of each part of a report, with a caption."""
+    # Values that belong to no part come last.
     parts = {k: v for k, v in content.items() if type(v) is dict and k != "history"}
     single = {k: v for k, v in content.items() if k not in parts}
     for name, part in {**parts, "other values": single}.items():
@@ -220,10 +234,11 @@ def _draw(figures: list[ReportFigure]) -> Iterator[dict[str, str]]:
         file = io.BytesIO()
         try:
             draw(figure, file)
-            # The picture is in the page itself.
+            # The picture is in the page itself, which loads nothing.
             encoded = base64.b64encode(file.getvalue()).decode()
             address = f"data:image/png;base64,{encoded}"
             yield {"src": address, "alt": figure.alt, "text": figure.caption}
+        # The results are worth more than their figure, whatever fails.
         except Exception as error:
             message = f"a figure could not be drawn: {type(error).__name__}: {error}"
             warn(message)
@@ -301,6 +316,7 @@ def group_means(
             for name, column in by_attribute(groups).items()
             for record in group_means(frame, column, weights)
         ]
+    # The sum of weighted values by the sum of the weights, of each group.
     by_group = frame.groupby(groups)
     table = by_group.mean()
     if weights is not None:
@@ -318,10 +334,8 @@ def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) ->
     `rows` and scores are of entries; `compared` has the interval of ranks, and which
     labels are given.
     """
-    groups = rows.sensitive_features
-    gap = partial(partial_parity_gap, scores, sensitive_features=groups, **compared)
-    roles = {"y_true": rows.target, "sample_weight": rows.weight}
-    gap = partial(gap, **roles, attributes="each")
+    arguments = {"y_true": rows.target, **rows.metric_arguments, **compared}
+    gap = partial(partial_parity_gap, scores, **arguments)
     try:
         gaps = {"partial_parity_gap": gap()}
     except ValueError as error:  # a group may lack a label
@@ -330,12 +344,14 @@ def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) ->
 
 
 def unmixed_gap(rows: Any, scores: Any, interval: Any, **compared: Any) -> Facts:
-    """Return the gap if probabilities of groups say nothing of scores within them."""
+    """Return the gap if probabilities of groups say nothing of scores within them.
+
+    There is none for sure groups, and none of labels that are given.
+    """
     if not rows.is_uncertain or compared["given"] is not None:
         return {}
-    roles = {**rows.group_arguments, "sample_weight": rows.weight}
     with suppress(ValueError):  # columns that are combinations of others
-        gap = unmixed_parity_gap(scores, interval=interval, **roles)
+        gap = unmixed_parity_gap(scores, interval=interval, **rows.fit_arguments)
         return {"unmixed_parity_gap": gap}
     return {}
 
@@ -349,6 +365,7 @@ def null_gap(
     """
     if rows.is_uncertain:
         return {}
+    # Effective sizes of the groups that are compared, of each attribute and kind.
     entries, sizes = rows.entries(), []
     for groups in by_attribute(entries.sensitive_features).values():
         names, codes = np.unique(groups, return_inverse=True)
@@ -359,7 +376,10 @@ def null_gap(
 
 
 def worst_change(groups: Sequence[Facts], before: str, after: str, spec: str) -> str:
-    """Say of which group the error grows most, by the names of both errors."""
+    """Say of which group the error grows most, by the names of both errors.
+
+    Where no error grows it is the group whose error falls least.
+    """
     record = max(groups, key=lambda group: group[after] - group[before])
     name = f"{record.get('attribute', '')} {record['group']}".strip()
     old, new = (format(record[key], spec) for key in (before, after))
@@ -373,8 +393,12 @@ def between(interval: Sequence[float]) -> str:
     return f" among the rows between the top {low} and the top {high} of each group"
 
 
-def fill(templates: Mapping[str, str], values: Mapping[str, Any]) -> list[Any]:
-    """Return titles with filled templates; those that lack a value are left out."""
+def fill(templates: Mapping[str, str], content: Facts, **more: Any) -> list[Any]:
+    """Return titles and templates that are filled with values of a report, and more.
+
+    Those that lack a value are left out, so that a command has one list of facts.
+    """
+    values = content | content["input"] | content.get("seconds", {}) | more
     facts = []
     for title, template in templates.items():
         with suppress(KeyError):
@@ -407,21 +431,21 @@ def weight_facts(source: Mapping[str, Any]) -> list[tuple[str, str]]:
     return facts
 
 
-def part_tables(
-    content: Mapping[str, Any], columns: Mapping[str, tuple[str, str]] | None = None
-) -> list[ReportTable]:
+def part_tables(content: Facts, columns: Columns) -> list[ReportTable]:
     """Return a table of the groups in each part; a terminal shows the last one."""
-    *_, (last, _) = parts_of(content).items()
+    parts = parts_of(content)
+    *_, last = parts
     return [
-        ReportTable(
-            f"Groups in the {name} rows", part["groups"], columns or {}, name == last
-        )
-        for name, part in reversed(parts_of(content).items())
+        ReportTable(f"Groups in the {name} rows", part["groups"], columns, name == last)
+        for name, part in reversed(parts.items())
     ]
 
 
 def history_table(history: Any, name: str = "") -> ReportTable:
-    """Return a table of the steps of a solver, from a list of them or from columns."""
+    """Return a table of the steps of a solver, from a list of them or from columns.
+
+    Without a history it has no records, and is not shown.
+    """
     steps = pandas.DataFrame(history)
     steps.insert(0, "step", range(1, len(steps) + 1))
     return ReportTable(f"History of the solver{name}", steps.to_dict("records"))
@@ -434,9 +458,10 @@ def choose_groups(
 
     Returns which rows, short names of their groups, and a remark if any are left out.
     """
+    # 1. The largest groups; among equal ones the first by name.
     names, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
     largest = np.argsort(-counts, kind="stable")[:MAX_FIGURE_GROUPS]
-    # On one line of 24 characters: longer ones cover a legend.
+    # 2. Their names on one line of 24 characters: longer ones cover a legend.
     lines = [" ".join(str(name).split()) or "(empty)" for name in names.tolist()]
     short = [line if len(line) <= 24 else f"{line[:21]}..." for line in lines]
     # Names that are alike when they are short are numbered.

@@ -1,4 +1,9 @@
-"""Rows of a file, and what columns other than features hold: groups, targets, ids."""
+"""Rows of a file, and what columns other than features hold: groups, targets, ids.
+
+A role (target, groups, weight) is read as strings from columns or from a file of its
+own, and typed when all of it is known: labels and groups become vectors of numbers or
+names, or groups a frame of probabilities.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,16 +29,15 @@ from scalefair._groups import (
 )
 from scalefair._membership import check_group_probabilities
 from scalefair._messages import listed
-from scalefair.cli._errors import Failure, note, warn
+from scalefair.cli._errors import Failure, note, translate, warn
 from scalefair.cli._options import ROLES, ReadOptions
-from scalefair.cli._parameters import translate
 from scalefair.files._text import split_cells
 from scalefair.files._values import find_source, parse_values
 
 # More groups, or categories of a column, are rather ids or free text.
 MAX_CATEGORIES = 1000
-# Names of targets, last words of names of ids, and names of weights without
-# punctuation.
+# Names of targets, last words of the names of ids, and names of weights, which are
+# compared without punctuation.
 TARGET_NAMES = ["target", "label", "class", "outcome", "y"]
 _ID_WORDS = {"id", "ids", "index", "key", "no", "nr", "number", "row"}
 _WEIGHT_NAMES = {"weight", "weights", "wt", "wgt", "fnlwgt", "finalweight", "perwt"}
@@ -94,18 +98,32 @@ class Rows:
         return bool(((P > 0) & (P < 1)).any())
 
     @property
-    def group_arguments(self) -> dict[str, Any]:
-        """Groups, or their probabilities, as keywords of estimators and metrics."""
+    def fit_arguments(self) -> dict[str, Any]:
+        """Groups, or their probabilities, and weights, as keywords of estimators."""
+        arguments = {"sample_weight": self.weight}
         if self.has_probabilities:  # of the groups that some row may be of
             P = self.groups
-            return {"group_probabilities": P.loc[:, (P > 0).any()]}
-        return {"sensitive_features": self.sensitive_features}
+            return {"group_probabilities": P.loc[:, (P > 0).any()], **arguments}
+        return {"sensitive_features": self.sensitive_features, **arguments}
+
+    @property
+    def metric_arguments(self) -> dict[str, Any]:
+        """Groups and weights as keywords of metrics of entries.
+
+        The groups of each attribute are compared with each other: combinations of
+        columns are one attribute already.
+        """
+        return {
+            "sensitive_features": self.sensitive_features,
+            "sample_weight": self.weight,
+            "attributes": "each",
+        }
 
     def entries(self) -> "Rows":
         """Return an entry for each row and group that it may be of, by weight.
 
         Without probabilities an entry is a row. Values of rows are taken for the
-        entries by their `positions`.
+        entries by their `positions`. Metrics of entries are those expected.
         """
         if not self.has_probabilities:
             return self
@@ -193,13 +211,14 @@ def note_doubts(
     path: Path, features: pandas.DataFrame, *, has_weight: bool, has_target: bool
 ) -> None:
     """Note features that may be ids, targets or weights, or have codes for missing."""
+    # 1. The features for which there is a doubt, of each kind.
     numbers = [x for _, x in features.items() if is_numeric_dtype(x)]
     numbers = [x for x in numbers if not is_bool_dtype(x)]
     targets = [] if has_target else [x for x in features if x.lower() in TARGET_NAMES]
     ids = [str(x.name) for x in numbers if may_be_ids(x)]
     weights = [str(x.name) for x in numbers if is_weight_name(x.name) and x.min() >= 0]
     codes = {str(x.name): code for x in numbers if (code := _missing_code(x))}
-    # What is said of the columns for which there is such a doubt.
+    # 2. What is said of them: one note for all columns of a kind.
     doubts = {
         "{columns} was taken for a feature. Else pass --drop.": targets,
         "whole numbers that all differ were taken for a feature: {columns}. Pass "
@@ -221,12 +240,14 @@ def note_doubts(
 def _missing_code(values: pandas.Series) -> float:
     """Return an end of the values such as -200 or 999, far from the others, or 0."""
     for code in (values.min(), values.max()):
+        # Codes that people use: 99 and other nines, -1, -9, -200.
         is_nines = abs(code) >= 99 and {*f"{abs(code):.10g}"} == {"9"}
         if not is_nines and code not in (-1, -9, -200):
             continue
         numbers = np.unique(values[(values != code) & values.notna()])
         if numbers.size <= 10:
             continue
+        # Further from the others than these spread, or the only negative number.
         low, high = numbers[0], numbers[-1]
         if max(low - code, code - high) > high - low or code < 0 <= low:
             return float(code)
@@ -271,22 +292,13 @@ def find_role_columns(
 # --- Types of the roles --------------------------------------------------------------
 
 
-def type_roles(rows: Rows, options: ReadOptions, training: Rows | None) -> None:
-    """Give target, groups and weights the types of estimators, and check them."""
-    for role in ("target", "groups"):
-        type_role(rows, role, options, training)
-    check_groups(rows, training)
-    type_weights(rows)
-
-
 @contextmanager
 def _naming(source: str) -> Iterator[None]:
     """Turn the errors of a check into Failures that name the source, and options."""
     try:
         yield
     except ValueError as error:
-        message = translate(str(error), click.get_current_context(silent=True))
-        raise Failure(f"{source}: {message}") from error
+        raise Failure(f"{source}: {translate(str(error))}") from error
 
 
 def type_role(
@@ -303,7 +315,8 @@ def type_role(
     if not isinstance(frame := getattr(rows, role), pandas.DataFrame):
         return  # there is none, or it has its type
     source = rows.sources[role]
-    # 1. Each column has the type that it has in the rows for training, or its own.
+    # 1. Each column has the type that it has in the rows for training, or its own;
+    #    codes stay strings ("U", NumPy's kind of these).
     kinds: Any = ["U" if name in options.categorical else None for name in frame]
     if training is not None:
         kinds = training.kinds.get(role) or getattr(training, role).dtype.kind
@@ -318,7 +331,8 @@ def type_role(
     if len(values) == 1:
         setattr(rows, role, values.popitem()[1])
         return
-    # 2. Combinations of several columns.
+    # 2. Combinations of several columns, which are named, as "woman, 65 or older". Rows
+    #    of a saved model have no data: few of them are no reason to warn.
     table = pandas.DataFrame(values)
     with _naming(source):  # a column may hold no groups
         names, codes = encode_groups(table, len(frame), warn=False)
@@ -355,7 +369,8 @@ def _type_probabilities(
         groups[is_known] = subset.groups
         P = pandas.get_dummies(pandas.Series(groups), dtype=np.float64)
     P.columns = P.columns.astype(str)
-    # 2. The groups of the rows for training, of which others may lack some.
+    # 2. The groups of the rows for training, of which other rows may lack some: such a
+    #    group has a column of zeros, and is left out of the checks.
     if training is not None and isinstance(training.groups, pandas.DataFrame):
         names = training.groups.columns
         if new := [name for name in P if name not in names]:
@@ -379,7 +394,10 @@ def _type_probabilities(
 def _hat_functions(
     rows: Rows, frame: pandas.DataFrame, n_knots: int, training: Rows | None
 ) -> pandas.DataFrame:
-    """Hat functions of a number at its quantiles: they add up to 1, as groups do."""
+    """Hat functions of a number at its quantiles: they add up to 1, as groups do.
+
+    Function k is 1 at knot k, 0 at the others, and linear between them.
+    """
     if frame.shape[1] != 1:
         raise click.UsageError("--knots takes --groups with one column of numbers.")
     (name,), x = frame.columns, frame.iloc[:, 0].to_numpy()
@@ -390,6 +408,7 @@ def _hat_functions(
     if len(rows.knots) < 2:
         raise Failure(f"{rows.sources['groups']}: has one value, {rows.knots[0]:g}.")
     hats = [np.interp(x, rows.knots, unit) for unit in np.eye(len(rows.knots))]
+    # Six digits unless knots are nearer to each other.
     names = [f"{name} {knot:g}" for knot in rows.knots]
     if len(set(names)) < len(names):
         names = [f"{name} {knot!r}" for knot in rows.knots.tolist()]
@@ -400,9 +419,12 @@ def treat_missing_groups(rows: Rows, options: ReadOptions) -> None:
     """Refuse rows without a group, or leave them out, as --missing-groups says."""
     if rows.groups is None or options.missing_groups not in ("error", "drop"):
         return
+    # 1. Rows that lack a group in one of the columns.
     is_missing = pandas.DataFrame(rows.groups).isna().any(axis=1).to_numpy()
     if not is_missing.any():
         return
+    # 2. An error names the first; a matrix, or a reader, has no rows that can be
+    #    dropped.
     first = rows.ids[np.argmax(is_missing)]
     text = f"{rows.sources['groups']}: {is_missing.sum():,} of {rows.n_rows:,} rows"
     if options.missing_groups == "error":
@@ -422,6 +444,7 @@ def check_groups(rows: Rows, training: Rows | None) -> None:
     """Refuse a single group in rows for training, too many, and unknown ones."""
     if rows.groups is None or rows.has_probabilities:
         return  # these were checked when they were typed
+    # Rows that a model predicts may all be of one group.
     names = np.unique(rows.groups).tolist()
     has_data = training is None or training.n_rows > 0
     if not 1 + has_data <= len(names) <= MAX_CATEGORIES:
@@ -439,6 +462,7 @@ def type_weights(rows: Rows) -> None:
     """Make the weights a vector of numbers of at least 0, not all 0 in a group."""
     if rows.weight is None:
         return
+    # A word, a hole, infinity and a negative number are all wrong.
     values, source = pandas.DataFrame(rows.weight).iloc[:, 0], rows.sources["weight"]
     numbers = pandas.to_numeric(values, errors="coerce")
     wrong = np.flatnonzero(~numbers.between(0, inf, inclusive="left"))
@@ -452,6 +476,7 @@ def type_weights(rows: Rows) -> None:
     rows.weight = numbers.to_numpy(np.float64)
     if rows.has_probabilities:
         return
+    # A group needs some weight, of each column if these are compared by themselves.
     compared = compared_attributes(rows.sensitive_features, rows.n_rows, "each")
     with _naming(source):
         for _, groups, codes in compared:
@@ -459,7 +484,10 @@ def type_weights(rows: Rows) -> None:
 
 
 def refuse_unknown(rows: Rows, role: str, name: str, training: Rows) -> None:
-    """Refuse groups or labels, called `name`, that did not occur in training."""
+    """Refuse groups or labels, called `name`, that did not occur in training.
+
+    Those of a saved model are the ones that it knows.
+    """
     vocabulary = np.unique(getattr(training, role)).tolist()
     values = np.unique(getattr(rows, role)).tolist()
     new = [value for value in values if value not in vocabulary]

@@ -1,6 +1,8 @@
 """Rows in a file as a command reads them: features, ids, groups and targets.
 
-`read_rows` finds the columns of each role, reads them, and checks what was read.
+`read_rows` finds the columns of each role, reads them, and checks what was read. A
+table may hold strings, ids and missing values; a matrix, dense or sparse, has numbers
+only, and its features go by number.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,11 +27,13 @@ from scalefair.cli._roles import (
     Rows,
     are_ids,
     are_texts,
+    check_groups,
     find_role_columns,
     note_doubts,
     split_names,
     treat_missing_groups,
-    type_roles,
+    type_role,
+    type_weights,
 )
 from scalefair.files import NpyReader, NpzReader, SvmlightReader
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
@@ -53,10 +57,16 @@ def read_rows(
     are its features. Features that are strings are checked to be categories
     ("encode"), refused ("refuse"), left out ("drop"), or kept ("keep").
     """
-    rows_kind = _check_format(path, options, training)
+    rows_kind = rows_format(path, options.svmlight)
+    if (
+        training is not None
+        and training.n_rows > 0  # not of a saved model
+        and rows_format(training.path, options.svmlight) != rows_kind
+    ):
+        raise Failure(f"{path}: is in another format than {training.path}.")
     if training is not None and columns is None:
         columns = training.names
-    # A model says what its features are; else columns are looked at.
+    # A model names its features. Without one ids are left out, and doubts are noted.
     is_free = columns is None and strings != "drop"
     # 1. From a path to a frame, or a matrix.
     table = None
@@ -87,24 +97,16 @@ def read_rows(
     if training is not None:
         _check_columns(path, rows, training, may_be_new=strings != "encode")
     # 4. Strings of target and groups become their types, and weights numbers.
-    type_roles(rows, options, training)
+    for role in ("target", "groups"):
+        type_role(rows, role, options, training)
+    check_groups(rows, training)
+    type_weights(rows)
     return rows
-
-
-def _check_format(path: Path, options: ReadOptions, training: Rows | None) -> str:
-    """Return the kind of file, which must be that of the rows for training."""
-    rows_kind = rows_format(path, options.svmlight)
-    if options.weight is not None and options.missing == "impute":
-        raise click.UsageError("--missing impute takes no --weight: drop the rows.")
-    if training is None or training.n_rows == 0:  # none, or those of a saved model
-        return rows_kind
-    if rows_format(training.path, options.svmlight) != rows_kind:
-        raise Failure(f"{path}: is in another format than {training.path}.")
-    return rows_kind
 
 
 def _check_columns(path: Path, rows: Rows, training: Rows, may_be_new: bool) -> None:
     """Refuse other columns than those of training; new strings may be let in."""
+    # Columns without names go by number: there must be as many.
     if not rows.has_header and rows.n_columns != training.n_columns:
         raise Failure(
             f"{path}: needs the {training.n_columns} columns of {training.path}."
@@ -130,6 +132,7 @@ def read_parts(
         raise click.UsageError("Missing option '--target'.")
     if options.test_file is None:
         return {"train": train}
+    # A file of values belongs to one file of rows: the test needs its own.
     for role in train.from_files:
         if role not in test_roles:
             raise click.UsageError(f"Missing option '--test-{role}': a file, too.")
@@ -166,12 +169,13 @@ def _read_table(
     features = _find_features(path, table.names, options, roles, ids, columns)
     copied = chain(*(split_names(name, table.names) for name in options.keep))
     kept = [table.find(name, "--keep") for name in copied]
-    # 2. Columns whose values are strings even if they look like numbers.
+    # 2. Columns whose values are strings even if they look like numbers: codes, and the
+    #    roles, whose types are decided when all their values are known.
     categorical = {*options.categorical, *(training.string_columns if training else ())}
     strings = {table.find(name, "--categorical") for name in categorical}
     strings |= {*role_columns} - {*roles.get("weight", ())}
     strings |= {*kept} - {*features}
-    # 3. The frame, on disk if the memory is small.
+    # 3. The frame, on disk if the memory is small; a column may have two roles.
     all_columns = list(dict.fromkeys([*features, *role_columns, *kept]))
     is_large = options.exceeds_memory(path, is_text=True)
     if is_large:
@@ -230,7 +234,7 @@ def _find_features(
     columns: Sequence[str] | None,
 ) -> list[str]:
     """Return the columns that are features: those of a model, or all without a role."""
-    # 1. Options, and a model, may ask for columns that are not there.
+    # 1. Options, or a model, may ask for columns that are not there.
     if columns is None and options.keep_groups and "groups" not in roles:
         raise click.UsageError("--keep-groups applies to --groups COLUMN only.")
     required: Sequence[str] = options.drop if columns is None else columns
@@ -258,7 +262,10 @@ def _find_features(
 def _without_ids(
     table: TableFile, frame: pandas.DataFrame, features: list[str], options: ReadOptions
 ) -> list[str]:
-    """Leave out features that are ids, with a note."""
+    """Leave out features that are ids, with a note.
+
+    What is learnt of the id of a row holds for no other row.
+    """
     kept = {table.find(name, "--feature") for name in options.feature}
     ids = [name for name in features if name not in kept and are_ids(frame[name])]
     if ids:
@@ -272,7 +279,10 @@ def _without_ids(
 
 
 def _parse_ids(table: TableFile, strings: pandas.Series) -> NDArray[Any]:
-    """Return ids, integers if all are, else strings; they must differ."""
+    """Return ids, integers if all are, else strings; they must differ.
+
+    Ids that are other numbers, as 1.50, keep their spelling.
+    """
     if (is_wrong := strings.isna() | strings.duplicated()).any():
         row = int(is_wrong.argmax())
         raise Failure(
@@ -320,6 +330,7 @@ def _treat_missing(
     is_training: bool,
 ) -> None:
     """Refuse rows with missing values, drop them, or leave features to be imputed."""
+    # Which values are missing, of the columns that lack some.
     policy = options.missing
     role_columns = _role_columns(rows, options)
     features = [] if keep_missing else [rows.X[name] for name in rows.names]
@@ -327,7 +338,7 @@ def _treat_missing(
     if not columns:
         return
     is_missing = pandas.DataFrame({column.name: column.isna() for column in columns})
-    # 1. Refuse them.
+    # 1. Refuse them. Means of a table on disk would take a pass of their own.
     counts = listed(f"{name} ({n:,})" for name, n in is_missing.sum().items())
     if policy == "error" or (policy == "impute" and rows.is_stored):
         row, column = np.argwhere(is_missing)[0]
@@ -343,6 +354,7 @@ def _treat_missing(
     if policy == "impute":
         is_in_role = is_missing.filter([column.name for column in role_columns])
         is_dropped = is_in_role.any(axis=1).to_numpy()
+    # Nothing can be made of a column without values, nor of a table without rows.
     empty = list(is_missing.columns[is_missing.all()])
     if is_dropped.all() or (empty and is_training):
         remedy = f", with {_drop_options(empty)}" if empty else ""
@@ -394,7 +406,7 @@ def _read_matrix(
             note(f"{path}: {n_ignored} value(s) of features TRAIN lacks were ignored.")
         selection = sparse.eye_array(X.shape[1], n, format="csr")
         X = map_blocks(X, lambda block: block @ selection)
-    # 3. The features of each role.
+    # 3. The features of each role. Those of svmlight have the numbers of the file.
     prefix = "" if rows_kind == "svmlight" else "x"
     names = [f"{prefix}{j if zero_based else j + 1}" for j in range(n)]
     columns = find_role_columns(path, names, options)
@@ -420,7 +432,7 @@ def _open_matrix(
     path: Path, rows_kind: str, options: ReadOptions, training: Rows | None
 ) -> tuple[Any, NDArray[Any] | None, bool]:
     """Return a matrix, or a reader if it is large; labels; where features start."""
-    # Some blocks are in memory at a time, as read and as changed: each has a quarter.
+    # Some blocks are in memory at a time, as read and as changed: each gets a quarter.
     limit = array_limit(options.memory_limit)
     max_bytes = max(1, min(BLOCK_BYTES, limit // 4))
     if rows_kind == "svmlight":
@@ -435,6 +447,7 @@ def _open_matrix(
         if options.exceeds_memory(path, is_text=False):
             return NpzReader(path, max_bytes=max_bytes), None, True
         return read_sparse(path, "value"), None, True
+    # A dense file that fits the limit is one block.
     whole_file = NpyReader(path, max_bytes=limit)
     if len(whole_file) == 1:
         return whole_file.block(0), None, True
@@ -442,7 +455,10 @@ def _open_matrix(
 
 
 def _set_role(rows: Rows, role: str, values: pandas.DataFrame, source: str) -> None:
-    """Set the values of a role: integers if all are, a vector if it has one column."""
+    """Set the values of a role: integers if all are, a vector if it has one column.
+
+    Features of a matrix are floats, also those that are codes of groups or labels.
+    """
     rows.sources[role] = source = f"{source} of {rows.path}"
     infinite = np.argwhere(~np.isfinite(values))
     if infinite.size:

@@ -1,4 +1,9 @@
-"""A run of a command: it checks its outputs, fits an estimator, and writes files."""
+"""A run of a command: it checks its outputs, fits an estimator, and writes files.
+
+Each command takes its outputs first (`take_outputs`), so that no work is lost to a file
+that cannot be written; it fits inside `estimator_errors`, which speak of options; and
+it ends with `finish`, which writes all files or none.
+"""
 
 import os
 import shutil
@@ -18,19 +23,26 @@ import pandas
 import scalefair
 from scalefair import _writing
 from scalefair.cli._encoder import describe_passes
-from scalefair.cli._errors import NOT_CONVERGED, Failure, mark_written, warn
+from scalefair.cli._errors import (
+    NOT_CONVERGED,
+    Failure,
+    mark_written,
+    translate,
+    warn,
+)
 from scalefair.cli._options import ROLES
-from scalefair.cli._parameters import translate
 from scalefair.cli._report import EXPECTED, Facts, count_groups
 from scalefair.files import FileError
 from scalefair.files._values import find_source
 
 NEEDS_GROUPS = "Missing option '--groups': MODEL needs the groups."
 STDOUT = Path("-")
-# Options about one file, which do not hold for others that a model is applied to.
+# Options about one file, which do not hold for others that a model is applied to: a
+# saved model does not keep them.
 _OPTIONS_OF_ONE_FILE = {"folder", "memory_limit", "target_header", "groups_header"}
 _OPTIONS_OF_ONE_FILE |= {"encoding", "test_file", "test_target", "test_groups"}
 _OPTIONS_OF_ONE_FILE |= {"weight", "weight_header", "test_weight"}
+# By path, a function that writes the content to the open file.
 Writers = Mapping[Path, Callable[[BinaryIO], object]]
 
 
@@ -60,6 +72,7 @@ def take_outputs(
             raise click.UsageError(f"--{name} -: a terminal does not show {ending}.")
         if path != STDOUT and not path.name.lower().endswith(ending):
             raise click.UsageError(f"--{name} {path}: must end in {ending}.")
+        # Two names may be one file, through a link or another spelling.
         other = options_by_file.setdefault(Path(os.path.realpath(path)), name)
         if other != name:
             raise click.UsageError(f"--{other} and --{name} name the same file.")
@@ -82,10 +95,11 @@ def on_terminal(quiet: bool | None = None, outputs: Iterable[Path] = ()) -> bool
 
 
 def check_folder(folder: Path, names: Iterable[str]) -> list[Path]:
-    """Return the files to be written to a folder, after a check that they can be."""
+    """Return the paths of files in a folder, after a check that they can be written."""
     if folder.exists() and not folder.is_dir():
         raise Failure(f"{folder}: is not a folder; choose another --output-dir.")
     paths = [folder / name for name in names]
+    # A folder that is to be made is checked as a file would be: by its own folder.
     for path in paths if folder.is_dir() else [folder]:
         check_destination(path)
     return paths
@@ -113,7 +127,11 @@ def finish(
     show: bool,
     converged: bool = True,
 ) -> None:
-    """Write the files, with `writers` by option, show the report, end the command."""
+    """Write the files, with `writers` by option, show the report, end the command.
+
+    The options that were used are the keys of `outputs`. Results of a solver that has
+    not converged are written, too, and the exit code says so.
+    """
     files = {outputs[name]: write for name, write in writers.items() if name in outputs}
     if "report" in outputs:
         path = outputs["report"]
@@ -129,6 +147,8 @@ def write_files(writers: Writers) -> None:
     """Write the files of a command, all or none; the one for stdout comes last."""
     files = dict(writers)
     write_stdout = files.pop(STDOUT, None)
+    # What goes to stdout is written to a buffer first, as it cannot be taken back if
+    # one of the files fails.
     with tempfile.TemporaryFile() as buffer:
         if write_stdout is not None:
             write_stdout(cast("BinaryIO", buffer))
@@ -154,7 +174,7 @@ def write_table(file: BinaryIO, columns: Mapping[str, Any]) -> None:
 
 def fit(model: Any, X: Any, *, path: Path | str, show: bool, **roles: Any) -> float:
     """Fit a model and return the seconds it took; `path` is the source of `X`."""
-    if show and hasattr(model, "set_callbacks"):
+    if show and hasattr(model, "set_callbacks"):  # of iterative estimators
         from sklearn.callback import ProgressBar
 
         model.set_callbacks(ProgressBar())
@@ -167,34 +187,33 @@ def fit(model: Any, X: Any, *, path: Path | str, show: bool, **roles: Any) -> fl
 @contextmanager
 def estimator_errors(path: Path | str) -> Iterator[None]:
     """Turn errors of an estimator into Failures that name the file, and options."""
-    context = click.get_current_context(silent=True)
     with library_warnings():
         try:
             yield
         except FileError:
             raise  # it names the file, and the line
         except FloatingPointError as error:
-            reason = "the numbers are too large to compute with: divide columns."
-            raise Failure(f"{path}: {reason}") from error
+            raise Failure(
+                f"{path}: the numbers are too large to compute with: divide columns."
+            ) from error
         except (ImportError, ValueError, TypeError) as error:
-            raise Failure(f"{path}: {translate(str(error), context)}") from error
+            raise Failure(f"{path}: {translate(str(error))}") from error
 
 
 @contextmanager
 def library_warnings() -> Iterator[None]:
     """Print the warnings for users at the end of the block, each once."""
-    context = click.get_current_context(silent=True)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    # A list without duplicates, in order. Others, of deprecation, are for developers.
+    # Each text once, in order. Other warnings, as of deprecation, are for developers.
     texts = dict.fromkeys(
         str(warning.message)
         for warning in caught
         if isinstance(warning.message, (UserWarning, RuntimeWarning))
     )
     for text in texts:
-        warn(translate(text, context))
+        warn(translate(text))
 
 
 # --- What reports and saved models say of rows ---------------------------------------
@@ -213,7 +232,10 @@ def describe_rows(rows: Any, X: Any) -> Facts:
 
 
 def describe_weights(rows: Any) -> Facts:
-    """Return where weights are from, and how many rows they make; and if expected."""
+    """Return where weights are from, and their effective number of rows.
+
+    Also that counts of groups are expected ones, where groups are probabilities.
+    """
     facts: Facts = {"expected": EXPECTED} if rows.is_uncertain else {}
     if rows.weight is not None:
         facts["weights_from"] = rows.sources["weight"]
@@ -223,6 +245,7 @@ def describe_weights(rows: Any) -> Facts:
 
 def describe_columns(rows: Any, options: Any) -> Facts:
     """Return what a saved model needs to read other rows as its own were read."""
+    # Roles that were in files of their own have none for other rows.
     kept = {k: v for k, v in asdict(options).items() if k not in _OPTIONS_OF_ONE_FILE}
     return {
         "columns": list(rows.names),

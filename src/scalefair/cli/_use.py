@@ -1,7 +1,13 @@
-"""``scalefair predict`` and ``scalefair evaluate``: results of models, and of any."""
+"""``scalefair predict`` and ``scalefair evaluate``: results of models, and of any.
+
+`predict` takes what the other commands have saved, which says how its rows were read,
+or an estimator of scikit-learn. `evaluate` takes a table with labels or scores, whoever
+made them.
+"""
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -87,8 +93,9 @@ _SAVED_OF_GRAPH = {"nodes", "named", "kinds"}
 # Options about rows of features, which do not apply to nodes.
 _ROW_OPTIONS = ["drop", "id_column", "keep_groups", "memory_limit", "missing"]
 _ROW_OPTIONS += ["keep", "svmlight"]
-# Columns that `evaluate` takes without an option, the first of these.
+# Columns that `evaluate` takes without an option, the first of these that is there.
 _DEFAULT_COLUMNS = [("label", "labels"), ("score", "scores"), ("prediction", "scores")]
+# Titles of the measures of scores, in the order of the report.
 _MEASURES = {
     "ks": "KS distance",
     "partial_parity_gap": "partial parity gap",
@@ -98,16 +105,15 @@ _MEASURES = {
     "accuracy": "accuracy",
     "mse": "mean squared error",
 }
+# Measures of predictions, of which the summary names the groups with the extremes.
+_ERRORS = {"accuracy": ("accuracy", ".1%"), "mse": ("mean squared error", ".3g")}
 
 
 # --- predict -------------------------------------------------------------------------
 
 
 @opt.command(_PREDICT_OPTIONS, _PREDICT, model_file="MODEL", table="TABLE")
-@click.pass_context
-def predict(
-    ctx: click.Context, /, model_file: Path, table: Path, **options: Any
-) -> None:
+def predict(model_file: Path, table: Path, **options: Any) -> None:
     """Write what the model in MODEL says of each row in TABLE.
 
     A message counts the words that the model does not know. Only open models you
@@ -117,12 +123,14 @@ def predict(
 
     outputs, show = _run.take_outputs(options, model_file, table, output=".csv")
     # Options on the command line take precedence over those of the model.
+    ctx = click.get_current_context()
     overrides = {
         name: value
         for name, value in options.items()
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
     overrides["folder"] = outputs["output"].resolve().parent
+    # The output of pca is an npz archive; all others are files of joblib.
     with reading(model_file, "a model"), open(model_file, "rb") as file:
         is_archive = file.read(2) == b"PK"
     load = _load_components if is_archive else _regress.load_model
@@ -132,6 +140,7 @@ def predict(
         rows, columns = _apply_saved(model, model_file, table, overrides)
     else:
         rows = _regress.read_for_model(model, table, opt.ReadOptions(**overrides))
+        # Columns of the output, by the methods that fill them.
         methods = {"prediction": "predict"}
         if hasattr(model, "decision_function") and len(model.classes_) == 2:
             methods = {"score": "decision_function", **methods}
@@ -140,7 +149,7 @@ def predict(
                 name: _regress.predict(model, model_file, rows, method)
                 for name, method in methods.items()
             }
-    # 2. How often each label or class is predicted, and the table.
+    # 2. How often each label or class is predicted; numbers are not counted.
     m, unit = len(rows.ids), rows.unit
     report = _report.Report("predict", {}, "", facts=[(f"{unit}s", f"{m:,}")])
     if "score" in columns or "label" in columns:
@@ -149,10 +158,10 @@ def predict(
         shares = [{name: x, f"{unit}s": n, "share": n / m} for x, n in counts]
         table_of_shares = _report.ReportTable(f"Each {name}", shares, terminal=True)
         report.tables = [table_of_shares]
-    # The output of cluster has ids even if they are row numbers.
+    # 3. The table. The output of cluster has ids even if they are row numbers.
     has_ids = rows.named or "label" in columns
     columns = {"id" if has_ids else "row": rows.ids, **columns}
-    kept = getattr(rows, "kept", None)
+    kept = getattr(rows, "kept", None)  # nodes of a graph have no other columns
     for name, values in () if kept is None else kept.items():
         if name in columns:
             raise Failure(f"--keep {name}: the output has such a column already.")
@@ -163,6 +172,7 @@ def predict(
 
 def _load_components(path: Path) -> dict[str, Any]:
     """Return an output of pca as a saved model, whose encoder projects rows."""
+    # Rows X have the coordinates ((X - mean) / scale) @ components.T.
     from sklearn.preprocessing import FunctionTransformer
 
     with reading(path, "an output of scalefair pca"), np.load(path) as file:
@@ -170,6 +180,7 @@ def _load_components(path: Path) -> dict[str, Any]:
         imputation, saved = file["imputation"], json.loads(str(file["reading"]))
 
     def project(block: Any) -> Any:
+        """Return coordinates of rows; missing values are filled in as in training."""
         if sparse.issparse(block):  # centred without a dense copy
             return block @ axes.T - axes @ mean
         X = np.asarray(block, dtype=np.float64)
@@ -181,9 +192,14 @@ def _load_components(path: Path) -> dict[str, Any]:
 def _apply_saved(
     saved: dict[str, Any], model_file: Path, path: Path, overrides: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    """Return rows, and scores, labels or coordinates by a model of a command."""
+    """Return rows, and columns of the output by a model of a command.
+
+    These are labels, coordinates, or scores and classes. `overrides` are the options of
+    `predict` that are on the command line.
+    """
     from scalefair.cli import _cluster
 
+    # 1. What was saved, by which command, and how its rows were read.
     is_clustering, is_of_graph = "clustering" in saved, "nodes" in saved
     entries = _SAVED_OF_GRAPH if is_of_graph else _SAVED
     if missing := {*entries, "reading"} - saved.keys():
@@ -201,12 +217,13 @@ def _apply_saved(
     training.groups, training.target = groups, saved.get("classes")
     with _run.estimator_errors(path):
         rows: Any
-        # 1. Nodes that are new to a graph: weights of edges to its nodes.
+        # 2. Nodes that are new to a graph: weights of edges to its nodes.
         if is_of_graph:
             rows = read_new_nodes(path, saved["nodes"], saved["named"], options)
             nodes = _cluster.read_groups(rows, options, training)
             X, groups = rows.matrix, nodes.sensitive_features
-        # 2. Or rows with features, of numbers or strings.
+        # 3. Or rows with features, of numbers or strings; an empty frame has their
+        #    types.
         else:
             for name in ("n_columns", "has_header", "zero_based"):
                 setattr(training, name, saved[name])
@@ -215,7 +232,7 @@ def _apply_saved(
             training.X = frame.astype(dict.fromkeys(saved["words"], object))
             rows = _rows.read_rows(path, options, training=training)
             X, groups = _encoder.encode(saved["encoder"], rows), rows.sensitive_features
-        # 3. What the model says of them.
+        # 4. What the model says of them: labels, coordinates, or scores and classes.
         if is_clustering:
             return rows, {"label": model.predict(X, sensitive_features=groups)}
         if model is None:
@@ -232,8 +249,10 @@ def _saved_read_options(
     """Return the options of the model's own rows, as far as they apply to others."""
     is_clustering, is_of_graph = "clustering" in saved, "nodes" in saved
     options = dict(saved["reading"])
+    # Imputation is part of the encoder: it cannot be asked for later.
     imputes = options.get("missing") == "impute"
     # 1. Options that have no meaning for this model are refused.
+    #    Fair assignment, and shifts of scores by groups, need the groups of the rows.
     if is_clustering:
         needs_groups = model.assignment_ is not None
         idle = _ROW_OPTIONS if is_of_graph else ["memory_limit"]
@@ -278,17 +297,9 @@ def evaluate(result: Path, **options: Any) -> None:
     names = TableFile(result, read_options).names
     if names[0] == "row" and read_options.id_column is None:
         read_options = replace(read_options, id_column="row")  # as predict writes it
-    chosen = [(kind, options[kind]) for kind in ("labels", "scores") if options[kind]]
-    if len(chosen) > 1:
-        raise click.UsageError("--labels and --scores do not go together.")
-    chosen += [(kind, name) for name, kind in _DEFAULT_COLUMNS if name in names]
-    if not chosen:
-        raise Failure(
-            f"{result}: has no column label, score or prediction (columns: "
-            f"{listed(names)}). Name one with --labels or --scores."
-        )
-    kind, column = chosen[0]
+    kind, column = _choose_column(result, names, options)
     columns = [column]
+    # Classes that were predicted beside scores are the decisions.
     if "prediction" in names and read_options.target is not None and kind == "scores":
         columns = list(dict.fromkeys([column, "prediction"]))
     # 2. The rows with their groups, and perhaps targets.
@@ -303,7 +314,7 @@ def evaluate(result: Path, **options: Any) -> None:
     # 3. Measures of the labels, or of the scores.
     report = _report.Report("evaluate", content, "", f"{result}, column {column}")
     facts = {"weights": _report.WEIGHTS, "groups": "{expected}"}
-    report.facts = _report.fill(facts, content["input"])
+    report.facts = _report.fill(facts, content)
     if kind == "labels":
         labels = parse_values(rows.X[column])
         measures = _cluster.measure_clusters(labels, rows)
@@ -329,11 +340,25 @@ def evaluate(result: Path, **options: Any) -> None:
     _run.finish(report, outputs, {}, show=show)
 
 
-_ERRORS = {"accuracy": ("accuracy", ".1%"), "mse": ("mean squared error", ".3g")}
+def _choose_column(
+    path: Path, names: Sequence[str], options: dict[str, Any]
+) -> tuple[str, str]:
+    """Return whether "labels" or "scores" are measured, and the name of the column."""
+    chosen = [(kind, options[kind]) for kind in ("labels", "scores") if options[kind]]
+    if len(chosen) > 1:
+        raise click.UsageError("--labels and --scores do not go together.")
+    chosen += [(kind, name) for name, kind in _DEFAULT_COLUMNS if name in names]
+    if not chosen:
+        raise Failure(
+            f"{path}: has no column label, score or prediction (columns: "
+            f"{listed(names)}). Name one with --labels or --scores."
+        )
+    return chosen[0]
 
 
 def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> str:
     """Return what was measured, beside what it is compared with, and what it is not."""
+    # 1. The distance and the gap, as far as there is one.
     text = f"Measured on {n_rows:,} rows: a KS distance of the groups' scores of "
     text += f"{measures['ks']:.3f}. It is {_report.KS}"
     if "partial_parity_gap" in measures and interval != (0, 1):
@@ -341,6 +366,7 @@ def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> s
         text += _report.between(interval)
     if "null_gap" in measures:
         text += f". {_report.CHANCE.format(measures['null_gap'])}"
+    # 2. Errors, from the best to the worst group.
     for key, (title, spec) in _ERRORS.items():
         if key in measures:
             low, *_, high = sorted(measures["groups"], key=itemgetter(key))
@@ -355,6 +381,8 @@ def _cut(path: Path, rows: Rows, labels: Any, options: opt.ReadOptions) -> float
     edges = FileOptions(**{name: getattr(options, name) for name in names})
     graph = load_graph(path, edges)
     print_notes(graph)
+    # Entry i is the row with the label of node i, -1 if there is none. Ids are compared
+    # as strings: those of one side may all be integers.
     positions = pandas.Index(rows.ids.astype(str)).get_indexer(graph.ids.astype(str))
     without = graph.ids[positions < 0]
     if without.size:
@@ -368,26 +396,24 @@ def _cut(path: Path, rows: Rows, labels: Any, options: opt.ReadOptions) -> float
 
 
 def _measure_scores(rows: Rows, column: str, options: dict[str, Any]) -> Facts:
-    """Return gaps of the groups; with a target accuracy, or the error."""
+    """Return gaps of the groups; with a target accuracy, or the error.
+
+    `options` say which ranks, rows and threshold the gaps are about.
+    """
     if not is_numeric_dtype(rows.X[column]):
         raise Failure(f"{rows.path}: column {column} holds words; scores are numbers.")
     # 1. The distance of the groups' scores, whatever they predict.
     entries, scores = rows.entries(), rows.X[column].to_numpy(np.float64)
     groups, threshold = entries.sensitive_features, options["threshold"]
     target, positions = rows.target, entries.positions
-    # Combinations of columns are one attribute already.
-    measures: Facts = {
-        "ks": metrics.statistical_parity_ks(
-            scores[positions],
-            sensitive_features=groups,
-            sample_weight=entries.weight,
-            attributes="each",
-        )
-    }
+    arguments = entries.metric_arguments
+    ks = metrics.statistical_parity_ks(scores[positions], **arguments)
+    measures: Facts = {"ks": ks}
     classes = np.unique([0, 1] if target is None else target)
     if options["given"] is not None and (target is None or len(classes) != 2):
         raise click.UsageError("--given needs a --target of two labels.")
-    # 2. Of two classes the gaps and rates of decisions, else errors.
+    # 2. Of two classes the gaps and rates of decisions, else errors. Without a target
+    #    scores are taken for those of two classes.
     by_row: dict[str, Any] = {}
     if len(classes) == 2:
         compared = {name: options[name] for name in ("interval", "given")}
@@ -404,6 +430,7 @@ def _measure_scores(rows: Rows, column: str, options: dict[str, Any]) -> Facts:
         by_row["mse"] = (scores - target) ** 2
     else:
         raise Failure(f"{rows.sources['target']}: is neither numbers nor two classes.")
+    # 3. The gap by chance, and means of all rows and of the groups.
     if options["given"] is None:
         measures |= _report.null_gap(rows, options["interval"])
     mean = partial(np.average, weights=rows.weight)

@@ -12,7 +12,7 @@ from sklearn.utils import Bunch
 from scalefair._docs import documented
 from scalefair._entries import check_count
 from scalefair._random_state import random_generator
-from scalefair.datasets._common import TEXTS, Floats, Ints
+from scalefair.datasets._samples import TEXTS, Floats, Ints
 
 _DESCR = """\
 Modified stochastic block model (m-SBM) of Kleindessner et al. (2019).

@@ -5,8 +5,14 @@ import zipfile
 import numpy as np
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import check_option, standardise
-from scalefair.datasets._fetch import PUBLISHED, Files, Table, fetcher
+from scalefair.datasets._fetch import (
+    PUBLISHED,
+    Files,
+    Table,
+    check_option,
+    fetcher,
+    standardise,
+)
 from scalefair.files import reading
 
 _COUNTS = (

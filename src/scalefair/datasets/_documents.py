@@ -11,8 +11,7 @@ from sklearn.utils import Bunch
 from scalefair._docs import documented
 from scalefair._entries import check_count
 from scalefair._random_state import random_generator
-from scalefair.datasets import _common as common
-from scalefair.datasets._common import Floats, Ints
+from scalefair.datasets._samples import TEXTS, Floats, Ints, check_shares, draw_groups
 
 _DOCUMENTS_DESCR = """\
 Topic documents: {n_samples} sparse rows of tf-idf weights over {n_features} words,
@@ -22,7 +21,7 @@ document.
 """
 
 
-@documented(**common.TEXTS)
+@documented(**TEXTS)
 def make_topic_documents(
     n_samples: int = 100_000,
     n_features: int = 50_000,
@@ -74,7 +73,7 @@ def make_topic_documents(
     >>> data.data.shape, round(data.data.nnz / 2_000_000, 3)
     ((1000, 2000), 0.01)
     """
-    shares = common.check_shares(group_probabilities)
+    shares = check_shares(group_probabilities)
     check_count("n_samples", n_samples, shares.size, "one for each group")
     check_count("n_features", n_features, 2)
     check_count("n_topics", n_topics, 2)
@@ -87,7 +86,7 @@ def make_topic_documents(
         raise ValueError(f"dtype must be float64 or float32, got {dtype!r}.")
     # Topics of documents, words of topics, lengths, then the words themselves.
     rng = random_generator(random_state)
-    groups = common.draw_groups(n_samples, shares, rng)
+    groups = draw_groups(n_samples, shares, rng)
     topics = _draw_topics(groups, shares.size, n_topics, rng)
     distributions = _word_distributions(n_features, n_topics, rng)
     lengths = _draw_lengths(topics, distributions, density * n_features, rng)
@@ -148,6 +147,7 @@ def _draw_lengths(
     """Draw numbers of words of which `n_distinct` on average are distinct."""
 
     def round_up(lengths: Floats) -> Ints:
+        """Round to integers; a document has a word at least."""
         return np.maximum(np.rint(lengths), 1).astype(np.int64)
 
     # Lengths relative to their mean are log-normal: deviation 0.5 of the logarithm.

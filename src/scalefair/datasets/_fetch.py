@@ -1,4 +1,9 @@
-"""Loaders of data sets: find or download the files, read and check them."""
+"""Loaders of data sets: find or download the files, read and check them.
+
+A data set is a record in sources.toml, and a function that makes a Bunch of its files.
+Columns are checked when they are taken: a file that is not the published one is refused
+before a number of it is used.
+"""
 
 import functools
 import inspect
@@ -15,8 +20,13 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from scalefair._docs import documented
-from scalefair.datasets._common import Columns, Floats, Ints, Strings
+from scalefair._rounding import ROUNDING
 from scalefair.files import FileError, reading
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Strings = NDArray[np.str_]
+Columns = dict[str, Floats]  # by name
 
 DATA_VARIABLE = "SCALEFAIR_DATA"
 PUBLISHED = "the published file (delete it to download it again)"
@@ -74,6 +84,7 @@ class Source:
 
 
 RAW = "https://raw.githubusercontent.com"
+# The data sets by their folders.
 _RECORDS = tomllib.loads(Path(__file__).with_name("sources.toml").read_text("utf-8"))
 SOURCES = {folder: Source(folder, **record) for folder, record in _RECORDS.items()}
 
@@ -89,6 +100,8 @@ def fetcher(folder: str) -> Callable[[Callable[..., Bunch]], Callable[..., Bunch
     source = SOURCES[folder]
 
     def decorate(read: Callable[..., Bunch]) -> Callable[..., Bunch]:
+        """Make the fetcher, with its signature and docstring."""
+
         def fetch(
             *, data_home: Home = None, download_if_missing: bool = True, **options: Any
         ) -> Bunch:
@@ -174,7 +187,8 @@ class Table:
         names: str = "",
     ) -> None:
         """Read all cells as strings; columns are parsed when they are taken."""
-        # Line of the file that holds the first row, for messages.
+        # Line of the file that holds the first row, for messages. All lines are kept,
+        # also blank ones: a row and its line differ by this number.
         self._path, self._first_line = path, header + 1
         frame = pandas.read_csv(
             content,
@@ -264,15 +278,34 @@ class Table:
             self._check(is_valid, f"column {name} must {rule}, got {str(entry)!r}")
 
     def _check(self, is_valid: Any, rule: str) -> None:
-        """Raise FileError, with the first line that is not valid, unless all are."""
+        """Raise FileError, with the first line that is not valid, unless all are.
+
+        `is_valid` is a test of the whole file, or of each row.
+        """
         if not np.all(is_valid):
-            # A test of each row, so that the first row that fails has a line.
             if np.ndim(is_valid):
                 rule += f" in line {np.argmin(is_valid) + self._first_line}"
             raise FileError(
                 f"{self._path}: not the published file: {rule}. Delete it to download "
                 "it again, or replace it."
             )
+
+
+def check_option(name: str, value: Any, allowed: Sequence[Any]) -> None:
+    """Raise ValueError unless the value is one of those allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {tuple(allowed)}, got {value!r}.")
+
+
+def standardise(values: Floats, *, ddof: int = 0) -> Floats:
+    """Return columns of mean 0 and variance 1, by n - ddof; constant ones become 0."""
+    deviations = values.std(axis=0, ddof=ddof)
+    centred: Floats = values - values.mean(axis=0)
+    # The deviation of a constant column is rounding.
+    varies = deviations > ROUNDING * np.abs(values).max(axis=0)
+    scaled: Floats = np.zeros_like(centred)
+    np.divide(centred, deviations, out=scaled, where=varies)
+    return scaled
 
 
 def data_folder(data_home: Home) -> Path:

@@ -5,8 +5,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import Ints
-from scalefair.datasets._fetch import PUBLISHED, Files, fetcher
+from scalefair.datasets._fetch import PUBLISHED, Files, Ints, fetcher
 from scalefair.files import FileError, reading
 
 

@@ -9,8 +9,16 @@ from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.utils import Bunch
 
-from scalefair.datasets._common import Columns, Ints, Strings, check_option, standardise
-from scalefair.datasets._fetch import PUBLISHED, Files, fetcher
+from scalefair.datasets._fetch import (
+    PUBLISHED,
+    Columns,
+    Files,
+    Ints,
+    Strings,
+    check_option,
+    fetcher,
+    standardise,
+)
 from scalefair.files import FileError, reading
 
 

@@ -1,4 +1,7 @@
-"""Samples with groups: normal rows, ellipses, an affinity."""
+"""Samples with groups: normal rows, ellipses, an affinity.
+
+Also what all generators share: a text of docstrings, and how groups are drawn.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +15,43 @@ from sklearn.utils import Bunch, gen_batches
 from scalefair._docs import documented
 from scalefair._entries import check_count
 from scalefair._random_state import random_generator
-from scalefair.datasets import _common as common
-from scalefair.datasets._common import Floats, Ints
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Text that the docstrings of the generators share.
+TEXTS = {
+    "raises": """\
+Raises
+------
+ValueError
+    If an argument is out of range; the message states the range."""
+}
 # Rows that are shifted or scaled together: temporary arrays stay in the cache.
 _BATCH_SIZE = 8192
+
+
+def check_shares(group_probabilities: Sequence[float]) -> Floats:
+    """Return positive probabilities of the groups, with sum 1 to the last digit."""
+    shares: Floats = np.asarray(group_probabilities, dtype=np.float64)
+    is_positive = shares.ndim == 1 and bool((shares > 0).all())
+    if not (is_positive and np.isclose(shares.sum(), 1)):
+        raise ValueError(
+            "group_probabilities must be positive numbers of sum 1, got "
+            f"{group_probabilities!r}."
+        )
+    # NumPy's choice refuses sums that differ from 1 by more than rounding.
+    shares = shares / shares.sum()
+    return shares
+
+
+def draw_groups(n_samples: int, shares: Floats, rng: np.random.Generator) -> Ints:
+    """Draw groups with these probabilities; none is empty."""
+    # The first rows have one of each group before all are shuffled.
+    groups = rng.choice(shares.size, size=n_samples, p=shares).astype(np.int64)
+    groups[: shares.size] = np.arange(shares.size)
+    return rng.permutation(groups)
+
 
 _BIASED_DESCR = """\
 Biased rows: {} normal rows of {} features, density {:g}, in
@@ -25,7 +60,7 @@ expected scores are {:g} apart from the first to the last group.
 """
 
 
-@documented(**common.TEXTS)
+@documented(**TEXTS)
 def make_biased_rows(
     n_samples: int = 1000,
     n_features: int = 20,
@@ -172,7 +207,7 @@ the groups are a common basis, turned a little (tilt {:g}).
 """
 
 
-@documented(**common.TEXTS)
+@documented(**TEXTS)
 def make_group_gaussians(
     n_samples: int = 1000,
     n_features: int = 20,
@@ -229,7 +264,7 @@ def make_group_gaussians(
     >>> data.data.shape, data.covariances.shape
     ((500, 10), (2, 10, 10))
     """
-    shares = common.check_shares(group_probabilities)
+    shares = check_shares(group_probabilities)
     check_count("n_samples", n_samples, shares.size, "one for each group")
     check_count("n_features", n_features, 1)
     if not 0 < decay < np.inf:
@@ -250,7 +285,7 @@ def make_group_gaussians(
         factors = np.exp(spread * rng.standard_normal(n))
         root[...] = (deviations * factors)[:, None] * axes.T
     # 2. Groups, and standard normal rows times the R_g of their group.
-    groups = common.draw_groups(n_samples, shares, rng)
+    groups = draw_groups(n_samples, shares, rng)
     X = rng.standard_normal((n_samples, n))
     for rows in gen_batches(n_samples, _BATCH_SIZE):
         for g, root in enumerate(roots):
@@ -271,7 +306,7 @@ groups assigned at random. There are no clusters to find.
 """
 
 
-@documented(**common.TEXTS)
+@documented(**TEXTS)
 def make_random_affinity(
     n_samples: int,
     *,
@@ -319,7 +354,7 @@ def make_random_affinity(
     check_count("n_samples", n_samples, n_groups, "one for each group")
     if group_probabilities is None:
         group_probabilities = (0.7, 0.3) if n_groups == 2 else [1 / n_groups] * n_groups
-    shares = common.check_shares(group_probabilities)
+    shares = check_shares(group_probabilities)
     if shares.size != n_groups:
         raise ValueError(
             f"group_probabilities must have one entry for each of the {n_groups} "
@@ -350,7 +385,7 @@ described in the literature, not the original points of Feng et al. (2024).
 """
 
 
-@documented(**common.TEXTS)
+@documented(**TEXTS)
 def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     """Generate two ellipses that are fair clusters, cut across by two groups.
 

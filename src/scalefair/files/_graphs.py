@@ -1,4 +1,8 @@
-"""Graphs in files: matrices in several formats, lists of edges, GML and its like."""
+"""Graphs in files: matrices in several formats, lists of edges, GML and its like.
+
+An edge of a list is undirected: it may be listed once or in both directions, and then
+has one weight, or the options say which.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -134,7 +138,7 @@ def read_graph(
 def load_graph(path: Path, options: FileOptions) -> Graph:
     """Read a graph: see `read_graph`."""
     # 1. Languages for graphs; else a matrix in a format of its own, edges as text, or a
-    #    matrix as text.
+    #    matrix as text, which names its nodes if its first column is its header.
     format_name = file_format(path)
     if format_name in GRAPH_LANGUAGES:
         return _read_language(path, format_name, options)
@@ -152,11 +156,8 @@ def load_graph(path: Path, options: FileOptions) -> Graph:
         if options.weight_column or len(edge_columns(table.names)) in (2, 3):
             return _read_edges(table, options)
         names = table.names[1:] if table.is_adjacency else []
-        matrix, notes = (
-            _check_square(path, table.read(names or None).to_numpy()),
-            table.notes,
-        )
-        n_nodes = matrix.shape[0]
+        matrix = _check_square(path, table.read(names or None).to_numpy())
+        notes, n_nodes = table.notes, matrix.shape[0]
         notes.append(f"{path}: was taken for a matrix of weights of {n_nodes} nodes.")
     # 2. Weights, and directions, of a matrix.
     if options.weights is False:
@@ -221,7 +222,10 @@ def read_new_nodes(
 
 
 def _check_square(path: Path, X: Any) -> sparse.csr_array:
-    """Return the matrix of a graph; rows of features or strings are none."""
+    """Return the matrix of a graph, or say what it should be.
+
+    Rows of features, or strings, are no graph.
+    """
     if sparse.issparse(X):
         return X  # the estimator checks its shape
     if X.ndim != 2 or X.shape[0] != X.shape[1] or X.dtype == object:
@@ -292,7 +296,10 @@ def _read_edges(
 
 
 def _are_neighbors(frame: pandas.DataFrame) -> bool:
-    """Return whether lines are a node and two others, in whose lines it is as well."""
+    """Return whether lines are a node and two others, in whose lines it is as well.
+
+    A list of neighbours of a ring looks like edges with weights.
+    """
     if not frame.iloc[:, 0].is_unique:
         return False
     node, first, second = (frame[name].tolist() for name in frame)
@@ -367,8 +374,8 @@ def _adjacency(
     return matrix
 
 
-def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
-    """Read GML and its like, and the attributes of nodes, with NetworkX."""
+def _parse_language(path: Path, language: str, encoding: str | None) -> Any:
+    """Return the graph of NetworkX in a file of GML and its like."""
     try:
         import networkx
     except ImportError as error:
@@ -376,46 +383,53 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
             f"{path}: {language} files need NetworkX: pip install networkx. Or convert "
             "the file to lines `source target [weight]`."
         ) from error
-    # 1. Let NetworkX parse the text.
     with reading(path, f"a {language} file"):
         with open_bytes(path) as file:
-            text = file.read().decode(options.encoding or "utf-8-sig")
+            text = file.read().decode(encoding or "utf-8-sig")
         try:
             if language == "GML":
                 # A file may list edges twice without the word that NetworkX wants;
                 # where it has the word a second one does no harm.
                 graph_start = r"(?i)\bgraph\s*\["
                 text = re.sub(graph_start, r"\g<0> multigraph 1 ", text, count=1)
-                G = networkx.parse_gml(text, label=None)
-            elif language == "GraphML":
-                G = networkx.parse_graphml(text)
-            elif language == "NetworkX":  # lines end in {'weight': 4}
+                return networkx.parse_gml(text, label=None)
+            if language == "GraphML":
+                return networkx.parse_graphml(text)
+            if language == "NetworkX":  # lines end in {'weight': 4}
                 delimiter = text[text.index("{") - 1].strip(" ") or None
                 G = networkx.MultiGraph()
                 networkx.parse_edgelist(text.splitlines(), "#", delimiter, G)
-            elif language == "adjlist":
+                return G
+            if language == "adjlist":
                 kind = "multiline_adjlist" if "{" in text else "adjlist"
                 parse = getattr(networkx, f"parse_{kind}")
-                G = parse(iter(text.splitlines()), create_using=networkx.MultiGraph)
-            else:
-                G = networkx.parse_pajek(text.splitlines())
+                return parse(iter(text.splitlines()), create_using=networkx.MultiGraph)
+            return networkx.parse_pajek(text.splitlines())
         except (networkx.NetworkXException, TypeError) as error:
             raise ValueError(one_line(error)) from error
-    # 2. Ids of the nodes, numbered in their order, and the edges between these numbers.
+
+
+def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
+    """Read GML and its like, and the attributes of nodes, with NetworkX."""
+    # 1. Ids of the nodes, numbered in their order, and the edges between these numbers.
+    G = _parse_language(path, language, options.encoding)
     index = {node: i for i, node in enumerate(G)}
     edges = [(index[u], index[v], w) for u, v, w in G.edges(data="weight", default=1)]
     if not edges:
         raise FileError(f"{path}: has no edges.")
+    # 2. The attributes of the nodes, and their names.
     nodes = pandas.DataFrame([G.nodes[node] for node in G], dtype=object)
     nodes = nodes.apply(as_strings)
     # Nodes go by their labels, as in NetworkX, if each has one of its own.
     labels = nodes.get("label", pandas.Series([None]))
     has_labels = labels.is_unique and not labels.hasnans
     ids = _as_ids(labels if has_labels else map(str, G))
+    # 3. The matrix of the edges.
     frame = pandas.DataFrame(edges, columns=["source", "target", "weight"])
     pairs = frame[["source", "target"]].to_numpy()
 
     def locate(row: int, *_: Any) -> str:
+        """Name an edge for messages: the parser keeps no lines."""
         return f"{path}: edge {row + 1}"
 
     matrix = _adjacency(locate, ids, pairs, frame["weight"], options)

@@ -1,4 +1,9 @@
-"""Matrices in the formats of NumPy, SciPy, METIS, Matrix Market, svmlight; checked."""
+"""Matrices in the formats of NumPy, SciPy, METIS, Matrix Market, svmlight; checked.
+
+`file_format` recognises a file by its first bytes, also those of other programs, so
+that a message can say what it is. Each reader checks what the reader of a library does
+not: sizes before memory is taken, indices before compiled code uses them.
+"""
 
 import io
 import math
@@ -22,7 +27,7 @@ from scalefair._messages import listed
 from scalefair.files._source import FileError, one_line, reading
 from scalefair.files._text import is_number, open_bytes, quote
 
-# First bytes of the formats.
+# First bytes of the formats that are read here, whatever the name of the file.
 _FORMATS = {
     b"PK": "npz",
     b"\x93NUMPY": "npy",
@@ -45,10 +50,12 @@ _OTHER_FORMATS = re.compile(
 )
 GRAPH_LANGUAGES = {"GML", "Pajek", "GraphML", "NetworkX", "adjlist"}
 GRAPH_FORMATS = {"mtx", "METIS", *GRAPH_LANGUAGES}
-# The first line of a METIS file: nodes, edges, and which weights there are.
+# The first line of a METIS file: nodes, edges, and which weights there are; comments
+# start with %.
 _METIS_HEAD = re.compile(
     rb"(%.*\n|\s)*\d+[ \t]+\d+([ \t]+[01]{1,3}([ \t]+\d+)?)?[ \t\r]*\n"
 )
+# What files are that nobody reads here, and how they become one that is.
 _REMEDIES = {
     "page": "a web page: download the file that it offers",
     "MATLAB": "a MATLAB file: take an array of scipy.io.loadmat, and numpy.save it",
@@ -59,16 +66,22 @@ _REMEDIES = {
     "gexf": "GEXF: convert it with networkx.read_gexf and networkx.write_graphml",
     "json": "JSON: convert it with pandas.read_json(...).to_csv(...)",
 }
+# Lines of svmlight look like other text: only the name of the file, or an option,
+# tells.
 _SVMLIGHT = re.compile(r"\.(svm|svmlight|libsvm)(\.gz|\.bz2)?$", re.I)
 # The lines of a Matrix Market file above the values: comments, and one of sizes.
 _MARKET_HEAD = re.compile(rb"(\s*%.*\n)*\s*\S.*\n|")
+# The remedy in messages of what does not fit the memory.
 _LESS_MEMORY = "Use a part of it."
 # Bytes that are read at a time: a zipfile needs a buffer as large as what it reads.
 COPY_BYTES = 2**20
 
 
 def file_format(path: Path) -> str:
-    """Return "npy", "npz", "mtx", "parquet", "GML", ... or "text", by first bytes."""
+    """Return "npy", "npz", "mtx", "parquet", "GML", ... or "text", by first bytes.
+
+    A file of a kind that is not read is a `FileError`, which says how to convert it.
+    """
     # 1. Zip archives: an npz file holds arrays, a spreadsheet has tables.
     with reading(path, "a file"), open_bytes(path) as file:
         start = file.read(COPY_BYTES // 16)
@@ -91,7 +104,9 @@ def file_format(path: Path) -> str:
     name = str(match.lastgroup) if match else suffix
     if remedy := _REMEDIES.get(suffix, _REMEDIES.get(name)):
         raise FileError(f"{path}: is {remedy}.")
-    if suffix == "adjlist":  # only its name says so
+    # 3. Lists of neighbours: of NetworkX by the name, of METIS if all of the file fits
+    #    together, as its first line might be any three numbers.
+    if suffix == "adjlist":
         return suffix
     if _METIS_HEAD.match(start) and read_metis(path) is not None:
         return "METIS"
@@ -100,6 +115,7 @@ def file_format(path: Path) -> str:
             f"{path}: is no METIS file: its first line has to count nodes and edges, "
             "each node has a line, and an edge stands in the lines of both ends."
         )
+    # 4. Formats whose files may start with anything, as with a long comment.
     by_suffix = {"arff": "ARFF", "parquet": "parquet"}
     return name if match else by_suffix.get(suffix, "text")
 
@@ -115,7 +131,7 @@ def rows_format(path: Path, svmlight: bool = False) -> str:
 def read_sparse(path: Path, entry: str = "weight") -> sparse.csr_array:
     """Read a matrix of ``scipy.sparse.save_npz``; `entry` names its numbers."""
     content = "a sparse matrix saved by scipy.sparse.save_npz"
-    # NumPy does not close a damaged file that it opens itself.
+    # The file is opened here, as NumPy does not close a damaged one that it opens.
     # 1. Sizes by the headers alone: a damaged archive may claim any size.
     with reading(path, content), open_bytes(path) as file:
         with zipfile.ZipFile(file) as archive:
@@ -184,6 +200,8 @@ def read_metis(path: Path) -> sparse.csr_array | None:
     Its first line counts nodes and edges, and an edge stands in the lines of both ends.
     """
     targets, weights, ends = array("q"), array("d"), [0]
+    # 1. The lines below the first, as long as they are numbers and not too many. Line i
+    #    ends at entry ends[i] of targets and weights.
     with reading(path, "a METIS file"), open_bytes(path) as file:
         lines = (x.split() for x in file if not x.lstrip().startswith(b"%"))
         counts = [int(field) for field in next(filter(None, lines))]
@@ -200,11 +218,11 @@ def read_metis(path: Path) -> sparse.csr_array | None:
                 weights.extend(map(float, fields[start + 1 :: 2] if step > 1 else ()))
                 ends.append(len(targets))
         is_longer = any(lines)
-    # 1. The counts are right, and nodes count from 1.
+    # 2. The counts are right, and nodes count from 1.
     is_complete = len(ends) == n_nodes + 1 and len(targets) == 2 * n_edges > 0
     if is_longer or not is_complete or not 1 <= min(targets) <= max(targets) <= n_nodes:
         return None
-    # 2. Each edge stands in the lines of both ends.
+    # 3. Each edge stands in the lines of both ends: the pattern is symmetric.
     indices, shape = np.array(targets) - 1, (n_nodes, n_nodes)
     edges = sparse.csr_array((np.ones(len(targets)), indices, ends), shape=shape)
     if (edges != edges.T).nnz or (step > 1 and len(weights) != len(targets)):
@@ -239,7 +257,10 @@ def as_matrix(path: Path, loaded: Any, entry: str) -> sparse.csr_array:
 def read_svmlight(
     path: Path, zero_based: bool | None = None
 ) -> tuple[sparse.csr_array, NDArray[np.float64], bool]:
-    """Read lines ``label index:value ...``: rows, labels, whether 0 is an index."""
+    """Read lines ``label index:value ...``: rows, labels, whether 0 is an index.
+
+    `zero_based` says so for the lines of another file, which need not have an index 0.
+    """
     with reading(path, "in svmlight format"), open_bytes(path) as file:
         X, y = parse_svmlight(path, file.read())
     if not X.nnz:
@@ -258,7 +279,10 @@ def read_svmlight(
 def parse_svmlight(
     path: Any, text: bytes, n_lines_before: int = 0
 ) -> tuple[Any, NDArray[np.float64]]:
-    """Parse lines: rows, with indices as in the text, and labels."""
+    """Parse lines: rows, with indices as in the text, and labels.
+
+    The number of lines before them is for messages.
+    """
     from sklearn.datasets import load_svmlight_file
 
     try:
@@ -281,7 +305,7 @@ def parse_svmlight(
 
 
 def counts_from_zero(path: Any, lowest: int, zero_based: bool | None) -> bool:
-    """Return whether the first feature is 0; None: if a feature 0 occurs."""
+    """Return whether the first feature is 0; for None it is if a feature 0 occurs."""
     if lowest == 0 and zero_based is False:
         raise FileError(f"{path}: has a feature 0, but features should count from 1.")
     return lowest == 0 if zero_based is None else zero_based
@@ -307,6 +331,7 @@ class Header(NamedTuple):
 def read_header(file: IO[bytes]) -> Header:
     """Read the header at the start of a file, and check that there is such an array."""
     major, minor = np.lib.format.read_magic(file)
+    # Version 3.0 differs from 2.0 by names of fields in UTF-8.
     if (major, minor) not in {(1, 0), (2, 0)}:
         raise ValueError(f"version {major}.{minor} of the format, for records")
     read = getattr(np.lib.format, f"read_array_header_{major}_0")
@@ -320,7 +345,10 @@ def read_header(file: IO[bytes]) -> Header:
 
 
 def checked_header(file: IO[bytes]) -> Header:
-    """Read the header of a file that holds one array, all of it."""
+    """Read the header of a file of one array, and check that all of it is there.
+
+    A file may be longer, as one with several arrays.
+    """
     header = read_header(file)
     if header.dtype.hasobject:
         raise ValueError("Python objects, which are not read")

@@ -435,7 +435,10 @@ def _member_start(file: Any, member: zipfile.ZipInfo) -> int:
 
 
 def _csr(data: Any, columns: Any, indptr: Any, n_features: int) -> Any:
-    """Return rows with indices of 32 bits if they fit, after a check of their range."""
+    """Return rows with indices of 32 bits if they fit, after a check of their range.
+
+    Compiled code checks no index, and takes both arrays of one type.
+    """
     if len(columns) and not 0 <= columns.min() <= columns.max() < n_features:
         raise ValueError("column indices beyond the number of columns")
     fits = max(len(columns), n_features) <= np.iinfo(np.int32).max

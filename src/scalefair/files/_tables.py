@@ -1,4 +1,8 @@
-"""Tables of named columns, of numbers or of strings, in delimited text or parquet."""
+"""Tables of named columns, of numbers or of strings, in delimited text or parquet.
+
+pandas parses the cells; what a column is, is decided here, for the whole column: one of
+numbers or of strings. A few words among numbers are an error that names the cell.
+"""
 
 import io
 import tempfile
@@ -59,13 +63,14 @@ class TableFile:
         self.notes: list[str] = []
         self.layout: dict[str, Any] = {}
         self.damaged: dict[str, str] = {}  # columns of numbers with another cell
-        self._mixed: list[str] = []
+        self._mixed: list[str] = []  # columns of strings with some numbers
         self._missing = (*MISSING, *options.na_values)
         self._missing_numbers = [float(x) for x in options.na_values if is_number(x)]
         self._text: Layout | None = None
         self._frame: pandas.DataFrame | None = None  # of another program
         self._is_checked = False  # whether all records have as many cells
         self.has_header = True
+        # 1. The format; other formats than text say themselves what their columns are.
         self.kind = file_format(path)
         if self.kind in GRAPH_FORMATS:
             raise FileError(f"{path}: is a graph ({self.kind}), which cluster reads.")
@@ -76,6 +81,7 @@ class TableFile:
             else:
                 self._frame = self._read_frame(options.encoding)
                 labels = self._frame.columns
+            # Names have single blanks, as those of text; labels are those of the file.
             self.names = [" ".join(str(label).split()) for label in labels]
             self._labels = dict(zip(self.names, labels, strict=True))
             if duplicate := first_duplicate(self.names):
@@ -83,6 +89,7 @@ class TableFile:
                     f"{path}: several columns are named {duplicate}. Rename them."
                 )
             return
+        # 2. Of text what its first records show.
         self._text = text = find_layout(path, options, of_edges)
         self.names = text.names or [str(i + 1) for i in range(text.n_columns)]
         self.has_header = text.names is not None
@@ -94,7 +101,10 @@ class TableFile:
         }
 
     def _read_frame(self, encoding: str | None) -> pandas.DataFrame:
-        """Read a table of another program with pandas, or SciPy."""
+        """Read a table of another program with pandas, or SciPy.
+
+        Each of their errors that a user can mend is told in other words.
+        """
         path, kind = self.path, self.kind
         content = f"a file of {kind} with numbers and words"
         with reading(path, content), open_bytes(path) as file:
@@ -124,6 +134,7 @@ class TableFile:
                     f"{path}: pandas reads xport files of version 5, and this is no "
                     "such file. Save it so, or as csv."
                 ) from error
+            # ARFF, by SciPy, which returns words as bytes.
             from scipy.io import arff
 
             text = file.read().decode(encoding or "utf-8-sig")
@@ -163,7 +174,10 @@ class TableFile:
         )
 
     def locate(self, row: int, column: str | None = None) -> str:
-        """Return file and line of a row, and the column of a value, for messages."""
+        """Return file and line of a row, and the column of a value, for messages.
+
+        A table that is no text has no lines: its rows are counted.
+        """
         line = f":{self.line_number(row)}" if self._text else f": row {row}"
         counted = "" if self._text else " (counted from 0)"
         location = f"{self.path}{line}{counted}"
@@ -180,7 +194,10 @@ class TableFile:
                 raise FileError(f"{location} is infinite.")
 
     def line_number(self, row: int) -> int:
-        """Return the line of a row of text, which is read again up to it."""
+        """Return the line of a row of text, which is read again up to it.
+
+        Header, comments, empty lines and quoted line feeds set rows and lines apart.
+        """
         assert self._text is not None
         records = enumerate(self._text.records())
         return next((number for i, (number, _) in records if i == row), 0)
@@ -202,9 +219,10 @@ class TableFile:
     ) -> pandas.DataFrame:
         """Read as `read` does, with the numbers in a temporary file, mapped.
 
-        The first rows tell which columns have numbers; strings become categories.
+        The first rows tell which columns have numbers; strings become categories, in
+        memory.
         """
-        # 1. Which columns have numbers.
+        # 1. Which columns have numbers; a word that comes later in one is an error.
         sample = self.convert(self.read_raw(columns, strings, SAMPLE_ROWS), strings)
         numbers = [name for name in columns if is_numeric_dtype(sample[name])]
         strings = [name for name in columns if name not in numbers]
@@ -240,14 +258,17 @@ class TableFile:
         strings: Collection[str] = (),
         n_rows: int | None = None,
     ) -> pandas.DataFrame:
-        """Return columns of the first rows, or of all, as pandas reads them."""
+        """Return columns of the first rows, or of all, as pandas reads them.
+
+        Those in `strings` are read as strings, others as pandas takes them.
+        """
         with closing(self._pieces(columns, strings, n_rows)) as pieces:
             return next(pieces, pandas.DataFrame(columns=list(columns)))
 
     def _pieces(
         self, columns: Sequence[str], strings: Collection[str], n_rows: int | None
     ) -> Generator[pandas.DataFrame]:
-        """Yield so many rows at a time, or all at once."""
+        """Yield so many rows at a time, or all at once, with names as in `names`."""
         if self._text is not None:
             yield from self._text_pieces(self._text, columns, strings, n_rows)
             return
@@ -273,13 +294,13 @@ class TableFile:
         n_rows: int | None,
     ) -> Generator[pandas.DataFrame]:
         """Yield columns of a text as pandas reads them; errors name a line of it."""
-        # 1. How pandas is to read the text.
-        # Missing values by column number: an id may be called NA, but not be empty.
+        # 1. How pandas is to read the text. Missing values go by the number of the
+        #    column: an id may be called NA, but not be empty.
         missing = {
             j: [""] if name in self.id_columns else list(self._missing)
             for j, name in enumerate(self.names)
         }
-        # All columns are read, so that pandas counts the cells of each record.
+        #    All columns are read, so that pandas counts the cells of each record.
         options: dict[str, Any] = {
             "sep": r"\s+" if layout.delimiter is None else layout.delimiter,
             "decimal": layout.decimal,
@@ -370,12 +391,11 @@ class TableFile:
         self, strings: pandas.Series, start: int, must_be_numbers: bool
     ) -> pandas.Series:
         """Return numbers if all strings are, else the strings, which may be damaged."""
-        # 1. Parse each distinct string once.
+        # 1. Parse each distinct string once; `codes` are -1 where a value is missing.
         codes, distinct = pandas.factorize(strings)
         is_present, cells = codes >= 0, list(distinct)
         if self.layout.get("decimal") == ",":
             cells = [with_decimal_point(cell) for cell in cells]
-        # Of each distinct string; `codes` are -1 where a value is missing.
         is_valid = np.array([is_number(cell) for cell in cells] or [True], dtype=bool)
         # Counted by rows, not by distinct strings.
         is_numeric = is_present & is_valid[codes]
@@ -384,7 +404,8 @@ class TableFile:
             # The last entry is that of the code -1.
             values = np.array([*map(float, cells), np.nan])[codes]
             return pandas.Series(values, name=strings.name)
-        # 2. Where four of five values are numbers a string is a mistake.
+        # 2. Where four of five values are numbers a string is a mistake. It is only
+        #    noted here: `convert` reports those of all columns.
         name = str(strings.name)
         if must_be_numbers or n_numbers >= 0.8 * n_values:
             invalid = np.flatnonzero(is_present & ~is_numeric)

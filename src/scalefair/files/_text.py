@@ -1,4 +1,9 @@
-"""Delimited text: encoding, delimiter, decimal mark, header and records of a file."""
+"""Delimited text: encoding, delimiter, decimal mark, header and records of a file.
+
+`find_layout` detects these from the first records; what it assumes without being sure
+becomes a note, with the option that says otherwise. pandas then parses the text
+(`_tables.TableFile`); records are only read here to detect, and to locate an error.
+"""
 
 import bz2
 import codecs
@@ -19,16 +24,19 @@ from scalefair.files._source import FileError, reading
 
 # Spellings of a missing value.
 MISSING = ("", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>")
+# By the first bytes of a compressed file.
 _DECOMPRESSORS: dict[bytes, Any] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ": lzma.open,
 }
+# Numbers as all programs write them, with a decimal point; and those with a comma.
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 # First two names of the header of an edge list.
 EDGE_HEADERS = {"source target", "src dst", "from to", "fromnodeid tonodeid", "u v"}
 EDGE_HEADERS |= {"node_1 node_2", "node1 node2", "id_1 id_2", "id1 id2", "i j"}
+# Marks of comments in lists of edges, and whole lines that start with one.
 _COMMENT_MARKS = ("#", "%")
 _COMMENT_LINES = re.compile(r"^[ \t]*[#%].*\n?", re.M)
 # Byte order marks. UTF-32 comes first: its marks start with those of UTF-16.
@@ -83,7 +91,10 @@ def open_text(path: Path, encoding: str) -> io.TextIOWrapper:
 
 
 class UncommentedText(io.TextIOBase):
-    """Text without its comment lines, which are counted."""
+    """Text without its comment lines, which are counted.
+
+    pandas takes one character for the start of a comment, also within a line.
+    """
 
     def __init__(self, file: IO[str]) -> None:
         self._file, self.n_comments = file, 0
@@ -101,7 +112,10 @@ class UncommentedText(io.TextIOBase):
 
 
 def _lines(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines of a text; an error of the encoding names the line."""
+    """Yield the lines of a text; an error of the encoding names the line.
+
+    It shows what the bytes would say in Windows-1252, the most frequent other encoding.
+    """
     name, n_lines = encoding.upper().removesuffix("-SIG"), 0
     with reading(path, f"{name} text"), open_text(path, encoding) as file:
         try:
@@ -135,7 +149,7 @@ def with_decimal_point(cell: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Quote a text for a message; a long one is cut."""
+    """Quote a text for a message; one of more than 60 characters is cut."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
@@ -146,7 +160,7 @@ def split_cells(text: str) -> list[str]:
 
 
 def find_ends(names: Sequence[str]) -> int | None:
-    """Return where the two names of a header stand that the ends of edges have."""
+    """Return where the names of the two ends of edges stand in a header, or None."""
     pairs = (" ".join(pair).lower() for pair in pairwise(names))
     return next((i for i, pair in enumerate(pairs) if pair in EDGE_HEADERS), None)
 
@@ -161,7 +175,10 @@ def first_duplicate(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How a user says that a file is to be read; what is None is detected."""
+    """How a user says that a file is to be read; what is None is detected.
+
+    The commands have these options, `read_table` and `read_graph` these keywords.
+    """
 
     header: bool | None = None
     delimiter: str | None = None
@@ -176,13 +193,18 @@ class FileOptions:
 
     def __post_init__(self) -> None:
         """Put a single spelling of missing values into a list."""
+        # A string is a collection of its letters.
         if isinstance(self.na_values, str):
             object.__setattr__(self, "na_values", [self.na_values])
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the cells of a text are separated, and what they mean."""
+    """How the cells of a text are separated, and what they mean.
+
+    Without decimal mark, names and number of columns it is enough to read records, from
+    which these are detected.
+    """
 
     path: Path
     encoding: str
@@ -203,8 +225,8 @@ class Layout:
             skipinitialspace=True,
             strict=True,
         )
-        is_header = self.names is not None
-        # The csv module counts the lines of quoted cells, too.
+        is_header = self.names is not None  # of the first record
+        # Lines are counted by the csv module, also those within quoted cells.
         while True:
             line_number = self.n_skipped + rows.line_num + 1
             try:
@@ -228,7 +250,7 @@ class Layout:
             is_header = False
 
     def check_records(self, n_records: int | None = None) -> None:
-        """Raise for the first record, of so many, with another number of cells."""
+        """Raise for a record with more or fewer cells, among the first so many."""
         for line_number, cells in islice(self.records(), n_records):
             if len(cells) != self.n_columns:
                 remedy = "Correct the line, or give --delimiter or --skip-lines."
@@ -249,8 +271,8 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
     n_skipped, first_line = _find_first_record(path, encoding, options.skip_lines)
     delimiter = _choose_delimiter(path, options, first_line)
     layout = Layout(path, encoding, n_skipped, delimiter, of_edges, notes)
-    # 2. Its first records, and the decimal mark in them.
-    # Pairs of a line number and the cells; so far no record is a header.
+    # 2. Its first records, and the decimal mark in them: pairs of a line number and the
+    #    cells. So far no record is a header.
     numbered = list(islice(layout.records(), LAYOUT_RECORDS))
     line_number, first = numbered[0]
     missing = options.na_values
@@ -258,7 +280,7 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
     decimal = options.decimal or _detect_decimal(layout, records[1:])
     if decimal == ",":
         records = [[with_decimal_point(cell) for cell in cells] for cells in records]
-    # 3. The header, whose names differ.
+    # 3. Whether the first record is the header, as the option says or as it looks.
     has_header, is_doubtful = options.header, False
     if has_header is None:
         has_header, is_doubtful = _is_header(records, of_edges)
@@ -273,6 +295,7 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
             f"{path}:{line_number}: the first line says how many rows and columns "
             f"follow: pass --skip-lines {n_skipped + 1}, or --header if it is one."
         )
+    # 4. Its names, which differ, and rows below it, with as many cells each.
     names = [" ".join(name.split()) for name in first] if has_header else None
     if names and len(records) == 1:
         raise FileError(f"{path}: has no rows below the header on line {line_number}.")
@@ -287,7 +310,10 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
 
 
 def _detect_encoding(path: Path, encoding: str | None, notes: list[str]) -> str:
-    """Return the encoding: of the byte order mark, as the option says, or UTF-8."""
+    """Return the encoding: of the byte order mark, as the option says, or UTF-8.
+
+    Other encodings are not guessed: a wrong one would change words in silence.
+    """
     with reading(path, "text"), open_bytes(path) as file:
         start = file.read(4)
     # A byte order mark is certain, and wins over the option.
@@ -360,7 +386,8 @@ class _FirstRecord:
     """A first record, and what its cells and those below say for a header.
 
     Signs of one: a name above a column of numbers; names that do not come again; names
-    that differ, of which only the first, of an index, may be empty.
+    that differ, of which only the first, of an index, may be empty. Signs may be wrong:
+    a decision that hangs on few of them is doubtful, and becomes a note.
     """
 
     def __init__(self, records: list[list[str]]) -> None:
@@ -371,6 +398,7 @@ class _FirstRecord:
             (first, [cell for cell in below if cell not in MISSING])
             for first, *below in zip_longest(*records, fillvalue="")
         ]
+        # Columns whose first cell is a number, or else a name; "NA" is neither.
         self.numbers = [x for x in self.columns if is_number(x[0])]
         texts = [x for x in self.columns if not is_number(x[0])]
         names = [x for x in texts if x[0] not in MISSING]
@@ -390,11 +418,11 @@ class _FirstRecord:
 
     def is_header_of_table(self) -> tuple[bool, bool]:
         """Return whether it is one above rows, and whether that is doubtful."""
-        if self.is_above_numbers:
+        if self.is_above_numbers:  # numbers beside such a name are doubtful names
             return True, bool(self.numbers)
         if not self.can_be_names:
             return False, False
-        if not self.numbers:
+        if not self.numbers:  # words above words: it may be the first row as well
             return True, not any(_are_numbers(cells) for _, cells in self.columns)
         return self._has_years()
 
@@ -404,6 +432,7 @@ class _FirstRecord:
         They are if two of three signs hold: they count up, all cells below are
         fractions, a name beside them is new.
         """
+        # Columns of years count up by one: 2019, 2020, 2021.
         labels = [label for label, _ in self.numbers]
         are_whole = all(label.isdecimal() for label in labels)
         counts_up = are_whole and {int(b) - int(a) for a, b in pairwise(labels)} == {1}
@@ -429,7 +458,10 @@ def _is_header_of_matrix(records: list[list[str]]) -> bool:
 
 
 def _are_counts(records: list[list[str]]) -> bool:
-    """Return whether the first record counts rows and features, as of scikit-learn."""
+    """Return whether the first record counts rows and features, as of scikit-learn.
+
+    Its data sets have names of the classes behind these two: 150,4,setosa,...
+    """
     first, n_rows = records[0], len(records) - 1
     if len(first) < 3 or not (n_rows and first[0].isdecimal()):
         return False

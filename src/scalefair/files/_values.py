@@ -1,4 +1,8 @@
-"""A value for each row or node, in a file of its own: groups, labels, scores."""
+"""A value for each row or node, in a file of its own: groups, labels, scores.
+
+Values go to the rows or nodes by ids, if the file has some, else by the order of the
+lines. Whether a first line is a header shows in the ids: it is of no row or node.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -14,7 +18,8 @@ from scalefair.files._source import FileError
 from scalefair.files._tables import TableFile, as_strings
 from scalefair.files._text import FileOptions, is_number, split_cells
 
-# Names that a header gives to a column of ids, and to one of values.
+# Names that a header gives to a column of ids, and to one of values; a header of pandas
+# leaves that of an index empty.
 ID_NAMES = {"id", "ids", "node", "node_id", "nodeid", "user", "user_id", "vertex"}
 _VALUE_NAMES = {"group", "groups", "sensitive_feature", "sensitive_features", "label"}
 _VALUE_NAMES |= {"labels", "target", "score", "scores", "value", "weight", "y", ""}
@@ -52,7 +57,7 @@ def read_values(
     """
     path, column = find_source(source)
     array, table, keys = None, None, None
-    # 1. The values, and the ids if the file has them.
+    # 1. The values, and the ids, `keys`, if the file has them.
     if file_format(path) == "npy":
         array = _read_array(path, units, role)
         values = _name_columns(pandas.DataFrame(array))
@@ -66,7 +71,7 @@ def read_values(
         else:
             keys, values = _read_lines(table, units, role, header)
     notes = [] if table is None else table.notes
-    # 2. No value may be missing.
+    # 2. No value may be missing, unless the caller treats that.
     missing = np.flatnonzero(values.isna().any(axis=1))
     if missing.size and not keep_missing:
         row = values.index[missing[0]]
@@ -75,7 +80,8 @@ def read_values(
             f"{location}: {missing.size} {role}(s) are missing, the first here. Give "
             f"each {units.unit} a {role}."
         )
-    # 3. A value for each unit: by its id, or by the order of the rows.
+    # 3. A value for each unit: by its id, or by the order of the rows. A vector of an
+    #    array is returned as it was saved, all else as a frame.
     if table is not None and keys is not None:
         rows = _match_ids(table, keys, values, units, role, keep_missing)
         values = values.reindex(rows)
@@ -90,7 +96,10 @@ def read_values(
 
 
 def _read_array(path: Path, units: Any, role: str) -> NDArray[Any]:
-    """Read a vector, or of groups a matrix of several columns."""
+    """Read a vector, or of groups a matrix of several columns.
+
+    Numbers, dates and strings are values; objects would have to be unpickled.
+    """
     array = read_dense(path)
     is_wide = array.ndim == 2 and role == "group" and array.shape[1] > 1
     if not (is_wide or array.ndim == 1) or array.dtype.kind not in "biufmMSU":
@@ -102,7 +111,10 @@ def _read_array(path: Path, units: Any, role: str) -> NDArray[Any]:
 
 
 def _check_order(path: Path, n_values: int, units: Any, role: str) -> None:
-    """Raise unless values without ids are as many as the units, which have an order."""
+    """Raise unless values without ids are as many as the units, which have an order.
+
+    Nodes of a list of edges have none: which comes first is by chance.
+    """
     if not units.ordered:
         raise FileError(
             f"{path}: has {role}s without ids, but the nodes of an edge list have no "
@@ -137,19 +149,19 @@ def _read_columns(
     table: TableFile, column: str, units: Any, by_row: bool
 ) -> tuple[pandas.Series | None, pandas.DataFrame]:
     """Read columns of a table with others; and ids, or row numbers as ids."""
-    # FILE:COLUMN may name several columns, with commas between them.
+    # 1. FILE:COLUMN may name several columns, with commas between them.
     names = [column] if column in table.names else split_cells(column)
     columns = [table.find(name, f"{table.path}:{column}") for name in names]
     if not units.named:
         return None, table.read(columns, columns)
-    # `keys` are the ids of the rows, None where rows go by their order.
-    # The first column has the ids if it is called so, or has all ids of the units.
+    # 2. The first column has the ids if it is called so, or has all ids of the units.
     first, unit_ids = table.names[0], {*map(str, units.ids.tolist())}
     table.id_columns = [first]
     # Ids as they are spelled: "01" and "1" are different.
     keys = as_strings(table.read_raw([first], [first])[first], [""], verbatim=True)
     has_ids = first.lower() in ID_NAMES | {""}
     has_ids = has_ids or (keys.is_unique and unit_ids <= {*keys})
+    # 3. Else rows go by their numbers, if that fits the ids of the units.
     if by_row or not has_ids:
         table.id_columns, keys = [], pandas.Series(np.arange(len(keys)).astype(str))
         if not by_row and {*keys} != unit_ids:
@@ -202,7 +214,7 @@ def _read_lines(
 def _name_columns(
     values: pandas.DataFrame, names: Sequence[Any] = ()
 ) -> pandas.DataFrame:
-    """Name columns as a header does, or "attribute 1" if it repeats a name."""
+    """Name columns as a header does, or "attribute 1" ... without distinct names."""
     names = [str(name).strip() for name in names]
     if len(set(names)) < values.shape[1]:
         names = [f"attribute {j + 1}" for j in range(values.shape[1])]
@@ -217,7 +229,10 @@ def _match_ids(
     role: str,
     keep_missing: bool,
 ) -> pandas.Series:
-    """Return for each unit the row of the table that has its id, or NaN."""
+    """Return for each unit the row of the table that has its id, or NaN.
+
+    An id may be there several times, with the same values.
+    """
     # 1. Positions among the units, of ids in one spelling.
     if (is_missing := keys.isna()).any():
         raise FileError(f"{table.locate(is_missing.idxmax())}: the id is missing.")
@@ -273,12 +288,12 @@ def parse_values(strings: Iterable[Any], kind: str | None = None) -> NDArray[Any
 
     `kind` is that of the dtype of other values: "U" leaves strings as they are.
     """
-    # Each distinct string is parsed once.
+    # 1. Each distinct string is parsed once.
     cells = np.array([str(cell) for cell in strings], object)
     codes, distinct = pandas.factorize(cells)
     values: NDArray[Any] = distinct.astype(np.str_)
     names = values.tolist()
-    # At most 18 digits fit into 64 bits.
+    # 2. Integers, of at most 18 digits: these fit into 64 bits. Else finite numbers.
     are_integers = all(
         name.lstrip("+-").isdecimal() and len(name) < 19 for name in names
     )

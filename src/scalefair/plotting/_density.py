@@ -227,8 +227,8 @@ class ScoreDensityDisplay(_DensityDisplay):
                 prefix = f"{attribute.name} " if len(compared) > 1 else ""
                 for k, group in enumerate(attribute.groups.tolist()):
                     names.append(f"{prefix}{group}{label}")
-                    drawn = members.take(rows) & (attribute.codes == k)
-                    parts.append(_inputs.select_entries(members, values, drawn))
+                    part = _inputs.values_of_group(members, attribute, k, values, rows)
+                    parts.append(part)
         is_plain = len(compared) == 1 and given is None
         groups = compared[0].groups if is_plain else np.array(names)
         grid, densities = _densities(parts, groups.tolist(), kind, bins)
@@ -408,10 +408,10 @@ class OutputDensityDisplay(_DensityDisplay):
             "y_pred",
             sample_weight=sample_weight,
         )
-        groups, codes = members.compared[0].groups, members.codes
-        n_groups = len(groups)
+        attribute, all_rows = members.compared[0], np.ones(len(outputs[0]), bool)
+        groups, n_groups = attribute.groups, len(attribute.groups)
         parts = [
-            _inputs.select_entries(members, values, codes == g)
+            _inputs.values_of_group(members, attribute, g, values, all_rows)
             for values in outputs
             for g in range(n_groups)
         ]

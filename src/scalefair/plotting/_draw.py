@@ -1,4 +1,8 @@
-"""Shared by the displays: paragraphs of docstrings, styles, titles, legends, labels."""
+"""Shared by the displays: paragraphs of docstrings, styles, titles, legends, labels.
+
+Groups and models are told apart by colour and by dashes or markers, so that figures can
+be read without colours. Names of users are shown as they are, never as formulas.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+# Paragraphs of docstrings: of the axes and the legend, and what is returned.
 _WHERE = """\
 ax : matplotlib Axes or None, default=None
     Where to draw; None makes a figure.
@@ -168,14 +173,18 @@ def label(axis: Any, ax: Any, text: str) -> None:
 def _wrap(text: Any, ax: Any, side: str) -> None:
     """Let matplotlib break a text to the width or height of the axes."""
     text.set_wrap(True)
-    # The public way breaks texts at the edge of the figure: titles would overlap.
+    # The public way breaks texts at the edge of the figure: titles of axes side by side
+    # would overlap. The size of the axes is known when the figure is drawn.
     text._get_wrap_line_width = partial(getattr, ax.bbox, side)
 
 
 def legend(
     ax: Any, heading: str = "", handles: Sequence[Any] | None = None, **options: Any
 ) -> None:
-    """Add a legend to the right, of all artists if no handles; a text is a heading."""
+    """Add a legend to the right, of all artists if no handles; a text is a heading.
+
+    Long names are broken into lines.
+    """
     artists = [
         key(handle, linestyle="") if type(handle) is str else handle
         for handle in handles or ax.get_legend_handles_labels()[0]
@@ -212,9 +221,13 @@ def point_labels(
         )
 
     # 2. The positions depend on the layout, which is known when the figure is drawn:
-    # this artist is drawn before the texts, and arranges them.
+    # this artist is drawn before the texts, and arranges them. A text takes the first
+    # position in which it covers no marker and no text before it, else it is hidden.
     class Arranger(Artist):
+        """Draws nothing itself."""
+
         def draw(self, renderer: Any) -> None:
+            """Place the texts, in pixels of the figure."""
             half = renderer.points_to_pixels(3.5)  # half the size of a marker
             centres = ax.transData.transform(markers)
             occupied = [Bbox([centre - half, centre + half]) for centre in centres]

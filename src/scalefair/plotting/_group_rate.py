@@ -175,10 +175,10 @@ class GroupRateDisplay:
         for model, array in zip(models, arrays, strict=True):
             for label, rows in row_sets.items():
                 for suffix, attribute, chosen in pairs:
-                    parts = []
-                    for k in chosen:
-                        is_drawn = members.take(rows) & (attribute.codes == k)
-                        parts.append(_inputs.select_entries(members, array, is_drawn))
+                    parts = [
+                        _inputs.values_of_group(members, attribute, k, array, rows)
+                        for k in chosen
+                    ]
                     if not all(len(part) for part, _ in parts):
                         raise ValueError(f"One of the two groups has no rows{label}.")
                     rates[f"{model}{suffix}{label}"] = _rate_curve(*parts)

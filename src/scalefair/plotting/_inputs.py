@@ -1,4 +1,8 @@
-"""What displays are drawn from: outputs of models, tables of runs; checked."""
+"""What displays are drawn from: outputs of models, tables of runs; checked.
+
+The displays share their constructors: `from_estimator` asks models for outputs and is
+made from `from_predictions`, which computes; the class itself only draws.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import checked_call
-from scalefair._groups import GroupCodes, check_values, encode_values
+from scalefair._groups import Attribute, GroupCodes, check_values, encode_values
 from scalefair._membership import Membership, check_one_of
 
 # Arrays of shape (n_points, n_repeats) by name of the method.
@@ -109,7 +113,10 @@ def series_name(values: Any) -> str:
 def call_method(
     model: Any, method: str, X: Any, sensitive_features: ArrayLike | None
 ) -> Any:
-    """Call a method of a fitted model; it is given the groups if it takes them."""
+    """Call a method of a fitted model; it is given the groups if it takes them.
+
+    A model that needs the groups cannot be drawn by their probabilities.
+    """
     check_is_fitted(model)
     bound = getattr(model, method, None)
     if bound is None:
@@ -130,7 +137,10 @@ def call_method(
 
 
 def fill_settings(models: Iterable[Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings; for None that of all models that have it, if they agree."""
+    """Return settings; for None that of all models that have it, if they agree.
+
+    Settings that nobody has are left out: the display has its defaults.
+    """
     filled = {}
     for name, setting in settings.items():
         if setting is None:
@@ -177,7 +187,10 @@ def check_outputs(
     attributes: str = "joint",
     sample_weight: ArrayLike | None = None,
 ) -> tuple[list[NDArray[np.float64]], Membership]:
-    """Return the outputs of each model as arrays, and which rows count for groups."""
+    """Return the outputs of each model as arrays, and which rows count for groups.
+
+    `quantity` names the outputs in messages: scores, y_pred.
+    """
     arrays = []
     for name, output in outputs.items():
         array = np.asarray(output, dtype=np.float64)
@@ -212,15 +225,23 @@ def as_arguments(
     return {"sensitive_features": codes.view(GroupCodes), "attributes": "each"}
 
 
-def select_entries(
-    members: Membership, values: NDArray[np.float64], is_selected: NDArray[np.bool_]
+def values_of_group(
+    members: Membership,
+    attribute: Attribute,
+    k: int,
+    values: NDArray[np.float64],
+    rows: NDArray[np.bool_],
 ) -> tuple[NDArray[np.float64], Weights]:
-    """Return values of rows, and weights, of some entries; those without weight not."""
+    """Return values of selected rows in group `k` of an attribute, and their weights.
+
+    A row is there as often as it may be of the group; without weight it is left out.
+    """
+    is_member = members.take(rows) & (attribute.codes == k)
     values, weights = members.take(values), members.weights
     if weights is None:
-        return values[is_selected], None
-    is_selected = is_selected & (weights > 0)
-    return values[is_selected], weights[is_selected]
+        return values[is_member], None
+    is_member &= weights > 0
+    return values[is_member], weights[is_member]
 
 
 def as_array(

@@ -385,7 +385,8 @@ class JointNumericalRangeDisplay:
         """Add an axis, at the top or to the right, that measures a group's loss."""
         best = float(self.best[g])
 
-        def convert(value: Any) -> Any:  # from variance to loss, and back
+        def convert(value: Any) -> Any:
+            """Convert variance to loss, or back."""
             return best - value
 
         if g == 0:

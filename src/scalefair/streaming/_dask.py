@@ -1,12 +1,17 @@
-"""Dask collections as parts, kept and computed where Dask's scheduler puts them."""
+"""Dask collections as parts, kept and computed where Dask's scheduler puts them.
+
+A table stays where its partitions are: functions are sent there, and only results of
+the size of the answer come back. Columns (groups, labels, weights) are checked and
+encoded there, too.
+"""
 
 from __future__ import annotations
 
 import functools
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -16,10 +21,19 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from scalefair import __version__
+from scalefair._entries import check_sample_weight
+from scalefair._groups import (
+    Attribute,
+    check_values,
+    encode_attributes,
+    encode_values,
+    join_attributes,
+)
 from scalefair._memory import array_bytes
 from scalefair.kernels import one_thread, single_blas_thread
 from scalefair.streaming._parts import Parts
 
+# Packages whose classes are collections, delayed values or futures.
 _PACKAGES = {"dask", "dask_expr", "distributed"}
 
 
@@ -58,12 +72,15 @@ class DaskParts(Parts):
         self, function: Callable[..., Any], *args: Any, aligned: Sequence[Any] = ()
     ) -> DaskParts:
         task_type, ref, data = _node_types()
+        # 1. The graph of this object and of what is aligned with it: tasks not yet run.
         graph = self._graph.copy()
         for column in aligned:
             graph.update(column._graph)
         name = f"{getattr(function, '__name__', 'part')}-{uuid4().hex}"
         shared = f"shared-{name}"
         graph[shared] = data(shared, args)  # sent once, whatever the number of tasks
+        # 2. A task for each part, under a new name: Dask takes equal keys for equal
+        #    values.
         run = functools.partial(_run, function)
         columns = zip(self._keys, *(column._keys for column in aligned), strict=True)
         keys = [(name, i) for i in range(len(self))]
@@ -110,7 +127,8 @@ class DaskParts(Parts):
         task_type, ref, _ = _node_types()
         run = functools.partial(_combined, combine)
         graph, keys = self._graph.copy(), self._keys
-        # A tree of tasks, each of which combines eight results, as Dask's split_every.
+        # A tree of tasks, each of which combines eight results, as Dask's split_every:
+        # its shape depends on the number of parts only, and so does the rounding.
         while len(keys) > 1:
             name, children = f"combined-{uuid4().hex}", keys
             keys = [(name, i) for i in range(0, len(children), 8)]
@@ -121,7 +139,10 @@ class DaskParts(Parts):
 
     @classmethod
     def _check_scheduler(cls) -> None:
-        """Raise if Dask would compute in this process what a cluster had."""
+        """Raise if Dask would compute in this process what a cluster had.
+
+        Without its client Dask takes the threads of this process, without a word.
+        """
         scheduler = require_dask().base.get_scheduler(cls=cls)
         client: Any = getattr(scheduler, "__self__", None)
         if hasattr(client, "run_on_scheduler"):
@@ -136,7 +157,7 @@ class DaskParts(Parts):
                 'dask.config.set(scheduler="threads").'
             )
 
-    # The protocol of Dask collections.
+    # The protocol of Dask collections: graph, keys, and what becomes of their results.
 
     def __dask_graph__(self) -> Mapping[Any, Any]:
         return self._graph
@@ -167,6 +188,7 @@ class DaskParts(Parts):
 def _check_versions(client: Any) -> None:
     """Raise if the scheduler or a worker has no scalefair, or another one."""
     # A name is sent, not a function of ours: that could not be read without scalefair.
+    # The pickle is the attribute `__version__` of `scalefair`.
     version = pickle.loads, b"cscalefair\n__version__\n."
     try:
         versions = {"the scheduler": client.run_on_scheduler(*version)}
@@ -185,12 +207,13 @@ def _run(
     function: Callable[..., Any], part: Any, shared: tuple[Any, ...], *values: Any
 ) -> Any:
     """Call a function in a task, whose kernels use one thread."""
-    _register_sizes()
+    _register_sizes()  # once in each process
     with one_thread():
         return function(part, *shared, *values)
 
 
 def _combined(combine: Callable[[Any, Any], Any], *values: Any) -> Any:
+    """Combine some results in a task, the first with the second and so on."""
     return functools.reduce(combine, values)
 
 
@@ -239,7 +262,7 @@ def is_dask(X: Any) -> bool:
 
 def dask_rows(X: Any) -> DaskParts:
     """Return the partitions of a table, each with all columns."""
-    if hasattr(type(X), "numblocks"):
+    if hasattr(type(X), "numblocks"):  # an array, whose chunks may cut the columns
         if X.ndim != 2:
             raise ValueError(
                 f"X must have two dimensions, rows and features, got shape {X.shape}."
@@ -259,7 +282,8 @@ def dask_column(
         if values.ndim == 2:
             values = values.rechunk({1: -1})
             values = values[:, 0] if values.shape[1] == 1 else values
-        # The number of rows is NaN if the chunks are of unknown lengths.
+        # The number of rows is NaN if the chunks are of unknown lengths: each part is
+        # checked when it is computed.
         m = values.shape[0]
         n_samples = m if lengths is None or np.isnan(m) else sum(lengths)
         if values.ndim not in (1, 1 + several) or (m != n_samples and not np.isnan(m)):
@@ -287,7 +311,7 @@ def column_names(X: Any) -> NDArray[np.object_] | None:
 
 
 def _partitions(X: Any) -> list[Any]:
-    """Delayed blocks of rows of a collection."""
+    """Delayed blocks of rows of a collection, or of a list of such."""
     delayed = require_dask().delayed
     if isinstance(X, (list, tuple, np.ndarray)) and is_dask(X):
         blocks = X.ravel() if isinstance(X, np.ndarray) else X
@@ -309,3 +333,87 @@ def _stacked(blocks: Any) -> Any:
         raise ValueError("A partition of the bag has no block of rows.")
     is_sparse = sparse.issparse(blocks[0])
     return sparse.vstack(blocks, format="csr") if is_sparse else np.concatenate(blocks)
+
+
+# --- Columns: what a task does with the values of one part ---------------------------
+
+
+@contextmanager
+def naming_partition(partition: Any) -> Iterator[None]:
+    """Add to an error which partition raised it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"Partition {partition}: {error}") from error
+
+
+def encode_part(
+    values: Any, name: str, noun: str, attributes: str, location: tuple[int, int | None]
+) -> tuple[list[str], list[Attribute]]:
+    """Encode the values of a part by themselves; names of all columns come first.
+
+    `location` is the number of the part, and its rows if they are known.
+    """
+    number, n_rows = location
+    names: list[str] = []
+    with naming_partition(number):
+        if noun == "group":
+            encoded = encode_attributes(values)
+            names = [attribute.name for attribute in encoded]
+            if attributes == "joint":
+                encoded = [Attribute(name, *join_attributes(encoded))]
+        else:
+            values = check_values(values, name=name, noun=noun)
+            encoded = [Attribute(name, *encode_values(values, name=name))]
+    check_length(len(encoded[0].codes), n_rows, number, name, noun)
+    return names, [a._replace(codes=small_codes(a.groups, a.codes)) for a in encoded]
+
+
+def groups_of_part(encoded: tuple[list[str], list[Attribute]]) -> Any:
+    """Names of the columns, and attributes with the rows of each group for codes.
+
+    This is all that the client needs to number the groups of all parts.
+    """
+    names, columns = encoded
+    return names, [a._replace(codes=np.bincount(a.codes)) for a in columns]
+
+
+def recode(encoded: Any, number: int, new_codes: NDArray[Any]) -> NDArray[Any]:
+    """Codes of an attribute of a part, as they are numbered for all parts."""
+    codes: NDArray[Any] = new_codes[encoded[1][number].codes]
+    return codes
+
+
+def check_length(
+    n_values: int, n_rows: int | None, number: int, name: str, noun: str
+) -> None:
+    """Raise a ValueError for a partition that has not one value for each row."""
+    if n_rows is not None and n_values != n_rows:
+        raise ValueError(
+            f"Partition {number} of {name} has {n_values} {noun}s for {n_rows} "
+            "rows of X."
+        )
+
+
+def small_codes(groups: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+    """Codes in the smallest signed type that holds the number of groups.
+
+    They are kept for as long as the rows: a byte a row in place of eight.
+    """
+    return codes.astype(np.min_scalar_type(-max(len(groups), 1)))
+
+
+def weights_of_part(values: Any, location: tuple[int, int]) -> NDArray[np.float64]:
+    """Return the weights of a part, which may all be 0."""
+    number, n_rows = location
+    values = np.asarray(values)
+    check_length(len(values), n_rows, number, "sample_weight", "weight")
+    with naming_partition(number):
+        # One more, of 1: only weights that are 0 in all parts are refused.
+        weights = check_sample_weight(np.append(values, 1), n_rows + 1)
+    return np.ones(n_rows) if weights is None else weights[:-1]
+
+
+def range_of_part(weights: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the least and the largest weight."""
+    return float(weights.min()), float(weights.max())

@@ -25,22 +25,20 @@ from scalefair._groups import (
 from scalefair._membership import Membership
 from scalefair._messages import listed
 from scalefair.streaming._blocks import check_rows
-from scalefair.streaming._columns import (
-    encode_part,
-    groups_of_part,
-    naming_partition,
-    range_of_part,
-    recode,
-    small_codes,
-    weights_of_part,
-)
 from scalefair.streaming._dask import (
     DaskParts,
     column_names,
     dask_column,
     dask_rows,
+    encode_part,
+    groups_of_part,
     is_dask,
+    naming_partition,
+    range_of_part,
+    recode,
     require_dask,
+    small_codes,
+    weights_of_part,
 )
 from scalefair.streaming._parts import LocalParts, Parts, Progress
 
@@ -132,7 +130,10 @@ class RowReader(ABC):
         return LocalParts(self._checked_blocks, len(self), self.progress)
 
     def _checked_blocks(self) -> Iterator[Any]:
-        # Kernels rely on the shapes.
+        """Yield the blocks, after a check of their types and shapes.
+
+        Kernels rely on these, and classes of users may have errors.
+        """
         for i, (block, m) in enumerate(zip(self.blocks(), self.lengths, strict=True)):
             is_csr = sparse.issparse(block) and block.format == "csr"
             has_type = is_csr if self.is_sparse else isinstance(block, np.ndarray)
@@ -538,12 +539,14 @@ class _PartSummary(NamedTuple):
 
     @classmethod
     def of(cls, block: Any) -> Self:
+        """Return the summary of a checked block."""
         is_sparse = sparse.issparse(block)
         nnz = block.nnz if is_sparse else block.size
         return cls(block.shape[0], block.shape[-1], nnz, block.dtype, is_sparse)
 
     @property
     def kind(self) -> str:
+        """What all parts must have in common, for messages."""
         storage = "sparse" if self.is_sparse else "dense"
         return f"{self.n_columns} columns ({storage})"
 

@@ -166,6 +166,7 @@ class LocalParts(Parts):
         return functools.reduce(combine, self._with_progress())
 
     def _with_progress(self) -> Iterator[Any]:
+        """Yield the parts; the callback is told of each when it has been used."""
         for i, part in enumerate(self):
             yield part
             if self._progress is not None:
