@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import sparse
 
 from scalefair.kernels import (
@@ -105,12 +103,16 @@ def test_score_pass(kind, n_powers, centre, dense, weighted, same_bits):
 @pytest.mark.parametrize(("m", "n_codes"), [(1, 1), (127, 5), (129, 1), (4097, 5)])
 def test_numbers_of_rows(m, n_codes, same_bits):
     X, codes, signs, B = problem(m, n_codes=n_codes)
+    Z, weights = with_ones(X), np.random.default_rng(1).standard_normal((m, 6))
     for rows in (X, X.toarray()):
         table, selected = row_table(rows), (LOGISTIC, B, EDGES, 0.0, 2)
         same_bits(lambda t=table, a=selected: score_pass(t, codes, signs, *a))
-        weights = signs[:, None], B.shape
-        same_bits(lambda t=table, a=weights: weighted_row_sums(t, codes, *a))
-    h = (with_ones(X) * B[codes]).sum(axis=1)
+        weighted = same_bits(
+            lambda t=table: weighted_row_sums(t, codes, weights, B.shape)
+        )
+        expected = [Z[codes == k].T @ weights[codes == k] for k in range(n_codes)]
+        np.testing.assert_allclose(weighted, expected, rtol=0, atol=1e-10)
+    h = (Z * B[codes]).sum(axis=1)
     values, slopes = loss_twin(LOGISTIC, signs, h)
     loss, *actual = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 1)
     assert loss == pytest.approx(values.sum(), rel=1e-13)
@@ -123,23 +125,6 @@ def test_logistic_loss_of_huge_scores():
     total, slopes = score_losses(scores, np.ones(4), LOGISTIC)
     assert total == pytest.approx(1e300)
     assert slopes.tolist() == [-0.0, -1.0, -0.0, -1.0]
-
-
-@pytest.mark.parametrize("q", [1, 6])
-def test_weighted_row_sums(q):
-    X, codes, _, _ = problem(5000)
-    indptr, indices, data = row_table(X)
-    weights = np.random.default_rng(1).standard_normal((5000, q))
-    rows = slice(1000, 3000)  # a table may begin in the middle
-    for table, some in (
-        (row_table(X), slice(None)),
-        (row_table(X.toarray()), slice(None)),
-        ((indptr[1000:3001], indices, data), rows),
-    ):
-        Z, k, w = with_ones(X[some]), codes[some], weights[some]
-        expected = [Z[k == code].T @ w[k == code] for code in range(3)]
-        actual = weighted_row_sums(table, k, w, (3, 8))
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-10)
 
 
 # Few rows are converted to float64 and 32-bit indices: here they are not, and of
@@ -164,19 +149,3 @@ def test_single_precision_and_long_indices(types_stay):
     expected = score_pass(wide, codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
     check(actual[1:], expected[1:])
     assert actual[1].dtype == np.float64
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    scores=st.lists(st.integers(-6, 6), min_size=1, max_size=40),
-    edges=st.lists(st.integers(-6, 6), max_size=12),
-    seed=st.integers(0, 99),
-)
-def test_sums_over_bins_are_direct_sums(scores, edges, seed):
-    rng = np.random.default_rng(seed)
-    m = len(scores)
-    h, edges = np.array(scores, float), np.sort(np.array(edges, float))
-    X, codes = rng.standard_normal((m, 2)), rng.integers(0, 2, m)
-    slopes = rng.standard_normal(m)
-    actual = bin_pass(row_table(X), codes, h, slopes, (2, 3), edges, 0.0, 2)
-    check(actual, sums_twin(X, codes, h, slopes, 2, edges, 2))
