@@ -14,11 +14,10 @@ from scalefair.cluster import (
     _assignment_dual,
     fair_assignment,
 )
-from scalefair.cluster._assignment_dual import RELAXATION_GAP, maximise_dual
+from scalefair.cluster._assignment_dual import RELAXATION_GAP
 from scalefair.cluster._assignment_problem import GAP
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.cluster._fair_assignment import assign_rows
-from scalefair.cluster._share_bounds import ShareBounds, round_counts
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
@@ -328,13 +327,6 @@ def test_lower_bound_is_that_of_the_linear_program(
     result = checked(X, centers, groups, tolerance)
     assert result.lower_bound >= exact * (1 - 3 * RELAXATION_GAP)
     assert result.cost <= exact * 1.01  # rows are whole
-    # The dual alone.
-    order = np.argsort(groups, kind="stable")
-    C, kinds = C[order], groups[order]
-    A = ShareBounds.of(kinds[:, None], tolerance)[0].constraints
-    dual = maximise_dual(C, np.searchsorted(kinds, np.arange(h + 1)), A)
-    bound = (C + dual.prices[kinds]).min(axis=1).sum() - dual.multipliers.sum()
-    assert exact * (1 - 3 * RELAXATION_GAP) <= bound <= exact * (1 + 1e-9)
 
 
 def test_lower_bound_of_expected_shares_is_that_of_the_linear_program(checked):
@@ -433,26 +425,6 @@ def test_rare_combinations_are_not_refused(checked, tolerance):
     X = np.arange(8.0)[:, None]
     groups = [[0, 0], [0, 0], [0, 1], [1, 1], [1, 1], [1, 1], [1, 1], [1, 1]]
     checked(X, X[:4], groups, tolerance, attributes="each")
-
-
-def test_counts_are_rounded_to_the_fewest_rows_beyond():
-    # The diagonal alone: in two clusters of three a half of each cannot be.
-    codes = np.array([[0, 0], [1, 1]])
-    bounds, _ = ShareBounds.of(np.repeat(codes, 3, axis=0), 0.0)
-    counts = round_counts(bounds, np.full((2, 2), 1.5), np.array([3, 3]))
-    np.testing.assert_array_equal(counts.sum(axis=0), [3, 3])
-    np.testing.assert_array_equal(counts.sum(axis=1), [3, 3])
-    assert bounds.excess(counts) == 0
-    exact = np.array([[2, 1], [0, 3]])
-    bounds, _ = ShareBounds.of(np.repeat(codes, exact.sum(axis=1), axis=0), 5.0)
-    np.testing.assert_array_equal(
-        round_counts(bounds, 1.0 * exact, np.array([2, 4])), exact
-    )
-    # Upper bounds hold, but the first cluster has less than 1, the least, of a group.
-    bounds, _ = ShareBounds.of(np.repeat(np.arange(3), 6)[:, None], 0.5)
-    counts = np.array([[3.0, 1, 2], [3, 2, 1], [0, 3, 3]])
-    rounded = round_counts(bounds, counts, np.array([6, 6, 6]))
-    assert (bounds.excess(counts.astype(int)), bounds.excess(rounded)) == (1, 0)
 
 
 # --- Bad input -----------------------------------------------------------------------

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalefair.decomposition import _dense
-from scalefair.decomposition._dense import local_minimax
 
 
 def solve(C, r, best=None, **options):
@@ -158,19 +157,3 @@ def test_start_at_the_solution_and_steps_that_run_out():
         solution = solve(C, 1, max_iter=1)
         assert not solution.converged
         assert solution.gap > 0
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_local_search_never_goes_up_and_levels_the_active_losses(seed):
-    A = covariances(seed, 4, 8, 20)
-    b = best_sums(A, 3)
-    U = np.linalg.qr(np.random.default_rng(seed).standard_normal((8, 3)))[0]
-    last = losses_of(A, b, U).max()
-    for max_iter in (1, 2, 4, 9, 300):
-        V = local_minimax(A, b, U, np.full(4, 0.25), atol=1e-14, max_iter=max_iter)
-        np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-13)
-        value = losses_of(A, b, V).max()
-        assert value <= last + 1e-14
-        last = value
-    losses = np.sort(losses_of(A, b, V))
-    assert losses[-1] == pytest.approx(losses[-2], rel=1e-8)

@@ -190,16 +190,3 @@ def test_automatic_solver(m, n, r, n_groups, density, solver):
     else:
         X = sparse.random_array((m, n), density=density, rng=0, format="csr")
     assert choose_solver(X, r, n_groups) == solver
-
-
-def test_the_solver_is_chosen_by_the_number_of_groups(monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        "scalefair.decomposition._fair_pca.choose_solver",
-        lambda X, r, *numbers: seen.append(numbers) or "gram",
-    )
-    X = np.random.default_rng(0).standard_normal((60, 3))
-    FairPCA(3).fit(X, sensitive_features=np.arange(60) % 4)
-    # Rows that may be of any group are read for each.
-    FairPCA(3).fit(X, group_probabilities=np.full((60, 4), 0.25))
-    assert seen == [(4, 1.0), (4, 4.0)]
