@@ -17,7 +17,6 @@ from scalefair.cluster import (
 from scalefair.cluster._assignment_dual import RELAXATION_GAP
 from scalefair.cluster._assignment_problem import GAP
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.cluster._fair_assignment import assign_rows
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
@@ -154,18 +153,6 @@ def test_against_enumeration(checked, shares, X, centers, options, tolerance):
     if "sample_weight" not in options and optimum < np.inf:
         assert result.max_violation == 0
         assert optimum * (1 - 1e-9) <= result.cost <= optimum * (1 + 6 * GAP)
-
-
-@pytest.mark.parametrize(("n", "k", "h", "seed"), [(8, 2, 2, 0), (7, 3, 3, 2)])
-def test_weighted_costs_against_enumeration(shares, n, k, h, seed):
-    X, centers, groups = problem(seed, n, k, h)
-    weights = np.random.default_rng(seed).integers(1, 4, n).astype(float)
-    result = assign_rows(X, centers, groups[:, None], 0.0, weights)
-    A, ones = shares.memberships(n, sensitive_features=groups)
-    C = squared(X, centers) * weights[:, None]
-    optimum = least_cost(shares, C, A, ones, 0.0)
-    assert result.lower_bound <= optimum * (1 + 1e-9)
-    assert optimum * (1 - 1e-9) <= result.cost <= optimum * (1 + 6 * GAP)
 
 
 @pytest.mark.parametrize(
@@ -493,11 +480,3 @@ def test_bounds_of_a_fit(shares, hard, plain, tolerance, refine):
     assert (result.labels != model.labels_).any() == refine
     assert plain.assignment_ is None
     assert plain.refinement_ is None
-
-
-def test_three_nodes_in_eight_clusters(shares, hard):
-    groups = np.zeros(200, dtype=int)
-    groups[:3] = 1
-    model = fit(hard, groups=groups)
-    assert shares.within(model.labels_, groups)
-    assert model.assignment_.rounded[1].all()

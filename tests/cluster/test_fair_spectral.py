@@ -10,7 +10,7 @@ from scipy.linalg import null_space, orth, subspace_angles
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair.cluster import FairSpectralClustering, _assignment_problem, _solvers
+from scalefair.cluster import FairSpectralClustering, _solvers
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
@@ -344,21 +344,3 @@ def test_callbacks_see_every_phase(solver, named):
     with pytest.raises(ValueError, match="asymmetric"):
         model.fit(np.triu(np.ones((9, 9))), sensitive_features=np.arange(9) % 2)
     assert recorder.events[-1] == ("teardown", "fit")
-
-
-def test_no_integer_program_for_a_small_gap_before_refinement(monkeypatch):
-    # Ten clusters in a graph that has two: the integer program takes seconds.
-    data = make_fair_sbm(
-        200, n_clusters=2, n_groups=5, average_degree=20, random_state=0
-    )
-    programs = []
-    monkeypatch.setattr(
-        _assignment_problem,
-        "cheapest_counts",
-        lambda *args: programs.append(args) or (np.empty((0, 10), int), -np.inf),
-    )
-    for refine in (True, False):
-        model = FairSpectralClustering(10, refine=refine, random_state=0)
-        model.fit(data.graph, sensitive_features=data.sensitive_features)
-        assert 5e-3 < model.assignment_.gap < 0.05
-        assert len(programs) == (not refine)

@@ -135,18 +135,6 @@ def test_groups_that_lose_nothing(r):
     assert solution.dual_value == pytest.approx(without.dual_value, rel=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "n"), [(1e-2, 3), (1e-5, 6), (1e-8, 2), (1e-11, 3), (0.0, 3)]
-)
-def test_near_ties(epsilon, n):
-    """Three lines pulled apart: the gap goes to 1/2, the dual is known throughout."""
-    C = three_lines(n) + epsilon * covariances(3, 3, n)
-    solution = solve(C, 1)
-    assert_consistent(C, 1, solution)
-    assert solution.dual_value == pytest.approx(1, abs=20 * epsilon + 1e-8)
-    assert solution.losses.max() == pytest.approx(1.5, abs=20 * epsilon + 1e-8)
-
-
 def test_start_at_the_solution_and_steps_that_run_out():
     C = covariances(4, 4, 8)
     solution = solve(C, 3)

@@ -1,6 +1,5 @@
 """Groups that are known as probabilities, or that overlap: of several attributes."""
 
-import warnings
 from functools import partial
 from itertools import pairwise
 
@@ -141,17 +140,6 @@ def test_no_basis_has_a_smaller_largest_loss(dense, problem, form, solver, cente
     if problem != "attributes":  # probabilities and weights are seen
         with pytest.raises(AssertionError):
             dense.certify(pca, rows, np.sqrt(A))
-
-
-def test_combinations_are_another_problem(covariances, dense):
-    separate = new(solver="gram").fit(FLAT_X, sensitive_features=FLAT)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its gap, and groups of few rows
-        joint = new(attributes="joint").fit(FLAT_X, sensitive_features=FLAT)
-    C = covariances(FLAT_X, dense.one_hot(*FLAT.to_numpy().T))
-    captured = np.trace(joint.components_ @ C @ joint.components_.T, axis1=1, axis2=2)
-    losses = dense.best_sums(C, R) - captured
-    assert np.hstack(separate.group_losses_).max() < losses.max()
 
 
 @pytest.mark.parametrize(

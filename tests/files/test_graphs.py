@@ -7,8 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import io, sparse
 
 from scalefair.files import FileError, read_graph, read_table
@@ -336,35 +334,6 @@ def test_rows_of_features_are_no_graph(write, tmp_path):
     refuses(write("a,b,c,d\n1,2,3,x\n4,5,6,y\n"), "--affinity")
     np.save(tmp_path / "rows.npy", np.ones((3, 2)))
     refuses(tmp_path / "rows.npy", "square", "(3, 2)", "--affinity")
-
-
-@given(
-    edges=st.lists(
-        st.tuples(st.integers(-20, 20), st.integers(-20, 20)), min_size=1, max_size=30
-    ),
-    repeats=st.data(),
-)
-def test_parsers_agree_with_a_dictionary(tmp_path_factory, edges, repeats):
-    """Integers, strings, files with comments between lines: one graph."""
-    weight = {(min(e), max(e)): 1.0 + abs(e[0] * e[1]) for e in edges}
-    mentions = edges + repeats.draw(st.lists(st.sampled_from(edges), max_size=10))
-    mentions = [repeats.draw(st.sampled_from([(i, j), (j, i)])) for i, j in mentions]
-    expected = weight | {(j, i): w for (i, j), w in weight.items()}
-    path = tmp_path_factory.mktemp("edges") / "graph.txt"
-
-    def read(text):
-        path.write_text(text)
-        return read_graph(path)
-
-    lines = [f"{i} {j} {weight[min(i, j), max(i, j)]}" for i, j in mentions]
-    fast, slow = read("\n".join(lines)), read("\n# c\n".join([*lines, ""]))
-    assert weights(fast) == weights(slow) == expected
-    appearance = list(dict.fromkeys(end for pair in mentions for end in pair))
-    assert fast.ids.tolist() == slow.ids.tolist() == appearance
-    ends = [f"n{i} n{j} {weight[min(i, j), max(i, j)]}" for i, j in mentions]
-    named = read("\n".join(ends))
-    assert named.ids.tolist() == [f"n{i}" for i in appearance]
-    np.testing.assert_array_equal(named.matrix.toarray(), fast.matrix.toarray())
 
 
 @pytest.mark.parametrize("save", [sparse.save_npz, io.mmwrite, np.save])
