@@ -184,12 +184,12 @@ FITS = {
         {},
     ),
     "rbf": (spectral, "blobs", {"affinity": "rbf", "gamma": 0.1}),
-    "kmeans": (kmeans, "blobs", {}),
-    "balance": (kmeans, "blobs", {"min_balance": 0.5}),
+    "kmeans": (kmeans, "blobs", {"n_init": 1}),
+    "balance": (kmeans, "blobs", {"min_balance": 0.5, "n_init": 1}),
     "assignment": (assigned, "blobs", {}),
     "refinement": (refined, "planted", {"regularization": 0.1}),
     "soft graph": (spectral, "soft", {}),
-    "soft kmeans": (kmeans, "soft_blobs", {}),
+    "soft kmeans": (kmeans, "soft_blobs", {"n_init": 1}),
     "soft assignment": (assigned, "soft_blobs", {}),
 }
 

@@ -201,11 +201,13 @@ def test_rows_in_parts_are_rows_in_memory(rows, arguments, solver, tmp_path):
     )
     options = {"solver": solver, "tol": 1e-10}
     expected = new(**options).fit(rows, **arguments)
-    for parts in (reader, dask.array.from_array(rows, (150, -1)), delayed(rows)):
-        assert_same(new(**options).fit(parts, **arguments), expected)
     if "sensitive_features" in arguments:
-        groups = {"sensitive_features": delayed(PEOPLE)}
-        assert_same(new(**options).fit(delayed(rows), **groups), expected)
+        parts, groups = delayed(rows), {"sensitive_features": delayed(PEOPLE)}
+    else:
+        parts, groups = dask.array.from_array(rows, (150, -1)), arguments
+    assert_same(new(**options).fit(parts, **groups), expected)
+    if solver == "gram":  # as exact in fewer passes
+        assert_same(new(**options).fit(reader, **arguments), expected)
     expected = new(**options).fit(sparse.csr_array(thin), **arguments)
     assert_same(new(**options).fit(sparse_reader, **arguments), expected)
 

@@ -287,9 +287,9 @@ def test_mean_gap_of_scores_drawn_alike(n_groups, interval):
     table = rng.dirichlet(np.linspace(0.5, 2.0, n_groups), 900)
     rows = {"group_probabilities": table, "sample_weight": rng.exponential(size=900)}
     rows["interval"] = interval
-    gaps = [partial_parity_gap(rng.random(900), **rows) for _ in range(400)]
+    gaps = [partial_parity_gap(rng.random(900), **rows) for _ in range(200)]
     expected_gap = null_parity_gap(**rows)
-    # A gap scatters by a third: both means have standard errors of 2 %.
+    # A gap scatters by a third: both means have standard errors of 2 to 3 %.
     assert expected_gap == pytest.approx(np.mean(gaps), rel=0.1)
     # As if the groups had rows of their own it would be larger.
     A = table * rows["sample_weight"][:, None]
