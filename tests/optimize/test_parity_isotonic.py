@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from sklearn.isotonic import IsotonicRegression
 
 from scalefair.optimize import _parity_isotonic, parity_isotonic_regression
 
@@ -133,20 +132,6 @@ def test_ties_are_broken_by_position_in_the_block():
     steps = [[100 * i, 50 * i] for i in range(5)]
     steps += [[400 + 150 * i, 200 + 200 * i] for i in range(1, 5)]
     np.testing.assert_allclose(counts, steps, atol=6)  # of 1 % of a block
-
-
-def test_without_a_bound_each_chain_is_fitted_for_itself():
-    rng = np.random.default_rng(1)
-    chains, scores = rng.integers(0, 3, 500), rng.integers(0, 60, 500)
-    y, weights = rng.normal(size=500), rng.uniform(0.5, 2, 500)
-    result = parity_isotonic_regression(
-        y, scores, chains, kappa=1.0, sample_weight=weights
-    )
-    for k in range(3):
-        rows = chains == k
-        isotonic = IsotonicRegression().fit(scores[rows], y[rows], weights[rows])
-        expected = isotonic.predict(scores[rows])
-        np.testing.assert_allclose(result.fitted[rows], expected, atol=1e-12)
 
 
 def test_scores_that_are_equal_or_neighbours():
