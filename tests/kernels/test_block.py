@@ -9,7 +9,10 @@ from scalefair.kernels import (
     block_rotate,
     block_subtract,
     deflate_rows,
+    first_means,
+    gather_shifted,
     inner,
+    label_scatter,
     rotate_ritz,
     rows_combine,
     rows_inner,
@@ -87,3 +90,24 @@ def test_long_rows(n, same_bits):
     close(combined, np.arange(5.0) @ rows, float, 20)
     close(product, rows[0] @ rows[1], float, np.sqrt(n))
     close(products, rows[[0, 3]] @ rows[[1, 2]].T, float, np.sqrt(n))
+
+
+def test_rows_with_codes_on_any_number_of_threads(same_bits):
+    rng = np.random.default_rng(0)
+    X, codes = rng.standard_normal((20_000, 9)), rng.integers(0, 3, 20_000)
+    shifts = rng.standard_normal((3, 9))
+    out, rows = np.empty_like(X), np.arange(len(X))[::-1]
+    weights = np.where(codes == 2, 0.0, 0.5)
+
+    def call():
+        sums = gather_shifted(X, rows, shifts[0], out)
+        return (
+            *label_scatter(X, codes, shifts),
+            sums,
+            *first_means(X, codes, 4, 10, weights),
+        )
+
+    *_, means, counts = same_bits(call)
+    assert np.array_equal(out, X[rows] - shifts[0])
+    np.testing.assert_allclose(means[1], X[codes == 1][:10].mean(axis=0), rtol=1e-14)
+    assert counts.tolist() == [10, 10, 0, 0]
