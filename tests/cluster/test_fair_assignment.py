@@ -367,25 +367,6 @@ def test_small_clusters_of_expected_shares(checked):
         assert result.max_violation < violation
 
 
-def test_probabilities_by_the_features_are_fair_to_true_groups():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((20_000, 2))
-    p = 1 / (1 + np.exp(2 - 1.5 * X[:, 0]))
-    truth, centers = rng.random(20_000) < p, rng.standard_normal((6, 2))
-
-    def gap(**groups):
-        """Largest relative deviation of a true share."""
-        options = {"tolerance": 0.05, "min_size": 1000}
-        labels = fair_assignment(X, centers, **options, **groups).labels
-        shares = np.bincount(labels, truth) / np.bincount(labels)
-        return np.abs(shares / truth.mean() - 1).max()
-
-    soft = gap(group_probabilities=np.column_stack([1 - p, p]))
-    likeliest = gap(sensitive_features=p > 0.5)
-    assert soft < 0.15  # seen: .13 and 1.15; the tolerance is .05
-    assert likeliest > 3 * soft
-
-
 # --- Several attributes, each by itself ----------------------------------------------
 
 

@@ -14,7 +14,6 @@ from scalefair.kernels import (
 
 # Each type and each index once.
 PAIRS = [(np.float64, np.int64), (np.float32, np.int32)]
-M = 60
 
 
 def csr_arrays(dense, index_dtype=np.int32):
