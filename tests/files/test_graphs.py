@@ -410,16 +410,14 @@ def test_weights_that_are_not_finite_are_located(tmp_path, value):
     refuses(tmp_path / "g.npz", "real numbers", "complex128")
 
 
-MARKET = "%%MatrixMarket matrix coordinate real general\n"
+HEAD = "%%MatrixMarket matrix "
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "%%MatrixMarket",
-        f"{MARKET}2 2 2\n1 2 1.0\n",
-        f"{MARKET}2 2 1\n1 2 x\n",
-        f"{MARKET}2 2 1\n3 1 1.0\n",
+        f"{HEAD}coordinate real general\n2 2 1\n1 2 x\n",
+        f"{HEAD}coordinate real general\n2 2 1\n3 1 1.0\n",
         b"PK\x03\x04 damaged",
         b"\x93NUMPY\x01\x00\x08\x00{'a': ((",  # Python that does not end
     ],
@@ -428,7 +426,6 @@ def test_damaged_matrices(write, text):
     refuses(write(text), "damaged")
 
 
-HEAD = "%%MatrixMarket matrix "
 MARKETS = {
     "coordinate real symmetric\n% a comment\n3 3 2\n2 1 2.5e-1\n3 2 12": 4,
     "coordinate pattern general\n3 3 2\n2 1\n3 2": 2,

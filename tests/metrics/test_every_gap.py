@@ -162,7 +162,7 @@ def brute_force_gaps(y_true, scores, groups):
     }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(case=labelled_scores())
 def test_pairwise_definitions(case):
     for gap, expected in brute_force_gaps(*case).items():

@@ -52,7 +52,7 @@ def intervals(draw):
     return alpha / 24, beta / 24
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(scored_groups(), intervals(), st.integers(-1, 13))
 def test_definitions(case, interval, threshold):
     scores, groups = case
