@@ -470,19 +470,6 @@ def test_probabilities_and_weights_of_rows_in_parts(tmp_path):
         same(GroupMoments.from_data(rows, labels, sample_weight=w), hard, 1e-12, 100)
 
 
-def test_rows_one_after_the_other_with_groups_and_with_probabilities(tmp_path):
-    X = table(6)
-    moments = GroupMoments.from_data(X, group_probabilities=P)
-    permuted = GroupMoments.from_data(X, group_probabilities=P[["c", "a", "b"]])
-    same(permuted, moments, 1e-12, 100)
-    updated = GroupMoments.from_data(X[:200], group_probabilities=P[:200])
-    updated.update(X[200:], group_probabilities=P[200:])
-    same(updated, moments, 1e-12, 100)
-    updated.update(X, np.array(NAMES)[CODES]).save(tmp_path / "moments.npz")
-    both = moments.merge(GroupMoments.from_data(X, np.array(NAMES)[CODES]))
-    same(GroupMoments.load(tmp_path / "moments.npz"), both, 1e-12, 100)
-
-
 def test_probabilities_that_are_refused():
     X = table(6)
     for arguments in ({}, {"groups": CODES, "group_probabilities": P}):
