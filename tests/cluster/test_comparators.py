@@ -172,11 +172,8 @@ def test_learned_graph_is_sparse_and_keeps_to_the_clusters(planted, unified):
     def share(A):
         return A.toarray()[across].sum() / A.sum()
 
-    # Less of its weight joins different clusters than of the given graph's, and the
-    # less the more the embedding counts.
+    # Less of its weight joins different clusters than of the given graph's.
     assert share(S) < 0.5 * share(planted.graph)
-    model = unify(planted.graph, planted.sensitive_features, 4, embedding_weight=0.01)
-    assert share(S) < 0.8 * share(model.learned_affinity_)
 
 
 @pytest.mark.parametrize("n", [10, 20])  # fewer and more than n_neighbors

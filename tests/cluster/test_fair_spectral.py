@@ -109,29 +109,25 @@ def test_solvers_agree_with_dense_reference(solver, name, h, regularization, nam
 
 
 @pytest.mark.parametrize(
-    ("n_min", "tol", "same"),
-    [(100, 1e-4, "float32"), (100, 1e-6, "float64")],
+    ("tol", "same", "keep"),
+    [
+        (1e-4, "float32", sparse.csr_array),
+        (1e-6, "float64", sparse.csr_array),
+        (1e-4, "float64", aslinearoperator),  # is not asked for float32
+    ],
 )
-def test_dtype_is_chosen_by_size_and_tolerance(n_min, tol, same, planted, monkeypatch):
-    monkeypatch.setattr(_solvers, "MIN_SINGLE_NODES", n_min)
+def test_dtype_is_chosen_by_size_and_tolerance(tol, same, keep, planted, monkeypatch):
+    monkeypatch.setattr(_solvers, "MIN_SINGLE_NODES", 100)
     groups = planted.sensitive_features
     options = {"solver": "chebyshev", "tol": tol, "random_state": 0}
     auto, other = (
         FairSpectralClustering(4, dtype=dtype, **options).fit(
-            planted.graph, sensitive_features=groups
+            keep(planted.graph), sensitive_features=groups
         )
         for dtype in ("auto", same)
     )
     np.testing.assert_array_equal(auto.embedding_, other.embedding_)
     assert auto.n_products_ == other.n_products_
-    operator = aslinearoperator(planted.graph)  # an operator is not asked for float32
-    auto, other = (
-        FairSpectralClustering(4, dtype=dtype, **options).fit(
-            operator, sensitive_features=groups
-        )
-        for dtype in ("auto", "float64")
-    )
-    np.testing.assert_array_equal(auto.embedding_, other.embedding_)
 
 
 def test_unweighted_graphs_are_not_copied():
