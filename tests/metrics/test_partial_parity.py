@@ -172,8 +172,8 @@ def test_mean_gap_of_scores_drawn_alike(sizes, interval, is_soft):
         expected_gap = null_parity_gap(**rows, interval=interval)
         # As if the groups had rows of their own it would be larger.
         A = table * rows["sample_weight"][:, None]
-        own_rows = A.sum(axis=0) ** 2 / (A**2).sum(axis=0)
-        assert null_parity_gap(own_rows, interval=interval) > 1.2 * expected_gap
+        effective_sizes = A.sum(axis=0) ** 2 / (A**2).sum(axis=0)
+        assert null_parity_gap(effective_sizes, interval=interval) > 1.2 * expected_gap
     else:
         groups = np.repeat(np.arange(len(sizes)), sizes)
         n, rows = groups.size, {"sensitive_features": groups}
