@@ -113,11 +113,11 @@ work()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 @pytest.mark.parametrize("layer", ["tbb", "omp", "workqueue"])
-def test_threads_at_once_and_a_forked_process(layer):
-    # Threads: "workqueue" aborts the process if they call at once; they take turns.
+def test_a_forked_process_and_threads_at_once(layer):
     # The fork: GNU OpenMP ends it without a word that Python hears.
+    # Threads: "workqueue" aborts the process if they call at once; they take turns.
     done = subprocess.run(
-        [sys.executable, "-c", WORK + (THREADS if layer != "omp" else "") + FORK],
+        [sys.executable, "-c", WORK + FORK + (THREADS if layer != "omp" else "")],
         env={**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"},
         capture_output=True,
         text=True,
