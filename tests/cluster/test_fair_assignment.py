@@ -14,11 +14,9 @@ from scalefair.cluster import (
     _assignment_dual,
     fair_assignment,
 )
-from scalefair.cluster._assignment_dual import RELAXATION_GAP, maximise_dual
+from scalefair.cluster._assignment_dual import RELAXATION_GAP
 from scalefair.cluster._assignment_problem import GAP
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.cluster._fair_assignment import assign_rows
-from scalefair.cluster._share_bounds import ShareBounds, round_counts
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
@@ -157,18 +155,6 @@ def test_against_enumeration(checked, shares, X, centers, options, tolerance):
         assert optimum * (1 - 1e-9) <= result.cost <= optimum * (1 + 6 * GAP)
 
 
-@pytest.mark.parametrize(("n", "k", "h", "seed"), [(8, 2, 2, 0), (7, 3, 3, 2)])
-def test_weighted_costs_against_enumeration(shares, n, k, h, seed):
-    X, centers, groups = problem(seed, n, k, h)
-    weights = np.random.default_rng(seed).integers(1, 4, n).astype(float)
-    result = assign_rows(X, centers, groups[:, None], 0.0, weights)
-    A, ones = shares.memberships(n, sensitive_features=groups)
-    C = squared(X, centers) * weights[:, None]
-    optimum = least_cost(shares, C, A, ones, 0.0)
-    assert result.lower_bound <= optimum * (1 + 1e-9)
-    assert optimum * (1 - 1e-9) <= result.cost <= optimum * (1 + 6 * GAP)
-
-
 @pytest.mark.parametrize(
     ("n", "h", "tolerance", "gap"),
     [(3000, 5, 0.0, 3 * GAP), (3000, 5, 0.5, 3 * GAP), (15_000, 2, 0.02, GAP)],
@@ -206,7 +192,7 @@ def test_clusters_of_a_handful(checked, tolerance, unit):
 
 def test_tighter_costs_more(checked):
     X, centers, groups = problem(1, 150, 4, 3)
-    costs = [checked(X, centers, groups, t) for t in (0.0, 0.05, 0.2, 0.6, 10.0)]
+    costs = [checked(X, centers, groups, t) for t in (0.0, 0.2, 10.0)]
     for tight, loose in itertools.pairwise(costs):
         assert tight.cost >= loose.cost * (1 - 3e-3)
     assert costs[-1].n_moved == 0
@@ -316,33 +302,26 @@ def relaxation(C, A, tolerance):
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "h", "sample"), [(0.0, 2, 100), (0.1, 3, 20_000)]
+    ("tolerance", "h", "sample", "is_hard"),
+    [(0.0, 2, 100, True), (0.1, 3, 20_000, True), (0.1, 3, 20_000, False)],
 )
 def test_lower_bound_is_that_of_the_linear_program(
-    checked, shares, tolerance, h, sample, monkeypatch
+    checked, shares, tolerance, h, sample, is_hard, monkeypatch
 ):
     monkeypatch.setattr(_assignment_dual, "MAX_SAMPLE_ROWS", sample)
     X, centers, groups = problem(0, 300, 4, h, d=3)
-    C, (A, _) = squared(X, centers), shares.memberships(300, sensitive_features=groups)
-    exact = relaxation(C, A, tolerance)
-    result = checked(X, centers, groups, tolerance)
+    options = {"sensitive_features": groups}
+    if not is_hard:
+        X, centers, P, _ = soft_problem(3, 300, 3, h)
+        options = {"group_probabilities": P}
+    A, _ = shares.memberships(300, **options)
+    exact = relaxation(squared(X, centers), A, tolerance)
+    result = checked(X, centers, tolerance=tolerance, **options)
     assert result.lower_bound >= exact * (1 - 3 * RELAXATION_GAP)
-    assert result.cost <= exact * 1.01  # rows are whole
-    # The dual alone.
-    order = np.argsort(groups, kind="stable")
-    C, kinds = C[order], groups[order]
-    A = ShareBounds.of(kinds[:, None], tolerance)[0].constraints
-    dual = maximise_dual(C, np.searchsorted(kinds, np.arange(h + 1)), A)
-    bound = (C + dual.prices[kinds]).min(axis=1).sum() - dual.multipliers.sum()
-    assert exact * (1 - 3 * RELAXATION_GAP) <= bound <= exact * (1 + 1e-9)
-
-
-def test_lower_bound_of_expected_shares_is_that_of_the_linear_program(checked):
-    X, centers, P, _ = soft_problem(3, 400, 3, 3)
-    exact = relaxation(squared(X, centers), P, 0.1)
-    result = checked(X, centers, group_probabilities=P)
-    assert result.lower_bound <= exact * (1 + 1e-9)
-    assert result.lower_bound == pytest.approx(exact, rel=1e-3)
+    if is_hard:
+        assert result.cost <= exact * 1.01  # rows are whole
+    else:
+        assert result.lower_bound == pytest.approx(exact, rel=1e-3)
 
 
 # --- Expected shares -----------------------------------------------------------------
@@ -391,25 +370,6 @@ def test_small_clusters_of_expected_shares(checked):
         assert result.max_violation < violation
 
 
-def test_probabilities_by_the_features_are_fair_to_true_groups():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((20_000, 2))
-    p = 1 / (1 + np.exp(2 - 1.5 * X[:, 0]))
-    truth, centers = rng.random(20_000) < p, rng.standard_normal((6, 2))
-
-    def gap(**groups):
-        """Largest relative deviation of a true share."""
-        options = {"tolerance": 0.05, "min_size": 1000}
-        labels = fair_assignment(X, centers, **options, **groups).labels
-        shares = np.bincount(labels, truth) / np.bincount(labels)
-        return np.abs(shares / truth.mean() - 1).max()
-
-    soft = gap(group_probabilities=np.column_stack([1 - p, p]))
-    likeliest = gap(sensitive_features=p > 0.5)
-    assert soft < 0.15  # seen: .13 and 1.15; the tolerance is .05
-    assert likeliest > 3 * soft
-
-
 # --- Several attributes, each by itself ----------------------------------------------
 
 
@@ -433,26 +393,6 @@ def test_rare_combinations_are_not_refused(checked, tolerance):
     X = np.arange(8.0)[:, None]
     groups = [[0, 0], [0, 0], [0, 1], [1, 1], [1, 1], [1, 1], [1, 1], [1, 1]]
     checked(X, X[:4], groups, tolerance, attributes="each")
-
-
-def test_counts_are_rounded_to_the_fewest_rows_beyond():
-    # The diagonal alone: in two clusters of three a half of each cannot be.
-    codes = np.array([[0, 0], [1, 1]])
-    bounds, _ = ShareBounds.of(np.repeat(codes, 3, axis=0), 0.0)
-    counts = round_counts(bounds, np.full((2, 2), 1.5), np.array([3, 3]))
-    np.testing.assert_array_equal(counts.sum(axis=0), [3, 3])
-    np.testing.assert_array_equal(counts.sum(axis=1), [3, 3])
-    assert bounds.excess(counts) == 0
-    exact = np.array([[2, 1], [0, 3]])
-    bounds, _ = ShareBounds.of(np.repeat(codes, exact.sum(axis=1), axis=0), 5.0)
-    np.testing.assert_array_equal(
-        round_counts(bounds, 1.0 * exact, np.array([2, 4])), exact
-    )
-    # Upper bounds hold, but the first cluster has less than 1, the least, of a group.
-    bounds, _ = ShareBounds.of(np.repeat(np.arange(3), 6)[:, None], 0.5)
-    counts = np.array([[3.0, 1, 2], [3, 2, 1], [0, 3, 3]])
-    rounded = round_counts(bounds, counts, np.array([6, 6, 6]))
-    assert (bounds.excess(counts.astype(int)), bounds.excess(rounded)) == (1, 0)
 
 
 # --- Bad input -----------------------------------------------------------------------
@@ -521,11 +461,3 @@ def test_bounds_of_a_fit(shares, hard, plain, tolerance, refine):
     assert (result.labels != model.labels_).any() == refine
     assert plain.assignment_ is None
     assert plain.refinement_ is None
-
-
-def test_three_nodes_in_eight_clusters(shares, hard):
-    groups = np.zeros(200, dtype=int)
-    groups[:3] = 1
-    model = fit(hard, groups=groups)
-    assert shares.within(model.labels_, groups)
-    assert model.assignment_.rounded[1].all()

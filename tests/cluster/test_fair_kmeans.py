@@ -98,10 +98,9 @@ def test_min_balance_binds_no_further(sizes, ratio):
     assert model.minimum_balance_ >= ratio
 
 
-@pytest.mark.parametrize("n_groups", [2, 3])
-def test_best_of_all_balanced_clusterings_of_few_rows(n_groups):
+def test_best_of_all_balanced_clusterings_of_few_rows():
     rng = np.random.default_rng(0)
-    X, groups = rng.normal(size=(12, 2)), np.arange(12) % n_groups
+    X, groups = rng.normal(size=(12, 2)), np.arange(12) % 3
     costs = [
         inertia(X, labels)
         for labels in map(np.array, itertools.product(range(2), repeat=12))

@@ -8,11 +8,9 @@ from scalefair.cluster import FairSpectralClustering
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import (
     fetch_deezer_europe,
-    fetch_diabetes,
     fetch_facebooknet,
     fetch_lastfm_asia,
 )
-from scalefair.metrics import balance_score, normalized_cut_score
 from scalefair.operators import NormalizedAffinity
 
 # Numbers of the published method, whose clusters are what the warnings say.
@@ -73,27 +71,3 @@ def test_deezer_trace(dtype, tol, accuracy):
     assert model.eigenvalues_.sum() == pytest.approx(24.79242, abs=accuracy)
     assert model.residuals_.max() <= tol
     assert model.solver_ == "chebyshev"
-
-
-def test_diabetes_nearest_neighbor_graph():
-    data = fetch_diabetes()
-    model = FairSpectralClustering(
-        10,
-        affinity="nearest_neighbors",
-        connected_components="largest",
-        dtype=np.float32,
-        **PAPERS_METHOD,
-        tol=1e-3,
-        random_state=0,
-    ).fit(data.data, sensitive_features=data.sensitive_features)
-    groups = np.asarray(data.sensitive_features)
-    kept = model.labels_ >= 0
-    assert data.data.shape[0] == 101_766
-    assert kept.mean() > 0.9
-    assert model.converged_
-    assert model.fairness_violation_ < 1e-10
-    assert len(set(model.labels_[kept])) == 10
-    population = np.unique(groups[kept], return_counts=True)[1]
-    balance = balance_score(model.labels_, sensitive_features=groups)
-    assert 0 <= balance <= population.min() / population.max() * 1.5
-    assert normalized_cut_score(model.affinity_matrix_, model.labels_) < 2

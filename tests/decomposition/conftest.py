@@ -46,6 +46,25 @@ def certify(pca, X, A):
     return losses
 
 
+def rows(m=300, n=6, n_groups=2, seed=0):
+    """Rows whose groups have covariances of their own, and means of their own."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, n_groups, m)
+    codes[:n_groups] = np.arange(n_groups)
+    X = np.empty((m, n))
+    for g in range(n_groups):
+        mixing = rng.standard_normal((n, n)) * 0.7 ** np.arange(n)[:, None]
+        size = int((codes == g).sum())
+        X[codes == g] = rng.standard_normal((size, n)) @ mixing + g
+    return X, codes
+
+
+@pytest.fixture(name="rows", scope="session")
+def rows_fixture():
+    """Function of numbers of rows, features and groups."""
+    return rows
+
+
 @pytest.fixture(scope="session")
 def covariances():
     """Function of dense rows, codes or memberships, and the centering."""

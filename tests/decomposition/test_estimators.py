@@ -33,15 +33,6 @@ every = pytest.mark.parametrize("make", ESTIMATORS.values(), ids=list(ESTIMATORS
 M, N = 300, 6
 
 
-def rows(m=M, n=N, seed=0):
-    """Rows of two groups with covariances and means of their own."""
-    rng = np.random.default_rng(seed)
-    groups = (rng.random(m) < 0.4).astype(int)
-    mixing = rng.standard_normal((2, n, n)) * 0.7 ** np.arange(n)[:, None]
-    X = np.einsum("ij,ijk->ik", rng.standard_normal((m, n)), mixing[groups])
-    return X + groups[:, None], groups
-
-
 def delayed(X, cuts=(0, 100, 101, M)):
     return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(cuts)]
 
@@ -73,7 +64,7 @@ FORMS = {
 
 @every
 @pytest.mark.parametrize("form", FORMS)
-def test_forms_of_rows_agree(make, form, tmp_path):
+def test_forms_of_rows_agree(make, form, tmp_path, rows):
     centering = "group" if "CSR" in form else "global"
     X, groups = rows()
     X[np.abs(X) < 1] = 0
@@ -92,7 +83,7 @@ def test_forms_of_rows_agree(make, form, tmp_path):
 
 
 @every
-def test_losses_are_those_of_the_rows(make):
+def test_losses_are_those_of_the_rows(make, rows):
     X, groups = rows()
     model = make(3).fit(X, sensitive_features=groups)
     centred = X - X.mean(axis=0)
@@ -114,7 +105,7 @@ def test_losses_are_those_of_the_rows(make):
 
 
 @every
-def test_moments_do_for_rows(make):
+def test_moments_do_for_rows(make, rows):
     X, groups = rows()
     moments = GroupMoments.from_data(X, groups)
     options = {**getattr(make, "keywords", {}), "n_components": 3}
@@ -129,7 +120,7 @@ def test_moments_do_for_rows(make):
 
 
 @every
-def test_equal_groups_give_pca(make):
+def test_equal_groups_give_pca(make, rows):
     X, _ = rows(m=100)
     X, groups = np.vstack([X, X]), np.repeat([0, 1], 100)
     model = make(2).fit(X, sensitive_features=groups)
@@ -143,7 +134,7 @@ def test_equal_groups_give_pca(make):
 
 
 @every
-def test_group_centering(make):
+def test_group_centering(make, rows):
     """Around their own means, groups that are moved apart are as they were."""
     X, groups = rows()
     for g in (0, 1):
@@ -159,7 +150,7 @@ def test_group_centering(make):
 
 
 @every
-def test_invariances(make):
+def test_invariances(make, rows):
     X, groups = rows()
     rng = np.random.default_rng(1)
     semidefinite = "semi" in str(make).lower()
@@ -206,7 +197,7 @@ def test_degenerate_rows(make, X, groups, r):
 
 
 @every
-def test_bad_input(make):
+def test_bad_input(make, rows):
     X, groups = rows()
     for bad, sensitive_features, r, message in [
         (X, np.full(M, "a"), 2, r"only one group \('a'\)"),
@@ -235,7 +226,7 @@ def test_bad_input(make):
         (ErrorWeightedFairPCA, {"constraint": "losses"}),
     ],
 )
-def test_bad_parameters(estimator, parameters):
+def test_bad_parameters(estimator, parameters, rows):
     X, groups = rows()
     with pytest.raises(ValueError, match=next(iter(parameters))):
         estimator(2, **parameters).fit(X, sensitive_features=groups)
@@ -250,7 +241,7 @@ def test_bad_parameters(estimator, parameters):
         (np.nan, sparse.csr_array),
     ],
 )
-def test_rows_that_are_not_finite(row, wrap):
+def test_rows_that_are_not_finite(row, wrap, rows):
     X, groups = rows()
     fitted = FairPCA(2).fit(X, sensitive_features=groups)
     bad = X.copy()
@@ -268,7 +259,7 @@ def test_rows_that_are_not_finite(row, wrap):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_rows_that_are_too_large(dtype):
+def test_rows_that_are_too_large(dtype, rows):
     X, groups = rows()
     fitted = FairPCA(2).fit(X, sensitive_features=groups)
     bad = X.astype(dtype)
@@ -281,7 +272,7 @@ def test_rows_that_are_too_large(dtype):
         turned.inverse_transform(scores.astype(dtype))
 
 
-def test_single_precision():
+def test_single_precision(rows):
     """Rows in float32 with a large mean are summed in float64; scores stay float32."""
     X, groups = rows()
     single = (X + 1000.0).astype(np.float32)
@@ -296,7 +287,7 @@ def test_single_precision():
     assert model.inverse_transform([[1, 2]]).dtype == np.float64
 
 
-def test_a_data_frame_has_names():
+def test_a_data_frame_has_names(rows):
     pd = pytest.importorskip("pandas")
     dd = pytest.importorskip("dask.dataframe")
     X, groups = rows()

@@ -1,10 +1,7 @@
 """The joint numerical range against known sets, and its supporting lines."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
-from scipy.spatial import ConvexHull
 
 from scalefair.decomposition import joint_numerical_range
 
@@ -20,34 +17,6 @@ def random_basis(n, r, rng):
 
 def pair(n, seed=0):
     return random_symmetric(n, seed), random_symmetric(n, seed + 1000)
-
-
-def normals(angles):
-    return np.column_stack([np.cos(angles), np.sin(angles)])
-
-
-def vertices(points):
-    """Corners of the convex hull, without those on its sides, sorted."""
-    points = np.unique(np.round(points, 9), axis=0)
-    return np.array(sorted(points[ConvexHull(points).vertices].tolist()))
-
-
-def subset_sums(a, b, r):
-    """Sums of r of the pairs: the range's corners are among them."""
-    pairs = np.column_stack([a, b])
-    return np.array(
-        [pairs[list(s)].sum(axis=0) for s in combinations(range(len(a)), r)]
-    )
-
-
-@pytest.mark.parametrize("r", [1, 2, 4, 6])
-def test_diagonal_matrices_have_the_polygon_of_sums(r):
-    rng = np.random.default_rng(r)
-    a, b = rng.integers(-5, 6, (2, 7)).astype(float)
-    boundary = joint_numerical_range(np.diag(a), np.diag(b), r, n_angles=720)
-    np.testing.assert_allclose(
-        vertices(boundary.points), vertices(subset_sums(a, b, r)), atol=1e-9
-    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +47,7 @@ def test_supporting_lines(n, r, n_angles):
     np.testing.assert_allclose(
         boundary.angles, 2 * np.pi / n_angles * np.arange(n_angles)
     )
-    directions = normals(boundary.angles)
+    directions = np.column_stack([np.cos(boundary.angles), np.sin(boundary.angles)])
     for (c, s), support, point in zip(
         directions, boundary.support, boundary.points, strict=True
     ):
@@ -87,35 +56,15 @@ def test_supporting_lines(n, r, n_angles):
         np.testing.assert_allclose(support, values[-r:].sum())
         attained = [np.trace(U.T @ C_A @ U), np.trace(U.T @ C_B @ U)]
         np.testing.assert_allclose(point, attained, atol=1e-10)
+    edges = np.roll(boundary.points, -1, axis=0) - boundary.points
+    following = np.roll(edges, -1, axis=0)
+    turns = edges[:, 0] * following[:, 1] - edges[:, 1] * following[:, 0]
+    assert turns.min() > -1e-12  # counterclockwise
     rng = np.random.default_rng(0)
     for _ in range(200):
         U = random_basis(n, r, rng)
         point = np.array([np.trace(U.T @ C_A @ U), np.trace(U.T @ C_B @ U)])
         assert (directions @ point <= boundary.support + 1e-12).all()
-
-
-def test_scaling_shifting_and_turning():
-    C_A, C_B = pair(6)
-    expected = joint_numerical_range(C_A, C_B, 2, n_angles=12).points
-    edges = np.roll(expected, -1, axis=0) - expected
-    following = np.roll(edges, -1, axis=0)
-    turns = edges[:, 0] * following[:, 1] - edges[:, 1] * following[:, 0]
-    assert (turns > 0).all()  # counterclockwise
-    Q = random_basis(6, 6, np.random.default_rng(1))
-    # By three steps of the angle: the points move on by three.
-    c, s = np.cos(np.pi / 2), np.sin(np.pi / 2)
-    turned = np.roll(expected, 3, axis=0) @ np.array([[c, s], [-s, c]])
-    for A, B, points in [
-        (1e-90 * C_A, 1e-90 * C_B, 1e-90 * expected),
-        (1e90 * C_A, 1e90 * C_B, 1e90 * expected),
-        (C_A + 7 * np.eye(6), C_B, expected + np.array([14, 0])),
-        (Q @ C_A @ Q.T, Q @ C_B @ Q.T, expected),
-        (c * C_A - s * C_B, s * C_A + c * C_B, turned),
-        (0 * C_A, 0 * C_B, 0 * expected),
-    ]:
-        boundary = joint_numerical_range(A, B, 2, n_angles=12)
-        size = np.abs(points).max()
-        np.testing.assert_allclose(boundary.points, points, rtol=0, atol=1e-11 * size)
 
 
 @pytest.mark.parametrize("theta", [0.0, 2.5])

@@ -146,6 +146,12 @@ def test_blocks_are_the_rows_in_order(reader):
             assert type(block) is np.ndarray
     sizes = [block.nnz if reader.is_sparse else block.size for block in blocks]
     assert reader.nnz == sum(sizes)
+    calls = []
+    reader.progress = lambda done, n: calls.append((done, n))
+    assert is_partitioned(reader)
+    rows = PartitionedRows.of(reader)
+    assert rows.map(held).gather() == list(map(held, blocks))
+    assert calls == [(i + 1, len(reader)) for i in range(len(reader))]
 
 
 def test_any_block_is_that_of_a_pass(reader):
@@ -159,16 +165,6 @@ def test_any_block_is_that_of_a_pass(reader):
         assert same(reader.block(number), blocks[number])
     with pytest.raises(IndexError):
         reader.block(len(blocks))
-
-
-def test_rows_in_parts(reader):
-    calls = []
-    reader.progress = lambda done, n: calls.append((done, n))
-    assert is_partitioned(reader)
-    rows = PartitionedRows.of(reader)
-    assert np.array_equal(rows.lengths, reader.lengths)
-    assert rows.map(held).gather() == [held(block) for block in reader.blocks()]
-    assert calls == [(i + 1, len(reader)) for i in range(len(reader))]
 
 
 def test_moments_are_those_in_memory(reader):

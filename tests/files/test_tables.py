@@ -41,6 +41,7 @@ def refused(opened, *fragments, **options):
 
 
 ROWS = ["0.5,1,x", "1.5,2,y", "2.5,3,x"]
+IRIS = [f"5.{i},3.1,{i % 2}" for i in range(9)]  # as scikit-learn's iris.csv has it
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,11 @@ def test_headers(table, lines, names, doubt):
 
 
 def test_headers_as_told(table):
+    assert len(table("9,2,large", *IRIS, skip_lines=1).read()) == 9
+    assert table("9,2,large", *IRIS, header=True).names == ["9", "2", "large"]
+    table("8,2,large", *IRIS)  # not the number of rows
+    above_missing = table("a,b", "-,1", "2,-", na_values="-")
+    assert (above_missing.has_header, above_missing.notes) == (True, [])
     assert table("1,2", "3,4", header=True).names == ["1", "2"]
     frame = table("color,1,2", "red,0.1,0.2", "blue,0.5,0.1", header=False).read()
     assert frame["1"].tolist() == ["color", "red", "blue"]
@@ -196,25 +202,6 @@ def test_lines_before_the_table_and_comments(table):
     refused(lambda: table(*lines), ":602: expected 2 fields", "# the end")
 
 
-def test_a_first_line_of_counts(table):
-    """As scikit-learn's iris.csv has it: no header, and no row."""
-    rows = [f"5.{i},3.1,{i % 2}" for i in range(9)]
-    refused(lambda: table("9,2,small,large", *rows), "--skip-lines 1,")
-    refused(lambda: table("9,2,large", *rows), "--skip-lines 1,")
-    assert len(table("9,2,large", *rows, skip_lines=1).read()) == 9
-    assert table("9,2,large", *rows, header=True).names == ["9", "2", "large"]
-    table("8,2,large", *rows)
-    refused(lambda: table("999,2,small", *rows * 70), "--skip-lines 1,")
-
-
-def test_tables_that_no_reader_takes(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text("@relation d\n@attribute a string\n@data\n'x'\n")
-    refused(lambda: TableFile(path), "string attributes", "as csv")
-    path.write_text("HEADER RECORD*******LIBV8   HEADER RECORD!!!!!!!" + " " * 400)
-    refused(lambda: TableFile(path), "version 5", "as csv")
-
-
 def test_quoted_cells(table):
     lines = ['a,"b, or c",d', '1,"two', 'lines",x', '2,"say ""no""",y']
     table_file = table(*lines)
@@ -227,23 +214,42 @@ def test_quoted_cells(table):
     refused(lambda: table("a,b", '1,"x', "2,y"), "table.csv:2: unreadable line")
 
 
+LONG = ["a,b,c", *(f"{i},{i},x" for i in range(1000))]
+
+
 @pytest.mark.parametrize(
-    ("line", "n_fields"), [("1", 1), ("1,2", 2), ("1,2,3,4", 4), ("1,2,x,", 4)]
+    ("lines", "fragments"),
+    [
+        # A first line of counts is no header, and no row.
+        (["9,2,small,large", *IRIS], ["--skip-lines 1,"]),
+        (["9,2,large", *IRIS], ["--skip-lines 1,"]),
+        (["999,2,small", *IRIS * 70], ["--skip-lines 1,"]),
+        # No reader takes these.
+        (
+            ["@relation d", "@attribute a string", "@data", "'x'"],
+            ["string attributes", "as csv"],
+        ),
+        (
+            ["HEADER RECORD*******LIBV8   HEADER RECORD!!!!!!!" + 400 * " "],
+            ["version 5", "as csv"],
+        ),
+        # Lines of other lengths, near and far.
+        *(
+            (
+                [*LONG[: k - 1], line, *LONG[k:]],
+                [f":{k}: expected 3 fields", f"found {n}"],
+            )
+            for k in (2, 900)
+            for line, n in (("1", 1), ("1,2", 2), ("1,2,3,4", 4), ("1,2,x,", 4))
+        ),
+        (["a,b, a", "1,2,3"], ["table.csv:1: ", "named 'a'", "--no-header"]),
+    ],
 )
-@pytest.mark.parametrize("line_number", [2, 900])
-def test_short_and_long_lines(table, line, n_fields, line_number):
-    lines = ["a,b,c", *(f"{i},{i},x" for i in range(1000))]
-    lines[line_number - 1] = line
-    refused(
-        lambda: table(*lines),
-        f"table.csv:{line_number}: expected 3 fields",
-        f"found {n_fields}",
-    )
+def test_tables_that_are_refused(table, lines, fragments):
+    refused(lambda: table(*lines), *fragments)
 
 
-def test_duplicate_names(table):
-    message = refused(lambda: table("a,b, a", "1,2,3"), "table.csv:1: ", "named 'a'")
-    assert "--no-header" in message
+def test_columns_that_are_not_there(table):
     with pytest.raises(
         FileError, match=r"no column is named 'd'.*columns: a, b.*--drop"
     ):
@@ -256,6 +262,7 @@ def test_duplicate_names(table):
 @pytest.mark.parametrize(
     ("content", "fragments"),
     [
+        ("a,b\n1,x\n".encode("utf-16-le"), "--encoding utf-16-le"),
         (b"", "is empty"),
         (b"\n  \n", "is empty"),
         (b"# a comment\n", "is empty"),
@@ -441,14 +448,6 @@ def test_what_the_encoding_may_be(tmp_path, n):
             read_table(path, encoding=wrong)
 
 
-def test_text_of_two_bytes_without_a_mark(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_bytes("a,b\n1,x\n".encode("utf-16-le"))
-    with pytest.raises(FileError, match="--encoding utf-16-le"):
-        read_table(path)
-    assert read_table(path, encoding="utf-16-le")["b"].tolist() == ["x"]
-
-
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_what_else_means_missing(tmp_path, kind):
     frame = pandas.DataFrame({"age": [31, -200, 7], "rate": [0.5, 1.5, -200.0]})
@@ -467,16 +466,6 @@ def test_what_else_means_missing(tmp_path, kind):
             [True, False, False],
         ]
     assert read_table(path, na_values="Unknown")["town"].isna().sum() == 1
-
-
-def test_headers_above_what_else_means_missing(table):
-    table_file = table("a,b", "-,1", "2,-", na_values="-")
-    assert table_file.has_header
-    assert not table_file.notes
-    assert table_file.read().isna().to_numpy().tolist() == [
-        [True, False],
-        [False, True],
-    ]
 
 
 def test_what_a_saved_model_does_first():

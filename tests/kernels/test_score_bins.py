@@ -2,16 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import sparse
 
 from scalefair.kernels import (
-    HINGE,
     LOGISTIC,
-    SQUARED,
     _arrays,
-    bin_pass,
     row_scores,
     score_losses,
     score_pass,
@@ -46,24 +41,15 @@ def with_ones(X):
     return np.column_stack([X.astype(np.float64), np.ones(X.shape[0])])
 
 
-def loss_twin(kind, signs, h):
-    margin = signs * h
-    if kind == LOGISTIC:
-        return np.logaddexp(0, -margin), -signs / (1 + np.exp(margin))
-    if kind == HINGE:
-        return np.maximum(1 - margin, 0), np.where(margin < 1, -signs, 0.0)
-    return 0.5 * (h - signs) ** 2, h - signs
-
-
-def sums_twin(X, codes, h, slopes, n_codes, edges, n_powers, weights=1.0):
-    """Gradient, moments and sums from their definitions."""
-    Z = with_ones(X)
-    of_code = codes == np.arange(n_codes)[:, None]
+def definition(X, codes, signs, h, n_codes, n_powers):
+    """Logistic loss; gradient, moments and sums above the edges."""
+    Z, of_code = with_ones(X), codes == np.arange(n_codes)[:, None]
+    above = of_code[:, None] & (h > EDGES[:, None])
+    slopes = -signs / (1 + np.exp(signs * h))
     gradient = (of_code * slopes) @ Z
-    above = (of_code[:, None] & (h > edges[:, None])) * weights
     moments = np.stack([above @ h**power for power in range(3)], axis=2)
     sums = np.stack([(above * h**power) @ Z for power in range(n_powers)], axis=2)
-    return gradient, moments, sums
+    return np.logaddexp(0, -signs * h).sum(), gradient, moments, sums
 
 
 def check(actual, expected):
@@ -73,48 +59,27 @@ def check(actual, expected):
         np.testing.assert_allclose(a, e, rtol=0, atol=1e-12 * scale)
 
 
-@pytest.mark.parametrize("kind", [LOGISTIC, HINGE, SQUARED])
-@pytest.mark.parametrize(
-    ("n_powers", "centre", "dense", "weighted"),
-    [(1, 0.0, True, False), (2, 0.5, False, False), (2, 0.5, True, True)],
-)
-def test_score_pass(kind, n_powers, centre, dense, weighted, same_bits):
-    X, codes, signs, B = problem(5000)
-    X = X.toarray() if dense else X
-    weights = np.random.default_rng(1).random(5000) * (np.arange(5000) % 3)
-    w, weights = (weights, weights) if weighted else (1.0, None)
-    h = (with_ones(X) * B[codes]).sum(axis=1)
-    assert np.isin(EDGES, h).any()  # ties of scores and edges
-    values, slopes = loss_twin(kind, signs, h)
-    table, edges = row_table(X), EDGES - centre
-    expected = sums_twin(X, codes, h - centre, w * slopes, 3, edges, n_powers, w)
-    options = edges, centre, n_powers, weights
-    loss, *actual = score_pass(table, codes, signs, kind, B, *options)
-    assert loss == pytest.approx((w * values).sum(), rel=1e-13)
-    check(actual, expected)
-    # In two steps: losses of the scores, then sums.
-    total, derivatives = score_losses(h, signs, kind, weights)
-    assert total == pytest.approx(loss, rel=1e-13)
-    np.testing.assert_allclose(derivatives, w * slopes, rtol=1e-13, atol=1e-300)
-    bins = (3, B.shape[1]), edges, 0.0, n_powers, weights
-    check(bin_pass(table, codes, h - centre, derivatives, *bins), expected)
-    same_bits(lambda: bin_pass(table, codes, h, derivatives, *bins))
-
-
 # Around multiples of the blocks of 128 rows and the chunks of 2048.
 @pytest.mark.parametrize(("m", "n_codes"), [(1, 1), (127, 5), (129, 1), (4097, 5)])
 def test_numbers_of_rows(m, n_codes, same_bits):
     X, codes, signs, B = problem(m, n_codes=n_codes)
+    Z, weights = with_ones(X), np.random.default_rng(1).standard_normal((m, 6))
     for rows in (X, X.toarray()):
         table, selected = row_table(rows), (LOGISTIC, B, EDGES, 0.0, 2)
         same_bits(lambda t=table, a=selected: score_pass(t, codes, signs, *a))
-        weights = signs[:, None], B.shape
-        same_bits(lambda t=table, a=weights: weighted_row_sums(t, codes, *a))
-    h = (with_ones(X) * B[codes]).sum(axis=1)
-    values, slopes = loss_twin(LOGISTIC, signs, h)
-    loss, *actual = score_pass(row_table(X), codes, signs, LOGISTIC, B, EDGES, 0.0, 1)
-    assert loss == pytest.approx(values.sum(), rel=1e-13)
-    check(actual, sums_twin(X, codes, h, slopes, n_codes, EDGES, 1))
+        weighted = same_bits(
+            lambda t=table: weighted_row_sums(t, codes, weights, B.shape)
+        )
+        expected = [Z[codes == k].T @ weights[codes == k] for k in range(n_codes)]
+        np.testing.assert_allclose(weighted, expected, rtol=0, atol=1e-10)
+    h = (Z * B[codes]).sum(axis=1)
+    assert m < 500 or np.isin(EDGES, h).any()  # ties of scores and edges
+    for n_powers in (1, 2):
+        options = LOGISTIC, B, EDGES, 0.0, n_powers
+        loss, *actual = score_pass(row_table(X), codes, signs, *options)
+        total, *expected = definition(X, codes, signs, h, n_codes, n_powers)
+        assert loss == pytest.approx(total, rel=1e-13)
+        check(actual, expected)
     np.testing.assert_allclose(row_scores(row_table(X), codes, B), h, atol=1e-13)
 
 
@@ -125,58 +90,15 @@ def test_logistic_loss_of_huge_scores():
     assert slopes.tolist() == [-0.0, -1.0, -0.0, -1.0]
 
 
-@pytest.mark.parametrize("q", [1, 6])
-def test_weighted_row_sums(q):
-    X, codes, _, _ = problem(5000)
-    indptr, indices, data = row_table(X)
-    weights = np.random.default_rng(1).standard_normal((5000, q))
-    rows = slice(1000, 3000)  # a table may begin in the middle
-    for table, some in (
-        (row_table(X), slice(None)),
-        (row_table(X.toarray()), slice(None)),
-        ((indptr[1000:3001], indices, data), rows),
-    ):
-        Z, k, w = with_ones(X[some]), codes[some], weights[some]
-        expected = [Z[k == code].T @ w[k == code] for code in range(3)]
-        actual = weighted_row_sums(table, k, w, (3, 8))
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-10)
-
-
-# Few rows are converted to float64 and 32-bit indices: here they are not, and of
-# all types those that differ in most are compiled.
-@pytest.fixture
-def types_stay(monkeypatch):
+def test_single_precision_and_long_indices(monkeypatch):
+    # Few rows are converted to float64 and 32-bit indices: here they are not.
     monkeypatch.setattr(_arrays, "SMALL_SIZE", 0)
-
-
-def long_indices(X):
-    X = X.copy()
-    X.indptr, X.indices = X.indptr.astype(np.int64), X.indices.astype(np.int64)
-    return X
-
-
-def test_single_precision_and_long_indices(types_stay):
     X, codes, signs, B = problem(dtype=np.float32)
-    table = row_table(long_indices(X))
+    X.indptr, X.indices = X.indptr.astype(np.int64), X.indices.astype(np.int64)
+    table = row_table(X)
     assert [a.dtype for a in table] == [np.int64, np.uint64, np.float32]
     wide = row_table(X.astype(np.float64))
     actual = score_pass(table, codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
     expected = score_pass(wide, codes, signs, LOGISTIC, B, EDGES, 0.0, 2)
     check(actual[1:], expected[1:])
     assert actual[1].dtype == np.float64
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    scores=st.lists(st.integers(-6, 6), min_size=1, max_size=40),
-    edges=st.lists(st.integers(-6, 6), max_size=12),
-    seed=st.integers(0, 99),
-)
-def test_sums_over_bins_are_direct_sums(scores, edges, seed):
-    rng = np.random.default_rng(seed)
-    m = len(scores)
-    h, edges = np.array(scores, float), np.sort(np.array(edges, float))
-    X, codes = rng.standard_normal((m, 2)), rng.integers(0, 2, m)
-    slopes = rng.standard_normal(m)
-    actual = bin_pass(row_table(X), codes, h, slopes, (2, 3), edges, 0.0, 2)
-    check(actual, sums_twin(X, codes, h, slopes, 2, edges, 2))

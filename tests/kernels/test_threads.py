@@ -77,22 +77,6 @@ def test_a_long_call_takes_all_threads_and_gives_them_back():
         assert blas_threads() == {2}
 
 
-def run_under(layer, script):
-    """Run a script with a threading layer of Numba; skip if it is not there."""
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    if "No threading layer could be loaded" in done.stderr:
-        pytest.skip(f"no {layer} here")
-    return done
-
-
-LAYERS = ["tbb", "omp", "workqueue"]
 WORK = """
 import os, threading
 import numba
@@ -111,9 +95,9 @@ THREADS = """
 threads = [threading.Thread(target=work) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-print(numba.threading_layer())
 """
 FORK = """
+print(numba.threading_layer(), flush=True)
 child = os.fork()
 if child == 0:
     try:
@@ -127,22 +111,24 @@ work()
 """
 
 
-@pytest.mark.parametrize("layer", ["tbb", "workqueue"])
-def test_threads_call_kernels_at_once(layer):
-    # "workqueue" aborts the process if they do: there they take turns.
-    done = run_under(layer, WORK + THREADS)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == layer
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
-@pytest.mark.parametrize("layer", LAYERS)
-def test_forked_process(layer):
-    # GNU OpenMP ends it without a word that Python hears.
-    done = run_under(layer, WORK + FORK)
+@pytest.mark.parametrize("layer", ["tbb", "omp", "workqueue"])
+def test_a_forked_process_and_threads_at_once(layer):
+    # The fork: GNU OpenMP ends it without a word that Python hears.
+    # Threads: "workqueue" aborts the process if they call at once; they take turns.
+    done = subprocess.run(
+        [sys.executable, "-c", WORK + FORK + (THREADS if layer != "omp" else "")],
+        env={**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    if "No threading layer could be loaded" in done.stderr:
+        pytest.skip(f"no {layer} here")
     assert done.returncode == 0, done.stderr
-    message, status = done.stdout.splitlines()
-    assert status == "7"
+    used_layer, message, status = done.stdout.splitlines()
+    assert (used_layer, status) == (layer, "7")
     if layer == "omp" and sys.platform == "linux":
         assert all(term in message for term in ("forked", "forkserver", "tbb"))
     else:

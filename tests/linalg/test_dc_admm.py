@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from scalefair.linalg import dc_admm
+from scalefair.linalg._lbfgs import lbfgs
 from scalefair.operators import NormalizedAffinity
 
 SHIFT = -1.01
@@ -113,3 +114,21 @@ def test_counts_products(problem, counting):
         result = dc_admm(counted, 3, constraints, shift=SHIFT, random_state=0)
         assert result.n_products == counted.n_products
         assert result.n_columns == counted.n_columns
+
+
+class Falling:
+    """Minus the sum of a block, which has no minimum."""
+
+    def start(self, V):
+        self.V = V
+        return -float(V.sum())
+
+    def gradient(self, out):
+        out[...] = -1.0
+
+    def line(self, D):
+        return lambda t: (-float((self.V + t * D).sum()), -float(D.sum()))
+
+
+def test_unbounded_function_ends():
+    assert lbfgs(Falling(), np.zeros((2, 2)), ftol=-np.inf).n_iter == 0

@@ -64,25 +64,3 @@ def test_single_precision_preconditioner_of_a_tiny_operator(problem):
     assert result.converged
     assert result.n_iter < 30
     np.testing.assert_allclose(1e42 * result.values, values[:4], atol=1e-8)
-
-
-def test_stays_orthogonal_to_larger_eigenvectors(problem):
-    # The preconditioner brings them in at every step.
-    W, dense, values, vectors = problem
-    Q = np.ascontiguousarray(vectors[:, :3])
-    inside = []
-
-    def multiply(X):
-        inside.append(np.abs(Q.T @ X).max())
-        return dense @ X
-
-    A = sparse.linalg.LinearOperator(
-        dense.shape, matvec=multiply, matmat=multiply, dtype=float
-    )
-    T = multigrid(W)
-    options = {"tol": 1e-9, "orthogonal_to": Q, "random_state": 0}
-    result = lobpcg(A, 4, preconditioner=T, **options)
-    assert result.converged
-    assert max(inside) < 1e-12
-    np.testing.assert_allclose(result.values, values[3:7], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(Q.T @ result.vectors, 0, atol=1e-14)

@@ -51,6 +51,7 @@ def check_relation(it, d):
 
 SPECTRA = {
     "evenly": np.linspace(-1, 1, 3000),
+    "dense at the end": 1 - np.linspace(0, 1, 2000) ** 2,
     "decaying": 0.9 ** np.arange(1500.0),
     "negative": -(np.linspace(1, 2, 500) ** 3),
     "far apart": np.r_[1e6, 2e6, 3e6, np.linspace(0, 1, 1000)],
@@ -70,19 +71,12 @@ def test_largest_pairs(name, k):
     np.testing.assert_allclose(
         it.values[:k] / norm, np.sort(d)[::-1][:k] / norm, atol=1e-12
     )
-
-
-def test_restarts_do_not_add_up_errors():
-    # Restarts in the hundreds; errors of 1e-8 that each of them kept grew to 1.
-    d = 1 - np.linspace(0, 1, 2000) ** 2
-    it = lanczos(d, 20)
-    assert it.run(to(1e-10, 20), max_products=20_000)
-    assert it.n_restarts > 100
-    assert it.n_orthogonalizations < it.n_products / 10
-    check_relation(it, d)
-    assert np.abs(it.values[:20] - d[:20]).max() < 1e-12
+    if name == "dense at the end" and k == 20:
+        # Errors of 1e-8 that each of so many restarts kept grew to 1.
+        assert it.n_restarts > 100
+        assert it.n_orthogonalizations < it.n_products / 10
     with pytest.raises(ValueError, match="not stored"):  # of a single operator
-        it.leading_products(2)
+        it.leading_products(1)
 
 
 def test_two_operators_and_their_products():

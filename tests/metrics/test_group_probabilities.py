@@ -281,22 +281,6 @@ def test_unmixed_scores_that_are_equal_or_infinite():
 # -- Gap by chance ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n_groups", "interval"), [(2, (0.0, 1.0)), (4, (0.05, 0.3))])
-def test_mean_gap_of_scores_drawn_alike(n_groups, interval):
-    rng = np.random.default_rng(0)
-    table = rng.dirichlet(np.linspace(0.5, 2.0, n_groups), 900)
-    rows = {"group_probabilities": table, "sample_weight": rng.exponential(size=900)}
-    rows["interval"] = interval
-    gaps = [partial_parity_gap(rng.random(900), **rows) for _ in range(400)]
-    expected_gap = null_parity_gap(**rows)
-    # A gap scatters by a third: both means have standard errors of 2 %.
-    assert expected_gap == pytest.approx(np.mean(gaps), rel=0.1)
-    # As if the groups had rows of their own it would be larger.
-    A = table * rows["sample_weight"][:, None]
-    sizes = A.sum(axis=0) ** 2 / (A**2).sum(axis=0)
-    assert null_parity_gap(sizes, interval=interval) > 1.2 * expected_gap
-
-
 def test_sizes_or_probabilities():
     for options in ({}, {"group_sizes": [9, 9], "group_probabilities": P}):
         with pytest.raises(

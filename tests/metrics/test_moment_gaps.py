@@ -3,7 +3,6 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
 
 from scalefair.metrics import moment_gaps
 
@@ -57,25 +56,6 @@ def test_large_means_and_outputs_cost_no_digits():
     np.testing.assert_allclose(gaps, (means, covariances), rtol=1e-6)
     large = moment_gaps(1e100 * Z, sensitive_features=groups)  # whose square is not
     assert large == pytest.approx((1e100 * means, 1e200 * covariances))
-
-
-@pytest.mark.parametrize(
-    "convert",
-    [
-        np.float32,
-        np.asfortranarray,
-        pd.DataFrame,
-        sparse.csr_array,
-        lambda Z: Z.tolist(),
-        lambda Z: Z.astype(object),
-    ],
-)
-def test_kinds_of_input(convert):
-    Z = RNG.integers(0, 9, (60, 3)).astype(float)
-    groups = np.arange(60) % 2
-    np.testing.assert_allclose(
-        moment_gaps(convert(Z), sensitive_features=groups), by_definition(Z, groups)
-    )
 
 
 @pytest.mark.parametrize(

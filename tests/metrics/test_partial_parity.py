@@ -52,7 +52,7 @@ def intervals(draw):
     return alpha / 24, beta / 24
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(scored_groups(), intervals(), st.integers(-1, 13))
 def test_definitions(case, interval, threshold):
     scores, groups = case
@@ -133,9 +133,6 @@ LABELS = {"y_true": [0, 1, 1, 0]}
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sample_weight": [1, -1, 1, 1]}, "sample_weight.*negative.*position 1"),
-        ({"sample_weight": [1, np.nan, 1, 1]}, "sample_weight.*NaN.*position 1"),
-        ({"sample_weight": [1, 1]}, "one weight per sample"),
         ({"sample_weight": [1, 1, 0, 0]}, r"0 for all samples of 1 .*: 'f'. Leave"),
         (
             {"sample_weight": [1, 1, 0, 1], "given": "positive", **LABELS},
@@ -166,14 +163,25 @@ def test_bad_options(options, message):
     ("sizes", "interval"),
     [((2000, 100), (0.0, 1.0)), ((300, 300, 150, 150, 60), (0.05, 0.3))],
 )
-def test_mean_gap_of_scores_drawn_alike(sizes, interval):
-    rng = np.random.default_rng(0)
-    groups = np.repeat(np.arange(len(sizes)), sizes)
-    gap = partial(PARTIAL[0], sensitive_features=groups, interval=interval)
-    gaps = [gap(rng.random(groups.size)) for _ in range(400)]
-    # Standard errors: 2 % of these simulations, 2 to 3 % of those inside; steps of
-    # one sample are left out there.
-    expected_gap = null_parity_gap(sizes, interval=interval)
+@pytest.mark.parametrize("is_soft", [False, True])
+def test_mean_gap_of_scores_drawn_alike(sizes, interval, is_soft):
+    rng, n = np.random.default_rng(0), 900
+    if is_soft:
+        table = rng.dirichlet(np.linspace(0.5, 2.0, len(sizes)), n)
+        rows = {"group_probabilities": table, "sample_weight": rng.exponential(size=n)}
+        expected_gap = null_parity_gap(**rows, interval=interval)
+        # As if the groups had rows of their own it would be larger.
+        A = table * rows["sample_weight"][:, None]
+        effective_sizes = A.sum(axis=0) ** 2 / (A**2).sum(axis=0)
+        assert null_parity_gap(effective_sizes, interval=interval) > 1.2 * expected_gap
+    else:
+        groups = np.repeat(np.arange(len(sizes)), sizes)
+        n, rows = groups.size, {"sensitive_features": groups}
+        expected_gap = null_parity_gap(sizes, interval=interval)
+    gap = partial(PARTIAL[0], **rows, interval=interval)
+    gaps = [gap(rng.random(n)) for _ in range(300)]
+    # A gap scatters by a third: standard errors are 2 % of these simulations, 2 to 3 %
+    # of those inside; steps of one sample are left out there.
     assert expected_gap == pytest.approx(np.mean(gaps), rel=0.1)
 
 

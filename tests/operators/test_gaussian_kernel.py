@@ -12,15 +12,6 @@ def points(n=300, d=5, seed=0):
     return np.random.default_rng(seed).standard_normal((n, d))
 
 
-def features(n=700, d=3):
-    return points(n, d)
-
-
-def dense(X, gamma):
-    differences = X[:, None, :] - X[None, :, :]
-    return np.exp(-gamma * (differences**2).sum(axis=-1))
-
-
 def matrix(kernel):
     return kernel @ np.eye(kernel.shape[0])
 
@@ -37,7 +28,7 @@ def test_an_offset_of_the_data_costs_no_digits_in_float32():
     X = points()
     moved = X + np.array([1e6, -1e5, 0, 1e4, 3e5])
     K = matrix(RBFKernel(moved, dtype=np.float32))
-    np.testing.assert_allclose(K, dense(X, 0.2), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(K, rbf_kernel(X, gamma=0.2), rtol=0, atol=1e-6)
 
 
 def test_refuses_what_overflows():
@@ -51,7 +42,7 @@ def test_refuses_what_overflows():
 @pytest.fixture(scope="module")
 def rough():
     """Features, exact kernel, and an approximation with visible errors."""
-    X = features()
+    X = points(700, 3)
     return X, rbf_kernel(X), NystroemKernel(X, n_landmarks=60, random_state=0)
 
 
@@ -71,7 +62,7 @@ def test_trace_error_is_exact(rough):
     nuclear = np.abs(np.linalg.eigvalsh(K - matrix(W))).sum() / len(K)
     assert W.trace_error == pytest.approx(nuclear, rel=1e-6)
     # So is that of all rows of few.
-    X = features(200)
+    X = points(200, 3)
     W, K = NystroemKernel(X, n_landmarks=40, random_state=0), rbf_kernel(X)
     true = np.linalg.norm(K - matrix(W)) / np.linalg.norm(K)
     assert W.frobenius_error == pytest.approx(true, rel=1e-8)
@@ -89,11 +80,11 @@ def test_frobenius_error_is_within_its_standard_errors(rough):
 
 
 def test_rank_is_cut_for_duplicates_and_smooth_kernels():
-    X = np.repeat(features(12), 50, axis=0)
+    X = np.repeat(points(12, 3), 50, axis=0)
     W = NystroemKernel(X, gamma=5.0, n_landmarks=100, random_state=0)
     assert W.factor.shape[1] == len(set(W.landmarks // 50)) == 12
     np.testing.assert_allclose(matrix(W), rbf_kernel(X, gamma=5.0), atol=1e-10)
-    smooth = NystroemKernel(features(), gamma=1e-4, n_landmarks=300, random_state=0)
+    smooth = NystroemKernel(points(700, 3), gamma=1e-4, n_landmarks=300, random_state=0)
     assert smooth.factor.shape[1] < 60
     assert smooth.trace_error < 1e-10
     one = NystroemKernel(np.ones((30, 2)), random_state=0)
@@ -103,7 +94,7 @@ def test_rank_is_cut_for_duplicates_and_smooth_kernels():
 
 def test_finds_points_far_from_the_others():
     # 5 of 1000 points: a tenth of them, drawn uniformly, would miss most.
-    X = np.vstack([features(995), 40 + 20 * np.arange(5)[:, None] * np.ones(3)])
+    X = np.vstack([points(995, 3), 40 + 20 * np.arange(5)[:, None] * np.ones(3)])
     W = NystroemKernel(X, n_landmarks=100, random_state=0)
     assert set(range(995, 1000)) <= set(W.landmarks)
     degrees = W @ np.ones(1000)
@@ -115,7 +106,7 @@ def test_finds_points_far_from_the_others():
 
 
 def test_more_rows_than_are_worked_on_at_a_time():
-    X = features(16384 + 300, 1)
+    X = points(16384 + 300, 1)
     W = NystroemKernel(X, n_landmarks=60, random_state=0)
     assert W.trace_error < 1e-6
     rows = np.r_[0:3, 16382:16387, -3:0]
@@ -127,7 +118,7 @@ def test_more_rows_than_are_worked_on_at_a_time():
 @pytest.mark.parametrize("bad", [0, -3, 2.5])
 def test_refuses_a_number_of_landmarks(bad):
     with pytest.raises(ValueError, match="n_landmarks must be a positive integer"):
-        NystroemKernel(features(), n_landmarks=bad)
+        NystroemKernel(points(700, 3), n_landmarks=bad)
 
 
 @pytest.mark.parametrize("kernel", [RBFKernel, NystroemKernel])

@@ -4,9 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from sklearn.isotonic import IsotonicRegression
 
-from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.optimize import _parity_isotonic, parity_isotonic_regression
 
 
@@ -122,33 +120,6 @@ def check_solution(y, scores, chains, weights, kappa, interval, levels_of):
     assert (result.gaps <= result.kappas + 1e-12).all()
 
 
-@pytest.mark.parametrize(
-    ("n_chains", "kappa", "interval"),
-    [(2, 0.0, (0.0, 1.0)), (2, 0.2, (0.05, 0.3)), (5, 0.05, (0.05, 0.3))],
-)
-def test_gap_is_at_most_kappa(n_chains, kappa, interval):
-    rng = np.random.default_rng(0)
-    chains = rng.integers(0, n_chains, 3000)
-    scores = rng.normal(size=3000) + chains / 2
-    y = rng.random(3000) < 1 / (1 + np.exp(-scores))
-    result = parity_isotonic_regression(
-        y, scores, chains, kappa=kappa, interval=interval
-    )
-    resolution = 1 / (np.bincount(chains).min() * (interval[1] - interval[0]))
-    steps = (scores <= result.fine_thresholds[:, chains]).sum(axis=0)
-    for values in (result.fitted, -steps):
-        gap = partial_demographic_parity_gap(
-            values, sensitive_features=chains, interval=interval
-        )
-        assert gap <= max(kappa, resolution) + 1e-12
-    assert gap == pytest.approx(result.gap, abs=1e-12)
-    # Ties inside blocks are broken, into four steps at most.
-    counts = np.bincount(result.fine_blocks)
-    assert (counts.min() > 0, counts.max()) == (True, 4)
-    assert np.median(counts) > 1
-    assert np.all(np.diff(result.values) <= 0)
-
-
 def test_ties_are_broken_by_position_in_the_block():
     # At equal ranks the second chain would be 50 samples ahead.
     chains, ranks = np.repeat([0, 1], 1000), np.tile(np.arange(1000), 2)
@@ -161,20 +132,6 @@ def test_ties_are_broken_by_position_in_the_block():
     steps = [[100 * i, 50 * i] for i in range(5)]
     steps += [[400 + 150 * i, 200 + 200 * i] for i in range(1, 5)]
     np.testing.assert_allclose(counts, steps, atol=6)  # of 1 % of a block
-
-
-def test_without_a_bound_each_chain_is_fitted_for_itself():
-    rng = np.random.default_rng(1)
-    chains, scores = rng.integers(0, 3, 500), rng.integers(0, 60, 500)
-    y, weights = rng.normal(size=500), rng.uniform(0.5, 2, 500)
-    result = parity_isotonic_regression(
-        y, scores, chains, kappa=1.0, sample_weight=weights
-    )
-    for k in range(3):
-        rows = chains == k
-        isotonic = IsotonicRegression().fit(scores[rows], y[rows], weights[rows])
-        expected = isotonic.predict(scores[rows])
-        np.testing.assert_allclose(result.fitted[rows], expected, atol=1e-12)
 
 
 def test_scores_that_are_equal_or_neighbours():

@@ -148,24 +148,6 @@ def test_meets_the_optimality_conditions(seed, n, rank, n_summed):
 
 
 @pytest.mark.parametrize(
-    ("c", "Q", "subset", "expected"),
-    [
-        (
-            [1.0, 1.0, 4.0, -1.0],
-            np.diag([1.0, 3.0, 2.0, 1.0]),
-            [True, True, False, False],
-            [0.75, 0.25, 2, 0],
-        ),
-        ([0.0, 2.0, 1.0], np.zeros((3, 3)), None, [0, 1, 0]),
-    ],
-)
-def test_closed_form(c, Q, subset, expected):
-    for x0 in (None, np.ones(len(c))):
-        x = maximize_quadratic_on_simplex(c, Q, subset=subset, x0=x0)
-        np.testing.assert_allclose(x, expected, atol=1e-14)
-
-
-@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"c": [1.0, np.nan]}, "c and Q must be finite"),

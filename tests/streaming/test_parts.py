@@ -4,8 +4,6 @@ import operator
 import pickle
 import sys
 import time
-from collections import UserDict
-from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -67,22 +65,6 @@ def test_reduce_keeps_the_order(make):
     assert make([5]).reduce(operator.add) == 5
     with pytest.raises(TypeError, match="empty"):
         local([]).reduce(operator.add)
-
-
-def test_a_graph_that_is_shared_is_read_once():
-    class Graph(UserDict):
-        n_reads = 0
-
-        def __iter__(self):
-            self.n_reads += 1
-            return super().__iter__()
-
-    graph = Graph({("x", i): i for i in range(5)})
-    values = [SimpleNamespace(key=key, __dask_graph__=lambda: graph) for key in graph]
-    graph.n_reads = 0
-    parts = DaskParts.of_delayed(values)
-    assert parts.gather() == [0, 1, 2, 3, 4]
-    assert graph.n_reads == 1
 
 
 @both
