@@ -222,7 +222,7 @@ def assert_equal_values(a, b, v, theta, corner=0.0, rtol=1e-11):
     """Values and gradients at a point are equal, but for rounding."""
     a, b = (oracle.evaluate(v, theta, corner=corner) for oracle in (a, b))
     multipliers = np.random.default_rng(2).standard_normal((2, *b.plus.shape))
-    pairs = [(getattr(a, n), getattr(b, n)) for n in ("loss", "parts", "slopes")]
+    pairs = [(a.loss, b.loss), (a.rates.parts, b.rates.parts), (a.slopes, b.slopes)]
     pairs.append((a.loss_gradient, b.loss_gradient))
     pairs.append((a.combine(*multipliers), b.combine(*multipliers)))
     for actual, expected in pairs:
