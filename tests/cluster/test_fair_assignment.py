@@ -12,6 +12,7 @@ from scalefair.cluster import (
     FairAssignment,
     FairSpectralClustering,
     _assignment_dual,
+    _assignment_problem,
     fair_assignment,
 )
 from scalefair.cluster._assignment_dual import RELAXATION_GAP
@@ -183,11 +184,14 @@ def test_tiny_clusters(checked):
 
 
 @pytest.mark.parametrize(("tolerance", "unit"), [(0.0, 1e4), (0.1, 1e-6)])
-def test_clusters_of_a_handful(checked, tolerance, unit):
-    # Without an integer program the gap is 0.05 to 0.07.
+def test_clusters_of_a_handful(checked, tolerance, unit, monkeypatch):
     X, centers, groups = problem(0, 90, 15, 2)
-    result = checked(unit * X, unit * centers, groups, tolerance)
-    assert result.gap <= 2 * GAP
+    rows = unit * X, unit * centers, groups, tolerance
+    assert checked(*rows).gap <= 2 * GAP
+    # Without an integer program it is 0.05 to 0.07.
+    nothing = np.empty((0, 15), int), -np.inf
+    monkeypatch.setattr(_assignment_problem, "cheapest_counts", lambda *_: nothing)
+    assert checked(*rows).gap > 0.03
 
 
 def test_tighter_costs_more(checked):
@@ -364,9 +368,10 @@ def test_expected_shares(
 def test_small_clusters_of_expected_shares(checked):
     X, centers, P, _ = soft_problem(0, 600, 3, 2)
     centers = np.vstack([centers, [[30.0, 30.0]]])  # nobody is near
+    known = np.where(P.any(axis=1, keepdims=True), P, 0.5)  # of no row nothing
     # Equal sizes leave rounding no choice.
-    for size, violation in ((40, 0.5), (150, 2)):
-        result = checked(X, centers, group_probabilities=P, min_size=size)
+    for table, size, violation in ((P, 40, 0.5), (P, 150, 2), (known, 40, 0.5)):
+        result = checked(X, centers, group_probabilities=table, min_size=size)
         assert result.max_violation < violation
 
 

@@ -59,6 +59,7 @@ def test_every_size_and_dimension(n, d, factor, offset, dtype):
     assert np.array_equal(K, K.T)
     assert np.array_equal(np.diag(K), np.ones(n))
     assert K.max() == 1
+    assert product(P, np.empty((n, 0), dtype)).shape == (n, 0)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -64,6 +64,15 @@ def test_bounds_without_hessian(n, max_iter):
     assert "raise max_iter" in actual.message
 
 
+def test_rounding_stops_progress():
+    c, Q = random_quadratic(6, 6)
+    actual = maximize_on_simplex(
+        lambda x: (*quadratic(c, Q)(x)[:2], None), 6, tol=1e-17, max_iter=400
+    )
+    assert not actual.converged
+    assert "raise tol" in actual.message
+
+
 @pytest.mark.parametrize(("n", "m"), [(2, 3), (6, 10), (20, 40)])
 def test_piecewise_linear_against_linear_programming(n, m):
     rng = np.random.default_rng(m)
