@@ -121,14 +121,10 @@ def test_imports_go_down():
                 )
 
 
-def test_groups_import_checks_messages_and_warnings_only():
-    assert set(imported_packages(ROOT / "_groups.py")) == {
-        "_messages",
-        "_user_warnings",
-    }
+def test_groups_import_checks_and_messages_only():
+    assert set(imported_packages(ROOT / "_groups.py")) == {"_messages"}
     assert set(imported_packages(ROOT / "_entries.py")) == {"_messages"}
     assert not list(imported_packages(ROOT / "_messages.py"))
-    assert not list(imported_packages(ROOT / "_user_warnings.py"))
 
 
 def test_private_modules_of_other_packages_stay_private():

@@ -1,4 +1,4 @@
-"""Checks of matrices and weights: finite entries, names, graph objects.
+"""Checks of arguments: finite entries, names, weights, graph objects, random states.
 
 Products whose factors may have entries that are not finite are taken under
 `ignore_fp_warnings`, and the result is checked. NumPy's own warning would come on some
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from sklearn.utils import check_array as _check_array
+from sklearn.utils import check_random_state as _check_random_state
 from sklearn.utils.validation import _check_feature_names, _check_n_features
 from sklearn.utils.validation import validate_data as _validate_data
 
@@ -325,3 +326,17 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
 def add_directions(A: sparse.csr_array) -> sparse.csr_array:
     """Sum of a matrix and its transpose; entries of the diagonal count once."""
     return sparse.csr_array(A + A.T - sparse.diags_array(A.diagonal()))
+
+
+def check_random_state(random_state: Any) -> np.random.RandomState:
+    """Return a RandomState as scikit-learn does, but a fresh one for None."""
+    if random_state is None:
+        return np.random.RandomState(np.random.MT19937(np.random.SeedSequence()))
+    state: np.random.RandomState = _check_random_state(random_state)
+    return state
+
+
+def random_generator(random_state: Any) -> np.random.Generator:
+    """Return a Generator, which is faster, seeded from int, RandomState or None."""
+    state = check_random_state(random_state)
+    return np.random.default_rng(state.randint(0, 2**32, size=4, dtype=np.uint32))

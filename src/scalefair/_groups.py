@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalefair._messages import listed
-from scalefair._user_warnings import warn_user
+from scalefair._messages import listed, warn_user
 
 # Rows of a combination of attributes below which the user is warned: a share of fewer
 # has a standard error of up to 0.16.

@@ -26,8 +26,8 @@ from scalefair._entries import (
 )
 from scalefair._groups import GroupCodes, check_compared
 from scalefair._membership import Membership
+from scalefair._messages import warn_user
 from scalefair._rounding import TINY
-from scalefair._user_warnings import warn_user
 from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
 from scalefair.cluster._share_bounds import is_mixed, smallest_size
 from scalefair.kernels import csr_is_symmetric

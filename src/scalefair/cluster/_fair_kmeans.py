@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import GroupRequests, fit_context
 from scalefair._docs import documented
-from scalefair._entries import validate_data
+from scalefair._entries import check_random_state, validate_data
 from scalefair._groups import check_compared, combinations, fitted_groups
-from scalefair._random_state import check_random_state
 from scalefair.cluster._base import (
     cluster_balances,
     groups_and_weights,

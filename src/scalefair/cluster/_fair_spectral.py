@@ -19,10 +19,9 @@ from scalefair._decorators import (
     with_callbacks,
 )
 from scalefair._docs import documented
-from scalefair._entries import graph_as_matrix
+from scalefair._entries import check_random_state, graph_as_matrix
 from scalefair._groups import fitted_groups
-from scalefair._random_state import check_random_state
-from scalefair._user_warnings import warn_user
+from scalefair._messages import warn_user
 from scalefair.cluster._assignment_problem import MAX_GAP
 from scalefair.cluster._base import (
     TEXTS,

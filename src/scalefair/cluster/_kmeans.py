@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from scalefair._random_state import check_random_state
+from scalefair._entries import check_random_state
 from scalefair._rounding import ROUNDING, TINY
 from scalefair.kernels import (
     capped_distances,

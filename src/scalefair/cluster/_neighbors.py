@@ -24,8 +24,7 @@ from sklearn.neighbors import (
     sort_graph_by_row_values,
 )
 
-from scalefair._entries import with_small_indices
-from scalefair._random_state import check_random_state
+from scalefair._entries import check_random_state, with_small_indices
 
 Indices = NDArray[np.integer]
 

@@ -14,12 +14,12 @@ from scalefair._docs import documented
 from scalefair._entries import (
     check_array,
     check_count,
+    check_random_state,
     check_sample_weight,
     equal_weight,
     graph_as_matrix,
 )
 from scalefair._membership import Membership
-from scalefair._random_state import check_random_state
 from scalefair.cluster._base import checked_affinity, relative_weights
 from scalefair.cluster._share_bounds import (
     ShareBounds,

@@ -14,7 +14,7 @@ from scipy.linalg import qr
 from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._groups import combinations
-from scalefair._user_warnings import warn_user
+from scalefair._messages import warn_user
 from scalefair.cluster._share_bounds import is_mixed
 from scalefair.kernels import block_gram, block_rotate, leading_eigh, long_blas_call
 from scalefair.linalg import (

@@ -10,8 +10,7 @@ from scipy import sparse
 from sklearn.utils import Bunch
 
 from scalefair._docs import documented
-from scalefair._entries import check_count
-from scalefair._random_state import random_generator
+from scalefair._entries import check_count, random_generator
 from scalefair.datasets._samples import TEXTS, Floats, Ints
 
 _DESCR = """\

@@ -9,8 +9,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.utils import Bunch
 
 from scalefair._docs import documented
-from scalefair._entries import check_count
-from scalefair._random_state import random_generator
+from scalefair._entries import check_count, random_generator
 from scalefair.datasets._samples import TEXTS, Floats, Ints, check_shares, draw_groups
 
 _DOCUMENTS_DESCR = """\

@@ -13,8 +13,7 @@ from scipy.special import expit
 from sklearn.utils import Bunch, gen_batches
 
 from scalefair._docs import documented
-from scalefair._entries import check_count
-from scalefair._random_state import random_generator
+from scalefair._entries import check_count, random_generator
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -30,8 +30,8 @@ from scalefair._entries import (
 )
 from scalefair._groups import Attribute, as_list, check_compared, fitted_groups
 from scalefair._membership import Membership
+from scalefair._messages import warn_user
 from scalefair._rounding import EPS
-from scalefair._user_warnings import warn_user
 from scalefair.streaming import (
     GroupMoments,
     PartitionedRows,

@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
+from scalefair._entries import check_random_state
 from scalefair._groups import as_list, fitted_groups, known_codes, squeeze_single
 from scalefair._membership import Membership
-from scalefair._random_state import check_random_state
-from scalefair._user_warnings import warn_user
+from scalefair._messages import warn_user
 from scalefair.decomposition._base import TEXTS, Array, BaseGroupPCA, Counts
 from scalefair.decomposition._covariances import (
     CovarianceOperators,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
-from scalefair._random_state import check_random_state
+from scalefair._entries import check_random_state
 from scalefair._rounding import EPS, ROUNDING, TINY
 from scalefair.decomposition._covariances import has_larger_eigenvalue
 from scalefair.decomposition._dense import solve_two_groups

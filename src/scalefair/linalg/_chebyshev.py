@@ -14,11 +14,22 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_count, checked_product, real_type
-from scalefair._random_state import check_random_state, random_generator
+from scalefair._entries import (
+    check_count,
+    check_random_state,
+    checked_product,
+    random_generator,
+    real_type,
+)
 from scalefair._rounding import ROUNDING, TINY
-from scalefair.linalg._base import TEXTS, Array, BlockIteration, Eigenpairs, EigenResult
-from scalefair.linalg._orthonormalize import orthonormalize
+from scalefair.linalg._base import (
+    TEXTS,
+    Array,
+    BlockIteration,
+    Eigenpairs,
+    EigenResult,
+    orthonormalize,
+)
 from scalefair.operators._base import apply_block
 
 # Degree of the filter of random vectors: enough to separate the spectrum's ends.

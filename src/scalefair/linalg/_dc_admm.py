@@ -12,13 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_count, check_product
-from scalefair._random_state import check_random_state, random_generator
+from scalefair._entries import (
+    check_count,
+    check_product,
+    check_random_state,
+    random_generator,
+)
 from scalefair._rounding import EPS, TINY
-from scalefair.linalg._base import TEXTS, Array
+from scalefair.linalg._base import TEXTS, Array, orthonormalize
 from scalefair.linalg._dual import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
-from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
 

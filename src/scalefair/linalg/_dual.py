@@ -12,13 +12,17 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_count, check_product, checked_product
-from scalefair._random_state import check_random_state, random_generator
+from scalefair._entries import (
+    check_count,
+    check_product,
+    check_random_state,
+    checked_product,
+    random_generator,
+)
 from scalefair._rounding import EPS, TINY
-from scalefair.linalg._base import TEXTS, Array, EigenResult
+from scalefair.linalg._base import TEXTS, Array, EigenResult, orthonormalize
 from scalefair.linalg._chebyshev import SpectralBounds, spectral_bounds
 from scalefair.linalg._lbfgs import lbfgs
-from scalefair.linalg._orthonormalize import orthonormalize
 from scalefair.operators._base import apply_block
 
 # Smallest eigenvalue of the shifted operator, as a fraction of the spectrum's width:

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._random_state import check_random_state
+from scalefair._entries import check_random_state
 from scalefair._rounding import EPS
 from scalefair.linalg._base import (
     TEXTS,

@@ -14,11 +14,21 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_count, check_product
-from scalefair._random_state import check_random_state, random_generator
+from scalefair._entries import (
+    check_count,
+    check_product,
+    check_random_state,
+    random_generator,
+)
 from scalefair._rounding import EPS, TINY
-from scalefair.linalg._base import TEXTS, Array, BlockIteration, Eigenpairs, EigenResult
-from scalefair.linalg._orthonormalize import orthonormalize
+from scalefair.linalg._base import (
+    TEXTS,
+    Array,
+    BlockIteration,
+    Eigenpairs,
+    EigenResult,
+    orthonormalize,
+)
 from scalefair.operators._base import apply_block
 
 # Iterations without progress (1 %) before the search directions are dropped.

@@ -13,8 +13,12 @@ from scipy.linalg.blas import daxpy, dgemv
 
 import scalefair.linalg._base as base
 from scalefair._docs import documented
-from scalefair._entries import check_count, check_product, ignore_fp_warnings
-from scalefair._random_state import check_random_state
+from scalefair._entries import (
+    check_count,
+    check_product,
+    check_random_state,
+    ignore_fp_warnings,
+)
 from scalefair._rounding import EPS, TINY
 from scalefair.kernels import single_blas_thread
 from scalefair.linalg._base import TEXTS, Array

@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from scalefair._messages import format_distinct
-from scalefair._user_warnings import warn_user
+from scalefair._messages import format_distinct, warn_user
 from scalefair.kernels import single_blas_thread
 from scalefair.linear_model._parity_problem import (
     ParityProblem,

@@ -13,9 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
+from scalefair._entries import check_random_state
 from scalefair._groups import GroupCodes, check_interval, fitted_groups
 from scalefair._membership import check_one_of
-from scalefair._random_state import check_random_state
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import (
     GapSolver,

@@ -19,8 +19,7 @@ from sklearn.utils.validation import indexable
 from scalefair._decorators import checked_call, fit_context
 from scalefair._docs import documented
 from scalefair._groups import check_interval
-from scalefair._messages import format_distinct
-from scalefair._user_warnings import warn_user
+from scalefair._messages import format_distinct, warn_user
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._continuation import Solution
 from scalefair.linear_model._partially_fair import PartiallyFairClassifier

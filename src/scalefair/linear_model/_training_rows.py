@@ -27,8 +27,7 @@ from scalefair._groups import (
     smallest,
 )
 from scalefair._membership import Cells, Membership
-from scalefair._messages import listed
-from scalefair._user_warnings import warn_user
+from scalefair._messages import listed, warn_user
 from scalefair.linear_model._oracle import ScoreOracle, cells_by_label
 from scalefair.linear_model._shares import divisors
 from scalefair.linear_model._weights import (

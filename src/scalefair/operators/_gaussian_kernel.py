@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scalefair._docs import documented
-from scalefair._entries import all_finite, check_array, ignore_fp_warnings
-from scalefair._random_state import check_random_state
+from scalefair._entries import (
+    all_finite,
+    check_array,
+    check_random_state,
+    ignore_fp_warnings,
+)
 from scalefair._rounding import ROUNDING
 from scalefair.kernels import (
     block_gram,

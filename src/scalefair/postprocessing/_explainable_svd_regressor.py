@@ -16,11 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import GroupRequests, fit_context
 from scalefair._docs import documented
-from scalefair._entries import check_features
+from scalefair._entries import check_features, check_random_state
 from scalefair._groups import as_list, fitted_groups, squeeze_single
-from scalefair._messages import listed
-from scalefair._random_state import check_random_state
-from scalefair._user_warnings import warn_user
+from scalefair._messages import listed, warn_user
 from scalefair.postprocessing._fair_layer import FairLayer, check_memory
 from scalefair.postprocessing._fit_data import (
     ChangedModel,

@@ -39,8 +39,7 @@ from scalefair._groups import (
     smallest,
 )
 from scalefair._membership import Membership
-from scalefair._messages import listed
-from scalefair._user_warnings import warn_user
+from scalefair._messages import listed, warn_user
 from scalefair.kernels import long_blas_call
 from scalefair.postprocessing._passes import with_column_names
 from scalefair.streaming import PartitionedRows, is_partitioned

@@ -13,10 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from scalefair._decorators import fit_context
 from scalefair._docs import documented
-from scalefair._entries import graph_as_matrix
+from scalefair._entries import check_random_state, graph_as_matrix
 from scalefair._membership import Membership
-from scalefair._random_state import check_random_state
-from scalefair._user_warnings import warn_user
+from scalefair._messages import warn_user
 from scalefair.cluster import _base
 from scalefair.cluster._neighbors import neighbors_graph
 from scalefair.cluster._solvers import FairProblem

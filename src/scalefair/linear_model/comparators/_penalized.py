@@ -14,8 +14,8 @@ from sklearn.utils._param_validation import Interval
 from scalefair._docs import documented
 from scalefair._entries import ignore_fp_warnings
 from scalefair._groups import check_interval
+from scalefair._messages import warn_user
 from scalefair._rounding import ROUNDING
-from scalefair._user_warnings import warn_user
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import thresholds_of_zero

@@ -26,9 +26,8 @@ from sklearn.utils.validation import (
 
 from scalefair._decorators import GroupRequests, checked_call, fit_context
 from scalefair._docs import documented
-from scalefair._entries import check_array
+from scalefair._entries import check_array, check_random_state
 from scalefair._groups import encode_groups, known_codes
-from scalefair._random_state import check_random_state
 from scalefair.kernels import long_blas_call
 from scalefair.postprocessing._hosts import fitted_estimator, is_fitted
 from scalefair.postprocessing._passes import training_rows
