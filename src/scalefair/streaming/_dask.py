@@ -33,9 +33,6 @@ from scalefair._memory import array_bytes
 from scalefair.kernels import one_thread, single_blas_thread
 from scalefair.streaming._parts import Parts
 
-# Packages whose classes are collections, delayed values or futures.
-_PACKAGES = {"dask", "dask_expr", "distributed"}
-
 
 def require_dask() -> Any:
     """Import Dask, or say how to get it."""
@@ -251,15 +248,6 @@ def _large_graphs() -> AbstractContextManager[object]:
     return context
 
 
-def is_dask(X: Any) -> bool:
-    """Whether `X` is a Dask collection, or a list of delayed values or futures."""
-    if isinstance(X, np.ndarray):  # of delayed values, from to_delayed
-        return X.dtype == object and X.size > 0 and is_dask(X.flat[0])
-    if isinstance(X, (list, tuple)):
-        return len(X) > 0 and all(is_dask(x) for x in X)
-    return type(X).__module__.split(".")[0] in _PACKAGES
-
-
 def dask_rows(X: Any) -> DaskParts:
     """Return the partitions of a table, each with all columns."""
     if hasattr(type(X), "numblocks"):  # an array, whose chunks may cut the columns
@@ -313,17 +301,22 @@ def column_names(X: Any) -> NDArray[np.object_] | None:
 def _partitions(X: Any) -> list[Any]:
     """Delayed blocks of rows of a collection, or of a list of such."""
     delayed = require_dask().delayed
-    if isinstance(X, (list, tuple, np.ndarray)) and is_dask(X):
+    if isinstance(X, (list, tuple, np.ndarray)):
         blocks = X.ravel() if isinstance(X, np.ndarray) else X
         return [x if hasattr(x, "dask") else delayed(x) for x in blocks]
     if not hasattr(type(X), "to_delayed"):
-        raise ValueError(
-            f"A {type(X).__name__} is no collection of rows: use a Dask array or data "
-            "frame, or a list of delayed blocks of rows."
-        )
+        raise no_collection(X)
     parts = np.asarray(X.to_delayed(), dtype=object).ravel().tolist()
     is_bag = type(X).__module__.startswith("dask.bag")
     return [delayed(_stacked)(part) for part in parts] if is_bag else parts
+
+
+def no_collection(X: Any) -> ValueError:
+    """Return the error that something has no blocks of rows."""
+    return ValueError(
+        f"A {type(X).__name__} is no collection of rows: use a Dask array or data "
+        "frame, or a list of delayed blocks of rows."
+    )
 
 
 def _stacked(blocks: Any) -> Any:

@@ -32,8 +32,8 @@ from scalefair.streaming._dask import (
     dask_rows,
     encode_part,
     groups_of_part,
-    is_dask,
     naming_partition,
+    no_collection,
     range_of_part,
     recode,
     require_dask,
@@ -41,6 +41,9 @@ from scalefair.streaming._dask import (
     weights_of_part,
 )
 from scalefair.streaming._parts import LocalParts, Parts, Progress
+
+# Packages whose classes are collections, delayed values or futures.
+_DASK_PACKAGES = {"dask", "dask_expr", "distributed"}
 
 
 class RowReader(ABC):
@@ -181,6 +184,15 @@ def is_partitioned(X: Any) -> bool:
     return isinstance(X, (PartitionedRows, RowReader)) or is_dask(X)
 
 
+def is_dask(X: Any) -> bool:
+    """Whether `X` is a Dask collection, or a list of delayed values or futures."""
+    if isinstance(X, np.ndarray):  # of delayed values, from to_delayed
+        return X.dtype == object and X.size > 0 and is_dask(X.flat[0])
+    if isinstance(X, (list, tuple)):
+        return len(X) > 0 and all(is_dask(x) for x in X)
+    return type(X).__module__.split(".")[0] in _DASK_PACKAGES
+
+
 @dataclass(eq=False, repr=False)
 class PartitionedRows:
     """Rows in parts, each of which fits in memory.
@@ -234,6 +246,8 @@ class PartitionedRows:
         if isinstance(X, RowReader):
             fields = X.n_features, X.dtype, X.is_sparse, X.nnz, X.feature_names
             return cls(X.parts(), X.lengths, *fields)
+        if not is_dask(X):
+            raise no_collection(X)
         parts = dask_rows(X)
         parts = parts.map(_checked_part, aligned=[parts.like(range(len(parts)))])
         if persist:
