@@ -1,10 +1,11 @@
-"""Assignment kernels beside NumPy, enumeration and HiGHS."""
+"""Assignment kernels beside SciPy."""
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
 from scalefair.kernels import (
+    capped_distances,
     min_cost_flow,
     nearest_centres,
 )
@@ -37,3 +38,23 @@ def test_nearest_centres(n, k, weighted, same_bits):
     if k > 1:
         lost = np.diff(np.partition(apart, 1, axis=1)[:, :2])
         np.testing.assert_allclose(losses, (member.T @ lost)[:, 0], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "weighted"), [(1, False), (5000, True)])
+def test_capped_distances(n, weighted, same_bits):
+    rng = np.random.default_rng(0)
+    X, centres = rng.standard_normal((n, 5)), rng.standard_normal((3, 5))
+    centres[1] = X[0]
+    low = rng.chisquare(10, n)
+    low[n // 2] = np.inf
+    weights = rng.random(n) if weighted else np.ones(n)
+
+    def call():
+        out = np.full((3, n), np.nan)
+        return out, capped_distances(X, centres, low, weights, out)
+
+    out, sums = same_bits(call)
+    assert out[1, 0] == 0  # exactly: a row that is taken is not taken again
+    expected = np.minimum(cdist(centres, X, "sqeuclidean"), low)
+    np.testing.assert_allclose(out, expected, rtol=1e-13)
+    np.testing.assert_allclose(sums, expected @ weights, rtol=1e-12)
