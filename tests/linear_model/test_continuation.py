@@ -113,20 +113,6 @@ def test_gap_is_at_most_kappa(kind, params):
     assert model.surrogate_kappa_ <= model.kappa + model.tol
 
 
-@pytest.mark.parametrize(
-    ("kind", "params"),
-    [
-        ("ties", {"criterion": "weak", "interactions": False, "kappa": 0.02}),
-        ("small", {"interval": (0.0, 1.0), "surrogate": "sigmoid"}),
-    ],
-    ids=str,
-)
-def test_hardly_reached(few_surrogates, kind, params):
-    X, _, group = rows = table(kind, 300)
-    model, messages = fit(classifier(**params, max_iter=5, tol=0.05), rows)
-    check_gap(model, messages, X, group)
-
-
 def test_ties_that_leave_no_gap_so_small(few_surrogates):
     X, _, group = rows = table("four scores", 600)
     model, messages = fit(classifier(kappa=0.05, max_iter=5, tol=0.05), rows)
@@ -402,16 +388,3 @@ def test_what_groups_add_is_penalised_by_itself(interaction_alpha):
         gradient = standard[group == k].T @ slopes[group == k] / len(X)
         gradient = gradient + penalty * model.coef_[k] * scale
         assert np.abs(gradient).max() < 5e-3
-
-
-def test_rough_surrogates_take_half_the_passes(monkeypatch):
-    X, y, group = table("two")
-    rough, _ = fit(classifier(tol=1e-3, n_thresholds=25), (X, y, group))
-    solve = GapSolver.solve_smoothed
-    monkeypatch.setattr(
-        GapSolver, "solve_smoothed", lambda *args: solve(*args, is_final=True)
-    )
-    exact, _ = fit(classifier(tol=1e-3, n_thresholds=25), (X, y, group))
-    assert rough.n_oracle_calls_ < 0.7 * exact.n_oracle_calls_
-    assert rough.objective_ == pytest.approx(exact.objective_, rel=0.01)
-    assert rough.partial_parity_gap_ <= 0.05

@@ -12,7 +12,6 @@ from scalefair.linear_model import (
     PartiallyFairClassifierCV,
     PenalizedPartialParityClassifier,
 )
-from scalefair.linear_model._weights import ColumnSpread, FeatureUnits, column_spread
 
 # The method of the paper: its surrogate stays as it is, and the gap may be any.
 PAPER = {"surrogate_width": 1.0, "alpha": 0.0}
@@ -125,37 +124,6 @@ def test_starts_are_in_the_units_given(survey):
     model.fit(X, y, sensitive_features=group)
     assert model.n_oracle_calls_ < n_calls
     assert model.objective_ < objective + 1e-3
-
-
-def test_spread_of_columns():
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((300, 7)) * [1, 1e-200, 1e200, 1, 1, 1, 1]
-    X[:, 3] += 1e6
-    X[:, 4] = X[:, 4] > 1.5  # an indicator
-    X[:, 5] = 3.0
-    X[:, 6] *= rng.random(300) < 0.05
-    for container in (np.asarray, sparse.csr_array):
-        whole = column_spread(container(X))
-        parts = column_spread(container(X[:20])).merge(column_spread(container(X[20:])))
-        weights = np.arange(300) % 3
-        weighted = column_spread(container(X), weights.astype(float))
-        repeated = np.repeat(X, weights, axis=0)
-        for spread, rows in ((whole, X), (parts, X), (weighted, repeated)):
-            assert isinstance(spread, ColumnSpread)
-            assert spread.n_rows == len(rows)
-            np.testing.assert_allclose(spread.mean, rows.mean(axis=0), rtol=1e-10)
-            unit = np.abs(rows).max(axis=0)
-            deviation = (rows / unit).std(axis=0) * unit
-            np.testing.assert_allclose(spread.deviation, deviation, rtol=1e-8)
-            np.testing.assert_array_equal(spread.low, rows.min(axis=0))
-            np.testing.assert_array_equal(spread.high, rows.max(axis=0))
-        nothing = column_spread(container(np.zeros((4, 7))))
-        assert not np.concatenate(nothing[1:]).any()
-        units = FeatureUnits.of(whole)
-        expected = whole.deviation.copy()
-        expected[4:6] = 1.0, 0.0
-        np.testing.assert_allclose(units.scale, expected)
-        assert units.factor[5] == units.centre[5] == 0
 
 
 # Rows whose scores overflow: the error is ours; warnings are errors here.

@@ -164,20 +164,6 @@ def test_subgradient_solvers(rows, solver):
     assert model.infeasibility_ < 0.02
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
-def test_best_constant(loss):
-    signs, weights = np.array([-1.0, 1.0, 1.0]), np.array([3.0, 1.0, 0.0])
-    margins = {
-        "logistic": lambda h: np.log1p(np.exp(-signs * h)) @ weights,
-        "hinge": lambda h: np.maximum(1 - signs * h, 0) @ weights,
-        "squared": lambda h: (h - signs) ** 2 @ weights,
-    }
-    best = margins[loss](best_constant(signs, loss, weights))
-    assert best <= min(margins[loss](h) for h in np.linspace(-3, 3, 601)) + 1e-12
-    repeated = np.repeat(signs, weights.astype(int))
-    assert best_constant(repeated, loss) == best_constant(signs, loss, weights)
-
-
 def test_weak_criterion_does_not_select_everybody():
     # From scores of zero the method ended where every group had a rate beyond the
     # interval: as fair as any, with a quarter selected of whom half are negative.

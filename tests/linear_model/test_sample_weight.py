@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
-from sklearn.utils import estimator_checks
 
 from scalefair._groups import effective_sizes
 from scalefair.linear_model import (
@@ -100,45 +99,6 @@ def test_ones_are_none_and_zero_is_no_row():
     check_same_model(fitted(classifier(**options), X, y, group, indicator), model)
 
 
-# Groups by what the rows are, so that repeated rows are of the same one.
-class _ByContent:
-    def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
-        if sensitive_features is None:
-            sensitive_features = 1e6 * np.asarray(X.sum(axis=1)).ravel() % 2 < 1
-        rows = {"sensitive_features": sensitive_features}
-        return super().fit(X, y, sample_weight=sample_weight, **rows)
-
-
-class _PartiallyFair(_ByContent, PartiallyFairClassifier):
-    pass
-
-
-class _Chosen(_ByContent, PartiallyFairClassifierCV):
-    pass
-
-
-class _Penalized(_ByContent, PenalizedPartialParityClassifier):
-    pass
-
-
-BLIND = {"interactions": False}
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        _PartiallyFair(kappa=0.9, n_thresholds=2, **BLIND),
-        _PartiallyFair(criterion="weak", kappa=0.9, **BLIND),
-        _Chosen([0.9], 0.0, estimator=_PartiallyFair(criterion="weak", **BLIND)),
-        _Penalized(INTERVAL, 0.01, learning_rate=0.02, max_iter=200, **BLIND),
-    ],
-)
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_scikit_learn_checks_of_weights(model, kind):
-    name = f"check_sample_weight_equivalence_on_{kind}_data"
-    getattr(estimator_checks, name)("model", model)
-
-
 def test_sizes_are_those_of_rows_with_as_much_noise():
     codes, weights = np.array([0, 0, 0, 2, 2]), np.array([1.0, 2.0, 0.0, 3.0, 3.0])
     expected = [9 / 5, 0, 2]
@@ -152,12 +112,6 @@ def test_sizes_are_those_of_rows_with_as_much_noise():
     model = classifier(min_group_size=7)
     with pytest.raises(ValueError, match=r"min_group_size=7: 0 \(6\)"):
         fitted(model, X, y, group, weights)
-
-
-def test_largest_tie():
-    weights, scores = np.array([3.0, 2.0, 0.0]), np.array([1.0, 0.0, 1.0])
-    tie = _largest_tie(scores, np.zeros(3, int), (0.0, 1.0), weights)
-    assert tie == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(
