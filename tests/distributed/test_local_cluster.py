@@ -109,8 +109,8 @@ def test_exchange_of_needed_rows(client):
 
 def test_partially_fair_classification(client):
     data = make_biased_rows(600, 3, random_state=0)
-    options = {"interval": (0.1, 0.6), "n_thresholds": 8, "start": "zero"}
-    model = PartiallyFairClassifier(**options, tol=1e-2, kappa=0.2)
+    options = {"criterion": "weak", "interactions": False, "surrogate_width": 1.0}
+    model = PartiallyFairClassifier((0.1, 0.6), 0.9, start="zero", tol=1e-2, **options)
     arguments = {"y": data.target, "sensitive_features": data.sensitive_features}
     local = model.fit(data.data, **arguments).objective_
     remote = model.fit(cut(data.data, 2), **arguments)

@@ -298,13 +298,13 @@ def _failures(estimator):
 
 # At prediction the checks give no groups either: no interactions.
 BLIND = {"interactions": False}
+WEAK = {"criterion": "weak", **BLIND}
 
 
 @parametrize_with_checks(
     [
-        _PartiallyFair(kappa=0.9, n_thresholds=2, tol=1e-2, **BLIND),
-        _PartiallyFair(criterion="weak", kappa=0.9, **BLIND),
-        _Chosen([0.9], 0.0, estimator=_PartiallyFair(criterion="weak", **BLIND), cv=2),
+        _PartiallyFair(kappa=0.9, **WEAK),
+        _Chosen([0.9], 0.0, estimator=_PartiallyFair(tol=1e-2, **WEAK), cv=2),
         _Pairwise(kappa=1.0, alpha=1e-3, **BLIND),
         _Penalized((0.05, 0.5), 0.01, learning_rate=0.05, max_iter=60, **BLIND),
     ],

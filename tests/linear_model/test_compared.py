@@ -145,7 +145,8 @@ def test_gap_is_at_most_kappa(kind, params):
 def test_a_gap_out_of_reach_is_told_with_that_of_chance(given, monkeypatch):
     monkeypatch.setattr(_continuation, "MAX_SURROGATES", 1)
     X, y, groups = table("one", 400)
-    model = classifier("one", given=given, kappa=0.03, max_iter=5, tol=0.1)
+    options = {"kappa": 0.03, "interactions": False, "max_iter": 5, "tol": 0.1}
+    model = classifier("one", given=given, **options)
     with pytest.warns(UserWarning, match="gap of the training rows is") as caught:
         model.fit(X, y, **groups)
     (message,) = [m for w in caught if "gap of the training" in (m := str(w.message))]

@@ -115,7 +115,8 @@ def test_gap_is_at_most_kappa(kind, params):
 
 def test_ties_that_leave_no_gap_so_small(few_surrogates):
     X, _, group = rows = table("four scores", 600)
-    model, messages = fit(classifier(kappa=0.05, max_iter=5, tol=0.05), rows)
+    options = {"kappa": 0.05, "interactions": False, "max_iter": 5, "tol": 0.05}
+    model, messages = fit(classifier(**options), rows)
     assert check_gap(model, messages, X, group)
     scores = model.decision_function(X, sensitive_features=group)
     ties = []
@@ -260,16 +261,16 @@ def test_tables(fetch, interactions, interval, kappa):
 def test_success_does_not_depend_on_the_seed():
     """Nor on the last digits of the rows, which are the processor's."""
     n_solved = 0
-    for seed in range(6):
-        rows = make_biased_rows(1000, 3, random_state=seed % 3)
+    for seed in range(4):
+        rows = make_biased_rows(1000, 3, random_state=seed % 2)
         X, noise = rows.data, np.random.default_rng(seed)
-        if seed >= 3:
+        if seed >= 2:
             X = X * (1 + 1e-14 * noise.standard_normal(X.shape))
         rows = X, rows.target, rows.sensitive_features
         model, _ = fit(classifier(), rows)
         is_fair = model.partial_parity_gap_ <= ALLOWED * model.kappa
         n_solved += model.converged_ and is_fair
-    assert n_solved >= 5
+    assert n_solved >= 3
 
 
 def test_groups_that_chance_tells_apart_do_not_make_scores_constant():

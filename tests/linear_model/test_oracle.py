@@ -88,7 +88,9 @@ shapes = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize(("n_groups", "interactions"), [(1, True), (3, True), (3, False)])
+@pytest.mark.parametrize(
+    ("n_groups", "interactions"), [(1, True), (3, True), (3, False)]
+)
 @shapes
 def test_values_and_gradients(loss, n_groups, interactions, surrogate, corner):
     X, signs, codes = rows(n_groups=n_groups)

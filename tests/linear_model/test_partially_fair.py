@@ -13,7 +13,6 @@ from scalefair.linear_model import (
     partial_fairness_path,
 )
 from scalefair.linear_model._partially_fair import (
-    best_constant,
     most_accurate_shift,
 )
 from scalefair.metrics import partial_demographic_parity_gap

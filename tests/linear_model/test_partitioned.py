@@ -130,10 +130,10 @@ def groups_of(group, kind):
         ("one", {"surrogate": "sigmoid", "interactions": False, "kappa": 0.3}),
         ("one", {"criterion": "weak", "start": "zero", "interactions": False}),
         ("one", {"loss": "squared", "alpha": 0.01}),
-        ("one", {"given": "label", "kappa": 0.2, "tune_intercept": False}),
+        ("one", {"given": "label", "criterion": "weak", "tune_intercept": False}),
         ("weights", {"criterion": "weak"}),
         ("each", {"criterion": "weak"}),
-        ("probabilities", {"interactions": False}),
+        ("probabilities", {"criterion": "weak", "interactions": False}),
     ],
     ids=str,
 )

@@ -16,7 +16,6 @@ from scalefair.linear_model import (
     PenalizedPartialParityClassifier,
     partial_fairness_path,
 )
-from scalefair.linear_model._continuation import _largest_tie
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
