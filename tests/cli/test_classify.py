@@ -77,25 +77,6 @@ def real_fit(fits, monkeypatch):
     monkeypatch.setattr(PartiallyFairClassifier, "fit", REAL_FIT)
 
 
-def test_every_format_gives_the_same_rows(people, fits, source):
-    data, roles = people.stored(source)
-    saved, _ = done(people, data, **roles)
-    [(X, y, sex, _)] = fits
-    assert sparse.issparse(X) == (source == "npz")
-    np.testing.assert_array_equal(X.toarray() if sparse.issparse(X) else X, people.X)
-    np.testing.assert_array_equal(y, people.y)
-    np.testing.assert_array_equal(sex, people.sex)
-    assert saved["classes"].tolist() == ["no", "yes"]
-    assert saved["groups"].tolist() == ["f", "m"]
-    if source in ("npy", "npz"):
-        assert saved["columns"] == saved["feature_names"] == [f"x{i}" for i in range(5)]
-    else:
-        first, middle, last = saved["columns"]
-        assert (first, middle, last) in {("height", "job", "weight"), ("1", "2", "3")}
-        names = [first, last, *(f"{middle}={job}" for job in JOBS)]
-        assert saved["feature_names"] == names
-
-
 def test_svmlight(people, fits):
     people.done(people.svm, "--drop", 5, target=None, groups=6)
     [(X, y, groups, _)] = fits
@@ -134,22 +115,6 @@ def test_the_saved_model_predicts_what_was_measured(people, fits, options, blank
     with pytest.warns(UserWarning, match="unknown categories"):
         coded = saved["encoder"].transform(plain[saved["columns"]])
     assert coded[0, 2:].tolist() == [0, 0, 0]
-
-
-def test_the_saved_model_says_how_to_read_rows(people):
-    path = people.save(people.frame, "semicolons.csv", sep=";", decimal=",")
-    message = "decimal commas were assumed"
-    options = ("--categorical", "job", "--delimiter", ";")
-    saved, _ = done(people, path, *options, message=message)
-    assert set(saved) >= {"classifier", "encoder", "columns", "feature_names"}
-    assert saved["labels_from"] == f"column hired of {path}"
-    assert saved["groups_from"] == f"column sex of {path}"
-    reading = saved["reading"]
-    assert (reading["target"], reading["groups"]) == ("hired", "sex")
-    assert reading["delimiter"] == ";"
-    assert saved["words"] == ["job"]
-    saved, _ = done(people, people.npy, **people.files)
-    assert saved["reading"]["target"] is saved["reading"]["groups"] is None
 
 
 def test_columns(people, fits):
@@ -224,6 +189,11 @@ def test_report(people):
     train, test = split(people)
     options = ("--criterion", "weak", "--threshold", "0.1", "--test", test)
     saved, report = done(people, train, *options)
+    assert saved["classes"].tolist() == ["no", "yes"]
+    assert saved["groups"].tolist() == ["f", "m"]
+    assert saved["columns"] == ["height", "job", "weight"]
+    names = ["height", "weight", *(f"job={job}" for job in JOBS)]
+    assert saved["feature_names"] == names
     model = saved["classifier"]
     parameters = model.get_params()
     parameters.pop("warm_start")
@@ -313,7 +283,8 @@ def test_test_of_svmlight_may_have_other_features(people):
 
 
 def test_the_classifier_is_the_estimators(people, real_fit):
-    saved, report = done(people, people.csv, "--no-interactions", "--tol", 0.01)
+    arguments = people.csv, "--no-interactions", "--tol", 0.01
+    saved, report = done(people, *arguments)
     model = PartiallyFairClassifier((0.1, 0.6), 0.2, interactions=False, tol=0.01)
     model.fit(people.X, people.y, sensitive_features=people.sex)
     np.testing.assert_array_equal(saved["classifier"].coef_, model.coef_)
@@ -322,16 +293,10 @@ def test_the_classifier_is_the_estimators(people, real_fit):
     assert report["train"]["partial_parity_gap"] == gap
     # Without the constraint the groups are farther apart, and it is said.
     assert report["baseline"]["train"]["partial_parity_gap"] > gap.expected + 0.1
-
-
-def test_a_gap_above_kappa_is_said(people, real_fit):
-    """By the paper's method; tightened, as is usual, the gap is small enough."""
-    arguments = people.csv, "--no-interactions", "--tol", 0.01
-    _, report = done(people, *arguments)
-    assert report["train"]["partial_parity_gap"] <= 0.21  # above it is warned of
+    # By the paper's method the gap is above kappa, and it is said.
     message = "more than --kappa 0.2. Take --surrogate-width auto"
     _, wide = done(people, *arguments, "--surrogate-width", 1, message=message)
-    assert wide["train"]["partial_parity_gap"] > 0.21
+    assert wide["train"]["partial_parity_gap"] > 0.21 >= gap.expected
 
 
 def test_rows_in_blocks(people, fits):
@@ -571,25 +536,13 @@ def test_pairs_of_many_groups_of_two_and_of_attributes(people, real_fit):
     assert [pair["attribute"] for pair in pairs] == ["job"] * 3
 
 
-def test_sparse_rows_are_calibrated(people):
-    saved, _ = done(people, people.npz, *CALIBRATED, **people.files)
-    sparse_scores = saved["classifier"].decision_function(
-        sparse.csr_array(people.X), sensitive_features=people.sex
-    )
-    saved, _ = done(people, people.npy, *CALIBRATED, **people.files)
-    dense_scores = saved["classifier"].decision_function(
-        people.X, sensitive_features=people.sex
-    )
-    # Sparse rows are not centred: the same optimum, to the solver's tolerance.
-    assert np.mean((sparse_scores > 0) == (dense_scores > 0)) > 0.95
-
-
-def test_boosting_takes_tables_of_many_words_but_no_sparse_rows(people):
+def test_sparse_rows_are_calibrated_but_not_boosted(people):
+    people.done(people.npz, *CALIBRATED, **people.files)
     boosting = (*CALIBRATED, "--estimator", "boosting")
     towns = people.frame.assign(town=[f"t{i % 20}" for i in range(240)])
     saved, _ = done(people, people.save(towns, "towns.csv"), *boosting)
     X = saved["encoder"].transform(towns[saved["columns"]])
-    assert isinstance(X, np.ndarray)
+    assert isinstance(X, np.ndarray)  # of many words, too
     assert X.shape == (240, 25)
     people.output.write_bytes(b"id,label\nan older result\n")
     people.report.unlink()

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from scalefair.cli import _report, main
 
@@ -149,6 +150,28 @@ def test_wrong_usage(command, options, fragments, monkeypatch):
 
 
 # Rows and their roles.
+
+
+@on_tables
+def test_every_format_gives_the_same_rows(command, source, monkeypatch):
+    """What the estimator is fitted to."""
+    fits = []
+
+    def remember(_, X, y=None, *, sensitive_features, **__):
+        fits.append((X, y, sensitive_features))
+        raise ValueError("it is seen")
+
+    monkeypatch.setattr(command.estimator, "fit", remember)
+    data, roles = command.stored(source)
+    model = {"model": command.plain} if name(command) == "regress" else {}
+    assert "it is seen" in command.run(data, **roles, **model).stderr
+    [(X, y, groups)] = fits
+    assert sparse.issparse(X) == (source == "npz")
+    dense = X.toarray() if sparse.issparse(X) else X
+    np.testing.assert_array_equal(dense, command.X)
+    np.testing.assert_array_equal(groups, command.sex)
+    if command.target:
+        np.testing.assert_array_equal(y, command.y)
 
 
 @on_tables

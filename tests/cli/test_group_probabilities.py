@@ -9,7 +9,7 @@ import pytest
 from scalefair.metrics import statistical_parity_ks, unmixed_parity_gap
 
 from .conftest import OLD
-from .test_weights import CUT, CUT_LINE, GAPS, PCA, numbers, save
+from .test_weights import CUT, CUT_LINE, GAPS, PCA, values
 
 CLASSIFY = "--criterion weak --no-interactions --no-tune-intercept"
 COMMANDS = [
@@ -20,17 +20,10 @@ COMMANDS = [
 ]
 
 
-def table(command) -> pandas.DataFrame:
-    """Rows of a command with their groups in the column sex."""
-    frame = pandas.DataFrame(getattr(command, "frame", command.X))
-    frame.columns = [f"x{name}" if name in (0, 1) else name for name in frame]
-    return frame.assign(sex=command.sex)
-
-
 def run(command, frame, line, *options, groups=("--groups", "sex"), name="data.csv"):
     """Run the command on a frame, with other options for the groups."""
     more = {"k": 2} if "affinity" in line else {}
-    path = save(command, frame, name)
+    path = command.save(frame, name)
     arguments = command.line(path, *line.split(), *options, groups="sex", **more)
     first = arguments.index("--groups")
     arguments[first : first + 2] = groups
@@ -43,22 +36,9 @@ def report(command, *arguments, **options) -> dict:
     return command.read_report()
 
 
-def values(content, keys):
-    """Numbers of a report but costs, and what only probabilities have."""
-    kept = [x for key in keys for x in numbers(_without_costs(content[key]))]
-    return np.array(kept, float)
-
-
-def _without_costs(value):
-    if isinstance(value, dict):
-        costs = {"seconds", "peak_memory_bytes", "unmixed_parity_gap", "null_gap"}
-        return {k: _without_costs(v) for k, v in value.items() if k not in costs}
-    return value
-
-
 @pytest.mark.parametrize(("command", "line", "keys"), COMMANDS, indirect=["command"])
 def test_one_hot_probabilities_are_groups(command, line, keys):
-    frame = table(command)
+    frame = command.frame.copy()
     expected = report(command, frame, line)
     soft = pandas.get_dummies(frame, columns=["sex"], prefix="", prefix_sep="")
     soft[["f", "m"]] = soft[["f", "m"]].astype(float)
@@ -75,7 +55,7 @@ def test_one_hot_probabilities_are_groups(command, line, keys):
 
 @pytest.mark.parametrize(("command", "line", "keys"), COMMANDS, indirect=["command"])
 def test_rows_without_a_group(command, line, keys):
-    frame = table(command).astype({"sex": object})
+    frame = command.frame.astype({"sex": object})
     frame.loc[3:9, "sex"] = None
     # 1. An error, as always, that names the options.
     result = run(command, frame, line)
@@ -111,7 +91,7 @@ def test_nodes_without_a_group(workspace):
 
 @pytest.mark.parametrize("command", ["classify"], indirect=True)
 def test_knots_of_a_number(command):
-    frame = table(command)
+    frame = command.frame.copy()
     rng = np.random.default_rng(3)
     frame["age"] = rng.integers(18, 70, len(frame))
     groups = "--groups", "age", "--knots", "3"
@@ -124,7 +104,7 @@ def test_knots_of_a_number(command):
     assert "unmixed_parity_gap" not in content["train"]  # nothing is uncertain
     # Rows of a test have the knots of the rows for training.
     old = frame.assign(age=frame["age"] // 2 + 35)
-    options = "--drop", "sex", "--test", save(command, old, "old.csv")
+    options = "--drop", "sex", "--test", command.save(old, "old.csv")
     content = report(command, frame, CLASSIFY, *options, groups=groups)
     hats = [np.interp(old["age"], knots, unit).sum() for unit in np.eye(3)]
     counts = content["input"]["test"]["groups"]
@@ -141,7 +121,7 @@ def test_evaluate(people):
     frame["p_f"] = rng.random(len(frame)).round(3)
     frame["p_m"] = 1 - frame["p_f"]
     frame.loc[:4, ["p_f", "p_m"]] = np.nan
-    data = save(people, frame, "data.csv")
+    data = people.save(frame, "data.csv")
     line = ["--scores", "score", "--missing-groups", "ignore"]
     line += ["--group-probabilities", "p_f,p_m"]
     content = people.evaluate(data, *line, message="have no known group")

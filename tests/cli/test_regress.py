@@ -37,17 +37,12 @@ def agree(actual, estimator, X, wages):
     )
 
 
-def test_columns_of_numbers_in_order(wages, source, plain_network):
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_columns_in_order_and_by_name(wages, source, plain_network, named_network):
     data, roles = wages.stored(source)
-    message = "" if source in ("npy", "npz") else "columns of words were left out"
+    message, before = "columns of words were left out", wages.named.read_bytes()
     model = done(wages, data, model=wages.plain, message=message, **roles)
     agree(model, plain_network, wages.X, wages)
-
-
-@pytest.mark.parametrize("source", ["packed", "files", "parquet"])
-def test_columns_by_name(wages, source, named_network):
-    data, roles = wages.stored(source)
-    before = wages.named.read_bytes()
     model = done(wages, data, **roles)
     agree(model, named_network, wages.frame[wages.names], wages)
     assert wages.named.read_bytes() == before

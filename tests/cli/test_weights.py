@@ -7,28 +7,28 @@ import pytest
 
 def weighted(command) -> tuple[pandas.DataFrame, np.ndarray]:
     """Rows of a command with integer weights in a column, and the rows repeated."""
-    frame = pandas.DataFrame(getattr(command, "frame", command.X))
-    frame.columns = [f"x{name}" if name in (0, 1) else name for name in frame]
+    frame = command.frame.copy()
     first = frame.select_dtypes("number").iloc[:, 0]
-    frame["sex"] = command.sex
     # Where the weights are large the rows differ, so that ignored weights are seen.
     frame["w"] = 1 + 3 * (first > first.median()) * (command.sex == "f")
     return frame, np.repeat(np.arange(len(frame)), frame["w"])
 
 
-def save(command, frame, name):
-    frame.to_csv(command.folder / name, index=False)
-    return command.folder / name
+# Of a report: counts of rows, noise, costs, and what only probabilities have.
+OMITTED = {"n_rows", "null_gap", "seconds", "peak_memory_bytes", "unmixed_parity_gap"}
 
 
 def numbers(value):
-    """All numbers of a part of a report but counts of rows, noise, times and memory."""
+    """All other numbers of a part of a report."""
     if isinstance(value, dict):
-        omitted = {"n_rows", "null_gap", "seconds", "peak_memory_bytes"}
-        value = [value[key] for key in value if key not in omitted]
+        value = [value[key] for key in value if key not in OMITTED]
     if isinstance(value, list):
         return [number for item in value for number in numbers(item)]
     return [value] if isinstance(value, (int, float)) else []
+
+
+def values(content, keys):
+    return np.array(numbers([content[key] for key in keys]), float)
 
 
 PCA = ["explained_variance", "reconstruction_error", "pca_reconstruction_error"]
@@ -61,18 +61,18 @@ def test_weights_are_repeated_rows(command, line, keys, tol):
         roles["k"] = 2
 
     def report(data, *options):
-        data = save(command, data, "data.csv")
+        data = command.save(data, "data.csv")
         content = command.done(data, *line.split(), *options, **roles)
-        return content, np.array(numbers([content[key] for key in keys]), float)
+        return content, values(content, keys)
 
-    content, values = report(frame, "--weight", "w")
+    content, actual = report(frame, "--weight", "w")
     _, expected = report(plain.iloc[index])
-    np.testing.assert_allclose(values, expected, rtol=tol, atol=tol)
+    np.testing.assert_allclose(actual, expected, rtol=tol, atol=tol)
     # Other weights, another report; the solver need not meet so small a tolerance.
     options = [*line.split(), "--report", command.report]
-    command.run(save(command, plain, "data.csv"), *options, **roles)
-    unweighted = numbers([command.read_report()[key] for key in keys])
-    assert np.abs(values - unweighted).max() > 2 * tol
+    command.run(command.save(plain, "data.csv"), *options, **roles)
+    unweighted = values(command.read_report(), keys)
+    assert np.abs(actual - unweighted).max() > 2 * tol
     source = content["input"].get("train", content["input"])
     assert source["weights_from"] == f"column w of {command.folder / 'data.csv'}"
     w = frame["w"]
@@ -86,10 +86,10 @@ def test_rows_of_weight_0_are_no_rows(command):
     frame["w"] = np.arange(len(frame)) % 3
 
     def report(data):
-        data = save(command, data, "data.csv")
+        data = command.save(data, "data.csv")
         options = [*CUT_LINE.split(), "--weight", "w"]
         content = command.done(data, *options, groups="sex", k=2)
-        return np.array(numbers([content[key] for key in CUT]), float)
+        return values(content, CUT)
 
     # The same clusters: all that differs is rounding, by 1e-16 in a cut near zero.
     expected = report(frame[frame["w"] > 0])
@@ -111,28 +111,28 @@ def test_measures_of_weighted_rows(people, line):
     line = ["--groups", "sex", *line.split()]
 
     def report(data, *options):
-        content = people.evaluate(save(people, data, "data.csv"), *line, *options)
+        content = people.evaluate(people.save(data, "data.csv"), *line, *options)
         for name in ("input", "parameters"):
             del content[name]
         return np.array(numbers(content), float)
 
-    values = report(frame, "--weight", "w")
+    actual = report(frame, "--weight", "w")
     expected = report(frame.iloc[index])
-    np.testing.assert_allclose(values, expected, rtol=1e-12)
-    assert np.abs(values - report(frame)).max() > 1e-3
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+    assert np.abs(actual - report(frame)).max() > 1e-3
 
 
 @pytest.mark.parametrize("method", ["linear", "calibrated"])
 def test_what_classify_reports_is_what_evaluate_says(people, method):
     frame, _ = weighted(people)
-    data = save(people, frame, "data.csv")
+    data = people.save(frame, "data.csv")
     options = {"linear": "--tol 0.05", "calibrated": "--kappa 0.3"}[method]
     line = ["--method", method, *options.split(), "--test", data]
     reported = people.done(data, "--weight", "w", *line)
     roles = ["--groups", f"{data}:sex", "--target", f"{data}:hired"]
     roles += ["--weight", f"{data}:w", "--interval", "0.1,0.6"]
     # A model needs no weights, and takes them for no feature.
-    without = save(people, frame.drop(columns="w"), "without.csv")
+    without = people.save(frame.drop(columns="w"), "without.csv")
     for table in (data, without):
         people.predict(table)
         measured = people.evaluate(people.folder / "scores.csv", *roles)
@@ -177,12 +177,12 @@ def test_bad_weights(components, cell, fragments):
 def test_weights_that_do_not_fit(components):
     frame = components.frame.assign(w=0, words="many", u=1)
     frame.loc[components.sex == "f", "u"] = 0
-    path = save(components, frame.drop(columns="words"), "data.csv")
+    path = components.save(frame.drop(columns="words"), "data.csv")
     result = components.run(path, "--weight", "w", "--drop", "u")
     components.fails(result, "column w of", "--weight is 0 for all")
     result = components.run(path, "--weight", "u", "--drop", "w")
     components.fails(result, "column u of", "1 group(s): 'f'")
-    path = save(components, frame, "data.csv")
+    path = components.save(frame, "data.csv")
     result = components.run(path, "--weight", "words", "--drop", "w", "--drop", "u")
     components.fails(result, "the weight of row 0 (counted from 0) is 'many'")
     for line, fragment in (
