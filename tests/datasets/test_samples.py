@@ -14,7 +14,6 @@ from scalefair.datasets import (
     make_random_affinity,
     make_topic_documents,
 )
-from scalefair.datasets._samples import _draw_cells
 from scalefair.metrics import balance_score
 
 
@@ -65,18 +64,6 @@ def test_each_cell_is_stored_with_the_same_probability(density):
     assert per_row.var() == pytest.approx(variance, rel=0.1)
     start, end = per_row[:8192].mean(), per_row[-3000:].mean()
     assert start == pytest.approx(end, rel=max(0.05, 0.3 * np.sqrt(0.003 / density)))
-
-
-class RepeatingGenerator:
-    """Draws so small that the first batch of cells does not reach the end."""
-
-    def standard_exponential(self, size):
-        return np.zeros(size)
-
-
-def test_cells_are_drawn_up_to_the_end():
-    cells = _draw_cells(1000, 0.5, RepeatingGenerator())
-    np.testing.assert_array_equal(cells, np.arange(1000))
 
 
 def test_group_gaussians_have_the_stated_covariances():

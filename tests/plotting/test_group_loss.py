@@ -67,8 +67,6 @@ def test_other_methods(axes):
     np.testing.assert_allclose(display.losses["errors"][0], expected.group_losses_)
     # The estimators given are left as they were.
     assert methods["errors"].centering == "group"
-    styles = {line.get_linestyle() for line in display.error_lines_.values()}
-    assert len(styles) == 3
 
 
 def test_lines_are_the_numbers(axes):
@@ -82,8 +80,6 @@ def test_lines_are_the_numbers(axes):
         assert line.axes is axes[1]
         assert display.loss_lines_[name][0].axes is axes[0]
     assert axes[0].get_title() == "largest loss: PCA 3, fair 1"
-    units = "per sample (squared units of the features)"
-    assert " ".join(axes[0].get_ylabel().split()) == f"loss {units}"
 
 
 @pytest.mark.parametrize(

