@@ -34,11 +34,11 @@ class Clusters:
         sparse.save_npz(self.npz, sparse.csr_array(self.new))
         self.new_groups = self.write("new_groups.txt", self.groups[N_OLD:])
 
-    def fit(self, data, *options, code=0, **roles):
+    def fit(self, data, *options, **roles):
         """Save a model of what is clustered, which is then returned."""
         options = "--model", self.model, *PAPERS_METHOD, *options
         result = self.workspace.run(data, *options, **roles)
-        assert result.exit_code == code, result.output
+        assert result.exit_code == 0, result.output
         return joblib.load(self.model)["clustering"]
 
     def fit_graph(self, *options):
@@ -55,10 +55,7 @@ class Clusters:
         self.by_id = self.write(
             "all.csv", [f"n{i},{g}" for i, g in enumerate(self.groups)]
         )
-        roles = {"groups": self.by_id}
-        options = "--model", self.model, *PAPERS_METHOD, *options
-        result = self.workspace.run(edges, *options, **roles)
-        assert result.exit_code == 0, result.output
+        self.fit(edges, *options, groups=self.by_id)
         return list(self.workspace.labels())
 
     def predict(self, data, *options):

@@ -136,9 +136,12 @@ def test_what_classify_reports_is_what_evaluate_says(people, method):
     for table in (data, without):
         people.predict(table)
         measured = people.evaluate(people.folder / "scores.csv", *roles)
-        for part in ("train", "test"):
+        for part in (reported["train"], reported["test"]):
             for name in ("accuracy", "partial_parity_gap", "weak_partial_parity_gap"):
-                assert measured[name] == pytest.approx(reported[part][name], abs=1e-12)
+                assert measured[name] == pytest.approx(part[name], abs=1e-12)
+            rates = ["group", "n_rows", "accuracy", "selection_rate"]
+            groups = [pandas.DataFrame(x["groups"])[rates] for x in (measured, part)]
+            pandas.testing.assert_frame_equal(*groups)
 
 
 def test_weights_of_nodes(workspace):

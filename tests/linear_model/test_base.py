@@ -189,19 +189,6 @@ def test_parameters_out_of_range(Estimator, params):
         Estimator(**params).fit(X, y, sensitive_features=groups)
 
 
-@pytest.mark.parametrize(
-    "Estimator", [PartiallyFairClassifier, PenalizedPartialParityClassifier]
-)
-@pytest.mark.parametrize(
-    "interval", [(0.5, 0.5), (0.6, 0.1), (-0.1, 1.2), (0.5,), "ab"]
-)
-@pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
-def test_intervals_that_are_none(Estimator, interval):
-    X, y, groups = _rows()
-    with pytest.raises(ValueError, match="interval"):
-        Estimator(interval).fit(X, y, sensitive_features=groups)
-
-
 ITERATIVE = {
     "partially fair": PartiallyFairClassifier(
         (0.1, 0.6), 0.1, surrogate_width=1.0, n_thresholds=10, alpha=0.0, tol=1e-4

@@ -185,6 +185,7 @@ def test_path_is_monotone(few_surrogates):
             X, y, sensitive_features=group, kappas=kappas, **options
         )
     assert [model.kappa for model in path] == kappas
+    assert all(w.filename == __file__ for w in caught)
     texts = [str(w.message) for w in caught]
     for model in path:
         texts_of_model = [m for m in texts if f"kappa={model.kappa:g}." in m]

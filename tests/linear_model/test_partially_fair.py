@@ -231,20 +231,6 @@ def test_bad_kappas(rows, kappas):
         partial_fairness_path(X, y, sensitive_features=group, kappas=kappas)
 
 
-def test_warnings_name_the_caller(rows):
-    X, y, group = rows
-    with pytest.warns(ConvergenceWarning, match="stopped after 1 it") as caught:
-        partial_fairness_path(
-            *(X, y),
-            sensitive_features=group,
-            kappas=[0.1],
-            **PAPER,
-            start="zero",
-            max_iter=1,
-        )
-    assert caught[0].filename == __file__
-
-
 # Choice by cross-validation
 
 

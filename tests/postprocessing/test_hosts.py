@@ -128,16 +128,6 @@ def test_changes_that_do_not_fit(model):
         single.replaced({2: (np.full((1, 4), 1e300), None)})
 
 
-def test_weights_that_were_set_as_integers():
-    net = mlp()
-    net.coefs_[0] = np.ones((5, 7), dtype=int)
-    host = find_host(net)
-    weight, bias = host.weight(0) + 0.75, host.bias(0) + 0.5
-    changed = host.replaced({0: (weight, bias)})
-    np.testing.assert_array_equal(changed.weight(0), weight)
-    np.testing.assert_allclose(changed.bias(0), bias, rtol=1e-6)
-
-
 # Which layer
 
 
