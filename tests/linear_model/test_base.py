@@ -58,18 +58,6 @@ def _fitted(n_groups=3, **kwargs):
     return model, X, y, groups
 
 
-@pytest.mark.parametrize(
-    "labels", [(0, 1), (-1, 1), (1, 2), ("no", "yes"), (False, True), (0.0, 3.0)]
-)
-def test_any_labels(labels):
-    X, y, groups = _rows()
-    labels = np.array(labels)
-    model = _FixedWeights().fit(X, labels[y], sensitive_features=groups)
-    np.testing.assert_array_equal(model.classes_, labels)
-    np.testing.assert_array_equal(model.rows.signs, 2.0 * y - 1.0)
-    assert set(model.predict(X, sensitive_features=groups)) <= set(labels)
-
-
 def test_rows_as_they_are_stored():
     X, y, groups = _rows()
 
