@@ -33,33 +33,7 @@ from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.postprocessing._passes import ModelRows
 from scalefair.streaming import GroupMoments
 
-
-def table(m=300, n_groups=2, seed=0, shift=1.2, stretch=1.0):
-    """Rows whose groups differ in mean and in spread, and targets that tell."""
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(n_groups, size=m)
-    codes[:n_groups] = np.arange(n_groups)
-    X = rng.standard_normal((m, 4)) + 0.3
-    X[:, 0] += shift * codes
-    X[:, 1] *= 1 + stretch * codes
-    return X, X[:, 0] + np.abs(X[:, 1]) + 0.3 * X[:, 2], codes
-
-
-X, Y, CODES = table()
-
-
-def mlp(rows=X, targets=Y, **options):
-    """A trained network with 8 and 6 hidden units."""
-    options = {
-        "hidden_layer_sizes": (8, 6),
-        "learning_rate_init": 0.01,
-        "max_iter": 40,
-        "random_state": 0,
-    } | options
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return MLPRegressor(**options).fit(rows, targets)
-
+from .conftest import CODES, X, Y, mlp, table
 
 # The estimator never modifies what it is given, so that tests may share it.
 network = cache(mlp)
