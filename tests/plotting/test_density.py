@@ -12,6 +12,7 @@ RNG = np.random.default_rng(0)
 GROUPS = np.where(RNG.random(400) < 0.3, "f", "m")
 F = GROUPS == "f"
 SCORES = RNG.standard_normal(400) + 0.7 * ~F
+LABELS = np.where(RNG.random(400) < 0.3, "yes", "no")
 AFTER = 0.2 * SCORES - 0.1 * ~F
 MODELS = {"before": SCORES, "after": AFTER}
 both = pytest.mark.parametrize(
@@ -134,6 +135,25 @@ def test_each_attribute_has_densities(ax):
     assert display.gap == pytest.approx(gap)
     alone = draw_scores(ax, bins=display.grid)
     np.testing.assert_allclose(display.densities[:2], alone.densities)
+
+
+@pytest.mark.parametrize(
+    ("given", "labels"), [("positive", ["yes"]), ("label", ["yes", "no"])]
+)
+def test_densities_of_the_rows_of_a_label(ax, given, labels):
+    display = draw_scores(ax, y_true=LABELS, given=given, bins=7)
+    sets = [(group, label) for label in labels for group in "fm"]
+    names = [f"{group}, labelled {label}" for group, label in sets]
+    assert display.groups.tolist() == names
+    for density, (group, label) in zip(display.densities, sets, strict=True):
+        scores = SCORES[(group == GROUPS) & (label == LABELS)]
+        expected = np.histogram(scores, display.grid, density=True)[0]
+        np.testing.assert_allclose(density, expected)
+    gaps = [
+        partial_demographic_parity_gap(SCORES[rows], sensitive_features=GROUPS[rows])
+        for rows in (label == LABELS for label in labels)
+    ]
+    assert display.gap == pytest.approx(max(gaps))
 
 
 def test_titles_of_scores(ax):

@@ -11,7 +11,11 @@ from sklearn.metrics import mean_squared_error
 
 from scalefair.datasets import make_biased_rows
 from scalefair.linear_model import PartiallyFairClassifierCV
-from scalefair.metrics import partial_demographic_parity_gap, statistical_parity_ks
+from scalefair.metrics import (
+    partial_demographic_parity_gap,
+    partial_parity_gap,
+    statistical_parity_ks,
+)
 from scalefair.plotting import FairnessAccuracyDisplay, ParetoFrontDisplay
 from scalefair.postprocessing import FairCalibratedClassifier
 
@@ -301,6 +305,27 @@ def test_paths_of_classifiers(ax):
     for empty in ([], {"a": []}):
         with pytest.raises(ValueError, match="is empty"):
             draw(empty, X, y, **groups)
+
+
+class OfEachLabel(LogisticRegression):
+    interval, given = (0.1, 0.6), "label"
+
+
+@pytest.mark.parametrize("given", ["positive", "label"])
+@pytest.mark.parametrize("attributes", ["joint", "each"])
+def test_gaps_of_the_rows_of_a_label(ax, given, attributes):
+    data = make_biased_rows(200, 3, random_state=0)
+    model = OfEachLabel().fit(data.data, data.target)
+    people = np.column_stack([data.sensitive_features, np.arange(200) % 2])
+    options = {"sensitive_features": people, "attributes": attributes}
+    scores, condition = model.decision_function(data.data), {"given": given}
+    gap = partial_parity_gap(
+        scores, y_true=data.target, interval=model.interval, **condition, **options
+    )
+    options |= condition if given != model.given else {}
+    draw = ParetoFrontDisplay.from_estimator
+    display = draw([model], data.data, data.target, ax=ax, **options)
+    assert display.means["OfEachLabel"][0, 0] == pytest.approx(1 - gap)
 
 
 class GroupAware(LinearRegression):
