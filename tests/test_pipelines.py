@@ -220,9 +220,6 @@ BOTH = [
     ({"y": A[:, 0]}, "continuous"),
     ({"y": np.zeros(N, int)}, "two classes|two labels"),
     ({"y": A, "X": LABELS}, "1d array|1D array|continuous|should be a 1d|multioutput"),
-    ({"sensitive_features": PEOPLE[:50]}, "got 50 groups for 120 samples"),
-    ({"sensitive_features": np.full(N, "f")}, "only one group .'f'."),
-    ({"sensitive_features": [None, *PEOPLE[1:]]}, r"1 missing value\(s\).*position 0"),
     ({"interval": (0.5, 0.2)}, "0 <= alpha < beta <= 1"),
     ({"interval": 0.3}, "'interval' parameter"),
     ({"kappa": 5}, "'kappa' parameter"),
@@ -232,8 +229,6 @@ SCORES = [
     ({"y_score": PEOPLE}, "y_score must hold real numbers"),
     ({"y_score": A}, "y_score must be one-dimensional"),
     ({"y_score": HOLES[:, 1]}, r"1 NaN\(s\), the first at position 3"),
-    ({"sensitive_features": PEOPLE[:9]}, "got 9 groups for 120 samples"),
-    ({"sensitive_features": ["f"] * N}, "only one group .'f'."),
 ]
 
 

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from scalefair import metrics
 from scalefair.decomposition import (
@@ -12,7 +14,9 @@ from scalefair.decomposition import (
     GroupPCA,
     SemidefiniteFairPCA,
 )
+from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.operators import GroupCovariance
+from scalefair.postprocessing import ExplainableSVDRegressor, FairCalibratedClassifier
 from scalefair.streaming import GroupMoments
 
 N = 60
@@ -198,8 +202,8 @@ every_form = pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
 
 
 def fit(estimator, rows, weights, form=np.asarray):
-    groups = {"sensitive_features": rows["others"]}  # two
-    return clone(estimator).fit(form(rows["X"]), **groups, sample_weight=weights)
+    groups = {"sensitive_features": rows["others"], "sample_weight": weights}  # two
+    return clone(estimator).fit(form(rows["X"]), rows["labels"], **groups)
 
 
 def assert_same_fit(got, expected, rtol=1e-9):
@@ -235,7 +239,20 @@ def test_fit_leaves_out_rows_without_weight(name, form):
     assert_same_fit(fit(ESTIMATORS[name], rows, is_first, form), expected)
 
 
-@every_estimator
+def frozen(estimator):
+    return FrozenEstimator(estimator.fit(table()["X"], table()["labels"]))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *ESTIMATORS.values(),
+        PartiallyFairClassifier(),
+        FairCalibratedClassifier(frozen(LogisticRegression())),
+        ExplainableSVDRegressor(frozen(LinearRegression())),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize(
     ("weights", "message"),
     [*BAD_WEIGHTS, (table()["others"] != "x", "0 for all .*'x'")],

@@ -116,17 +116,13 @@ def test_sizes_are_those_of_rows_with_as_much_noise():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda w, y, group: w[:-1], "one weight per sample"),
-        (lambda w, y, group: np.where(y == 1, -1.0, w), "negative"),
-        (lambda w, y, group: np.where(y == 1, np.nan, w), "NaN"),
-        (lambda w, y, group: 0 * w, "zero for all"),
-        (lambda w, y, group: w * (group == 0), r"0 for all samples of 1 .*: 1\."),
-        (lambda w, y, group: w * (y == 1), "0 for all rows of the class 0"),
+        (lambda w, y: np.where(y == 1, -1.0, w), "negative"),
+        (lambda w, y: w * (y == 1), "0 for all rows of the class 0"),
     ],
 )
 def test_bad_weights(change, message):
     X, y, group, weights = table()
-    bad = change(weights + 1, y, group)
+    bad = change(weights + 1, y)
     path = partial(partial_fairness_path, kappas=[0.2])
     for fit, rows in (
         (classifier().fit, X),

@@ -134,17 +134,16 @@ def test_losses_of_a_fitted_fair_pca(axes):
 
 
 @pytest.mark.parametrize(
-    ("n_components", "groups", "message"),
+    ("n_components", "message"),
     [
-        ([], GROUPS, "n_components is empty"),
-        ([1.5], GROUPS, "whole numbers"),
-        ([6], GROUPS, "n_components=6 must be at most"),
-        ([1], 0 * GROUPS, "only one group"),
+        ([], "n_components is empty"),
+        ([1.5], "whole numbers"),
+        ([6], "n_components=6 must be at most"),
     ],
 )
-def test_bad_input(axes, n_components, groups, message):
+def test_bad_input(axes, n_components, message):
     with pytest.raises(ValueError, match=message):
-        draw(axes, n_components, groups=groups)
+        draw(axes, n_components)
     with pytest.raises(ValueError, match="axes must be two"):
         display_of().plot(axes[0])
 

@@ -311,8 +311,6 @@ FOURTH = np.arange(300) == 4
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"codes": ["a"] * 300}, r"only one group \('a'\)"),
-        ({"codes": CODES[:-1]}, "got 299 groups for 300 samples"),
         ({"targets": Y[:-1]}, r"y must have shape \(300,\)"),
         ({"targets": None}, "y is None: pass y, or use refit_last=None"),
         ({"targets": ["high"] * 300}, r"y must be numbers.*'high'"),

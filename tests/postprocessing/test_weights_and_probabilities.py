@@ -102,23 +102,6 @@ def test_weights_go_to_the_estimators_fit():
     assert fair(WEIGHTS, estimator=pipeline.fit(X, Y)).layer_ == 0
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (np.where(CODES == 1, 0.0, 1.0), r"0 for all samples of 1 group\(s\): 1"),
-        (-np.ones(M), r"240 weight\(s\) that are negative"),
-        (np.full(M, np.nan), "NaN or infinite"),
-        (np.ones(M - 1), "one weight per sample"),
-        (["heavy"] * M, "must hold real numbers"),
-        (np.zeros(M), "zero for all samples"),
-    ],
-)
-def test_weights_that_are_none(weights, message):
-    for rows in (X, dask.array.from_array(X, (70, 4))):
-        with pytest.raises(ValueError, match=message):
-            fair(weights, rows)
-
-
 # Groups that are known as probabilities
 
 P = 0.8 * np.eye(2)[CODES] + 0.2 * RNG.dirichlet([1, 1], M)
