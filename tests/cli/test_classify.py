@@ -24,7 +24,8 @@ from scalefair.metrics import (
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
 
-JOBS = ["clerk", "cook", "nurse"]
+from .conftest import JOBS, OLD
+
 REAL_FIT = PartiallyFairClassifier.fit
 
 
@@ -509,7 +510,7 @@ def test_sparse_rows_are_calibrated_but_not_boosted(people):
     X = saved["encoder"].transform(towns[saved["columns"]])
     assert isinstance(X, np.ndarray)  # of many words, too
     assert X.shape == (240, 25)
-    people.output.write_bytes(b"id,label\nan older result\n")
+    people.output.write_bytes(OLD)
     people.report.unlink()
     result = people.run(people.npz, *boosting, **people.files)
     people.fails(result, people.npz, "is sparse", "--estimator logistic")

@@ -10,6 +10,8 @@ from scipy import io, sparse
 
 from scalefair.cluster import FairSpectralClustering
 
+from .conftest import OLD
+
 AFFINITIES = {
     "nearest_neighbors": ("--n-neighbors", 40),
     "rbf": ("--gamma", 0.1),
@@ -60,7 +62,7 @@ class Clusters:
 
     def predict(self, data, *options):
         """Run ``predict``, which replaces the labels of the fit."""
-        self.workspace.output.write_bytes(b"id,label\nan older result\n")
+        self.workspace.output.write_bytes(OLD)
         arguments = ["predict", self.model, data, "-o", self.workspace.output]
         return self.workspace.invoke(*arguments, *options)
 
