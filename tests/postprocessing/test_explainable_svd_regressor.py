@@ -15,11 +15,13 @@ from sklearn.linear_model import (
     LinearRegression,
     PoissonRegressor,
     Ridge,
+    SGDRegressor,
 )
 from sklearn.metrics import r2_score
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVR
 
 from scalefair import _memory
 from scalefair.metrics import moment_gaps, statistical_parity_ks
@@ -199,10 +201,35 @@ def test_auto_takes_the_layer_that_carries_the_difference():
     assert fair(net, rows, rows[:, 0], codes, layer="auto").layer_ == 0
 
 
+class RegressorAlike:
+    """A model that is not of scikit-learn."""
+
+    def fit(self, rows, targets):
+        self.coef_ = np.linalg.lstsq(rows, targets)[0]
+        self.intercept_ = 0.25
+        return self
+
+    def predict(self, rows):
+        return np.asarray(rows) @ self.coef_ + self.intercept_
+
+
+def test_a_model_that_is_not_of_scikit_learn():
+    model = fair(RegressorAlike().fit(X, Y), refit_last=None, layer="coef_")
+    assert model.mean_gap_after_ < model.mean_gap_before_
+    assert model.estimator_.intercept_ == 0.25
+    assert model.estimator_.coef_.shape == (4,)
+
+
 @pytest.mark.parametrize(
     "inner",
-    [Lasso(alpha=0.01), make_pipeline(StandardScaler(), LinearRegression())],
-    ids=["Lasso", "Pipeline"],
+    [
+        LinearRegression(fit_intercept=False),
+        Lasso(alpha=0.01),
+        SGDRegressor(random_state=0, average=True),
+        LinearSVR(random_state=0, max_iter=100_000),
+        make_pipeline(StandardScaler(), Ridge()),
+    ],
+    ids=lambda inner: type(inner).__name__,
 )
 def test_linear_models(inner):
     reductions = {"mean_reduction": np.inf, "covariance_reduction": 1.0}
