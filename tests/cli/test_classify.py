@@ -194,6 +194,9 @@ def test_report(people):
             "labels": {k: int((hired == k).sum()) for k in ("no", "yes")},
             "groups": {k: int((sex == k).sum()) for k in ("f", "m")},
         }
+        rates = {x["group"]: x["positive_rate"] for x in report[name]["groups"]}
+        is_hired = pandas.Series(hired == "yes").groupby(sex).mean()
+        assert rates == pytest.approx(is_hired.to_dict())
         predicted = fitted.predict(people.X[rows], sensitive_features=sex)
         accuracy = pytest.approx(np.mean(predicted == hired))
         assert report["baseline"][name]["accuracy"] == accuracy
