@@ -121,16 +121,6 @@ def test_imports_go_down():
                 )
 
 
-def test_groups_import_checks_messages_and_warnings_only():
-    assert set(imported_packages(ROOT / "_groups.py")) == {
-        "_messages",
-        "_user_warnings",
-    }
-    assert set(imported_packages(ROOT / "_entries.py")) == {"_messages"}
-    assert not list(imported_packages(ROOT / "_messages.py"))
-    assert not list(imported_packages(ROOT / "_user_warnings.py"))
-
-
 def test_private_modules_of_other_packages_stay_private():
     imports = ((path, module) for path in FILES for module in imported_modules(path))
     for path, module in imports:

@@ -251,13 +251,6 @@ def test_outputs_are_checked_before_anything_is_read(command):
     command.fails(result, groups, "is an input file")
 
 
-@on_all
-def test_a_fit_that_fails(command, monkeypatch):
-    monkeypatch.setattr(command.estimator, "fit", raising(MemoryError("80 GiB")))
-    result = command.run(None, "--report", command.report)
-    command.fails(result, "not enough memory", "80 GiB")
-
-
 @on("cluster", "pca", "regress")
 def test_result_and_report_are_replaced_together(command, monkeypatch):
     page = command.folder / "page.HTML"

@@ -48,21 +48,6 @@ def test_columns_in_order_and_by_name(wages, source, plain_network, named_networ
     assert wages.named.read_bytes() == before
 
 
-def test_words_true_and_false_are_truth_values(wages, train_network):
-    lines = [f"{line},{i % 3 == 0}" for i, line in enumerate(wages.lines)]
-    lines[0] = f"{wages.lines[0]},night"
-    data = wages.write("night.csv", lines)
-    frame = pandas.read_csv(data)
-    assert frame["night"].dtype == bool
-    encoder = make_column_transformer(
-        (OneHotEncoder(), ["job", "night"]), remainder="passthrough"
-    )
-    frame = frame[["height", "night", "job"]]
-    model = train_network(frame, wages.y, encoder)
-    actual = done(wages, data, "--test", data, model=wages.dump(model))
-    agree(actual, model, frame, wages)
-
-
 def test_words_are_spelled_as_the_model_knows_them(wages, train_network):
     """As pandas reads them unless told otherwise: with blanks, and ``?``."""
     lines = [line.replace(",", ", ") for line in wages.lines]
