@@ -114,6 +114,14 @@ class Runs:
         return message
 
 
+# Few neighbours leave the two groups of points apart, many join them.
+AFFINITIES = {
+    "nearest_neighbors": ("--n-neighbors", 40),
+    "rbf": ("--gamma", 0.1),
+    "rbf_nystroem": ("--gamma", 0.1, "--n-landmarks", 20),
+}
+
+
 class Graph(Runs):
     """Files of one graph, of rows beside it, and runs of ``cluster`` on them."""
 

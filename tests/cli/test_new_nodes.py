@@ -10,13 +10,8 @@ from scipy import io, sparse
 
 from scalefair.cluster import FairSpectralClustering
 
-from .conftest import OLD
+from .conftest import AFFINITIES, OLD
 
-AFFINITIES = {
-    "nearest_neighbors": ("--n-neighbors", 40),
-    "rbf": ("--gamma", 0.1),
-    "rbf_nystroem": ("--gamma", 0.1, "--n-landmarks", 20),
-}
 PAPERS_METHOD = ("--regularization", 0, "--assign-labels", "kmeans")
 FAIR = ("--assign-labels", "fair")
 N_OLD = 80  # nodes of the fit; the others are new

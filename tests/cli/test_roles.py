@@ -302,24 +302,21 @@ def test_groups_of_nodes_in_two_columns(workspace):
     np.save(array, np.column_stack([sex, old]))
     for groups, graph in ((two, workspace.edges), (array, workspace.npz)):
         message = "4 combinations of sex, old are the groups" * (groups is two)
-        counts_of_groups = workspace.done(graph, groups=groups, message=message)[
-            "input"
-        ]["groups"]
-        assert list(counts_of_groups) == ["0, 0", "0, 1", "1, 0", "1, 1"]
-        assert sum(counts_of_groups.values()) == n
+        report = workspace.done(graph, groups=groups, message=message)
+        counts = report["input"]["groups"]
+        assert list(counts) == ["0, 0", "0, 1", "1, 0", "1, 1"]
+        assert sum(counts.values()) == n
     options = ["--attributes", "each", "--assign-labels", "fair"]
     report = workspace.done(workspace.edges, *options, groups=two)
     expected = [dict(enumerate(np.bincount(x).tolist())) for x in (sex, old)]
-    counts_of_groups = report["input"]["groups"].values()
-    assert [{int(k): v for k, v in x.items()} for x in counts_of_groups] == expected
+    counts = report["input"]["groups"].values()
+    assert [{int(k): v for k, v in x.items()} for x in counts] == expected
     names = [f"{name} {value}" for name in ("sex", "old") for value in (0, 1)]
-    for counts_of_groups in report["clusters"]:
-        counts = [counts_of_groups["groups"][name] for name in names]
-        assert (
-            counts[0] + counts[1] == counts[2] + counts[3] == counts_of_groups["size"]
-        )
+    for cluster in report["clusters"]:
+        counts = [cluster["groups"][name] for name in names]
         pairs = np.sort(np.reshape(counts, (2, 2)), axis=1)
-        assert counts_of_groups["balance"] == (pairs[:, 0] / pairs[:, 1]).min()
+        assert pairs.sum(axis=1).tolist() == [cluster["size"]] * 2
+        assert cluster["balance"] == (pairs[:, 0] / pairs[:, 1]).min()
     lines[3] = "3,,1"
     missing = workspace.write("two.csv", ["id,sex,old", *lines])
     result = workspace.run(groups=missing)
