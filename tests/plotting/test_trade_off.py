@@ -139,9 +139,10 @@ def test_title_names_the_ends(ax, points, title):
 
 
 def test_labels_that_would_overlap_are_hidden(ax):
-    accuracy, fairness = 0.1 * RNG.random((2, 30)) + [[0.8], [0.5]]
+    accuracy, fairness = 0.01 * RNG.random((2, 30)) + [[0.8], [0.5]]
     labels = {"a": np.linspace(0, 1, 30).round(2)}
-    front({"a": accuracy}, {"a": fairness}, point_labels=labels).plot(ax)
+    accuracy, fairness = {"a": accuracy, "b": [0.7]}, {"a": fairness, "b": [0.2]}
+    front(accuracy, fairness, point_labels=labels).plot(ax)
     ax.figure.draw_without_rendering()
     boxes = [t.get_window_extent() for t in ax.texts if t.get_visible()]
     assert 1 <= len(boxes) < 30

@@ -130,12 +130,12 @@ KINDS = {
 # A form of the rows, groups, and options of the fit.
 CASES = [
     ("array", "one", {"layer": "auto", "method": "explainable_svd"}),
-    ("array", "probabilities", {"max_distance": 0.2}),
+    ("array", "probabilities", {"max_distance": 0.3}),
     ("array", "weights", {"layer": "auto", "refit_last": "gradient"}),
     ("frame", "each", {"noise_floor": False}),
     ("CSR blocks", "one", {"batch_size": 7}),
     ("reader", "probabilities", {"layer": 0, "refit_last": None}),
-    ("reader", "each", {"layer": "auto"}),
+    ("reader", "each", {"layer": "auto", "method": "explainable_svd"}),
     ("reader of CSR", "weights", {"layer": -1}),
 ]
 
