@@ -338,6 +338,7 @@ FOURTH = np.arange(300) == 4
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"rows": X[0], "targets": Y[:4], "codes": CODES[:4]}, "two dimensions|2D"),
         ({"targets": Y[:-1]}, r"y must have shape \(300,\)"),
         ({"targets": None}, "y is None: pass y, or use refit_last=None"),
         ({"targets": ["high"] * 300}, r"y must be numbers.*'high'"),
