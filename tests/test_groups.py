@@ -256,7 +256,7 @@ def test_combinations_of_few_rows_are_named_in_one_warning():
         encode_groups([["a", 1]] * 10 + [["b", 1]] * 10, 20)
 
 
-@pytest.mark.parametrize("interval", [(0, 1), [0.25, 0.5], np.array([0.25, 0.5])])
+@pytest.mark.parametrize("interval", [(0, 1), np.array([0.25, 0.5])])
 def test_ends_of_intervals_are_floats(interval):
     ends = check_interval(interval)
     assert ends == tuple(interval)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from scalefair import metrics
 from scalefair.decomposition import (
@@ -12,7 +14,9 @@ from scalefair.decomposition import (
     GroupPCA,
     SemidefiniteFairPCA,
 )
+from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.operators import GroupCovariance
+from scalefair.postprocessing import ExplainableSVDRegressor, FairCalibratedClassifier
 from scalefair.streaming import GroupMoments
 
 N = 60
@@ -121,24 +125,14 @@ def test_weights_are_repetitions(measure):
     expected = measure(select(rows, np.repeat(np.arange(N), WEIGHTS)), None)
     assert_same(measure(rows, WEIGHTS), expected)
     assert_same(measure(rows, 7 * WEIGHTS), expected)
-    # Weights are seen: without them the value is another one.
+    # Weights are seen: without them, or with equal ones, the value is another one.
     with pytest.raises(AssertionError):
         assert_same(measure(rows, None), expected)
-
-
-@every
-def test_equal_weights_are_none(measure):
-    rows = table()
     assert_same(measure(rows, np.ones(N)), measure(rows, None), rtol=0)
     assert_same(measure(rows, np.full(N, 0.1)), measure(rows, None))
-
-
-@every
-def test_no_weight_is_no_row(measure):
-    rows = table()
+    # No weight is no row.
     is_first = np.arange(N) < 42
-    expected = measure(select(rows, is_first), None)
-    assert_same(measure(rows, is_first), expected)
+    assert_same(measure(rows, is_first), measure(select(rows, is_first), None))
 
 
 @pytest.mark.parametrize("measure", SHARES.values(), ids=list(SHARES))
@@ -208,8 +202,8 @@ every_form = pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
 
 
 def fit(estimator, rows, weights, form=np.asarray):
-    groups = {"sensitive_features": rows["others"]}  # two
-    return clone(estimator).fit(form(rows["X"]), **groups, sample_weight=weights)
+    groups = {"sensitive_features": rows["others"], "sample_weight": weights}  # two
+    return clone(estimator).fit(form(rows["X"]), rows["labels"], **groups)
 
 
 def assert_same_fit(got, expected, rtol=1e-9):
@@ -226,15 +220,11 @@ def test_fit_to_weights_is_fit_to_repetitions(estimator, form):
     expected = fit(estimator, select(rows, np.repeat(np.arange(N), WEIGHTS)), None)
     assert_same_fit(fit(estimator, rows, WEIGHTS, form), expected)
     assert_same_fit(fit(estimator, rows, 7 * WEIGHTS, form), expected)
+    plain = fit(estimator, rows, None)
     with pytest.raises(AssertionError):
-        assert_same_fit(fit(estimator, rows, None), expected)
-
-
-@every_estimator
-def test_fit_to_equal_weights_is_plain_fit(estimator):
-    expected = fit(estimator, table(), None)
-    assert_same_fit(fit(estimator, table(), np.ones(N)), expected, rtol=1e-15)
-    assert_same_fit(fit(estimator, table(), np.full(N, 0.1)), expected)
+        assert_same_fit(plain, expected)
+    assert_same_fit(fit(estimator, rows, np.ones(N)), plain, rtol=1e-15)
+    assert_same_fit(fit(estimator, rows, np.full(N, 0.1)), plain)
 
 
 @every_form
@@ -249,7 +239,20 @@ def test_fit_leaves_out_rows_without_weight(name, form):
     assert_same_fit(fit(ESTIMATORS[name], rows, is_first, form), expected)
 
 
-@every_estimator
+def frozen(estimator):
+    return FrozenEstimator(estimator.fit(table()["X"], table()["labels"]))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *ESTIMATORS.values(),
+        PartiallyFairClassifier(),
+        FairCalibratedClassifier(frozen(LogisticRegression())),
+        ExplainableSVDRegressor(frozen(LinearRegression())),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize(
     ("weights", "message"),
     [*BAD_WEIGHTS, (table()["others"] != "x", "0 for all .*'x'")],

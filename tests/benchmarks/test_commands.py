@@ -4,6 +4,7 @@ import inspect
 import re
 import shutil
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import pytest
 
@@ -102,3 +103,17 @@ def test_the_page_shows_the_stored_sizes_of_graphs(load, capsys, tmp_path):
     page = (ROOT / "docs/scaling.md").read_text("utf-8").splitlines()
     assert set(rows) <= set(page)  # the page shows what is stored
     assert (tmp_path / "graph_sizes.svg").stat().st_size > 10_000
+
+
+def test_chapters_show_the_numbers_of_their_tables(load, tmp_path):
+    pictures = load("asv_bench", pictures="chapter_pictures").pictures
+    pictures.main(["--output", str(tmp_path)])
+    for name, make in pictures.CHAPTERS.items():
+        numbers = escape(make().numbers())
+        assert numbers.count(";") >= 8
+        for folder in (tmp_path, ROOT / "docs/images"):
+            text = (folder / f"{name}.svg").read_text(encoding="utf-8")
+            assert numbers in text, f"python {pictures.__file__}"
+            assert float(re.search(r'viewBox="0 0 ([\d.]+)', text)[1]) < 300
+        page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
+        assert f"](images/{name}.svg)" in page

@@ -50,6 +50,10 @@ class Runs:
         path.write_text("".join(f"{line}\n" for line in lines))
         return path
 
+    def save(self, frame, name: str, **options) -> Path:
+        frame.to_csv(self.folder / name, index=False, **options)
+        return self.folder / name
+
     def save_arrays(self, name: str, X) -> tuple[Path, Path]:
         """Save rows densely, and as a sparse matrix."""
         dense, compressed = self.folder / f"{name}.npy", self.folder / f"{name}.npz"
@@ -110,6 +114,14 @@ class Runs:
         return message
 
 
+# Few neighbours leave the two groups of points apart, many join them.
+AFFINITIES = {
+    "nearest_neighbors": ("--n-neighbors", 40),
+    "rbf": ("--gamma", 0.1),
+    "rbf_nystroem": ("--gamma", 0.1, "--n-landmarks", 20),
+}
+
+
 class Graph(Runs):
     """Files of one graph, of rows beside it, and runs of ``cluster`` on them."""
 
@@ -132,10 +144,10 @@ class Graph(Runs):
         self.target = np.repeat([0, 1], 30)
         self.X = rng.normal(size=(60, 2)) + 6 * self.target[:, None]
         self.npy, self.sparse_rows = self.save_arrays("rows", self.X)
-        self.table = self.folder / "rows.csv"
         frame = pandas.DataFrame(self.X, columns=["height", "weight"])
-        frame.to_csv(self.table, index=False)
+        self.table = self.save(frame, "rows.csv")
         self.sex = np.tile(["f", "m"], 30)
+        self.frame = frame.assign(sex=self.sex)
         self.sexes = self.write("sexes.txt", self.sex)
 
     def line(self, graph=None, *options, groups=None, k=3) -> list:
@@ -170,10 +182,6 @@ class Table(Runs):
             self.y = self.frame[self.target].to_numpy()
             self.targets = self.write("targets.txt", self.y)
             self.files["target"] = self.targets
-
-    def save(self, frame, name: str, **options) -> Path:
-        frame.to_csv(self.folder / name, index=False, **options)
-        return self.folder / name
 
     def edited(self, row: int, column: str, value) -> Path:
         """A table in which a cell is changed; it is on the line ``row + 2``."""

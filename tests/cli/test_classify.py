@@ -19,14 +19,13 @@ from scalefair.files._tables import FLOAT_OPTIONS
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.metrics import (
     null_parity_gap,
-    partial_demographic_parity_gap,
     partial_parity_gap,
-    weak_partial_demographic_parity_gap,
 )
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
 
-JOBS = ["clerk", "cook", "nurse"]
+from .conftest import JOBS, OLD
+
 REAL_FIT = PartiallyFairClassifier.fit
 
 
@@ -77,25 +76,6 @@ def real_fit(fits, monkeypatch):
     monkeypatch.setattr(PartiallyFairClassifier, "fit", REAL_FIT)
 
 
-def test_every_format_gives_the_same_rows(people, fits, source):
-    data, roles = people.stored(source)
-    saved, _ = done(people, data, **roles)
-    [(X, y, sex, _)] = fits
-    assert sparse.issparse(X) == (source == "npz")
-    np.testing.assert_array_equal(X.toarray() if sparse.issparse(X) else X, people.X)
-    np.testing.assert_array_equal(y, people.y)
-    np.testing.assert_array_equal(sex, people.sex)
-    assert saved["classes"].tolist() == ["no", "yes"]
-    assert saved["groups"].tolist() == ["f", "m"]
-    if source in ("npy", "npz"):
-        assert saved["columns"] == saved["feature_names"] == [f"x{i}" for i in range(5)]
-    else:
-        first, middle, last = saved["columns"]
-        assert (first, middle, last) in {("height", "job", "weight"), ("1", "2", "3")}
-        names = [first, last, *(f"{middle}={job}" for job in JOBS)]
-        assert saved["feature_names"] == names
-
-
 def test_svmlight(people, fits):
     people.done(people.svm, "--drop", 5, target=None, groups=6)
     [(X, y, groups, _)] = fits
@@ -109,47 +89,6 @@ def test_svmlight(people, fits):
     people.done(path, "--svmlight", target=None, groups=people.sexes)
     assert fits[2][0].shape == (240, 6)
     assert set(fits[2][2]) == {"f", "m"}
-
-
-@pytest.mark.parametrize(("options", "blanks"), [((), " "), (("--standardize",), "")])
-def test_the_saved_model_predicts_what_was_measured(people, fits, options, blanks):
-    """Blanks after commas, as Adult has them, and cells without a value."""
-    frame = people.frame.astype(object)
-    frame.loc[::9, "height"] = "?"
-    frame.loc[1::9, "job"] = "?"
-    blank_cells = frame.map(lambda cell: f"{blanks}{cell}")
-    path = people.save(blank_cells, "blanks.csv")
-    saved, report = done(
-        people, path, "--missing", "impute", *options, message="height (27), job (27)"
-    )
-    plain = pandas.read_csv(path, na_values=["?", " ?"], **FLOAT_OPTIONS)
-    X = saved["encoder"].transform(plain[saved["columns"]])
-    model = saved["classifier"]
-    groups = plain["sex"].str.strip()
-    predicted = model.predict(X, sensitive_features=groups)
-    right = np.mean(predicted == plain["hired"].str.strip())
-    assert right == pytest.approx(report["train"]["accuracy"])
-    np.testing.assert_array_equal(X, fits[0][0])
-    plain.loc[0, "job"] = "pilot"
-    with pytest.warns(UserWarning, match="unknown categories"):
-        coded = saved["encoder"].transform(plain[saved["columns"]])
-    assert coded[0, 2:].tolist() == [0, 0, 0]
-
-
-def test_the_saved_model_says_how_to_read_rows(people):
-    path = people.save(people.frame, "semicolons.csv", sep=";", decimal=",")
-    message = "decimal commas were assumed"
-    options = ("--categorical", "job", "--delimiter", ";")
-    saved, _ = done(people, path, *options, message=message)
-    assert set(saved) >= {"classifier", "encoder", "columns", "feature_names"}
-    assert saved["labels_from"] == f"column hired of {path}"
-    assert saved["groups_from"] == f"column sex of {path}"
-    reading = saved["reading"]
-    assert (reading["target"], reading["groups"]) == ("hired", "sex")
-    assert reading["delimiter"] == ";"
-    assert saved["words"] == ["job"]
-    saved, _ = done(people, people.npy, **people.files)
-    assert saved["reading"]["target"] is saved["reading"]["groups"] is None
 
 
 def test_columns(people, fits):
@@ -175,25 +114,17 @@ def test_quantities_are_no_groups_and_codes_may_be(people, fits):
         age=rng.integers(18, 91, 240), town=100 + np.arange(240) % 60
     )
     data = people.save(frame, "ages.csv")
-    for groups, options in (
-        ("age", ()),
-        ("sex,age", ()),
-        ("sex,age", ("--attributes", "each")),
-    ):
-        message = people.fails(
-            people.run(data, *options, groups=groups),
-            "different numbers",
-            "bins",
-            "--categorical",
-        )
-        assert len(message) < 400
+    fragments = "different numbers", "bins", "--categorical"
+    for groups in ("age", "sex,age"):
+        for options in ((), ("--attributes", "each")):
+            result = people.run(data, *options, groups=groups)
+            assert len(people.fails(result, *fragments)) < 400
     options = ("--drop", "age", "--categorical", "town", "--max-groups", "60")
     options += ("--min-group-size", "1", "--no-baseline")
     result = people.run(data, *options, groups="town")
     assert result.exit_code == 0, result.output
-    assert sorted(joblib.load(people.output)["groups"]) == [
-        str(town) for town in range(100, 160)
-    ]
+    towns = [str(town) for town in range(100, 160)]
+    assert sorted(joblib.load(people.output)["groups"]) == towns
 
 
 def split(people):
@@ -201,29 +132,15 @@ def split(people):
     return train, people.save(people.frame[160:], "test.csv")
 
 
-def check_measures(measures, model, people, rows, threshold=0.1):
-    """Compare what the report has of some rows with the rows themselves."""
-    sex, hired = people.sex[rows], people.y[rows] == "yes"
-    roles = {"sensitive_features": sex} if hasattr(model, "groups_") else {}
-    scores = model.decision_function(people.X[rows], **roles)
-    options = {"sensitive_features": sex, "interval": (0.1, 0.6)}
-    gap = partial_demographic_parity_gap(scores, **options)
-    weak = weak_partial_demographic_parity_gap(scores, threshold=threshold, **options)
-    assert measures["partial_parity_gap"] == pytest.approx(gap)
-    assert measures["weak_partial_parity_gap"] == pytest.approx(weak)
-    rates = {"n_rows": 1.0, "positive_rate": hired, "selection_rate": scores > 0}
-    rates = pandas.DataFrame({**rates, "accuracy": (scores > 0) == hired})
-    assert measures["accuracy"] == pytest.approx(rates["accuracy"].mean())
-    expected = rates.groupby(sex).mean()
-    expected["n_rows"] = [(sex == "f").sum(), (sex == "m").sum()]
-    groups = pandas.DataFrame(measures["groups"]).set_index("group")
-    pandas.testing.assert_frame_equal(groups, expected, check_names=False)
-
-
 def test_report(people):
     train, test = split(people)
     options = ("--criterion", "weak", "--threshold", "0.1", "--test", test)
     saved, report = done(people, train, *options)
+    assert saved["classes"].tolist() == ["no", "yes"]
+    assert saved["groups"].tolist() == ["f", "m"]
+    assert saved["columns"] == ["height", "job", "weight"]
+    names = ["height", "weight", *(f"job={job}" for job in JOBS)]
+    assert saved["feature_names"] == names
     model = saved["classifier"]
     parameters = model.get_params()
     parameters.pop("warm_start")
@@ -244,8 +161,12 @@ def test_report(people):
             "labels": {k: int((hired == k).sum()) for k in ("no", "yes")},
             "groups": {k: int((sex == k).sum()) for k in ("f", "m")},
         }
-        for measures, by in ((report, model), (report["baseline"], fitted)):
-            check_measures(measures[name], by, people, rows)
+        rates = {x["group"]: x["positive_rate"] for x in report[name]["groups"]}
+        is_hired = pandas.Series(hired == "yes").groupby(sex).mean()
+        assert rates == pytest.approx(is_hired.to_dict())
+        predicted = fitted.predict(people.X[rows], sensitive_features=sex)
+        accuracy = pytest.approx(np.mean(predicted == hired))
+        assert report["baseline"][name]["accuracy"] == accuracy
     assert report["baseline"]["train"] != report["train"]
     assert report["positive_label"] == "yes"
     assert report["converged"] is True
@@ -274,12 +195,8 @@ def test_rows_of_one_label_are_compared(people, condition, method):
     for name, rows in (("train", slice(0, 160)), ("test", slice(160, None))):
         sex = people.sex[rows]
         scores = model.decision_function(people.X[rows], sensitive_features=sex)
-        keywords = {
-            "sensitive_features": sex,
-            "interval": (0.1, 0.6),
-            "given": condition,
-        }
-        keywords["y_true"] = people.y[rows]
+        keywords = {"sensitive_features": sex, "y_true": people.y[rows]}
+        keywords |= {"interval": (0.1, 0.6), "given": condition}
         measures = report[name]
         assert measures["partial_parity_gap"] == partial_parity_gap(scores, **keywords)
         weak = partial_parity_gap(scores, threshold=0.0, **keywords)
@@ -313,7 +230,8 @@ def test_test_of_svmlight_may_have_other_features(people):
 
 
 def test_the_classifier_is_the_estimators(people, real_fit):
-    saved, report = done(people, people.csv, "--no-interactions", "--tol", 0.01)
+    arguments = people.csv, "--no-interactions", "--tol", 0.01
+    saved, report = done(people, *arguments)
     model = PartiallyFairClassifier((0.1, 0.6), 0.2, interactions=False, tol=0.01)
     model.fit(people.X, people.y, sensitive_features=people.sex)
     np.testing.assert_array_equal(saved["classifier"].coef_, model.coef_)
@@ -322,34 +240,18 @@ def test_the_classifier_is_the_estimators(people, real_fit):
     assert report["train"]["partial_parity_gap"] == gap
     # Without the constraint the groups are farther apart, and it is said.
     assert report["baseline"]["train"]["partial_parity_gap"] > gap.expected + 0.1
-
-
-def test_a_gap_above_kappa_is_said(people, real_fit):
-    """By the paper's method; tightened, as is usual, the gap is small enough."""
-    arguments = people.csv, "--no-interactions", "--tol", 0.01
-    _, report = done(people, *arguments)
-    assert report["train"]["partial_parity_gap"] <= 0.21  # above it is warned of
+    # By the paper's method the gap is above kappa, and it is said.
     message = "more than --kappa 0.2. Take --surrogate-width auto"
     _, wide = done(people, *arguments, "--surrogate-width", 1, message=message)
-    assert wide["train"]["partial_parity_gap"] > 0.21
+    assert wide["train"]["partial_parity_gap"] > 0.21 >= gap.expected
 
 
 def test_rows_in_blocks(people, fits):
-    split(people)
-    files = {}
-    for name, rows in {"train": slice(0, 160), "test": slice(160, None)}.items():
-        people.save_arrays(name, people.X[rows])
-        files[name] = {
-            "target": people.write(f"{name}_y.txt", people.y[rows]),
-            "groups": people.write(f"{name}_g.txt", people.sex[rows]),
-        }
     for extension in ("csv", "npy", "npz"):
-        roles = {"target": "hired", "groups": "sex"}
-        options = ["--standardize", "--test", people.folder / f"test.{extension}"]
+        data, roles = people.stored(extension)
+        options = ["--standardize", "--test", data]
         if extension != "csv":
-            roles, (target, groups) = files["train"], files["test"].values()
-            options += ["--test-target", target, "--test-groups", groups]
-        data = people.folder / f"train.{extension}"
+            options += ["--test-target", people.targets, "--test-groups", people.sexes]
         _, one = done(people, data, *options, **roles)
         _, other = done(people, data, *options, "--memory-limit", "2kB", **roles)
         reader = fits[-1][0]
@@ -371,10 +273,6 @@ def test_rows_in_blocks(people, fits):
 @pytest.mark.parametrize("options", [(), ("--standardize",)])
 def test_bad_values_in_blocks_are_placed(people, real_fit, options):
     options += ("--memory-limit", "4kB")
-    people.X[70, 3] = np.inf
-    np.save(people.npy, people.X)
-    result = people.run(people.npy, *options, **people.files)
-    people.fails(result, people.npy, "row 70, column 3")
     lines = people.svm.read_text().splitlines()
     lines[50] = "1 2:3 1:4"
     people.svm.write_text("\n".join(lines))
@@ -420,19 +318,13 @@ def test_labels_are_two_whole_numbers_or_words(people):
         people.fails(result, f"{path}: ", fragments)
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "fragments"),
-    [
+def test_tests_that_do_not_fit(people):
+    for column, value, message in (
         ("hired", "perhaps", "the label 'perhaps' does not occur in TRAIN"),
         ("sex", "x", "the group 'x' does not occur in TRAIN (known: 'f', 'm')"),
-    ],
-)
-def test_bad_test(people, column, value, fragments):
-    path = people.edited(3, column, value)
-    people.fails(people.run(people.csv, "--test", path), path, fragments)
-
-
-def test_test_of_other_columns(people):
+    ):
+        path = people.edited(3, column, value)
+        people.fails(people.run(people.csv, "--test", path), path, message)
     path = people.save(people.frame.drop(columns="height"), "short.csv")
     people.fails(people.run(people.csv, "--test", path), path, "height")
     path = people.save(people.frame.assign(height="tall"), "words.csv")
@@ -488,9 +380,8 @@ def test_the_calibrated_classifier_is_the_estimators(people, estimator, target):
     for name in ("kappas", "partial_parity_gaps"):
         np.testing.assert_array_equal(report[name], getattr(model, f"{name}_"))
     for name, rows in (("train", slice(0, 160)), ("test", slice(160, None))):
-        check_measures(report[name], model, people, rows, threshold=0)
-        by_itself = model.estimator_
-        check_measures(report["baseline"][name], by_itself, people, rows, threshold=0)
+        accuracy = model.estimator_.score(people.X[rows], people.y[rows])
+        assert report["baseline"][name]["accuracy"] == pytest.approx(accuracy)
         assert report[name]["null_gap"] == model.null_gap(len(people.sex[rows]))
     chosen = {"method": "calibrated", "interval": [0.1, 0.6], "kappa": 0.2, "cv": 4}
     chosen |= {"estimator": estimator, "calibrate_to": target, "random_state": 5}
@@ -571,27 +462,15 @@ def test_pairs_of_many_groups_of_two_and_of_attributes(people, real_fit):
     assert [pair["attribute"] for pair in pairs] == ["job"] * 3
 
 
-def test_sparse_rows_are_calibrated(people):
-    saved, _ = done(people, people.npz, *CALIBRATED, **people.files)
-    sparse_scores = saved["classifier"].decision_function(
-        sparse.csr_array(people.X), sensitive_features=people.sex
-    )
-    saved, _ = done(people, people.npy, *CALIBRATED, **people.files)
-    dense_scores = saved["classifier"].decision_function(
-        people.X, sensitive_features=people.sex
-    )
-    # Sparse rows are not centred: the same optimum, to the solver's tolerance.
-    assert np.mean((sparse_scores > 0) == (dense_scores > 0)) > 0.95
-
-
-def test_boosting_takes_tables_of_many_words_but_no_sparse_rows(people):
+def test_sparse_rows_are_calibrated_but_not_boosted(people):
+    people.done(people.npz, *CALIBRATED, **people.files)
     boosting = (*CALIBRATED, "--estimator", "boosting")
     towns = people.frame.assign(town=[f"t{i % 20}" for i in range(240)])
     saved, _ = done(people, people.save(towns, "towns.csv"), *boosting)
     X = saved["encoder"].transform(towns[saved["columns"]])
-    assert isinstance(X, np.ndarray)
+    assert isinstance(X, np.ndarray)  # of many words, too
     assert X.shape == (240, 25)
-    people.output.write_bytes(b"id,label\nan older result\n")
+    people.output.write_bytes(OLD)
     people.report.unlink()
     result = people.run(people.npz, *boosting, **people.files)
     people.fails(result, people.npz, "is sparse", "--estimator logistic")

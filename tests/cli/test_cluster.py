@@ -13,12 +13,7 @@ from scalefair.cluster import FairSpectralClustering
 from scalefair.metrics import balance_score, normalized_cut_score
 from scalefair.operators import RBFKernel
 
-# Few neighbours leave the two groups of points apart, many join them.
-OPTIONS = {
-    "nearest_neighbors": ("--n-neighbors", 40),
-    "rbf": ("--gamma", 0.1),
-    "rbf_nystroem": ("--gamma", 0.1, "--n-landmarks", 20),
-}
+from .conftest import AFFINITIES
 
 
 def in_row_order(workspace):
@@ -120,9 +115,9 @@ def test_report_of_a_graph(workspace, planted, source):
     assert report["peak_memory_bytes"] > 1e7
 
 
-@pytest.mark.parametrize("affinity", OPTIONS)
+@pytest.mark.parametrize("affinity", AFFINITIES)
 def test_report_of_rows(workspace, affinity):
-    options = (*OPTIONS[affinity], "--report", workspace.report)
+    options = (*AFFINITIES[affinity], "--report", workspace.report)
     ran(workspace.cluster_rows(workspace.npy, affinity, *options))
     assert adjusted_rand_score(workspace.target, in_row_order(workspace)) == 1
     report = workspace.read_report()
@@ -130,7 +125,7 @@ def test_report_of_rows(workspace, affinity):
     files = {"rows": str(workspace.npy), "groups_file": str(workspace.sexes)}
     size = {"n_rows": 60, "n_features": 2, "n_rows_left_out": 0}
     assert report["input"] == {**files, **size, "groups": {"f": 30, "m": 30}}
-    names = {option[2:].replace("-", "_") for option in OPTIONS[affinity][::2]}
+    names = {option[2:].replace("-", "_") for option in AFFINITIES[affinity][::2]}
     other_names = {"n_neighbors", "gamma", "n_landmarks"} - names
     actual = {name: report.get(name) for name in ("neighbors", "neighbors_recall")}
     exact = {"neighbors": "exact", "neighbors_recall": 1}

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from scalefair.cli import _report, main
 
@@ -152,6 +153,28 @@ def test_wrong_usage(command, options, fragments, monkeypatch):
 
 
 @on_tables
+def test_every_format_gives_the_same_rows(command, source, monkeypatch):
+    """What the estimator is fitted to."""
+    fits = []
+
+    def remember(_, X, y=None, *, sensitive_features, **__):
+        fits.append((X, y, sensitive_features))
+        raise ValueError("it is seen")
+
+    monkeypatch.setattr(command.estimator, "fit", remember)
+    data, roles = command.stored(source)
+    model = {"model": command.plain} if name(command) == "regress" else {}
+    assert "it is seen" in command.run(data, **roles, **model).stderr
+    [(X, y, groups)] = fits
+    assert sparse.issparse(X) == (source == "npz")
+    dense = X.toarray() if sparse.issparse(X) else X
+    np.testing.assert_array_equal(dense, command.X)
+    np.testing.assert_array_equal(groups, command.sex)
+    if command.target:
+        np.testing.assert_array_equal(y, command.y)
+
+
+@on_tables
 def test_roles_that_are_not_there_or_do_not_fit(command):
     data, roles = of_arrays(command)
     rows = f"{len(command.sex)} rows"
@@ -228,13 +251,6 @@ def test_outputs_are_checked_before_anything_is_read(command):
     command.fails(result, groups, "is an input file")
 
 
-@on_all
-def test_a_fit_that_fails(command, monkeypatch):
-    monkeypatch.setattr(command.estimator, "fit", raising(MemoryError("80 GiB")))
-    result = command.run(None, "--report", command.report)
-    command.fails(result, "not enough memory", "80 GiB")
-
-
 @on("cluster", "pca", "regress")
 def test_result_and_report_are_replaced_together(command, monkeypatch):
     page = command.folder / "page.HTML"
@@ -248,30 +264,26 @@ def test_result_and_report_are_replaced_together(command, monkeypatch):
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 
+SOLVERS = ["chebyshev", "dual", "admm"]
+
+
 @pytest.mark.parametrize(
-    ("command", "options", "fragments"),
+    ("command", "options"),
     [
-        *(
-            (
-                "cluster",
-                f"--solver {solver} --tol 1e-12 --max-iter 1",
-                [f"--solver {solver} did not converge to --tol 1e-12", "--max-iter"],
-            )
-            for solver in ("chebyshev", "dual", "admm")
-        ),
-        ("pca", "--max-iter 1", ["--tol 1e-08", "--max-iter"]),
-        ("classify", "--max-iter 1 --kappa 0.9 --tol 1e-9", ["--tol 1e-09"]),
+        *[("cluster", f"--solver {x} --tol 1e-12 --max-iter 1") for x in SOLVERS],
+        ("pca", "--tol 1e-08 --max-iter 1"),
+        ("classify", "--tol 1e-09 --max-iter 1 --kappa 0.9"),
     ],
     indirect=["command"],
 )
-def test_no_convergence_is_exit_code_3(command, options, fragments):
+def test_no_convergence_is_exit_code_3(command, options):
     before = command.output.read_bytes()
     result = command.run(None, *options.split(), "--report", command.report)
     assert (result.exit_code, result.stdout) == (3, ""), result.output
     line, *more_lines = result.stderr.splitlines()
     assert line.startswith("warning: ")
-    for fragment in fragments:
-        assert fragment in line
+    for option in re.findall(r"--\w+ [a-z]+|--tol \S+|--max-iter", options):
+        assert option in line
     assert not re.search("max_iter|n_clusters", line)
     # The comparison that the report has may say the same.
     assert all("without fairness did not converge" in other for other in more_lines)
@@ -279,39 +291,23 @@ def test_no_convergence_is_exit_code_3(command, options, fragments):
     assert command.output.read_bytes() != before  # written all the same
 
 
+CUT = "normalized cut; minimum balance; without fairness"
+PCA = "dual; above PCA's error; duality gap"
+LINEAR = "Gaps and accuracy; Asked: ; Not promised: equal errors; yes"
+CALIBRATED = "gap as calibrated; differ would show about; without fairness"
+LAYERS = "KS distance; (test); gap, refit"
+GROUPS = "Groups in the test rows"
+
+
 @pytest.mark.parametrize(
     ("command", "options", "n_figures", "both", "on_the_page"),
     [
-        (
-            "cluster",
-            "",
-            1,
-            ["normalized cut", "minimum balance", "without fairness"],
-            ["Clusters, fair", "Clusters, without fairness"],
-        ),
-        ("pca", "--solver gram", 1, ["dual", "above PCA's error", "duality gap"], []),
-        ("pca", "--solver matrix_free", 0, ["need --solver gram"], []),
-        (
-            "classify",
-            "--tol 0.1 --test rows.csv",
-            2,
-            ["Gaps and accuracy", "Asked: ", "Not promised: equal errors", "yes"],
-            ["Groups in the test rows"],
-        ),
-        (
-            "classify",
-            "--method calibrated --test rows.csv",
-            2,
-            ["gap as calibrated", "differ would show about", "without fairness"],
-            ["Groups in the test rows"],
-        ),
-        (
-            "regress",
-            "--test rows.csv",
-            2,
-            ["KS distance", "(test)", "gap, refit"],
-            ["Layers, before the change"],
-        ),
+        ("cluster", "", 1, CUT, "Clusters, fair; Clusters, without fairness"),
+        ("pca", "--solver gram", 1, PCA, ""),
+        ("pca", "--solver matrix_free", 0, "need --solver gram", ""),
+        ("classify", "--criterion weak --tol 0.1", 2, LINEAR, GROUPS),
+        ("classify", "--method calibrated", 2, CALIBRATED, GROUPS),
+        ("regress", "", 2, LAYERS, "Layers, before the change"),
     ],
     indirect=["command"],
 )
@@ -320,16 +316,17 @@ def test_the_summary_on_a_terminal_and_the_page(
 ):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(command.folder)
-    line = command.line(None, *options.split(), "--report", "page.html")
+    test = ["--test", "rows.csv"] * (name(command) in ("classify", "regress"))
+    line = command.line(None, *options.split(), *test, "--report", "page.html")
     code, shown = on_a_terminal(*line)
     assert code == 0, shown
     page = html.unescape((command.folder / "page.html").read_text())
-    for fragment in both:
+    for fragment in both.split("; "):
         assert fragment in " ".join(shown.split())  # lines are wrapped
         assert fragment in page
     for fragment in ("output", command.output.name, "page.html"):
         assert fragment in shown
-    for fragment in on_the_page:
+    for fragment in on_the_page.split("; "):
         assert fragment in page
     assert page.count("<img ") == n_figures
     assert "could not be drawn" not in page

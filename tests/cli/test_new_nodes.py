@@ -10,11 +10,8 @@ from scipy import io, sparse
 
 from scalefair.cluster import FairSpectralClustering
 
-AFFINITIES = {
-    "nearest_neighbors": ("--n-neighbors", 40),
-    "rbf": ("--gamma", 0.1),
-    "rbf_nystroem": ("--gamma", 0.1, "--n-landmarks", 20),
-}
+from .conftest import AFFINITIES, OLD
+
 PAPERS_METHOD = ("--regularization", 0, "--assign-labels", "kmeans")
 FAIR = ("--assign-labels", "fair")
 N_OLD = 80  # nodes of the fit; the others are new
@@ -34,11 +31,11 @@ class Clusters:
         sparse.save_npz(self.npz, sparse.csr_array(self.new))
         self.new_groups = self.write("new_groups.txt", self.groups[N_OLD:])
 
-    def fit(self, data, *options, code=0, **roles):
+    def fit(self, data, *options, **roles):
         """Save a model of what is clustered, which is then returned."""
         options = "--model", self.model, *PAPERS_METHOD, *options
         result = self.workspace.run(data, *options, **roles)
-        assert result.exit_code == code, result.output
+        assert result.exit_code == 0, result.output
         return joblib.load(self.model)["clustering"]
 
     def fit_graph(self, *options):
@@ -55,15 +52,12 @@ class Clusters:
         self.by_id = self.write(
             "all.csv", [f"n{i},{g}" for i, g in enumerate(self.groups)]
         )
-        roles = {"groups": self.by_id}
-        options = "--model", self.model, *PAPERS_METHOD, *options
-        result = self.workspace.run(edges, *options, **roles)
-        assert result.exit_code == 0, result.output
+        self.fit(edges, *options, groups=self.by_id)
         return list(self.workspace.labels())
 
     def predict(self, data, *options):
         """Run ``predict``, which replaces the labels of the fit."""
-        self.workspace.output.write_bytes(b"id,label\nan older result\n")
+        self.workspace.output.write_bytes(OLD)
         arguments = ["predict", self.model, data, "-o", self.workspace.output]
         return self.workspace.invoke(*arguments, *options)
 

@@ -37,35 +37,15 @@ def agree(actual, estimator, X, wages):
     )
 
 
-def test_columns_of_numbers_in_order(wages, source, plain_network):
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_columns_in_order_and_by_name(wages, source, plain_network, named_network):
     data, roles = wages.stored(source)
-    message = "" if source in ("npy", "npz") else "columns of words were left out"
+    message, before = "columns of words were left out", wages.named.read_bytes()
     model = done(wages, data, model=wages.plain, message=message, **roles)
     agree(model, plain_network, wages.X, wages)
-
-
-@pytest.mark.parametrize("source", ["packed", "files", "parquet"])
-def test_columns_by_name(wages, source, named_network):
-    data, roles = wages.stored(source)
-    before = wages.named.read_bytes()
     model = done(wages, data, **roles)
     agree(model, named_network, wages.frame[wages.names], wages)
     assert wages.named.read_bytes() == before
-
-
-def test_words_true_and_false_are_truth_values(wages, train_network):
-    lines = [f"{line},{i % 3 == 0}" for i, line in enumerate(wages.lines)]
-    lines[0] = f"{wages.lines[0]},night"
-    data = wages.write("night.csv", lines)
-    frame = pandas.read_csv(data)
-    assert frame["night"].dtype == bool
-    encoder = make_column_transformer(
-        (OneHotEncoder(), ["job", "night"]), remainder="passthrough"
-    )
-    frame = frame[["height", "night", "job"]]
-    model = train_network(frame, wages.y, encoder)
-    actual = done(wages, data, "--test", data, model=wages.dump(model))
-    agree(actual, model, frame, wages)
 
 
 def test_words_are_spelled_as_the_model_knows_them(wages, train_network):

@@ -49,6 +49,21 @@ def client():
     DaskParts._client = None  # later tests compute in this process
 
 
+# Before any other, while no workers are kept.
+def test_a_closed_scheduler_is_no_fit_on_threads(monkeypatch):
+    monkeypatch.setattr(DaskParts, "_client", None)
+    X, groups = np.eye(100, 3), np.repeat(["a", "b"], 50)
+    options = {"n_workers": 1, "processes": False, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
+        rows = PartitionedRows.of(da.from_array(X, chunks=(40, 3)))
+    message = r"scheduler at .* is closed\. Make a new"
+    for lost in (rows, da.from_array(X, chunks=(40, 3))):  # kept by its workers; anew
+        with pytest.raises(RuntimeError, match=message):
+            FairPCA(1).fit(lost, sensitive_features=groups)
+    with dask.config.set(scheduler="threads"):
+        FairPCA(1).fit(da.from_array(X, chunks=(40, 3)), sensitive_features=groups)
+
+
 def cut(X, n_parts=5):
     bounds = np.linspace(0, X.shape[0], n_parts + 1).astype(int)
     return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(bounds)]
@@ -109,8 +124,8 @@ def test_exchange_of_needed_rows(client):
 
 def test_partially_fair_classification(client):
     data = make_biased_rows(600, 3, random_state=0)
-    options = {"interval": (0.1, 0.6), "n_thresholds": 8, "start": "zero"}
-    model = PartiallyFairClassifier(**options, tol=1e-2, kappa=0.2)
+    options = {"criterion": "weak", "interactions": False, "surrogate_width": 1.0}
+    model = PartiallyFairClassifier((0.1, 0.6), 0.9, start="zero", tol=1e-2, **options)
     arguments = {"y": data.target, "sensitive_features": data.sensitive_features}
     local = model.fit(data.data, **arguments).objective_
     remote = model.fit(cut(data.data, 2), **arguments)

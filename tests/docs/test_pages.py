@@ -81,3 +81,23 @@ def test_links_to_files_lead_somewhere(page):
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", text):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.realdata
+def test_tutorial(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(code, names)
+    printed = _parts(capsys.readouterr().out)
+    shown = _parts("".join(re.findall(r"```text\n(.*?)```", page, re.S)))
+    assert printed[0] == shown[0]
+    # The page shows two digits, and the order of sums depends on the processor.
+    assert printed[1] == pytest.approx(shown[1], abs=0.011)
+
+
+def _parts(text):
+    """Text without numbers, and the numbers."""
+    texts = re.sub(r"[\d.]+", " ", text).split()
+    return texts, [float(number) for number in re.findall(r"\d+\.?\d*", text)]

@@ -14,8 +14,6 @@ from scalefair.linear_model._parity_problem import StrongParity, WeakParity
 from scalefair.linear_model._partitioned import PartitionedTraining
 from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import (
-    FeatureUnits,
-    column_spread,
     ridge_factors,
 )
 from scalefair.streaming import PartitionedRows
@@ -92,8 +90,9 @@ shapes = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("n_groups", [1, 3])
-@pytest.mark.parametrize("interactions", [True, False])
+@pytest.mark.parametrize(
+    ("n_groups", "interactions"), [(1, True), (3, True), (3, False)]
+)
 @shapes
 def test_values_and_gradients(loss, n_groups, interactions, surrogate, corner):
     X, signs, codes = rows(n_groups=n_groups)
@@ -161,15 +160,6 @@ def test_scores_on_the_edges():
     assert not value.minus_gradient.any()
 
 
-def test_a_group_without_rows():
-    X, signs, codes = rows(n_groups=2)
-    oracle = oracle_of(X, signs, codes, 4)
-    value = oracle.evaluate(random_weights(oracle), THETA)
-    assert not value.plus[2:].any()
-    assert not value.plus_gradient[2:].any()
-    assert np.isfinite(value.loss_gradient).all()
-
-
 def test_no_negative_has_its_rank_in_the_interval():
     X, signs, codes = rows()
     with pytest.raises(ValueError, match="No negative"):
@@ -231,8 +221,9 @@ def assert_equal_values(a, b, v, theta, corner=0.0, rtol=1e-11):
 
 
 @pytest.mark.parametrize("kind", ["one", "each", "probabilities"])
-@pytest.mark.parametrize("has_weights", [False, True])
-@pytest.mark.parametrize("given", [None, "positive", "label"])
+@pytest.mark.parametrize(
+    ("given", "has_weights"), [(None, False), ("positive", True), ("label", True)]
+)
 @pytest.mark.parametrize(
     ("surrogate", "corner", "loss", "container"),
     [
@@ -242,7 +233,7 @@ def assert_equal_values(a, b, v, theta, corner=0.0, rtol=1e-11):
     ],
 )
 def test_expanded_rows_and_rows_in_parts(
-    kind, has_weights, given, surrogate, corner, loss, container
+    kind, given, has_weights, surrogate, corner, loss, container
 ):
     X, y, attributes, P, weights = table()
     if given == "positive":  # a cell without rows
@@ -295,21 +286,6 @@ def test_expanded_rows_and_rows_in_parts(
         nested = [o.without_interactions() for o in (training.oracle, oracle)]
         assert_equal_values(*nested, v[: nested[0].n_weights], theta, corner)
         np.testing.assert_allclose(training.oracle.scores(v), oracle.scores(v))
-
-
-@pytest.mark.parametrize("loss", ["logistic", "partial_auc"])
-@pytest.mark.parametrize("surrogate", ["ramp", "sigmoid"])
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-def test_units_of_the_features_are_free(container, surrogate, loss):
-    X, y, attributes, _, _ = table()
-    options = {"loss": loss, "surrogate": surrogate}
-    oracles = []
-    codes = [1985.0, 4e4, 1e-8] + X * [20.0, 3e4, 1e-8]  # year, income, share
-    for columns in (container(codes), X):
-        units = FeatureUnits.of(column_spread(columns))
-        signs, groups = 2.0 * y - 1, attributes[:, 0]
-        oracles.append(oracle_of(columns, signs, groups, 3, units=units, **options))
-    assert_equal_values(*oracles, random_weights(oracles[0]), THETA, rtol=1e-9)
 
 
 # -- The problems ----------------------------------------------------------------------
@@ -385,13 +361,3 @@ def test_constraints_and_gradients(make, kind, surrogate, interactions):
     for part, expected in ((problem.plus(v), plus), (problem.minus(v), minus)):
         np.testing.assert_array_equal(part[0], expected[0])
         np.testing.assert_array_equal(part[1], expected[1])
-
-
-def test_penalty_leaves_intercepts_out():
-    X, signs, codes = rows()
-    oracle = oracle_of(X, signs, codes, 3)
-    w = random_weights(oracle)
-    value = oracle.evaluate(w, THETA)
-    penalized, _ = value.convex_objective(w, ridge_factors(oracle.layout, 2.0).ravel())
-    expected = (w.reshape(3, 7)[:, :6] ** 2).sum()
-    assert penalized - value.loss == pytest.approx(expected)

@@ -13,7 +13,6 @@ from scalefair.linear_model import (
     partial_fairness_path,
 )
 from scalefair.linear_model._partially_fair import (
-    best_constant,
     most_accurate_shift,
 )
 from scalefair.metrics import partial_demographic_parity_gap
@@ -164,20 +163,6 @@ def test_subgradient_solvers(rows, solver):
     assert model.infeasibility_ < 0.02
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
-def test_best_constant(loss):
-    signs, weights = np.array([-1.0, 1.0, 1.0]), np.array([3.0, 1.0, 0.0])
-    margins = {
-        "logistic": lambda h: np.log1p(np.exp(-signs * h)) @ weights,
-        "hinge": lambda h: np.maximum(1 - signs * h, 0) @ weights,
-        "squared": lambda h: (h - signs) ** 2 @ weights,
-    }
-    best = margins[loss](best_constant(signs, loss, weights))
-    assert best <= min(margins[loss](h) for h in np.linspace(-3, 3, 601)) + 1e-12
-    repeated = np.repeat(signs, weights.astype(int))
-    assert best_constant(repeated, loss) == best_constant(signs, loss, weights)
-
-
 def test_weak_criterion_does_not_select_everybody():
     # From scores of zero the method ended where every group had a rate beyond the
     # interval: as fair as any, with a quarter selected of whom half are negative.
@@ -244,20 +229,6 @@ def test_bad_kappas(rows, kappas):
     X, y, group = rows
     with pytest.raises(ValueError, match="kappas"):
         partial_fairness_path(X, y, sensitive_features=group, kappas=kappas)
-
-
-def test_warnings_name_the_caller(rows):
-    X, y, group = rows
-    with pytest.warns(ConvergenceWarning, match="stopped after 1 it") as caught:
-        partial_fairness_path(
-            *(X, y),
-            sensitive_features=group,
-            kappas=[0.1],
-            **PAPER,
-            start="zero",
-            max_iter=1,
-        )
-    assert caught[0].filename == __file__
 
 
 # Choice by cross-validation

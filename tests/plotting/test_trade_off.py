@@ -11,7 +11,11 @@ from sklearn.metrics import mean_squared_error
 
 from scalefair.datasets import make_biased_rows
 from scalefair.linear_model import PartiallyFairClassifierCV
-from scalefair.metrics import partial_demographic_parity_gap, statistical_parity_ks
+from scalefair.metrics import (
+    partial_demographic_parity_gap,
+    partial_parity_gap,
+    statistical_parity_ks,
+)
 from scalefair.plotting import FairnessAccuracyDisplay, ParetoFrontDisplay
 from scalefair.postprocessing import FairCalibratedClassifier
 
@@ -55,24 +59,6 @@ def test_means_and_spreads():
     np.testing.assert_allclose(deviations, ERROR["direct"].std(axis=1, ddof=1))
 
 
-@pytest.mark.parametrize(
-    ("display", "name", "spreads", "caption"),
-    [
-        (front(), "DC", "half_widths", "means of 5 splits, 95 % confidence"),
-        (trade_off(), "direct", "deviations", "means and standard deviations of 5"),
-    ],
-)
-def test_bars_span_the_spreads(ax, display, name, spreads, caption):
-    display.plot(ax, linewidth=4.5)
-    assert f"({caption}" in ax.get_title()
-    assert display.lines_[name].get_linewidth() == 4.5
-    means, half = display.means[name], getattr(display, spreads)[name]
-    for column, bars in enumerate(display.bars_[name]):
-        ends = np.sort(np.array(bars.get_segments())[:, :, column], axis=0)
-        np.testing.assert_allclose(ends[:, 0], np.sort((means - half)[:, column]))
-        np.testing.assert_allclose(ends[:, 1], np.sort((means + half)[:, column]))
-
-
 def test_fronts_join_points_that_nothing_beats(ax):
     display = front(
         {"a": [0.8, 0.9, 0.85, 0.85, 0.7]}, {"a": [0.9, 0.5, 0.7, 0.6, 0.9]}
@@ -88,14 +74,18 @@ def test_fronts_join_points_that_nothing_beats(ax):
 
 
 def test_curves_join_the_settings_in_order(ax):
-    display = trade_off().plot(ax)
+    display = trade_off().plot(ax, linewidth=4.5)
+    assert "(means and standard deviations of 5" in ax.get_title()
     for name, line in display.lines_.items():
         np.testing.assert_array_equal(line.get_xydata(), display.means[name])
+        assert line.get_linewidth() == 4.5
+        assert len(display.bars_[name]) == 2
     assert display.lines_["direct"].get_linestyle() != "None"
     assert display.lines_["plain"].get_linestyle() == "None"  # nothing to join
     assert ax.get_xlabel() == "KS distance between groups"
     assert ax.get_ylabel() == "mean squared error"
     front().plot(ax)
+    assert "(means of 5 splits, 95 % confidence" in ax.get_title()
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("fairness (1 - gap)", "accuracy")
 
 
@@ -148,20 +138,15 @@ def test_title_names_the_ends(ax, points, title):
         assert sign < 0 or ax.get_title() == title
 
 
-@pytest.mark.parametrize("spread", [1.0, 0.0])
-def test_labels_of_points_do_not_overlap(ax, spread):
-    n = 30
-    display = front(
-        {"a": 0.8 + spread * 0.1 * RNG.random(n), "b": [0.7]},
-        {"a": 0.9 - spread * 0.5 * RNG.random(n), "b": [0.2]},
-        point_labels={"a": np.linspace(0, 1, n).round(2)},
-    ).plot(ax)
+def test_labels_that_would_overlap_are_hidden(ax):
+    accuracy, fairness = 0.01 * RNG.random((2, 30)) + [[0.8], [0.5]]
+    labels = {"a": np.linspace(0, 1, 30).round(2)}
+    accuracy, fairness = {"a": accuracy, "b": [0.7]}, {"a": fairness, "b": [0.2]}
+    front(accuracy, fairness, point_labels=labels).plot(ax)
     ax.figure.draw_without_rendering()
     boxes = [t.get_window_extent() for t in ax.texts if t.get_visible()]
-    assert 1 <= len(boxes) <= n
+    assert 1 <= len(boxes) < 30
     assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
-    points = ax.transData.transform(np.vstack(list(display.means.values())))
-    assert not any(box.contains(*point) for box in boxes for point in points)
 
 
 def test_labels_are_numbers_in_short_or_names_as_they_are(ax):
@@ -321,6 +306,27 @@ def test_paths_of_classifiers(ax):
     for empty in ([], {"a": []}):
         with pytest.raises(ValueError, match="is empty"):
             draw(empty, X, y, **groups)
+
+
+class OfEachLabel(LogisticRegression):
+    interval, given = (0.1, 0.6), "label"
+
+
+@pytest.mark.parametrize("given", ["positive", "label"])
+@pytest.mark.parametrize("attributes", ["joint", "each"])
+def test_gaps_of_the_rows_of_a_label(ax, given, attributes):
+    data = make_biased_rows(200, 3, random_state=0)
+    model = OfEachLabel().fit(data.data, data.target)
+    people = np.column_stack([data.sensitive_features, np.arange(200) % 2])
+    options = {"sensitive_features": people, "attributes": attributes}
+    scores, condition = model.decision_function(data.data), {"given": given}
+    gap = partial_parity_gap(
+        scores, y_true=data.target, interval=model.interval, **condition, **options
+    )
+    options |= condition if given != model.given else {}
+    draw = ParetoFrontDisplay.from_estimator
+    display = draw([model], data.data, data.target, ax=ax, **options)
+    assert display.means["OfEachLabel"][0, 0] == pytest.approx(1 - gap)
 
 
 class GroupAware(LinearRegression):

@@ -15,11 +15,13 @@ from sklearn.linear_model import (
     LinearRegression,
     PoissonRegressor,
     Ridge,
+    SGDRegressor,
 )
 from sklearn.metrics import r2_score
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVR
 
 from scalefair import _memory
 from scalefair.metrics import moment_gaps, statistical_parity_ks
@@ -33,33 +35,7 @@ from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.postprocessing._passes import ModelRows
 from scalefair.streaming import GroupMoments
 
-
-def table(m=300, n_groups=2, seed=0, shift=1.2, stretch=1.0):
-    """Rows whose groups differ in mean and in spread, and targets that tell."""
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(n_groups, size=m)
-    codes[:n_groups] = np.arange(n_groups)
-    X = rng.standard_normal((m, 4)) + 0.3
-    X[:, 0] += shift * codes
-    X[:, 1] *= 1 + stretch * codes
-    return X, X[:, 0] + np.abs(X[:, 1]) + 0.3 * X[:, 2], codes
-
-
-X, Y, CODES = table()
-
-
-def mlp(rows=X, targets=Y, **options):
-    """A trained network with 8 and 6 hidden units."""
-    options = {
-        "hidden_layer_sizes": (8, 6),
-        "learning_rate_init": 0.01,
-        "max_iter": 40,
-        "random_state": 0,
-    } | options
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return MLPRegressor(**options).fit(rows, targets)
-
+from .conftest import CODES, X, Y, mlp, table
 
 # The estimator never modifies what it is given, so that tests may share it.
 network = cache(mlp)
@@ -225,10 +201,35 @@ def test_auto_takes_the_layer_that_carries_the_difference():
     assert fair(net, rows, rows[:, 0], codes, layer="auto").layer_ == 0
 
 
+class RegressorAlike:
+    """A model that is not of scikit-learn."""
+
+    def fit(self, rows, targets):
+        self.coef_ = np.linalg.lstsq(rows, targets)[0]
+        self.intercept_ = 0.25
+        return self
+
+    def predict(self, rows):
+        return np.asarray(rows) @ self.coef_ + self.intercept_
+
+
+def test_a_model_that_is_not_of_scikit_learn():
+    model = fair(RegressorAlike().fit(X, Y), refit_last=None, layer="coef_")
+    assert model.mean_gap_after_ < model.mean_gap_before_
+    assert model.estimator_.intercept_ == 0.25
+    assert model.estimator_.coef_.shape == (4,)
+
+
 @pytest.mark.parametrize(
     "inner",
-    [Lasso(alpha=0.01), make_pipeline(StandardScaler(), LinearRegression())],
-    ids=["Lasso", "Pipeline"],
+    [
+        LinearRegression(fit_intercept=False),
+        Lasso(alpha=0.01),
+        SGDRegressor(random_state=0, average=True),
+        LinearSVR(random_state=0, max_iter=100_000),
+        make_pipeline(StandardScaler(), Ridge()),
+    ],
+    ids=lambda inner: type(inner).__name__,
 )
 def test_linear_models(inner):
     reductions = {"mean_reduction": np.inf, "covariance_reduction": 1.0}
@@ -334,17 +335,10 @@ def test_random_state_draws_the_sample_only():
 FOURTH = np.arange(300) == 4
 
 
-def broken(bad):
-    rows = X.copy()
-    rows[250, 1] = bad
-    return rows
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"codes": ["a"] * 300}, r"only one group \('a'\)"),
-        ({"codes": CODES[:-1]}, "got 299 groups for 300 samples"),
+        ({"rows": X[0], "targets": Y[:4], "codes": CODES[:4]}, "two dimensions|2D"),
         ({"targets": Y[:-1]}, r"y must have shape \(300,\)"),
         ({"targets": None}, "y is None: pass y, or use refit_last=None"),
         ({"targets": ["high"] * 300}, r"y must be numbers.*'high'"),
@@ -353,20 +347,11 @@ def broken(bad):
             r"NaN or infinite in 1 row\(s\), .* position 4",
         ),
         ({"targets": np.where(FOURTH, 1e80, Y)}, r"1e\+70, .* position 4"),
-        ({"rows": broken(np.nan)}, "NaN"),
-        ({"rows": broken(np.inf)}, "infinity"),
-        ({"rows": X[:, :3]}, "features"),
-        ({"rows": X[0], "targets": Y[:4], "codes": CODES[:4]}, "two dimensions|2D"),
-        ({"rows": X[:0], "targets": Y[:0], "codes": CODES[:0]}, "n_samples=0"),
-        ({"rows": X[:1], "targets": Y[:1], "codes": CODES[:1]}, "n_samples=1"),
     ],
 )
 def test_errors_in_the_data(change, message):
     with pytest.raises(ValueError, match=message):
         fair(network(), **change)
-    if "rows" in change and len(change["rows"]) == 300:
-        with pytest.raises(ValueError, match=message):
-            default().predict(change["rows"])
 
 
 @pytest.mark.parametrize("layer", [-2, "auto"])

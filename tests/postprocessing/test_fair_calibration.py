@@ -369,12 +369,6 @@ class NotFinite(First):
         return np.where(np.arange(len(X)) % 7 == 3, np.nan, X[:, 0])
 
 
-def changed(position, value, column=Y):
-    column = column.astype(float)
-    column[position] = value
-    return column
-
-
 def six(*labels):
     """Rows of two groups, three each."""
     return {"rows": (X[:6], np.array(labels), np.array(list("aaabbb"))), "kappa": 1.0}
@@ -393,8 +387,6 @@ POSITIVE, LABEL = {"given": "positive"}, {"given": "label"}
         ),
         ({"rows": (X, Y + CODES, CODES)}, r"two labels, got 3 class\(es\): 0, 1, 2"),
         ({"rows": (X, Y + 1, CODES)}, "labels 1, 2, the estimator was fitted to 0, 1"),
-        ({"weights": changed(0, -1.0)}, "sample_weight.*negative.*position 0"),
-        ({"weights": CODES}, r"0 for all samples of 1 group\(s\): 0. Leave them out"),
         ({"weights": Y}, "y of rows that have a weight must have two labels, got 1 c"),
         (
             {"estimator": FrozenEstimator(NotFinite().fit(X, Y))},

@@ -11,18 +11,16 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import (
-    Lasso,
     LinearRegression,
     LogisticRegression,
     RANSACRegressor,
     Ridge,
-    SGDRegressor,
 )
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVR, LinearSVR
+from sklearn.svm import SVR
 
 from scalefair.postprocessing._hosts import find_host
 
@@ -37,52 +35,6 @@ def mlp(targets=y, rows=X, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return MLPRegressor(**options).fit(rows, targets)
-
-
-# Linear models
-
-
-class RegressorAlike:
-    """A model that is not of scikit-learn."""
-
-    def __repr__(self):
-        return "RegressorAlike()"  # the same name in every process
-
-    def fit(self, rows, targets):
-        self.coef_ = np.linalg.lstsq(rows, targets)[0]
-        self.intercept_ = 0.25
-        return self
-
-    def predict(self, rows):
-        return np.asarray(rows) @ self.coef_ + self.intercept_
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        LinearRegression(fit_intercept=False),
-        Ridge(),
-        Lasso(alpha=0.01),
-        SGDRegressor(random_state=0, average=True),
-        LinearSVR(random_state=0, max_iter=100_000),
-        RegressorAlike(),
-    ],
-    ids=str,
-)
-def test_linear_models_are_one_layer(model):
-    model.fit(X, y)
-    host = find_host(model)
-    assert host.n_layers == 1
-    assert host.resolve(-1) == host.resolve("coef_") == 0
-    A = host.inputs(X, 0)
-    result = A @ host.weight(0).T + host.bias(0)
-    assert result.shape == (60, 1)
-    np.testing.assert_allclose(host.outputs(X), result[:, 0], rtol=1e-12)
-    changed = host.replaced({0: (host.weight(0) * 2, host.bias(0) + 1)}).estimator
-    assert np.shape(changed.coef_) == np.shape(model.coef_)
-    assert np.shape(changed.intercept_) == np.shape(model.intercept_)
-    expected = 2 * result[:, 0] - host.bias(0) + 1
-    np.testing.assert_allclose(changed.predict(X), expected, rtol=1e-10)
 
 
 # Pipelines
@@ -126,16 +78,6 @@ def test_changes_that_do_not_fit(model):
     single = find_host(mlp(y.astype(np.float32), X.astype(np.float32)))
     with pytest.raises(ValueError, match="not finite in float32"):
         single.replaced({2: (np.full((1, 4), 1e300), None)})
-
-
-def test_weights_that_were_set_as_integers():
-    net = mlp()
-    net.coefs_[0] = np.ones((5, 7), dtype=int)
-    host = find_host(net)
-    weight, bias = host.weight(0) + 0.75, host.bias(0) + 0.5
-    changed = host.replaced({0: (weight, bias)})
-    np.testing.assert_array_equal(changed.weight(0), weight)
-    np.testing.assert_allclose(changed.bias(0), bias, rtol=1e-6)
 
 
 # Which layer

@@ -146,17 +146,6 @@ def test_equal_means(n_groups):
     np.testing.assert_allclose(changed, expected, atol=1e-11)
 
 
-def test_second_pass_takes_the_rounding_away():
-    # Two differences whose lengths in the metric of S differ by ten orders.
-    rng = np.random.default_rng(3)
-    D = rng.standard_normal((6, 2))
-    Q, _ = np.linalg.qr(np.column_stack([D, rng.standard_normal((6, 4))]))
-    inverse = (Q * 10.0 ** np.array([0, -10, 1, 1, 1, 1])) @ Q.T
-    W = rng.standard_normal((4, 6))
-    changed = exact_first_moment(W, D, inverse.__matmul__, 0.0)
-    assert np.linalg.norm(changed @ D) <= 1e-9 * np.linalg.norm(W @ D)
-
-
 def test_differences_that_are_multiples_or_zero_or_out_of_reach():
     W, layer = layer_problem(4)
     D = np.outer(layer.differences[:, 0], [1.0, -2.0, 0.0])
@@ -324,15 +313,6 @@ def test_certificate(seed, m, mean_reduction, covariance_reduction):
     bounds = np.array(result.gaps_before) / np.sqrt(reductions)
     assert (np.array(result.gaps_after) <= bounds * (1 + 1e-6)).all()
     assert 0 <= result.change_bound <= result.change * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("name", ["sex", "place"])
-def test_one_attribute_twice_is_once(name):
-    W = np.random.default_rng(9).standard_normal((3, 4))
-    for method in (directly, published):
-        once, twice = method(W, moments_of(name)), method(W, moments_of(name, name))
-        np.testing.assert_allclose(twice.weight, once.weight, atol=1e-8)
-        assert twice.gaps_after == pytest.approx(once.gaps_after)
 
 
 @pytest.mark.parametrize("mean_reduction", [1.0, np.inf])

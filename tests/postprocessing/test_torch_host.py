@@ -1,6 +1,7 @@
-"""PyTorch modules as sequences of linear layers."""
+"""PyTorch modules as regressors, one layer of which is changed."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scalefair._membership import Membership
+from scalefair.metrics import moment_gaps
 from scalefair.postprocessing import ExplainableSVDRegressor
-from scalefair.postprocessing._hosts import find_host
-from scalefair.postprocessing._passes import ModelRows
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -21,7 +20,6 @@ nn = torch.nn
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 5))
 CODES = RNG.integers(2, size=40)
-GROUPS = np.array(["a", "b"])
 
 
 @pytest.fixture(autouse=True)
@@ -31,23 +29,26 @@ def _seed():
         yield
 
 
-def network(bias=True, dtype=torch.float64):
-    return nn.Sequential(
+def fair(module, rows=X, targets=None, **options):
+    options = {"refit_last": None, "noise_floor": False} | options
+    model = ExplainableSVDRegressor(module, **options)
+    return model.fit(rows, targets, sensitive_features=CODES[: len(rows)])
+
+
+def trained(bias=True, dtype=torch.float64):
+    """A module whose BatchNorm has seen rows; in training mode, but for BatchNorm."""
+    module = nn.Sequential(
         nn.Linear(5, 6),
         nn.BatchNorm1d(6),
         nn.ReLU(inplace=True),
         nn.Dropout(0.5),
         nn.Linear(6, 4, bias=bias),
         nn.Tanh(),
-        nn.Linear(4, 1),
+        nn.Linear(4, 1, bias=bias),
     ).to(dtype)
-
-
-def trained(module):
-    """A module whose BatchNorm has seen rows; in training mode."""
-    module.train()
     for _ in range(3):
-        module(torch.from_numpy(X).to(next(module.parameters()).dtype))
+        module(torch.from_numpy(X).to(dtype))
+    module[1].eval()  # as when statistics are frozen
     return module
 
 
@@ -56,66 +57,49 @@ def by_hand(module, upto, rows=X):
     module = pickle.loads(pickle.dumps(module)).eval()
     with torch.no_grad():
         dtype = next(module.parameters()).dtype
-        return module[:upto](torch.tensor(rows, dtype=dtype)).numpy()
+        return module[:upto](torch.tensor(rows, dtype=dtype)).double().numpy()
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_layers_of_a_module(dtype):
-    module = trained(network(dtype=dtype))
-    host = find_host(module)
-    assert host.layer_names == ["0", "4", "6"]
-    layer_inputs = list(host.inputs_by_layer(X))
-    for i, upto in enumerate([0, 4, 6]):
-        A = host.inputs(X, i)
-        np.testing.assert_array_equal(A, by_hand(module, upto))
-        np.testing.assert_array_equal(layer_inputs[i], A)
-        assert A.dtype == (np.float64 if dtype == torch.float64 else np.float32)
-        assert host.weight(i).dtype == host.bias(i).dtype == np.float64
-        assert host.shape(i) == host.weight(i).shape
-    np.testing.assert_array_equal(host.outputs(X), by_hand(module, 7)[:, 0])
+def check_layer(model, inputs, linear):
+    """The gaps are those of the outputs of the layer, without its bias."""
+    outputs = inputs @ linear.weight.detach().double().numpy().T
+    gaps = model.mean_gap_before_, model.covariance_gap_before_
+    expected = moment_gaps(outputs, sensitive_features=CODES)
+    np.testing.assert_allclose(gaps, expected, rtol=1e-5)
 
 
-def test_modes_and_hooks_are_as_before():
-    module = trained(network())
-    module[1].eval()  # as when statistics are frozen
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_layers_of_a_module_which_stays_as_it_was(dtype):
+    module = trained(dtype=dtype)
     modes = [part.training for part in module.modules()]
     state = pickle.dumps(module.state_dict())
-    host = find_host(module)
-    host.inputs(X, 1)
-    list(host.inputs_by_layer(X))
-    host.outputs(X)
+    for layer in (0, 4, 6):
+        model = fair(module, layer=str(layer))
+        check_layer(model, by_hand(module, layer), module[layer])
+        assert {part.dtype for part in model.estimator_.parameters()} == {dtype}
+        changed = by_hand(model.estimator_, 7)[:, 0]
+        np.testing.assert_array_equal(model.predict(X), changed)
     with pytest.raises(RuntimeError):  # the rows have the wrong width
-        host.inputs(X[:, :3], 1)
+        fair(module, X[:, :3])
     assert [part.training for part in module.modules()] == modes
     assert not any(part._forward_pre_hooks for part in module.modules())
     assert pickle.dumps(module.state_dict()) == state
     assert torch.is_grad_enabled()
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_type_of_the_module_is_kept(dtype):
-    module = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 1)).to(dtype)
-    host = find_host(module)
-    assert host.inputs(X, 1).dtype == np.float32
-    changed = host.replaced({0: (host.weight(0), host.bias(0))})
-    assert {p.dtype for p in changed.estimator.parameters()} == {dtype}
-    np.testing.assert_array_equal(changed.outputs(X), host.outputs(X))
-
-
-def test_a_layer_without_bias():
-    host = find_host(trained(network(bias=False)))
-    np.testing.assert_array_equal(host.bias(1), np.zeros(4))
-    assert host.replaced({1: (host.weight(1), None)}).estimator[4].bias is None
-    changed = host.replaced({1: (host.weight(1), np.arange(4.0))})
-    np.testing.assert_array_equal(changed.bias(1), np.arange(4.0))
-    assert changed.estimator[4].bias.dtype == torch.float64
-    assert host.estimator[4].bias is None
+def test_layers_without_bias():
+    module = trained(bias=False)
+    changed = fair(module, layer="4").estimator_
+    assert changed[4].bias is None
+    refitted = fair(module, X, X[:, 0], layer="4", refit_last="least_squares")
+    assert refitted.estimator_[6].bias.dtype == torch.float64
+    assert module[6].bias is None
 
 
 def test_rows_of_every_kind():
     integers = np.round(3 * X)
-    host = find_host(trained(network()))
-    inputs, outputs = host.inputs(integers[5:20], 1), host.outputs(integers[5:20])
+    model = fair(trained(), integers)
+    expected = model.predict(integers)
     for rows in (
         torch.tensor(integers, dtype=torch.float32),
         sparse.csr_array(integers),
@@ -124,10 +108,9 @@ def test_rows_of_every_kind():
         np.frombuffer(integers.tobytes()).reshape(integers.shape),  # read-only
         integers.astype(int),
     ):
-        checked = host.check_rows(rows)
-        batch = getattr(checked, "iloc", checked)[5:20]
-        np.testing.assert_array_equal(host.inputs(batch, 1), inputs)
-        np.testing.assert_array_equal(host.outputs(batch), outputs)
+        np.testing.assert_array_equal(model.predict(rows), expected)
+    with pytest.raises(ValueError, match="one row per sample"):
+        model.predict(X[0])
 
 
 class Named(nn.Module):
@@ -145,14 +128,13 @@ class Named(nn.Module):
 
 def test_qualified_names_and_work_in_place():
     module = Named().double()
-    host = find_host(module)
-    assert host.resolve("body.second") == host.resolve(-1) == 1
-    np.testing.assert_array_equal(host.inputs(X, 0), X)
-    expected = X + X @ host.weight(0).T + host.bias(0)
-    np.testing.assert_allclose(host.inputs(X, 1), expected, rtol=1e-12)
-    assert host.outputs(X).shape == (40, 2)
+    check_layer(fair(module, layer="body.first"), X, module.body["first"])
+    model = fair(module, layer="body.second")
+    first = X + module.body["first"](torch.from_numpy(X)).detach().numpy()
+    check_layer(model, first, module.body["second"])
+    assert model.predict(X).shape == (40, 2)
     with pytest.raises(ValueError, match=r"'body\.first', 'body\.second'"):
-        host.resolve("second")
+        fair(module, layer="second")
 
 
 class Twice(nn.Module):
@@ -164,20 +146,6 @@ class Twice(nn.Module):
 
     def forward(self, x):
         return self.last(self.first(self.first(x)))
-
-
-def test_a_layer_used_twice_or_never_is_refused():
-    host = find_host(Twice())
-    with pytest.raises(ValueError, match=r"'first' was called 2 time\(s\) with 80 row"):
-        host.inputs(X, 0)
-    with pytest.raises(ValueError, match="'idle' is not called"):
-        host.inputs(X, 2)
-    first, last, idle = host.inputs_by_layer(X)
-    assert (first, idle) == (None, None)
-    np.testing.assert_array_equal(last, host.inputs(X, 1))
-    membership = Membership.of(GROUPS[CODES], None, X)
-    unfairness = ModelRows.build(host, X, membership, 16).unfairness_by_layer()
-    assert [layer is None for layer in unfairness] == [True, False, True]
 
 
 class Sequences(nn.Module):
@@ -197,44 +165,49 @@ class Flattened(Sequences):
         return self.last(self.shared(x.flatten(0, 1)).view(len(x), -1, 3).mean(dim=1))
 
 
+def tied():
+    module = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 5))
+    module[1].weight = module[0].weight
+    return module
+
+
+def normed():
+    return nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(5, 2)))
+
+
+def overflowing():
+    module = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 1))
+    module[0].weight.data.fill_(3e38)
+    return module
+
+
+SEQUENCES = RNG.standard_normal((12, 4, 5))
+
+
 @pytest.mark.parametrize(
-    ("module", "message"),
+    ("module", "rows", "layer", "message"),
     [
-        (Sequences, r"\(12, 4, 5\).*would not be samples"),
-        (Flattened, "48 rows in all for 12 rows of X"),
+        (Twice, X, "first", r"'first' was called 2 time\(s\) with 80 row"),
+        (Twice, X, "idle", "'idle' is not called"),
+        (Sequences, SEQUENCES, "shared", r"\(12, 4, 5\).*would not be samples"),
+        (Flattened, SEQUENCES, "shared", "48 rows in all for 12 rows of X"),
+        (tied, X, 0, "'0' shares its weight"),
+        (normed, X, 0, "computed from other parameters"),
+        (overflowing, X, 1, "inputs of layer '2'.* NaN or infinite"),
+        (partial(nn.Sequential, nn.LazyLinear(3)), X, 0, "has not seen any rows"),
+        (partial(nn.Sequential, nn.ReLU()), X, 0, r"no torch\.nn\.Linear"),
     ],
 )
-def test_rows_that_are_not_samples_are_refused(module, message):
-    rows, host = RNG.standard_normal((12, 4, 5)), find_host(module().double())
-    assert host.check_rows(rows).shape == rows.shape
-    with pytest.raises(ValueError, match=message):
-        host.inputs(rows, 0)
-    assert host.inputs(rows, 1).shape == (12, 3)
-    assert host.outputs(rows).shape == (12,)
+def test_layers_that_are_refused(module, rows, layer, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        fair(module(), rows, layer=layer)
 
 
-def test_values_that_are_not_finite():
-    module = network()
-    with torch.no_grad():
-        module[4].weight[0, 0] = torch.nan
-    host = find_host(module)
-    assert np.isfinite(host.inputs(X, 1)).all()
-    for read in (lambda: host.inputs(X, 2), lambda: list(host.inputs_by_layer(X))):
-        with pytest.raises(ValueError, match="inputs of layer '6' have entries"):
-            read()
-    with pytest.raises(ValueError, match="predictions have entries"):
-        host.outputs(X)
-
-
-def test_modules_without_a_host():
-    with pytest.raises(TypeError, match=r"no torch\.nn\.Linear"):
-        find_host(nn.Sequential(nn.ReLU()))
-    with pytest.raises(TypeError, match="is the class Linear"):
-        find_host(nn.Linear)
-    with pytest.raises(ValueError, match="has not seen any rows"):
-        find_host(nn.Sequential(nn.LazyLinear(3)))
-    with pytest.raises(ValueError, match="one row per sample"):
-        find_host(network()).check_rows(X[0])
+def test_other_layers_of_such_modules():
+    model = fair(Twice(), layer="last")
+    unfairness = model.unfairness_by_layer_
+    assert [layer is None for layer in unfairness] == [True, False, True]
+    assert fair(Sequences(), SEQUENCES, layer="last").predict(SEQUENCES).shape == (12,)
 
 
 def test_modules_that_predict_nothing():
@@ -242,23 +215,11 @@ def test_modules_that_predict_nothing():
         def forward(self, rows):
             return super().forward(rows), rows
 
-    model = ExplainableSVDRegressor(Pair(nn.Linear(5, 2)).double(), refit_last=None)
     for batch_size in (15, None):
-        model.set_params(batch_size=batch_size).fit(X, sensitive_features=CODES)
+        model = fair(Pair(nn.Linear(5, 2)).double(), batch_size=batch_size)
         assert model.mean_gap_after_ < model.mean_gap_before_
         with pytest.raises(ValueError, match="must return one tensor"):
             model.predict(X)
-
-
-def test_weights_that_a_layer_does_not_own():
-    tied = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 5))
-    tied[1].weight = tied[0].weight
-    host = find_host(tied)
-    with pytest.raises(ValueError, match="'0' shares its weight"):
-        host.replaced({0: (np.ones((5, 5)), None)})
-    normed = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(5, 2)))
-    with pytest.raises(ValueError, match="computed from other parameters"):
-        find_host(normed).replaced({0: (np.ones((2, 5)), None)})
 
 
 class Wrapper(RegressorMixin, BaseEstimator):
@@ -278,18 +239,15 @@ class Wrapper(RegressorMixin, BaseEstimator):
 
 
 def test_a_wrapped_module_in_a_pipeline():
-    module = trained(network())
+    module, Z = trained(), StandardScaler().fit_transform(X)
     pipeline = make_pipeline(StandardScaler(), Wrapper(module)).fit(X)
-    host, Z = find_host(pipeline), StandardScaler().fit_transform(X)
-    assert not host.can_resume
-    for layer, upto in ((1, 4), (2, 6)):
-        A = host.inputs(X, layer)
-        np.testing.assert_allclose(A, by_hand(module, upto, Z), rtol=1e-12)
-    checked = find_host(Wrapper(module).fit(X)).check_rows(X.tolist())
-    np.testing.assert_array_equal(checked, X)
-    changed = host.replaced({1: (np.zeros((4, 6)), None)})
-    assert changed.estimator[-1].module_ is not module
-    np.testing.assert_array_equal(changed.weight(1), np.zeros((4, 6)))
-    assert host.weight(1).any()
-    assert np.ptp(changed.outputs(X)) == 0
+    for layer in (4, 6):
+        model = fair(pipeline, layer=str(layer))
+        check_layer(model, by_hand(module, layer, Z), module[layer])
+        changed = model.estimator_[-1].module_[layer].weight.detach().numpy()
+        np.testing.assert_array_equal(changed, model.weight_)
+        assert (module[layer].weight.detach().numpy() != changed).any()
     assert module.training
+    # A list of rows, which the wrapper could not cut.
+    model = fair(Wrapper(module).fit(X), X.tolist(), layer="4")
+    np.testing.assert_array_equal(model.weight_, fair(module, layer="4").weight_)

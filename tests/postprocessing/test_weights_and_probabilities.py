@@ -1,16 +1,12 @@
 """Weighted rows, and groups known as probabilities: regressor and classifier."""
 
-import warnings
-
 import dask.array
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import r2_score
-from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -22,17 +18,12 @@ from scalefair.postprocessing import (
     fair_calibration_path,
 )
 
+from .conftest import assert_same_moments, mlp, table
+
 M = 240
-RNG = np.random.default_rng(0)
-CODES = RNG.integers(2, size=M)
-X = RNG.standard_normal((M, 4)) + 0.3
-X[:, 0] += 1.2 * CODES
-X[:, 1] *= 1 + CODES
-Y = X[:, 0] + np.abs(X[:, 1]) + 0.3 * X[:, 2]
-NET = MLPRegressor(hidden_layer_sizes=(8, 6), max_iter=40, random_state=0)
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    NET.set_params(learning_rate_init=0.01).fit(X, Y)
+RNG = np.random.default_rng(3)
+X, Y, CODES = table(M)
+NET = mlp(X, Y)
 WEIGHTS = np.random.default_rng(1).integers(0, 4, M)
 REPEATED = np.repeat(np.arange(M), WEIGHTS)
 OF_FIT = ("ks_before_", "r2_before_", "mean_gap_before_", "covariance_gap_before_")
@@ -56,14 +47,7 @@ def scores(model):
 
 def assert_same(model, expected, rtol, unit=1.0):
     """Moments to the last digits, and predictions."""
-    moments = (m.moments_ for m in (model, expected))
-    moments = [[m] if hasattr(m, "counts") else m for m in moments]
-    for got, want in zip(*moments, strict=True):
-        np.testing.assert_allclose(got.counts, unit * want.counts, rtol=1e-12)
-        np.testing.assert_allclose(got.means, want.means, rtol=1e-12, atol=1e-13)
-        scatters = unit * want.scatters
-        atol = 1e-12 * scatters.max()
-        np.testing.assert_allclose(got.scatters, scatters, rtol=1e-12, atol=atol)
+    assert_same_moments(model, expected, 1e-12, unit)
     for name in OF_FIT:
         values = (np.array(getattr(m, name), float) for m in (model, expected))
         np.testing.assert_allclose(*values, rtol=1e-10, err_msg=name)
@@ -116,23 +100,6 @@ def test_weights_go_to_the_estimators_fit():
     with pytest.raises(ValueError, match=r"Pipeline has to be fitted, .* no sample_we"):
         fair(WEIGHTS, estimator=pipeline)
     assert fair(WEIGHTS, estimator=pipeline.fit(X, Y)).layer_ == 0
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (np.where(CODES == 1, 0.0, 1.0), r"0 for all samples of 1 group\(s\): 1"),
-        (-np.ones(M), r"240 weight\(s\) that are negative"),
-        (np.full(M, np.nan), "NaN or infinite"),
-        (np.ones(M - 1), "one weight per sample"),
-        (["heavy"] * M, "must hold real numbers"),
-        (np.zeros(M), "zero for all samples"),
-    ],
-)
-def test_weights_that_are_none(weights, message):
-    for rows in (X, dask.array.from_array(X, (70, 4))):
-        with pytest.raises(ValueError, match=message):
-            fair(weights, rows)
 
 
 # Groups that are known as probabilities

@@ -1,23 +1,151 @@
-"""Classifiers do not depend on the units of the features."""
+"""Weights of rows, 2 is the row twice and 0 no row; units of weights and features."""
 
+from functools import partial
+
+import dask.array as da
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.preprocessing import scale
 
+from scalefair._groups import effective_sizes
 from scalefair.linear_model import (
     PairwiseFairClassifier,
     PartiallyFairClassifier,
     PartiallyFairClassifierCV,
     PenalizedPartialParityClassifier,
+    partial_fairness_path,
 )
-from scalefair.linear_model._weights import ColumnSpread, FeatureUnits, column_spread
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than"),
+    pytest.mark.filterwarnings("ignore:The gap of the training rows"),
+]
+INTERVAL = (0.1, 0.6)
+# What groups add is penalised by the number of rows unless it is given.
+OPTIONS = {"kappa": 0.15, "n_thresholds": 6, "tol": 2e-3, "interaction_alpha": 0.02}
+
+
+def table(m=600, seed=0):
+    """Rows, labels, groups and integer weights, a fifth of them zero."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, 2, m)
+    X = rng.standard_normal((m, 3)) + 0.8 * group[:, None]
+    y = (X.sum(axis=1) + rng.standard_normal(m) > 1).astype(int)
+    return X, y, group, rng.integers(0, 5, m).astype(float)
+
+
+def repeated(weights, *columns):
+    return [np.repeat(column, weights.astype(int), axis=0) for column in columns]
+
+
+def classifier(**params):
+    return PartiallyFairClassifier(INTERVAL, **{**OPTIONS, **params})
+
+
+def fitted(model, X, y, group, weights=None):
+    model = clone(model).fit(X, y, sensitive_features=group, sample_weight=weights)
+    return getattr(model, "best_estimator_", model)
+
+
+def check_same_model(model, expected, tol=1e-6):
+    assert_allclose(model.objective_, expected.objective_, rtol=tol)
+    if tol < 1e-3:
+        assert_allclose(model.coef_, expected.coef_, atol=10 * tol)
+        assert_allclose(model.intercept_, expected.intercept_, atol=10 * tol)
+
+
+# A search for tight gaps follows rounding, so far as the solver's tolerance lets it.
+@pytest.mark.parametrize(
+    ("model", "tol"),
+    [
+        (classifier(criterion="weak"), 1e-6),
+        (classifier(kappa=0.9, given="label", interactions=False), 1e-4),
+        (classifier(kappa=0.2), 5e-3),
+        (PenalizedPartialParityClassifier(INTERVAL, 0.05, max_iter=100), 1e-6),
+        (PairwiseFairClassifier(kappa=0.5, tol=1e-7), 1e-6),
+        (PairwiseFairClassifier("inter_group", 0.5, tol=1e-7, loss="squared"), 1e-6),
+    ],
+)
+def test_weights_are_repeated_rows(model, tol):
+    X, y, group, weights = table()
+    expected = fitted(model, *repeated(weights, X, y, group))
+    for unit in (1.0, 7.0):
+        weighted = fitted(model, X, y, group, unit * weights)
+        check_same_model(weighted, expected, tol)
+
+
+def test_default_penalty_counts_effective_rows():
+    X, y, group, weights = table()
+    options = {"criterion": "weak"}
+    penalty = 16 * (weights**2).sum() / weights.sum() ** 2
+    model = classifier(interaction_alpha=penalty, **options)
+    expected = fitted(model, X, y, group, weights)
+    for unit in (1.0, 1e-200, 7.0):
+        model = classifier(interaction_alpha=None, **options)
+        check_same_model(fitted(model, X, y, group, unit * weights), expected)
+
+
+def test_ones_are_none_and_zero_is_no_row():
+    X, y, group, weights = table()
+    options = {"criterion": "weak"}
+    model = fitted(classifier(**options), X, y, group)
+    same = fitted(classifier(**options), X, y, group, np.ones(len(y)))
+    np.testing.assert_array_equal(same.coef_, model.coef_)
+    counted = weights > 0
+    model = fitted(classifier(**options), X[counted], y[counted], group[counted])
+    X[~counted] *= 1e6
+    indicator = np.where(counted, 1.0, 0.0)
+    check_same_model(fitted(classifier(**options), X, y, group, indicator), model)
+
+
+def test_sizes_are_those_of_rows_with_as_much_noise():
+    codes, weights = np.array([0, 0, 0, 2, 2]), np.array([1.0, 2.0, 0.0, 3.0, 3.0])
+    expected = [9 / 5, 0, 2]
+    for unit in (1.0, 0.1, 1e-250):
+        assert_allclose(effective_sizes(codes, unit * weights, 3), expected)
+    X, y, group, _ = table()
+    weights = np.where(group == 1, 1.0, 0.0)
+    weights[np.flatnonzero(group == 0)[:40]] = np.geomspace(1, 1e6, 40)
+    with pytest.warns(UserWarning, match=r"few.*: 0 \(6\)"):
+        fitted(classifier(kappa=0.9), X, y, group, weights)
+    model = classifier(min_group_size=7)
+    with pytest.raises(ValueError, match=r"min_group_size=7: 0 \(6\)"):
+        fitted(model, X, y, group, weights)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w, y: np.where(y == 1, -1.0, w), "negative"),
+        (lambda w, y: w * (y == 1), "0 for all rows of the class 0"),
+    ],
+)
+def test_bad_weights(change, message):
+    X, y, group, weights = table()
+    bad = change(weights + 1, y)
+    path = partial(partial_fairness_path, kappas=[0.2])
+    for fit, rows in (
+        (classifier().fit, X),
+        (classifier().fit, da.from_array(X, chunks=(200, 3))),
+        (PartiallyFairClassifierCV().fit, X),
+        (path, X),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit(rows, y, sensitive_features=group, sample_weight=bad)
+
+
+def test_losses_of_pairs_take_none():
+    for loss in ("auc", "partial_auc"):
+        with pytest.raises(ValueError, match="takes no sample_weight"):
+            fitted(classifier(loss=loss), *table())
+
 
 # The method of the paper: its surrogate stays as it is, and the gap may be any.
 PAPER = {"surrogate_width": 1.0, "alpha": 0.0}
-pytestmark = pytest.mark.filterwarnings("ignore:The gap of the training rows")
-INTERVAL = (0.1, 0.5)
 # Codes of a survey in their own units: year, income, level, indicator, share.
 SHIFTS = np.array([1985.0, 4e4, 3.0, 0.0, 1e-8])
 FACTORS = np.array([20.0, 3e4, 1.0, 1.0, 1e-8])
@@ -38,7 +166,7 @@ def survey():
 
 def fair(**options):
     options = {"kappa": 0.1, "start": "zero", "n_thresholds": 5, **PAPER, **options}
-    return PartiallyFairClassifier(INTERVAL, **options)
+    return PartiallyFairClassifier((0.1, 0.5), **options)
 
 
 dense, csr = np.asarray, sparse.csr_array
@@ -54,13 +182,8 @@ MODELS = {
         csr,
     ),
     "pairwise": (PairwiseFairClassifier("inter_group", 0.3, tol=1e-6, alpha=0.1), csr),
-    "penalized": (PenalizedPartialParityClassifier(INTERVAL, 0.1, max_iter=200), csr),
+    "penalized": (PenalizedPartialParityClassifier((0.1, 0.5), 0.1, max_iter=200), csr),
 }
-
-
-def fit(model, X, y, group):
-    model = clone(model).fit(X, y, sensitive_features=group)
-    return getattr(model, "best_estimator_", model)
 
 
 # Both are one problem up to rounding, which decides which of many cuts are active:
@@ -73,7 +196,7 @@ SAME = {"rel": 5e-4}
 def test_codes_as_they_are_and_standardized(survey, name):
     X, Z, y, group = survey
     model, container = MODELS[name]
-    raw, standard = fit(model, container(X), y, group), fit(model, Z, y, group)
+    raw, standard = fitted(model, container(X), y, group), fitted(model, Z, y, group)
     assert raw.objective_ == pytest.approx(standard.objective_, **SAME)
     expected = standard.decision_function(Z, sensitive_features=group)
     scores = raw.decision_function(container(X), sensitive_features=group)
@@ -89,8 +212,8 @@ def test_codes_as_they_are_and_standardized(survey, name):
 def test_one_column_in_other_units(survey, container, start, factor):
     _, Z, y, group = survey
     factors = np.array([1.0, factor, 1.0, 1.0, 1.0])
-    plain = fit(fair(start=start), container(Z), y, group)
-    model = fit(fair(start=start), container(Z * factors), y, group)
+    plain = fitted(fair(start=start), container(Z), y, group)
+    model = fitted(fair(start=start), container(Z * factors), y, group)
     assert model.converged_
     # Powers of two change no digit.
     is_exact = np.log2(factor) == round(np.log2(factor))
@@ -127,43 +250,12 @@ def test_starts_are_in_the_units_given(survey):
     assert model.objective_ < objective + 1e-3
 
 
-def test_spread_of_columns():
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((300, 7)) * [1, 1e-200, 1e200, 1, 1, 1, 1]
-    X[:, 3] += 1e6
-    X[:, 4] = X[:, 4] > 1.5  # an indicator
-    X[:, 5] = 3.0
-    X[:, 6] *= rng.random(300) < 0.05
-    for container in (np.asarray, sparse.csr_array):
-        whole = column_spread(container(X))
-        parts = column_spread(container(X[:20])).merge(column_spread(container(X[20:])))
-        weights = np.arange(300) % 3
-        weighted = column_spread(container(X), weights.astype(float))
-        repeated = np.repeat(X, weights, axis=0)
-        for spread, rows in ((whole, X), (parts, X), (weighted, repeated)):
-            assert isinstance(spread, ColumnSpread)
-            assert spread.n_rows == len(rows)
-            np.testing.assert_allclose(spread.mean, rows.mean(axis=0), rtol=1e-10)
-            unit = np.abs(rows).max(axis=0)
-            deviation = (rows / unit).std(axis=0) * unit
-            np.testing.assert_allclose(spread.deviation, deviation, rtol=1e-8)
-            np.testing.assert_array_equal(spread.low, rows.min(axis=0))
-            np.testing.assert_array_equal(spread.high, rows.max(axis=0))
-        nothing = column_spread(container(np.zeros((4, 7))))
-        assert not np.concatenate(nothing[1:]).any()
-        units = FeatureUnits.of(whole)
-        expected = whole.deviation.copy()
-        expected[4:6] = 1.0, 0.0
-        np.testing.assert_allclose(units.scale, expected)
-        assert units.factor[5] == units.centre[5] == 0
-
-
 # Rows whose scores overflow: the error is ours; warnings are errors here.
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("container", [dense, csr])
 def test_scores_too_large(survey, dtype, container):
     _, Z, y, group = survey
-    model = fit(fair(tol=0.1), Z, y, group)
+    model = fitted(fair(tol=0.1), Z, y, group)
     model.coef_ = 3 * np.ones_like(model.coef_)
     bad = Z.astype(dtype)
     bad[7] = 0.5 * np.finfo(dtype).max
