@@ -254,7 +254,7 @@ VAGUE_NAMES = {
 }
 # Module-level numbers of the whole package, names of such that have several values, and
 # names of classes that several modules define: to be lowered, too.
-MAX_CONSTANTS, MAX_AMBIGUOUS_CONSTANTS, MAX_AMBIGUOUS_CLASSES = 127, 0, 0
+MAX_CONSTANTS, MAX_AMBIGUOUS_CONSTANTS, MAX_AMBIGUOUS_CLASSES = 126, 0, 0
 
 
 def bound_names(tree):
