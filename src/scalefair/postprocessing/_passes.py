@@ -36,7 +36,9 @@ from scalefair.streaming import (
 
 # Size of the widest layer's outputs for one batch of rows, in float64.
 BATCH_BYTES = 2**25
-# Inputs of a layer of rows in memory are cached for the next pass up to so many bytes.
+# Inputs of a layer of rows in memory are cached for later passes up to so many bytes.
+# There are three such caches at a time: of the layer that changes, and of the last one
+# of the old and of the new model.
 MAX_CACHED_BYTES = 2**27
 # Layers of more inputs and more outputs are not compared: a matrix of this order is
 # formed for each group.
