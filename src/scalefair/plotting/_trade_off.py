@@ -103,7 +103,7 @@ class TradeOffDisplay:
             for name, runs in self._runs.items()
         }
         sizes = {name: len(m) for name, m in self.means.items()}
-        # Along the line, and which points it leaves out: here none.
+        # The order along the line, and the points that are not on it: here none.
         self._order = {name: np.arange(n) for name, n in sizes.items()}
         self.dominated = {name: np.zeros(n, bool) for name, n in sizes.items()}
         # 3. Labels of all points of some methods.
