@@ -25,7 +25,7 @@ from scalefair.files._values import find_source, read_values
 
 # Sections of the help that come after those of the estimator, in this order.
 _LAST_SECTIONS = ["Columns", "Measures", "Files", "Advanced", "Other options"]
-# The readers check whether a file can be read: their message is one line.
+# The readers check that a file can be read, not click: their message is one line.
 PATH = click.Path(readable=False, path_type=Path)
 
 
@@ -33,7 +33,7 @@ PATH = click.Path(readable=False, path_type=Path)
 
 
 class Count(click.IntRange):
-    """Integer from `min` to what fits 32 bits, as compiled code takes it."""
+    """Integer from `min` to the largest that compiled code takes, of 32 bits."""
 
     name = "integer"
 
@@ -42,7 +42,7 @@ class Count(click.IntRange):
 
 
 class Finite(click.FloatRange):
-    """Range of floats without NaN, of open ends by default, or one of `choices`."""
+    """Number in a range, not NaN, or one of `choices`; ends are open by default."""
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ def size(value: str) -> int:
     """Read a number of bytes, such as ``500MB``, ``1.5GiB`` or ``2000000``."""
     pattern = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kMGT]?)(i?)B?"
     match = re.fullmatch(pattern, value.strip(), re.IGNORECASE)
+    # Text that is no size counts as 0, which is refused below.
     number, prefix, binary = match.groups() if match else ("0", "", "")
     base = 1024 if binary else 1000
     n_bytes = float(number) * base ** ["", "k", "m", "g", "t"].index(prefix.lower())
@@ -90,12 +91,12 @@ def ranks(value: str) -> tuple[float, float]:
 
 
 def column_name(text: str) -> str:
-    """Return a name with single blanks, as headers are read."""
+    """Return a name with single blanks, as the readers of headers write it."""
     return " ".join(text.split())
 
 
 def source_name(text: str) -> str:
-    """Return the name of a file as it is, or that of a column."""
+    """Return the name of an existing file unchanged, or else that of a column."""
     return text if find_source(text)[0].exists() else column_name(text)
 
 
@@ -115,7 +116,7 @@ class _Option(click.Option):
         self.section = section
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Leave out the range: the message of an error has it."""
+        """Leave the range out of the help: the message for a wrong value has it."""
         extra = super().get_help_extra(ctx)
         extra.pop("range", None)
         return extra
@@ -149,7 +150,11 @@ def option(section: str, *declarations: str, **attributes: Any) -> Any:
 def option_table(
     section: str, rows: Mapping[str, tuple[dict[str, Any], str]]
 ) -> list[Any]:
-    """Return options with attributes and help, by names ``"-k,--n-clusters"``."""
+    """Return options, from their names to attributes and help.
+
+    Names are as in ``"-k,--n-clusters"``. A first name without dashes gets them, a
+    second one is that of the parameter. The negation is added to the object `EITHER`.
+    """
     options = []
     for names, (attributes, text) in rows.items():
         name, *aliases = names.split(",")
@@ -177,7 +182,8 @@ def command(
 
     def make(function: Any) -> click.Command:
         """Add options and files to a function, whose docstring is the help."""
-        # Decorators are applied from the last to the first: help is in their order.
+        # Applied from the last to the first, as decorators above a function are: the
+        # help then lists them in this order.
         for decorate in reversed([*options, *shared("debug")]):
             function = decorate(function)
         for name, metavar in reversed(arguments.items()):
@@ -216,7 +222,7 @@ def estimator_options(
         default = signature.parameters[name].default
         attributes: dict[str, Any] = {
             "help": helps.get(name),
-            # Of a type such as numpy.float64 the name.
+            # A type such as numpy.float64 is shown by its name.
             "default": getattr(default, "__name__", default),
         }
         if "boolean" in constraints[name]:  # a pair of flags
@@ -224,14 +230,14 @@ def estimator_options(
         else:
             attributes |= _type_of(constraints[name], default)
         attributes |= changes.get(name, {})
-        if attributes.get("required"):  # click takes one of both
+        if attributes.get("required"):  # then it has no default
             del attributes["default"]
         options.append(option(section, spelling, *aliases, name, **attributes))
     return options
 
 
 def _type_of(constraints: Sequence[Any], default: Any) -> dict[str, Any]:
-    """Return the type of an option, from the constraints of scikit-learn."""
+    """Return what scikit-learn's constraints say of an option: type, and maybe more."""
     from sklearn.utils._param_validation import Interval, StrOptions
 
     if "random_state" in constraints:
@@ -265,14 +271,15 @@ def _none_as_none(_: Any, __: Any, value: str) -> str | None:
 def _read_docs(estimator: type, names: Sequence[str]) -> dict[str, str]:
     """Return the first sentence about each parameter, without markup and citations."""
     doc = inspect.getdoc(estimator) or ""
-    # The section of the parameters ends where the next one has an underlined title.
+    # The section of the parameters ends before the next underlined title.
     section = re.split(r"\n\n\w+\n-+\n", doc.partition("Parameters\n---")[2])[0]
     spellings = {name: spell_option(name) for name in names}
     sentences = {}
     # A line "name : type", then lines of text that are indented by four blanks.
     for name, text in re.findall(r"^(\w+) : .*\n((?: {4}.+\n?)+)", section, re.M):
         text = " ".join(text.split()).replace("None takes", "by default")
-        # Citations, then names of parameters, then the end of the first sentence.
+        # Remove citations, spell parameters as options, cut after the first sentence,
+        # and remove quotes.
         text = re.sub(r"(,? as in| in| of)? \[\d\]_| \(see [^)]*\)|:math:", "", text)
         text = re.sub(r"(?<!`)`(\w+)`", lambda m: spellings.get(m[1], m[1]), text)
         text = use_spellings(re.split(r"(?<=[\w)])\. ", text)[0], spellings)
@@ -285,11 +292,12 @@ def parameters_in_force(
 ) -> dict[str, Any]:
     """Drop options that do not apply; refuse them if they are on the command line.
 
-    `conditions` has for an option another one, and the values of it that it needs.
+    In `conditions` an option has another one, and the values of that other one with
+    which it applies.
     """
     ctx = click.get_current_context()
     spellings = {param.name: param.opts[0] for param in ctx.command.params}
-    # The options whose other one has a value that they do not go with.
+    # The options that do not apply: the other one has none of these values.
     idle = {k: v for k, v in conditions.items() if ctx.params[v[0]] not in v[1]}
     for name, (other, values) in idle.items():
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
@@ -310,7 +318,8 @@ _SOURCE = {"metavar": "COLUMN|FILE", "type": source_name}
 _CHARACTER = {"metavar": "CHARACTER"}
 _FILE = {"metavar": "FILE", "type": PATH}
 _FLAG = {"is_flag": True}
-# A flag that is None if neither it nor its negation is on the command line.
+# A flag that is None if neither it nor its negation is on the command line;
+# `option_table` adds the negation where it finds this object.
 EITHER = {"is_flag": True, "default": None}
 # By section of the help and names: attributes of the option, and its help.
 _SHARED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
@@ -492,11 +501,11 @@ class ReadOptions(FileOptions):
     attributes: str = "joint"
     target: str | None = None
     weight: str | None = None
-    # Columns of a table that are no features, or features that need a word.
+    # Columns that are no features, and features that are not read as others are.
     id_column: str | None = None
     drop: Sequence[str] = ()
     feature: Sequence[str] = ()
-    keep: Sequence[str] = ()  # columns that predict copies
+    keep: Sequence[str] = ()  # columns that the command predict copies to its output
     categorical: Sequence[str] = ()
     keep_groups: bool = False
     missing: str = "error"
@@ -518,8 +527,8 @@ class ReadOptions(FileOptions):
 
         `values` are those of fields for which the command has no option.
         """
-        # 1. Spellings of the groups: FILE:COLUMN in two options, and the columns that
-        #    hold probabilities in place of one that holds groups.
+        # 1. Three options become one field, `groups`: a source, the column of a file,
+        #    and columns of probabilities, which a flag tells from a column of groups.
         if column := options.pop("group_column", None):
             options["groups"] = f"{options['groups']}:{column}"
         if "group_probabilities" in options:
@@ -535,7 +544,7 @@ class ReadOptions(FileOptions):
         # 2. All fields for which the command has an option.
         names = {entry.name for entry in fields(cls)} & options.keys()
         values |= {name: options.pop(name) for name in names}
-        if "attributes" in values:  # the estimator has this parameter, too
+        if "attributes" in values:  # the estimator takes this one, too
             options["attributes"] = values["attributes"]
         # 3. Options that do not go together.
         read_options = cls(**values)
@@ -574,7 +583,7 @@ class ReadOptions(FileOptions):
             header=getattr(self, f"{role}_header"),
             encoding=self.encoding,
             na_values=self.na_values,
-            by_row=self.id_column == "row",  # a column that predict writes
+            by_row=self.id_column == "row",  # numbers that the command predict writes
             joint=self.attributes == "joint" and not self.group_probabilities,
             keep_missing=role == "groups" and self.missing_groups is not None,
         )

@@ -34,7 +34,7 @@ class LeadingEigenvectors(NamedTuple):
 
     vectors: Array  # (n, r) or some more columns; of several matrices a basis
     total: Any  # sum of the r largest eigenvalues: a float, or one of each matrix, (G,)
-    n_products: int
+    n_products: int  # with a block or a vector; an eigendecomposition counts one
     message: str  # empty if converged
 
 
@@ -44,8 +44,8 @@ class FormedCovariances:
     def __init__(self, arrays: Array, r: int, rng: Random) -> None:
         self.arrays, self.r, self.rng = arrays, r, rng
         self.n_groups, self.n_features, _ = arrays.shape
-        # Filtering takes some 30 products with a block, less time than LAPACK if the
-        # block is narrow.
+        # Filtering takes some 30 products with a block. That is less time than LAPACK
+        # takes if the block is narrow.
         self.is_filtered = 40 * r <= self.n_features
 
     def start(self, tol: float) -> LeadingEigenvectors:
@@ -59,8 +59,9 @@ class FormedCovariances:
             return _joined(
                 [first, *(_filtered(C_g, r, vectors, tol, self.rng) for C_g in C[1:])]
             )
-        # Eigenvectors of the mean. Single precision will do for a start; the largest
-        # entry of a semidefinite matrix, 1 after the scaling, is on its diagonal.
+        # Eigenvectors of the mean, in single precision: they are only a start. Scaled
+        # entries do not overflow: the largest of a semidefinite matrix is on its
+        # diagonal.
         mean = C.mean(axis=0)
         mean /= float(mean.diagonal().max()) or 1.0
         trial = leading_eigh(mean.astype(np.float32), size, overwrite=True)[1]
@@ -83,7 +84,8 @@ class FormedCovariances:
         if self.is_filtered:
             start = _ritz_vectors(weights, r, V, compressed)
             return _filtered(H, r, start, tol, self.rng)
-        size = min(r + 10, self.n_features)  # some more, for a rotation among ties
+        # More than r: the Newton step of two groups chooses among nearly equal ones.
+        size = min(r + 10, self.n_features)
         values, vectors = leading_eigh(H, size, overwrite=True)
         return LeadingEigenvectors(vectors, float(values[:r].sum()), 1, "")
 
@@ -99,8 +101,8 @@ class CovarianceOperators:
 
     def start(self, tol: float) -> LeadingEigenvectors:
         """Return each group's sum of eigenvalues to `tol`, and a first subspace."""
-        # The weights that single out a group are a row of the identity. ARPACK's
-        # additional vectors cost little.
+        # Weights of one group alone are a row of the identity. More vectors than r cost
+        # ARPACK little.
         k, units = self.r + max(10, self.r // 2), np.eye(self.n_groups)
         return _joined([self._leading(unit, k, None, tol) for unit in units])
 
@@ -118,7 +120,7 @@ class CovarianceOperators:
     def _leading(
         self, weights: Array, k: int, start: Array | None, tol: float
     ) -> LeadingEigenvectors:
-        """Eigenvectors by ARPACK, `k` of them, or else by filtering."""
+        """Leading eigenvectors, `k` by ARPACK for sparse rows, or else by filtering."""
         H, r = self.operator.with_weights(weights), self.r
         if H.gathers_rows and r <= MAX_ARPACK_RANK and 4 * k <= self.n_features:
             leading = arpack_leading(H, r, k, tol, self.rng)
@@ -183,24 +185,24 @@ def arpack_leading(
     # 1. Lanczos by ARPACK, with the products counted.
     n_products = 0
 
-    def multiply(x: Array) -> Array:
+    def multiply_counted(x: Array) -> Array:
         nonlocal n_products
         n_products += 1
         y: Array = H.matvec(x)
         return y
 
-    counted = LinearOperator(H.shape, matvec=multiply, dtype=np.float64)
+    counted = LinearOperator(H.shape, matvec=multiply_counted, dtype=np.float64)
     try:
-        # ARPACK's residuals were 3 to 10,000 times smaller than its tolerance.
+        # Tenfold: ARPACK's residuals were 3 to 10,000 times smaller than its tolerance.
         v0 = rng.standard_normal(H.shape[0])
         values, vectors = eigsh(counted, k, which="LA", tol=10 * tol, v0=v0)
     except ArpackError:  # also when it does not converge
         return None
     values, vectors = values[::-1], vectors[:, ::-1]
-    # 2. ARPACK may miss one of several equal eigenvalues: look for one above the last
-    # with the eigenvectors deflated.
+    # 2. ARPACK may miss one of several equal eigenvalues. With its eigenvectors
+    # deflated, none must be above the last one.
     threshold = values[-1] + 10 * tol * values[0]
-    if has_larger_eigenvalue(multiply, vectors.T, threshold, rng):
+    if has_larger_eigenvalue(multiply_counted, vectors.T, threshold, rng):
         return None
     vectors, total = np.ascontiguousarray(vectors), float(values[:r].sum())
     return LeadingEigenvectors(vectors, total, n_products, "")
@@ -211,7 +213,7 @@ def has_larger_eigenvalue(
 ) -> bool:
     """Whether Lanczos finds an eigenvalue above `threshold` with `rows` deflated.
 
-    `rows` are orthonormal.
+    `rows` are orthonormal. A bound that is NaN counts as above.
     """
     n = rows.shape[1]
 
@@ -222,7 +224,7 @@ def has_larger_eigenvalue(
 
     deflated = LinearOperator((n, n), matvec=multiply_deflated, dtype=np.float64)
     bounds = spectral_bounds(deflated, n_steps=N_CHECK_STEPS, random_state=rng)
-    return not bounds.nodes[-1] <= threshold  # the largest Ritz value, or NaN
+    return not bounds.nodes[-1] <= threshold  # the largest Ritz value
 
 
 def _filtered(
@@ -259,10 +261,10 @@ def _joined(groups: list[LeadingEigenvectors]) -> LeadingEigenvectors:
 class OverlappingCovariance(SymmetricBlockOperator):
     """Weighted sum of the covariances of groups that have rows in common.
 
-    A group is made of cells, in shares: its covariance about the mean of all rows is
-    the mean of theirs. About the group's own mean, at an offset o from that of all, it
-    is less by o o^T. A cell has the rows of one combination of the groups of several
-    attributes.
+    A cell has the rows of one combination of the groups of several attributes. A group
+    is a union of cells. Its covariance about the mean of all rows is the mean of those
+    of its cells, weighted by their shares of the group. About the group's own mean, at
+    an offset o from that of all rows, it is less by o o^T.
     """
 
     def __init__(self, X: Any, membership: Membership, centering: str) -> None:
@@ -274,6 +276,7 @@ class OverlappingCovariance(SymmetricBlockOperator):
             self._offsets = self._offsets[:0]  # nothing is subtracted
         else:
             self.group_traces -= (self._offsets**2).sum(axis=1)
+        # The cells get weights that fit from `with_weights`, before the first product.
         self.weights = np.full(len(self.counts), 1 / len(self.counts))
 
     def _set_cells(self, X: Any, membership: Membership) -> None:
@@ -290,7 +293,7 @@ class OverlappingCovariance(SymmetricBlockOperator):
         return self._shares @ self._cells.group_traces, self._shares @ offsets
 
     def _of_cells(self, weights: Array) -> GroupCovariance:
-        """Operator of weights of the cells."""
+        """Operator of the cells with other weights."""
         return self._cells.with_weights(weights)
 
     def with_weights(self, weights: Array) -> OverlappingCovariance:
@@ -324,24 +327,26 @@ class OverlappingCovariance(SymmetricBlockOperator):
 
 
 class ExpectedCovariance(OverlappingCovariance):
-    """The same of groups that are known as probabilities: a cell is a row.
+    """The same for probabilities of groups: a cell is a row.
 
-    Weights of groups are a weight for each row, and a product takes no longer than that
-    of one group; what is of each group takes a pass for each.
+    Weights of groups become a weight of each row: a product takes as long as that of a
+    single group. Traces, offsets and compressed covariances take a pass for each group.
     """
 
     def _set_cells(self, X: Any, membership: Membership) -> None:
-        entries, codes = np.asarray(membership.rows), membership.codes
+        # Entries of the membership: a row, a group that it may be of, and a weight.
+        rows, codes = np.asarray(membership.rows), membership.codes
         A = np.ones(len(codes)) if membership.weights is None else membership.weights
         self.counts = np.bincount(codes, A)
         shape = len(self.counts), X.shape[0]
         self._shares = sparse.csr_array(
-            (A / self.counts[codes], (codes, entries)), shape=shape
+            (A / self.counts[codes], (codes, rows)), shape=shape
         )
-        # The mean of all rows is that of the rows whose groups are known.
-        of_rows, one = np.bincount(entries, A, minlength=X.shape[0]), np.ones(1)
+        # All rows as one group. Those with no entry have weight 0: the mean of all rows
+        # leaves them out.
+        row_weights, one = np.bincount(rows, A, minlength=X.shape[0]), np.ones(1)
         codes = np.zeros(X.shape[0], np.int64)
-        self._cells = GroupCovariance(X, codes, one, sample_weight=of_rows)
+        self._cells = GroupCovariance(X, codes, one, sample_weight=row_weights)
 
     def _of_groups(self) -> Iterator[GroupCovariance]:
         """Operators of the groups, about the mean of all rows."""

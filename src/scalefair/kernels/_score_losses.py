@@ -2,17 +2,17 @@
 
 The sigmoid ``1 / (1 + exp(-x))`` of ``x = (h - theta) / width``, with the score h and
 a threshold theta, is convex below 0 and concave above. Its plus part is the sigmoid
-below 0, continued above by its tangent ``1/2 + x/4``; its minus part is what the
-tangent is too much. Both parts are convex and increase.
+below 0, continued above by its tangent ``1/2 + x/4``. Its minus part is zero below 0,
+and the tangent less the sigmoid above. Both parts are convex and increase.
 
 The exponentials at all thresholds are products of one of the score and one of each
 threshold, both less a centre: ``exp(-(h - theta)) = exp(-h) exp(theta)``, in widths.
 
-For sums above edges a family puts each row into one of its sets, or in none, by the
-row's code, and has increasing edges of its own, less a centre. What is summed are
-functions of the score that are linear between edges: their values from moments, their
-derivatives as one weight of each row, so that all families cost two passes over the
-scores.
+For sums above edges there are families of disjoint sets. The code of a row tells its
+set in each family, or that it is in none. A family has increasing edges, less a centre.
+What is summed over a set is quadratic in the score between two edges: the sums follow
+from moments, in one pass over the scores. Its derivative is linear there. In a second
+pass the derivatives of all families become one weight of each row.
 
 Sums are taken over chunks of rows that depend on their number alone, in their order:
 results are the same for all numbers of threads.
@@ -29,7 +29,8 @@ import numpy as np
 from scalefair._threads import cached_njit, parallel
 from scalefair.kernels._arrays import Float64Array, IntArray, equal_chunks
 
-# Rows of a chunk of families at least: each has sums of each set and edge.
+# Fewest rows of one of several chunks, each with moments of all sets and edges; and the
+# rows of a block where lines are added.
 MIN_CHUNK_ROWS = 4096
 # Thresholds within so many widths of their centre take part in products. Scores
 # farther than twice that are moved there: their sigmoids are 0 or 1 to rounding.
@@ -52,8 +53,8 @@ def sigmoid_sums(
     """
     chunks = equal_chunks(scores.shape[0])
     partial = np.zeros((len(chunks) - 1, n_codes, 2, 2 * theta.shape[0]))
-    products = _products(theta, width)
-    _sums(len(partial), scores, *products, codes, weights, chunks, partial)
+    arguments = _threshold_arguments(theta, width)
+    _sums(len(partial), scores, *arguments, codes, weights, chunks, partial)
     total = partial.sum(axis=0)
     return total[:, 0], total[:, 1]
 
@@ -64,7 +65,7 @@ def sigmoid_slopes(
     """Return derivatives of both parts at each score, (m, 2 p) like `sigmoid_sums`."""
     out = np.empty((scores.shape[0], 2 * theta.shape[0]))
     chunks = equal_chunks(scores.shape[0])
-    _slopes(len(chunks) - 1, scores, *_products(theta, width), chunks, out)
+    _slopes(len(chunks) - 1, scores, *_threshold_arguments(theta, width), chunks, out)
     return out
 
 
@@ -88,18 +89,18 @@ def top_pairwise_hinge(
     below = origin - scores[negatives]
     order = np.argsort(below)
     below = below[order]
-    short = scores[positives] - origin - 1
+    above = scores[positives] - origin - 1  # less the margin of 1
     # Step 2: negatives within the margin of each positive or above it.
-    # The loss of a pair is -(short_i + below_j), positive where below_j < -short_i.
-    n_within = np.searchsorted(below, -short, side="left")
+    # The loss of a pair is -(above_i + below_j), positive where below_j < -above_i.
+    n_within = np.searchsorted(below, -above, side="left")
     totals = np.concatenate([[0.0], np.cumsum(below)])
     results = []
     for n_top in n_tops:
         # Step 3: pairs of each positive, and the sum of their losses.
         counts = np.minimum(n_within, n_top)
-        # The sum over the first counts[i] negatives is -(counts[i] short_i + their
-        # total).
-        loss = -float(counts @ short + totals[counts].sum())
+        # For positive i it is -(counts[i] above_i + the sum of the first counts[i] of
+        # `below`).
+        loss = -float(counts @ above + totals[counts].sum())
         slopes = np.zeros_like(scores)
         slopes[positives] = -counts
         # Step 4: the negative of rank j is in the pairs of those positives that have
@@ -110,21 +111,24 @@ def top_pairwise_hinge(
     return results
 
 
-def _products(theta, width):
-    """Thresholds, width, centre, and exp of the thresholds unless these overflow.
+def _threshold_arguments(theta, width):
+    """Return theta, width, centre and factors: arguments of `_sigmoids`.
 
-    The arguments of `_sigmoids` after the score; no factors if they overflow.
+    The factors are exponentials of the thresholds, none if these are too far apart.
     """
     # The middle of the thresholds keeps both exponentials small.
     centre = (theta.min() + theta.max()) / 2 if theta.size else 0.0
     shifted = (theta - centre) / width
-    overflows = np.abs(shifted).max(initial=0.0) > MAX_EXPONENT
-    return theta, width, centre, np.empty(0) if overflows else np.exp(shifted)
+    is_wide = np.abs(shifted).max(initial=0.0) > MAX_EXPONENT
+    return theta, width, centre, np.empty(0) if is_wide else np.exp(shifted)
 
 
 @cached_njit(nogil=True)
 def _sigmoids(h, theta, width, centre, factors, out):
-    """Sigmoids of one score, and their derivatives in x, at all thresholds."""
+    """Sigmoids of one score, and their derivatives in x, at all thresholds.
+
+    The rows of `out`. Here ``odds`` is exp(-x): the sigmoid is 1 / (1 + odds).
+    """
     n = theta.shape[0]
     if factors.shape[0] == n:
         # exp(-(h - theta)) = exp(-(h - centre)) * exp(theta - centre), in widths.
@@ -147,7 +151,10 @@ def _sigmoids(h, theta, width, centre, factors, out):
 
 @cached_njit(nogil=True, inline="always")
 def _part_slopes(x, slope, width):
-    """Return the derivatives of both parts by the score, from the sigmoid's by x."""
+    """Return the derivatives of both parts by the score, from the sigmoid's by x.
+
+    Of x only the sign counts: it may be in units of the score.
+    """
     # Above the threshold the plus part is the tangent 1/2 + x/4, and the minus part
     # what it is above the sigmoid; below it the plus part is the sigmoid itself.
     above = x > 0
@@ -219,7 +226,7 @@ def family_moments(
     centres: Float64Array,
     weights: Float64Array | None = None,
 ) -> tuple[Float64Array, IntArray]:
-    """Return sums over the rows above edges, and the highest edge below each row.
+    """Return moments of the rows above each edge, and the highest edge below each row.
 
     Parameters
     ----------
@@ -237,7 +244,8 @@ def family_moments(
     moments : ndarray of shape (n_families, n_sets, n_edges, 3)
         Sums of 1, h and h^2 over the rows above each edge, h less the centre.
     bin_index : ndarray of shape (m, n_families)
-        Index of the edge, -1 below all of them.
+        Index of the highest edge below the row, -1 if there is none. Not set where the
+        row is in no set of the family.
     """
     m, (n_families, n_edges) = scores.shape[0], edges.shape
     n_chunks = max(1, min(16, m // MIN_CHUNK_ROWS))
@@ -246,8 +254,8 @@ def family_moments(
     arguments = codes, sets, edges, centres, weights, bin_index, partial
     _add_moments(n_chunks, scores, *arguments)
     moments = partial.sum(axis=0)
-    # Each bin's sums, added from the highest bin down: sums over the rows above an
-    # edge.
+    # These are sums over the rows of each bin. Added from the highest bin down, they
+    # become sums over the rows above an edge.
     return np.cumsum(moments[:, :, ::-1], axis=2)[:, :, ::-1], bin_index
 
 
@@ -259,10 +267,11 @@ def family_slopes(
     lines: Float64Array,
     centres: Float64Array,
 ) -> Float64Array:
-    """Return the sum over families of a line in the score, chosen by its bin.
+    """Return for each row the sum over families of the line of its set and bin.
 
-    `lines` are (n_families, n_sets, n_edges, 2): value at the centre, and slope.
-    Below all edges the line is zero; other arguments are those of `family_moments`.
+    `lines` are (n_families, n_sets, n_edges, 2): value at the centre of the scores, and
+    slope. Below all edges, or in no set, the line is zero. Other arguments are those of
+    `family_moments`.
     """
     slopes = np.zeros(scores.shape[0])
     n_blocks = -(-scores.shape[0] // MIN_CHUNK_ROWS)
@@ -293,8 +302,8 @@ def _chunk_moments(
             if k < 0:
                 continue
             h = scores[i] - centres[f]
-            # The number of edges below, by bisection without a branch: the edges
-            # before `low` are below, and `size` edges are not yet compared.
+            # The number of edges below, by bisection without a branch. It is at least
+            # `low`, and at most `low + size`.
             low, size = 0, n_edges
             while size > 1:
                 half = size // 2
@@ -310,13 +319,13 @@ def _chunk_moments(
 
 @parallel(lambda n, scores, codes, sets, *_: 5 * scores.size * sets.shape[0])
 def _add_lines(n_blocks, scores, codes, sets, bin_index, lines, centres, slopes):
-    """Add to each row's slope the line of its bin, family after family."""
+    """Add to each row's slope the value of its line, family after family."""
     for c in numba.prange(n_blocks):
         start = c * MIN_CHUNK_ROWS
         for i in range(start, min(start + MIN_CHUNK_ROWS, scores.shape[0])):
             for f in range(sets.shape[0]):
                 k = sets[f, codes[i]]
-                e = bin_index[i, f]
-                if k >= 0 and e >= 0:
+                edge = bin_index[i, f]
+                if k >= 0 and edge >= 0:
                     h = scores[i] - centres[f]
-                    slopes[i] += lines[f, k, e, 0] + lines[f, k, e, 1] * h
+                    slopes[i] += lines[f, k, edge, 0] + lines[f, k, edge, 1] * h

@@ -53,28 +53,29 @@ def group_probabilities(sensitive_features: ArrayLike, fill: Any = None) -> Any:
     """
     import pandas
 
-    # 1. The groups that occur, and a row for each sample: of zeros where it is missing.
+    # 1. The groups that occur, and a row for each sample: zeros without a group.
     values = sensitive_features
     if not isinstance(values, (pandas.Series, pandas.DataFrame)):
         values = as_table(values, "sensitive_features", "group")
     missing = np.asarray(pandas.isna(values))
     if missing.ndim == 2:
         missing = np.asarray(missing.any(axis=1))
+    # Other shapes are refused by `encode_groups`.
     groups, codes = encode_groups(values[~missing] if missing.ndim == 1 else values)
     P = np.zeros((len(missing), len(groups)))
     P[~missing, codes] = 1.0
-    # 2. Rows that are missing, from a table or a row with a column for each group.
+    # 2. Rows of samples without a group, from a table, or all from one row.
     if fill is not None:
         if isinstance(fill, dict):
             fill = pandas.Series(fill)
         names = getattr(fill, "columns", getattr(fill, "index", None))
-        if isinstance(names, pandas.Index):
+        if isinstance(names, pandas.Index):  # not a list, whose index is a method
             if len(names) != len(groups) or set(names) != set(groups.tolist()):
                 raise ValueError(
                     f"fill has probabilities of {names.tolist()}, but the groups that "
                     f"occur are {groups.tolist()}."
                 )
-            fill = fill.T.reindex(groups).T
+            fill = fill.T.reindex(groups).T  # the columns, or the entries of a series
         table = np.atleast_2d(np.asarray(fill, np.float64))
         if table.shape not in {P.shape, (1, len(groups))}:
             raise ValueError(
@@ -82,7 +83,7 @@ def group_probabilities(sensitive_features: ArrayLike, fill: Any = None) -> Any:
                 f"for each of the groups {groups.tolist()}, got shape {table.shape}."
             )
         P[missing] = np.broadcast_to(table, P.shape)[missing]
-    # 3. Checked, with the index of a series.
+    # 3. Checked, and with the index of the groups if they have one.
     _, P = check_group_probabilities(pandas.DataFrame(P, columns=groups), len(P))
     return pandas.DataFrame(P, getattr(values, "index", None), groups)
 
@@ -150,7 +151,7 @@ def unmixed_parity_gap(
     weights = check_sample_weight(sample_weight, len(scores))
     A = P if weights is None else P * weights[:, None]
     alpha, beta = check_interval(interval)
-    # 1. Signed weights; those of a group add up to 1, as the rows of P do.
+    # 1. Signed weights; those of a group add up to 1, because the rows of P do.
     products = P.T @ A
     rounding = len(A) * np.finfo(np.float64).eps * np.linalg.norm(products)
     if np.linalg.matrix_rank(products, rounding, hermitian=True) < len(groups):
@@ -159,8 +160,8 @@ def unmixed_parity_gap(
             "cannot tell these groups apart."
         )
     V = np.linalg.solve(products, A.T).T  # the products are symmetric
-    # 2. Shares above each threshold between ties, from the highest down: they do not
-    # rise steadily, so every threshold is tried.
+    # 2. Shares above each threshold between different scores, from the highest down.
+    # Every one is tried: with negative weights shares may also fall.
     order = np.argsort(-scores, kind="stable")
     scores = scores[order]
     is_threshold = np.append(scores[1:] != scores[:-1], False)

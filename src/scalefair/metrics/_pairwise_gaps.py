@@ -112,6 +112,7 @@ def group_auc_gap(
     )
     gaps = []
     for _, _, codes in members.compared:
+        # Within a group, on the diagonal, the chance is one half: no distance.
         chances = _outranking(scores, codes, all_rows, all_rows, members.weights)
         gaps.append(float(np.abs(chances - 0.5).max()))
     return max(gaps)
@@ -210,7 +211,7 @@ def _positive_outranks_negative(
     sample_weight: ArrayLike | None,
     attributes: str,
 ) -> Iterator[Array]:
-    """Yield for each attribute Pr(h_k+ > h_j-) in row k, column j."""
+    """Yield for each attribute a matrix with Pr(h_k+ > h_j-) in row k, column j."""
     scores = check_scores(y_score)
     members = compared_members(
         sensitive_features, None, scores.shape[0], sample_weight, attributes
@@ -232,24 +233,26 @@ def _outranking(
     """Return the chance that a row of `upper` outranks one of `lower`, by groups.
 
     Entry (k, j) is that of a row of `upper` in group k and one of `lower` in group j.
+    A tie counts one half.
     """
-    _, rank = np.unique(scores, return_inverse=True)
-    n_ranks, n_groups = int(rank.max()) + 1, int(codes.max()) + 1
-    upper_codes, upper_rank = codes[upper], rank[upper]
+    _, ranks = np.unique(scores, return_inverse=True)  # 0 is the lowest score
+    n_ranks, n_groups = int(ranks.max()) + 1, int(codes.max()) + 1
+    upper_codes, upper_ranks = codes[upper], ranks[upper]
     upper_weights = None if weights is None else weights[upper]
     n_upper = np.bincount(upper_codes, upper_weights, minlength=n_groups)
     chances = np.empty((n_groups, n_groups))
     for group in range(n_groups):
-        # 1. Rows of `lower` in the group at each rank, or their weights.
+        # 1. Rows of `lower` in the group at each rank: their number, or their weights.
         rows = lower & (codes == group)
         row_weights = None if weights is None else weights[rows]
-        count = np.bincount(rank[rows], row_weights, minlength=n_ranks)
-        # 2. A rank outranks all lower ones, and half of its own. Twice these numbers
-        # are integers, so that the sums are exact up to 2**53.
-        doubled = 2 * np.cumsum(count) - count
-        outranked: NDArray[Any] = doubled[upper_rank]
+        counts = np.bincount(ranks[rows], row_weights, minlength=n_ranks)
+        # 2. Of these a row of `upper` outranks all of lower rank, and half of its rank.
+        # Twice the numbers: without weights they are integers, and sums of them are
+        # exact up to 2**53.
+        doubled = 2 * np.cumsum(counts) - counts
+        outranked: NDArray[Any] = doubled[upper_ranks]
         if upper_weights is not None:
             outranked = outranked * upper_weights
         wins = np.bincount(upper_codes, outranked, minlength=n_groups)
-        chances[:, group] = wins / (2 * count.sum() * n_upper)
+        chances[:, group] = wins / (2 * counts.sum() * n_upper)
     return chances

@@ -210,6 +210,7 @@ def _spread(values: Array) -> float:
     """
     with ignore_fp_warnings():
         offsets = values - values.mean(axis=0)
+        # In units of the largest offset, whose square may overflow; 1 if all are 0.
         largest = np.abs(offsets).max() or 1.0
         spread = largest * np.sqrt(len(values) * np.sum((offsets / largest) ** 2))
     if not np.isfinite(spread):
@@ -218,7 +219,10 @@ def _spread(values: Array) -> float:
 
 
 def share_above(rate: Array, alpha: float, beta: float) -> Array:
-    """Return A_k where P_k is `rate`: 0 up to alpha, 1 from beta on."""
+    """Return A_k of `partial_demographic_parity_gap` from P_k, the `rate`.
+
+    It is the part of [alpha, beta] below the rate: 0 up to alpha, 1 from beta on.
+    """
     share = np.clip(rate, alpha, beta)
     share -= alpha
     share /= beta - alpha
@@ -232,23 +236,26 @@ def largest_gap(
     beta: float = 1.0,
     weights: Array | None = None,
 ) -> float:
-    """Return the largest difference of A_k between groups, at any threshold.
+    """Return the largest difference of A_k (`share_above`) between groups.
 
-    Here P_k is the share of a group up to a value: pass ``-scores`` for shares above.
+    All thresholds are compared. P_k is the share of group k up to a value: pass
+    ``-scores`` for shares above.
     """
     order = np.argsort(values)
     values, codes = values[order], codes[order]
     sizes = np.bincount(codes)
     starts = np.cumsum(sizes) - sizes
     # 1. Group by group: a value lifts A of its group from `before` to `after`.
-    # NumPy sorts 16-bit integers by radix sort, in linear time.
+    # Order of the rows by group, in each by value. NumPy sorts 16-bit integers by radix
+    # sort, in linear time.
     narrow = codes.astype(np.uint16) if codes.max() < 2**16 else codes
     by_group = np.argsort(narrow, kind="stable")
     if weights is None:
         levels = np.arange(1.0, codes.size + 1)
     else:
         levels = np.cumsum(weights[order][by_group])
-    # The last level of a group is 1 to the last bit: the same sums are divided.
+    # Levels become P: cumulative sums, less the sum before the group, divided by the
+    # sum of the group. That of the last row is a number divided by itself: exactly 1.
     sums = np.append(0.0, levels[starts + sizes - 1])
     levels -= np.repeat(sums[:-1], sizes)
     levels /= np.repeat(np.diff(sums), sizes)
@@ -259,21 +266,21 @@ def largest_gap(
     levels[starts] = 0.0
     before[by_group] = levels
     # 2. All groups, in the order of the values. A grows with the value: the largest A
-    # of a group is the maximum of `after` so far, and the smallest is the minimum of
+    # of all groups is the maximum of `after` so far, and the smallest is the minimum of
     # `before` still to come.
     np.maximum.accumulate(after, out=after)
     smallest = np.minimum.accumulate(before[::-1], out=before[::-1])[::-1]
     after[:-1] -= smallest[1:]
-    after[-1] = 0.0
+    after[-1] = 0.0  # above all values A is 1 for every group
     after[:-1][values[1:] == values[:-1]] = 0.0  # no threshold lies between ties
     return float(after.max())
 
 
 def check_scores(y_score: ArrayLike, *, name: str = "y_score") -> Array:
-    """Return the scores as a vector of float64; raise if they are none."""
+    """Return the scores as a vector of float64; raise a ValueError if that fails."""
     scores = np.asarray(y_score)
     if scores.ndim == 2 and scores.shape[1] == 1:
-        scores = scores[:, 0]  # a data frame of one column
+        scores = scores[:, 0]  # a single column, such as a data frame's
     if scores.ndim != 1:
         raise ValueError(
             f"{name} must be one-dimensional with one number per sample, got shape "

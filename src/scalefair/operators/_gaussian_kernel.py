@@ -30,7 +30,7 @@ from scalefair.kernels import (
 )
 from scalefair.operators._base import Array, TypedOperator, put_sum
 
-# Landmarks that are drawn at a time.
+# Most landmarks that are drawn at a time.
 LANDMARK_BLOCK = 50
 
 _TEXTS = {
@@ -58,7 +58,10 @@ B : ndarray of shape (n, k)
 
 
 class _GaussianKernel(TypedOperator):
-    """Base of both kernels: points p with ``K_ij = 2**-|p_i - p_j|^2`` of features."""
+    """Base of both kernels: turns features into points p, ``K_ij = 2**-|p_i - p_j|^2``.
+
+    Points at which a kernel is evaluated are centred by the mean of its rows, too.
+    """
 
     def __init__(self, X: Any, gamma: float | None, dtype: Any) -> None:
         X = _check_features(X)
@@ -67,11 +70,12 @@ class _GaussianKernel(TypedOperator):
         if not 0 < self.gamma < math.inf:
             raise ValueError(f"gamma must be positive and finite, got {self.gamma}.")
         with ignore_fp_warnings():
-            # Subtracted from all features: float32 has few digits for a large mean.
+            # It is subtracted: in float32 a large mean would leave few digits for the
+            # differences.
             self._mean: Array = X.mean(axis=0)
 
     def _points(self, X: Any) -> Array:
-        """Return centred features times sqrt(gamma / log 2): powers of 2, not of e."""
+        """Return centred features times sqrt(gamma / log 2): 2**x replaces exp(x)."""
         with ignore_fp_warnings():
             points: Array = _check_features(X) - self._mean
             points *= math.sqrt(self.gamma / math.log(2))
@@ -151,8 +155,8 @@ class RBFKernel(_GaussianKernel):
         """
         queries = self._points(points)
         out = np.zeros((len(queries), B.shape[1]))
-        # For a tile of queries at a time, (rows of K at them)^T times rows of B, summed
-        # over chunks of the x_j.
+        # A tile of queries at a time. K has a row for each x_j of a chunk and a column
+        # for each query: K^T B[rows] is summed over the chunks.
         block_size = self._exact_tiles.shape[2]
         for start in range(0, len(queries), block_size):
             block = slice(start, start + block_size)
@@ -169,7 +173,7 @@ class NystroemKernel(_GaussianKernel):
     for some points, the landmarks, and `U` their rows of `C`. Randomly pivoted Cholesky
     draws the landmarks in blocks, one half in proportion to the residual of the
     diagonal of `K`, the other to that of the normalised kernel :math:`D^{-1/2} K
-    D^{-1/2}`, whose leading eigenvectors points far from the others rule.
+    D^{-1/2}`. Points far from the others dominate the leading eigenvectors of that one.
 
     :math:`K - W` is positive semidefinite. The factor takes ``8 n r`` bytes for ``r``
     landmarks and time that grows with :math:`n r^2`. `NormalizedOperator` refuses a row
@@ -192,7 +196,8 @@ class NystroemKernel(_GaussianKernel):
     landmarks : ndarray of shape (n_drawn,)
         Rows of `X` that were drawn.
     factor : ndarray of shape (n, rank)
-        `Z`, of lower rank than `n_landmarks` if pivots are at most 1e-12.
+        `Z`. Its rank is below `n_landmarks` if there are fewer rows, or if
+        `trace_error` is at most 1e-12.
     trace_error : float
         :math:`\mathrm{tr}(K - W) / \mathrm{tr}\, K`, the error in the nuclear norm.
     frobenius_error : float
@@ -260,7 +265,8 @@ class NystroemKernel(_GaussianKernel):
     def matmat_at(self, points: Any, B: Any) -> Array:
         """Product of the approximation's rows at other points with a block.
 
-        A row of the factor is the one that reproduces the kernel at the landmarks.
+        The factor gets a row for each point: it reproduces the kernel between the point
+        and the landmarks.
 
         Parameters
         ----------
@@ -275,8 +281,9 @@ class NystroemKernel(_GaussianKernel):
         Z: Any = self.factor.astype(np.float64, copy=False)
         out = np.empty((len(queries), B.shape[1]))
         with single_blas_thread():
-            # A row z of the factor satisfies Z_L z = k_L, L the landmarks and k_L the
-            # kernel at them, so that z^T Z^T B = k_L^T (Z_L^T)^+ Z^T B.
+            # The row z of a point solves Z_L z = k_L. Z_L has the rows of the landmarks
+            # in Z, k_L is the kernel between them and the point.
+            # Thus z^T Z^T B = k_L^T (Z_L^T)^+ Z^T B.
             coefficients = np.linalg.pinv(Z[self.landmarks].T) @ block_gram(Z, B)
             tiles = rbf_tiles(queries)
             for rows, K in _kernel_columns(tiles, len(out), self._landmark_points):
@@ -306,11 +313,13 @@ def _pivoted_cholesky(
         normalized = diagonal / degrees
         probability = (diagonal / diagonal.sum() + normalized / normalized.sum()) / 2
         drawn = np.unique(rng.choice(n, size=size, p=probability))
-        # 2. Whiten the residual A at the landmarks: T^T A T = I, but for zero columns.
+        # 2. A is the residual at the new landmarks, and T whitens it: T^T A T = I, but
+        # for zero columns.
         Z_drawn = Z[drawn, :rank]
         whitening = _whiten(points[drawn], Z_drawn)
         n_pivots = whitening.any(axis=0).sum()
-        # 3. New columns of Z: the residual columns of K at the landmarks, whitened.
+        # 3. New columns of Z: those of the residual at the new landmarks, times T. The
+        # diagonal falls by their squares.
         for rows, columns in _kernel_columns(tiles, n, points[drawn]):
             block_subtract(columns, np.ascontiguousarray(Z[rows, :rank]), Z_drawn.T)
             block_rotate(columns, whitening)
@@ -328,12 +337,13 @@ def _pivoted_cholesky(
 def _kernel_columns(
     tiles: NDArray[np.floating[Any]], n: int, centres: Array
 ) -> Iterator[tuple[slice, Array]]:
-    """Columns of the kernel at the centres, a chunk of rows at a time.
+    """Yield columns of the kernel at the centres, a chunk of rows at a time.
 
-    Rows are those of the n tiled points; a chunk is (rows, len(centres)).
+    A chunk is a slice of the n tiled points, and their kernel (rows, len(centres)).
     """
     centre_tiles, width = rbf_tiles(centres), tiles.shape[2]
-    # 64 tiles are 16384 rows: a chunk of 50 columns takes 6.5 MB.
+    # 64 tiles are 16384 rows: a chunk takes 128 KiB for each centre, 6.5 MB for a block
+    # of 50 landmarks.
     for first in range(0, len(tiles), 64):
         chunk, start = tiles[first : first + 64], first * width
         rows = slice(start, min(n, start + len(chunk) * width))
@@ -347,7 +357,7 @@ def _estimated_degrees(
 ) -> Array:
     """Row sums of the kernel from some of its columns; at least 1, its diagonal."""
     n = len(points)
-    # From 1024 columns: a sampling error of 3 % of their standard deviation.
+    # From 1024 columns: the error of a mean is 3 % of the row's standard deviation.
     drawn = rng.choice(n, size=min(n, 1024), replace=False)
     degrees = np.empty(n)
     for rows, columns in _kernel_columns(tiles, n, points[drawn]):
@@ -358,7 +368,8 @@ def _estimated_degrees(
 def _whiten(points: Array, Z: Array) -> Array:
     """Square T with ``T^T A T = I`` for the residual A = K - Z Z^T of some points.
 
-    Columns of pivots that are rounding errors are zero, and last.
+    The pivots are the eigenvalues of A. Columns of T are zero, and last, where they are
+    rounding errors.
     """
     tiles = rbf_tiles(points)
     residual = np.empty((len(points), len(points)))
@@ -379,16 +390,17 @@ def _sampled_error(
     m = min(n, 256)  # the documented number of rows
     drawn = rng.choice(n, size=m, replace=False)
     # Squared norms of the sampled rows of K - Z Z^T and of K.
-    error, size = np.zeros(m), np.zeros(m)
+    errors, norms = np.zeros(m), np.zeros(m)
     for rows, columns in _kernel_columns(rbf_tiles(points), n, points[drawn]):
-        size += np.square(columns).sum(axis=0)
+        norms += np.square(columns).sum(axis=0)
         block_subtract(columns, np.ascontiguousarray(Z[rows]), Z[drawn].T)
-        error += np.square(columns).sum(axis=0)
-    ratio = error.sum() / size.sum()
-    # Linearised variance of a ratio of means, drawn without replacement; the standard
-    # error of its square root follows by the delta method.
-    variance = np.square(error - ratio * size).sum() / max(m - 1, 1) / m * (1 - m / n)
-    ratio_std = math.sqrt(variance) / size.mean()
+        errors += np.square(columns).sum(axis=0)
+    ratio = errors.sum() / norms.sum()
+    # Linearised variance of a ratio of means, drawn without replacement (Cochran 1977,
+    # "Sampling techniques", chapter 6). The standard error of its square root follows
+    # by the delta method.
+    variance = np.square(errors - ratio * norms).sum() / max(m - 1, 1) / m * (1 - m / n)
+    ratio_std = math.sqrt(variance) / norms.mean()
     estimate = math.sqrt(ratio)
     return estimate, ratio_std / (2 * estimate) if estimate > 0 else 0.0
 

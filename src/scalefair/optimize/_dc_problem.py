@@ -87,7 +87,7 @@ class DCProblem(ABC):
     Attributes
     ----------
     n_variables, n_constraints : int
-        Length n of `v`, and number m of constraints, from 0 to more than n.
+        Length n of `v`, and number m of constraints: 0 or more, also more than n.
 
     %(example)s
     >>> result = optimize.idca(Outside(), [4.0], tol=1e-5)
@@ -251,7 +251,7 @@ class CountingOracle:
 
 
 def check_positive(**numbers: float | None) -> None:
-    """Refuse numbers that are not positive and finite; None is not given."""
+    """Refuse numbers that are not positive and finite; None is passed over."""
     for name, number in numbers.items():
         if number is not None and not 0 < number < math.inf:
             raise ValueError(f"{name} must be a positive number, got {number}.")
@@ -342,28 +342,31 @@ def as_multipliers(multipliers: ArrayLike, m: int) -> Array:
 
 
 def residual_at(x: OraclePoint, multipliers: Array, x_hat: OraclePoint) -> KKTResidual:
-    """Residual of definition 6.2 with one subgradient per function and point."""
+    """Residual of definition 6.2 with one subgradient per function and point.
+
+    The numbers (22) to (24) are those of its inequalities in the paper.
+    """
     # (m + 1,) weights times (m + 1, n) subgradients.
     weights = np.append(1.0, multipliers)
-    stationarity = weights @ (x_hat.plus_jacobian - x.minus_jacobian)  # (22)
-    norm = float(np.linalg.norm(stationarity))
+    combination = weights @ (x_hat.plus_jacobian - x.minus_jacobian)  # (22)
+    norm = float(np.linalg.norm(combination))
     return residual_of_aggregate(x, multipliers, x_hat, norm, 0.0)
 
 
 def residual_of_aggregate(
     x: OraclePoint, multipliers: Array, x_hat: OraclePoint, norm: float, error: float
 ) -> KKTResidual:
-    """Residual proved by a combination of cuts rather than by subgradients.
+    """Residual of `x` by a combination of cuts in place of subgradients at `x_hat`.
 
-    It is an `error`-subgradient of the weighted plus parts at `x_hat`; less the
-    minus-subgradients at `x` it has the given `norm`.
+    The combination's slope is an `error`-subgradient of the weighted plus parts at
+    `x_hat`. Less the weighted minus-subgradients at `x` it has the length `norm`.
     """
     distance = float(np.linalg.norm(x_hat.x - x.x))
-    error = max(error, 0.0)
-    # Brondsted and Rockafellar: for every t > 0 there is a point within t of x_hat
-    # with a true subgradient within error/t of it. The larger of distance + t and
-    # norm + error / t is least where both are equal.
-    # That is a quadratic equation, t^2 + (distance - norm) t - error = 0.
+    error = max(error, 0.0)  # rounding may make it negative
+    # Brondsted and Rockafellar (1965): for every t > 0 a point within t of x_hat has a
+    # true subgradient within error / t of the slope. This point is the witness. The
+    # larger of distance + t and norm + error / t is least where both are equal: a
+    # quadratic equation, t^2 + (distance - norm) t - error = 0.
     larger = (distance + norm + math.hypot(norm - distance, 2 * math.sqrt(error))) / 2
     return KKTResidual(
         distance if error == 0.0 else larger,
@@ -376,27 +379,29 @@ def residual_of_aggregate(
 def least_residual(x: OraclePoint, x_hat: OraclePoint) -> tuple[KKTResidual, Array]:
     """Residual of a point and a witness, and multipliers fitted to them.
 
-    The multipliers minimise the squared stationarity plus a weight times the products
-    with the constraints, by a quadratic program. The best of five weights is taken.
+    A quadratic program minimises half the squared stationarity, plus a penalty on the
+    products with the constraints. Of five penalties, and zero multipliers, the best one
+    is taken.
     """
     values, n = x.values[1:], x.x.size
-    # The constraints of largest value: no more than n need have a multiplier.
-    active = np.sort(np.argsort(-values, kind="stable")[: 2 * n + 10]) + 1
-    rows = (x_hat.plus_jacobian - x.minus_jacobian)[np.append(0, active)]
-    # The quadratic program: weights l >= 0 with l_0 = 1 for the objective. The squared
+    # No more than n multipliers need be positive (Caratheodory). The constraints of
+    # largest value are tried, some more than n of them; number 0 is the objective.
+    candidates = np.sort(np.argsort(-values, kind="stable")[: 2 * n + 10]) + 1
+    slopes = (x_hat.plus_jacobian - x.minus_jacobian)[np.append(0, candidates)]
+    # Variables l >= 0 of the program, with l_0 = 1 for the objective. The squared
     # stationarity is l^T gram l, and the products |lambda_i f_i| are linear in l.
-    first = np.arange(rows.shape[0]) == 0
-    gram, slack = rows @ rows.T, np.append(0.0, np.abs(values[active - 1]))
+    is_objective = np.arange(slopes.shape[0]) == 0
+    gram, sizes = slopes @ slopes.T, np.append(0.0, np.abs(values[candidates - 1]))
     multipliers = np.zeros(values.size)
     best = residual_at(x, multipliers, x_hat)
-    # Each program starts from the solution of the one before: weights fall tenfold.
-    weights = first.astype(np.float64)
-    for complementarity_weight in (1.0, 0.1, 1e-2, 1e-3, 1e-4):
+    # A program starts from the solution of the one before: penalties fall tenfold only.
+    weights = is_objective.astype(np.float64)
+    for penalty in (1.0, 0.1, 1e-2, 1e-3, 1e-4):
         weights = maximize_quadratic_on_simplex(
-            -complementarity_weight * slack, gram, x0=weights, subset=first
+            -penalty * sizes, gram, x0=weights, subset=is_objective
         )
         trial = np.zeros(values.size)
-        trial[active - 1] = weights[1:]
+        trial[candidates - 1] = weights[1:]
         residual = residual_at(x, trial, x_hat)
         if residual.value < best.value:
             best, multipliers = residual, trial

@@ -59,12 +59,13 @@ class _DensityDisplay:
     def _set_densities(
         self, grid: ArrayLike, densities: ArrayLike, groups: ArrayLike, *n_models: int
     ) -> None:
-        """Check and keep densities of shape (*n_models, n_groups, n)."""
+        """Check and keep densities (*n_models, n_groups, n); one model has no axis."""
         self.grid = _inputs.as_array(grid, "grid", ("n",))
         self.groups = np.asarray(groups)
         curve = (*n_models, self.groups.size, self.grid.size)
         histogram = (*curve[:-1], self.grid.size - 1)
         self.densities = _inputs.as_array(densities, "densities", curve, histogram)
+        # All are 0 if no value is in a bin: the axis still needs a height.
         self._max_density = float(self.densities.max()) or 1.0
 
     def _draw_density(
@@ -73,6 +74,7 @@ class _DensityDisplay:
         """Draw a curve, or the outline of a histogram; return line and coordinates."""
         x, y = self.grid, density
         if y.size < x.size:  # a histogram: x are the edges of its bins
+            # Each edge twice, with the heights at its two sides; 0 outside.
             x, y = np.repeat(x, 2), np.pad(np.repeat(y, 2), 1)
         (line,) = ax.plot(x, y, **style)
         return line, x, y
@@ -83,8 +85,8 @@ class _DensityDisplay:
     options=_SCORE_OPTIONS,
     options_of_models=f"""\
 interval : tuple of float or None, default=None
-    Ranks, from the top, that are marked; None takes those of the model, or all, as it
-    does of `given`.
+    Ranks, from the top, that are marked; None takes those of the model, or all. If
+    `given` or `attributes` is None, it is that of the model, too.
 {_SCORE_OPTIONS}""",
 )
 class ScoreDensityDisplay(_DensityDisplay):
@@ -103,7 +105,7 @@ class ScoreDensityDisplay(_DensityDisplay):
     score_ranges : array-like of shape (n_groups, 2)
         Lowest and highest score of each group's rows that are ranked in the interval.
     interval : tuple of float, default=(0.0, 1.0)
-        Ranks that are marked, from the top of each group, rounded to whole rows.
+        Ranks that are marked, from the top of each group. A row partly in it counts.
     %(threshold)s
     %(name)s
     gap : float or None, default=None
@@ -257,14 +259,14 @@ class ScoreDensityDisplay(_DensityDisplay):
         self.lines_: list[Any] = []
         self.bars_: list[Any] = []
         self.marks_: list[Any] = []
-        unit = 0.05 * self._max_density
+        bar_spacing = 0.05 * self._max_density
         for g, (low, high) in enumerate(self.score_ranges):
             # 1. The density of a group.
             style = {**_draw.curve(g, self.groups[g]), **line_kwargs}
             line, x, y = self._draw_density(ax, self.densities[g], style)
             self.lines_.append(line)
-            # 2. Hatched, the part in the interval, whose ends lie between the points of
-            # the outline.
+            # 2. The part in the interval, hatched. Its ends lie between points of the
+            # outline: heights there are interpolated.
             inside = (x > low) & (x < high)
             y_low, y_high = np.interp([low, high], x, y)
             mark = ax.fill_between(
@@ -279,27 +281,27 @@ class ScoreDensityDisplay(_DensityDisplay):
             self.marks_.append(mark)
             # 3. The same range as a bar below the axis.
             style = {"color": line.get_color(), "linewidth": 3, "marker": "|"}
-            self.bars_ += ax.plot([low, high], [-unit * (g + 1)] * 2, **style)
+            self.bars_ += ax.plot([low, high], [-bar_spacing * (g + 1)] * 2, **style)
         self.threshold_line_ = None
         if self.threshold is not None:
             style = {"color": "black", "linewidth": 1.2, "label": "threshold"}
             self.threshold_line_ = ax.axvline(self.threshold, **style)
-        # Ticks of densities only, not of the bars.
         ax.axhline(0.0, color="0.3", linewidth=0.8, zorder=1.5)
-        ax.set_ylim(-unit * (self.groups.size + 0.5), 21 * unit)
-        ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= 21 * unit])
+        # The largest density is at 20 spacings. Ticks are for densities, not for bars.
+        ax.set_ylim(-bar_spacing * (self.groups.size + 0.5), 21 * bar_spacing)
+        ax.set_yticks([t for t in ax.get_yticks() if 0 <= t <= 21 * bar_spacing])
         if legend:
             _draw.legend(ax, "group")
         _draw.labels(ax, "score", "density")
         # The title has the name of the model, the gap, and the ranks that are marked.
-        ranks, gap = _draw.ranks(self.interval), ""
+        ranks, text = _draw.ranks(self.interval), ""
         if self.gap is not None:
             largest = "largest " if self.groups.size > 2 else ""
-            gap = f"{largest}gap {self.gap:.3f}"
+            text = f"{largest}gap {self.gap:.3f}"
         if ranks:
-            gap = f"{gap} in {ranks} (hatched)" if gap else f"hatched: {ranks}"
+            text = f"{text} in {ranks} (hatched)" if text else f"hatched: {ranks}"
         name = "" if self.name is None else _draw.literal(self.name)
-        _draw.title(ax, ": ".join(filter(None, [name, gap])))
+        _draw.title(ax, ": ".join(filter(None, [name, text])))
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -468,8 +470,8 @@ class OutputDensityDisplay(_DensityDisplay):
                 style |= {
                     "linestyle": _draw.LINES[i % len(_draw.LINES)],
                     "marker": _draw.MARKERS[g % len(_draw.MARKERS)],
-                    # First marker and distance, as parts of the width of the axes:
-                    # markers of lines that coincide are apart.
+                    # First marker and spacing along the line, as parts of the diagonal
+                    # of the axes: markers of lines that coincide are apart.
                     "markevery": (0.08 * ((i / 2 + g / 4) % 1), 0.08),
                     "markersize": 4,
                 }
@@ -508,19 +510,24 @@ class OutputDensityDisplay(_DensityDisplay):
 
 
 def _score_range(
-    part: NDArray[Any], weights: _inputs.Weights, alpha: float, beta: float
+    scores: NDArray[Any], weights: _inputs.Weights, alpha: float, beta: float
 ) -> tuple[float, float]:
-    """Lowest and highest score of the rows with ranks in [alpha, beta), 0 the top."""
-    n, order = part.size, np.argsort(-part)
-    # Rows, or their weights in units of the mean, down to and with each row.
+    """Lowest and highest score of the rows with ranks in [alpha, beta), 0 the top.
+
+    A row that is partly in the interval counts.
+    """
+    n, order = scores.size, np.argsort(-scores)
+    # Number of rows from the top down to each row, itself included. Of weighted rows
+    # the sum of the weights, divided by their mean.
     ends = np.arange(1.0, n + 1)
     if weights is not None:
         ends = np.cumsum(weights[order])
         ends *= n / ends[-1]
-    # Ranks are products of floats: 1e-9 of a row is rounding.
+    # alpha * n and beta * n are rounded: a row of which at most 1e-9 is in the interval
+    # does not count.
     first = min(int(np.searchsorted(ends, alpha * n + 1e-9, side="right")), n - 1)
     last = min(int(np.searchsorted(ends, beta * n - 1e-9)), n - 1)
-    return part[order[max(first, last)]], part[order[first]]
+    return scores[order[max(first, last)]], scores[order[first]]
 
 
 def _densities(
@@ -531,27 +538,28 @@ def _densities(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return a grid, or edges of bins, for all parts, and the density of each.
 
-    A part has values and perhaps weights.
+    A part is a group's values, and their weights or None.
     """
-    samples = [part for part, _ in parts]
+    samples = [values for values, _ in parts]
     if kind == "histogram":
         edges = np.histogram_bin_edges(np.concatenate(samples), bins)
         counts = np.array([np.histogram(x, edges, weights=w)[0] for x, w in parts])
-        # Relative to all rows of the part: the edges of a user may exclude some.
+        # Divided by all rows of the part: the edges of a user may exclude some.
         sizes = np.array([[x.size if w is None else w.sum()] for x, w in parts])
         return edges, counts / (sizes * np.diff(edges))
     if kind != "kde":
         raise ValueError(f"kind must be 'histogram' or 'kde', got {kind!r}.")
     from scipy.stats import gaussian_kde
 
-    for name, part in zip(names, samples, strict=True):
-        if not part.var() > 0:  # a tiny one underflows
+    for name, values in zip(names, samples, strict=True):
+        if not values.var() > 0:  # squares of tiny differences underflow to 0
             raise ValueError(
                 f"Group {name!r} has no kernel density: its values are all the same, "
                 "or nearly so. Use kind='histogram'."
             )
-    kernels = [gaussian_kde(part, weights=weights) for part, weights in parts]
-    # Three standard deviations of the kernel outside of the values it is next to 0.
+    kernels = [gaussian_kde(values, weights=weights) for values, weights in parts]
+    # The grid goes beyond the extreme values by three standard deviations of the
+    # kernel: the density is nearly 0 there.
     widths = [3.0 * np.sqrt(kernel.covariance[0, 0]) for kernel in kernels]
     low = min(x.min() - width for x, width in zip(samples, widths, strict=True))
     high = max(x.max() + width for x, width in zip(samples, widths, strict=True))

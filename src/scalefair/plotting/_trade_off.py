@@ -56,11 +56,11 @@ ValueError
 class TradeOffDisplay:
     """Points of methods: means of a measure of fairness and of one of accuracy.
 
-    A display of errors has all points of a method on its line, in their order; one of
-    fronts those that are not dominated, from the least to the most fair.
+    In a display of errors the line of a method joins all its points, in their order.
+    In one of fronts it joins those that are not dominated, by rising fairness.
     """
 
-    # The measures: as parameters, in the title, on the axes.
+    # Names of the two measures: as parameters, in the title, on the axes.
     _parameters: tuple[str, str]
     _names: tuple[str, str]
     _axis_names: tuple[str, str]
@@ -97,12 +97,13 @@ class TradeOffDisplay:
         # 2. Points are means over the repeats, in columns fairness and accuracy.
         self._runs = {name: np.stack([x[name], y[name]], axis=-1) for name in x}
         self.means = {name: runs.mean(axis=1) for name, runs in self._runs.items()}
-        # Standard deviations, zero for a single repeat.
+        # Half lengths of the bars: standard deviations, zero for a single repeat.
         self._half_lengths = {
             name: np.asarray(runs.std(axis=1, ddof=int(runs.shape[1] > 1)))
             for name, runs in self._runs.items()
         }
         sizes = {name: len(m) for name, m in self.means.items()}
+        # The order along the line, and the points that are not on it: here none.
         self._order = {name: np.arange(n) for name, n in sizes.items()}
         self.dominated = {name: np.zeros(n, bool) for name, n in sizes.items()}
         # 3. Labels of all points of some methods.
@@ -163,7 +164,7 @@ class TradeOffDisplay:
     def _draw_points(
         self, ax: Any, name: str, points: NDArray[Any], style: dict[str, Any]
     ) -> tuple[Any, list[Any]]:
-        """Draw points of a method in this order, joined by a line, and their bars."""
+        """Draw some points of a method, in this order: a line, markers and bars."""
         means, half = self.means[name][points], self._half_lengths[name][points]
         (line,) = ax.plot(*means.T, **style)
         if len(means) == 1:
@@ -188,7 +189,7 @@ class TradeOffDisplay:
         points = np.vstack(list(self.means.values()))
         best = {}
         for adjective, column in (("fairest", 0), ("most accurate", 1)):
-            # Among the best points of a column the other column decides.
+            # Among points that are equally good in a column the other one decides.
             keys = -self._sign * points[:, [1 - column, column]]
             best[adjective] = points[np.lexsort(keys.T)[0]]
         if (best["fairest"] == best["most accurate"]).all():
@@ -202,6 +203,7 @@ class TradeOffDisplay:
         repeats = {runs.shape[1] for runs in self._runs.values()}
         if repeats == {1}:
             return title
+        # A number, or a range such as "5-10".
         count = "-".join(map(str, sorted({min(repeats), max(repeats)})))
         return f"{title} ({self._bar_caption.format(count)})"
 
@@ -284,9 +286,11 @@ class ParetoFrontDisplay(TradeOffDisplay):
         )
         self.confidence = confidence
         self._bar_caption = f"means of {{}} splits, {100 * confidence:g} % confidence"
+        # The same arrays: the bars are drawn from the other name.
         self.half_widths = self._half_lengths
         for name, m in self.means.items():
-            # 1. Student's quantile times the standard error of the mean.
+            # 1. Student's quantile times the standard error of the mean, in place of
+            # the standard deviation.
             n = self._runs[name].shape[1]
             quantile = special.stdtrit(max(n - 1, 1), (1 + confidence) / 2)
             self.half_widths[name] *= quantile / np.sqrt(n)
@@ -295,7 +299,8 @@ class ParetoFrontDisplay(TradeOffDisplay):
             is_as_good = (m[None] >= m[:, None]).all(axis=2)
             is_better = (m[None] > m[:, None]).any(axis=2)
             self.dominated[name] = (is_as_good & is_better).any(axis=1)
-            # 3. The line goes by fairness, among equal ones by accuracy, falling.
+            # 3. The line goes by rising fairness; where that is equal, by falling
+            # accuracy.
             self._order[name] = np.lexsort((-m[:, 1], m[:, 0]))
 
     @classmethod
@@ -417,7 +422,7 @@ class ParetoFrontDisplay(TradeOffDisplay):
             )
             groups = sensitive_features
             if groups is not None and options.get("attributes") != "each":
-                # Encoded here: small groups are warned of once.
+                # Encoded once for all models, so that small groups are warned of once.
                 names, codes = encode_groups(groups)
                 groups = names[codes]
             options |= {
@@ -450,7 +455,7 @@ def _measure(
 ) -> tuple[float, float]:
     """Return the accuracy of a classifier on rows, and one minus its gap.
 
-    `options` are those of `partial_parity_gap`: groups, weights and what is compared.
+    `options` are those of `partial_parity_gap`: groups, weights, and what it compares.
     """
     groups = options["sensitive_features"]
     labels = _inputs.call_method(model, "predict", X, groups)
@@ -461,7 +466,10 @@ def _measure(
 
 
 def _as_paths(estimator: Any, name: str | None) -> dict[str, list[Any]]:
-    """Return lists of classifiers by name; a single one has `name`, or its class's."""
+    """Return lists of classifiers by name; a single list has `name`, or its class's.
+
+    A list has the points of one method, such as a path over allowed gaps.
+    """
     is_path = isinstance(estimator, list) and bool(estimator)
     first = estimator[0] if is_path else estimator
     paths = {
