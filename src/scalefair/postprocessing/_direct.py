@@ -174,7 +174,8 @@ def _minimise_by_subproblems(
     sizes = {int(np.searchsorted(-omitted, -share)) + 1 for share in OMITTED_SHARES}
     sizes = {n for n in sizes if n <= len(V) // 2} | {len(V)}
     # 3. First multipliers. V meets the bound on the means without a. The curvature of
-    # the forms' term is about b |V F V^T| |F|: b makes it five times that of the change.
+    # the forms' term is about b |V F V^T| |F|, and is to be five times that of the
+    # change, which is one.
     forms = problem.forms
     norms = np.abs(forms) if forms.ndim == 2 else np.linalg.norm(forms, 2, axis=(1, 2))
     # A divisor of 8 TINY or more keeps the quotient finite.
