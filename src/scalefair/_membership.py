@@ -93,7 +93,10 @@ class Membership(NamedTuple):
     def of_columns(
         cls, codes: NDArray[Any], compared: list[Attribute], *more: NDArray[Any]
     ) -> Membership:
-        """Membership by the codes of each attribute, and perhaps weights."""
+        """Membership by the codes of each attribute, and perhaps weights.
+
+        `more` are the codes of the second attribute and so on, then the weights.
+        """
         columns = [codes, *more]
         coded = [a._replace(codes=c) for a, c in zip(compared, columns, strict=False)]
         weights = columns[len(compared)] if len(columns) > len(compared) else None
@@ -107,10 +110,11 @@ class Membership(NamedTuple):
         entries = entries if self.weights is None else entries * self.weights
         if self.rows is None:
             return self._replace(weights=entries)
-        counts = entries > 0
-        compared = [a._replace(codes=a.codes[counts]) for a in self.compared]
-        entries = None if (entries[counts] == 1).all() else entries[counts]
-        return Membership(compared, self.rows[counts], entries)
+        # Only rows of hard groups have an entry of weight 0, to stay one entry each.
+        is_counted = entries > 0
+        compared = [a._replace(codes=a.codes[is_counted]) for a in self.compared]
+        entries = None if (entries[is_counted] == 1).all() else entries[is_counted]
+        return Membership(compared, self.rows[is_counted], entries)
 
     def check_weights(self) -> None:
         """Raise a ValueError for groups without weight."""
@@ -144,7 +148,8 @@ class Membership(NamedTuple):
             )
             n_entries = last - first
             entry_rows = np.repeat(np.arange(len(rows)), n_entries)
-            # Position of an entry among those of its row.
+            # Entries `first` to `last` - 1 of each row. Counted through, those of a row
+            # start at the number of entries of the rows before: shift them to `first`.
             entries = np.arange(len(entry_rows))
             entries += np.repeat(first - np.cumsum(n_entries) + n_entries, n_entries)
         return self._of_entries(entries, entry_rows)
@@ -190,7 +195,10 @@ class Membership(NamedTuple):
         return matrix
 
     def columns(self, n_rows: int) -> NDArray[Any]:
-        """Codes of the rows (n_rows, n_attributes); `matrix` if some are uncertain."""
+        """Codes of the rows (n_rows, n_attributes), of which each counts once.
+
+        `matrix` if rows have weights, or some are of no certain group.
+        """
         codes = [attribute.codes for attribute in self.compared]
         is_certain = self.weights is None and len(codes[0]) == n_rows
         return np.column_stack(codes) if is_certain else self.matrix(n_rows)
@@ -198,7 +206,8 @@ class Membership(NamedTuple):
     def cells(self) -> tuple[Any, Cells]:
         """Cell of each entry, in parts if codes are, and the groups of the cells.
 
-        Cells of several attributes have weight; entries of weight 0 are in cell 0.
+        Of several attributes only combinations that have weight are cells; entries of
+        weight 0 are then in cell 0.
         """
         sizes = [len(attribute.groups) for attribute in self.compared]
         first, *more = (attribute.codes for attribute in self.compared)
@@ -240,16 +249,16 @@ class Cells(NamedTuple):
         are in cell 0.
         """
         if weights is None:
-            first_row, codes = combinations(columns, sizes)
+            a_row, codes = combinations(columns, sizes)  # of each cell
         else:
             rows, codes = np.flatnonzero(weights), np.zeros(len(columns[0]), np.int64)
-            first_row, codes[rows] = combinations([c[rows] for c in columns], sizes)
-            first_row = rows[first_row]
-        return codes, cls(np.column_stack([c[first_row] for c in columns]), sizes)
+            a_row, codes[rows] = combinations([c[rows] for c in columns], sizes)
+            a_row = rows[a_row]
+        return codes, cls(np.column_stack([c[a_row] for c in columns]), sizes)
 
     @property
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Sets, of all families in one count, and their cells."""
+        """Pairs of a set and a cell in it; sets of all families are in one count."""
         cells, family = np.nonzero(self.sets >= 0)
         starts = np.cumsum([0, *self.n_sets])
         return starts[family] + self.sets[cells, family], cells
@@ -262,7 +271,7 @@ class Cells(NamedTuple):
         return sparse.csr_array((ones, (sets, cells)), shape=self._shape)
 
     def shares(self, sizes: NDArray[Any]) -> sparse.csr_array:
-        """Share of each cell in its sets, in the same form; sizes (n_cells,)."""
+        """Share of each cell in its sets, a matrix as `members`; sizes (n_cells,)."""
         sets, cells = self.pairs
         totals = np.bincount(sets, sizes[cells], minlength=self._shape[0])
         shares = sizes[cells] / np.where(totals > 0, totals, 1.0)[sets]
@@ -285,11 +294,12 @@ def _number_cells(first: Any, sizes: list[int], *more: Any) -> tuple[Any, Cells]
 
 
 def _cells_of_part(numbered: Any) -> Any:
+    """Cells of a part, the second value that `_number_cells` returned."""
     return numbered[1]
 
 
 def _renumber(numbered: Any, new_numbers: NDArray[Any]) -> Any:
-    """Cells of the rows of a part in new numbers, none if no row has a weight."""
+    """Cell of each row of a part in new numbers, which are none if it has no weight."""
     return new_numbers[numbered[0]] if new_numbers.size else numbered[0]
 
 
@@ -347,7 +357,7 @@ def check_group_probabilities(
                 f"({P[row, column]:g}). {remedy}"
             )
 
-    # Printed probabilities are rounded to a few digits: sums may be off by so much.
+    # Printed probabilities are rounded to a few digits: sums may be off by this much.
     tolerance = 1e-3
     nothing = "a row of zeros, or with no value at all, is of no group."
     refuse(

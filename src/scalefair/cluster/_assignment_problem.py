@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # Sizes of clusters are searched until the gap to the lower bound is this part of the
-# cost; more than five times that is worth another start, or an integer program.
+# cost. A gap of more than MAX_GAP is worth another start, or an integer program.
 GAP = 1e-3
 MAX_GAP = 5 * GAP
 # Rows by which the size of a cluster changes at most in one step of the search.
@@ -121,7 +121,7 @@ class AssignmentProblem:
 
     def solve(self) -> AssignmentSolution:
         """Find the best labels, and a lower bound on the cost of any."""
-        bounds, is_simple = self.bounds, self.search_sizes and self.bounds.is_box
+        bounds, can_search = self.bounds, self.search_sizes and self.bounds.is_box
         # Step 1: lower bounds, and a flow from the best one, or from both.
         relaxations = self._relaxations()
         lower_bound, dual = relaxations[0].lower_bound, relaxations[0].dual
@@ -134,7 +134,7 @@ class AssignmentProblem:
                 break
         best, n_flows = min(flows, key=lambda flow: flow.cost), len(flows)
         # Step 2: other sizes, at which the bounds round more favourably.
-        window = SIZE_WINDOW if is_simple else 0
+        window = SIZE_WINDOW if can_search else 0
         while window > 0 and best.cost - lower_bound > GAP * best.cost:
             sizes = self._favourable_sizes(best, window)
             flow, n_flows = self.flow(best.prices, best.counts, sizes), n_flows + 1
@@ -142,8 +142,8 @@ class AssignmentProblem:
                 best = flow
             else:
                 window //= 2
-        # Step 3: an integer program for few rows. The relaxation says little of
-        # clusters of a handful.
+        # Step 3: an integer program for few rows. The relaxation is weak for clusters
+        # of a handful of rows.
         is_met = bounds.excess(best.counts) == 0
         is_far = best.cost - lower_bound > self.max_gap * best.cost or not is_met
         is_small = self.C.size * len(bounds.sizes) <= MAX_MILP_SIZE
@@ -172,10 +172,11 @@ class AssignmentProblem:
         elif self.search_sizes:
             target = round_counts(self.bounds, counts, sizes)
             return self._flow_within(prices, target, target, target)
-        else:  # to about a row, without an integer program
+        else:  # counts may change by about a row: no integer program is needed
             low = np.maximum(np.floor(counts).astype(np.int64) - 1, 0)
             high = np.minimum(np.ceil(counts).astype(np.int64) + 1, sizes)
-        # Step 2: counts within them to start from, those that cost most at the prices.
+        # Step 2: counts within them to start from: those that gain most at the prices,
+        # as they would in an optimal solution.
         preferred = np.rint(counts).astype(np.int64)
         target = max_cost_counts(prices, low, high, sizes, preferred)
         return self._flow_within(prices, target, low, high)
@@ -207,6 +208,7 @@ class AssignmentProblem:
         sizes = np.bincount(self.C.argmin(axis=1), minlength=self.C.shape[1])
         is_small = sizes <= min(MAX_SET_SIZE, 0.5 * sizes.mean())
         is_small &= self.search_sizes and self.bounds.is_box
+        # Larger sets are not searched, only bounded.
         max_sizes = 3 * sizes + 30
         relaxations = []
         if is_small.any():
@@ -221,10 +223,10 @@ class AssignmentProblem:
     ) -> Relaxation:
         """Relaxation for the clusters `is_in`; small ones are bounded by their sets.
 
-        For any values v of the rows ``sum(v)``, less what the fair set of each cluster
-        gains at most, the largest ``sum(v_i - C_il)``, is a lower bound. A large
-        cluster gains at most its multipliers if v_i is the smallest priced cost of a
-        row; of a small one the best set is searched.
+        For any values v of the rows a lower bound is ``sum(v)`` less the gain of each
+        cluster l: the largest ``sum(v_i - C_il)`` over the rows i of a fair set. If v_i
+        is the smallest priced cost of a row, a large cluster gains at most the sum of
+        its multipliers; of a small one the best set is searched.
         """
         # Step 1: values of the rows from the dual, and the sets of small clusters.
         dual = self._dual(is_in)
@@ -285,14 +287,15 @@ class AssignmentProblem:
         gain = largest_fair_set(gains, low, high, self.min_size, counts)
         groups, is_exact = np.arange(h), True
         if max_size < n:
-            # Step 3: larger sets gain at most a tangent of the concave sums of gains,
-            # touched at `max_size` rows in the middle of the bounds on shares.
+            # Step 3: a bound for larger sets. The sum of the largest gains of a group
+            # is concave in their number, and below its tangent: that at `max_size` rows
+            # with shares in the middle of their bounds.
             shares = (bounds.lower + bounds.upper) / 2
-            tangent = np.rint(max_size * shares).astype(np.int64)
-            tangent = np.minimum(np.minimum(tangent, bounds.sizes - 1), max_size)
-            slopes = gains[groups, tangent]
-            intercept = sum(gains[s, : tangent[s]].sum() for s in range(h))
-            intercept -= tangent @ slopes
+            touched = np.rint(max_size * shares).astype(np.int64)
+            touched = np.minimum(np.minimum(touched, bounds.sizes - 1), max_size)
+            slopes = gains[groups, touched]
+            intercept = sum(gains[s, : touched[s]].sum() for s in range(h))
+            intercept -= touched @ slopes
             row_gain, rounding_gain = bounds.best_mix(slopes)
             size = n if row_gain > 0 else max_size + 1
             larger_gain = float(intercept + size * row_gain + rounding_gain)
@@ -307,12 +310,13 @@ class AssignmentProblem:
     def _favourable_sizes(self, flow: FlowSolution, window: int) -> Ints:
         """Sizes of the same sum that gain most at the prices of a flow.
 
-        A cluster of size z gains ``p . N``, N the counts within its bounds for which
-        that is largest; it jumps where a bound is rounded to the next row. Dynamic
-        programming over clusters, each at most `window` from its size.
+        A cluster of size z gains ``p . N`` for the prices p and those counts N within
+        its bounds that gain most. The gain jumps where a bound is rounded to the next
+        row. Dynamic programming over clusters, each at most `window` from its size.
         """
         sizes, changes = flow.counts.sum(axis=0), np.arange(-window, window + 1)
-        # Largest total gain of the clusters so far by the sum of their changes.
+        # Largest total gain of the clusters so far by the sum of their changes. Sums
+        # beyond three windows are not followed.
         max_sum = 3 * window
         totals = np.full(2 * max_sum + 1, -np.inf)
         totals[max_sum] = 0.0
@@ -325,7 +329,8 @@ class AssignmentProblem:
             gains = np.einsum("sz,sz->z", columns, counts)
             is_allowed = size + changes >= self.min_size
             gains = np.where(is_allowed, gains - gains[window], -np.inf)
-            # All pairs of a change of this cluster and a sum of those before.
+            # A row for each new sum, a column for each change of this cluster: the sum
+            # before is their difference.
             padded = np.pad(totals, window, constant_values=-np.inf)
             sums = sliding_window_view(padded, changes.size)[:, ::-1] + gains
             choices.append(sums.argmax(axis=1))
@@ -380,8 +385,10 @@ class WeightedAssignment(AssignmentProblem):
         lower_bound = self._lower_bound(dual)
         labels, prices = self._round(dual, A), A @ dual.multipliers
         if self.sizes(labels).min() < self.min_size > 1:
-            # Step 2: sizes, too, are bounded: as far as rows are of known groups, and
-            # with a row more for rounding, but half a row to spare.
+            # Step 2: sizes are bounded in the dual, too. The bound is a row more than
+            # `min_size`, for rounding, but at least half a row below the average size.
+            # The dual counts rows of known groups only: it gets their part of that, and
+            # proves a lower bound on the cost if these are all rows.
             n, k = self.C.shape
             n_known = self.bounds.sizes.sum()
             size = min(self.min_size + 1, n / k - 0.5) * n_known / n
@@ -396,7 +403,8 @@ class WeightedAssignment(AssignmentProblem):
 
     def _lower_bound(self, dual: DualSolution) -> float:
         """Lower bound on the cost for a row beyond the shares, and `min_size`."""
-        # The prices are of use for a whole row beyond the shares, too.
+        # The dual is for half a row beyond the shares, with the right-hand side 1. For
+        # a whole row that is 2, and the same multipliers prove a bound.
         values = self.best_columns(dual.prices)[1]
         n_shares = self.bounds.group_constraints.shape[1]
         shares, sizes = dual.multipliers[:n_shares], dual.multipliers[n_shares:]
@@ -405,8 +413,8 @@ class WeightedAssignment(AssignmentProblem):
 
     def _maximise(self, min_size: float = 0.0) -> tuple[DualSolution, Array]:
         """Return the dual, and its constraints by group; with sizes if asked."""
-        # Half a row to spare instead of one: A^T N <= 1/2 is 2 A^T N <= 1. A size n is
-        # bounded by -n <= -min_size; counts sum to n for each attribute.
+        # Half a row to spare instead of one: b . N <= 1/2 is 2 b . N <= 1. A size n is
+        # bounded by -n <= -min_size; the counts of each attribute sum to n.
         bounds, start = self.bounds, self.start if min_size == 0 else None
         A = 2 * bounds.group_constraints
         limits = np.ones((A.shape[1], 1))
@@ -422,9 +430,9 @@ class WeightedAssignment(AssignmentProblem):
     def _round(self, dual: DualSolution, A: Array) -> Ints:
         """Round the shares of rows in clusters."""
         bounds, P = self.bounds, self.P
-        sets = np.nonzero(bounds.members.T)[1].reshape(-1, bounds.n_attributes)
-        # Mixed rows are of all groups, each by its probability.
-        sets = sets[self.kinds] if P is None else np.tile(sets.T, (len(P), 1))
+        groups = np.nonzero(bounds.members.T)[1].reshape(-1, bounds.n_attributes)
+        # Groups of each row. Mixed rows are of all groups, each by its probability.
+        groups = groups[self.kinds] if P is None else np.tile(groups.T, (len(P), 1))
         # The heaviest rows come first, so that light ones even out the sums.
         order = np.argsort(-self.row_weights, kind="stable")
         if P is not None:  # rows of no group pay no prices
@@ -432,13 +440,13 @@ class WeightedAssignment(AssignmentProblem):
         labels: Ints = self.C.argmin(axis=1)
         prices, temperature = A @ dual.interior, dual.temperature
         weights = self.row_weights
-        round_minima(self.C, weights, sets, prices, temperature, order, labels, P)
+        round_minima(self.C, weights, groups, prices, temperature, order, labels, P)
         return labels
 
     def _fill(self, labels: Ints) -> None:
         """Bring the cheapest rows of each kind to clusters that are too small.
 
-        Rows of mixed kinds are all alike.
+        Rows that are mixes of kinds count as one kind.
         """
         min_size, sizes = self.min_size, self.sizes(labels)
         if sizes.min() >= min_size:
@@ -457,10 +465,10 @@ class WeightedAssignment(AssignmentProblem):
                 for i in rows[np.argsort(costs[rows], kind="stable")]:
                     if counts[s, j] >= needed[s] or (min_size == sizes[j] == 1):
                         break
-                    a, weight = labels[i], self.row_weights[i]
+                    source, weight = labels[i], self.row_weights[i]
                     size = weight if min_size > 1 else 1
-                    if sizes[a] - size >= min_size:  # else a would be too small
+                    if sizes[source] - size >= min_size:  # else that would be too small
                         labels[i] = j
                         counts[s, j] += weight
-                        sizes[a] -= size
+                        sizes[source] -= size
                         sizes[j] += size

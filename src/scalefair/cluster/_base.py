@@ -45,7 +45,8 @@ Array = NDArray[np.float64]
 
 # One cluster above this fraction of all nodes leaves hardly any structure.
 MAX_CLUSTER_FRACTION = 0.9
-# Balance is judged where so many members of each group are expected in a cluster.
+# Balance is judged in clusters where each group is expected to have so many members
+# or more.
 MIN_EXPECTED_COUNT = 10
 # Clusters with less than this fraction of the population's balance are unfair.
 MIN_RELATIVE_BALANCE = 0.2
@@ -110,11 +111,11 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
 
     def _validate(self, W: Any, *, reset: bool = True) -> Any:
         """Check a matrix, dense or sparse, as scikit-learn does."""
-        # Equal small integers would take eight times the memory as float64: a CSR
-        # matrix of such has one number stored, at a stride of 0.
+        # Weights of one byte would take eight times the memory as float64. Where all
+        # are equal, one float64 stands for them: an array of stride 0.
         is_csr = sparse.issparse(W) and W.format == "csr"
-        is_small = is_csr and W.dtype.kind in "biu" and W.dtype.itemsize == 1
-        if self.affinity == "precomputed" and is_small:
+        has_bytes = is_csr and W.dtype.kind in "biu" and W.dtype.itemsize == 1
+        if self.affinity == "precomputed" and has_bytes:
             weight = equal_weight(W.data)
             if weight:
                 data = np.broadcast_to(np.float64(weight), W.data.shape)
@@ -134,7 +135,7 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
     ) -> NDArray[np.bool_]:
         """Mask of the nodes to cluster: with weight, and by `connected_components`."""
         n = W.shape[0]
-        # Nodes of weight 0 go first: the components are those of the others.
+        # Without the nodes of weight 0, which may be what connects the others.
         if weights is not None and not weights.all():
             kept = weights > 0
             kept[kept] = self._kept_nodes(submatrix(W, kept))
@@ -144,7 +145,7 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
             raise ValueError("The graph has no edges: there is nothing to cluster by.")
         all_nodes = np.ones(n, dtype=bool)
         if self.regularization > 0 and self.connected_components != "largest":
-            return all_nodes  # it links all nodes
+            return all_nodes  # regularisation links all nodes
         if self.connected_components == "all":
             return linked
         n_components, component = connected_components(W, directed=False)
@@ -223,7 +224,7 @@ def groups_and_weights(
     attributes: str,
     sample_weight: Any,
 ) -> tuple[Membership, Array | None]:
-    """Check groups or probabilities of rows, and weights, which are returned."""
+    """Return the checked groups or probabilities of rows, and their weights."""
     membership = Membership.of(
         sensitive_features, group_probabilities, n, attributes=attributes
     )
@@ -234,7 +235,10 @@ def groups_and_weights(
 
 
 def stacked_groups(membership: Membership, n: int) -> NDArray[Any]:
-    """Codes (n, n_attributes), all attributes in one count, or probabilities."""
+    """Codes (n, n_attributes), or probabilities (n, h) as they are.
+
+    The codes number the groups of all attributes in one count.
+    """
     groups = membership.columns(n)
     if not is_mixed(groups):
         sizes = [len(attribute.groups) for attribute in membership.compared]
@@ -268,7 +272,8 @@ def relative_weights(weights: Array | None, kept: Any) -> Array | None:
     """Weights > 0 of the kept rows in units of their mean; None if all are equal."""
     if weights is None:
         return None
-    relative: Array = weights[kept] / weights.max()  # of a finite sum
+    # By the largest one first: then the sum in the mean cannot overflow.
+    relative: Array = weights[kept] / weights.max()
     if relative.min() == relative.max():
         return None
     relative /= relative.mean()
@@ -285,13 +290,14 @@ def cluster_balances(
     labels: NDArray[np.integer] | None = None,
     weights: Array | None = None,
 ) -> Array:
-    """Balance of each cluster, or of all rows: a row for each column of codes.
+    """Balances (n_attributes, n_clusters); of all rows if there are no labels.
 
-    Of probabilities that of expected counts: one row, 0 where no group is known.
+    Of probabilities they are the balances of expected counts, (1, n_clusters): 0 in a
+    cluster of which no row has a probability.
     """
     labels = np.zeros(len(groups), np.int32) if labels is None else labels
     if is_mixed(groups):
-        # Expected counts (n_clusters, h): the smallest by the largest one.
+        # Expected counts (n_clusters, h): the smallest divided by the largest one.
         P = groups if weights is None else groups * weights[:, None]
         counts = np.array([P[labels == c].sum(axis=0) for c in np.unique(labels)])
         largest = np.maximum(counts.max(axis=1), TINY)
@@ -308,7 +314,7 @@ def cluster_balances(
 
 
 def _smallest_counts(groups: NDArray[Any]) -> NDArray[Any]:
-    """Rows of the smallest group of each attribute, (n_attributes, 1)."""
+    """Count the rows of the smallest group of each attribute, (n_attributes, 1)."""
     if is_mixed(groups):
         return np.array([[groups.sum(axis=0).min()]])
     return np.array([[np.bincount(codes).min()] for codes in groups.T])
@@ -318,7 +324,8 @@ def suboperator(W: LinearOperator, kept: NDArray[np.bool_]) -> LinearOperator:
     """Rows and columns of the kept nodes of an operator."""
     if kept.all():
         return W
-    # Rows of the identity: their transpose fills a block up with zeros.
+    # Rows of the identity select the kept nodes; their transpose puts a block back
+    # among zeros.
     rows = sparse.eye_array(kept.size, dtype=W.dtype, format="csr")[kept]
     return aslinearoperator(rows) @ W @ aslinearoperator(rows.T)
 
@@ -334,7 +341,7 @@ def check_square(shape: tuple[int, ...]) -> None:
 
 def checked_affinity(W: Any) -> sparse.csr_array:
     """Clean symmetric CSR matrix: no duplicates or zeros; the input is not modified."""
-    # Step 1: weights >= 0 of a finite sum, no zeros among them.
+    # Step 1: weights >= 0 whose sum is finite; stored zeros are dropped.
     check_square(W.shape)
     A = with_small_indices(canonical(sparse.csr_array(W)))
     refuse_negative(A)
@@ -355,7 +362,7 @@ def checked_affinity(W: Any) -> sparse.csr_array:
     B = sparse.csr_array(A.T)
     difference = abs(A - B)
     largest = float(difference.max()) if difference.nnz else 0.0
-    # Relative to the largest weight: 1e-8, in float32 100 units in the last place.
+    # Relative to the largest weight: 1e-8, of float32 100 eps, which is larger.
     tolerance = max(1e-8, 100 * float(np.finfo(A.dtype).eps))
     if largest > tolerance * float(A.data.max(initial=0.0)):
         entries = difference.tocoo()
@@ -383,9 +390,9 @@ def refuse_negative(A: sparse.csr_array) -> None:
 def check_affinity_input(model: Any, W: Any) -> Any:
     """Check a matrix for FairSpectralClustering, or take a graph in parts as operator.
 
-    Sets the number of features, and their names.
+    Sets the number of features, and their names; an operator has no names.
     """
-    # Step 1: rows, distances, or an affinity in memory.
+    # Step 1: rows, distances, or an affinity in memory are checked as by scikit-learn.
     if model.neighbors != "auto" and model.affinity != "nearest_neighbors":
         raise ValueError(
             f"neighbors={model.neighbors!r} is for "
@@ -394,7 +401,7 @@ def check_affinity_input(model: Any, W: Any) -> Any:
     in_parts = not isinstance(W, LinearOperator) and is_partitioned(W)
     if not (in_parts or isinstance(W, LinearOperator)):
         return model._validate(W)
-    # Step 2: an affinity that multiplies, itself or in parts.
+    # Step 2: an operator, or a graph in parts, which becomes one.
     if model.affinity != "precomputed":
         kind = "graph in parts" if in_parts else "LinearOperator"
         is_stored = model.affinity == "precomputed_nearest_neighbors"
@@ -417,16 +424,17 @@ def check_affinity_input(model: Any, W: Any) -> Any:
 def normalized_affinity(
     model: Any, W: Any, rng: np.random.RandomState, weights: Array | None
 ) -> tuple[NormalizedAffinity | NormalizedOperator, NDArray[np.bool_]]:
-    """Set the affinity of all nodes; return that of the kept ones, normalised."""
+    """Set the affinity of all nodes; return that of the kept ones, and their mask."""
     model.affinity_error_ = model.neighbors_ = model.neighbors_recall_ = None
     # Step 1: an affinity that only multiplies, ...
     if isinstance(W, LinearOperator) or model.affinity.startswith("rbf"):
-        # All nodes: the components of an operator cannot be seen.
+        # All nodes with weight: the components of an operator cannot be seen.
         kept = np.ones(W.shape[0], dtype=bool) if weights is None else weights > 0
         return _normalized_operator(model, W, rng, kept, weights), kept
     # ... or the stored graph: built from rows, from distances, or taken as it is.
     if model.affinity == "nearest_neighbors":
-        # A copy of the generator: the solver's start depends on no search.
+        # A copy of the generator: a search draws from it, and the solver's start must
+        # not depend on that.
         graph = neighbors_graph(W, model.n_neighbors, model.neighbors, deepcopy(rng))
         model.affinity_matrix_ = graph.affinity
         model.neighbors_, model.neighbors_recall_ = graph.neighbors, graph.recall
@@ -486,14 +494,15 @@ def warn_of_sizes(
 
     `weights` have a mean of 1.
     """
-    # Step 1: sizes far below the average, or above nine tenths of all.
+    # Step 1: sizes far below the average, or above nine tenths of all nodes.
     n, k = labels.size, n_clusters
     sizes = np.bincount(labels, weights)
     sizes = np.rint(sizes[sizes > 0]).astype(int)  # k-means may leave one empty
     tiny = np.sort(sizes[sizes < smallest_size(n, k)])
     if tiny.size == 0 and (k == 1 or sizes.max() <= MAX_CLUSTER_FRACTION * n):
         return
-    # Step 2: what is found, and what helps: more regularisation, up to the mean degree.
+    # Step 2: the message, and what helps: more regularisation, until it is as large as
+    # the mean degree (1); then fewer clusters.
     smallest = ", ".join(map(str, tiny[:10])) + ", ..." * (tiny.size > 10)
     tiny_text = f" {tiny.size} of {k} have {smallest}," if tiny.size else ""
     remedy = (
@@ -519,8 +528,8 @@ def warn_of_balance(
     `groups` are codes (n, n_attributes) or probabilities, `balance` has a row of the
     clusters' balances for each attribute.
     """
-    # Balances are relative to the population's, (n_attributes, n_clusters), where so
-    # many of the smallest group are expected that chance does not decide.
+    # Balances relative to the population's, (n_attributes, n_clusters). Clusters where
+    # few rows of the smallest group are expected are left out: there chance decides.
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
     population = cluster_balances(groups, weights=weights)

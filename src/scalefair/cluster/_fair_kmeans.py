@@ -33,8 +33,8 @@ from scalefair.cluster._share_bounds import is_mixed
 
 Array = NDArray[np.float64]
 
-# Rows of the sample on which starts of up to 25 clusters are compared: its means are as
-# good to start from, and take a fraction of the time.
+# Rows of the sample on which starts are compared, for up to 25 clusters; for more it
+# grows in proportion. Its means are as good to start from, and take less time.
 START_SAMPLE_ROWS = 5_000
 
 
@@ -46,7 +46,7 @@ class KMeansRows(NamedTuple):
     weights: Array | None  # None: all equal
 
     def select(self, rows: NDArray[Any], weights: Array | None) -> KMeansRows:
-        """Select rows, of weights > 0."""
+        """Select rows of weight > 0; the `weights` are those of all rows."""
         weights = relative_weights(weights, rows)
         return KMeansRows(self.X[rows], self.groups[rows], weights)
 
@@ -57,7 +57,7 @@ class KMeansRows(NamedTuple):
         )
 
     def balances(self, labels: NDArray[np.integer] | None = None) -> Array:
-        """Balances of the clusters, or of all rows, by attributes."""
+        """Balances (n_attributes, n_clusters) of the clusters, or of all rows."""
         return cluster_balances(self.groups, labels, self.weights)
 
     def inertia(self, labels: NDArray[np.integer]) -> float:
@@ -240,9 +240,10 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         centres, start = self._start(rows, ratio, rng)
         settled, self.n_iter_ = self._iterate(rows, ratio, centres, start)
-        # Step 3: the last assignment is exact. Those before are quick: they may be a
-        # row beyond ratios, or bounds of attributes.
-        exact = assign_rows(
+        # Step 3: the last assignment searches for sizes of the clusters, too. Those
+        # before are quick, and may be a row beyond ratios, or bounds of attributes. The
+        # last but one is kept if it violates less, or as little at a lower cost.
+        searched = assign_rows(
             rows.X,
             rows.means(settled.labels),
             rows.groups,
@@ -253,7 +254,7 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
             row_weights=rows.weights,
         )
         self.assignment_ = min(
-            (settled, exact), key=lambda a: (a.max_violation, rows.inertia(a.labels))
+            (settled, searched), key=lambda a: (a.max_violation, rows.inertia(a.labels))
         )
         # Step 4: what was reached; rows without weight go to the nearest centre.
         self.labels_ = self.assignment_.labels
@@ -296,20 +297,22 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
     ) -> tuple[Array, FairAssignment]:
         """Return centres and assignment of the best start, on a sample of the rows."""
         n, k, groups = len(rows.X), self.n_clusters, rows.groups
-        # Step 1: a sample, with rows of all combinations of groups, or likely ones.
+        # Step 1: a sample with a row of every combination of groups; of probabilities
+        # with the likeliest row of every group.
         size = START_SAMPLE_ROWS * max(k, 25) // 25
         if n > size:
             if is_mixed(groups):
-                first = groups.argmax(axis=0)
+                picks = groups.argmax(axis=0)
             else:
-                first, _ = combinations([*groups.T], (groups.max(axis=0) + 1).tolist())
-            sample = np.union1d(first, rng.choice(n, size, replace=False))
+                picks, _ = combinations([*groups.T], (groups.max(axis=0) + 1).tolist())
+            sample = np.union1d(picks, rng.choice(n, size, replace=False))
             # Groups may be a little rarer in the sample: its ratio is then lower, too.
-            drawn_rows = rows.select(sample, rows.weights)
-            relative = drawn_rows.balances() / rows.balances()
+            sampled = rows.select(sample, rows.weights)
+            relative = sampled.balances() / rows.balances()
             ratio *= min(1.0, relative.min())
-            rows = drawn_rows
-        # Step 2: k-means of all rows, and k-means++ among the largest group.
+            rows = sampled
+        # Step 2: k-means of these rows, and k-means++ among the largest group of the
+        # first attribute, or again of all if that has too few rows.
         X, groups, weights = rows.X, rows.groups, rows.weights
         first_codes = groups.argmax(axis=1) if is_mixed(groups) else groups[:, 0]
         largest = first_codes == np.bincount(first_codes, weights).argmax()
@@ -317,8 +320,8 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
             largest[:] = True
         labels = embedding_kmeans(X, k, weights=weights, n_init=2, random_state=rng)
         means = rows.means(labels)  # fewer than k if many rows are equal
-        drawn = rng.choice(len(X), k - len(means), replace=False)
-        starts = [np.vstack([means, X[drawn]])]
+        extra = rng.choice(len(X), k - len(means), replace=False)
+        starts = [np.vstack([means, X[extra]])]
         of_largest = None if weights is None else weights[largest]
         for _ in range(self.n_init - 1):
             centres, _ = kmeans_plusplus(
@@ -353,7 +356,8 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
             row_weights=rows.weights,
         )
         # In turn rows go to centres, within the bounds, and centres to their means.
-        # Assignments are not exact: the cheapest so far goes on, costs never rise.
+        # A quick assignment may cost more than the last one: the cheapest so far goes
+        # on, and costs never rise.
         best, max_iter = assign(centres, start=start), max_iter or self.max_iter
         for n_iter in range(2, max_iter + 1):
             previous = best

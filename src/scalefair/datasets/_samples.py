@@ -1,6 +1,6 @@
 """Samples with groups: normal rows, ellipses, an affinity.
 
-Also what all generators share: a text of docstrings, and how groups are drawn.
+Also what other generators use: a text of docstrings, and a draw of groups.
 """
 
 from collections.abc import Sequence
@@ -39,14 +39,14 @@ def check_shares(group_probabilities: Sequence[float]) -> Floats:
             "group_probabilities must be positive numbers of sum 1, got "
             f"{group_probabilities!r}."
         )
-    # NumPy's choice refuses sums that differ from 1 by more than rounding.
+    # `Generator.choice` refuses sums that differ from 1 by more than rounding.
     shares = shares / shares.sum()
     return shares
 
 
 def draw_groups(n_samples: int, shares: Floats, rng: np.random.Generator) -> Ints:
     """Draw groups with these probabilities; none is empty."""
-    # The first rows have one of each group before all are shuffled.
+    # The first rows get one of each group; then all are shuffled.
     groups = rng.choice(shares.size, size=n_samples, p=shares).astype(np.int64)
     groups[: shares.size] = np.arange(shares.size)
     return rng.permutation(groups)
@@ -125,7 +125,8 @@ def make_biased_rows(
     # 1. Coefficients, and the mean of each group along their signs.
     rng = random_generator(random_state)
     coef = rng.standard_normal(n_features)
-    # Within a group the scores have variance density |coef|^2, up to the shifts: 2^2.
+    # Within a group the scores have the variance density |coef|^2, and a little more by
+    # the shifts. It is made 2^2.
     coef *= 2.0 / np.sqrt(density * (coef @ coef))
     expected_scores = bias * (np.linspace(0, 1, n_groups) - 0.5)
     # Stored entries of mean delta sign(coef) add delta density sum |coef| to a score.
@@ -155,10 +156,10 @@ def make_biased_rows(
 def _sparse_rows(
     groups: Ints, means: Floats, density: float, rng: np.random.Generator
 ) -> sparse.csr_array:
-    """Return normal rows, shifted by the mean of their group, stored entries only."""
+    """Return sparse normal rows; stored entries are shifted by their group's mean."""
     n_features = means.shape[1]
-    # 1. Stored entries, a batch of rows at a time.
-    #    Time and memory are O(stored entries): cells are never visited one by one.
+    # 1. Which entries are stored, a batch of rows at a time. Time and memory are
+    #    O(stored entries): cells are never visited one by one.
     lengths, columns = [], []
     for rows in gen_batches(groups.size, _BATCH_SIZE):
         n_rows = rows.stop - rows.start
@@ -181,15 +182,17 @@ def _sparse_rows(
 
 
 def _draw_cells(n_cells: int, density: float, rng: np.random.Generator) -> Ints:
-    """Draw each cell with probability `density` < 1; return the numbers, sorted."""
-    # The distance to the next cell drawn is geometric: an exponential rounded up.
+    """Draw each of the cells 0, 1, ... with probability `density` < 1, in order."""
+    # The distance to the next cell drawn is geometric: an exponential of this rate,
+    # rounded up.
     rate = -np.log1p(-density)
     expected = n_cells * density
-    # Six standard deviations more than expected: one round is enough as a rule.
+    # Six standard deviations more than expected: nearly always one round is enough.
     size = int(expected + 6 * np.sqrt(expected)) + 16
     cells = np.empty(0, np.int64)
     last = -1
-    # Invariant: `cells` are the cells drawn up to `last`, in order.
+    # Invariant: `cells` are the cells drawn up to `last`, in order; those past the end
+    # are cut off at last.
     while last < n_cells:
         steps = np.ceil(rng.standard_exponential(size) / rate)
         # A step of zero would repeat a cell; steps past the end may overflow.
@@ -220,10 +223,10 @@ def make_group_gaussians(
     r"""Generate normal groups of known covariance with nearly the same axes.
 
     Group `g` has mean zero and covariance :math:`Q_g \Lambda_g Q_g^T`, where
-    :math:`\Lambda_g` holds :math:`e^{-2 j / \mathrm{decay}}` times log-normal
-    factors, and :math:`Q_g` a common random basis plus normal noise of norm about
-    `tilt` per vector, made orthonormal again. PCA of all rows then suits the large
-    group better than the small ones.
+    :math:`\Lambda_g` holds :math:`e^{-2 j / \mathrm{decay}}` times squares of
+    log-normal factors, and :math:`Q_g` is a common random basis plus normal noise of
+    norm about `tilt` per vector, made orthonormal again. PCA of all rows then suits the
+    large group better than the small ones.
 
     Parameters
     ----------
@@ -395,7 +398,7 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     Parameters
     ----------
     n_samples : int, default=600
-        Number of points, at least 4, in halves that differ by at most one.
+        Number of points, at least 4; the four half ellipses differ by at most one.
     %(random_state)s
 
     Returns
@@ -428,8 +431,8 @@ def make_elliptical(n_samples: int = 600, *, random_state: Any = None) -> Bunch:
     upper, right = np.divmod(quarter, 2)
     angle = rng.uniform(-np.pi / 2, np.pi / 2, size=n_samples)
     radius = np.sqrt(rng.random(n_samples))  # uniform over the area
-    # Ellipses of half axes 4 and 0.5: their halves are 2 apart, the ellipses 1.
-    # Right halves have x > 0; left ones are mirrored below by the sign 2 right - 1.
+    # Ellipses of half axes 4 and 0.5: their halves are 2 apart, the ellipses 1. All
+    # points are of a right half until the sign 2 right - 1 mirrors those of left ones.
     x = 4.0 * radius * np.cos(angle) + 2.0 / 2
     y = 0.5 * radius * np.sin(angle)
     centre = 0.5 + 1.0 / 2

@@ -33,10 +33,11 @@ _DECOMPRESSORS: dict[bytes, Any] = {
 # Numbers as all programs write them, with a decimal point; and those with a comma.
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
-# First two names of the header of an edge list.
+# Names of the two ends of an edge in a header, in lower case.
 EDGE_HEADERS = {"source target", "src dst", "from to", "fromnodeid tonodeid", "u v"}
 EDGE_HEADERS |= {"node_1 node_2", "node1 node2", "id_1 id_2", "id1 id2", "i j"}
-# Marks of comments in lists of edges, and whole lines that start with one.
+# Marks at the start of a comment, and lines that are comments. Lists of edges may have
+# them anywhere, other texts before the first record.
 _COMMENT_MARKS = ("#", "%")
 _COMMENT_LINES = re.compile(r"^[ \t]*[#%].*\n?", re.M)
 # Byte order marks. UTF-32 comes first: its marks start with those of UTF-16.
@@ -47,10 +48,10 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
     codecs.BOM_UTF8: "utf-8-sig",
 }
-# Spellings of delimiters; None is any white space.
+# Spellings of delimiters. None is white space: any to pandas, blanks to `records`.
 _DELIMITERS = {"tab": "\t", "\\t": "\t", "space": None, " ": None}
-# Records from which decimal mark and header are detected, in 5 ms for 10 columns. With
-# more also rare decimal commas are found; the time is in proportion.
+# Records from which decimal mark and header are detected, in 5 ms for 10 columns. More
+# would show rarer decimal commas, and take a time in proportion.
 LAYOUT_RECORDS = 500
 
 
@@ -202,8 +203,8 @@ class FileOptions:
 class Layout:
     """How the cells of a text are separated, and what they mean.
 
-    Without decimal mark, names and number of columns it is enough to read records, from
-    which these are detected.
+    Records can be read before decimal mark, names and number of columns are set: these
+    are detected from them.
     """
 
     path: Path
@@ -225,7 +226,7 @@ class Layout:
             skipinitialspace=True,
             strict=True,
         )
-        is_header = self.names is not None  # of the first record
+        is_header = self.names is not None  # true of the first record only
         # Lines are counted by the csv module, also those within quoted cells.
         while True:
             line_number = self.n_skipped + rows.line_num + 1
@@ -238,7 +239,7 @@ class Layout:
                 ) from None
             if row is None:
                 return
-            # White space as a delimiter is one blank to csv: several leave empty cells.
+            # csv splits at every single blank: several in a row leave empty cells.
             cells = [cell.strip() for cell in row]
             if self.delimiter is None:
                 cells = [cell for cell in cells if cell]
@@ -250,7 +251,7 @@ class Layout:
             is_header = False
 
     def check_records(self, n_records: int | None = None) -> None:
-        """Raise for a record with more or fewer cells, among the first so many."""
+        """Raise for a record with more or fewer cells, of the first `n_records`."""
         for line_number, cells in islice(self.records(), n_records):
             if len(cells) != self.n_columns:
                 remedy = "Correct the line, or give --delimiter or --skip-lines."
@@ -271,8 +272,8 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
     n_skipped, first_line = _find_first_record(path, encoding, options.skip_lines)
     delimiter = _choose_delimiter(path, options, first_line)
     layout = Layout(path, encoding, n_skipped, delimiter, of_edges, notes)
-    # 2. Its first records, and the decimal mark in them: pairs of a line number and the
-    #    cells. So far no record is a header.
+    # 2. The first records, a header included, as pairs of a line number and the cells;
+    #    and the decimal mark in them.
     numbered = list(islice(layout.records(), LAYOUT_RECORDS))
     line_number, first = numbered[0]
     missing = options.na_values
@@ -295,7 +296,7 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
             f"{path}:{line_number}: the first line says how many rows and columns "
             f"follow: pass --skip-lines {n_skipped + 1}, or --header if it is one."
         )
-    # 4. Its names, which differ, and rows below it, with as many cells each.
+    # 4. The names in it have to differ, and rows below it to have as many cells.
     names = [" ".join(name.split()) for name in first] if has_header else None
     if names and len(records) == 1:
         raise FileError(f"{path}: has no rows below the header on line {line_number}.")
@@ -312,7 +313,7 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
 def _detect_encoding(path: Path, encoding: str | None, notes: list[str]) -> str:
     """Return the encoding: of the byte order mark, as the option says, or UTF-8.
 
-    Other encodings are not guessed: a wrong one would change words in silence.
+    Other encodings are not guessed: a wrong one would change letters unnoticed.
     """
     with reading(path, "text"), open_bytes(path) as file:
         start = file.read(4)
@@ -333,8 +334,8 @@ def _choose_delimiter(path: Path, options: FileOptions, line: str) -> str | None
     """Return the delimiter of the options, or that of a line: None for white space."""
     delimiter = options.delimiter
     if delimiter is None:
-        # The first of these that occurs. A comma comes after the semicolon: beside
-        # semicolons it is a decimal mark.
+        # The first of these that is in the line. The semicolon comes before the comma,
+        # which is a decimal mark beside semicolons.
         delimiter = next((mark for mark in "\t;,|" if mark in line), None)
     delimiter = _DELIMITERS.get(str(delimiter), delimiter)
     if len(delimiter or " ") != 1 or options.decimal not in (None, ".", ","):
@@ -361,7 +362,10 @@ def _find_first_record(path: Path, encoding: str, skip_lines: int) -> tuple[int,
 
 
 def _detect_decimal(layout: Layout, records: list[list[str]]) -> str:
-    """Return the decimal mark: a comma if some numbers have one, and none a point."""
+    """Return the decimal mark: a comma if some numbers have one, and none a point.
+
+    A comma that is the delimiter is no decimal mark.
+    """
     # Evidence from all cells below the first record: 1,5 is a number with a decimal
     # comma, 1.5 proves that the mark is a point.
     cells = list(chain(*records))
@@ -392,62 +396,62 @@ class _FirstRecord:
 
     def __init__(self, records: list[list[str]]) -> None:
         self.cells = records[0]
-        # Pairs: a cell of the record, and those below it that are not missing. Short
-        # records are filled up with empty cells, which count as missing.
+        # A column is a pair: its cell of the first record, and those below that are not
+        # missing. Short records are filled up with empty cells, which are missing.
         self.columns = [
             (first, [cell for cell in below if cell not in MISSING])
             for first, *below in zip_longest(*records, fillvalue="")
         ]
         # Columns whose first cell is a number, or else a name; "NA" is neither.
-        self.numbers = [x for x in self.columns if is_number(x[0])]
+        self.numbered = [x for x in self.columns if is_number(x[0])]
         texts = [x for x in self.columns if not is_number(x[0])]
-        names = [x for x in texts if x[0] not in MISSING]
-        self.is_above_numbers = any(_are_numbers(cells) for _, cells in names)
-        self.has_new_name = bool(names) and all(x not in cells for x, cells in names)
+        named = [x for x in texts if x[0] not in MISSING]
+        self.is_above_numbers = any(_are_numbers(cells) for _, cells in named)
+        self.has_new_name = bool(named) and all(x not in cells for x, cells in named)
         is_distinct = len({*self.cells}) == len(self.cells)
         self.can_be_names = is_distinct and all(self.cells[1:])
 
     def is_header_of_edges(self) -> tuple[bool, bool]:
         """Return whether it is one above edges, and whether that is doubtful."""
-        # Names above names are rather two nodes. A number is a node, or a weight.
-        # No node is called "": that is the header of an index.
+        # Names above names are more likely two nodes, and a number is a node or a
+        # weight. No node is called "": an empty first cell is the header of an index.
         is_known = self.cells[0] == "" or find_ends(self.cells) is not None
-        is_header = is_known or (self.is_above_numbers and not self.numbers)
-        may_be_header = self.can_be_names and self.has_new_name and not self.numbers
+        is_header = is_known or (self.is_above_numbers and not self.numbered)
+        may_be_header = self.can_be_names and self.has_new_name and not self.numbered
         return is_header, may_be_header and not is_header
 
     def is_header_of_table(self) -> tuple[bool, bool]:
         """Return whether it is one above rows, and whether that is doubtful."""
         if self.is_above_numbers:  # numbers beside such a name are doubtful names
-            return True, bool(self.numbers)
+            return True, bool(self.numbered)
         if not self.can_be_names:
             return False, False
-        if not self.numbers:  # words above words: it may be the first row as well
+        if not self.numbered:  # words above words: it may be the first row as well
             return True, not any(_are_numbers(cells) for _, cells in self.columns)
         return self._has_years()
 
     def _has_years(self) -> tuple[bool, bool]:
         """Return whether numbers are names, as years, and whether that is doubtful.
 
-        They are if two of three signs hold: they count up, all cells below are
-        fractions, a name beside them is new.
+        They are if all are whole and two of three signs hold: they count up by one, no
+        cell below is whole, a name beside them is new.
         """
-        # Columns of years count up by one: 2019, 2020, 2021.
-        labels = [label for label, _ in self.numbers]
+        # For example 2019, 2020, 2021.
+        labels = [label for label, _ in self.numbered]
         are_whole = all(label.isdecimal() for label in labels)
         counts_up = are_whole and {int(b) - int(a) for a, b in pairwise(labels)} == {1}
-        is_whole_below = any(x.isdecimal() for _, cells in self.numbers for x in cells)
+        is_whole_below = any(x.isdecimal() for _, cells in self.numbered for x in cells)
         if are_whole and counts_up + (not is_whole_below) + self.has_new_name > 1:
             return True, True
-        n_records = max(len(cells) for _, cells in self.numbers)
-        return False, counts_up or (self.has_new_name and n_records > 2)
+        n_below = max(len(cells) for _, cells in self.numbered)
+        return False, counts_up or (self.has_new_name and n_below > 2)
 
 
 def _is_header_of_matrix(records: list[list[str]]) -> bool:
     """Return whether the first record comes again as the first column, of nodes.
 
-    So does the first row of a symmetric matrix without a header, but from a number, or
-    from a gap on.
+    So does the first row of a symmetric matrix without a header. But that starts with a
+    number, or the diagonal is empty, as its cell in the second row shows.
     """
     (corner, *names), *rows = records
     if len(names) < 3 or not rows or names[: len(rows)] != [row[0] for row in rows]:
@@ -460,7 +464,8 @@ def _is_header_of_matrix(records: list[list[str]]) -> bool:
 def _are_counts(records: list[list[str]]) -> bool:
     """Return whether the first record counts rows and features, as of scikit-learn.
 
-    Its data sets have names of the classes behind these two: 150,4,setosa,...
+    Files of its data sets have the names of the classes after these two numbers, as in
+    150,4,setosa,...
     """
     first, n_rows = records[0], len(records) - 1
     if len(first) < 3 or not (n_rows and first[0].isdecimal()):

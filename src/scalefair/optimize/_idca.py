@@ -116,14 +116,16 @@ def idca(
     history: list[DCRecord] = []
     while True:
         # Invariant: `centre` is the iterate w_k of algorithm 1. With the bundle its
-        # objective and infeasibility do not rise.
+        # infeasibility does not rise, but for `eps`, nor without inertia its objective.
         # Step 1: an inexact solution of the convex subproblem at the centre, the
         # smallest residual that is proved with it, and the next centre.
         calls = int(min(per_subproblem, max(call_limit - oracle.n_calls, 1)))
         certificate, centre = step.iterate(centre, calls)
-        residual, _, best = certificate
+        residual, _, point = certificate
         history.append(
-            DCRecord(best.objective, best.infeasibility, residual.value, oracle.n_calls)
+            DCRecord(
+                point.objective, point.infeasibility, residual.value, oracle.n_calls
+            )
         )
         if callback is not None:
             callback(history[-1])
@@ -152,7 +154,7 @@ def _result(
     tol: float,
     advice: str,
 ) -> DCResult:
-    """Return the certified point; `advice` ends the message of a failure."""
+    """Return a result for the certified point; `advice` ends a failure's message."""
     residual, multipliers, point = certificate
     converged = residual.value <= tol
     return DCResult(
@@ -173,14 +175,14 @@ def _result(
 
 
 class _BundleStep:
-    """Steps of the outer loop: proximal weight, inertia and certificates."""
+    """Steps of the outer loop by the bundle: prox weight, inertia and certificates."""
 
     def __init__(
         self, oracle: CountingOracle, metric: Metric, mu: float, eps: float
     ) -> None:
         """Bundle with the `metric` of its steps and the least tolerance `eps`."""
-        # Inexactness 0.4 mu |step|^2: below 1/2 a new point is feasible if the old one
-        # was, and not worse.
+        # Inexactness 0.4 mu |step|^2, less than the prox term's mu/2 |step|^2: a new
+        # point is feasible if the old one was and, without inertia, not worse.
         self.solver = BundleSolver(oracle, metric, mu, eps, 0.4)
         self.min_mu = mu / 10
         self.inertia: Array | None = None  # shift of the objective's proximal centre
@@ -213,7 +215,8 @@ class _BundleStep:
         """Adapt proximal weight and inertia for the next subproblem."""
         solver = self.solver
         if new is centre:
-            # With inertia the step may be too long; without it the weight is too small.
+            # No better point. With inertia the step may have been too long; without it
+            # the weight is too small.
             if self.inertia is None:
                 self.n_failures += 1
                 solver.mu *= 4
@@ -221,7 +224,7 @@ class _BundleStep:
             self.inertia, self.n_falls = None, 0
             return
         self.n_failures = 0
-        # Many calls say that the step was long, a single one that it was short.
+        # Many calls: the step was too long for the model. A single one: it was short.
         if n_calls > 8:
             solver.mu *= 2
         elif n_calls == 1:
@@ -286,7 +289,7 @@ def switching_subgradient(
 
 @dataclass
 class _SwitchingStep:
-    """Steps of the outer loop as in the paper; multipliers are fitted."""
+    """Steps of the outer loop by algorithm 2; multipliers are fitted to its points."""
 
     oracle: CountingOracle
     metric: Metric
@@ -305,7 +308,8 @@ class _SwitchingStep:
         message = "All steps taken; this method proves no bound."
         for t in range(max_calls + 1):
             # 1. Functions of the subproblem, (m + 1,): the minus parts are linear in d,
-            #    every function has the prox mu/2 |d|^2 with the gradient `pull`.
+            #    every function has the prox mu/2 |d|^2 with the gradient `pull`, and
+            #    constraints may be as far above 0 as the worst one at the centre.
             d = point.x - centre.x
             pull = self.mu * self.metric.product(d)
             values = point.plus - centre.minus - centre.minus_jacobian @ d
@@ -318,8 +322,8 @@ class _SwitchingStep:
                 best, best_value, best_violation = point, float(values[0]), violation
             if t == max_calls:
                 break
-            # 3. A Polyak step: it would lower the linearised function by eps, or to 0.
-            # The objective's subgradient if feasible, else the worst constraint's.
+            # 3. A Polyak step: it would lower the linearised objective by eps at a
+            #    nearly feasible point, elsewhere the worst constraint to 0.
             i = 0 if is_feasible else 1 + int(np.argmax(values[1:]))
             slope = point.plus_jacobian[i] - centre.minus_jacobian[i] + pull
             square = float(slope @ slope)
@@ -403,7 +407,7 @@ def direct_switching_subgradient(
     point = best = oracle(oracle.start(x0, "x0"))
     best_is_feasible = False
     history: list[DCRecord] = []
-    every = max(1, -(-max_iter // 100))
+    record_interval = max(1, -(-max_iter // 100))
     for t in range(max_iter + 1):
         # 1. The nearly feasible point of smallest objective, else the least infeasible.
         allowed = eps / (t + 1) if decreasing else eps
@@ -412,11 +416,12 @@ def direct_switching_subgradient(
             best, best_is_feasible = point, True
         elif not best_is_feasible and point.infeasibility < best.infeasibility:
             best = point
-        if t % every == 0 or t == max_iter:
+        if t % record_interval == 0 or t == max_iter:
             history.append(
                 DCRecord(best.objective, best.infeasibility, np.nan, oracle.n_calls)
             )
-        # 2. A step along the objective's subgradient, or the worst constraint's.
+        # 2. A Polyak step against the objective's subgradient, by eps_t, or against the
+        #    worst constraint's, to 0.
         i = 0 if is_feasible else 1 + int(np.argmax(point.values[1:]))
         slope = point.plus_jacobian[i] - point.minus_jacobian[i]
         square = float(slope @ slope)

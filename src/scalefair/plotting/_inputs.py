@@ -76,7 +76,8 @@ def estimator_method(
         }
         return cls.from_predictions(outputs, **options)
 
-    # The signature: the parameters of both, each once.
+    # The signature: the parameters of both, each once. The first two of
+    # `from_predictions`, the class and the outputs, are not options.
     function, made = from_predictions.__func__, from_estimator
     signature = inspect.signature(function)
     parameters = dict(inspect.signature(made).parameters)
@@ -137,9 +138,9 @@ def call_method(
 
 
 def fill_settings(models: Iterable[Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings; for None that of all models that have it, if they agree.
+    """Return settings; for None that of the models that have it, if all agree.
 
-    Settings that nobody has are left out: the display has its defaults.
+    A setting that has no value then is left out: the display has its default.
     """
     filled = {}
     for name, setting in settings.items():
@@ -147,7 +148,7 @@ def fill_settings(models: Iterable[Any], settings: dict[str, Any]) -> dict[str, 
             values = [getattr(model, name) for model in models if hasattr(model, name)]
             if values and all(np.array_equal(value, values[0]) for value in values):
                 setting = values[0]
-        if setting is not None:  # else the default of the display
+        if setting is not None:
             filled[name] = setting
     return filled
 
@@ -218,7 +219,7 @@ def check_outputs(
 def as_arguments(
     members: Membership, group_probabilities: ArrayLike | None
 ) -> dict[str, Any]:
-    """Return groups as arguments of metrics, of which nobody is warned again."""
+    """Return groups as arguments of metrics, which do not warn of them once more."""
     if members.rows is not None:
         return {"group_probabilities": group_probabilities}
     codes = np.column_stack([attribute.codes for attribute in members.compared])
@@ -234,7 +235,8 @@ def values_of_group(
 ) -> tuple[NDArray[np.float64], Weights]:
     """Return values of selected rows in group `k` of an attribute, and their weights.
 
-    A row is there as often as it may be of the group; without weight it is left out.
+    Rows that may be of the group are there, with the weights of their entries in
+    `members`; rows without weight are left out.
     """
     is_member = members.take(rows) & (attribute.codes == k)
     values, weights = members.take(values), members.weights
@@ -286,9 +288,9 @@ def read_runs(
 ) -> tuple[list[Measures], dict[str, list[Any]]]:
     """Return each measure of each method, and the settings of those with several.
 
-    `measures` are columns by the parameter that names them. Without settings the rows
-    of a method repeat one point, or else each is a point. Settings that are numbers are
-    sorted if rows may repeat a point.
+    `measures` are columns by the parameter that names them. Where there is no setting
+    all rows of a method are one point if they may `repeat` one, else a point each.
+    Settings that are numbers are sorted if rows may repeat a point.
     """
     # 1. The columns that are read, by parameter.
     if not (hasattr(results, "columns") or isinstance(results, Mapping)):
@@ -318,8 +320,8 @@ def read_runs(
     tables: list[Measures] = [{} for _ in measures]
     settings = {}
     for name, part in frame.groupby(frame["method"].astype(str), sort=False):
-        column = part["setting"].infer_objects()
-        codes, points = pandas.factorize(column, use_na_sentinel=False)
+        row_settings = part["setting"].infer_objects()
+        codes, points = pandas.factorize(row_settings, use_na_sentinel=False)
         counts = np.bincount(codes)
         if counts.min() < counts.max():
             raise ValueError(
@@ -327,10 +329,11 @@ def read_runs(
                 f"{points.tolist()[counts.argmin()]!r} has {counts.min()}, another has "
                 f"{counts.max()}. Run what is missing or leave the setting out."
             )
-        # Rows of the same setting side by side, then an axis for each setting.
+        # Rows of the same setting one after the other; then an axis of settings, and
+        # one of repeats.
         runs = values.loc[part.index[codes.argsort(kind="stable")]].to_numpy()
         runs = runs.reshape(len(points), -1, len(measures))
-        if repeat and pandas.api.types.is_numeric_dtype(column):
+        if repeat and pandas.api.types.is_numeric_dtype(row_settings):
             order = np.argsort(points)
             runs, points = runs[order], points[order]
         for i, table in enumerate(tables):

@@ -12,11 +12,16 @@ For multipliers a and b of the two constraints the Lagrangian
 is minimised by L-BFGS. Secant steps find the multipliers at which both gaps are on
 their bounds; each minimisation starts from the last one's solution.
 
-For two groups Lagrangian duality proves a lower bound of the change. There F is
-D = diag(d), in units in which both bounds are one. Let B be a symmetric multiplier of
-V D V^T with eigenvalues b, a >= 0 one of |V u|^2, and R = U^T V_0 with the eigenvectors
-U of B. Where all weights w_ij = 1 + b_i d_j are positive, the minimum V(B, a) of the
-Lagrangian is explicit, and no matrix within the bounds is nearer to V_0 than
+For two groups Lagrangian duality proves a lower bound of |V - V_0|^2, the squared
+change, without the factor 1/2. There F is D = diag(d), in units in which both bounds
+are one. Let B, symmetric, be a multiplier of V D V^T, with eigenvectors U and
+eigenvalues b, let a >= 0 be one of |V u|^2, and let R = U^T V_0. In the coordinates U
+the Lagrangian is
+
+    |V - R|^2 + <B, V D V^T> + a |V u|^2 - |B| - a,  B = diag(b).
+
+Where all weights w_ij = 1 + b_i d_j are positive its minimum V(B, a) is explicit. Its
+value there is the bound, as of every V within the bounds it is at most |V - R|^2:
 
     <R, R - V(B, a)> - |B| - a.
 """
@@ -58,12 +63,12 @@ class DirectResult(NamedTuple):
 class WhitenedProblem:
     """V_0, u_p and F_p, the bounds on both gaps, and T from V - V_0 to the weight."""
 
-    start: Array  # (m, r)
-    root: Array  # (n, r)
+    start: Array  # V_0, (m, r)
+    root: Array  # T, (n, r)
     means: Array  # (r, P), or (r, 0) if there is no bound on the means
     forms: Array  # (P, r, r), or (1, r): one form is diagonal
-    mean_bound: float
-    covariance_bound: float
+    mean_bound: float  # root of c_e
+    covariance_bound: float  # root of c_v
 
     def products(self, V: Array) -> tuple[list[Array], list[Array]]:
         """V F_p and V F_p V^T for every pair."""
@@ -128,6 +133,7 @@ def direct_weights(
     # 2. The means alone have a closed form. Their solution may do for both bounds.
     V, multiplier = start.copy(), np.zeros((len(start),) * 2)
     if means.size:
+        # The second moment is the identity in whitened coordinates, and so is S^+.
         V = exact_first_moment(start, means, lambda B: B, mean_bound)
     if not problem.is_feasible(V, ROUNDING):
         V, b = _minimise_by_subproblems(problem, V, tol)
@@ -149,7 +155,8 @@ def _minimise_by_subproblems(
     The gaps lie in few directions of the outputs. Only those with the largest shares
     are changed first; more are added until the gaps of all rows are as wanted.
     """
-    # 1. Directions of the outputs by their shares in the forms, the largest first.
+    # 1. Directions of the outputs by their shares in the forms, the largest first, and
+    # for each the share of those behind it.
     total = np.zeros((len(V), len(V)))
     for form in problem.forms:
         if form.ndim == 1:
@@ -162,17 +169,18 @@ def _minimise_by_subproblems(
     omitted = 1 - np.cumsum(values / max(values.sum(), TINY))
     problem = replace(problem, start=basis.T @ problem.start)
     V = basis.T @ V
-    # 2. Numbers of leading rows, increasing: at most half of the rows, then all.
+    # 2. The fewest leading rows that omit no more than each share, if these are at most
+    # half of the rows; and all rows.
     sizes = {int(np.searchsorted(-omitted, -share)) + 1 for share in OMITTED_SHARES}
     sizes = {n for n in sizes if n <= len(V) // 2} | {len(V)}
-    # 3. Multipliers of a V on the bound of the means; b acts on leading directions,
-    # where the curvature of the form's term is five times that of the change.
+    # 3. First multipliers. V meets the bound on the means without a. The curvature of
+    # the forms' term is about b |V F V^T| |F|, and is to be five times that of the
+    # change, which is one.
     forms = problem.forms
     norms = np.abs(forms) if forms.ndim == 2 else np.linalg.norm(forms, 2, axis=(1, 2))
-    # 8 TINY keeps the quotient finite.
+    # A divisor of 8 TINY or more keeps the quotient finite.
     a, b = 0.0, 5 / max(problem.covariance_gap(V) * float(norms.max()), 8 * TINY)
-    # 4. V is a solution for the rows before, and its multipliers are nearly those of
-    # all.
+    # 4. More and more rows: each solution, and its multipliers, start the next one.
     for n_rows in sorted(sizes):
         # What the other rows leave of the bound on the means.
         fixed = problem.mean_gap(V[n_rows:])
@@ -212,7 +220,8 @@ def _solve_subproblem(
             a = max((1 + a * curvature) * mean_ratio - 1, 0.0) / curvature
         # Secant step for b, in logarithms of b and of the gap's ratio.
         points.append((np.log(b), np.log(max(ratio, TINY))))
-        (log_b, log_ratio), slope = points[-1], -0.7  # seen for wide layers
+        # One point has no slope: the first is one seen for wide layers.
+        (log_b, log_ratio), slope = points[-1], -0.7
         if len(points) > 1 and points[-2][0] != log_b:
             slope = (log_ratio - points[-2][1]) / (log_b - points[-2][0])
             slope = np.clip(slope, -3.0, -0.2)  # rough minima may give any slope
@@ -225,8 +234,8 @@ def _minimise_lagrangian(
 ) -> Array:
     """Minimise L from V, in units of the norm of the change.
 
-    Over X with V = X (I + a sum_p u_p u_p^T)^(-1/2), so that the curvature of the
-    means' term is one.
+    Over X with V = X (I + a sum_p u_p u_p^T)^(-1/2), so that the terms of the change
+    and of the means together have the curvature one.
     """
     basis, curvatures = problem.mean_axes
     roots = np.sqrt(1 + a * curvatures)
@@ -264,14 +273,14 @@ def _minimise_lagrangian(
 
 
 def _onto_bounds(problem: WhitenedProblem, V: Array) -> Array:
-    """Last point of the line from V_0 through V that meets both bounds."""
+    """First point of the line from V_0 through V that meets both bounds."""
     S = V - problem.start
-    # The bounds hold at V + `inside` S and not at V + `outside` S: at V or a little
-    # beyond it.
+    # The bounds hold at V + `inside` S and not at V + `outside` S, which is V_0 first.
+    # `inside` grows from V until they hold; then bisection closes the interval.
     outside, inside = -1.0, 0.0
     while inside < 0.5 and not problem.is_feasible(V + inside * S):
         outside, inside = inside, max(1e-4, 3 * inside)
-    if inside >= 0.5:  # smaller outputs have smaller gaps
+    if inside >= 0.5:  # none near V: shrink V itself, smaller V have smaller gaps
         mean = problem.mean_gap(V) / problem.mean_bound if problem.mean_bound else 0.0
         covariance = np.sqrt(problem.covariance_gap(V) / problem.covariance_bound)
         # Gaps are rounded relative to terms that cancel: a little further inside.
@@ -295,10 +304,10 @@ def smallest_change(
     mean_bound: float,
     covariance_bound: float,
 ) -> float:
-    """Lower bound of the change, for a multiplier Y that is good in other coordinates.
+    """Lower bound of the squared change of the outputs, by the dual.
 
-    Given W S T (m, r), T (n, r), d (n,), M (n, n) and a symmetric Y (m, m), the
-    multiplier of ``V F V^T``, F = T^T M T.
+    Given W S T (m, r), T (n, r), d (n,), M (n, n) and a symmetric multiplier Y (m, m)
+    of ``V F V^T``, F = T^T M T. Every Y proves a bound: it may be that of another T.
     """
     values, vectors = np.linalg.eigh(root.T @ form @ root)
     y, basis = np.linalg.eigh(multiplier)
@@ -306,14 +315,15 @@ def smallest_change(
         y, covariance_bound = np.zeros_like(y), 1.0
     unit = np.sqrt(covariance_bound)
     R, u = basis.T @ whitened @ vectors, vectors.T @ (root.T @ difference)
-    # What holds for a bound that is nearly zero holds for zero.
+    # A bound of zero is replaced by a tiny one, which allows more: the result is valid.
     u /= max(np.sqrt(mean_bound), 1e-8 * np.linalg.norm(R @ u), TINY)
     return max(dual(R, values / unit, u, y * unit)[0], 0.0)
 
 
 def dual(R: Array, d: Array, u: Array, b: Array) -> tuple[float, Array, float, Array]:
     """Return the bound, V, the best a for eigenvalues b, and b, shrunk if need be."""
-    # The smallest weight is at an end of d and of b. Inputs may all be zero.
+    # The smallest weight is at an end of d and of b. Where all inputs are
+    # zero d is empty.
     low, high = d.min(initial=0.0), d.max(initial=0.0)
     smallest = min(float(b.min() * high), float(b.max() * low))
     if smallest < MIN_WEIGHT - 1:

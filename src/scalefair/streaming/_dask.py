@@ -49,7 +49,8 @@ class DaskParts(Parts):
     """Parts as a Dask collection, computed by whatever scheduler is current."""
 
     # Tasks are added to the graph directly: delayed objects double a product's cost.
-    _client: ClassVar[Any] = None  # id and address of the last that computed parts
+    # Id of the last client that computed parts, and address of its scheduler.
+    _client: ClassVar[Any] = None
 
     def __init__(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> None:
         self._graph, self._keys = dict(graph), list(keys)
@@ -186,12 +187,12 @@ def _check_versions(client: Any) -> None:
     """Raise if the scheduler or a worker has no scalefair, or another one."""
     # A name is sent, not a function of ours: that could not be read without scalefair.
     # The pickle is the attribute `__version__` of `scalefair`.
-    version = pickle.loads, b"cscalefair\n__version__\n."
+    read_version = pickle.loads, b"cscalefair\n__version__\n."
     try:
-        versions = {"the scheduler": client.run_on_scheduler(*version)}
+        versions = {"the scheduler": client.run_on_scheduler(*read_version)}
     except ImportError as error:
         versions = {"the scheduler": error}
-    versions |= client.run(*version, on_error="return")
+    versions |= client.run(*read_version, on_error="return")
     for address, remote in versions.items():
         if remote != __version__:
             raise RuntimeError(
@@ -224,7 +225,10 @@ def _node_types() -> tuple[Any, Any, Any]:
 
 @functools.cache
 def _register_sizes() -> None:
-    """Register the size of sparse arrays: Dask moves data that it believes small."""
+    """Register the size of sparse arrays.
+
+    Without it Dask believes them small, and moves them between workers too readily.
+    """
     from dask.sizeof import sizeof
 
     sizeof.register(sparse.sparray)(array_bytes)  # type: ignore[no-untyped-call]
@@ -262,9 +266,10 @@ def dask_rows(X: Any) -> DaskParts:
 def dask_column(
     values: Any, lengths: list[int] | None, name: str, *, several: bool = False
 ) -> DaskParts:
-    """Partitions of a value for each row; arrays of known chunks are rechunked.
+    """Partitions of a column, with a value for each row of X.
 
-    With `several` they may have several columns.
+    Arrays of known chunks are cut at the `lengths` of the parts of X. With `several`
+    they may have several columns.
     """
     if hasattr(type(values), "numblocks"):
         if values.ndim == 2:
@@ -299,7 +304,7 @@ def column_names(X: Any) -> NDArray[np.object_] | None:
 
 
 def _partitions(X: Any) -> list[Any]:
-    """Delayed blocks of rows of a collection, or of a list of such."""
+    """Delayed blocks of rows: those of a collection, or the elements of a list."""
     delayed = require_dask().delayed
     if isinstance(X, (list, tuple, np.ndarray)):
         blocks = X.ravel() if isinstance(X, np.ndarray) else X
@@ -343,9 +348,10 @@ def naming_partition(partition: Any) -> Iterator[None]:
 def encode_part(
     values: Any, name: str, noun: str, attributes: str, location: tuple[int, int | None]
 ) -> tuple[list[str], list[Attribute]]:
-    """Encode the values of a part by themselves; names of all columns come first.
+    """Names of the columns, and attributes encoded by the values of this part alone.
 
-    `location` is the number of the part, and its rows if they are known.
+    Only columns of groups have names. `location` is the number of the part, and its
+    rows if they are known.
     """
     number, n_rows = location
     names: list[str] = []
@@ -363,16 +369,17 @@ def encode_part(
 
 
 def groups_of_part(encoded: tuple[list[str], list[Attribute]]) -> Any:
-    """Names of the columns, and attributes with the rows of each group for codes.
+    """Names of the columns, and attributes with numbers of rows in place of codes.
 
-    This is all that the client needs to number the groups of all parts.
+    The groups of a part and their rows are all that the client needs to number the
+    groups of all parts.
     """
     names, columns = encoded
     return names, [a._replace(codes=np.bincount(a.codes)) for a in columns]
 
 
 def recode(encoded: Any, number: int, new_codes: NDArray[Any]) -> NDArray[Any]:
-    """Codes of an attribute of a part, as they are numbered for all parts."""
+    """Codes of attribute `number` of a part, as they are numbered for all parts."""
     codes: NDArray[Any] = new_codes[encoded[1][number].codes]
     return codes
 
@@ -389,7 +396,7 @@ def check_length(
 
 
 def small_codes(groups: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
-    """Codes in the smallest signed type that holds the number of groups.
+    """Codes in the smallest signed type that holds them.
 
     They are kept for as long as the rows: a byte a row in place of eight.
     """
@@ -402,7 +409,8 @@ def weights_of_part(values: Any, location: tuple[int, int]) -> NDArray[np.float6
     values = np.asarray(values)
     check_length(len(values), n_rows, number, "sample_weight", "weight")
     with naming_partition(number):
-        # One more, of 1: only weights that are 0 in all parts are refused.
+        # A weight of 1 is appended, as the check refuses weights that are all 0: those
+        # of one part may be.
         weights = check_sample_weight(np.append(values, 1), n_rows + 1)
     return np.ones(n_rows) if weights is None else weights[:-1]
 
