@@ -1,7 +1,7 @@
 """``scalefair cluster``: fair clusters of a graph, or of rows, in a file.
 
-A graph has nodes with groups and weights but without features; they are `Rows` as well,
-so that all below the reading is the same for both.
+Nodes of a graph have groups and weights but no features. They are `Rows` as well, so
+that all steps after the reading are the same for both.
 """
 
 import sys
@@ -43,8 +43,8 @@ another constraint, for comparison.
 """
 _MODEL = "File to write the fitted clustering to, for predict (joblib)."
 _EIGENSOLVERS = ("auto", "chebyshev", "lobpcg", "lanczos", "nullspace", "dual")
-# Affinities that are computed from rows; the other one is that of a graph.
 _KERNELS = ("rbf", "rbf_nystroem")
+# Affinities that are computed from rows; the other one, precomputed, is a graph's.
 _ROW_AFFINITIES = ("nearest_neighbors", *_KERNELS)
 _ROW_OPTIONS = ("id_column", "drop", "feature", "missing", "standardize", "keep_groups")
 _EDGE_OPTIONS = ("directed", "weights", "weight_column")
@@ -85,13 +85,14 @@ _OPTIONS = [
 Labels = dict[str, NDArray[Any]]
 Runs = dict[str, Facts]
 FAIR, UNFAIR = "fair", "without fairness"
-# Facts of one or two clusterings, then those of the input and the solver. Facts that
-# lack a value, as of rows where a graph was clustered, are left out.
+# Titles and formats of the measures of a clustering.
 _MEASURES = {
     "balance_mean": ("average balance", ".3f"),
     "balance_min": ("minimum balance", ".3f"),
     "normalized_cut": ("normalized cut", ".4f"),
 }
+# Facts of the input and the solver. Those that lack a value, as of rows where a graph
+# was clustered, are left out.
 _FACTS = {
     "nodes": "{n_nodes:,}, {n_edges:,} edges",
     "rows": "{n_rows:,}, {n_features:,} features",
@@ -101,7 +102,7 @@ _FACTS = {
     "neighbours": "{neighbors}, recall {neighbors_recall:.4f}",
     "solver": "{solver}, {fit:.1f} s",
 }
-# Attributes of the model, and of its assignment, that are in the report.
+# Attributes in the report: of the model, without their underscore, and its assignment.
 _FITTED = (
     "affinity_error neighbors neighbors_recall solver converged n_iter n_products "
     "fairness_violation history eigenvalues"
@@ -119,6 +120,7 @@ def cluster(data: Path, **options: Any) -> None:
     outputs, show = _run.take_outputs(options, data, output="", model=".joblib")
     baseline = options.pop("baseline")
     read_options = opt.ReadOptions.take(options, memory_limit=sys.maxsize)
+    # The report has all parameters; `standardize` is none of the estimator's.
     parameters, standardize = dict(options), options.pop("standardize", False)
     is_graph = options["affinity"] == "precomputed"
     if read_options.missing_groups == "drop" and is_graph:
@@ -152,7 +154,7 @@ def cluster(data: Path, **options: Any) -> None:
     report = _report.Report("cluster", content, "", str(data), facts)
     add_clusters(report, runs, labels, rows)
     columns = {"id": rows.ids, "label": model.labels_}
-    # Prediction does not need a sparse affinity, which is most of the model's size.
+    # A sparse affinity is most of the model's size, and not needed for prediction.
     stored = copy(model)
     if sparse.issparse(model.affinity_matrix_):
         del stored.affinity_matrix_
@@ -214,12 +216,13 @@ def read_groups(
 ) -> Rows:
     """Return nodes as rows without features, with groups and weights if any.
 
-    `training` has the types of the groups of a saved model, to whose graph nodes are
-    new.
+    If the nodes are new to the graph of a saved model, `training` has the types of the
+    groups of its own nodes.
     """
     print_notes(graph)
     nodes = Rows(graph.path, None, [], graph.ids, named=graph.named)
-    # 1. Attributes of the nodes, if the graph has some of these names, else a file.
+    # 1. Groups and weights are attributes of the nodes if the graph has such, else in a
+    #    file.
     columns, table = {}, graph.nodes
     if table is not None:
         source = f"the nodes of {graph.path}"
@@ -298,29 +301,29 @@ def _cluster_without_fairness(
 
     The affinity is not computed again: runs differ in their constraints only.
     """
-    # By the Chebyshev solver, whichever the model has used: all find one subspace.
     from scalefair.cluster._base import relative_weights, submatrix, suboperator
     from scalefair.cluster._kmeans import embedding_kmeans, embedding_rows
     from scalefair.linalg import chebyshev
     from scalefair.operators import NormalizedAffinity, NormalizedOperator
 
     # 1. The same affinity of the nodes that were not left out.
-    kept, W, seed = model.labels_ >= 0, model.affinity_matrix_, model.random_state
+    is_kept, W, seed = model.labels_ >= 0, model.affinity_matrix_, model.random_state
     select: Any = suboperator
     normalized: Any = NormalizedOperator
     if sparse.issparse(W):
         select, normalized = submatrix, NormalizedAffinity
     operator = normalized(
-        select(W, kept),
+        select(W, is_kept),
         regularization=model.regularization,
-        sample_weight=relative_weights(weights, kept),
+        sample_weight=relative_weights(weights, is_kept),
     )
-    # 2. Its leading eigenvectors, and k-means of their rows.
+    # 2. Its leading eigenvectors, and k-means of their rows. Without constraints any
+    #    solver finds the same subspace: Chebyshev, whichever the model has used.
     k = model.n_clusters
     result = chebyshev(operator, k, tol=model.tol, random_state=seed)
     rows, row_weights = embedding_rows(result.vectors, operator)
-    labels = np.full(kept.size, -1)
-    labels[kept] = embedding_kmeans(
+    labels = np.full(is_kept.size, -1)
+    labels[is_kept] = embedding_kmeans(
         rows, k, weights=row_weights, n_init=model.n_init, random_state=seed
     )
     if not result.converged:
@@ -336,15 +339,16 @@ def measure_clusters(labels: NDArray[Any], rows: Rows, matrix: Any = None) -> Fa
     # 1. How many of each group, or how much weight, are in each cluster.
     entries, weights = rows.entries(), rows.weight
     groups, entry_labels = entries.sensitive_features, labels[entries.positions]
-    kept, counted = entry_labels != -1, {}  # `crosstab` counts rows by default
+    is_kept, cell_sums = entry_labels != -1, {}  # `crosstab` counts rows by default
     if entries.weight is not None:
-        kept &= entries.weight > 0
-        counted = {"values": entries.weight[kept], "aggfunc": "sum"}
+        is_kept &= entries.weight > 0
+        cell_sums = {"values": entries.weight[is_kept], "aggfunc": "sum"}
     # Of each attribute a table with a row for each cluster, a column for each group.
     tables = {}
     for attribute, values in _report.by_attribute(groups).items():
-        table = pandas.crosstab(entry_labels[kept], values[kept], **counted)
+        table = pandas.crosstab(entry_labels[is_kept], values[is_kept], **cell_sums)
         tables[attribute] = table.fillna(0)
+    # Every table adds up to the same sizes of the clusters.
     sizes = next(iter(tables.values())).sum(axis=1)
     counts = pandas.concat(tables.values(), axis=1)
     counts.columns = [
@@ -359,12 +363,12 @@ def measure_clusters(labels: NDArray[Any], rows: Rows, matrix: Any = None) -> Fa
     totals = [table.sum() for table in tables.values()]
     facts["population_balance"] = min(x.min() / x.max() for x in totals)
     if matrix is not None:
-        # With regularisation a cluster may have no edges: it has no cut, as the sum of
-        # its degrees is zero.
+        # A cluster without edges, which regularisation allows, has degrees that sum to
+        # zero, by which its cut would be divided: there is no cut then.
         masses = np.ones(len(labels)) if weights is None else weights
-        kept = (labels != -1) & (masses > 0)
-        degrees = matrix @ (kept * masses)
-        if set(labels[kept]) == set(labels[kept & (degrees > 0)]):
+        is_counted = (labels != -1) & (masses > 0)
+        degrees = matrix @ (is_counted * masses)
+        if set(labels[is_counted]) == set(labels[is_counted & (degrees > 0)]):
             facts["normalized_cut"] = normalized_cut_score(
                 matrix, labels, sample_weight=weights
             )
@@ -399,7 +403,8 @@ def add_clusters(
     report.facts.append(("cluster sizes", span))
     report.title = f"Clusters: average balance {dict(report.facts)['average balance']}"
     report.summary = _summarize(runs, next(iter(labels.values())))
-    # 2. A table of the clusters and of them all, and one of the steps of the solver.
+    # 2. A table of the clusters, after a line for all of them, and one of the steps of
+    #    the solver.
     names = [f"group {g}" for g in main["clusters"][0]["groups"]]
     columns = {
         "label": ("cluster", ""),
@@ -418,7 +423,8 @@ def add_clusters(
             _report.ReportTable(f"Clusters, {name}", [total, *records], columns),
             _report.history_table(run.get("history"), f", {name}"),
         ]
-    # 3. A figure; more groups or clusters make bars too thin to be told apart.
+    # 3. A figure, unless there are so many groups or clusters that nobody could tell
+    #    them apart.
     entries = rows.entries()
 
     def plot(figure: Any) -> None:
@@ -436,7 +442,7 @@ def add_clusters(
                 legend=ax is axes[0 if is_long else -1],
             )
 
-    is_long = len(records) > 30  # narrow bars: the figures lie above each other
+    is_long = len(records) > 30  # many bars: the axes lie one above the other
     caption = "Share of each group in each cluster; dashed: in the population."
     if len(names) <= 28 and len(records) <= 200:
         height = 2.2 + 2 * len(_report.by_attribute(entries.sensitive_features))
@@ -453,7 +459,7 @@ def _summarize(runs: Runs, labels: NDArray[Any]) -> str:
     is_fit, assignment = "solver" in main, main.get("assignment")
     k, n_kept = len(main["clusters"]), int((labels != -1).sum())
     balance = "{balance_mean:.3f} on average and {balance_min:.3f} in the worst cluster"
-    # 1. What was asked, of labels of any origin nothing, and reached.
+    # 1. What was asked, if the labels are those of a fit, and what was reached.
     text = "Measured: "
     if is_fit:
         text = f"Asked: {k} clusters of {n_kept:,} members. In each, every group has "

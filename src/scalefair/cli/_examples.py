@@ -30,7 +30,8 @@ from scalefair.cluster import FairSpectralClustering
 
 # --- demo ----------------------------------------------------------------------------
 
-# Options of the block model: the names of its parameters, after a comma if they differ.
+# Options of `demo`: the parameters of the block model, and the folder. A name after the
+# comma is that of the parameter, or another spelling of the option.
 _SIZES = {
     "nodes,n_nodes": (opt.value(opt.Count(), 100_000), "Nodes of the graph."),
     "-k,--n-clusters": (opt.value(opt.Count(2), 50), "Clusters, planted and sought."),
@@ -67,7 +68,7 @@ def demo(output_dir: Path, quiet: bool | None, **sizes: Any) -> None:
     are groups are looser than the others. The output folder gets labels.csv,
     report.json, the same as a page in report.html and, with matplotlib, figure.png.
     """
-    # 1. Whether results can be written; then a graph in which groups hide clusters.
+    # 1. Check that results can be written; make a graph whose groups hide clusters.
     table, *pages, picture = _run.check_folder(output_dir, _RESULTS)
 
     def say(text: str) -> None:
@@ -83,7 +84,7 @@ def demo(output_dir: Path, quiet: bool | None, **sizes: Any) -> None:
     W, groups, k = bunch.graph, bunch.sensitive_features, sizes["n_clusters"]
     say(f"clustering {W.nnz:,} stored entries into {k}, with and without fairness ...")
     nodes = Rows(Path(), None, [], np.arange(W.shape[0]), groups=groups)
-    tol = 1e-4
+    tol = 1e-4  # the default of the estimator, here for the report
     model = FairSpectralClustering(
         k,
         tol=tol,
@@ -98,17 +99,17 @@ def demo(output_dir: Path, quiet: bool | None, **sizes: Any) -> None:
         path="the block model",
         show=not quiet and _run.on_terminal(),
     )
-    kept = model.labels_ >= 0  # nodes of the largest component
+    is_kept = model.labels_ >= 0  # nodes of the largest component
     records = []
     for name, run in runs.items():
-        agreement = adjusted_rand_score(bunch.target[kept], labels[name][kept])
+        agreement = adjusted_rand_score(bunch.target[is_kept], labels[name][is_kept])
         run["agreement_with_planted"] = agreement
         records.append({**run, "method": name})
         # Not every system can tell the peak of one run from that of the process.
         if run["peak_memory_is_of_this_run"]:
             records[-1]["megabytes"] = run["peak_memory_bytes"] / 1e6
     # 3. Report, labels and figure.
-    n_left_out = int((~kept).sum())
+    n_left_out = int((~is_kept).sum())
     content = describe_run("demo", {**sizes, "tol": tol})
     content["input"] = {
         "n_nodes": W.shape[0],
@@ -146,10 +147,12 @@ def _make_graph(sizes: dict[str, Any]) -> Any:
     """Return a block model whose groups hide its clusters."""
     k, h = sizes["n_clusters"], sizes["n_groups"]
     # Without constraints h - 1 of the k leading eigenvectors separate the groups, and
-    # push as many clusters out. h clusters are loose, so that these are the ones lost.
+    # take the place of h - 1 that separate clusters. h clusters are loose, so that the
+    # clusters lost are among these.
     cohesion = [0.4] * h + [1.0] * (k - h) if k >= 2 * h else None
-    # The weights are those of the four kinds of pairs of nodes: shares of the expected
-    # degree, by the number of blocks over which the edges of a kind are spread.
+    # Nodes of a pair share both cluster and group, the group, the cluster, or neither.
+    # Each kind has a share of the expected degree, divided by the number of blocks that
+    # the neighbours of this kind may be in.
     weights = (0.36, 0.34 / (k - 1), 0.25 / (h - 1), 0.05 / ((k - 1) * (h - 1)))
     try:
         return datasets.make_fair_sbm(probabilities=weights, cohesion=cohesion, **sizes)
@@ -169,7 +172,7 @@ def _compile_kernels() -> None:
 
 # --- data ----------------------------------------------------------------------------
 
-# Options about files; the last two are parameters of the fetchers.
+# Options of `data` about files; the last two are parameters of the fetchers.
 _FILES = {
     "output-dir": (
         opt.value(opt.PATH),
@@ -194,7 +197,7 @@ _DATA_OPTIONS = [
 
 @opt.command(_DATA_OPTIONS)
 def data(
-    name: str | None, output_dir: Path | None, quiet: bool | None, **location: Any
+    name: str | None, output_dir: Path | None, quiet: bool | None, **fetch_options: Any
 ) -> None:
     """List public data sets; with a NAME, write that one to files.
 
@@ -208,13 +211,13 @@ def data(
         for fetcher in datasets.__all__
         if fetcher.startswith("fetch_")
     }
-    # 2. Without a name, a line for each data set.
+    # 2. Without a name, a line for each data set: its name, and the first line of the
+    #    fetcher's docstring.
     if name is None:
         if output_dir is not None:
             raise click.UsageError("--output-dir goes with the NAME of a data set.")
         if quiet:
             return
-        # It has the name, and the first line of the fetcher's docstring.
         for name, fetch in fetchers.items():
             summary = (inspect.getdoc(fetch) or "").partition("\n")[0]
             summary = summary.removeprefix("Load ").removesuffix(".")
@@ -228,7 +231,7 @@ def data(
     folder = Path(name) if output_dir is None else output_dir
     _run.check_folder(folder, ["about.txt", "graph.npz", "rows.csv"])
     try:
-        bunch = fetchers[name](**location)
+        bunch = fetchers[name](**fetch_options)
     except (ImportError, OSError, ValueError) as error:
         raise Failure(f"{name}: cannot be had: {translate(str(error))}") from error
     # The folder is made only now: a failed download leaves nothing behind.
@@ -258,7 +261,7 @@ def _writers(bunch: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _frame(bunch: Any, suffix: str) -> pandas.DataFrame:
-    """Return features, target and group of rows; `suffix` is "_test" of a test."""
+    """Return features, target and group of rows; `suffix` is "_test" of test rows."""
     X, names = bunch[f"data{suffix}"], list(bunch.feature_names)
     X = X.toarray() if sparse.issparse(X) else X
     return pandas.DataFrame(X, columns=names).assign(

@@ -1,8 +1,8 @@
 """Rows of a file, and what columns other than features hold: groups, targets, ids.
 
-A role (target, groups, weight) is read as strings from columns or from a file of its
-own, and typed when all of it is known: labels and groups become vectors of numbers or
-names, or groups a frame of probabilities.
+A role (target, groups, weight) is read as strings, from columns or from a file of its
+own, and gets its type when all of it was read. Labels become a vector of numbers or
+strings, groups too, or a frame of probabilities; weights become numbers.
 """
 
 import re
@@ -34,10 +34,10 @@ from scalefair.cli._options import ROLES, ReadOptions
 from scalefair.files._text import split_cells
 from scalefair.files._values import find_source, parse_values
 
-# More groups, or categories of a column, are rather ids or free text.
+# A column with more groups or categories is taken for ids or free text.
 MAX_CATEGORIES = 1000
-# Names of targets, last words of the names of ids, and names of weights, which are
-# compared without punctuation.
+# Names of targets, last words of the names of ids, and names of weights, of which only
+# the letters are compared.
 TARGET_NAMES = ["target", "label", "class", "outcome", "y"]
 _ID_WORDS = {"id", "ids", "index", "key", "no", "nr", "number", "row"}
 _WEIGHT_NAMES = {"weight", "weights", "wt", "wgt", "fnlwgt", "finalweight", "perwt"}
@@ -67,7 +67,9 @@ class Rows:
     target: Any = None
     weight: Any = None
     sources: dict[str, str] = field(default_factory=dict)  # of the roles, in messages
-    kinds: dict[str, str] = field(default_factory=dict)  # of dtypes, by role
+    kinds: dict[str, str] = field(
+        default_factory=dict
+    )  # dtype.kind of columns, by role
     n_columns: int = 0  # of the file
     has_header: bool = True
     zero_based: bool = False  # the first feature of svmlight
@@ -122,8 +124,8 @@ class Rows:
     def entries(self) -> "Rows":
         """Return an entry for each row and group that it may be of, by weight.
 
-        Without probabilities an entry is a row. Values of rows are taken for the
-        entries by their `positions`. Metrics of entries are those expected.
+        Without probabilities an entry is a row. `positions` index values of rows, and
+        give those of the entries. Counts and means of entries are the expected ones.
         """
         if not self.has_probabilities:
             return self
@@ -178,13 +180,13 @@ Parts = Mapping[str, Rows]  # "train", and perhaps "test"
 
 
 def are_texts(n_distinct: int, n_rows: float) -> bool:
-    """Return whether so many different words are ids or free text, no categories."""
+    """Return whether so many different words are ids or free text, not categories."""
     return n_distinct > MAX_CATEGORIES or (n_distinct > 20 and 2 * n_distinct > n_rows)
 
 
 def may_be_ids(values: pandas.Series) -> bool:
     """Return whether more than ten values are whole numbers that all differ."""
-    # Most columns are seen to be none by their first rows.
+    # Of most columns the first rows show already that they are no ids.
     for part in (values.head(1000), values):
         if is_bool_dtype(part) or not is_numeric_dtype(part) or part.hasnans:
             return False
@@ -197,8 +199,8 @@ def are_ids(values: pandas.Series) -> bool:
     """Return whether values are ids: without a hole, or under the name of an id."""
     if not may_be_ids(values):
         return False
-    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(values.name))
-    is_named_so = bool(parts) and parts[-1].lower() in _ID_WORDS
+    name_parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(values.name))
+    is_named_so = bool(name_parts) and name_parts[-1].lower() in _ID_WORDS
     return is_named_so or values.max() - values.min() == len(values) - 1
 
 
@@ -211,10 +213,10 @@ def note_doubts(
     path: Path, features: pandas.DataFrame, *, has_weight: bool, has_target: bool
 ) -> None:
     """Note features that may be ids, targets or weights, or have codes for missing."""
-    # 1. The features for which there is a doubt, of each kind.
+    # 1. The names of the doubtful features, by the kind of doubt.
     numbers = [x for _, x in features.items() if is_numeric_dtype(x)]
     numbers = [x for x in numbers if not is_bool_dtype(x)]
-    targets = [] if has_target else [x for x in features if x.lower() in TARGET_NAMES]
+    targets = [] if has_target else [s for s in features if s.lower() in TARGET_NAMES]
     ids = [str(x.name) for x in numbers if may_be_ids(x)]
     weights = [str(x.name) for x in numbers if is_weight_name(x.name) and x.min() >= 0]
     codes = {str(x.name): code for x in numbers if (code := _missing_code(x))}
@@ -238,7 +240,7 @@ def note_doubts(
 
 
 def _missing_code(values: pandas.Series) -> float:
-    """Return an end of the values such as -200 or 999, far from the others, or 0."""
+    """Return the least or largest value if it looks like a code (999), else 0."""
     for code in (values.min(), values.max()):
         # Codes that people use: 99 and other nines, -1, -9, -200.
         is_nines = abs(code) >= 99 and {*f"{abs(code):.10g}"} == {"9"}
@@ -247,7 +249,8 @@ def _missing_code(values: pandas.Series) -> float:
         numbers = np.unique(values[(values != code) & values.notna()])
         if numbers.size <= 10:
             continue
-        # Further from the others than these spread, or the only negative number.
+        # A code is further from the other values than these are from each other, or the
+        # only negative one.
         low, high = numbers[0], numbers[-1]
         if max(low - code, code - high) > high - low or code < 0 <= low:
             return float(code)
@@ -275,7 +278,7 @@ def find_role_columns(
             continue
         chosen = split_names(value, names) if role == "groups" else [value]
         missing = [name for name in chosen if name not in names]
-        # A column comes before a file of the same name.
+        # A column takes precedence over a file of the same name.
         if not missing:
             columns[role] = chosen
         elif not find_source(value)[0].exists():
@@ -294,7 +297,10 @@ def find_role_columns(
 
 @contextmanager
 def _naming(source: str) -> Iterator[None]:
-    """Turn the errors of a check into Failures that name the source, and options."""
+    """Turn a ValueError into a Failure that names the source.
+
+    Names of parameters in the message become those of options.
+    """
     try:
         yield
     except ValueError as error:
@@ -306,8 +312,8 @@ def type_role(
 ) -> None:
     """Make the strings of a role a vector: of numbers, or strings, or names of groups.
 
-    Several columns become names of combinations; if each is compared by itself they are
-    the attributes as well. Of groups there may be probabilities instead.
+    Several columns become names of combinations. If each column is compared by itself,
+    they are kept as `attributes`, too. Groups may become probabilities instead.
     """
     if role == "groups" and options.makes_probabilities and rows.groups is not None:
         _type_probabilities(rows, options, training)
@@ -315,8 +321,8 @@ def type_role(
     if not isinstance(frame := getattr(rows, role), pandas.DataFrame):
         return  # there is none, or it has its type
     source = rows.sources[role]
-    # 1. Each column has the type that it has in the rows for training, or its own;
-    #    codes stay strings ("U", NumPy's kind of these).
+    # 1. A column has the type that it has in the rows for training. Without these it
+    #    has its own; but codes (--categorical) stay strings, NumPy's kind "U".
     kinds: Any = ["U" if name in options.categorical else None for name in frame]
     if training is not None:
         kinds = training.kinds.get(role) or getattr(training, role).dtype.kind
@@ -331,8 +337,9 @@ def type_role(
     if len(values) == 1:
         setattr(rows, role, values.popitem()[1])
         return
-    # 2. Combinations of several columns, which are named, as "woman, 65 or older". Rows
-    #    of a saved model have no data: few of them are no reason to warn.
+    # 2. Combinations of several columns, which are named, as "woman, 65 or older". Few
+    #    rows of one are no reason to warn where a saved model predicts: `training` has
+    #    no data then.
     table = pandas.DataFrame(values)
     with _naming(source):  # a column may hold no groups
         names, codes = encode_groups(table, len(frame), warn=False)
@@ -363,14 +370,16 @@ def _type_probabilities(
     if options.knots is not None:
         P = _hat_functions(rows, P, options.knots, training)
     elif not options.group_probabilities:
+        # Rows without holes are typed as groups are, which sets `rows.kinds`, too: the
+        # copy shares it. A row with a hole is of no group.
         subset = replace(rows, ids=rows.ids[is_known], groups=frame[is_known])
         type_role(subset, "groups", replace(options, missing_groups=None), training)
         groups = np.full(len(frame), None, object)
         groups[is_known] = subset.groups
         P = pandas.get_dummies(pandas.Series(groups), dtype=np.float64)
     P.columns = P.columns.astype(str)
-    # 2. The groups of the rows for training, of which other rows may lack some: such a
-    #    group has a column of zeros, and is left out of the checks.
+    # 2. Other rows get the groups of the rows for training. A group that they lack has
+    #    a column of zeros, and is left out of the checks.
     if training is not None and isinstance(training.groups, pandas.DataFrame):
         names = training.groups.columns
         if new := [name for name in P if name not in names]:
@@ -378,7 +387,7 @@ def _type_probabilities(
         present, P = P.columns[(P > 0).any()], P.reindex(columns=names, fill_value=0.0)
     else:
         present = P.columns
-    # 3. Rows that add up to 1, or 0.
+    # 3. Check that probabilities of a row add up to 1, or are all 0.
     with _naming(source):
         groups, values = check_group_probabilities(P[present], len(P))
     rows.groups = pandas.DataFrame(values, columns=groups)
@@ -394,9 +403,10 @@ def _type_probabilities(
 def _hat_functions(
     rows: Rows, frame: pandas.DataFrame, n_knots: int, training: Rows | None
 ) -> pandas.DataFrame:
-    """Hat functions of a number at its quantiles: they add up to 1, as groups do.
+    """Hat functions of a number, which add up to 1 as probabilities of groups do.
 
-    Function k is 1 at knot k, 0 at the others, and linear between them.
+    Function k is 1 at knot k, 0 at the others, and linear between them. The knots are
+    quantiles, of the rows for training if there are any.
     """
     if frame.shape[1] != 1:
         raise click.UsageError("--knots takes --groups with one column of numbers.")
@@ -408,7 +418,7 @@ def _hat_functions(
     if len(rows.knots) < 2:
         raise Failure(f"{rows.sources['groups']}: has one value, {rows.knots[0]:g}.")
     hats = [np.interp(x, rows.knots, unit) for unit in np.eye(len(rows.knots))]
-    # Six digits unless knots are nearer to each other.
+    # Names have six digits of the knots, or all if two would be the same.
     names = [f"{name} {knot:g}" for knot in rows.knots]
     if len(set(names)) < len(names):
         names = [f"{name} {knot!r}" for knot in rows.knots.tolist()]
@@ -423,8 +433,8 @@ def treat_missing_groups(rows: Rows, options: ReadOptions) -> None:
     is_missing = pandas.DataFrame(rows.groups).isna().any(axis=1).to_numpy()
     if not is_missing.any():
         return
-    # 2. An error names the first; a matrix, or a reader, has no rows that can be
-    #    dropped.
+    # 2. Refuse them with the first as an example, or leave them out of a table. Rows of
+    #    a matrix or a reader cannot be dropped.
     first = rows.ids[np.argmax(is_missing)]
     text = f"{rows.sources['groups']}: {is_missing.sum():,} of {rows.n_rows:,} rows"
     if options.missing_groups == "error":
@@ -441,10 +451,10 @@ def treat_missing_groups(rows: Rows, options: ReadOptions) -> None:
 
 
 def check_groups(rows: Rows, training: Rows | None) -> None:
-    """Refuse a single group in rows for training, too many, and unknown ones."""
+    """Refuse a single group, too many groups, and groups that training did not have."""
     if rows.groups is None or rows.has_probabilities:
         return  # these were checked when they were typed
-    # Rows that a model predicts may all be of one group.
+    # Rows that a saved model predicts may all be of one group: `training` has no data.
     names = np.unique(rows.groups).tolist()
     has_data = training is None or training.n_rows > 0
     if not 1 + has_data <= len(names) <= MAX_CATEGORIES:
@@ -476,7 +486,7 @@ def type_weights(rows: Rows) -> None:
     rows.weight = numbers.to_numpy(np.float64)
     if rows.has_probabilities:
         return
-    # A group needs some weight, of each column if these are compared by themselves.
+    # Every group needs some weight, those of each attribute if there are several.
     compared = compared_attributes(rows.sensitive_features, rows.n_rows, "each")
     with _naming(source):
         for _, groups, codes in compared:
@@ -486,7 +496,7 @@ def type_weights(rows: Rows) -> None:
 def refuse_unknown(rows: Rows, role: str, name: str, training: Rows) -> None:
     """Refuse groups or labels, called `name`, that did not occur in training.
 
-    Those of a saved model are the ones that it knows.
+    Of a saved model `training` holds the groups and labels that it was trained on.
     """
     vocabulary = np.unique(getattr(training, role)).tolist()
     values = np.unique(getattr(rows, role)).tolist()

@@ -105,7 +105,7 @@ _MEASURES = {
     "accuracy": "accuracy",
     "mse": "mean squared error",
 }
-# Measures of predictions, of which the summary names the groups with the extremes.
+# Measures of which the summary names the groups with the smallest and largest value.
 _ERRORS = {"accuracy": ("accuracy", ".1%"), "mse": ("mean squared error", ".3g")}
 
 
@@ -140,7 +140,7 @@ def predict(model_file: Path, table: Path, **options: Any) -> None:
         rows, columns = _apply_saved(model, model_file, table, overrides)
     else:
         rows = _regress.read_for_model(model, table, opt.ReadOptions(**overrides))
-        # Columns of the output, by the methods that fill them.
+        # The methods of the model that fill the columns of the output, by their names.
         methods = {"prediction": "predict"}
         if hasattr(model, "decision_function") and len(model.classes_) == 2:
             methods = {"score": "decision_function", **methods}
@@ -149,7 +149,8 @@ def predict(model_file: Path, table: Path, **options: Any) -> None:
                 name: _regress.predict(model, model_file, rows, method)
                 for name, method in methods.items()
             }
-    # 2. How often each label or class is predicted; numbers are not counted.
+    # 2. How often each label or class is predicted. These are the last column; numbers
+    #    are not counted.
     m, unit = len(rows.ids), rows.unit
     report = _report.Report("predict", {}, "", facts=[(f"{unit}s", f"{m:,}")])
     if "score" in columns or "label" in columns:
@@ -158,7 +159,8 @@ def predict(model_file: Path, table: Path, **options: Any) -> None:
         shares = [{name: x, f"{unit}s": n, "share": n / m} for x, n in counts]
         table_of_shares = _report.ReportTable(f"Each {name}", shares, terminal=True)
         report.tables = [table_of_shares]
-    # 3. The table. The output of cluster has ids even if they are row numbers.
+    # 3. The table. Of a clustering it has ids, as the output of `cluster` has, even if
+    #    they are row numbers.
     has_ids = rows.named or "label" in columns
     columns = {"id" if has_ids else "row": rows.ids, **columns}
     kept = getattr(rows, "kept", None)  # nodes of a graph have no other columns
@@ -208,13 +210,14 @@ def _apply_saved(
             f"{min(missing)}). Train it again."
         )
     model: Any = saved.get("classifier", saved.get("clustering"))
-    groups: Any = saved.get("groups")
-    if isinstance(groups, list):  # of several attributes
-        groups = np.concatenate(groups)
+    training_groups: Any = saved.get("groups")
+    if isinstance(training_groups, list):  # of several attributes
+        training_groups = np.concatenate(training_groups)
     options = _saved_read_options(saved, model, path, overrides)
-    # Rows without data say of which types the model's own rows were.
+    # Rows without data stand for those that the model was trained on: they hold types
+    # and groups.
     training = Rows(model_file, None, [], np.arange(0), kinds=saved["kinds"])
-    training.groups, training.target = groups, saved.get("classes")
+    training.groups, training.target = training_groups, saved.get("classes")
     with _run.estimator_errors(path):
         rows: Any
         # 2. Nodes that are new to a graph: weights of edges to its nodes.
@@ -222,8 +225,8 @@ def _apply_saved(
             rows = read_new_nodes(path, saved["nodes"], saved["named"], options)
             nodes = _cluster.read_groups(rows, options, training)
             X, groups = rows.matrix, nodes.sensitive_features
-        # 3. Or rows with features, of numbers or strings; an empty frame has their
-        #    types.
+        # 3. Or rows with features. An empty frame says which are numbers, and which are
+        #    strings.
         else:
             for name in ("n_columns", "has_header", "zero_based"):
                 setattr(training, name, saved[name])
@@ -246,7 +249,10 @@ def _apply_saved(
 def _saved_read_options(
     saved: dict[str, Any], model: Any, path: Path, overrides: dict[str, Any]
 ) -> opt.ReadOptions:
-    """Return the options of the model's own rows, as far as they apply to others."""
+    """Return the options by which the rows for training were read, for new rows.
+
+    Options on the command line, `overrides`, take precedence if they apply.
+    """
     is_clustering, is_of_graph = "clustering" in saved, "nodes" in saved
     options = dict(saved["reading"])
     # Imputation is part of the encoder: it cannot be asked for later.
@@ -255,11 +261,11 @@ def _saved_read_options(
     #    Fair assignment, and shifts of scores by groups, need the groups of the rows.
     if is_clustering:
         needs_groups = model.assignment_ is not None
-        idle = _ROW_OPTIONS if is_of_graph else ["memory_limit"]
+        inapplicable = _ROW_OPTIONS if is_of_graph else ["memory_limit"]
     else:
         needs_groups = model is not None and getattr(model, "interactions", True)
-        idle = [] if needs_groups else ["groups"]
-    refused = [name for name in idle if name in overrides]
+        inapplicable = [] if needs_groups else ["groups"]
+    refused = [name for name in inapplicable if name in overrides]
     if overrides.get("missing") == "impute" and not imputes:
         refused.append("missing impute")
     if refused:
@@ -267,7 +273,8 @@ def _saved_read_options(
         raise click.UsageError(
             f"--{spelling} does not apply: MODEL was made without it."
         )
-    # 2. Targets, and groups that are not needed, are not read.
+    # 2. Targets, and groups that are not needed, are not read. Features of a table are
+    #    found by name: no column need be dropped.
     options["missing"] = "impute" if imputes else "error"
     if matrices.rows_format(path, overrides.get("svmlight", False)) == "table":
         options |= {"target": None, "drop": (), "keep_groups": False}
@@ -302,7 +309,7 @@ def evaluate(result: Path, **options: Any) -> None:
     # Classes that were predicted beside scores are the decisions.
     if "prediction" in names and read_options.target is not None and kind == "scores":
         columns = list(dict.fromkeys([column, "prediction"]))
-    # 2. The rows with their groups, and perhaps targets.
+    # 2. The rows with their groups, and targets if there are any.
     rows = _rows.read_rows(result, read_options, strings="keep", columns=columns)
     content["input"] = {
         "result": str(result),
@@ -357,7 +364,7 @@ def _choose_column(
 
 
 def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> str:
-    """Return what was measured, beside what it is compared with, and what it is not."""
+    """Return what was measured, what it compares with, and what is not promised."""
     # 1. The distance and the gap, as far as there is one.
     text = f"Measured on {n_rows:,} rows: a KS distance of the groups' scores of "
     text += f"{measures['ks']:.3f}. It is {_report.KS}"
@@ -366,7 +373,7 @@ def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> s
         text += _report.between(interval)
     if "null_gap" in measures:
         text += f". {_report.CHANCE.format(measures['null_gap'])}"
-    # 2. Errors, from the best to the worst group.
+    # 2. Accuracy or error, with the groups of the smallest and of the largest value.
     for key, (title, spec) in _ERRORS.items():
         if key in measures:
             low, *_, high = sorted(measures["groups"], key=itemgetter(key))
@@ -382,7 +389,7 @@ def _cut(path: Path, rows: Rows, labels: Any, options: opt.ReadOptions) -> float
     graph = load_graph(path, edges)
     print_notes(graph)
     # Entry i is the row with the label of node i, -1 if there is none. Ids are compared
-    # as strings: those of one side may all be integers.
+    # as strings, as only one of both files may have them as integers.
     positions = pandas.Index(rows.ids.astype(str)).get_indexer(graph.ids.astype(str))
     without = graph.ids[positions < 0]
     if without.size:
@@ -412,8 +419,8 @@ def _measure_scores(rows: Rows, column: str, options: dict[str, Any]) -> Facts:
     classes = np.unique([0, 1] if target is None else target)
     if options["given"] is not None and (target is None or len(classes) != 2):
         raise click.UsageError("--given needs a --target of two labels.")
-    # 2. Of two classes the gaps and rates of decisions, else errors. Without a target
-    #    scores are taken for those of two classes.
+    # 2. For two classes the gaps, and the rate of decisions in favour; for numbers the
+    #    error. Without a target there are taken to be two classes.
     by_row: dict[str, Any] = {}
     if len(classes) == 2:
         compared = {name: options[name] for name in ("interval", "given")}
@@ -430,7 +437,7 @@ def _measure_scores(rows: Rows, column: str, options: dict[str, Any]) -> Facts:
         by_row["mse"] = (scores - target) ** 2
     else:
         raise Failure(f"{rows.sources['target']}: is neither numbers nor two classes.")
-    # 3. The gap by chance, and means of all rows and of the groups.
+    # 3. The gap that chance alone would make, and means of all rows and of the groups.
     if options["given"] is None:
         measures |= _report.null_gap(rows, options["interval"])
     mean = partial(np.average, weights=rows.weight)

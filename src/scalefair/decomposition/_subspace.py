@@ -43,7 +43,7 @@ class FairBasis:
 
     weights: Array  # of the dual, shape (G,), on the simplex
     basis: Array  # orthonormal columns, shape (n, r)
-    compressed: Array  # basis.T @ C_g @ basis of every group
+    compressed: Array  # basis.T @ C_g @ basis of every group, shape (G, r, r)
     best: Array  # sums of the r largest eigenvalues of the C_g
     dual_value: float  # a lower bound of the largest loss of any basis
     n_iter: int  # evaluations of the dual
@@ -62,6 +62,7 @@ def solve(covariances: CovarianceFamily, *, tol: float, max_iter: int) -> FairBa
     n, r = covariances.n_features, covariances.r
     # Between short products the threads of BLAS would spin, and delay the kernels.
     with single_blas_thread():
+        # Of many components a subspace would be nearly the whole space.
         if isinstance(covariances, FormedCovariances) and (
             n <= MAX_DENSE_ORDER or 3 * r >= n
         ):
@@ -88,7 +89,7 @@ def solve_formed(C: Array, r: int, tol: float, max_iter: int) -> FairBasis:
 
 
 def dense_solver(n_groups: int) -> Callable[..., GroupsSolution]:
-    """Return the solver of problems of a small order, shape (G, n, n)."""
+    """Return the solver of small problems: of covariances of shape (G, n, n)."""
     return solve_two_groups if n_groups == 2 else solve_groups
 
 
@@ -107,7 +108,7 @@ def solve_by_subspaces(
 
 
 class _ReducedDual:
-    """Basis V, solution of the problem restricted to it, and the weights visited.
+    """Basis V, solution of the problem restricted to its span, and weights visited.
 
     Invariant: the maximum of the dual lies between `lower`, the largest value at a
     visited point, and the dual value of the restricted problem.
@@ -144,17 +145,18 @@ class _ReducedDual:
         self.weights = self.solution.weights
 
     def expand(self, C: Array, V: Array) -> None:
-        """Reduce to V and products with the optimum there, while the loss decreases.
+        """Reduce to V, and extend V while that lowers the loss in its span.
 
         A few steps of block Lanczos, with the weights updated in each.
         """
         CV = multiply(C, V)
         self.reduce(V, symmetric(inner(V, CV)))
         decrease = math.inf
-        # A relative decrease of 1e-4 of the loss leaves weights that are accurate.
+        # When a step lowers the loss by at most 1e-4 of it, the weights are good enough
+        # to evaluate the dual there. V has at most half as many columns as rows.
         while decrease > 1e-4 and 2 * ((p := V.shape[1]) + self.r) <= len(V):
             previous_value, projected = self.solution.dual_value, self.compressed
-            # 1. U = H(w) times the optimal basis, orthogonal to V.
+            # 1. U: the weighted sum H(w) times the optimal basis, made orthogonal to V.
             U = matmul(
                 np.tensordot(self.solution.weights, CV, axes=1), self.solution.basis
             )
@@ -173,28 +175,35 @@ class _ReducedDual:
         """Evaluate the dual at the reduced maximiser; reduce to its eigenvectors."""
         weights, V = self.solution.weights, self.V
         # 1. Leading eigenvectors of H(w), and with them a lower bound. Errors of the
-        #    vectors change the weights in first order, the losses in second. The first
-        #    weights are inaccurate themselves.
+        #    vectors change the losses in second order only, but the next weights in
+        #    first order: the tolerance is far below `tol`. The first weights are
+        #    inaccurate themselves, and need no more than 1e-7.
         tol = max(1e-3 * self.tol, 1e-13) if self.visited else 1e-7
         leading = self.covariances.leading(weights, V, self.compressed, tol)
         self.message = leading.message or self.message
         self.lower = max(self.lower, float(weights @ self.best) - leading.total)
         self.n_products += leading.n_products
         self.visited.append(weights)
-        # 2. Of two groups: a Newton step for the dual, if the weights are close.
+        # 2. Of two groups: a Newton step for the dual, if the weights are close. The
+        #    span of only r vectors would leave no choice of a basis.
         if len(weights) == 2 and leading.vectors.shape[1] > self.r:
             self.newton_step(leading.vectors)
-        # 3. Else the span of all vectors so far.
+        # 3. If the bounds are still too far apart: the span of V and the new vectors.
         if not self.certified():
             self.reduce(orthonormal_span([V, leading.vectors]))
 
     def newton_step(self, vectors: Array) -> None:
-        """Reduce to eigenvectors at two weights if these nearly maximise the dual."""
+        """Reduce to eigenvectors at the last weights if these nearly maximise the dual.
+
+        The weights (t, 1 - t) of two groups are then moved by a Newton step in t.
+        """
         compressed = self.covariances.compress(vectors)
         captured = np.trace(compressed[:, : self.r, : self.r], axis1=1, axis2=2)
+        # Derivatives in t: the slope of the dual, the curvature of the restricted one.
         weights, slope = self.visited[-1], float(np.subtract(*(self.best - captured)))
         curvature = min(self.solution.curvature, -TINY)
-        # The dual may rise by slope**2 / |curvature|: if by more, the maximiser is far.
+        # A parabola with these rises by slope**2 / (2 |curvature|) to its maximum. If
+        # twice as much is above the tolerance, the maximiser is far.
         if slope**2 / abs(curvature) <= self.tol * self._scale():
             self.reduce(vectors, compressed)
             t = float(weights[0]) - slope / curvature
@@ -207,7 +216,7 @@ class _ReducedDual:
         return width <= DUAL_TOL_RATIO * self.tol * self._scale()
 
     def _scale(self) -> float:
-        """Largest loss; losses near zero are known to rounding only."""
+        """Largest loss, or more if `tol` times this would be below rounding errors."""
         rounding = 1e-13 * float(self.best.max(initial=0.0)) / self.tol
         return max(float(self.solution.losses.max()), rounding)
 

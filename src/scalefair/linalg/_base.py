@@ -123,7 +123,7 @@ class BlockIteration:
     def __init__(self, operator: LinearOperator) -> None:
         self.operator = operator
         self.n_products = self.n_columns = 0
-        self.scale = 0.0  # lower bound of the operator's spectral norm
+        self.scale = 0.0  # of the operator: a lower bound of its spectral norm
 
     def count(self, n_columns: int) -> None:
         """Count a product with a block of `n_columns` columns."""
@@ -253,8 +253,9 @@ def orthonormalize(
         if error <= 50 * epsilon:
             break
         # 3. Columns that are rounding errors become random ones.
-        # Invariant: `noise` bounds the norms of columns that hold nothing but the
-        # rounding errors of the last rotation; it is 0 where there was none.
+        #    Invariant: `noise` bounds the norms of columns that hold nothing but the
+        #    rounding errors of the last rotation. It is 0 before the first one, and
+        #    after such columns were replaced.
         norms = np.sqrt(np.diag(gram))
         is_noise = norms < noise
         if is_noise.any():
@@ -262,8 +263,8 @@ def orthonormalize(
             noise = 0.0
             continue
         if not ((norms > min_norm) & (norms < max_norm)).all():
-            # Divide by the largest entries; columns of zeros become random ones. The
-            # Gram matrix has squares out of range: it is formed anew.
+            # Squares in the Gram matrix are out of range. Divide the columns by their
+            # largest entries, and form it anew; columns of zeros become random ones.
             peaks = np.abs(X).max(axis=0)
             if not np.isfinite(peaks).all():
                 raise FloatingPointError(
@@ -287,7 +288,10 @@ def orthonormalize(
         floor = m * epsilon * values[-1]
         S = vectors / np.sqrt(np.maximum(values, floor)) / norms[:, None]
         block_rotate(X, S)
-        # Largest norm of the rotation's rounding errors.
+        # Largest norm of the rotation's rounding errors. A column of D S has a norm of
+        # at most floor^-1/2. Its product with the m unit columns X D^-1 errs by epsilon
+        # times the sum of its moduli: at most epsilon (m / floor)^1/2, which is
+        # (epsilon / values[-1])^1/2. The factor 2 is for safety.
         noise = 2 * float(np.sqrt(epsilon / values[-1]))
     return X
 
@@ -336,8 +340,8 @@ def dense_eigh(
             reduced = Z.T @ matrix @ Z
         values, vectors = leading_eigh(reduced, k, overwrite=True)
         vectors = Z @ vectors
-    # 3. Residuals in A itself: they show it if the subspace was not invariant, as
-    #    A x - value x has a part in it then.
+    # 3. Residuals with A itself. If the deflated subspace is not invariant, A x has a
+    #    part in it, and the residuals are large.
     vectors = orient(vectors)
     residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
     message = "Dense eigen-decomposition."
@@ -354,9 +358,10 @@ def stop_message(
     limit_remedy: str = "",
     stagnation_remedy: str = "",
 ) -> str:
-    """How an iteration ended, with remedies if it did not converge.
+    """Say how an iteration ended, with remedies if it did not converge.
 
-    `steps` names what `n_iter` counts, in the plural; remedies continue the sentence.
+    `steps` names what `n_iter` counts, in the plural. The remedies are for the limit of
+    steps, and for residuals that stagnate; they continue the sentence.
     """
     if converged:
         return f"Converged in {n_iter} {steps}."
@@ -369,7 +374,10 @@ def stop_message(
 
 
 def as_symmetric_operator(A: Any, k: int) -> LinearOperator:
-    """Return `A` as a LinearOperator after checking that it is real and k fits it."""
+    """Return `A` as a LinearOperator after checking that it is square, real and k fits.
+
+    That it is symmetric is not checked.
+    """
     operator = aslinearoperator(A)
     n, m = operator.shape
     if n != m:
@@ -403,7 +411,10 @@ def as_block(X: Any, n: int, name: str) -> Array:
 def as_problem(
     A: Any, k: int, X0: Any = None, orthogonal_to: Any = None
 ) -> tuple[LinearOperator, Array, Array]:
-    """Check the operator, the start and the basis to deflate; no columns for None."""
+    """Check the operator, the start and the basis to deflate, and return them.
+
+    A start or a basis of None becomes a block without columns.
+    """
     operator = as_symmetric_operator(A, k)
     n = operator.shape[0]
     start = deflated = np.empty((n, 0))
@@ -412,14 +423,14 @@ def as_problem(
     if orthogonal_to is not None:
         deflated = as_block(orthogonal_to, n, "orthogonal_to")
         check_complement(k, n, deflated.shape[1])
-        # About the square root of the precision in which the basis was computed.
+        # The tolerance is about the square root of the basis's own precision.
         single = np.asarray(orthogonal_to).dtype == np.float32
         check_orthonormal(deflated, "orthogonal_to", 1e-4 if single else 1e-8)
     return operator, start, deflated
 
 
 def check_complement(k: int, n: int, n_deflated: int) -> None:
-    """Refuse more vectors than the complement of a subspace has dimensions."""
+    """Refuse k vectors if the complement of a subspace has fewer dimensions."""
     if k > n - n_deflated:
         raise ValueError(
             f"{k} vectors of order {n} cannot be orthogonal to {n_deflated} others."
@@ -427,7 +438,7 @@ def check_complement(k: int, n: int, n_deflated: int) -> None:
 
 
 def buffer_size(n_buffer: int | None, k: int) -> int:
-    """Return the number of extra vectors for k; a tenth, at least 5, for None."""
+    """Return the number of extra vectors; None takes a tenth of k, at least 5."""
     if n_buffer is None:
         return max(5, k // 10)
     check_count("n_buffer", n_buffer, 0)

@@ -113,9 +113,10 @@ def balance_score(
                 f"balance compares groups, but {name} has only one among the assigned "
                 f"samples: {groups.tolist()[0]!r}."
             )
-        with np.errstate(invalid="ignore"):  # nothing is known of a cluster
+        # A cluster in which no row has a known group has 0 / 0, which is NaN.
+        with np.errstate(invalid="ignore"):
             balances.append(counts.min(axis=1) / counts.max(axis=1))
-    balance = np.min(balances, axis=0)  # the smallest of all attributes
+    balance = np.min(balances, axis=0)  # over the attributes
     return balance if average is None else float(np.nanmean(balance))
 
 
@@ -204,7 +205,8 @@ def group_proportions(
     tables = _contingency(
         labels, sensitive_features, group_probabilities, sample_weight, attributes
     )
-    with np.errstate(invalid="ignore"):  # nothing is known of a cluster
+    # A cluster in which no row has a known group has 0 / 0, which is NaN.
+    with np.errstate(invalid="ignore"):
         return squeeze_single(
             [counts / counts.sum(axis=1, keepdims=True) for _, counts, _ in tables]
         )
@@ -226,18 +228,18 @@ def encode_clusters(
     labels = check_values(labels, name="labels", noun="cluster label")
     # Strings, booleans and unsigned integers are not compared with -1.
     can_be_negative = labels.dtype.kind in "ifO"
-    assigned = labels != -1 if can_be_negative else np.ones(len(labels), dtype=bool)
+    is_assigned = labels != -1 if can_be_negative else np.ones(len(labels), dtype=bool)
     weights = check_sample_weight(sample_weight, len(labels))
     if weights is not None:
-        assigned = assigned & (weights > 0)
-        weights = weights[assigned]
-    if not assigned.any():
+        is_assigned = is_assigned & (weights > 0)
+        weights = weights[is_assigned]
+    if not is_assigned.any():
         raise ValueError(
             "labels assigns no sample to a cluster: it is empty or all -1"
             f"{'' if weights is None else ' where sample_weight is positive'}."
         )
-    clusters, codes = encode_values(labels[assigned], name="labels")
-    return AssignedSamples(assigned, codes, weights, clusters)
+    clusters, codes = encode_values(labels[is_assigned], name="labels")
+    return AssignedSamples(is_assigned, codes, weights, clusters)
 
 
 def _contingency(
@@ -249,16 +251,20 @@ def _contingency(
 ) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
     """Yield for each attribute its name, contingency table and groups.
 
-    The table (n_clusters, n_groups) counts the assigned samples, or their weights, of
-    probabilities as expected; the groups are those that occur among them.
+    The table (n_clusters, n_groups) counts the assigned samples, or adds up their
+    weights. With probabilities of groups the counts are the expected ones. Groups
+    without an assigned sample are left out.
     """
-    assigned, cluster_codes, weights, clusters = encode_clusters(labels, sample_weight)
-    members = Membership.of(
-        sensitive_features, group_probabilities, len(assigned), attributes=attributes
+    is_assigned, cluster_codes, weights, clusters = encode_clusters(
+        labels, sample_weight
     )
-    # The entries that count, and the index of their rows among the assigned ones.
-    is_counted = members.take(assigned)
-    rows = members.take(np.cumsum(assigned) - 1)[is_counted]
+    members = Membership.of(
+        sensitive_features, group_probabilities, len(is_assigned), attributes=attributes
+    )
+    # Entries of assigned samples count. `rows` are the indices of their samples among
+    # the assigned ones, to which cluster codes and weights refer.
+    is_counted = members.take(is_assigned)
+    rows = members.take(np.cumsum(is_assigned) - 1)[is_counted]
     entry_weights = None if members.weights is None else members.weights[is_counted]
     if weights is not None:
         entry_weights = weights[rows] * (
@@ -269,8 +275,8 @@ def _contingency(
             "group_probabilities are 0 or missing for all samples in clusters."
         )
     for name, groups, codes in members.compared:
-        # Positions in the flattened table. No sort, unlike scikit-learn's
-        # contingency_matrix: both are encoded already.
+        # Positions in the flattened table. scikit-learn's contingency_matrix would sort
+        # the labels and the groups, which are encoded here already.
         cells = cluster_codes[rows] * len(groups) + codes[is_counted]
         n_cells = len(clusters) * len(groups)
         counts = np.bincount(cells, entry_weights, minlength=n_cells)

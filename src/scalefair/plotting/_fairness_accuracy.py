@@ -42,7 +42,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
     %(means)s
     deviations : dict of str to ndarray of shape (n_points, 2)
         Standard deviations over the splits (divisor n - 1); zero without repeats. The
-        means are known better, by the root of the number of splits.
+        standard errors of the means are less, by the root of the number of splits.
     %(artists)s
 
     %(bad_parts)s
@@ -65,9 +65,10 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
            [0.1 , 0.26]])
     """
 
+    # See `TradeOffDisplay`.
     _parameters = ("unfairness", "error")
     _names = ("distance", "error")
-    _sign = -1
+    _sign = -1  # small measures are good
     _bar_caption = "means and standard deviations of {} splits"
 
     def __init__(
@@ -116,13 +117,13 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         (errors, distances), settings = read_runs(
             results, method, measures, setting, repeat=True
         )
-        labels = {"mse": "mean squared error", "ks": "KS distance between groups"}
+        axis_names = {"mse": "mean squared error", "ks": "KS distance between groups"}
         display = cls(
             errors,
             unfairness=distances,
             point_labels=settings if label_points else None,
-            error_name=labels.get(error, error),
-            unfairness_name=labels.get(unfairness, unfairness),
+            error_name=axis_names.get(error, error),
+            unfairness_name=axis_names.get(unfairness, unfairness),
         )
         return display.plot(ax, legend=legend, **line_kwargs)
 
@@ -162,7 +163,8 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
             sample_weight=sample_weight,
             alternative="measures of accuracy",
         )
-        groups = _inputs.as_arguments(members, group_probabilities)
+        # Checked once: the metric is called for each model, and does not warn again.
+        group_arguments = _inputs.as_arguments(members, group_probabilities)
         target = _inputs.series_name(y_true)
         suffix = f" of {_draw.literal(target)}" if target else ""
         display = cls(
@@ -171,7 +173,11 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
                 for key, y in outputs.items()
             },
             unfairness={
-                key: [statistical_parity_ks(y, **groups, sample_weight=sample_weight)]
+                key: [
+                    statistical_parity_ks(
+                        y, **group_arguments, sample_weight=sample_weight
+                    )
+                ]
                 for key, y in outputs.items()
             },
             error_name=f"mean squared error{suffix}",
@@ -208,6 +214,7 @@ class FairnessAccuracyDisplay(TradeOffDisplay):
         %(drawing)s
         %(as_for_predictions)s
         """
+        # Before the models are called, which takes longer than this check.
         check_one_of(sensitive_features, group_probabilities)
         models = _inputs.by_name(estimators, None, type(estimators).__name__)
         predictions = {

@@ -110,8 +110,9 @@ class GroupRateDisplay:
         if kappa is not None and not 0 <= kappa <= 1:
             raise ValueError(f"kappa must be between 0 and 1, got {kappa!r}.")
         self.kappa = kappa
-        # Rates outside of the interval count as its ends. On a horizontal or vertical
-        # piece of the curve the gap is largest at an end, so vertices are enough.
+        # Rates outside of the interval count as its ends. Vertices are enough: on a
+        # horizontal or vertical piece the gap is largest at an end, and a sloping piece
+        # is passed at once, at one threshold.
         low, high = self.interval
         self.gaps = {
             name: float(np.abs(np.diff(curve.clip(low, high))).max() / (high - low))
@@ -164,24 +165,26 @@ class GroupRateDisplay:
         )
         compared = members.compared
         row_sets = _inputs.compared_rows(given, y_true, len(arrays[0]))
-        # The two groups of each attribute, and the suffix of its curves.
+        # For each attribute the suffix of its curves, and its two groups by index.
         pairs = []
         for attribute in compared:
-            name = attribute.name if len(compared) > 1 else ""
-            chosen = _choose_pair(name, attribute.groups.tolist(), pair)
-            pairs.append((f", {name}" if name else "", attribute, chosen))
-        # A curve for each model, label and attribute.
+            column = attribute.name if len(compared) > 1 else ""
+            chosen = _choose_pair(column, attribute.groups.tolist(), pair)
+            pairs.append((f", {column}" if column else "", attribute, chosen))
+        # A curve for each model, set of rows and attribute.
         rates = {}
         for model, array in zip(models, arrays, strict=True):
-            for label, rows in row_sets.items():
+            for condition, rows in row_sets.items():
                 for suffix, attribute, chosen in pairs:
                     parts = [
                         _inputs.values_of_group(members, attribute, k, array, rows)
                         for k in chosen
                     ]
                     if not all(len(part) for part, _ in parts):
-                        raise ValueError(f"One of the two groups has no rows{label}.")
-                    rates[f"{model}{suffix}{label}"] = _rate_curve(*parts)
+                        raise ValueError(
+                            f"One of the two groups has no rows{condition}."
+                        )
+                    rates[f"{model}{suffix}{condition}"] = _rate_curve(*parts)
         groups = compared[0].groups[pairs[0][-1]]
         if len(pairs) > 1:  # an axis has a group of each attribute
             groups = np.array(
@@ -208,9 +211,9 @@ class GroupRateDisplay:
         # The interval of either group, grey.
         low, high = self.interval
         band = {"facecolor": "0.9", "edgecolor": "0.6", "linewidth": 0.8, "zorder": 0.5}
-        ranks = _draw.ranks(self.interval)
-        if ranks:  # not for all ranks
-            ax.axvspan(low, high, label=ranks, **band)
+        interval_text = _draw.ranks(self.interval)
+        if interval_text:  # empty for all ranks, which need no band
+            ax.axvspan(low, high, label=interval_text, **band)
             ax.axhspan(low, high, **band)
         # Rates with an allowed gap, green.
         self.region_ = None
@@ -239,13 +242,15 @@ class GroupRateDisplay:
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
         if legend:
             _draw.legend(ax)
-            ax.set_anchor("E")  # a layout then knows where the legend is
+            # The equal aspect narrows the axes within their slot. At its right edge
+            # the legend is where a layout made room for it.
+            ax.set_anchor("E")
         x, y = map(_draw.literal, self.groups)
         suffix = "above the threshold"
         _draw.labels(ax, f"rate of group {x} {suffix}", f"rate of group {y} {suffix}")
         # The title has the largest gap of each model; of many the lowest and highest.
         gaps = [f"{_draw.literal(name)} {g:.3f}" for name, g in self.gaps.items()]
-        where = f" in {ranks}" if ranks else ""
+        where = f" in {interval_text}" if interval_text else ""
         text = f"largest gap{where}: {', '.join(gaps)}"
         if len(gaps) > 3:
             values = list(self.gaps.values())
@@ -256,35 +261,42 @@ class GroupRateDisplay:
         return self
 
 
-def _choose_pair(name: str, names: list[Any], pair: Any) -> list[int]:
-    """Return the indices of the two groups to compare, of an attribute `names`."""
-    suffix = name and f" of {name}"
+def _choose_pair(column: str, groups: list[Any], pair: Any) -> list[int]:
+    """Return the indices of the two groups of an attribute that are compared.
+
+    `column` is its name if there are several attributes, else empty.
+    """
+    suffix = column and f" of {column}"
     if isinstance(pair, Mapping):
-        pair = pair.get(name)
+        pair = pair.get(column)
     if pair is None:
-        if len(names) > 2:
-            first_two = tuple(names[:2])
-            example = {name: first_two} if name else first_two
+        if len(groups) > 2:
+            first_two = tuple(groups[:2])
+            example = {column: first_two} if column else first_two
             raise ValueError(
-                f"There are {len(names)} groups{suffix}, {names[:8]}: say which two to "
-                f"compare, as in pair={example}."
+                f"There are {len(groups)} groups{suffix}, {groups[:8]}: say which two "
+                f"to compare, as in pair={example}."
             )
         return [0, 1]
     chosen = list(pair)
-    if len(chosen) != 2 or chosen[0] == chosen[1] or not set(chosen) <= set(names):
+    if len(chosen) != 2 or chosen[0] == chosen[1] or not set(chosen) <= set(groups):
         raise ValueError(
-            f"pair must be two of the groups{suffix}, {names[:8]}, got {pair!r}."
+            f"pair must be two of the groups{suffix}, {groups[:8]}, got {pair!r}."
         )
-    return [names.index(group) for group in chosen]
+    return [groups.index(group) for group in chosen]
 
 
 def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.float64]:
-    """Corners of the set of rates (P_1, P_2) with |A_1 - A_2| <= kappa."""
+    """Corners of the set of pairs of rates with a gap of at most kappa.
+
+    The gap is the difference of the rates clipped to the interval, by its length.
+    """
     low, high = interval
     d = kappa * (high - low)
-    if kappa == 1:
+    if kappa == 1:  # no gap is larger; the corners below would leave rates out
         return np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    # Within the interval a strip around the diagonal; a square on either side of it.
+    # Within the interval a strip of half width d around the diagonal. It widens below
+    # `low` and above `high`, where the clipped rates are equal.
     lower = [(low + d, 0), (low + d, low), (high, high - d), (1, high - d)]
     upper = [corner[::-1] for corner in reversed(lower)]  # mirrored at the diagonal
     return np.array([(0, 0), *lower, (1, 1), *upper], dtype=np.float64)
@@ -293,9 +305,9 @@ def allowed_region(interval: tuple[float, float], kappa: float) -> NDArray[np.fl
 def _rate_curve(
     a: tuple[NDArray[Any], _inputs.Weights], b: tuple[NDArray[Any], _inputs.Weights]
 ) -> NDArray[np.float64]:
-    """Rates of scores `a` and `b` above all thresholds, from the highest down.
+    """Rates of two groups above all thresholds, from the highest down.
 
-    Scores come with their weights, if there are any.
+    `a` and `b` are the scores of a group, and their weights or None.
     """
     # The curve has a vertex at each distinct score: ties are passed at once.
     scores = np.concatenate([a[0], b[0]])
@@ -307,8 +319,8 @@ def _rate_curve(
         passed = [rows * np.concatenate([a[1], b[1]])[order] for rows in passed]
     sums = np.column_stack([rows.cumsum()[is_last_tie] for rows in passed])
     counts = np.vstack([np.zeros((1, 2), sums.dtype), sums])
-    # Leave out vertices within a horizontal or vertical piece. On a sloping piece,
-    # which ties make, all stay: its gap may be largest in the middle.
+    # Leave out vertices within a horizontal or vertical piece. Vertices between sloping
+    # pieces, which are ties of both groups, stay: the gap may be largest at any.
     steps = np.diff(counts, axis=0)
     is_straight = ((steps[:-1] == 0) & (steps[1:] == 0)).any(axis=1)
     vertices = counts[np.concatenate([[True], ~is_straight, [True]])]

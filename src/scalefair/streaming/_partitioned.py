@@ -249,12 +249,13 @@ class PartitionedRows:
         if not is_dask(X):
             raise no_collection(X)
         parts = dask_rows(X)
+        # A part is checked together with its number, for the messages of errors.
         parts = parts.map(_checked_part, aligned=[parts.like(range(len(parts)))])
         if persist:
             parts = parts.persist()
         if persist or not hasattr(type(X), "numblocks") or np.isnan(X.shape).any():
             summaries = parts.map(_PartSummary.of).gather()
-        else:  # a Dask array of known shape: nothing is computed, nnz is a bound
+        else:  # a Dask array of known shape: nothing is computed, nnz is an upper bound
             n, is_sparse = X.shape[1], sparse.issparse(X._meta)
             summaries = [
                 _PartSummary(m, n, m * n, X.dtype, is_sparse) for m in X.chunks[0]
@@ -294,7 +295,7 @@ class PartitionedRows:
 
     @property
     def _numbers(self) -> list[int]:
-        """Number of each part in the input, for messages."""
+        """Number of each part in the input, where parts without rows count, too."""
         lengths = self._input_lengths or self.lengths
         return [i for i, length in enumerate(lengths) if length]
 
@@ -365,6 +366,7 @@ class PartitionedRows:
     def _memberships(self, membership: Membership) -> Parts:
         """Return the membership of the rows of each part."""
         compared = membership.compared
+        # Codes in memory are of all rows, codes in parts are cut already.
         if not isinstance(compared[0].codes, Parts):
             cuts = pairwise([*self.starts.tolist(), self.shape[0]])
             return self.parts.like(starmap(membership.part, cuts))
@@ -451,18 +453,19 @@ class PartitionedRows:
                 parts = column.map(
                     weights_of_part, aligned=[column.like(locations)]
                 ).persist()
+                # Smallest and largest weights of the parts: one value if all are equal.
                 ends = {w for part in parts.map(range_of_part).gather() for w in part}
                 if ends == {0.0}:
                     check_sample_weight(np.zeros(1), 1)  # raises
                 return None if ends == {1.0} else parts
-            # Rows of a reader have other parts.
+            # A reader is cut in another way than the collection: gather, and cut anew.
             sample_weight = np.concatenate(column.map(np.asarray).gather())
         weights = check_sample_weight(sample_weight, self.shape[0])
         return None if weights is None else self.split(weights).persist()
 
     @property
     def _dask_lengths(self) -> list[int] | None:
-        """Rows of the parts of a Dask collection, as it was; None for a reader."""
+        """Rows of all parts of a Dask collection, 0 included; None for a reader."""
         if not isinstance(self.parts, DaskParts):
             return None
         return list(self._input_lengths or self.lengths)
@@ -476,7 +479,7 @@ class PartitionedRows:
             encoded = self._encode_collection(values, name, noun, attributes, warn)
             if self._dask_lengths is not None:
                 return encoded
-            # Those of a reader have other parts.
+            # A reader is cut in another way than the collection: gather, and cut anew.
             encoded = [
                 a._replace(codes=np.concatenate(a.codes.gather())) for a in encoded
             ]
@@ -522,10 +525,11 @@ class PartitionedRows:
                     f"and {listed(other_names, repr)} in another: all must have the "
                     "same."
                 )
-        # 3. Map the codes of each part to the values of all parts.
+        # 3. Map the codes of each part to the values of all parts. In the summaries the
+        #    field `codes` holds the number of rows of each group.
         encoded = []
-        columns = zip(*(columns for _, columns in summaries), strict=True)
-        for number, column in enumerate(columns):
+        by_attribute = zip(*(columns for _, columns in summaries), strict=True)
+        for number, column in enumerate(by_attribute):
             distinct = np.concatenate([part.groups for part in column])
             distinct, codes = encode_values(distinct, name=name)
             sizes = np.bincount(codes, np.concatenate([part.codes for part in column]))
@@ -537,7 +541,8 @@ class PartitionedRows:
             encoded.append(Attribute(column[0].name, distinct, code_parts))
         if noun == "group":
             check_are_groups(encoded)
-        if warn and len(names) > len(encoded):  # combinations of several columns
+        # Combinations of several columns are the only attribute, the last of the loop.
+        if warn and len(names) > len(encoded):
             warn_few_rows(distinct, sizes.astype(np.int64))
         return encoded
 
@@ -568,7 +573,10 @@ class _PartSummary(NamedTuple):
 def _call_at_location(
     function: Callable[..., Any], n_shared: int, rows: Any, *args: Any
 ) -> Any:
-    """Call a function of a part; its location comes after the shared arguments."""
+    """Call a function of a part; errors name the part and its rows.
+
+    `args` are `n_shared` arguments of all parts, the location, and values of the part.
+    """
     shared, ((number, start, length), *values) = args[:n_shared], args[n_shared:]
     stop = start + length - 1
     location = f"{number} of X, rows {start} to {stop} (counted from 0 within it below)"
@@ -577,7 +585,10 @@ def _call_at_location(
 
 
 def _checked_part(block: Any, number: int) -> Any:
-    """Table of real numbers, dense or CSR; blocks without rows are not checked."""
+    """Table of real numbers, dense or CSR.
+
+    Blocks without rows are not checked, as they are left out.
+    """
     if hasattr(block, "to_numpy"):
         block = block.to_numpy()
     if getattr(block, "shape", (1,))[0] == 0:
