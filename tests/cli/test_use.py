@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 import pytest
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import IsolationForest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -270,10 +271,12 @@ def test_classifiers_of_scikit_learn(models):
     actual = models.done(models.wages.csv)
     assert actual["prediction"].tolist() == model.predict(X).tolist()
     np.testing.assert_allclose(actual["score"], model.decision_function(X), rtol=1e-12)
-    # Three classes have no score.
-    model = LogisticRegression().fit(models.wages.X, models.wages.frame["job"])
-    joblib.dump(model, models.model)
-    assert list(models.done(models.wages.npy)) == ["row", "prediction"]
+    # Three classes have no score, and outliers are no classes.
+    classifier = LogisticRegression().fit(models.wages.X, models.wages.frame["job"])
+    detector = IsolationForest(n_estimators=2).fit(models.wages.X)
+    for model in (classifier, detector):
+        joblib.dump(model, models.model)
+        assert list(models.done(models.wages.npy)) == ["row", "prediction"]
 
 
 @pytest.mark.parametrize("values", [("TRUE", "FALSE"), (True, False), ("yes", "no")])

@@ -50,6 +50,8 @@ def refuses(path, *fragments, **options):
         "7,3\n3,9\n",
         "7\t3\n3\t9\n",
         "7 3\n3   9\n",
+        "7 3\n3 \t9\n",
+        "7 3\n3\t9\n",
         "  7 3\n\n3 9",
         "# a comment\n% another\n7 3\n3 9\n",
         "node_1,node_2\n7,3\n3,9\n",
@@ -114,6 +116,7 @@ def test_comments_between_edges_are_counted(write):
     [note] = graph.notes
     assert "3 line(s) between the edges" in note
     refuses(write("1 2\n# x\n2 3\n3\n"), ":4: expected 2 fields")
+    refuses(write(" # x\n"), "is empty")
     many = "".join(f"{i} {i + 1}\n" for i in range(60_000))
     graph = read_graph(write(many + "# a comment\n" * 60_000 + "0 2\n"))
     assert graph.n_edges == 60_001

@@ -142,7 +142,8 @@ def predict(model_file: Path, table: Path, **options: Any) -> None:
         rows = _regress.read_for_model(model, table, opt.ReadOptions(**overrides))
         # The methods of the model that fill the columns of the output, by their names.
         methods = {"prediction": "predict"}
-        if hasattr(model, "decision_function") and len(model.classes_) == 2:
+        classes = getattr(model, "classes_", ())  # none of an outlier detector
+        if hasattr(model, "decision_function") and len(classes) == 2:
             methods = {"score": "decision_function", **methods}
         with _run.library_warnings():
             columns = {

@@ -241,8 +241,9 @@ class Layout:
                 return
             # csv splits at every single blank: several in a row leave empty cells.
             cells = [cell.strip() for cell in row]
-            if self.delimiter is None:
-                cells = [cell for cell in cells if cell]
+            if self.delimiter is None:  # tabs separate as well
+                parts = (cell.split("\t") for cell in cells)
+                cells = [part for part in chain.from_iterable(parts) if part]
             is_blank = not cells or cells == [""]
             if is_blank or (self.of_edges and cells[0].startswith(_COMMENT_MARKS)):
                 continue
@@ -275,6 +276,8 @@ def find_layout(path: Path, options: FileOptions, of_edges: bool = False) -> Lay
     # 2. The first records, a header included, as pairs of a line number and the cells;
     #    and the decimal mark in them.
     numbered = list(islice(layout.records(), LAYOUT_RECORDS))
+    if not numbered:
+        raise no_rows(path)
     line_number, first = numbered[0]
     missing = options.na_values
     records = [["" if c in missing else c for c in cells] for _, cells in numbered]
@@ -358,7 +361,12 @@ def _find_first_record(path: Path, encoding: str, skip_lines: int) -> tuple[int,
                     "line feeds."
                 )
             return number, line
-    raise FileError(f"{path}: is empty: it has no rows.")
+    raise no_rows(path)
+
+
+def no_rows(path: Path) -> FileError:
+    """Return the error of a text without a record."""
+    return FileError(f"{path}: is empty: it has no rows.")
 
 
 def _detect_decimal(layout: Layout, records: list[list[str]]) -> str:
