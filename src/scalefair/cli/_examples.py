@@ -229,7 +229,8 @@ def data(
         raise click.UsageError(f"there is no data set {name}: {hint}")
     # 3. Fetch the one of this name, and write its files.
     folder = Path(name) if output_dir is None else output_dir
-    _run.check_folder(folder, ["about.txt", "graph.npz", "rows.csv"])
+    names = "about.txt", "graph.npz", "groups.csv", "rows.csv", "test.csv"
+    _run.check_folder(folder, names)
     try:
         bunch = fetchers[name](**fetch_options)
     except (ImportError, OSError, ValueError) as error:
