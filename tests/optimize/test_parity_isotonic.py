@@ -118,6 +118,7 @@ def check_solution(y, scores, chains, weights, kappa, interval, levels_of):
     np.testing.assert_allclose(result.kappas, allowed.max(axis=0), rtol=1e-14)
     assert (result.kappa, result.gap) == (result.kappas.max(), result.gaps.max())
     assert (result.gaps <= result.kappas + 1e-12).all()
+    np.testing.assert_array_equal(result.gaps, result.gaps.T)
 
 
 def test_ties_are_broken_by_position_in_the_block():

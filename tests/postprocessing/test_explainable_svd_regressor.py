@@ -314,11 +314,12 @@ def test_names_and_order_of_groups_and_rows_do_not_matter():
 def test_batches_and_how_rows_are_stored_do_not_matter(monkeypatch):
     options = {"method": "explainable_svd", "layer": "auto"}
     expected = fair(network(), **options).predict(X)
-    # Nor does it whether the inputs of the layer are kept.
-    monkeypatch.setattr(_passes, "MAX_CACHED_BYTES", 0)
-    for rows in (X, sparse.csc_matrix(X), X.tolist()):
-        model = fair(network(), rows, batch_size=16, **options)
-        np.testing.assert_allclose(model.predict(rows), expected, atol=1e-8)
+    # Nor does it whether the inputs of layers are kept, batch by batch.
+    for limit in (_passes.MAX_CACHED_BYTES, 0):
+        monkeypatch.setattr(_passes, "MAX_CACHED_BYTES", limit)
+        for rows in (X, sparse.csc_matrix(X), X.tolist()):
+            model = fair(network(), rows, batch_size=16, **options)
+            np.testing.assert_allclose(model.predict(rows), expected, atol=1e-8)
 
 
 def test_random_state_draws_the_sample_only():
