@@ -6,16 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
-from sklearn.utils import gen_batches
+from sklearn.utils import gen_batches, get_chunk_n_rows
 
 from scalefair._decorators import checked_call
 from scalefair._entries import canonical, graph_as_matrix, ignore_fp_warnings
 from scalefair.metrics._balance import encode_clusters
 
 Array = NDArray[np.float64]
-
-# Numbers in a block of indicator vectors: 256 MB, as documented.
-MAX_BLOCK_SIZE = 2**25
 
 
 @checked_call
@@ -41,9 +38,9 @@ def normalized_cut_score(
     W : sparse matrix, sparse array, ndarray or LinearOperator, shape (n, n)
         Symmetric up to rounding, nonnegative, finite edge weights. A sparse `W` is
         never made dense. An operator, such as a kernel, is multiplied by one vector
-        per cluster, in blocks of 256 MB; symmetry and sign of its entries are not
-        checked. Self-loops count once in the volume and never in the cut. Or an
-        undirected graph of NetworkX or igraph.
+        per cluster, in blocks of scikit-learn's `working_memory`; symmetry and sign of
+        its entries are not checked. Self-loops count once in the volume and never in
+        the cut. Or an undirected graph of NetworkX or igraph.
     labels : array-like of shape (n,)
         Cluster of each node. The cut is that of the subgraph of the assigned nodes:
         edges to a node labelled -1 count neither in the cut nor in the volume.
@@ -138,9 +135,10 @@ def _cut_and_volume(W: Any, H: sparse.csc_array) -> tuple[Array, Array]:
     """Return cut and volume of the clusters, from H^T W H for their weights H."""
     n, n_clusters = H.shape
     cut, volume = np.zeros(n_clusters), np.zeros(n_clusters)
-    # Operators multiply dense blocks of indicators.
-    is_operator = isinstance(W, LinearOperator)
-    width = max(1, MAX_BLOCK_SIZE // n) if is_operator else n_clusters
+    # Operators multiply dense blocks of indicators: as many columns as fit.
+    is_operator, width = isinstance(W, LinearOperator), n_clusters
+    if is_operator:
+        width = get_chunk_n_rows(8 * n, max_n_rows=n_clusters)
     for block in gen_batches(n_clusters, width):
         part = H[:, block].toarray() if is_operator else H[:, block]
         # H^T W H, (n_clusters, block): entry (k, l) is the weight of the edges between

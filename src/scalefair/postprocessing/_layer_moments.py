@@ -12,15 +12,12 @@ from numpy.typing import NDArray
 
 from scalefair._entries import ignore_fp_warnings
 from scalefair._groups import as_list
+from scalefair._rounding import ROUNDING
 from scalefair.streaming import GroupMoments
 
 Array = NDArray[np.float64]
 
 Moments: TypeAlias = GroupMoments | list[GroupMoments]  # of each attribute
-
-# Smallest eigenvalue relative to the largest, of columns of unit length, that counts
-# for the rank: rounding of the sums is far below, and the inverse has four digits.
-RANK_TOL = 1e-12
 
 
 class LayerMoments:
@@ -114,7 +111,9 @@ class LayerMoments:
         """
         scale, values, vectors = self._scaled_eigenpairs
         values = np.maximum(values, 0.0) + noise
-        positive = values > RANK_TOL * values[-1]
+        # S has a diagonal of ones here: the rounding of its sums is far below the
+        # limit, and the inverse has four digits.
+        positive = values > ROUNDING * values[-1]
         vectors, sizes = vectors[:, positive], np.sqrt(values[positive])
         return (weight * scale) @ vectors * sizes, vectors / sizes / scale[:, None]
 

@@ -19,8 +19,6 @@ from scalefair.decomposition._covariances import (
     top_sums,
 )
 
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-
 
 @documented(**TEXTS)
 class ErrorWeightedFairPCA(BaseGroupPCA):
@@ -197,14 +195,15 @@ def golden_section(
     # Points whose larger error exceeds `limit` are excluded, and all below them.
     best, n_iter = errors.evaluate(1.0), 1
     low, high = 0.0, 1.0
+    ratio = (math.sqrt(5.0) - 1.0) / 2.0  # of the golden section
     lower: _WeightedBasis | None = None
     upper: _WeightedBasis | None = None
     while high - low > tol and n_iter < max_iter:
         # 1. Evaluate the missing one of the two inner points.
         if lower is None:
-            point = lower = errors.evaluate(high - _GOLDEN * (high - low))
+            point = lower = errors.evaluate(high - ratio * (high - low))
         else:
-            point = upper = errors.evaluate(low + _GOLDEN * (high - low))
+            point = upper = errors.evaluate(low + ratio * (high - low))
         n_iter += 1
         if point.largest <= limit:
             best = min(best, point, key=lambda p: (abs(p.difference), p.total))
