@@ -3,7 +3,7 @@
 Also what other generators use: a text of docstrings, and a draw of groups.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,6 @@ Raises
 ValueError
     If an argument is out of range; the message states the range."""
 }
-# Rows that are shifted or scaled together: temporary arrays stay in the cache.
-_BATCH_SIZE = 8192
 
 
 def check_shares(group_probabilities: Sequence[float]) -> Floats:
@@ -140,7 +138,7 @@ def make_biased_rows(
         X: Any = _sparse_rows(groups, means, density, rng)
     else:
         X = rng.standard_normal((n_samples, n_features))
-        for rows in gen_batches(n_samples, _BATCH_SIZE):
+        for rows in _batches(n_samples):
             X[rows] += means[groups[rows]]
     # 3. Labels of the logistic model.
     target = (rng.random(n_samples) < expit(X @ coef)).astype(np.int64)
@@ -153,6 +151,11 @@ def make_biased_rows(
     )
 
 
+def _batches(n_rows: int) -> Iterator[slice]:
+    """Batches of rows that are changed together: their arrays stay in the cache."""
+    return gen_batches(n_rows, 8192)
+
+
 def _sparse_rows(
     groups: Ints, means: Floats, density: float, rng: np.random.Generator
 ) -> sparse.csr_array:
@@ -161,7 +164,7 @@ def _sparse_rows(
     # 1. Which entries are stored, a batch of rows at a time. Time and memory are
     #    O(stored entries): cells are never visited one by one.
     lengths, columns = [], []
-    for rows in gen_batches(groups.size, _BATCH_SIZE):
+    for rows in _batches(groups.size):
         n_rows = rows.stop - rows.start
         cells = _draw_cells(n_rows * n_features, density, rng)
         row, column = np.divmod(cells, n_features)
@@ -173,7 +176,7 @@ def _sparse_rows(
         indptr = indptr.astype(np.int32)
     # 2. Their values.
     values = rng.standard_normal(indices.size)
-    for rows in gen_batches(groups.size, _BATCH_SIZE):
+    for rows in _batches(groups.size):
         # The group of each stored entry, from that of its row.
         members = np.repeat(groups[rows], np.diff(indptr[rows.start : rows.stop + 1]))
         entries = slice(indptr[rows.start], indptr[rows.stop])
@@ -289,7 +292,7 @@ def make_group_gaussians(
     # 2. Groups, and standard normal rows times the R_g of their group.
     groups = draw_groups(n_samples, shares, rng)
     X = rng.standard_normal((n_samples, n))
-    for rows in gen_batches(n_samples, _BATCH_SIZE):
+    for rows in _batches(n_samples):
         for g, root in enumerate(roots):
             members = rows.start + np.flatnonzero(groups[rows] == g)
             # A row z of standard normals becomes z R_g: its covariance is R_g^T R_g.
