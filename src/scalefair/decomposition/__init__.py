@@ -5,8 +5,10 @@ from scalefair.decomposition._joint_range import (
     JointNumericalRange,
     joint_numerical_range,
 )
-from scalefair.decomposition.comparators._error_weighted import ErrorWeightedFairPCA
-from scalefair.decomposition.comparators._group_pca import GroupPCA
+from scalefair.decomposition.comparators._error_weighted import (
+    ErrorWeightedFairPCA,
+    GroupPCA,
+)
 from scalefair.decomposition.comparators._semidefinite import SemidefiniteFairPCA
 
 __all__ = [

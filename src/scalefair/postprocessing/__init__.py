@@ -7,10 +7,8 @@ from scalefair.postprocessing._fair_calibration import (
     FairCalibratedClassifier,
     fair_calibration_path,
 )
-from scalefair.postprocessing.comparators._discretized_transport import (
+from scalefair.postprocessing.comparators._transport import (
     DiscretizedTransportRegressor,
-)
-from scalefair.postprocessing.comparators._wasserstein import (
     WassersteinBarycenterRegressor,
 )
 
