@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
-from sklearn.utils import gen_batches, get_chunk_n_rows
+from sklearn import get_config
+from sklearn.utils import gen_batches
 
 from scalefair._decorators import checked_call
 from scalefair._entries import canonical, graph_as_matrix, ignore_fp_warnings
@@ -138,7 +139,7 @@ def _cut_and_volume(W: Any, H: sparse.csc_array) -> tuple[Array, Array]:
     # Operators multiply dense blocks of indicators: as many columns as fit.
     is_operator, width = isinstance(W, LinearOperator), n_clusters
     if is_operator:
-        width = get_chunk_n_rows(8 * n, max_n_rows=n_clusters)
+        width = max(1, int(get_config()["working_memory"] * 2**20 / (8 * n)))  # MiB
     for block in gen_batches(n_clusters, width):
         part = H[:, block].toarray() if is_operator else H[:, block]
         # H^T W H, (n_clusters, block): entry (k, l) is the weight of the edges between
