@@ -93,12 +93,12 @@ def solve_two_groups(
 
 @dataclass(frozen=True)
 class _DualPoint:
-    """Eigendecomposition of H(t), ascending, and phi with its derivatives."""
+    """Eigenpairs of H(t) = t C_A + (1 - t) C_B, ascending; phi and its derivatives."""
 
     t: float
     mu: Array
     U: Array
-    D: Array  # U.T @ (C_A - C_B) @ its leading columns
+    D: Array  # U.T @ (C_A - C_B) @ U[:, -r:]
     value: float
     slope: float
     curvature: float
@@ -195,8 +195,9 @@ class _TwoGroupDual:
 def subspace_of_trace(C: Array, k: int, trace: float) -> Array | None:
     """Orthonormal basis V of k columns with ``Tr(V^T C V) = trace``, if there is one.
 
-    The k leading eigenvectors are replaced one at a time by the k last ones; the swap
-    that crosses the trace becomes a rotation. Unlike the curve of A.3, it keeps rank.
+    The k leading eigenvectors are replaced one at a time by the k last ones. The swap
+    that would cross the trace becomes a rotation of the two vectors. All bases on the
+    way have rank k, unlike those on the curve of appendix A.3 of Shen, Davis, Lu, Bai.
     """
     values, vectors = np.linalg.eigh(C)
     values, vectors = values[::-1], vectors[:, ::-1]

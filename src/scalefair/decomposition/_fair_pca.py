@@ -272,9 +272,10 @@ class FairPCA(BaseGroupPCA):
         return self
 
     def _fit_rows(self, X: Any, membership: Membership) -> str | None:
-        compared, entries, weights = membership
+        compared, entry_rows, weights = membership
         n_groups = sum(len(attribute.groups) for attribute in compared)
-        n_passes = 1.0 if entries is None else len(entries) / X.shape[0]
+        # Of probabilities a row has several entries; of certain groups, None, one.
+        n_passes = 1.0 if entry_rows is None else len(entry_rows) / X.shape[0]
         cheaper = choose_solver(X, self.n_components, n_groups, n_passes)
         self.solver_ = cheaper if self.solver == "auto" else self.solver
         if self.solver_ == "gram":
@@ -289,7 +290,7 @@ class FairPCA(BaseGroupPCA):
         # 2. Products with the rows, by an operator for any weights of the groups.
         operator: GroupCovariance | OverlappingCovariance
         codes = compared[0].codes
-        if entries is not None:
+        if entry_rows is not None:
             operator = ExpectedCovariance(X, membership, self.centering)
         elif len(compared) > 1:
             operator = OverlappingCovariance(X, membership, self.centering)

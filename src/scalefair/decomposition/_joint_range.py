@@ -129,14 +129,15 @@ def joint_numerical_range(
     paired = angles is None and directions.size % 2 == 0
     ahead, opposite = [], []
     for theta in directions[: directions.size // 2] if paired else directions:
-        # (A6) and, in D, its derivative: the direction along the boundary.
+        # (A6) of [1], and in D its derivative in theta. A trace of B is a coordinate
+        # along the normal, the same trace of D that along the tangent.
         B = np.cos(theta) * C_A + np.sin(theta) * C_B
         D = np.cos(theta) * C_B - np.sin(theta) * C_A
         values, vectors = np.linalg.eigh(B)
         ahead += _furthest(theta, values[::-1], vectors[:, ::-1], D, r, tie)
         if paired:
             opposite += _furthest(theta + np.pi, -values, vectors, -D, r, tie)
-    # Points: support times the normal, plus the trace of D times the tangent.
+    # Points: `support` times the normal plus `along`, a trace of D, times the tangent.
     angles, support, along = np.array(ahead + opposite).T
     normals = np.column_stack([np.cos(angles), np.sin(angles)])
     tangents = np.column_stack([-np.sin(angles), np.cos(angles)])

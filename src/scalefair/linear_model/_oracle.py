@@ -92,7 +92,9 @@ class OracleValue:
     @cached_property
     def slopes(self) -> Array:
         """Gradients of both parts, (S, 2 P, n_weights + F P), the thresholds last."""
-        # In the weights of cells, in standardized ones, and then in w and theta.
+        # `rates` has gradients in the weights of cells for the features as given.
+        # `pull_back` makes them gradients in standardized weights, `gradients` in w
+        # and theta.
         units = self.layout.units
         return self.rates.compared.gradients(
             [units.pull_back(slopes) for slopes in self.rates.slopes()]
@@ -412,7 +414,7 @@ class _Pairs:
             )
 
     def losses(self, scores: Array) -> tuple[float, Array, float, Array | None]:
-        """Both parts of (50), each with its derivatives in the scores.
+        """Both parts of (50) of the paper, each with its derivatives in the scores.
 
         The sum over the negatives of the `last` highest ranks, less that over those of
         the `first` ones, which are above the interval. Each is the largest sum over so
@@ -475,7 +477,8 @@ def most_accurate_shift(
 
     gain = integral(below + half_window) - integral(below - half_window)
     gain /= 2 * half_window
-    # Step 3: the best cuts between different scores; no shift if that at zero is one.
+    # Step 3: the best cuts between different scores. If the cut at zero is one of them,
+    # nothing is shifted.
     distinct = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
     current = np.searchsorted(ordered, 0.0, side="right")  # a score of 0 is negative
     is_best = gain >= gain[distinct].max() - ROUNDING * below[-1]

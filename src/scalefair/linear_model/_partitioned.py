@@ -43,8 +43,8 @@ from scalefair.linear_model._weights import (
 )
 from scalefair.streaming import PartitionedRows, Parts
 
-# Rows of a random sample, or fewer that take these bytes: a block of a reader. It is
-# solved in memory, in a small part of the time that all rows take.
+# Most rows of a random sample, and most bytes of its entries, those of a block of a
+# reader. It is solved in memory, in a small part of the time that all rows take.
 LARGEST_SAMPLE_ROWS = 100_000
 SAMPLE_BYTES = 2**26
 # Rows of a cell in the sample at least, if it has as many: rates to 0.02, the standard
@@ -205,15 +205,16 @@ class PartitionedTraining:
         size = min(
             LARGEST_SAMPLE_ROWS, SAMPLE_BYTES * m // max(width * self.rows.nnz, 1)
         )
-        # Rows of each cell, of those with a weight, before each part, and all of them:
-        # (n_parts + 1, n_cells). Few rows, or cells that the sample is too small for,
-        # are left to the solver of all rows.
+        # Row p of `starts`, (n_parts + 1, n_cells), has for each cell its rows with a
+        # weight in the parts before p; the last row has those in all parts. Few rows,
+        # or cells that the sample is too small for, are left to the solver of all rows.
         starts = np.cumsum(np.pad(self._counts, ((1, 0), (0, 0))), axis=0)
         if not MIN_CELL_ROWS * labels.n_cells <= size < m:
             return
         # Step 1: draw rows of each cell, as many as its share of the sample. A row has
         # a number among the rows of its cell in all parts: only these are drawn here.
-        drawn, by_cell = [], []  # numbers within the cell, in random order; by part
+        drawn = []  # for each cell its drawn numbers, in random order
+        by_cell = []  # for each cell a list: its drawn numbers, sorted, of each part
         for n_rows, of_parts in zip(starts[-1], starts[1:-1].T, strict=True):
             n_drawn = min(max(-(-size * n_rows // m), MIN_CELL_ROWS), n_rows)
             chosen = sample_without_replacement(n_rows, n_drawn, random_state=rng)

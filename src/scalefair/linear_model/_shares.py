@@ -161,7 +161,7 @@ class CodedRows(NamedTuple):
     table: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # see `row_table`
     codes: NDArray[np.int64]  # of entries
     shape: tuple[int, int]  # cells, and features with the intercept
-    shares: Array  # of a row of weight 1 in the mean of its cell, (G,)
+    shares: Array  # of a row of weight 1 in the mean of its cell, (n_cells,)
     weights: Array | None  # of each entry, None if each counts once
     # Row of each entry, rising; None: entry i is row i. Cells then share their weights:
     # sums of rows that are for all of them are those of the first one.
@@ -323,7 +323,7 @@ class Ramp:
     def derivative(self, weights: Array) -> Array:
         """Return the derivative of weighted parts above each edge, (S, E, 2).
 
-        A value at the centre and a slope, for weights (S, 2 P) of all members.
+        A value at the centre and a slope, for weights (S, 2 P) of the parts.
         """
         # Each part changes the line at two edges: its slope where it begins to bend,
         # slope and value where it is straight again. The line is the sum of the

@@ -51,11 +51,12 @@ class LabeledRows:
     family a cell belongs to (`compared`).
     """
 
-    X: Any  # (m, d), C-contiguous or canonical CSR, float64 or float32; None elsewhere
+    # (m, d), C-contiguous or canonical CSR, float64 or float32; None of rows in parts.
+    X: Any
     signs: NDArray[Any]  # (m,), label of each row, -1 or +1
     # Which rows count for which groups, by entries: of hard groups one for each row.
     membership: Membership
-    # Group of each entry. Of several attributes it is one of the K `combinations`.
+    # Group of each entry; of several attributes its row in `combinations`.
     codes: NDArray[Any]
     combinations: Cells
     classes: NDArray[Any]  # (2,), sorted; the second has the sign +1

@@ -5,8 +5,10 @@ in standardized units and in one vector w; users see them in units of the featur
 
 From w to the scores of the rows of a cell, and from gradients back to w:
 
-    w   -- `rows` -->  rows of weights  -- `effective` -->  weights of each cell
+    w   -- `rows` -->  rows of weights  -- `of_groups` -->  weights of each group
     w'  <-- `lift` --  standardized gradients  <-- `units.pull_back` --  of each cell
+
+`effective` does both steps of the first line; a cell has the weights of its group.
 """
 
 from __future__ import annotations

@@ -167,10 +167,9 @@ def augmented_lagrangian(
         return value.objective + square, value.gradient + value.pull_back(weights)
 
     violation = np.inf
-    # Largest derivative that L-BFGS may leave: at first, and in the end.
-    # L-BFGS-B bounds the largest entry of n: divided by sqrt(n), the norm is within a
-    # tenth of `stationarity`. Early rounds have rough multipliers, and need no accurate
-    # minimum.
+    # Largest entry of the gradient that L-BFGS may leave, at first and in the end. If
+    # the n entries are within a / sqrt(n), the norm is within a, here a tenth of
+    # `stationarity`. Early rounds have rough multipliers, and need no accurate minimum.
     gtol, final_gtol = 1e-2, 0.1 * stationarity / np.sqrt(x.size)
     history: list[tuple[float, float, int]] = []
     converged = False

@@ -322,9 +322,10 @@ class CentralPath:
     def _set_up(self) -> None:
         """Linearise the optimality conditions, reduced to the G weights, tau and t.
 
-        With ``X^T Theta_W^-1 X = I`` and ``X^T Theta_V^-1 X = D^2`` for the two scaling
-        points, ``dW = X M X^T`` turns the equation for the n x n unknown into a
-        division of entries:
+        The scaling point of a pair is ``Theta = R R^T``: a change dP of the one matrix
+        is, but for the right-hand side, ``dD = -Theta^-1 dP Theta^-1`` of the other. X
+        has ``X^T Theta_W^-1 X = I`` and ``X^T Theta_V^-1 X = diag(d)^2``. So with
+        ``dW = X M X^T`` the equation for the n x n unknown is a division of entries:
         ``M_ij (1 + d_i^2 d_j^2) = (X^T (sum dlambda A - dtau I + H) X)_ij``.
         """
         G, n = self.slacks.size, self.n

@@ -221,8 +221,9 @@ class BundleSolver:
 class CutModel:
     """Cuts, and the proximal subproblem with all plus parts replaced by them.
 
-    A cut is an affine minorant of a plus part, valid for every centre. With the minus
-    parts linearised at the centre c, d = v - c and a common weight, the model is
+    A cut is an affine minorant of a plus part, valid for every centre. The minus parts
+    are linearised at the centre c, and mu is the same for all functions. With
+    d = v - c the model is
 
         minimise   max_j (b_j + G_j d) + mu/2 |d|^2    over the objective's cuts
         subject to b_j + G_j d + mu/2 |d|^2 <= 0       for the constraints' cuts.

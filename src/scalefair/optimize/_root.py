@@ -68,9 +68,9 @@ class ConcaveSearch:
         self.x = (self.lower + self.upper) / 2 if start is None else float(start)
         if not self.lower <= self.x <= self.upper:
             raise ValueError(f"start={start} must lie between {lower} and {upper}.")
+        self._first_width = self.upper - self.lower
         # Samples at both ends of the bracket and the last one, None before the first;
         # and the width of the bracket after each sample.
-        self._interval = self.upper - self.lower
         self._lower_end: _Quadratic | None = None
         self._upper_end: _Quadratic | None = None
         self._last: _Quadratic | None = None
@@ -83,7 +83,7 @@ class ConcaveSearch:
         if not self.lower < middle < self.upper:
             return True
         # Near zero floating-point numbers are denser than the accuracy of any root.
-        return self.upper - self.lower <= 2.0**-80 * self._interval
+        return self.upper - self.lower <= 2.0**-80 * self._first_width
 
     def update(self, value: float, slope: float, curvature: float) -> None:
         """Take in the function at `x` and move `x` to the next point.

@@ -209,9 +209,9 @@ class PairwiseProblem:
         self.ridge = ridge_factors(oracle.layout, alpha)
         self.cells = score_cells(rows.X, oracle.layout.units, pairs, rows.weights)
         # The whitening: a matrix T for each row of weights, w = T u, after which the
-        # curvature is about the same in all directions. From the curvature of a squared
-        # loss in each row of weights, the penalty included. That of the logistic loss
-        # is a quarter of it, at most.
+        # curvature is about the same in all directions. The second moments are the
+        # curvature of the squared loss in each row of weights. That of the logistic
+        # loss is a quarter of it at most: next to them a penalty counts four times.
         groups = [self.cells.second_moments(k) for k in range(oracle.layout.n_groups)]
         moments = [np.sum(groups, axis=0), *groups[1 : len(self.ridge)]]
         self._whitening = [_inverse_root(S, 4.0 * self.ridge[0]) for S in moments]

@@ -217,8 +217,11 @@ class PenalizedPartialParityClassifier(BaseGroupClassifier):
         return best_v[:n], best_v[n:]
 
 
-def strong_penalty(ranks: Array, width: float) -> Penalty:
-    """Largest deviation of a rate from its rank, as (78) scales it."""
+def strong_penalty(ranks: Array, length: float) -> Penalty:
+    """Largest deviation of a rate from its rank, as (78) scales it.
+
+    `length` is that of the interval of ranks.
+    """
 
     def penalty(rates: Array) -> tuple[float, Array]:
         deviations = rates - ranks
@@ -226,8 +229,8 @@ def strong_penalty(ranks: Array, width: float) -> Penalty:
         on_rates = np.zeros_like(rates)
         gap = abs(float(deviations[largest]))
         if gap > ROUNDING:
-            on_rates[largest] = 2.0 / width * np.sign(deviations[largest])
-        return 2.0 / width * gap, on_rates
+            on_rates[largest] = 2.0 / length * np.sign(deviations[largest])
+        return 2.0 / length * gap, on_rates
 
     return penalty
 
